@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use futures_util::future::join_all;
-use rookery_core::task::{Claim, Complete, Create, Outcome, Start};
+use rookery_core::task::{ClaimTask, CompleteTask, CreateTask, Outcome, StartTask};
 use rookery_core::{AgentId, Caller, Command, RunId, TaskId, ThreadId};
 use rookery_store::sqlite::SqliteStore;
 use rookery_store::{Store, Submission};
@@ -131,7 +131,7 @@ fn task(at: u64) -> TaskId {
 async fn live_through(store: &SqliteStore, at: u64) -> anyhow::Result<()> {
     let (id, agent) = (task(at), agent(at));
     let caller = Caller::asserted(agent.clone());
-    let create = Create {
+    let create = CreateTask {
         id: id.clone(),
         run: run(at),
         title: format!("Task {at}"),
@@ -144,9 +144,9 @@ async fn live_through(store: &SqliteStore, at: u64) -> anyhow::Result<()> {
     let outcome = Outcome { text: Some("done".to_owned()), detail: None };
     let steps: [Command; 4] = [
         create.into(),
-        Claim { task: id.clone(), agent: agent.clone() }.into(),
-        Start { task: id.clone(), agent: Some(agent.clone()) }.into(),
-        Complete { task: id, agent: Some(agent), outcome, checked: None }.into(),
+        ClaimTask { task: id.clone(), agent: agent.clone() }.into(),
+        StartTask { task: id.clone(), agent: Some(agent.clone()) }.into(),
+        CompleteTask { task: id, agent: Some(agent), outcome, checked: None }.into(),
     ];
     for command in steps {
         let submission =

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
 use rookery_core::log::{Body, BodyBytes};
-use rookery_core::task::Create;
+use rookery_core::task::CreateTask;
 use rookery_core::{Caller, LogId, RunId, TaskId};
 use rookery_engine::{Ids, RandomIds, SystemClock};
 use rookery_store::postgres::{self, Birth, PostgresStore};
@@ -55,7 +55,7 @@ impl Order {
     }
 
     pub(crate) fn create(&self, id: TaskId) -> Submission {
-        let command = Create {
+        let command = CreateTask {
             id,
             run: RunId::project_default(),
             title: TITLE.to_owned(),

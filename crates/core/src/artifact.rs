@@ -136,7 +136,7 @@ mod tests {
     use crate::redact::{Redact, Target};
     use crate::routing::Forward;
     use crate::row::Row;
-    use crate::task::{AddCheckpoint, CheckpointKind, Complete, Outcome};
+    use crate::task::{AddCheckpoint, CheckpointKind, CompleteTask, Outcome};
     use crate::testing::{World, anna, by, complete, route, sends};
 
     const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
@@ -147,8 +147,8 @@ mod tests {
         Some(json!({ "attachments": hashes.iter().map(entry).collect::<Vec<_>>() }))
     }
 
-    fn completing(hashes: &[&str]) -> Complete {
-        Complete { outcome: Outcome { text: Some("done".to_owned()), detail: attaching(hashes) }, ..complete("t") }
+    fn completing(hashes: &[&str]) -> CompleteTask {
+        CompleteTask { outcome: Outcome { text: Some("done".to_owned()), detail: attaching(hashes) }, ..complete("t") }
     }
 
     fn noting(id: &str, detail: Option<Value>) -> AddCheckpoint {

@@ -30,7 +30,7 @@ use crate::report::Report;
 use crate::routing::{Forward, Route};
 use crate::row::Row;
 use crate::run::{AddRunTask, CreateRun, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus};
-use crate::task::{self, Edge, Task};
+use crate::task::{self, Dependency, Task};
 use crate::team::{AskStop, EndTeam, KickOff, LaunchTeam, SayToTeam, SettleLaunch, StartTeam};
 use crate::template::{ApplyTemplate, CreateTemplate};
 use crate::timer::{FireTimer, Timer};
@@ -70,19 +70,19 @@ commands! {
     LeaveTeam(LeaveTeam),
     DeclareOffline(DeclareOffline),
     ReturnAgent(ReturnAgent),
-    CreateTask(task::Create),
-    ClaimTask(task::Claim),
-    StartTask(task::Start),
-    MoveTask(task::MoveTo),
-    ReleaseTask(task::Release),
-    RetryTask(task::Retry),
-    AssignTask(task::Assign),
-    CompleteTask(task::Complete),
-    FailTask(task::Fail),
-    CancelTask(task::Cancel),
+    CreateTask(task::CreateTask),
+    ClaimTask(task::ClaimTask),
+    StartTask(task::StartTask),
+    SetTaskStep(task::SetTaskStep),
+    ReleaseTask(task::ReleaseTask),
+    RetryTask(task::RetryTask),
+    AssignTask(task::AssignTask),
+    CompleteTask(task::CompleteTask),
+    FailTask(task::FailTask),
+    CancelTask(task::CancelTask),
     SkipTask(task::Skip),
-    RetryPart(task::RetryPart),
-    FireClock(task::FireClock),
+    ReopenTask(task::ReopenTask),
+    FireAlarm(task::FireAlarm),
     ClaimFile(ClaimFile),
     ReleaseFile(ReleaseFile),
     LockFile(Lock),
@@ -105,8 +105,8 @@ commands! {
     SetRunStatus(SetRunStatus),
     CreateTemplate(CreateTemplate),
     ApplyTemplate(ApplyTemplate),
-    SetTaskPlan(task::SetPlan),
-    ReplanTask(task::Replan),
+    SetTaskPlan(task::SetTaskPlan),
+    ReplanTask(task::ReplanTask),
     UpdateTaskStatus(task::UpdateStatus),
     TakeUpTask(task::TakeUp),
     AddCheckpoint(task::AddCheckpoint),
@@ -218,7 +218,7 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::CreateTask(c) => c.asks(),
         Command::ClaimTask(c) => c.asks(),
         Command::StartTask(c) => c.asks(),
-        Command::MoveTask(c) => c.asks(),
+        Command::SetTaskStep(c) => c.asks(),
         Command::ReleaseTask(c) => c.asks(),
         Command::RetryTask(c) => c.asks(),
         Command::AssignTask(c) => c.asks(),
@@ -226,8 +226,8 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::FailTask(c) => c.asks(),
         Command::CancelTask(c) => c.asks(),
         Command::SkipTask(c) => c.asks(),
-        Command::RetryPart(c) => c.asks(),
-        Command::FireClock(c) => c.asks(),
+        Command::ReopenTask(c) => c.asks(),
+        Command::FireAlarm(c) => c.asks(),
         Command::ClaimFile(c) => c.asks(),
         Command::ReleaseFile(c) => c.asks(),
         Command::LockFile(c) => c.asks(),
@@ -337,7 +337,7 @@ fn decided(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result
         Command::CreateTask(c) => c.decide(view, caller),
         Command::ClaimTask(c) => c.decide(view, caller),
         Command::StartTask(c) => c.decide(view, caller, now),
-        Command::MoveTask(c) => c.decide(view, caller),
+        Command::SetTaskStep(c) => c.decide(view, caller),
         Command::ReleaseTask(c) => c.decide(view, caller),
         Command::RetryTask(c) => c.decide(view, caller),
         Command::AssignTask(c) => c.decide(view, caller),
@@ -345,8 +345,8 @@ fn decided(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result
         Command::FailTask(c) => c.decide(view, caller),
         Command::CancelTask(c) => c.decide(view, caller),
         Command::SkipTask(c) => c.decide(view, caller),
-        Command::RetryPart(c) => c.decide(view, caller),
-        Command::FireClock(c) => c.decide(view, caller, now),
+        Command::ReopenTask(c) => c.decide(view, caller),
+        Command::FireAlarm(c) => c.decide(view, caller, now),
         Command::ClaimFile(c) => c.decide(view, caller),
         Command::ReleaseFile(c) => c.decide(view, caller),
         Command::LockFile(c) => c.decide(view, caller),
@@ -559,7 +559,7 @@ impl View {
         Ok(rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect())
     }
 
-    pub(crate) fn dependents(&self, task: &TaskId) -> Result<Vec<&Edge>, Halt> {
+    pub(crate) fn dependents(&self, task: &TaskId) -> Result<Vec<&Dependency>, Halt> {
         let rows = self.all(&Lookup::Dependents(task.clone()))?;
         Ok(rows.into_iter().filter_map(|row| if let Row::Edge(edge) = row { Some(edge) } else { None }).collect())
     }

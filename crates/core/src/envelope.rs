@@ -12,7 +12,7 @@ use crate::fact::Fact;
 use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, ThreadId, Timestamp};
 use crate::log::{Body, BodyBytes, LogRow, event_id};
 use crate::message::{Form, Header, Letter, Message, Recipients};
-use crate::task::{Because, State, Task, TimeLimit};
+use crate::task::{ReleaseCause, Task, TaskState, TimeLimit};
 
 pub const VERSION: &str = "clutch/0.1";
 
@@ -25,14 +25,14 @@ pub fn message_type(fact: &Fact) -> &str {
         Fact::TaskStarted(_) => "task.accept",
         Fact::TaskCompleted(_) => "task.result",
         Fact::TaskFailed(_) => "task.error",
-        Fact::TaskDropped(fact) if fact.to == State::Cancelled => "task.cancel",
+        Fact::TaskDropped(fact) if fact.to == TaskState::Cancelled => "task.cancel",
         Fact::MessageSent(_) => "chat.message",
         Fact::EnvelopeReceived(fact) => fact.message_type.as_str(),
         Fact::RoutingDecided(_) => "routing.decision",
         Fact::RoutingFailed(_) => "routing.failure",
         Fact::TaskForwarded(_) => "task.request",
         Fact::TaskTimedOut(_) => "task.timeout",
-        Fact::TaskExhausted(_) => "task.error",
+        Fact::TaskAttemptsExhausted(_) => "task.error",
         Fact::ToolDenied(_) => "tool.error",
         other => other.kind(),
     }
@@ -280,7 +280,9 @@ fn payload(fact: &Fact) -> Value {
         }),
         Fact::ToolDenied(fact) => fact.denial.payload(&fact.call),
         Fact::TaskFailed(failed) => as_error(plain(fact), "TASK_FAILED", failed.error.as_deref()),
-        Fact::TaskExhausted(exhausted) => as_error(plain(fact), "ATTEMPTS_EXHAUSTED", exhausted.error.as_deref()),
+        Fact::TaskAttemptsExhausted(exhausted) => {
+            as_error(plain(fact), "ATTEMPTS_EXHAUSTED", exhausted.error.as_deref())
+        }
         other => plain(other),
     }
 }
@@ -371,7 +373,7 @@ fn recipients(fact: &Fact) -> Value {
         Fact::MessageSent(fact) => return everybody_named(&fact.letter.header),
         // Whoever loses it.
         Fact::TaskTimedOut(_) | Fact::TaskDropped(_) | Fact::TaskReopened(_) => fact.holder(),
-        Fact::TaskReleased(released) if released.because == Because::NotAccepted => fact.holder(),
+        Fact::TaskReleased(released) if released.because == ReleaseCause::NotAccepted => fact.holder(),
         Fact::ToolDenied(fact) => return json!([{ "agent_id": address(&Actor::parse(&fact.to)) }]),
         _ => None,
     };

@@ -34,9 +34,9 @@ use crate::routing::{RoutingDecided, RoutingFailed, RoutingResumed, TaskForwarde
 use crate::row::Row;
 use crate::run::{self, RunCreated, RunPlanned, RunReordered, RunReplanned, RunStatusSet, TaskRemoved};
 use crate::task::{
-    self, CheckpointAdded, Edge, TaskClaimed, TaskCompleted, TaskCreated, TaskDropped, TaskExhausted, TaskFailed,
-    TaskMoved, TaskPlanned, TaskReassigned, TaskReleased, TaskReopened, TaskReserved, TaskRetried, TaskStarted,
-    TaskTimedOut,
+    self, CheckpointAdded, Dependency, TaskAttemptsExhausted, TaskClaimed, TaskCompleted, TaskCreated, TaskDropped,
+    TaskFailed, TaskPlanned, TaskReassigned, TaskReleased, TaskReopened, TaskReserved, TaskRetried, TaskStarted,
+    TaskStepSet, TaskTimedOut,
 };
 use crate::team::{
     self, TeamEnded, TeamKickedOff, TeamLaunchAsked, TeamLaunchFailed, TeamLaunched, TeamResumed, TeamStarted,
@@ -108,7 +108,7 @@ facts! {
     TaskReassigned(TaskReassigned) = "task.reassigned" v 1,
     TaskClaimed(TaskClaimed) = "task.claimed" v 1,
     TaskStarted(TaskStarted) = "task.started" v 1,
-    TaskMoved(TaskMoved) = "task.moved" v 1,
+    TaskStepSet(TaskStepSet) = "task.moved" v 1,
     TaskReleased(TaskReleased) = "task.released" v 1,
     TaskRetried(TaskRetried) = "task.retried" v 1,
     TaskCompleted(TaskCompleted) = "task.completed" v 1,
@@ -170,7 +170,7 @@ facts! {
     TaskForwarded(TaskForwarded) = "task.forwarded" v 1,
     RoutingResumed(RoutingResumed) = "routing.resumed" v 1,
     TaskTimedOut(TaskTimedOut) = "task.timed_out" v 1,
-    TaskExhausted(TaskExhausted) = "task.exhausted" v 1,
+    TaskAttemptsExhausted(TaskAttemptsExhausted) = "task.exhausted" v 1,
     TaskReopened(TaskReopened) = "task.reopened" v 1,
     TeamLaunchAsked(TeamLaunchAsked) = "team.launch_asked" v 1,
     TeamLaunched(TeamLaunched) = "team.launched" v 1,
@@ -246,7 +246,7 @@ impl Fact {
             Fact::TaskCreated(fact) => Some(&fact.run),
             Fact::TaskClaimed(fact) => fact.run.as_ref(),
             Fact::TaskStarted(fact) => fact.run.as_ref(),
-            Fact::TaskMoved(fact) => fact.run.as_ref(),
+            Fact::TaskStepSet(fact) => fact.run.as_ref(),
             Fact::TaskReleased(fact) => fact.run.as_ref(),
             Fact::TaskRetried(fact) => fact.run.as_ref(),
             Fact::TaskCompleted(fact) => fact.run.as_ref(),
@@ -280,7 +280,7 @@ impl Fact {
             Fact::TaskForwarded(fact) => fact.run.as_ref(),
             Fact::RoutingResumed(fact) => fact.run.as_ref(),
             Fact::TaskTimedOut(fact) => fact.run.as_ref(),
-            Fact::TaskExhausted(fact) => fact.run.as_ref(),
+            Fact::TaskAttemptsExhausted(fact) => fact.run.as_ref(),
             Fact::TaskReopened(fact) => fact.run.as_ref(),
             Fact::HandoffInitiated(fact) => fact.run.as_ref(),
             Fact::HandoffAccepted(fact) => fact.run.as_ref(),
@@ -312,14 +312,14 @@ impl Fact {
             Fact::TaskForwarded(fact) => Some(&fact.task),
             Fact::RoutingResumed(fact) => Some(&fact.task),
             Fact::TaskTimedOut(fact) => Some(&fact.task),
-            Fact::TaskExhausted(fact) => Some(&fact.task),
+            Fact::TaskAttemptsExhausted(fact) => Some(&fact.task),
             Fact::TaskReopened(fact) => Some(&fact.task),
             Fact::TaskCreated(fact) => Some(&fact.task),
             Fact::TaskReserved(fact) => Some(&fact.task),
             Fact::TaskReassigned(fact) => Some(&fact.task),
             Fact::TaskClaimed(fact) => Some(&fact.task),
             Fact::TaskStarted(fact) => Some(&fact.task),
-            Fact::TaskMoved(fact) => Some(&fact.task),
+            Fact::TaskStepSet(fact) => Some(&fact.task),
             Fact::TaskReleased(fact) => Some(&fact.task),
             Fact::TaskRetried(fact) => Some(&fact.task),
             Fact::TaskCompleted(fact) => Some(&fact.task),
@@ -373,13 +373,13 @@ impl Fact {
     pub fn holder(&self) -> Option<&AgentId> {
         match self {
             Fact::TaskStarted(fact) => Some(&fact.holder),
-            Fact::TaskMoved(fact) => fact.holder.as_ref(),
+            Fact::TaskStepSet(fact) => fact.holder.as_ref(),
             Fact::TaskReleased(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
             Fact::TaskCompleted(fact) => fact.holder.as_ref(),
             Fact::TaskFailed(fact) => fact.holder.as_ref(),
             Fact::TaskDropped(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
             Fact::TaskTimedOut(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
-            Fact::TaskExhausted(fact) => fact.holder.as_ref(),
+            Fact::TaskAttemptsExhausted(fact) => fact.holder.as_ref(),
             Fact::TaskReopened(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
             Fact::TaskPlanned(fact) => fact.holder.as_ref(),
             Fact::FileReleased(fact) => Some(&fact.holder),
@@ -445,7 +445,7 @@ fn rows_of(fact: &Fact) -> Vec<Key> {
             keys
         }
         Fact::TaskStarted(fact) => vec![task(&fact.task), agent(&fact.holder)],
-        Fact::TaskMoved(fact) => with(task(&fact.task), &fact.holder),
+        Fact::TaskStepSet(fact) => with(task(&fact.task), &fact.holder),
         Fact::TaskReleased(fact) => with(task(&fact.task), &fact.holder),
         Fact::TaskRetried(fact) => std::iter::once(task(&fact.task)).chain(of_run(fact.run.as_ref())).collect(),
         Fact::TaskCompleted(fact) => {
@@ -520,7 +520,7 @@ fn rows_of(fact: &Fact) -> Vec<Key> {
         Fact::TaskTimedOut(fact) => {
             with(task(&fact.task), &fact.holder).into_iter().chain(of_run(fact.run.as_ref())).collect()
         }
-        Fact::TaskExhausted(_) => vec![],
+        Fact::TaskAttemptsExhausted(_) => vec![],
         Fact::TeamLaunchAsked(fact) => vec![Key::Intent(fact.intent.clone())],
         Fact::TeamLaunched(fact) => vec![Key::Intent(fact.intent.clone())],
         Fact::TeamLaunchFailed(fact) => vec![Key::Intent(fact.intent.clone())],
@@ -564,10 +564,10 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) 
         Key::Task(id) => task::apply(row!(old, Task), id, fact, seq, at).map(Row::Task),
         Key::Edge { task, dep } => match fact {
             Fact::TaskCreated(fact) if fact.task == *task && fact.depends_on.contains(dep) => {
-                Some(Row::Edge(Edge { task: task.clone(), dep: dep.clone() }))
+                Some(Row::Edge(Dependency { task: task.clone(), dep: dep.clone() }))
             }
             Fact::TaskRemoved(fact) => match fact.keeps_edge(task, dep) {
-                Some(true) => Some(Row::Edge(Edge { task: task.clone(), dep: dep.clone() })),
+                Some(true) => Some(Row::Edge(Dependency { task: task.clone(), dep: dep.clone() })),
                 Some(false) => None,
                 None => old,
             },

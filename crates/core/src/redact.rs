@@ -198,7 +198,7 @@ pub(crate) fn apply(row: Row, key: &Key, fact: &LogRedacted) -> Row {
 mod tests {
     use super::*;
     use crate::intent::CloseIntent;
-    use crate::task::{Cancel, Complete, Create, Fail, MoveTo, Outcome, State};
+    use crate::task::{CancelTask, CompleteTask, CreateTask, FailTask, Outcome, SetTaskStep, TaskState};
     use crate::testing::{World, anna, by, cancel, complete, create, fail, hand_over, moves, retry};
 
     fn redact(w: &World, seqs: impl IntoIterator<Item = u64>) -> Redact {
@@ -213,22 +213,22 @@ mod tests {
     fn told_everywhere() -> World {
         let mut w = World::of(&["a", "b"]);
         let text = || "secret".to_owned();
-        w.does(&by("a"), Create { title: text(), description: text(), ..create("t", &[]) });
+        w.does(&by("a"), CreateTask { title: text(), description: text(), ..create("t", &[]) });
         w.starts("a", "t");
-        w.does(&by("a"), MoveTo { reason: Some(text()), ..moves("t", State::Paused) });
+        w.does(&by("a"), SetTaskStep { reason: Some(text()), ..moves("t", TaskState::Paused) });
         let mut offer = hand_over("h", "a", Some("b"), "t");
         offer.note.context = text();
         offer.note.blockers = vec![text()];
         w.does(&by("a"), offer);
         let reject = crate::handoff::Reject { handoff: "h".into(), agent: "b".into(), reason: text() };
         w.does(&by("b"), reject);
-        w.does(&by("a"), Fail { error: Some(text()), ..fail("t") });
+        w.does(&by("a"), FailTask { error: Some(text()), ..fail("t") });
         w.does(&by("a"), retry("t"));
         w.starts("a", "t");
         let detail = Some(serde_json::json!({ "secret": ["secret", 7] }));
-        w.does(&by("a"), Complete { outcome: Outcome { text: Some(text()), detail }, ..complete("t") });
-        w.does(&by("a"), Create { title: text(), ..create("u", &[]) });
-        w.does(&by("a"), Cancel { reason: Some(text()), ..cancel("u") });
+        w.does(&by("a"), CompleteTask { outcome: Outcome { text: Some(text()), detail }, ..complete("t") });
+        w.does(&by("a"), CreateTask { title: text(), ..create("u", &[]) });
+        w.does(&by("a"), CancelTask { reason: Some(text()), ..cancel("u") });
         let mut profile = crate::testing::profile(crate::agent::AgentRole::Worker);
         profile.metadata = serde_json::Map::from_iter([("secret".to_owned(), "secret".into())]);
         w.does(&by("b"), crate::agent::RegisterAgent { id: "b".into(), profile });

@@ -64,7 +64,7 @@ pub(crate) fn check_evidence(
 mod tests {
     use super::*;
     use crate::code::Code;
-    use crate::task::State;
+    use crate::task::TaskState;
     use crate::testing::{World, anna, by};
 
     fn report(agent: &str, action: &str) -> Report {
@@ -87,7 +87,7 @@ mod tests {
         let rows = w.rows().clone();
         let (facts, reply) = w.run(&by("a"), report("a", "task.completed")).unwrap();
         assert_eq!((facts.len(), reply), (1, Reply::Recorded));
-        assert_eq!((w.rows(), w.task("t").state), (&rows, State::InProgress));
+        assert_eq!((w.rows(), w.task("t").state), (&rows, TaskState::InProgress));
     }
 
     #[test]

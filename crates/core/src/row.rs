@@ -15,7 +15,7 @@ use crate::intent::Intent;
 use crate::key::{ColumnValue, Table};
 use crate::message::{Delivery, Message, Sender, Thread};
 use crate::run::Run;
-use crate::task::{Checkpoint, Edge, Task};
+use crate::task::{Checkpoint, Dependency, Task};
 use crate::team::Team;
 use crate::template::Template;
 use crate::timer::Timer;
@@ -28,7 +28,7 @@ use crate::workspace::Workspace;
 pub enum Row {
     Agent(Agent),
     Task(Task),
-    Edge(Edge),
+    Edge(Dependency),
     File(File),
     Handoff(Handoff),
     Lead(Lead),

@@ -16,7 +16,7 @@ use crate::fact::Fact;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, MessageId, Seq, TaskId, ThreadId, Timestamp};
 use crate::key::{Ask, Key};
-use crate::task::{Because, State, Task};
+use crate::task::{ReleaseCause, Task, TaskState};
 use crate::view::View;
 
 /// What a fact about a task means for inboxes.
@@ -70,7 +70,7 @@ impl Fact {
             Fact::TaskFailed(fact) => Some(&fact.told),
             Fact::TaskDropped(fact) => Some(&fact.told),
             Fact::TaskTimedOut(fact) => Some(&fact.told),
-            Fact::TaskExhausted(fact) => Some(&fact.told),
+            Fact::TaskAttemptsExhausted(fact) => Some(&fact.told),
             Fact::TaskReopened(fact) => Some(&fact.told),
             Fact::HandoffInitiated(fact) => Some(&fact.told),
             Fact::HandoffAccepted(fact) => Some(&fact.told),
@@ -88,7 +88,7 @@ impl Fact {
             Fact::TaskFailed(fact) => Some(&mut fact.told),
             Fact::TaskDropped(fact) => Some(&mut fact.told),
             Fact::TaskTimedOut(fact) => Some(&mut fact.told),
-            Fact::TaskExhausted(fact) => Some(&mut fact.told),
+            Fact::TaskAttemptsExhausted(fact) => Some(&mut fact.told),
             Fact::TaskReopened(fact) => Some(&mut fact.told),
             Fact::HandoffInitiated(fact) => Some(&mut fact.told),
             Fact::HandoffAccepted(fact) => Some(&mut fact.told),
@@ -162,11 +162,11 @@ fn concerned(fact: &Fact, task: &Task) -> Vec<Concerned> {
         | Fact::TaskDropped(_)
         | Fact::TaskTimedOut(_)
         | Fact::TaskReopened(_) => [asker(task), holder(task)],
-        Fact::TaskExhausted(_) => [asker(task), None],
+        Fact::TaskAttemptsExhausted(_) => [asker(task), None],
         // That it goes on after a pause is no news to whoever knows that it was begun.
-        Fact::TaskStarted(fact) if matches!(fact.from, State::Pending | State::Planning) => [asker(task), None],
+        Fact::TaskStarted(fact) if matches!(fact.from, TaskState::Pending | TaskState::Planning) => [asker(task), None],
         // Whoever has left has no inbox.
-        Fact::TaskReleased(fact) if fact.because == Because::Holder(ReleaseReason::HolderLeft) => [None, None],
+        Fact::TaskReleased(fact) if fact.because == ReleaseCause::Holder(ReleaseReason::HolderLeft) => [None, None],
         Fact::TaskReleased(_) => [None, holder(task)],
         // One to everybody is there to be found.
         Fact::HandoffInitiated(fact) => [None, fact.to.as_ref().and_then(colleague)],
@@ -228,7 +228,7 @@ pub(crate) fn address(view: &View, caller: &Caller, now: &Now, facts: &mut [Fact
         let Some(task) = view.task(task)? else { continue };
         let mut to = match fact {
             // A message tells what it does by itself; that no attempt follows is more than it says.
-            Fact::TaskExhausted(_) => listening(view, concerned(fact, task))?,
+            Fact::TaskAttemptsExhausted(_) => listening(view, concerned(fact, task))?,
             _ if by_message.as_ref() == Some(&task.id) => vec![],
             _ => listening(view, concerned(fact, task))?,
         };
@@ -263,7 +263,7 @@ fn over(fact: &Fact, task: &Task) -> Option<Over> {
     let (message, agent) = (task.routing.passed_on.clone()?, task.reserved_for.clone()?);
     match fact {
         Fact::TaskClaimed(fact) if fact.agent == agent => None,
-        Fact::TaskExhausted(_) | Fact::TaskStarted(_) => None,
+        Fact::TaskAttemptsExhausted(_) | Fact::TaskStarted(_) => None,
         Fact::HandoffInitiated(_) | Fact::HandoffAccepted(_) | Fact::HandoffRejected(_) => None,
         _ => Some(Over { message, agent }),
     }
@@ -279,7 +279,7 @@ mod tests {
     use crate::handoff::{Accept, Reject};
     use crate::key::ColumnValue;
     use crate::routing::Forward;
-    use crate::task::{Clock, FireClock, RetryPart};
+    use crate::task::{AlarmKind, FireAlarm, ReopenTask};
     use crate::testing::{
         World, anna, assign, by, cancel, complete, fail, hand_over, ingest, release, sends, skip, start,
     };
@@ -339,10 +339,10 @@ mod tests {
         lines
     }
 
-    fn fires(w: &mut World, clock: Clock) {
+    fn fires(w: &mut World, clock: AlarmKind) {
         let alarm = w.task("t").clocks.get(clock).unwrap();
         w.now = alarm.due.0;
-        let fire = FireClock { task: "t".into(), clock, set: alarm.set, backoff_millis: 1 };
+        let fire = FireAlarm { task: "t".into(), clock, set: alarm.set, backoff_millis: 1 };
         w.does(&Caller::system(), fire);
     }
 
@@ -396,7 +396,7 @@ mod tests {
             (
                 "its time is over",
                 begun("ken"),
-                |w| fires(w, Clock::Runtime),
+                |w| fires(w, AlarmKind::Runtime),
                 &["task.timeout t ui,ken", "task.error t ui"],
             ),
             ("it is given back", begun("ken"), |w| drop(w.does(&by("ken"), release("t"))), &[]),
@@ -414,7 +414,7 @@ mod tests {
                 begun("ken"),
                 |w| {
                     w.does(&by("ken"), complete("t"));
-                    w.does(&anna(), RetryPart { run: "run_1".into(), task: "t".into() });
+                    w.does(&anna(), ReopenTask { run: "run_1".into(), task: "t".into() });
                 },
                 &["task.result t ui", "task.reopened t ui"],
             ),
@@ -447,7 +447,7 @@ mod tests {
                 "it goes on after a pause",
                 begun("ken"),
                 |w| {
-                    w.does(&by("ken"), crate::testing::moves("t", State::Paused));
+                    w.does(&by("ken"), crate::testing::moves("t", TaskState::Paused));
                     w.does(&by("ken"), start(Some("ken"), "t"));
                 },
                 &[],
@@ -621,8 +621,8 @@ mod tests {
     fn a_request_is_void_when_the_task_is_not_the_agents_any_more() {
         type Deed = fn(&mut World);
         let table: [(&str, Deed, &str); 10] = [
-            ("not accepted in time", |w| fires(w, Clock::Accept), "passed_on"),
-            ("over", |w| fires(w, Clock::Deadline), "passed_on"),
+            ("not accepted in time", |w| fires(w, AlarmKind::Accept), "passed_on"),
+            ("over", |w| fires(w, AlarmKind::Deadline), "passed_on"),
             ("given to another", |w| drop(w.does(&anna(), assign("t", "ada"))), "passed_on"),
             ("taken away", |w| drop(w.does(&anna(), release("t"))), "passed_on"),
             ("declined", |w| drop(w.does(&by("ken"), release("t"))), "passed_on"),
@@ -679,7 +679,7 @@ mod tests {
     #[test]
     fn work_that_others_give_is_passed_on_to_whoever_speaks_the_protocol() {
         let mut w = passed_on();
-        assert!(w.task("t").clocks.get(Clock::Accept).is_some(), "the router can give it to another");
+        assert!(w.task("t").clocks.get(AlarmKind::Accept).is_some(), "the router can give it to another");
         assert_eq!(w.refuses(&Caller::system(), forward("t", "ken", "again")), Code::Stale, "it has it already");
         w.does(&anna(), assign("t", "ada"));
         assert_eq!(w.refuses(&Caller::system(), forward("t", "ken", "late")), Code::Stale);

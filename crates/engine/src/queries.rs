@@ -7,7 +7,7 @@ use rookery_core::file::File;
 use rookery_core::handoff::Handoff;
 use rookery_core::key::Table;
 use rookery_core::log::LogRow;
-use rookery_core::task::{State, Task};
+use rookery_core::task::{Task, TaskState};
 use rookery_core::{AgentId, HandoffId, Key, Row, Seq, TaskId};
 use rookery_store::query::ColumnTest;
 use rookery_store::{Head, LogQuery, RowQuery};
@@ -40,7 +40,7 @@ pub struct TaskFilter {
 /// A state, and for pending tasks what else must be so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TaskShape {
-    pub state: State,
+    pub state: TaskState,
     pub held: Option<bool>,
     pub waiting: Option<bool>,
 }
@@ -182,7 +182,7 @@ impl TaskFilter {
 }
 
 impl TaskShape {
-    pub fn of(state: State) -> TaskShape {
+    pub fn of(state: TaskState) -> TaskShape {
         TaskShape { state, held: None, waiting: None }
     }
 

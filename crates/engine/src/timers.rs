@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rookery_core::key::Table;
-use rookery_core::task::{FireClock, Task};
+use rookery_core::task::{FireAlarm, Task};
 use rookery_core::timer::{FireTimer, Timer};
 use rookery_core::{Caller, Row, Timestamp};
 use rookery_store::node::{LeaderEpoch, LeaderRole};
@@ -71,7 +71,7 @@ fn timer_fired(timer: Timer) -> Submission {
 fn clock_fired(engine: &Engine, task: &Task, now: Timestamp) -> Option<Submission> {
     let (clock, alarm) = task.clocks.due(now)?;
     let backoff_millis = millis(engine.settings().retry_backoff);
-    let fire = FireClock { task: task.id.clone(), clock, set: alarm.set, backoff_millis };
+    let fire = FireAlarm { task: task.id.clone(), clock, set: alarm.set, backoff_millis };
     let mut submission = Submission::internal(Caller::system(), fire);
     submission.run = Some(task.run.clone());
     submission.thread = task.origin.thread.clone();

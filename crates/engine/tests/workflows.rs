@@ -12,7 +12,8 @@ use rookery_core::run::{
     AddRunTask, Brief, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus, SourceType, Status,
 };
 use rookery_core::task::{
-    AddCheckpoint, Assign, CheckpointKind, Create, Details, Outcome, Plan, SetPlan, State, TakeUp, UpdateStatus,
+    AddCheckpoint, AssignTask, CheckpointKind, CreateTask, Details, Outcome, SetTaskPlan, TakeUp, TaskPlan, TaskState,
+    UpdateStatus,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource};
 use rookery_core::{AgentId, Caller, Code, Command, LogId, RunId, TaskId};
@@ -79,7 +80,7 @@ async fn with_a_plan() -> Engine {
     engine
 }
 
-fn update(task: &str, to: State) -> UpdateStatus {
+fn update(task: &str, to: TaskState) -> UpdateStatus {
     UpdateStatus {
         task: task.into(),
         agent: None,
@@ -98,9 +99,9 @@ fn anybody() -> Search {
 
 async fn works_off(engine: &Engine, task: &str) {
     does(engine, TakeUp { task: task.into(), agent: "a".into() }).await;
-    let plan = Plan { approach: "by hand".to_owned(), ..Plan::default() };
-    does(engine, SetPlan { task: task.into(), agent: None, plan, context: serde_json::Map::new() }).await;
-    does(engine, update(task, State::InProgress)).await;
+    let plan = TaskPlan { approach: "by hand".to_owned(), ..TaskPlan::default() };
+    does(engine, SetTaskPlan { task: task.into(), agent: None, plan, context: serde_json::Map::new() }).await;
+    does(engine, update(task, TaskState::InProgress)).await;
     let checkpoint = AddCheckpoint {
         id: engine.mint_checkpoint(),
         task: task.into(),
@@ -111,7 +112,7 @@ async fn works_off(engine: &Engine, task: &str) {
         files_changed: vec!["src/main.rs".to_owned()],
     };
     does(engine, checkpoint).await;
-    does(engine, update(task, State::Completed)).await;
+    does(engine, update(task, TaskState::Completed)).await;
 }
 
 #[tokio::test]
@@ -139,7 +140,7 @@ async fn what_is_kept_for_an_agent_is_offered_to_it_before_all_else_and_to_nobod
     does(&engine, CreateRun { id: "other".into(), brief: brief("another") }).await;
     let tasks = vec![planned("own", &[]), planned("free", &[])];
     does(&engine, SetRunPlan { run: "other".into(), summary: "two".to_owned(), tasks }).await;
-    let assign = |task: &str| Assign { task: task.into(), to: "a".into() };
+    let assign = |task: &str| AssignTask { task: task.into(), to: "a".into() };
     for task in ["tk_own", "tk_end"] {
         engine.submit(Request::new(Caller::person("anna"), assign(task))).await.unwrap();
     }
@@ -214,7 +215,7 @@ async fn context_comes_from_what_is_stored() {
     assert_eq!(code(few), Code::Invalid);
     let unknown = engine.load_context(&"tk_x".into(), &Include::default(), 500, Beside::default()).await.unwrap_err();
     assert_eq!(code(unknown), Code::TaskNotFound);
-    let lone = Create {
+    let lone = CreateTask {
         id: "task_1".into(),
         run: RunId::project_default(),
         title: "alone".to_owned(),
@@ -249,7 +250,7 @@ async fn runs_are_listed_newest_first_and_the_default_run_last() {
     assert_eq!(list(vec![], 3, 0).await, ("wf_5 wf_4 wf_3".to_owned(), 5));
     assert_eq!(list(vec![], 3, 3).await, ("wf_2 wf_1".to_owned(), 5));
     assert_eq!(list(vec![Status::Abandoned], 3, 0).await, ("wf_2".to_owned(), 1));
-    let lone = Create {
+    let lone = CreateTask {
         id: "task_1".into(),
         run: RunId::project_default(),
         title: "alone".to_owned(),

@@ -46,7 +46,7 @@ impl Team {
     }
 
     fn create(&self, id: &str) {
-        self.person(task::Create {
+        self.person(task::CreateTask {
             id: id.into(),
             run: RunId::project_default(),
             title: "a task".into(),
@@ -87,7 +87,7 @@ fn path(text: &str) -> FilePath {
 fn a_resolved_conflict_names_the_one_who_loses_the_path() {
     let team = Team::of(&["one", "two", "three"]);
     team.create("t");
-    team.person(task::Claim { task: "t".into(), agent: "one".into() });
+    team.person(task::ClaimTask { task: "t".into(), agent: "one".into() });
     team.claims("one", "a", Some("t"));
     team.changed_by("two", "a");
     let note = Note { summary: "go on".into(), ..Note::default() };

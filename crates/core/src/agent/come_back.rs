@@ -41,7 +41,11 @@ impl ReturnAgent {
 /// fit for is not given again if it is so no more. Who leads is for the caller to settle.
 pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> {
     // Everything is asked for at once: an agent may have lost more than a rule may ask for one by one.
-    let tasks = agent.claims_when_offline.tasks.iter().chain(agent.claims_when_offline.files.iter().filter_map(|lost| lost.task.as_ref()));
+    let tasks = agent
+        .claims_when_offline
+        .tasks
+        .iter()
+        .chain(agent.claims_when_offline.files.iter().filter_map(|lost| lost.task.as_ref()));
     let mut asks: Vec<Ask> = tasks.map(|task| Key::Task(task.clone()).into()).collect();
     asks.extend(agent.claims_when_offline.files.iter().flat_map(|lost| file::overlap_asks(&lost.path)));
     view.needs(asks)?;
@@ -51,7 +55,7 @@ pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> 
         if let Some(task) = view.task(id)?
             && task.claim.is_none()
             && task.reserved_for.is_none()
-            && task.state == task::State::Pending
+            && task.state == task::TaskState::Pending
             && is_fit_for(agent, task, regained.len())
         {
             facts.push(Fact::TaskClaimed(TaskClaimed::new(task, &agent.id)));
@@ -142,7 +146,11 @@ mod tests {
         }
         let agent = w.agent("b");
         assert_eq!((agent.status, agent.holding), (AgentStatus::Working, 1));
-        assert_eq!((agent.claims_when_offline.tasks.len(), agent.claims_when_offline.files.len()), (0, 0), "it is given back once");
+        assert_eq!(
+            (agent.claims_when_offline.tasks.len(), agent.claims_when_offline.files.len()),
+            (0, 0),
+            "it is given back once"
+        );
     }
 
     #[test]
@@ -194,6 +202,6 @@ mod tests {
         w.starts("a", "t");
         w.does(&by("a"), complete("t"));
         assert_eq!(w.joins("b", AgentRole::Worker), ["agent.returned"]);
-        assert_eq!(w.task("t").state, task::State::Completed);
+        assert_eq!(w.task("t").state, task::TaskState::Completed);
     }
 }

@@ -46,7 +46,7 @@ mod tests {
     use crate::agent::AgentStatus;
     use crate::code::Code;
     use crate::file::Resolve;
-    use crate::task::State;
+    use crate::task::TaskState;
     use crate::testing::{World, anna, assign, by, claim, claim_file, create, hand_over, path, start};
 
     fn leave(agent: &str) -> LeaveTeam {
@@ -65,7 +65,7 @@ mod tests {
             ["agent.left", "checkpoint.added", "task.released", "resource.released", "lead.chosen"],
             "one command ends it all"
         );
-        assert_eq!((w.holder("t"), w.task("t").state, w.file_holder("x")), (None, State::Pending, None));
+        assert_eq!((w.holder("t"), w.task("t").state, w.file_holder("x")), (None, TaskState::Pending, None));
         let a = w.agent("a");
         assert!(a.has_left() && a.status == AgentStatus::Offline && a.holding == 0 && a.current_task.is_none());
         assert!(a.claims_when_offline.tasks.is_empty(), "it went for good");
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(w.refuses(&anna(), assign("t", "a")), Code::AgentNotFound);
         assert_eq!(w.refuses(&by("a"), hand_over("h", "a", None, "t")), Code::AgentNotFound);
         assert_eq!(w.refuses(&by("lead"), hand_over("h", "lead", Some("a"), "t")), Code::UnknownReference);
-        let reserved = crate::task::Create { assigned_to: Some("a".into()), ..create("u", &[]) };
+        let reserved = crate::task::CreateTask { assigned_to: Some("a".into()), ..create("u", &[]) };
         assert_eq!(w.refuses(&anna(), reserved), Code::UnknownReference);
         assert_eq!(w.claims_file("a", "x"), Err(None));
     }

@@ -202,8 +202,8 @@ pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &Fact, seq: Seq, at:
         Fact::TaskClaimed(fact) if fact.agent == *id => agent.took(&fact.task),
         Fact::TaskClaimed(fact) if fact.from.as_ref() == Some(id) => agent.gave_up(&fact.task),
         Fact::TaskStarted(fact) if fact.holder == *id => agent.works_on(&fact.task),
-        Fact::TaskMoved(fact)
-            if fact.holder.as_ref() == Some(id) && fact.to == task::State::Review && agent.is_online() =>
+        Fact::TaskStepSet(fact)
+            if fact.holder.as_ref() == Some(id) && fact.to == task::TaskState::Review && agent.is_online() =>
         {
             agent.status = AgentStatus::WaitingReview;
         }

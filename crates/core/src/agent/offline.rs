@@ -115,7 +115,7 @@ pub(super) fn frees(
             lost.tasks.push(held.id.clone());
             facts.push(task::recovery(held, reason));
         }
-        facts.push(task::released(held, task::Because::Holder(reason)));
+        facts.push(task::released(held, task::ReleaseCause::Holder(reason)));
     }
     let files = view.files_held_by(agent)?;
     for file in &files {
@@ -134,7 +134,7 @@ mod tests {
     use crate::file::ClaimFile;
     use crate::key::Key;
     use crate::row::Row;
-    use crate::task::{CheckpointKind, State};
+    use crate::task::{CheckpointKind, TaskState};
     use crate::testing::{World, by, claim_file, moves, offline};
 
     #[test]
@@ -146,12 +146,12 @@ mod tests {
         w.reserves("reserved", "b");
         w.claims("b", "claimed");
         w.starts("b", "reviewed");
-        w.does(&by("b"), moves("reviewed", State::Review));
+        w.does(&by("b"), moves("reviewed", TaskState::Review));
         w.claims_file("b", "src/").unwrap();
         w.does(&by("b"), ClaimFile { task: Some("claimed".into()), ..claim_file("b", "doc") });
         w.goes_offline("b");
         for task in ["claimed", "reviewed", "reserved"] {
-            assert_eq!((w.task(task).state, w.task(task).held_by()), (State::Pending, None), "{task}");
+            assert_eq!((w.task(task).state, w.task(task).held_by()), (TaskState::Pending, None), "{task}");
         }
         assert_eq!((w.file_holder("src/"), w.file_holder("doc")), (None, None));
         let b = w.agent("b");

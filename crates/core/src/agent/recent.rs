@@ -43,7 +43,7 @@ impl TrackRecord {
 mod tests {
     use super::*;
     use crate::agent::{AgentRole, LeaveTeam};
-    use crate::task::Fail;
+    use crate::task::FailTask;
     use crate::testing::{World, by, complete};
 
     #[test]
@@ -64,7 +64,7 @@ mod tests {
             w.starts("a", task);
         }
         w.does(&by("a"), complete("t"));
-        w.does(&by("a"), Fail { task: "u".into(), agent: None, error: None });
+        w.does(&by("a"), FailTask { task: "u".into(), agent: None, error: None });
         w.does(&by("a"), crate::testing::release("v"));
         let recent = w.agent("a").recent;
         assert_eq!((recent.successes(), recent.count()), (1, 2));

@@ -394,15 +394,21 @@ mod tests {
         w.does(&with_token("a"), claim_file("a", "x"));
         let as_it = |agent: &str| Some(AgentId::from(agent));
         assert_eq!(w.refuses(&by("lead"), crate::agent::LeaveTeam { agent: "a".into() }), Code::Sealed);
-        assert_eq!(w.refuses(&by("lead"), crate::task::Complete { agent: as_it("a"), ..complete("t") }), Code::Sealed);
-        assert_eq!(w.refuses(&by("lead"), crate::task::Release { agent: as_it("a"), ..release("t") }), Code::Sealed);
+        assert_eq!(
+            w.refuses(&by("lead"), crate::task::CompleteTask { agent: as_it("a"), ..complete("t") }),
+            Code::Sealed
+        );
+        assert_eq!(
+            w.refuses(&by("lead"), crate::task::ReleaseTask { agent: as_it("a"), ..release("t") }),
+            Code::Sealed
+        );
         assert_eq!(w.refuses(&by("lead"), claim_file("a", "y")), Code::Sealed);
         w.does(&by("lead"), assign("t", "lead"));
         let forced = crate::file::ClaimFile { insist: crate::file::Insist::Force, ..claim_file("lead", "x") };
         w.does(&by("lead"), forced);
         assert_eq!(w.file_holder("x"), Some("lead"));
         w.does(&with_token("lead"), register("lead", AgentRole::Lead));
-        w.does(&with_token("lead"), crate::task::Release { agent: as_it("a"), ..release("u") });
+        w.does(&with_token("lead"), crate::task::ReleaseTask { agent: as_it("a"), ..release("u") });
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl SetAgentStatus {
 mod tests {
     use super::*;
     use crate::actor::Caller;
-    use crate::task::State;
+    use crate::task::TaskState;
     use crate::testing::{World, anna, by, complete, moves};
 
     fn set(agent: &str, status: AgentStatus) -> SetAgentStatus {
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(now(&w), (AgentStatus::Working, Some("u".to_owned())));
         w.starts("a", "t");
         assert_eq!(now(&w), (AgentStatus::Working, Some("t".to_owned())));
-        w.does(&by("a"), moves("t", State::Review));
+        w.does(&by("a"), moves("t", TaskState::Review));
         assert_eq!(now(&w), (AgentStatus::WaitingReview, Some("t".to_owned())));
         w.does(&by("a"), complete("t"));
         assert_eq!(now(&w), (AgentStatus::WaitingReview, None), "it holds another still");

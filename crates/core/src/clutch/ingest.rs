@@ -20,7 +20,7 @@ use crate::limit;
 use crate::message::{Cause, SendMessage, StormGuard, Tone, What};
 use crate::refusal::Refusal;
 use crate::run::{self, Ended};
-use crate::task::{self, Complete, Fail, Outcome, Start, State, Task};
+use crate::task::{self, CompleteTask, FailTask, Outcome, StartTask, Task, TaskState};
 use crate::told;
 use crate::view::View;
 
@@ -351,43 +351,46 @@ impl Ingest {
         }
         match &self.act {
             Act::Accept(agent) => {
-                self.needs_open(task, State::InProgress)?;
+                self.needs_open(task, TaskState::InProgress)?;
                 self.needs_own(view, caller, task)?;
-                let start = Start { task: task.id.clone(), agent: Some(agent.clone()) };
+                let start = StartTask { task: task.id.clone(), agent: Some(agent.clone()) };
                 Ok(start.decide(view, caller, now)?.facts)
             }
             Act::Progress => {
-                self.needs_open(task, State::InProgress)?;
+                self.needs_open(task, TaskState::InProgress)?;
                 self.needs_own(view, caller, task)?;
                 match task.holder() {
                     Some(_) => Ok(vec![]),
-                    None => Err(task::refuse_transition(task, State::InProgress)
+                    None => Err(task::refuse_transition(task, TaskState::InProgress)
                         .hint("accept the task first, by 'task.accept'")
                         .into()),
                 }
             }
             Act::Complete(outcome) => {
-                self.needs_open(task, State::Completed)?;
+                self.needs_open(task, TaskState::Completed)?;
                 self.needs_own(view, caller, task)?;
                 let (begun, mut facts) = self.begun(view, caller, task, now)?;
-                let complete = Complete { task: task.id.clone(), agent: None, outcome: outcome.clone(), checked: None };
+                let complete =
+                    CompleteTask { task: task.id.clone(), agent: None, outcome: outcome.clone(), checked: None };
                 facts.extend(complete.completes(view, caller, &begun)?);
                 Ok(facts)
             }
             Act::Fail { error, again } => {
-                self.needs_open(task, State::Failed)?;
+                self.needs_open(task, TaskState::Failed)?;
                 self.needs_own(view, caller, task)?;
                 let (begun, mut facts) = self.begun(view, caller, task, now)?;
-                let fail = Fail { task: task.id.clone(), agent: None, error: Some(error.clone()) };
+                let fail = FailTask { task: task.id.clone(), agent: None, error: Some(error.clone()) };
                 facts.extend(fail.fails(view, caller, &begun)?);
                 facts.extend(match again {
-                    Again::After { backoff_millis } => task::tried_again(view, &begun, error, *backoff_millis, now)?,
+                    Again::After { backoff_millis } => {
+                        task::retry_or_exhaust(view, &begun, error, *backoff_millis, now)?
+                    }
                     Again::Never => run::ends(view, &begun, Ended::failed(0))?.into_iter().collect(),
                 });
                 Ok(facts)
             }
             Act::Cancel(reason) => {
-                self.needs_open(task, State::Cancelled)?;
+                self.needs_open(task, TaskState::Cancelled)?;
                 limit::text("reason", reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
                 if task.assigned_by != self.from.to_string() {
                     self.needs_own(view, caller, task)?;
@@ -401,7 +404,7 @@ impl Ingest {
     }
 
     /// A task that has ended answers the same, whoever asks.
-    fn needs_open(&self, task: &Task, next: State) -> Result<(), Refusal> {
+    fn needs_open(&self, task: &Task, next: TaskState) -> Result<(), Refusal> {
         if task.state.is_open() { Ok(()) } else { Err(task::refuse_transition(task, next)) }
     }
 

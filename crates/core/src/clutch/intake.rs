@@ -25,7 +25,7 @@ use crate::envelope::VERSION;
 use crate::id::{AgentId, Timestamp};
 use crate::limit;
 use crate::message::{Cause, StormGuard, Tone};
-use crate::task::{self, Outcome, Terms};
+use crate::task::{self, Outcome, RequestTerms};
 
 /// What is done with an envelope.
 #[derive(Clone, PartialEq, Debug)]
@@ -165,7 +165,7 @@ fn agent(envelope: &Envelope, place: &Place<'_>, faults: &mut Faults) -> Read<Ag
 }
 
 /// On what terms a draft of a request asks for work. Whatever else a message needs can be left out of a draft.
-pub fn draft_terms(bytes: &[u8]) -> Result<Terms, Faults> {
+pub fn draft_terms(bytes: &[u8]) -> Result<RequestTerms, Faults> {
     let (value, faults) = json::read(bytes, &Place::Root)?;
     let Value::Object(given) = value else {
         return Err(Faults::of(FaultCode::WrongType, &Place::Root, "a draft is an object"));
@@ -269,7 +269,7 @@ fn request(
     let named = || envelope.payload_type.as_ref().map(ToString::to_string).or(envelope.domain.clone());
     let title = told(payload, &TITLE).or_else(named).unwrap_or_else(|| envelope.task.to_string());
     let description = told(payload, &DESCRIPTION).unwrap_or_else(|| written(payload));
-    let create = task::Create {
+    let create = task::CreateTask {
         id: envelope.task.clone(),
         run: envelope.run.clone(),
         title: beginning(&title, limit::TITLE_BYTES).to_owned(),
@@ -279,7 +279,7 @@ fn request(
         resources: vec![],
         depends_on: vec![],
     };
-    let terms = Terms {
+    let terms = RequestTerms {
         request: envelope.id.clone(),
         to: envelope.to.clone(),
         requires: envelope.requires.clone(),

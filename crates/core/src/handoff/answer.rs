@@ -15,7 +15,7 @@ use crate::message;
 use crate::refusal::Refusal;
 use crate::routing;
 use crate::run;
-use crate::task::{Task, TaskClaimed, ensure_fence, took_note};
+use crate::task::{Task, TaskClaimed, ack_request, ensure_fence};
 use crate::told::Told;
 use crate::view::View;
 
@@ -102,7 +102,7 @@ impl Accept {
                 }
                 facts.push(Fact::TaskClaimed(TaskClaimed::new(task, &self.agent)));
                 facts.extend(run::begins(view, &[task])?);
-                facts.extend(took_note(view, task, &self.agent)?);
+                facts.extend(ack_request(view, task, &self.agent)?);
             }
         }
         if handoff.from != self.agent {
@@ -178,7 +178,7 @@ impl Reject {
 
 /// The run of the task that changes hands.
 fn run_of(view: &View, handoff: &Handoff) -> Result<Option<RunId>, Halt> {
-    Ok(view.task(&handoff.task)?.and_then(Task::workflow))
+    Ok(view.task(&handoff.task)?.and_then(Task::run_if_named))
 }
 
 /// Whoever answers a handoff itself has seen the message that told of it, by whichever way it learned of it.
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
     use crate::agent::AgentStatus;
     use crate::file::ClaimFile;
-    use crate::task::{Create, State};
+    use crate::task::{CreateTask, TaskState};
     use crate::testing::{World, anna, by, claim_file, complete, create, hand_over};
 
     fn accept(agent: &str) -> Accept {
@@ -283,7 +283,7 @@ mod tests {
     fn task_and_files_move_in_one_step() {
         let mut w = World::of(&["lead", "a", "b"]);
         let resources = vec!["./src//listed".to_owned(), "lib/".to_owned()];
-        w.does(&anna(), Create { resources, ..create("t", &[]) });
+        w.does(&anna(), CreateTask { resources, ..create("t", &[]) });
         w.starts("a", "t");
         w.does(&by("a"), ClaimFile { task: Some("t".into()), ..claim_file("a", "for_task") });
         for at in ["src/listed", "lib/x", "other"] {
@@ -298,7 +298,7 @@ mod tests {
             assert_eq!(w.file_holder(at), Some(holder), "{at}");
         }
         assert_eq!(w.file("src/listed").claim.as_ref().unwrap().task, Some("t".into()));
-        assert_eq!((w.holder("t"), w.task("t").state), (Some("b"), State::InProgress));
+        assert_eq!((w.holder("t"), w.task("t").state), (Some("b"), TaskState::InProgress));
         assert!(w.task("t").claim.as_ref().unwrap().fence > before, "a new grant");
         assert_eq!((w.agent("a").holding, w.agent("a").status), (0, AgentStatus::Idle));
         assert_eq!((w.agent("b").holding, w.agent("b").status), (1, AgentStatus::Working));

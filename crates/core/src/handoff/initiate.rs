@@ -82,7 +82,7 @@ impl Initiate {
             to: self.to.clone(),
             task: self.task.clone(),
             note: self.note.clone(),
-            run: task.workflow(),
+            run: task.run_if_named(),
             told: Told::default(),
         });
         Ok(Decision::new(vec![fact], Reply::Row(Key::Handoff(self.id.clone()))))

@@ -3,7 +3,7 @@
 use crate::agent::{Agent, AgentRole};
 use crate::clutch::{Address, Group, Policy, Requirement};
 use crate::id::AgentId;
-use crate::task::{Task, Terms};
+use crate::task::{RequestTerms, Task};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Demand {
@@ -42,7 +42,7 @@ pub struct Wanted {
 
 impl Demand {
     /// What a request demands, beside those whom it was given to in vain.
-    pub fn of(terms: &Terms, tried: &[AgentId]) -> Demand {
+    pub fn of(terms: &RequestTerms, tried: &[AgentId]) -> Demand {
         Demand {
             requires: terms.requires.clone(),
             prefers: terms.prefers.clone(),
@@ -58,7 +58,7 @@ impl Demand {
 
 impl Among {
     /// Whom a request is to. Who is named goes before groups, and groups before everybody.
-    pub fn of(terms: &Terms) -> Among {
+    pub fn of(terms: &RequestTerms) -> Among {
         let named = |address: &Address| if let Address::Agent(id) = address { Some(id.clone()) } else { None };
         let agents: Vec<AgentId> = terms.to.iter().filter_map(named).collect();
         if !agents.is_empty() {
@@ -95,7 +95,7 @@ impl Among {
 impl Wanted {
     /// What a task wants that was asked for on these terms: nobody who was asked in vain, and whoever failed at it only if
     /// there is nobody else.
-    pub fn of(task: &Task, terms: &Terms) -> Wanted {
+    pub fn of(task: &Task, terms: &RequestTerms) -> Wanted {
         let (mut demand, mut avoid) = (Demand::of(terms, &task.routing.tried), task.routing.avoid.clone());
         // Who was first does not matter, and tasks that differ only in that shall not differ.
         demand.tried.sort_unstable();

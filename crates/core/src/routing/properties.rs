@@ -17,7 +17,7 @@ use crate::id::{AgentId, Seq, TaskId, Timestamp};
 use crate::key::Key;
 use crate::log::LogRow;
 use crate::row::Row;
-use crate::task::{Fail, TaskReleased, TaskReserved};
+use crate::task::{FailTask, TaskReleased, TaskReserved};
 use crate::testing::{World, anna, assign, by, claim, complete, hand_over, ingest, profile, release, sends};
 
 /// An agent with the tasks it has.
@@ -313,7 +313,13 @@ mod naive {
             let (card, recent) = (Card::of(&member.agent), member.agent.recent);
             let success = f64::from(recent.successes() + 1) / f64::from(recent.count() + 2);
             let milli = |share: f64| (share * 1e9).round();
-            (-milli(score(demand, &card)), member.load, -milli(success), cost(demand, &card), member.agent.last_assigned)
+            (
+                -milli(score(demand, &card)),
+                member.load,
+                -milli(success),
+                cost(demand, &card),
+                member.agent.last_assigned,
+            )
         };
         fitting.sort_by(|one, other| {
             key(one).partial_cmp(&key(other)).unwrap().then_with(|| one.agent.id.cmp(&other.agent.id))
@@ -478,8 +484,8 @@ fn released(task: TaskId, agent: AgentId) -> Fact {
         run: None,
         holder: None,
         reserved_for: Some(agent),
-        from: crate::task::State::Pending,
-        because: crate::task::Because::Reassigned,
+        from: crate::task::TaskState::Pending,
+        because: crate::task::ReleaseCause::Reassigned,
         reason: None,
         told: crate::told::Told::default(),
     })
@@ -500,8 +506,8 @@ fn perform(w: &mut World, step: usize, agent: &str, task: &str) {
         7 => w.run(&caller, complete(task)),
         11 => w.run(&anna(), PauseAgent { agent: agent.into(), reason: None }),
         12 => w.run(&anna(), ResumeAgent { agent: agent.into() }),
-        8 => w.run(&caller, Fail { task: task.into(), agent: None, error: None }),
-        _ => w.run(&Caller::system(), crate::task::Cancel { task: task.into(), agent: None, reason: None }),
+        8 => w.run(&caller, FailTask { task: task.into(), agent: None, error: None }),
+        _ => w.run(&Caller::system(), crate::task::CancelTask { task: task.into(), agent: None, reason: None }),
     };
     drop(done);
 }

@@ -14,7 +14,7 @@ use crate::id::{AgentId, MessageId, RunId, TaskId, Timestamp};
 use crate::key::{Ask, Key, Lookup};
 use crate::refusal::Refusal;
 use crate::run;
-use crate::task::{Clock, Clocks, Task, TaskReserved, doubled};
+use crate::task::{AlarmKind, Alarms, Task, TaskReserved, doubled};
 use crate::view::View;
 
 /// Reserves a task that was asked for by a request for the agent that was chosen, or tells that nobody fits. Refused if it is
@@ -74,7 +74,7 @@ pub struct RoutingResumed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
     /// What the pause was for.
-    pub clock: Clock,
+    pub clock: AlarmKind,
 }
 
 /// The request is passed on to the agent that was chosen, who finds it in its inbox.
@@ -171,10 +171,10 @@ impl Routing {
 
 /// Whether it should be told that a choice for a task that waits fell on nobody: told once, and again if there is a reason
 /// that was not told yet. How many were rejected is no news.
-pub fn is_news(routing: &Routing, clocks: &Clocks, choice: &Choice) -> bool {
+pub fn is_news(routing: &Routing, clocks: &Alarms, choice: &Choice) -> bool {
     let told = routing.failed && choice.counts.keys().all(|filter| routing.failed_by.contains(filter));
     // Those who were asked in vain wait for a clock.
-    let has_clock = !choice.counts.contains_key(&Filter::Tried) || clocks.get(Clock::Anew).is_some();
+    let has_clock = !choice.counts.contains_key(&Filter::Tried) || clocks.get(AlarmKind::Reroute).is_some();
     !(told && has_clock)
 }
 
@@ -206,7 +206,7 @@ impl Route {
     pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
         needs_router(caller)?;
         let task = view.task_known(&self.task)?;
-        if task.clocks.get(Clock::Deadline).is_some_and(|deadline| deadline.due <= now.at) {
+        if task.clocks.get(AlarmKind::Deadline).is_some_and(|deadline| deadline.due <= now.at) {
             return Err(stale("its deadline is over").into());
         }
         task.to_be_routed().ok_or_else(|| stale("it is not to be routed any more"))?;
@@ -227,7 +227,7 @@ impl Route {
         if let Some(rejected) = unfit(task, known, load_beside(view, &task.id, agent)?) {
             return Err(stale(&format!("{agent} {}", rejected.reason)).into());
         }
-        let (id, run, choice) = (task.id.clone(), task.workflow(), self.choice.clone());
+        let (id, run, choice) = (task.id.clone(), task.run_if_named(), self.choice.clone());
         Ok(vec![
             Fact::RoutingDecided(RoutingDecided { task: id.clone(), run, choice, trace: trace_of(task) }),
             Fact::TaskReserved(TaskReserved { task: id, agent: agent.clone() }),
@@ -239,7 +239,7 @@ impl Route {
             return vec![];
         }
         let (again_at, trace) = (self.again_at(task, now), trace_of(task));
-        let (task, run) = (task.id.clone(), task.workflow());
+        let (task, run) = (task.id.clone(), task.run_if_named());
         vec![Fact::RoutingFailed(RoutingFailed { task, run, choice: self.choice.clone(), again_at, trace })]
     }
 
@@ -248,7 +248,7 @@ impl Route {
     fn again_at(&self, task: &Task, now: &Now) -> Option<Timestamp> {
         self.choice.counts.get(&Filter::Tried)?;
         let pause = doubled(self.pause_millis, task.routing.rounds, LONGEST_PAUSE_MILLIS);
-        Some(task.clocks.get(Clock::Anew).map_or_else(|| now.at.plus_millis(pause), |alarm| alarm.due))
+        Some(task.clocks.get(AlarmKind::Reroute).map_or_else(|| now.at.plus_millis(pause), |alarm| alarm.due))
     }
 }
 
@@ -285,7 +285,7 @@ impl Forward {
         }
         let fact = Fact::TaskForwarded(TaskForwarded {
             task: task.id.clone(),
-            run: task.workflow(),
+            run: task.run_if_named(),
             to: self.to.clone(),
             message: self.message.clone(),
             request: task
@@ -333,7 +333,7 @@ mod tests {
 
     use super::*;
     use crate::message::Standing;
-    use crate::task::State;
+    use crate::task::TaskState;
     use crate::testing::{World, by, claim, release, sends};
 
     fn card(id: &str, max: u32) -> Value {
@@ -388,7 +388,7 @@ mod tests {
         assert_eq!(w.refuses(&Caller::system(), forward("t", &chosen)), Code::Stale, "its id is taken");
         assert_eq!(w.refuses(&by(other), claim(other, "t")), Code::Reserved);
         sends(&mut w, "acc", "task.accept", &chosen, &json!({ "task_id": "t" }));
-        assert_eq!(w.task("t").state, State::InProgress);
+        assert_eq!(w.task("t").state, TaskState::InProgress);
         assert_eq!(w.rebuilt(), *w.rows());
     }
 

@@ -130,6 +130,6 @@ mod tests {
         w.does(&by("a"), complete("tk_one"));
         assert_eq!(w.does(&by("a"), add("two", &["one"], None)), ["task.created", "run.status_set"]);
         assert_eq!(w.run_row("wf").status, Status::InProgress);
-        assert!(!w.task("tk_two").is_waiting());
+        assert!(!w.task("tk_two").is_blocked());
     }
 }

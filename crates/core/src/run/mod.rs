@@ -34,7 +34,7 @@ use crate::id::{RunId, Seq, Timestamp};
 use crate::key::{Ask, ColumnValue, Key, Lookup};
 use crate::refusal::Refusal;
 use crate::row::Row;
-use crate::task::{State, Task};
+use crate::task::{Task, TaskState};
 use crate::view::View;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
@@ -258,13 +258,13 @@ pub(crate) fn apply(old: Option<Run>, id: &RunId, fact: &Fact, seq: Seq, at: Tim
         }
         // A failed one was among those that are left all the time.
         Fact::TaskReopened(fact) if fact.from.is_finished() => run.unfinished = run.unfinished.saturating_add(1),
-        Fact::TaskReopened(fact) if fact.from == State::Failed => run.failed = run.failed.saturating_sub(1),
+        Fact::TaskReopened(fact) if fact.from == TaskState::Failed => run.failed = run.failed.saturating_sub(1),
         Fact::TaskFailed(_) | Fact::TaskTimedOut(_) => run.failed = run.failed.saturating_add(1),
         Fact::TaskRetried(_) => run.failed = run.failed.saturating_sub(1),
         Fact::TaskCompleted(_) => run.unfinished = run.unfinished.saturating_sub(1),
         Fact::TaskDropped(fact) => {
             run.unfinished = run.unfinished.saturating_sub(1);
-            run.failed = run.failed.saturating_sub(u32::from(fact.from == State::Failed));
+            run.failed = run.failed.saturating_sub(u32::from(fact.from == TaskState::Failed));
         }
         Fact::TaskRemoved(_) => {
             run.tasks = run.tasks.saturating_sub(1);

@@ -11,7 +11,7 @@ use crate::id::{RunId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
 use crate::refusal::Refusal;
-use crate::task::{Origin, Task, TaskCreated};
+use crate::task::{Task, TaskCreated, TaskOrigin};
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -101,7 +101,7 @@ pub(crate) fn planned(
             sequence,
             context_from,
             details: task.details,
-            origin: Origin::default(),
+            origin: TaskOrigin::default(),
         }));
     }
     Ok(facts)

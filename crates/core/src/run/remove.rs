@@ -16,7 +16,7 @@ use crate::id::{RunId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::refusal::Refusal;
 use crate::row::Row;
-use crate::task::{State, Task};
+use crate::task::{Task, TaskState};
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ pub(super) fn without(run: &Run, gone: usize) -> Run {
 
 /// Nobody began it and nobody has it.
 pub(super) fn is_removable(task: &Task) -> bool {
-    matches!(task.state, State::Pending | State::Planning) && task.held_by().is_none()
+    matches!(task.state, TaskState::Pending | TaskState::Planning) && task.held_by().is_none()
 }
 
 fn shown(task: &Task) -> String {
@@ -242,7 +242,7 @@ mod tests {
         w.does(&by("a"), crate::testing::start(None, "tk_one"));
         w.does(&by("a"), complete("tk_one"));
         assert_eq!(w.refuses(&by("a"), remove("tk_one")), Code::TaskNotRemovable);
-        w.does(&anna(), moves("tk_two", State::Planning));
+        w.does(&anna(), moves("tk_two", TaskState::Planning));
         w.does(&by("a"), remove("tk_two"));
         assert_eq!(w.refuses(&by("a"), remove("tk_two")), Code::TaskNotFound);
         w.creates("elsewhere", &[]);

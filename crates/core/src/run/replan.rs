@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(w.rebuilt(), *w.rows());
         w.starts("a", "tk_open");
         w.does(&by("a"), complete("tk_open"));
-        assert!(!w.task("tk_claimed").is_waiting());
+        assert!(!w.task("tk_claimed").is_blocked());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::fact::Fact;
 use crate::id::RunId;
 use crate::key::Key;
 use crate::refusal::Refusal;
-use crate::task::{State, Task};
+use crate::task::{Task, TaskState};
 use crate::view::View;
 
 /// Whether tasks of this run may be taken by somebody new.
@@ -34,7 +34,7 @@ pub(crate) fn takes_work(run: &Run) -> Result<(), Refusal> {
 
 /// A claim of any of these tasks begins its run.
 pub(crate) fn begins(view: &View, claimed: &[&Task]) -> Result<Vec<Fact>, Halt> {
-    let runs: BTreeSet<RunId> = claimed.iter().filter_map(|task| task.workflow()).collect();
+    let runs: BTreeSet<RunId> = claimed.iter().filter_map(|task| task.run_if_named()).collect();
     let mut facts = Vec::new();
     for id in runs {
         if let Some(run) = view.run(&id)?
@@ -69,7 +69,7 @@ impl Ended {
     /// A task and so many parts of it.
     pub(crate) fn finished(task: &Task, parts: usize) -> Ended {
         match task.state {
-            State::Failed => Ended { finished: parts, given_up: 1, ..Ended::NONE },
+            TaskState::Failed => Ended { finished: parts, given_up: 1, ..Ended::NONE },
             _ => Ended { finished: parts + 1, ..Ended::NONE },
         }
     }
@@ -106,7 +106,7 @@ pub(crate) fn reopens(run: &Run) -> Option<Fact> {
 
 /// Tasks that begin anew open the runs again that had come to an end with them.
 pub(crate) fn goes_on(view: &View, opened: &[&Task]) -> Result<Vec<Fact>, Halt> {
-    let runs: BTreeSet<RunId> = opened.iter().filter_map(|task| task.workflow()).collect();
+    let runs: BTreeSet<RunId> = opened.iter().filter_map(|task| task.run_if_named()).collect();
     view.needs(runs.iter().map(|id| Key::Run(id.clone()).into()).collect())?;
     let mut facts = Vec::new();
     for id in runs {
@@ -120,7 +120,7 @@ pub(crate) fn goes_on(view: &View, opened: &[&Task]) -> Result<Vec<Fact>, Halt> 
 }
 
 fn of<'v>(view: &'v View, task: &Task) -> Result<Option<&'v Run>, Halt> {
-    match task.workflow() {
+    match task.run_if_named() {
         Some(id) => view.run(&id),
         None => Ok(None),
     }
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_run_that_failed_is_opened_by_whatever_gives_it_work_again() {
-        let within = |id: &str| crate::task::Create { run: "wf".into(), ..create(id, &[]) };
+        let within = |id: &str| crate::task::CreateTask { run: "wf".into(), ..create(id, &[]) };
         let failed = || {
             let mut w = World::of(&["lead", "a"]);
             w.does(&Caller::nobody(), within("t"));
@@ -202,7 +202,7 @@ mod tests {
         w.does(&by("a"), crate::task::TakeUp { task: "t".into(), agent: "a".into() });
         assert_eq!(status(&w), Status::InProgress, "a claim");
         let mut w = failed();
-        w.does(&anna(), crate::task::RetryPart { run: "wf".into(), task: "t".into() });
+        w.does(&anna(), crate::task::ReopenTask { run: "wf".into(), task: "t".into() });
         assert_eq!((status(&w), w.run_row("wf").failed), (Status::InProgress, 0), "a partial retry");
         assert_eq!(w.rebuilt(), *w.rows());
     }
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(w.refuses(&by("b"), start(Some("b"), "tk_two")), Code::InvalidState);
         assert_eq!(w.claims("a", "tk_one"), [""; 0], "what is held stays held");
         w.goes_offline("a");
-        assert_eq!(w.task("tk_one").state, State::Pending);
+        assert_eq!(w.task("tk_one").state, TaskState::Pending);
         w.does(&by("a"), crate::agent::ReturnAgent { agent: "a".into() });
         assert_eq!((w.holder("tk_one"), status(&w)), (Some("a"), Status::Paused));
         w.does(&by("lead"), set(Status::InProgress));
@@ -245,7 +245,7 @@ mod tests {
     fn a_plan_for_a_run_that_is_worked_in_already_begins_it() {
         let mut w = World::of(&["a"]);
         w.does(&anna(), crate::testing::create_run("wf"));
-        w.does(&Caller::nobody(), crate::task::Create { run: "wf".into(), ..create("t", &[]) });
+        w.does(&Caller::nobody(), crate::task::CreateTask { run: "wf".into(), ..create("t", &[]) });
         w.claims("a", "t");
         assert_eq!(status(&w), Status::Planning);
         w.does(&anna(), crate::testing::plan("wf", &[("one", &[])]));
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn a_run_that_only_a_task_names_exists_by_it_and_opens_again_with_another() {
         let mut w = World::of(&["a"]);
-        let within = |id: &str| crate::task::Create { run: "wf".into(), ..create(id, &[]) };
+        let within = |id: &str| crate::task::CreateTask { run: "wf".into(), ..create(id, &[]) };
         w.does(&Caller::nobody(), within("t"));
         assert_eq!((status(&w), w.run_row("wf").tasks), (Status::Ready, 1));
         w.starts("a", "t");

@@ -103,7 +103,7 @@ fn hint(from: Status) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::Create;
+    use crate::task::CreateTask;
     use crate::testing::{World, by, complete, create, fail};
 
     fn set(to: Status, reason: Option<&str>) -> SetRunStatus {
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn what_somebody_works_in_is_more_than_ready() {
         let mut w = world(Status::Planning);
-        w.does(&by("a"), Create { run: "wf".into(), ..create("t", &[]) });
+        w.does(&by("a"), CreateTask { run: "wf".into(), ..create("t", &[]) });
         w.starts("a", "t");
         assert_eq!(w.run_row("wf").status, Status::Planning, "it has no plan yet");
         assert_eq!(w.does(&by("a"), set(Status::Ready, None)), ["run.status_set", "run.status_set"]);

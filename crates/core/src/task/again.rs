@@ -19,7 +19,7 @@ const LONGEST_BACKOFF_MILLIS: u64 = 10 * 60 * 1_000;
 
 /// Every attempt that a task has was in vain: somebody should look at it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct TaskExhausted {
+pub struct TaskAttemptsExhausted {
     pub task: TaskId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
@@ -36,7 +36,7 @@ pub struct TaskExhausted {
 
 /// What follows the failure of an attempt that another one may mend: that, or the end of the run. `task` is the task as it was
 /// before it failed.
-pub(crate) fn tried_again(
+pub(crate) fn retry_or_exhaust(
     view: &View,
     task: &Task,
     error: &str,
@@ -53,9 +53,9 @@ fn next_attempt(task: &Task, error: &str, backoff_millis: u64, now: &Now) -> Opt
     let terms = task.origin.terms.as_deref()?;
     let attempts = task.attempts_used();
     if attempts >= terms.max_attempts.unwrap_or(MAX_ATTEMPTS).max(1) {
-        return Some(Fact::TaskExhausted(TaskExhausted {
+        return Some(Fact::TaskAttemptsExhausted(TaskAttemptsExhausted {
             task: task.id.clone(),
-            run: task.workflow(),
+            run: task.run_if_named(),
             attempts,
             holder: task.holder().cloned(),
             error: Some(error.to_owned()),
@@ -69,7 +69,7 @@ fn next_attempt(task: &Task, error: &str, backoff_millis: u64, now: &Now) -> Opt
     }
     Some(Fact::TaskRetried(TaskRetried {
         task: task.id.clone(),
-        run: task.workflow(),
+        run: task.run_if_named(),
         attempt: task.attempt.saturating_add(1),
         not_before: Some(not_before),
     }))

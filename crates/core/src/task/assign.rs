@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::finish::freed_files;
-use super::{Because, State, TaskReserved, released};
+use super::{ReleaseCause, TaskReserved, TaskState, released};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -13,7 +13,7 @@ use crate::key::{Ask, Key, Lookup};
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Assign {
+pub struct AssignTask {
     pub task: TaskId,
     pub to: AgentId,
 }
@@ -26,7 +26,7 @@ pub struct TaskReassigned {
     pub to: AgentId,
 }
 
-impl Assign {
+impl AssignTask {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         let mut asks = super::asks(&self.task, Some(&self.to));
         asks.push(Lookup::FilesOfTask(self.task.clone()).into());
@@ -36,7 +36,7 @@ impl Assign {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
         if !task.state.is_open() {
-            return Err(super::refuse_transition(task, State::Pending).into());
+            return Err(super::refuse_transition(task, TaskState::Pending).into());
         }
         view.ensure_authority(caller, "assign a task")?;
         view.agent_live(&self.to)?;
@@ -49,7 +49,7 @@ impl Assign {
             return Ok(Decision::new(vec![fact], reply));
         };
         let reassigned = TaskReassigned { task: self.task.clone(), from: from.clone(), to: self.to.clone() };
-        let mut facts = vec![released(task, Because::Reassigned), Fact::TaskReassigned(reassigned)];
+        let mut facts = vec![released(task, ReleaseCause::Reassigned), Fact::TaskReassigned(reassigned)];
         facts.extend(freed_files(view, task, ReleaseReason::Reassigned)?);
         Ok(Decision::new(facts, reply))
     }

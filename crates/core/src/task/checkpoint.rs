@@ -68,7 +68,7 @@ impl AddCheckpoint {
             return ensure_may_change(view, caller, task, self.agent.as_ref());
         }
         let acting = self.agent.as_ref().or(caller.actor.agent());
-        let worker = task.worked_by.as_ref().filter(|_| !task.state.is_open());
+        let worker = task.last_holder.as_ref().filter(|_| !task.state.is_open());
         let is_worker = match worker {
             // Whoever gave no name speaks for it, as while it held the task: but not if that takes a credential.
             Some(worker) if acting.is_none() && caller.actor == Actor::Anonymous => {
@@ -115,7 +115,7 @@ impl CheckpointAdded {
         Ok(CheckpointAdded {
             id: asked.id.clone(),
             task: task.id.clone(),
-            run: task.workflow(),
+            run: task.run_if_named(),
             kind: asked.kind,
             summary: asked.summary.clone(),
             sequence: task.checkpoints.saturating_add(1),

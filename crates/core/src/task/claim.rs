@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{State, Task, refuse_transition};
+use super::{Task, TaskState, refuse_transition};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -18,7 +18,7 @@ use crate::view::View;
 
 /// Grants the task unless another agent holds it; the holder asking again is told yes, without a new fact.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Claim {
+pub struct ClaimTask {
     pub task: TaskId,
     pub agent: AgentId,
 }
@@ -39,11 +39,11 @@ pub struct TaskClaimed {
 impl TaskClaimed {
     pub(crate) fn new(task: &Task, agent: &AgentId) -> TaskClaimed {
         let from = task.holder().filter(|holder| *holder != agent).cloned();
-        TaskClaimed { task: task.id.clone(), run: task.workflow(), agent: agent.clone(), from, told: Told::default() }
+        TaskClaimed { task: task.id.clone(), run: task.run_if_named(), agent: agent.clone(), from, told: Told::default() }
     }
 }
 
-impl Claim {
+impl ClaimTask {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         super::asks(&self.task, Some(&self.agent))
     }
@@ -58,7 +58,7 @@ impl Claim {
 /// The facts that make `agent` the holder of `task`: none if it is already.
 pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) -> Result<Vec<Fact>, Halt> {
     if !task.state.is_open() {
-        return Err(refuse_transition(task, State::InProgress).into());
+        return Err(refuse_transition(task, TaskState::InProgress).into());
     }
     view.agent_live(agent)?;
     view.ensure_may_act_for(caller, agent)?;
@@ -83,12 +83,12 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
     }
     let mut facts = vec![Fact::TaskClaimed(TaskClaimed::new(task, agent))];
     facts.extend(run::begins(view, &[task])?);
-    facts.extend(took_note(view, task, agent)?);
+    facts.extend(ack_request(view, task, agent)?);
     Ok(facts)
 }
 
 /// Whoever takes a task that the router gave it has seen the request, by whichever way it learned of it.
-pub(crate) fn took_note(view: &View, task: &Task, agent: &AgentId) -> Result<Option<Fact>, Halt> {
+pub(crate) fn ack_request(view: &View, task: &Task, agent: &AgentId) -> Result<Option<Fact>, Halt> {
     match &task.routing.passed_on {
         Some(request) => message::noticed(view, request, agent),
         None => Ok(None),
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(w.refuses(&by("b"), start(Some("a"), "t")), Code::Forbidden);
         let started = w.task("t").started_at;
         for caller in [by("lead"), anna(), Caller::nobody()] {
-            w.does(&by("a"), crate::testing::moves("t", State::Paused));
+            w.does(&by("a"), crate::testing::moves("t", TaskState::Paused));
             assert_eq!(w.does(&caller, start(None, "t")), ["task.started"]);
             assert_eq!((w.holder("t"), w.task("t").started_at), (Some("a"), started));
         }
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(w.does(&by("lead"), assign("t", "b")), [""; 0]);
         assert_eq!(w.does(&by("lead"), assign("t", "a")), ["task.released", "task.reassigned", "resource.released"]);
         let task = w.task("t");
-        assert_eq!((task.state, task.holder(), task.held_by().unwrap().as_str()), (State::Pending, None, "a"));
+        assert_eq!((task.state, task.holder(), task.held_by().unwrap().as_str()), (TaskState::Pending, None, "a"));
         assert_eq!((w.agent("b").holding, w.file_holder("x")), (0, None));
         assert_eq!(w.refuses(&by("b"), claim("b", "t")), Code::Reserved);
     }

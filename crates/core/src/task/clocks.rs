@@ -12,7 +12,7 @@ use crate::id::{Seq, Timestamp};
 /// What a time is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Clock {
+pub enum AlarmKind {
     /// The task is of use to nobody any more.
     Deadline,
     /// Whoever it was given to has not accepted it.
@@ -20,21 +20,22 @@ pub enum Clock {
     /// The attempt takes too long.
     Runtime,
     /// The pause before the next attempt is over.
-    Rest,
+    RetryBackoff,
     /// Those who were asked in vain are asked anew.
-    Anew,
+    Reroute,
 }
 
-impl Clock {
-    pub const ALL: [Clock; 5] = [Clock::Deadline, Clock::Accept, Clock::Runtime, Clock::Rest, Clock::Anew];
+impl AlarmKind {
+    pub const ALL: [AlarmKind; 5] =
+        [AlarmKind::Deadline, AlarmKind::Accept, AlarmKind::Runtime, AlarmKind::RetryBackoff, AlarmKind::Reroute];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Clock::Deadline => "deadline",
-            Clock::Accept => "accept",
-            Clock::Runtime => "runtime",
-            Clock::Rest => "rest",
-            Clock::Anew => "anew",
+            AlarmKind::Deadline => "deadline",
+            AlarmKind::Accept => "accept",
+            AlarmKind::Runtime => "runtime",
+            AlarmKind::RetryBackoff => "rest",
+            AlarmKind::Reroute => "anew",
         }
     }
 }
@@ -49,18 +50,18 @@ pub struct Alarm {
 
 /// The clocks of a task that go.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Clocks(BTreeMap<Clock, Alarm>);
+pub struct Alarms(BTreeMap<AlarmKind, Alarm>);
 
-impl Clocks {
+impl Alarms {
     pub(crate) fn are_none(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub fn get(&self, clock: Clock) -> Option<Alarm> {
+    pub fn get(&self, clock: AlarmKind) -> Option<Alarm> {
         self.0.get(&clock).copied()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (Clock, Alarm)> {
+    pub fn iter(&self) -> impl Iterator<Item = (AlarmKind, Alarm)> {
         self.0.iter().map(|(clock, alarm)| (*clock, *alarm))
     }
 
@@ -70,15 +71,15 @@ impl Clocks {
     }
 
     /// The one to go off at a time, if one is due: that which ends the task before any other.
-    pub fn due(&self, now: Timestamp) -> Option<(Clock, Alarm)> {
+    pub fn due(&self, now: Timestamp) -> Option<(AlarmKind, Alarm)> {
         self.iter().find(|(_, alarm)| alarm.due <= now)
     }
 
-    pub(crate) fn set(&mut self, clock: Clock, due: Timestamp, seq: Seq) {
+    pub(crate) fn set(&mut self, clock: AlarmKind, due: Timestamp, seq: Seq) {
         self.0.insert(clock, Alarm { due, set: seq });
     }
 
-    pub(crate) fn stop(&mut self, clocks: &[Clock]) {
+    pub(crate) fn stop(&mut self, clocks: &[AlarmKind]) {
         self.0.retain(|clock, _| !clocks.contains(clock));
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Clock, Clocks, Details, Origin, State, Task};
+use super::{AlarmKind, Alarms, Details, Task, TaskOrigin, TaskState};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -18,7 +18,7 @@ use crate::run;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Create {
+pub struct CreateTask {
     pub id: TaskId,
     pub run: RunId,
     pub title: String,
@@ -46,8 +46,8 @@ pub struct TaskCreated {
     pub context_from: Vec<TaskId>,
     #[serde(default, skip_serializing_if = "Details::are_none")]
     pub details: Details,
-    #[serde(default, skip_serializing_if = "Origin::is_none")]
-    pub origin: Origin,
+    #[serde(default, skip_serializing_if = "TaskOrigin::is_none")]
+    pub origin: TaskOrigin,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
@@ -62,7 +62,7 @@ pub struct TaskReserved {
     pub agent: AgentId,
 }
 
-impl Create {
+impl CreateTask {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         let mut asks: Vec<Ask> = vec![Key::Task(self.id.clone()).into()];
         asks.extend(self.assigned_to.iter().map(|agent| Key::Agent(agent.clone()).into()));
@@ -71,11 +71,11 @@ impl Create {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        let facts = self.creates(view, caller, Origin::default())?;
+        let facts = self.creates(view, caller, TaskOrigin::default())?;
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.id.clone()))))
     }
 
-    pub(super) fn creates(&self, view: &View, caller: &Caller, origin: Origin) -> Result<Vec<Fact>, Halt> {
+    pub(super) fn creates(&self, view: &View, caller: &Caller, origin: TaskOrigin) -> Result<Vec<Fact>, Halt> {
         self.check()?;
         view.ensure_may_author_as(caller, &AgentId::from(self.assigned_by.as_str()))?;
         if view.task(&self.id)?.is_some() {
@@ -154,9 +154,9 @@ fn unknown(field: &str, id: &str, what: &str) -> Refusal {
 
 impl TaskCreated {
     pub(super) fn task(&self, seq: Seq, at: Timestamp) -> Task {
-        let mut clocks = Clocks::default();
+        let mut clocks = Alarms::default();
         if let Some(deadline) = self.origin.terms.as_ref().and_then(|terms| terms.deadline) {
-            clocks.set(Clock::Deadline, deadline, seq);
+            clocks.set(AlarmKind::Deadline, deadline, seq);
         }
         Task {
             id: self.task.clone(),
@@ -164,10 +164,10 @@ impl TaskCreated {
             title: self.title.clone(),
             description: self.description.clone(),
             assigned_by: self.assigned_by.clone(),
-            state: State::Pending,
+            state: TaskState::Pending,
             reserved_for: None,
             claim: None,
-            worked_by: None,
+            last_holder: None,
             resources: self.resources.clone(),
             depends_on: self.depends_on.clone(),
             waiting_on: self.waiting_on.iter().cloned().collect(),
@@ -205,10 +205,10 @@ mod tests {
         let mut w = World::of(&["a", "b"]);
         assert_eq!(w.creates("t", &[]), ["task.created"]);
         let task = w.task("t");
-        assert_eq!((task.state, task.held_by(), task.attempt), (State::Pending, None, 1));
+        assert_eq!((task.state, task.held_by(), task.attempt), (TaskState::Pending, None, 1));
         w.reserves("u", "b");
         let task = w.task("u");
-        assert_eq!((task.state, task.holder(), task.held_by().unwrap().as_str()), (State::Pending, None, "b"));
+        assert_eq!((task.state, task.holder(), task.held_by().unwrap().as_str()), (TaskState::Pending, None, "b"));
         assert_eq!(w.agent("b").holding, 0, "reserved is not claimed");
     }
 
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(w.refuses(&nobody, create("u", &["x"])), Code::UnknownReference);
         assert_eq!(w.refuses(&nobody, create("u", &["u"])), Code::DependencyCycle);
         assert_eq!(w.refuses(&nobody, create("u", &["t", "t"])), Code::Invalid);
-        let to = |agent: &str| Create { assigned_to: Some(agent.into()), ..create("u", &[]) };
+        let to = |agent: &str| CreateTask { assigned_to: Some(agent.into()), ..create("u", &[]) };
         assert_eq!(w.refuses(&nobody, to("x")), Code::UnknownReference);
         w.goes_offline("a");
         assert_eq!(w.refuses(&nobody, to("a")), Code::AgentOffline);
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn nobody_signs_with_a_name_of_another_kind() {
         let mut w = World::of(&["lead", "a"]);
-        let signed = |by: &str| Create { assigned_by: by.to_owned(), ..create("t", &[]) };
+        let signed = |by: &str| CreateTask { assigned_by: by.to_owned(), ..create("t", &[]) };
         for name in ["system", "person:anna", "router"] {
             for caller in [Caller::nobody(), by("a"), by("lead")] {
                 assert_eq!(w.refuses(&caller, signed(name)), Code::Forbidden, "{name}");
@@ -246,14 +246,14 @@ mod tests {
         let mut w = World::default();
         let nobody = Caller::nobody();
         let long = |bytes: usize| "x".repeat(bytes + 1);
-        assert_eq!(w.refuses(&nobody, Create { title: " ".to_owned(), ..create("t", &[]) }), Code::Invalid);
+        assert_eq!(w.refuses(&nobody, CreateTask { title: " ".to_owned(), ..create("t", &[]) }), Code::Invalid);
         for big in [
-            Create { title: long(limit::TITLE_BYTES), ..create("t", &[]) },
-            Create { description: long(limit::TEXT_BYTES), ..create("t", &[]) },
-            Create { assigned_by: long(limit::NAME_BYTES), ..create("t", &[]) },
-            Create { resources: vec![String::new(); limit::LIST_ENTRIES + 1], ..create("t", &[]) },
-            Create { resources: vec![long(limit::PATH_BYTES)], ..create("t", &[]) },
-            Create { depends_on: vec!["x".into(); limit::LIST_ENTRIES + 1], ..create("t", &[]) },
+            CreateTask { title: long(limit::TITLE_BYTES), ..create("t", &[]) },
+            CreateTask { description: long(limit::TEXT_BYTES), ..create("t", &[]) },
+            CreateTask { assigned_by: long(limit::NAME_BYTES), ..create("t", &[]) },
+            CreateTask { resources: vec![String::new(); limit::LIST_ENTRIES + 1], ..create("t", &[]) },
+            CreateTask { resources: vec![long(limit::PATH_BYTES)], ..create("t", &[]) },
+            CreateTask { depends_on: vec!["x".into(); limit::LIST_ENTRIES + 1], ..create("t", &[]) },
         ] {
             assert_eq!(w.refuses(&nobody, big), Code::TooLarge);
         }
@@ -274,7 +274,7 @@ mod tests {
         w.creates("t", &["done", "skipped", "cancelled", "open", "failed"]);
         let waits: Vec<_> = w.task("t").waiting_on.iter().map(|dep| dep.to_string()).collect();
         assert_eq!(waits, ["failed", "open"]);
-        assert!(w.task("t").is_waiting());
+        assert!(w.task("t").is_blocked());
     }
 
     #[test]
@@ -309,8 +309,8 @@ mod tests {
         w.creates("dep", &[]);
         w.creates("t", &["dep"]);
         w.does(&by("a"), claim("a", "t"));
-        w.does(&by("a"), crate::testing::moves("t", State::Planning));
-        assert!(w.task("t").is_waiting());
+        w.does(&by("a"), crate::testing::moves("t", TaskState::Planning));
+        assert!(w.task("t").is_blocked());
         assert_eq!(w.refuses(&by("a"), start(None, "t")), Code::DependenciesUnfinished);
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::finish::{ending_asks, may_end};
 use super::parts::{dropped, open_parts};
-use super::{State, Task};
+use super::{Task, TaskState};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -16,7 +16,7 @@ use crate::told::Told;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Cancel {
+pub struct CancelTask {
     pub task: TaskId,
     pub agent: Option<AgentId>,
     pub reason: Option<String>,
@@ -38,9 +38,9 @@ pub struct TaskDropped {
     /// Whom it was kept for who had not claimed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_for: Option<AgentId>,
-    pub from: State,
+    pub from: TaskState,
     /// `cancelled` or `skipped`.
-    pub to: State,
+    pub to: TaskState,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -49,13 +49,13 @@ pub struct TaskDropped {
     pub told: Told,
 }
 
-impl Cancel {
+impl CancelTask {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         ending_asks(&self.task, self.agent.as_ref())
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        drop(view, caller, &self.task, self.agent.as_ref(), State::Cancelled, self.reason.as_deref())
+        drop(view, caller, &self.task, self.agent.as_ref(), TaskState::Cancelled, self.reason.as_deref())
     }
 }
 
@@ -65,7 +65,7 @@ impl Skip {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        drop(view, caller, &self.task, self.agent.as_ref(), State::Skipped, self.reason.as_deref())
+        drop(view, caller, &self.task, self.agent.as_ref(), TaskState::Skipped, self.reason.as_deref())
     }
 }
 
@@ -74,14 +74,14 @@ fn drop(
     caller: &Caller,
     id: &TaskId,
     agent: Option<&AgentId>,
-    to: State,
+    to: TaskState,
     reason: Option<&str>,
 ) -> Result<Decision, Halt> {
     let task = view.task_known(id)?;
     limit::text("reason", reason.unwrap_or(""), limit::TEXT_BYTES)?;
     may_end(view, caller, task, agent, to)?;
     let facts = match to {
-        State::Cancelled => cancelled(view, task, reason)?,
+        TaskState::Cancelled => cancelled(view, task, reason)?,
         _ => {
             let mut facts = dropped(view, task, to, reason)?;
             facts.extend(run::ends(view, task, Ended::finished(task, 0))?);
@@ -93,10 +93,10 @@ fn drop(
 
 /// The facts that cancel a task, and with it all that is part of it. Whether somebody may is asked before.
 pub(crate) fn cancelled(view: &View, task: &Task, reason: Option<&str>) -> Result<Vec<Fact>, Halt> {
-    let mut facts = dropped(view, task, State::Cancelled, reason)?;
+    let mut facts = dropped(view, task, TaskState::Cancelled, reason)?;
     let parts = open_parts(view, task)?;
     for part in &parts {
-        facts.extend(dropped(view, part, State::Cancelled, reason)?);
+        facts.extend(dropped(view, part, TaskState::Cancelled, reason)?);
     }
     facts.extend(run::ends(view, task, Ended::finished(task, parts.len()))?);
     Ok(facts)

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::parts::{self, WHOLE_IS_COMPLETED};
-use super::{State, Task, check_transition, ensure_fence, ensure_may_change};
+use super::{Task, TaskState, check_transition, ensure_fence, ensure_may_change};
 use crate::actor::Caller;
 use crate::artifact;
 use crate::command::{Decision, Halt, Reply};
@@ -27,7 +27,7 @@ pub struct Outcome {
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Complete {
+pub struct CompleteTask {
     pub task: TaskId,
     pub agent: Option<AgentId>,
     pub outcome: Outcome,
@@ -37,7 +37,7 @@ pub struct Complete {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Fail {
+pub struct FailTask {
     pub task: TaskId,
     pub agent: Option<AgentId>,
     pub error: Option<String>,
@@ -49,7 +49,7 @@ pub struct TaskCompleted {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
     pub holder: Option<AgentId>,
-    pub from: State,
+    pub from: TaskState,
     pub outcome: Outcome,
     /// The tasks that waited for this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -67,14 +67,14 @@ pub struct TaskFailed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
     pub holder: Option<AgentId>,
-    pub from: State,
+    pub from: TaskState,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     #[serde(default, skip_serializing_if = "Told::is_none")]
     pub told: Told,
 }
 
-impl Complete {
+impl CompleteTask {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         ending_asks(&self.task, self.agent.as_ref())
     }
@@ -90,10 +90,10 @@ impl Complete {
     pub(crate) fn completes(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<Fact>, Halt> {
         limit::text("outcome", self.outcome.text.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         limit::json("outcome_detail", &self.outcome.detail, limit::TEXT_BYTES)?;
-        may_end(view, caller, task, self.agent.as_ref(), State::Completed)?;
+        may_end(view, caller, task, self.agent.as_ref(), TaskState::Completed)?;
         let mut facts = vec![Fact::TaskCompleted(TaskCompleted {
             task: task.id.clone(),
-            run: task.workflow(),
+            run: task.run_if_named(),
             holder: task.holder().cloned(),
             from: task.state,
             outcome: self.outcome.clone(),
@@ -105,14 +105,14 @@ impl Complete {
         // What is part of the whole is of no use any more when that is done.
         let parts = if task.origin.parent.is_none() { parts::open_parts(view, task)? } else { vec![] };
         for part in &parts {
-            facts.extend(parts::dropped(view, part, State::Cancelled, Some(WHOLE_IS_COMPLETED))?);
+            facts.extend(parts::dropped(view, part, TaskState::Cancelled, Some(WHOLE_IS_COMPLETED))?);
         }
         facts.extend(run::ends(view, task, Ended::finished(task, parts.len()))?);
         Ok(facts)
     }
 }
 
-impl Fail {
+impl FailTask {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         ending_asks(&self.task, self.agent.as_ref())
     }
@@ -128,10 +128,10 @@ impl Fail {
     /// whether it is tried again.
     pub(crate) fn fails(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<Fact>, Halt> {
         limit::text("error", self.error.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
-        may_end(view, caller, task, self.agent.as_ref(), State::Failed)?;
+        may_end(view, caller, task, self.agent.as_ref(), TaskState::Failed)?;
         let mut facts = vec![Fact::TaskFailed(TaskFailed {
             task: task.id.clone(),
-            run: task.workflow(),
+            run: task.run_if_named(),
             holder: task.holder().cloned(),
             from: task.state,
             error: self.error.clone(),
@@ -154,7 +154,7 @@ pub(super) fn may_end(
     caller: &Caller,
     task: &Task,
     agent: Option<&AgentId>,
-    next: State,
+    next: TaskState,
 ) -> Result<(), Halt> {
     // That its grant has ended is what a zombie must hear first; a finished task answers the same to everybody.
     if task.state.is_open() {
@@ -211,7 +211,7 @@ mod tests {
         w.creates("t", &[]);
         w.starts("a", "t");
         let outcome = Outcome { text: Some("ok".to_owned()), detail: Some(serde_json::json!({ "n": 1 })) };
-        w.does(&by("a"), Complete { outcome, ..complete("t") });
+        w.does(&by("a"), CompleteTask { outcome, ..complete("t") });
         let task = w.task("t");
         assert_eq!((task.outcome.as_deref(), task.assignee().unwrap().as_str()), (Some("ok"), "a"));
         assert_eq!(task.outcome_detail, Some(serde_json::json!({ "n": 1 })));
@@ -227,11 +227,14 @@ mod tests {
         w.starts("a", "t");
         w.does(&by("a"), fail("t"));
         let task = w.task("t");
-        assert_eq!((task.state, task.reason.as_deref(), task.completed_at), (State::Failed, Some("it broke"), None));
+        assert_eq!(
+            (task.state, task.reason.as_deref(), task.completed_at),
+            (TaskState::Failed, Some("it broke"), None)
+        );
         assert_eq!(w.refuses(&by("a"), crate::testing::claim("a", "t")), Code::InvalidTransition);
         assert_eq!(w.does(&by("a"), retry("t")), ["task.retried"]);
         let task = w.task("t");
-        assert_eq!((task.state, task.attempt, &task.reason, task.held_by()), (State::Pending, 2, &None, None));
+        assert_eq!((task.state, task.attempt, &task.reason, task.held_by()), (TaskState::Pending, 2, &None, None));
         w.starts("a", "t");
         w.does(&by("a"), fail("t"));
         assert_eq!(w.does(&by("a"), release("t")), ["task.retried"], "queued means again");
@@ -239,7 +242,7 @@ mod tests {
         w.starts("a", "t");
         w.does(&by("a"), fail("t"));
         w.does(&by("a"), skip("t"));
-        assert_eq!(w.task("t").state, State::Skipped);
+        assert_eq!(w.task("t").state, TaskState::Skipped);
     }
 
     #[test]
@@ -249,11 +252,11 @@ mod tests {
         w.starts("a", "t");
         let long = Some("x".repeat(limit::TEXT_BYTES + 1));
         let outcome = Outcome { text: long.clone(), detail: None };
-        assert_eq!(w.refuses(&by("a"), Complete { outcome, ..complete("t") }), Code::TooLarge);
+        assert_eq!(w.refuses(&by("a"), CompleteTask { outcome, ..complete("t") }), Code::TooLarge);
         let detail = Some(serde_json::json!({ "log": "x".repeat(limit::TEXT_BYTES) }));
         let outcome = Outcome { text: None, detail };
-        assert_eq!(w.refuses(&by("a"), Complete { outcome, ..complete("t") }), Code::TooLarge);
-        assert_eq!(w.refuses(&by("a"), Fail { error: long.clone(), ..fail("t") }), Code::TooLarge);
-        assert_eq!(w.refuses(&by("a"), super::super::Cancel { reason: long, ..cancel("t") }), Code::TooLarge);
+        assert_eq!(w.refuses(&by("a"), CompleteTask { outcome, ..complete("t") }), Code::TooLarge);
+        assert_eq!(w.refuses(&by("a"), FailTask { error: long.clone(), ..fail("t") }), Code::TooLarge);
+        assert_eq!(w.refuses(&by("a"), super::super::CancelTask { reason: long, ..cancel("t") }), Code::TooLarge);
     }
 }

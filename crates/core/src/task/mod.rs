@@ -28,26 +28,26 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use again::{MAX_ATTEMPTS, RETRY_BACKOFF_MILLIS, TaskExhausted};
-pub(crate) use again::{doubled, tried_again};
-pub use assign::{Assign, TaskReassigned};
+pub use again::{MAX_ATTEMPTS, RETRY_BACKOFF_MILLIS, TaskAttemptsExhausted};
+pub(crate) use again::{doubled, retry_or_exhaust};
+pub use assign::{AssignTask, TaskReassigned};
 pub use checkpoint::{AddCheckpoint, CheckpointAdded};
-pub(crate) use claim::took_note;
-pub use claim::{Claim, TaskClaimed};
-pub use clocks::{Alarm, Clock, Clocks};
-pub use create::{Create, TaskCreated, TaskReserved};
+pub(crate) use claim::ack_request;
+pub use claim::{ClaimTask, TaskClaimed};
+pub use clocks::{Alarm, AlarmKind, Alarms};
+pub use create::{CreateTask, TaskCreated, TaskReserved};
 pub(crate) use drop::cancelled;
-pub use drop::{Cancel, Skip, TaskDropped};
-pub use finish::{Complete, Fail, Outcome, TaskCompleted, TaskFailed};
-pub use plan::{Plan, Replan, SetPlan, TaskPlanned};
-pub use release::{Because, Release, Retry, TaskReleased, TaskRetried, recovery, released};
-pub use reopen::{RetryPart, TaskReopened};
-pub use request::{Origin, Request, Terms};
+pub use drop::{CancelTask, Skip, TaskDropped};
+pub use finish::{CompleteTask, FailTask, Outcome, TaskCompleted, TaskFailed};
+pub use plan::{ReplanTask, SetTaskPlan, TaskPlan, TaskPlanned};
+pub use release::{ReleaseCause, ReleaseTask, RetryTask, TaskReleased, TaskRetried, recovery, released};
+pub use reopen::{ReopenTask, TaskReopened};
+pub use request::{Request, RequestTerms, TaskOrigin};
 pub(crate) use start::begun;
-pub use start::{Start, TaskStarted};
-pub use step::{MoveTo, TaskMoved, WaitingFor};
+pub use start::{StartTask, TaskStarted};
+pub use step::{SetTaskStep, TaskStepSet, WaitingFor};
 pub use take_up::TakeUp;
-pub use time_out::{FireClock, TaskTimedOut, TimeLimit};
+pub use time_out::{FireAlarm, TaskTimedOut, TimeLimit};
 pub use update::UpdateStatus;
 
 use crate::actor::{Actor, Caller};
@@ -64,7 +64,7 @@ use crate::view::View;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum TaskState {
     Pending,
     Planning,
     InProgress,
@@ -76,46 +76,49 @@ pub enum State {
     Cancelled,
 }
 
-impl State {
-    pub const ALL: [State; 9] = [
-        State::Pending,
-        State::Planning,
-        State::InProgress,
-        State::Review,
-        State::Paused,
-        State::Completed,
-        State::Failed,
-        State::Skipped,
-        State::Cancelled,
+impl TaskState {
+    pub const ALL: [TaskState; 9] = [
+        TaskState::Pending,
+        TaskState::Planning,
+        TaskState::InProgress,
+        TaskState::Review,
+        TaskState::Paused,
+        TaskState::Completed,
+        TaskState::Failed,
+        TaskState::Skipped,
+        TaskState::Cancelled,
     ];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            State::Pending => "pending",
-            State::Planning => "planning",
-            State::InProgress => "in_progress",
-            State::Review => "review",
-            State::Paused => "paused",
-            State::Completed => "completed",
-            State::Failed => "failed",
-            State::Skipped => "skipped",
-            State::Cancelled => "cancelled",
+            TaskState::Pending => "pending",
+            TaskState::Planning => "planning",
+            TaskState::InProgress => "in_progress",
+            TaskState::Review => "review",
+            TaskState::Paused => "paused",
+            TaskState::Completed => "completed",
+            TaskState::Failed => "failed",
+            TaskState::Skipped => "skipped",
+            TaskState::Cancelled => "cancelled",
         }
     }
 
     /// Work may still happen in it.
     pub fn is_open(self) -> bool {
-        matches!(self, State::Pending | State::Planning | State::InProgress | State::Review | State::Paused)
+        matches!(
+            self,
+            TaskState::Pending | TaskState::Planning | TaskState::InProgress | TaskState::Review | TaskState::Paused
+        )
     }
 
     /// It will never change again, and what waited for it may go on.
     pub fn is_finished(self) -> bool {
-        matches!(self, State::Completed | State::Skipped | State::Cancelled)
+        matches!(self, TaskState::Completed | TaskState::Skipped | TaskState::Cancelled)
     }
 
     /// The one table of transitions. A release that follows from the holder's going is not asked for and not in it.
-    pub fn may_become(self, next: State) -> bool {
-        use State::*;
+    pub fn may_become(self, next: TaskState) -> bool {
+        use TaskState::*;
         match self {
             Pending => matches!(next, Planning | InProgress | Skipped | Cancelled),
             Planning => matches!(next, InProgress | Completed | Failed | Pending | Cancelled),
@@ -130,7 +133,7 @@ impl State {
 
 /// Who works on a task, by which grant.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Grant {
+pub struct TaskClaim {
     pub holder: AgentId,
     /// The `seq` of the grant: a holder that was replaced meanwhile has an older one.
     pub fence: Seq,
@@ -145,11 +148,11 @@ pub struct Task {
     pub description: String,
     /// Who asked for it, as told.
     pub assigned_by: String,
-    pub state: State,
+    pub state: TaskState,
     pub reserved_for: Option<AgentId>,
-    pub claim: Option<Grant>,
+    pub claim: Option<TaskClaim>,
     /// Who worked on it last, kept when the claim has ended.
-    pub worked_by: Option<AgentId>,
+    pub last_holder: Option<AgentId>,
     pub resources: Vec<String>,
     pub depends_on: Vec<TaskId>,
     /// The dependencies that are not finished.
@@ -172,21 +175,21 @@ pub struct Task {
     /// The tasks whose outcomes matter for it, where those are not all before it.
     pub context_from: Vec<TaskId>,
     pub details: Details,
-    pub plan: Option<Plan>,
+    pub plan: Option<TaskPlan>,
     /// What the worker wants to find again.
     pub context: Map<String, Value>,
     /// The files that its checkpoints name.
     pub files_changed: BTreeSet<String>,
-    #[serde(default, skip_serializing_if = "Origin::is_none")]
-    pub origin: Origin,
+    #[serde(default, skip_serializing_if = "TaskOrigin::is_none")]
+    pub origin: TaskOrigin,
     #[serde(default, skip_serializing_if = "Routing::is_none")]
     pub routing: Routing,
     /// Whether other tasks are part of it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub has_parts: bool,
     /// What happens to it by itself, and when.
-    #[serde(default, skip_serializing_if = "Clocks::are_none")]
-    pub clocks: Clocks,
+    #[serde(default, skip_serializing_if = "Alarms::are_none")]
+    pub clocks: Alarms,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
@@ -244,12 +247,13 @@ impl Task {
 
     /// Who is shown as working, or having worked, on it.
     pub fn assignee(&self) -> Option<&AgentId> {
-        self.held_by().or(if self.state.is_open() { None } else { self.worked_by.as_ref() })
+        self.held_by().or(if self.state.is_open() { None } else { self.last_holder.as_ref() })
     }
 
     /// What it was asked for on, if the router shall give it to somebody now.
-    pub fn to_be_routed(&self) -> Option<&Terms> {
-        let free = self.is_yet_to_begin() && self.held_by().is_none() && self.clocks.get(Clock::Rest).is_none();
+    pub fn to_be_routed(&self) -> Option<&RequestTerms> {
+        let free =
+            self.is_yet_to_begin() && self.held_by().is_none() && self.clocks.get(AlarmKind::RetryBackoff).is_none();
         self.origin.terms.as_deref().filter(|terms| free && terms.is_for_agents())
     }
 
@@ -261,7 +265,7 @@ impl Task {
 
     /// Whether it can be begun now. Somebody may plan what nobody has taken.
     fn is_yet_to_begin(&self) -> bool {
-        matches!(self.state, State::Pending | State::Planning) && self.waiting_on.is_empty()
+        matches!(self.state, TaskState::Pending | TaskState::Planning) && self.waiting_on.is_empty()
     }
 
     /// The step of a workflow that the messages about it are held against.
@@ -270,11 +274,11 @@ impl Task {
     }
 
     /// The run it is part of, unless that is the project's default one.
-    pub fn workflow(&self) -> Option<RunId> {
+    pub fn run_if_named(&self) -> Option<RunId> {
         Some(&self.run).filter(|run| **run != RunId::project_default()).cloned()
     }
 
-    pub fn is_waiting(&self) -> bool {
+    pub fn is_blocked(&self) -> bool {
         self.state.is_open() && !self.waiting_on.is_empty()
     }
 
@@ -286,7 +290,7 @@ impl Task {
             self.assignee().map(ToString::to_string).into(),
             self.held_by().map(ToString::to_string).into(),
             self.held_by().is_some().into(),
-            self.is_waiting().into(),
+            self.is_blocked().into(),
             self.origin.parent.as_ref().map(ToString::to_string).into(),
             self.to_be_routed().map_or(ColumnValue::Null, |_| self.created.0.into()),
             self.clocks.next().map_or(ColumnValue::Null, |due| ColumnValue::Integer(due.0)),
@@ -296,15 +300,15 @@ impl Task {
     pub(crate) fn tallies(&self) -> Vec<&'static str> {
         let mut tallies = vec![tally::TASKS];
         match self.state {
-            State::InProgress => tallies.push(tally::TASKS_IN_PROGRESS),
+            TaskState::InProgress => tallies.push(tally::TASKS_IN_PROGRESS),
             state if state.is_finished() => tallies.push(tally::TASKS_DONE),
             _ => {}
         }
         tallies
     }
 
-    fn ends(&mut self, state: State, at: Timestamp) {
-        self.worked_by = self.held_by().cloned().or(self.worked_by.take());
+    fn ends(&mut self, state: TaskState, at: Timestamp) {
+        self.last_holder = self.held_by().cloned().or(self.last_holder.take());
         self.state = state;
         self.waiting_for = None;
         self.claim = None;
@@ -316,9 +320,9 @@ impl Task {
     }
 
     /// It can be worked on again, by anybody who fits.
-    fn begins_anew(&mut self, attempt: u32, seq: Seq, at: Timestamp) {
-        self.worked_by = self.held_by().cloned().or(self.worked_by.take());
-        self.state = State::Pending;
+    fn reset(&mut self, attempt: u32, seq: Seq, at: Timestamp) {
+        self.last_holder = self.held_by().cloned().or(self.last_holder.take());
+        self.state = TaskState::Pending;
         self.claim = None;
         self.reserved_for = None;
         self.reason = None;
@@ -328,12 +332,12 @@ impl Task {
         self.clocks.stop_all();
         // A deadline that is over has had its effect: whoever opens the task again wants it all the same.
         if let Some(deadline) = self.deadline().filter(|deadline| *deadline > at) {
-            self.clocks.set(Clock::Deadline, deadline, seq);
+            self.clocks.set(AlarmKind::Deadline, deadline, seq);
         }
     }
 
     /// Whoever it was given to does something with it, if it was given to somebody.
-    fn is_seen_to(&mut self) {
+    fn stop_offer_alarms(&mut self) {
         if self.held_by().is_some() {
             self.clocks.stop(&BEFORE_IT_IS_TAKEN);
         }
@@ -350,7 +354,7 @@ impl Task {
 }
 
 /// The clocks that go only while a task belongs to nobody, or has only been given to somebody.
-const BEFORE_IT_IS_TAKEN: [Clock; 3] = [Clock::Accept, Clock::Rest, Clock::Anew];
+const BEFORE_IT_IS_TAKEN: [AlarmKind; 3] = [AlarmKind::Accept, AlarmKind::RetryBackoff, AlarmKind::Reroute];
 
 pub mod tally {
     pub const TASKS: &str = "tasks";
@@ -360,7 +364,7 @@ pub mod tally {
 
 /// `task` waits for `dep`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Edge {
+pub struct Dependency {
     pub task: TaskId,
     pub dep: TaskId,
 }
@@ -459,21 +463,21 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
         }
         Fact::RoutingFailed(fact) => {
             task.routing.told(&fact.choice);
-            if let Some(again) = fact.again_at.filter(|_| task.clocks.get(Clock::Anew).is_none()) {
+            if let Some(again) = fact.again_at.filter(|_| task.clocks.get(AlarmKind::Reroute).is_none()) {
                 task.routing.rounds = task.routing.rounds.saturating_add(1);
-                task.clocks.set(Clock::Anew, again, seq);
+                task.clocks.set(AlarmKind::Reroute, again, seq);
             }
         }
         Fact::RoutingResumed(fact) => {
             task.clocks.stop(&[fact.clock]);
-            if fact.clock == Clock::Anew {
+            if fact.clock == AlarmKind::Reroute {
                 task.routing.tried.clear();
             }
         }
         Fact::TaskForwarded(fact) => {
             task.routing.passed_on = Some(fact.message.clone());
             if let Some(accept_by) = fact.accept_by.filter(|_| task.reserved_for.as_ref() == Some(&fact.to)) {
-                task.clocks.set(Clock::Accept, accept_by, seq);
+                task.clocks.set(AlarmKind::Accept, accept_by, seq);
             }
         }
         Fact::TaskReassigned(fact) => {
@@ -485,32 +489,32 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
             task.clocks.stop(&BEFORE_IT_IS_TAKEN);
             task.routing.taken_up();
             task.reserved_for = None;
-            task.worked_by = Some(fact.agent.clone());
-            task.claim = Some(Grant { holder: fact.agent.clone(), fence: seq, since: at });
+            task.last_holder = Some(fact.agent.clone());
+            task.claim = Some(TaskClaim { holder: fact.agent.clone(), fence: seq, since: at });
         }
         Fact::TaskStarted(fact) => {
             if let Some(end_by) = fact.end_by {
-                task.clocks.set(Clock::Runtime, end_by, seq);
+                task.clocks.set(AlarmKind::Runtime, end_by, seq);
             }
-            task.state = State::InProgress;
+            task.state = TaskState::InProgress;
             task.reason = None;
             task.waiting_for = None;
             task.started_at.get_or_insert(at);
         }
-        Fact::TaskMoved(fact) => {
-            task.is_seen_to();
+        Fact::TaskStepSet(fact) => {
+            task.stop_offer_alarms();
             task.state = fact.to;
             task.reason = fact.reason.clone();
             task.waiting_for = fact.waiting_for;
         }
         Fact::TaskReleased(fact) => {
-            if matches!(fact.because, Because::Asked | Because::NotAccepted)
+            if matches!(fact.because, ReleaseCause::Asked | ReleaseCause::NotAccepted)
                 && let Some(agent) = task.held_by().cloned()
             {
                 task.routing.tried(&agent);
             }
-            task.clocks.stop(&[Clock::Accept, Clock::Runtime, Clock::Rest, Clock::Anew]);
-            task.state = State::Pending;
+            task.clocks.stop(&[AlarmKind::Accept, AlarmKind::Runtime, AlarmKind::RetryBackoff, AlarmKind::Reroute]);
+            task.state = TaskState::Pending;
             task.claim = None;
             task.reserved_for = None;
             task.reason = fact.reason.clone();
@@ -518,44 +522,44 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
         }
         Fact::TaskRetried(fact) => {
             let why = task.reason.take();
-            task.begins_anew(fact.attempt, seq, at);
+            task.reset(fact.attempt, seq, at);
             match fact.not_before {
                 Some(not_before) => {
                     task.reason = why;
-                    task.routing.failed_with(task.worked_by.clone());
+                    task.routing.failed_with(task.last_holder.clone());
                     if task.origin.terms.as_ref().is_some_and(|terms| terms.is_for_agents()) {
-                        task.clocks.set(Clock::Rest, not_before, seq);
+                        task.clocks.set(AlarmKind::RetryBackoff, not_before, seq);
                     }
                 }
                 None => task.routing.asked_again(fact.attempt),
             }
         }
         Fact::TaskReopened(fact) => {
-            task.begins_anew(fact.attempt, seq, at);
+            task.reset(fact.attempt, seq, at);
             (task.outcome, task.outcome_detail) = (None, None);
             task.routing.asked_again(fact.attempt);
         }
         Fact::TaskTimedOut(fact) => {
             task.reason = Some(fact.reason.clone());
-            task.ends(State::Failed, at);
+            task.ends(TaskState::Failed, at);
         }
         Fact::TaskCompleted(fact) => {
             task.outcome = fact.outcome.text.clone();
             task.outcome_detail = fact.outcome.detail.clone();
             task.reason = None;
-            task.ends(State::Completed, at);
+            task.ends(TaskState::Completed, at);
         }
         Fact::TaskFailed(fact) => {
             task.reason = fact.error.clone();
-            task.ends(State::Failed, at);
+            task.ends(TaskState::Failed, at);
         }
         Fact::TaskDropped(fact) => {
             task.reason = fact.reason.clone();
             task.ends(fact.to, at);
         }
         Fact::TaskPlanned(fact) => {
-            if fact.to != State::Pending {
-                task.is_seen_to();
+            if fact.to != TaskState::Pending {
+                task.stop_offer_alarms();
             }
             task.state = fact.to;
             task.plan = Some(fact.plan.clone());
@@ -609,14 +613,14 @@ pub(crate) fn ensure_fence(caller: &Caller, fence: Option<Seq>) -> Result<(), Re
     }
 }
 
-pub(crate) fn refuse_transition(task: &Task, next: State) -> Refusal {
+pub(crate) fn refuse_transition(task: &Task, next: TaskState) -> Refusal {
     let hint = match (task.state, next) {
         (state, _) if state.is_finished() => "it is finished; create a new task for further work",
-        (State::Pending, State::Completed | State::Review | State::Paused | State::Failed) => {
+        (TaskState::Pending, TaskState::Completed | TaskState::Review | TaskState::Paused | TaskState::Failed) => {
             "start it first (in_progress)"
         }
-        (State::Paused, State::Pending) => "resume it (in_progress) or cancel it; then it can be released",
-        (State::Failed, _) => "retry it (queued) or skip it",
+        (TaskState::Paused, TaskState::Pending) => "resume it (in_progress) or cancel it; then it can be released",
+        (TaskState::Failed, _) => "retry it (queued) or skip it",
         _ => "see the states of a task in the reference",
     };
     Refusal::new(
@@ -627,11 +631,11 @@ pub(crate) fn refuse_transition(task: &Task, next: State) -> Refusal {
 }
 
 /// A finished task answers the same, whoever asks.
-pub(crate) fn refuse_finished(task: &Task, next: State) -> Result<(), Refusal> {
+pub(crate) fn refuse_finished(task: &Task, next: TaskState) -> Result<(), Refusal> {
     if task.state.is_finished() { Err(refuse_transition(task, next)) } else { Ok(()) }
 }
 
-pub(crate) fn check_transition(task: &Task, next: State) -> Result<(), Refusal> {
+pub(crate) fn check_transition(task: &Task, next: TaskState) -> Result<(), Refusal> {
     if task.state.may_become(next) { Ok(()) } else { Err(refuse_transition(task, next)) }
 }
 
@@ -641,10 +645,10 @@ mod tests {
 
     #[test]
     fn finished_tasks_never_change_and_open_ones_can_be_cancelled() {
-        for state in State::ALL {
-            assert_eq!(state.may_become(State::Cancelled), state.is_open(), "{state:?}");
+        for state in TaskState::ALL {
+            assert_eq!(state.may_become(TaskState::Cancelled), state.is_open(), "{state:?}");
             if state.is_finished() {
-                assert!(State::ALL.into_iter().all(|next| !state.may_become(next)), "{state:?}");
+                assert!(TaskState::ALL.into_iter().all(|next| !state.may_become(next)), "{state:?}");
             }
         }
     }

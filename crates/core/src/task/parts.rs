@@ -1,7 +1,7 @@
 //! Tasks within tasks: what is part of a task ends with it.
 
 use super::finish::{dependents, freed_files};
-use super::{State, Task, TaskDropped};
+use super::{Task, TaskDropped, TaskState};
 use crate::code::Code;
 use crate::command::Halt;
 use crate::fact::Fact;
@@ -42,10 +42,10 @@ fn ends_of(task: &TaskId) -> [Ask; 2] {
 }
 
 /// The facts that end a task without its work being done, and nothing of what follows from them.
-pub(super) fn dropped(view: &View, task: &Task, to: State, reason: Option<&str>) -> Result<Vec<Fact>, Halt> {
+pub(super) fn dropped(view: &View, task: &Task, to: TaskState, reason: Option<&str>) -> Result<Vec<Fact>, Halt> {
     let mut facts = vec![Fact::TaskDropped(TaskDropped {
         task: task.id.clone(),
-        run: task.workflow(),
+        run: task.run_if_named(),
         holder: task.holder().cloned(),
         reserved_for: task.reserved_for.clone(),
         from: task.state,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::release::retried;
-use super::{CheckpointAdded, CheckpointKind, State, Task, ensure_may_change, refuse_finished};
+use super::{CheckpointAdded, CheckpointKind, Task, TaskState, ensure_may_change, refuse_finished};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -16,7 +16,7 @@ use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Plan {
+pub struct TaskPlan {
     pub approach: String,
     pub steps: Vec<String>,
     pub files_to_modify: Vec<String>,
@@ -26,20 +26,20 @@ pub struct Plan {
 
 /// Sets the plan of a task that has not begun; a pending one is planning from then on.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct SetPlan {
+pub struct SetTaskPlan {
     pub task: TaskId,
     pub agent: Option<AgentId>,
-    pub plan: Plan,
+    pub plan: TaskPlan,
     /// Laid over what the task's context has already, field by field.
     pub context: Map<String, Value>,
 }
 
 /// Replaces the plan of a task that has begun or failed; a failed one is tried again.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Replan {
+pub struct ReplanTask {
     pub task: TaskId,
     pub agent: Option<AgentId>,
-    pub plan: Plan,
+    pub plan: TaskPlan,
     pub reason: String,
     /// The id of the checkpoint that tells about it.
     pub checkpoint: String,
@@ -51,14 +51,14 @@ pub struct TaskPlanned {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
     pub holder: Option<AgentId>,
-    pub from: State,
-    pub to: State,
-    pub plan: Plan,
+    pub from: TaskState,
+    pub to: TaskState,
+    pub plan: TaskPlan,
     /// All of it, as it is from now on.
     pub context: Map<String, Value>,
 }
 
-impl Plan {
+impl TaskPlan {
     fn check(&self) -> Result<(), Refusal> {
         if self.approach.trim().is_empty() {
             return Err(Refusal::new(Code::Invalid, "plan.approach must not be empty"));
@@ -71,7 +71,7 @@ impl Plan {
     }
 }
 
-impl SetPlan {
+impl SetTaskPlan {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         super::asks(&self.task, self.agent.as_ref())
     }
@@ -79,20 +79,20 @@ impl SetPlan {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
         self.plan.check()?;
-        refuse_finished(task, State::Planning)?;
+        refuse_finished(task, TaskState::Planning)?;
         may_plan(view, caller, task, self.agent.as_ref())?;
-        if !matches!(task.state, State::Pending | State::Planning) {
+        if !matches!(task.state, TaskState::Pending | TaskState::Planning) {
             return Err(refuse_state(task, "its plan can be replaced with task_replan").into());
         }
         let mut context = task.context.clone();
         context.extend(self.context.clone());
         limit::json("context", &context, limit::METADATA_BYTES)?;
-        let fact = planned(task, State::Planning, &self.plan, context);
+        let fact = planned(task, TaskState::Planning, &self.plan, context);
         Ok(Decision::new(vec![fact], Reply::Row(Key::Task(self.task.clone()))))
     }
 }
 
-impl Replan {
+impl ReplanTask {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         let mut asks = super::asks(&self.task, self.agent.as_ref());
         asks.push(Key::Checkpoint(self.checkpoint.clone()).into());
@@ -102,14 +102,14 @@ impl Replan {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
         self.plan.check()?;
-        refuse_finished(task, State::Planning)?;
+        refuse_finished(task, TaskState::Planning)?;
         may_plan(view, caller, task, self.agent.as_ref())?;
-        let again = task.state == State::Failed;
-        if matches!(task.state, State::Pending | State::Planning) {
+        let again = task.state == TaskState::Failed;
+        if matches!(task.state, TaskState::Pending | TaskState::Planning) {
             return Err(refuse_state(task, "it has not begun; set its plan with task_set_plan").into());
         }
         let mut facts = Vec::new();
-        let state = if again { State::Pending } else { task.state };
+        let state = if again { TaskState::Pending } else { task.state };
         if again {
             facts.push(retried(task));
         }
@@ -143,10 +143,10 @@ fn refuse_state(task: &Task, hint: &str) -> Refusal {
 }
 
 impl TaskPlanned {
-    fn new(task: &Task, to: State, plan: &Plan, context: Map<String, Value>) -> TaskPlanned {
+    fn new(task: &Task, to: TaskState, plan: &TaskPlan, context: Map<String, Value>) -> TaskPlanned {
         TaskPlanned {
             task: task.id.clone(),
-            run: task.workflow(),
+            run: task.run_if_named(),
             holder: task.holder().cloned(),
             from: task.state,
             to,
@@ -156,7 +156,7 @@ impl TaskPlanned {
     }
 }
 
-fn planned(task: &Task, to: State, plan: &Plan, context: Map<String, Value>) -> Fact {
+fn planned(task: &Task, to: TaskState, plan: &TaskPlan, context: Map<String, Value>) -> Fact {
     Fact::TaskPlanned(TaskPlanned::new(task, to, plan, context))
 }
 
@@ -166,16 +166,16 @@ mod tests {
     use crate::row::Row;
     use crate::testing::{World, anna, by, claim, complete, fail, start};
 
-    fn plan(approach: &str) -> Plan {
-        Plan { approach: approach.to_owned(), steps: vec!["first".to_owned()], ..Plan::default() }
+    fn plan(approach: &str) -> TaskPlan {
+        TaskPlan { approach: approach.to_owned(), steps: vec!["first".to_owned()], ..TaskPlan::default() }
     }
 
-    fn set(approach: &str) -> SetPlan {
-        SetPlan { task: "t".into(), agent: None, plan: plan(approach), context: Map::new() }
+    fn set(approach: &str) -> SetTaskPlan {
+        SetTaskPlan { task: "t".into(), agent: None, plan: plan(approach), context: Map::new() }
     }
 
-    fn again(approach: &str) -> Replan {
-        Replan {
+    fn again(approach: &str) -> ReplanTask {
+        ReplanTask {
             task: "t".into(),
             agent: None,
             plan: plan(approach),
@@ -191,7 +191,7 @@ mod tests {
         w.claims("a", "t");
         assert_eq!(w.does(&by("a"), set("by hand")), ["task.planned"]);
         let task = w.task("t");
-        assert_eq!((task.state, task.plan.as_ref().unwrap().approach.as_str()), (State::Planning, "by hand"));
+        assert_eq!((task.state, task.plan.as_ref().unwrap().approach.as_str()), (TaskState::Planning, "by hand"));
         for caller in [by("lead"), anna(), Caller::nobody(), by("a")] {
             w.does(&caller, set("by machine"));
         }
@@ -206,7 +206,7 @@ mod tests {
         w.creates("t", &[]);
         let with = |fields: Value| {
             let Value::Object(context) = fields else { panic!("fields") };
-            SetPlan { context, ..set("x") }
+            SetTaskPlan { context, ..set("x") }
         };
         w.does(&by("a"), with(json!({ "branch": "main", "port": 1 })));
         w.does(&by("a"), with(json!({ "port": 2 })));
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(w.refuses(&by("a"), set("second")), Code::InvalidState);
         assert_eq!(w.refuses(&by("b"), again("second")), Code::NotHolder);
         assert_eq!(w.does(&by("a"), again("second")), ["task.planned", "checkpoint.added"]);
-        assert_eq!((w.task("t").state, w.holder("t")), (State::InProgress, Some("a")));
+        assert_eq!((w.task("t").state, w.holder("t")), (TaskState::InProgress, Some("a")));
         match w.rows().get(&Key::Checkpoint("cp_1".to_owned())) {
             Some(Row::Checkpoint(checkpoint)) => {
                 assert_eq!((checkpoint.kind, checkpoint.sequence), (CheckpointKind::Replan, 1));
@@ -244,7 +244,7 @@ mod tests {
         w.starts("a", "t");
         w.does(&by("a"), fail("t"));
         assert_eq!(w.does(&by("a"), again("other")), ["task.retried", "task.planned", "checkpoint.added"]);
-        assert_eq!((w.task("t").state, w.task("t").attempt), (State::Pending, 2));
+        assert_eq!((w.task("t").state, w.task("t").attempt), (TaskState::Pending, 2));
         w.does(&by("a"), claim("a", "t"));
         w.does(&by("a"), start(None, "t"));
         w.does(&by("a"), complete("t"));

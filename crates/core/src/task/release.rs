@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CheckpointAdded, CheckpointKind, State, Task, check_transition, ensure_may_change, refuse_finished};
+use super::{CheckpointAdded, CheckpointKind, Task, TaskState, check_transition, ensure_may_change, refuse_finished};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -15,7 +15,7 @@ use crate::told::Told;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Release {
+pub struct ReleaseTask {
     pub task: TaskId,
     pub agent: Option<AgentId>,
     /// Why, for whoever takes it next.
@@ -24,14 +24,14 @@ pub struct Release {
 
 /// Tries a failed task again.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Retry {
+pub struct RetryTask {
     pub task: TaskId,
     pub agent: Option<AgentId>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Because {
+pub enum ReleaseCause {
     Asked,
     Reassigned,
     /// Whom it was reserved for did not take it in time.
@@ -47,8 +47,8 @@ pub struct TaskReleased {
     pub run: Option<RunId>,
     pub holder: Option<AgentId>,
     pub reserved_for: Option<AgentId>,
-    pub from: State,
-    pub because: Because,
+    pub from: TaskState,
+    pub because: ReleaseCause,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     #[serde(default, skip_serializing_if = "Told::is_none")]
@@ -66,7 +66,7 @@ pub struct TaskRetried {
     pub not_before: Option<Timestamp>,
 }
 
-impl Release {
+impl ReleaseTask {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         super::asks(&self.task, self.agent.as_ref())
     }
@@ -74,39 +74,39 @@ impl Release {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
-        refuse_finished(task, State::Pending)?;
+        refuse_finished(task, TaskState::Pending)?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         if let Some(agent) = &self.agent {
             view.ensure_may_act_for(caller, agent)?;
         }
         ensure_may_change(view, caller, task, self.agent.as_ref())?;
-        if task.state == State::Failed {
+        if task.state == TaskState::Failed {
             return Ok(Decision::new(again(view, task)?, reply));
         }
-        if task.state != State::Pending {
-            check_transition(task, State::Pending)?;
+        if task.state != TaskState::Pending {
+            check_transition(task, TaskState::Pending)?;
         } else if task.held_by().is_none() {
             return Ok(Decision::nothing(reply));
         }
-        let fact = TaskReleased { reason: self.reason.clone(), ..TaskReleased::of(task, Because::Asked) };
+        let fact = TaskReleased { reason: self.reason.clone(), ..TaskReleased::of(task, ReleaseCause::Asked) };
         Ok(Decision::new(vec![Fact::TaskReleased(fact)], reply))
     }
 }
 
-impl Retry {
+impl RetryTask {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         super::asks(&self.task, self.agent.as_ref())
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
-        refuse_finished(task, State::Pending)?;
+        refuse_finished(task, TaskState::Pending)?;
         if let Some(agent) = &self.agent {
             view.ensure_may_act_for(caller, agent)?;
         }
         ensure_may_change(view, caller, task, self.agent.as_ref())?;
-        if task.state != State::Failed {
-            return Err(super::refuse_transition(task, State::Pending)
+        if task.state != TaskState::Failed {
+            return Err(super::refuse_transition(task, TaskState::Pending)
                 .hint("only a failed task can be retried")
                 .into());
         }
@@ -123,18 +123,18 @@ fn again(view: &View, task: &Task) -> Result<Vec<Fact>, Halt> {
 
 pub(super) fn retried(task: &Task) -> Fact {
     let attempt = task.attempt.saturating_add(1);
-    Fact::TaskRetried(TaskRetried { task: task.id.clone(), run: task.workflow(), attempt, not_before: None })
+    Fact::TaskRetried(TaskRetried { task: task.id.clone(), run: task.run_if_named(), attempt, not_before: None })
 }
 
-pub fn released(task: &Task, because: Because) -> Fact {
+pub fn released(task: &Task, because: ReleaseCause) -> Fact {
     Fact::TaskReleased(TaskReleased::of(task, because))
 }
 
 impl TaskReleased {
-    pub(super) fn of(task: &Task, because: Because) -> TaskReleased {
+    pub(super) fn of(task: &Task, because: ReleaseCause) -> TaskReleased {
         TaskReleased {
             task: task.id.clone(),
-            run: task.workflow(),
+            run: task.run_if_named(),
             holder: task.holder().cloned(),
             reserved_for: task.reserved_for.clone(),
             from: task.state,
@@ -156,7 +156,7 @@ pub fn recovery(task: &Task, reason: ReleaseReason) -> Fact {
     Fact::CheckpointAdded(CheckpointAdded {
         id: format!("cp_{}_{sequence}", task.id),
         task: task.id.clone(),
-        run: task.workflow(),
+        run: task.run_if_named(),
         sequence,
         detail: None,
         files_changed: vec![],

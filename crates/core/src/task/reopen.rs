@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::finish::{dependents, freed_files};
-use super::{State, Task};
+use super::{Task, TaskState};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -24,7 +24,7 @@ const RUNS_APART: usize = 5;
 
 /// Opens a task of a run again that has ended, its subtasks, and all that depends on one of them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct RetryPart {
+pub struct ReopenTask {
     pub run: RunId,
     pub task: TaskId,
 }
@@ -38,7 +38,7 @@ pub struct TaskReopened {
     pub holder: Option<AgentId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_for: Option<AgentId>,
-    pub from: State,
+    pub from: TaskState,
     pub attempt: u32,
     /// The task that was to be tried again, if that was another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ pub struct TaskReopened {
     pub told: Told,
 }
 
-impl RetryPart {
+impl ReopenTask {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         let mut asks = super::asks(&self.task, None);
         if self.run != RunId::project_default() {
@@ -92,7 +92,7 @@ impl RetryPart {
 
     fn opens_again(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<Fact>, Halt> {
         let found = self.went_on_from(view, task)?;
-        let begun = |found: &&Task| found.state != State::Pending || found.held_by().is_some();
+        let begun = |found: &&Task| found.state != TaskState::Pending || found.held_by().is_some();
         let opened: Vec<&Task> = found.into_iter().filter(begun).collect();
         may_reopen_all(view, caller, &opened)?;
         let files = |task: &&Task| Lookup::FilesOfTask(task.id.clone()).into();
@@ -101,7 +101,7 @@ impl RetryPart {
         for opened in &opened {
             facts.push(Fact::TaskReopened(TaskReopened {
                 task: opened.id.clone(),
-                run: opened.workflow(),
+                run: opened.run_if_named(),
                 holder: opened.holder().cloned(),
                 reserved_for: opened.reserved_for.clone(),
                 from: opened.state,
@@ -119,7 +119,7 @@ impl RetryPart {
     /// The task itself, and whatever is part of it or depends on it, directly or by others. Those of its run are found at
     /// once, those of other runs one run after the other.
     fn went_on_from<'v>(&self, view: &'v View, task: &'v Task) -> Result<Vec<&'v Task>, Halt> {
-        let of_run = if task.workflow().is_some() { view.tasks_of_run(&self.run)? } else { vec![] };
+        let of_run = if task.run_if_named().is_some() { view.tasks_of_run(&self.run)? } else { vec![] };
         let mut found = BTreeMap::from([(task.id.clone(), task)]);
         let mut asked = BTreeSet::new();
         for _ in 0..=RUNS_APART {
@@ -148,7 +148,7 @@ fn may_reopen_all(view: &View, caller: &Caller, opened: &[&Task]) -> Result<(), 
     if view.has_authority(caller)? {
         return Ok(());
     }
-    let runs: BTreeSet<RunId> = opened.iter().filter_map(|task| task.workflow()).collect();
+    let runs: BTreeSet<RunId> = opened.iter().filter_map(|task| task.run_if_named()).collect();
     view.needs(runs.into_iter().map(|run| Key::Run(run).into()).collect())?;
     let ids: BTreeSet<&TaskId> = opened.iter().map(|task| &task.id).collect();
     for task in opened {
@@ -166,7 +166,7 @@ fn may_reopen(view: &View, caller: &Caller, task: &Task) -> Result<(), Halt> {
     if named && task.assigned_by == caller.actor.to_string() {
         return Ok(());
     }
-    if let Some(run) = task.workflow()
+    if let Some(run) = task.run_if_named()
         && let Some(run) = view.run(&run)?
     {
         view.may_steer(caller, run)?;
@@ -177,7 +177,7 @@ fn may_reopen(view: &View, caller: &Caller, task: &Task) -> Result<(), Halt> {
     if !task.state.is_finished() {
         return Ok(());
     }
-    match (&task.worked_by, caller.actor.agent()) {
+    match (&task.last_holder, caller.actor.agent()) {
         (Some(worker), Some(agent)) if worker == agent => Ok(()),
         (Some(worker), None) if !named => view.ensure_may_act_for(caller, worker),
         (None, None) if !named => Ok(()),

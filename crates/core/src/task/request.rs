@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Create, Task};
+use super::{CreateTask, Task};
 use crate::actor::Caller;
 use crate::clutch::{Address, Policy, Requirement, Trace};
 use crate::code::Code;
@@ -18,7 +18,7 @@ use crate::view::View;
 
 /// What a request says of who shall do the task, how and until when.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Terms {
+pub struct RequestTerms {
     /// The message that asked for it.
     pub request: MessageId,
     /// Whom it was sent to: the router, agents by name, or groups.
@@ -49,7 +49,7 @@ pub struct Terms {
     pub trace: Trace,
 }
 
-impl Terms {
+impl RequestTerms {
     /// Whether it is for agents to do: a request to people waits for them.
     pub fn is_for_agents(&self) -> bool {
         self.to.iter().any(|address| matches!(address, Address::Orchestrator | Address::Agent(_) | Address::Group(_)))
@@ -58,7 +58,7 @@ impl Terms {
 
 /// Where a task belongs, and on what terms it is asked for.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Origin {
+pub struct TaskOrigin {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<ThreadId>,
     /// The task that it is part of.
@@ -68,12 +68,12 @@ pub struct Origin {
     #[serde(default, skip_serializing_if = "is_top")]
     pub level: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub terms: Option<Box<Terms>>,
+    pub terms: Option<Box<RequestTerms>>,
 }
 
-impl Origin {
+impl TaskOrigin {
     pub(super) fn is_none(&self) -> bool {
-        *self == Origin::default()
+        *self == TaskOrigin::default()
     }
 }
 
@@ -85,10 +85,10 @@ fn is_top(level: &u32) -> bool {
 /// A task that is asked for by a message.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Request {
-    pub create: Create,
+    pub create: CreateTask,
     pub thread: ThreadId,
     pub parent: Option<TaskId>,
-    pub terms: Terms,
+    pub terms: RequestTerms,
 }
 
 impl Request {
@@ -104,12 +104,12 @@ impl Request {
             Some(parent) => Some(whole(view, parent)?),
             None => None,
         };
-        let terms = Terms {
+        let terms = RequestTerms {
             members: group::listed(view, &self.terms.to)?,
             trace: self.trace_within(whole),
             ..self.terms.clone()
         };
-        let origin = Origin {
+        let origin = TaskOrigin {
             thread: Some(self.thread.clone()),
             parent: self.parent.clone(),
             level: whole.map_or(Ok(0), |whole| self.fits(whole))?,

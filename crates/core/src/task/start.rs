@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Clock, Grant, State, Task, check_transition, ensure_may_change};
+use super::{AlarmKind, Task, TaskClaim, TaskState, check_transition, ensure_may_change};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Now, Reply};
@@ -14,7 +14,7 @@ use crate::told::Told;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Start {
+pub struct StartTask {
     pub task: TaskId,
     /// Who will hold it; a task that is held already keeps its holder.
     pub agent: Option<AgentId>,
@@ -26,7 +26,7 @@ pub struct TaskStarted {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
     pub holder: AgentId,
-    pub from: State,
+    pub from: TaskState,
     /// When the attempt must have ended, if that is limited and begins to count now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_by: Option<Timestamp>,
@@ -34,7 +34,7 @@ pub struct TaskStarted {
     pub told: Told,
 }
 
-impl Start {
+impl StartTask {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         super::asks(&self.task, self.agent.as_ref())
     }
@@ -42,18 +42,18 @@ impl Start {
     pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
-        if task.state != State::InProgress {
-            check_transition(task, State::InProgress)?;
+        if task.state != TaskState::InProgress {
+            check_transition(task, TaskState::InProgress)?;
         }
         if let Some(agent) = &self.agent {
             view.ensure_may_act_for(caller, agent)?;
         }
         let agent = match &self.agent {
             // Under way: nobody else gets it by being named, the lead neither. To be told yes would be to believe it.
-            Some(named) if task.state == State::InProgress => named.clone(),
+            Some(named) if task.state == TaskState::InProgress => named.clone(),
             _ => self.worker(view, caller, task)?,
         };
-        if task.state == State::InProgress {
+        if task.state == TaskState::InProgress {
             if task.holder() == Some(&agent) {
                 ensure_may_change(view, caller, task, self.agent.as_ref())?;
             } else {
@@ -61,7 +61,7 @@ impl Start {
             }
             return Ok(Decision::nothing(reply));
         }
-        if task.is_waiting() {
+        if task.is_blocked() {
             let names: Vec<&str> = task.waiting_on.iter().map(TaskId::as_str).collect();
             return Err(Refusal::new(
                 Code::DependenciesUnfinished,
@@ -78,7 +78,7 @@ impl Start {
         }
         facts.push(Fact::TaskStarted(TaskStarted {
             task: task.id.clone(),
-            run: task.workflow(),
+            run: task.run_if_named(),
             end_by: end_by(view, task, &agent, now)?,
             holder: agent,
             from: task.state,
@@ -104,7 +104,7 @@ impl Start {
 /// When an attempt that begins now must have ended: as the request, if there is one, and the agent's card say, whichever is
 /// sooner. The time of an attempt that goes on is not counted anew.
 fn end_by(view: &View, task: &Task, agent: &AgentId, now: &Now) -> Result<Option<Timestamp>, Halt> {
-    if task.clocks.get(Clock::Runtime).is_some() {
+    if task.clocks.get(AlarmKind::Runtime).is_some() {
         return Ok(None);
     }
     let (terms, card) = (task.origin.terms.as_ref(), view.agent_known(agent)?.profile.card.as_ref());
@@ -121,13 +121,13 @@ pub(crate) fn begun(
     agent: &AgentId,
     now: &Now,
 ) -> Result<(Task, Vec<Fact>), Halt> {
-    let unbegun = task.state == State::Pending || (task.state == State::Planning && task.claim.is_none());
+    let unbegun = task.state == TaskState::Pending || (task.state == TaskState::Planning && task.claim.is_none());
     if !unbegun || task.held_by() != Some(agent) {
         return Ok((task.clone(), vec![]));
     }
-    let start = Start { task: task.id.clone(), agent: Some(agent.clone()) };
+    let start = StartTask { task: task.id.clone(), agent: Some(agent.clone()) };
     let facts = start.decide(view, caller, now)?.facts;
-    let granted = || Grant { holder: agent.clone(), fence: Seq::ZERO, since: task.created_at };
+    let granted = || TaskClaim { holder: agent.clone(), fence: Seq::ZERO, since: task.created_at };
     let claim = Some(task.claim.clone().unwrap_or_else(granted));
-    Ok((Task { state: State::InProgress, claim, reserved_for: None, ..task.clone() }, facts))
+    Ok((Task { state: TaskState::InProgress, claim, reserved_for: None, ..task.clone() }, facts))
 }

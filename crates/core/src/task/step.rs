@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{State, check_transition, ensure_may_change, refuse_finished};
+use super::{TaskState, check_transition, ensure_may_change, refuse_finished};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -32,23 +32,23 @@ impl WaitingFor {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct MoveTo {
+pub struct SetTaskStep {
     pub task: TaskId,
     pub agent: Option<AgentId>,
-    pub to: State,
+    pub to: TaskState,
     pub reason: Option<String>,
     /// What a paused task waits for, where that is not the worker itself.
     pub waiting_for: Option<WaitingFor>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct TaskMoved {
+pub struct TaskStepSet {
     pub task: TaskId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
     pub holder: Option<AgentId>,
-    pub from: State,
-    pub to: State,
+    pub from: TaskState,
+    pub to: TaskState,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,21 +56,23 @@ pub struct TaskMoved {
 }
 
 /// Only a pause can be for somebody else's sake.
-pub(super) fn check_waiting_for(to: State, waiting_for: Option<WaitingFor>) -> Result<(), Refusal> {
+pub(super) fn check_waiting_for(to: TaskState, waiting_for: Option<WaitingFor>) -> Result<(), Refusal> {
     match waiting_for {
-        Some(_) if to != State::Paused => Err(Refusal::new(Code::Invalid, "waiting_for is for a task that is paused")),
+        Some(_) if to != TaskState::Paused => {
+            Err(Refusal::new(Code::Invalid, "waiting_for is for a task that is paused"))
+        }
         _ => Ok(()),
     }
 }
 
-impl MoveTo {
+impl SetTaskStep {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         super::asks(&self.task, self.agent.as_ref())
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
-        if !matches!(self.to, State::Planning | State::Review | State::Paused) {
+        if !matches!(self.to, TaskState::Planning | TaskState::Review | TaskState::Paused) {
             return Err(Refusal::new(Code::Invalid, format!("{} is not a step", self.to.as_str())).into());
         }
         check_waiting_for(self.to, self.waiting_for)?;
@@ -87,9 +89,9 @@ impl MoveTo {
         if task.state != self.to {
             check_transition(task, self.to)?;
         }
-        let fact = Fact::TaskMoved(TaskMoved {
+        let fact = Fact::TaskStepSet(TaskStepSet {
             task: task.id.clone(),
-            run: task.workflow(),
+            run: task.run_if_named(),
             holder: task.holder().cloned(),
             from: task.state,
             to: self.to,
@@ -110,21 +112,23 @@ mod tests {
         let mut w = World::of(&["a"]);
         w.creates("t", &[]);
         w.starts("a", "t");
-        let paused = |why: &str| MoveTo { reason: Some(why.to_owned()), ..moves("t", State::Paused) };
+        let paused = |why: &str| SetTaskStep { reason: Some(why.to_owned()), ..moves("t", TaskState::Paused) };
         assert_eq!(w.does(&by("a"), paused("lunch")), ["task.moved"]);
         assert_eq!(w.does(&by("a"), paused("lunch")), [""; 0]);
         assert_eq!(w.does(&by("a"), paused("rain")), ["task.moved"]);
         assert_eq!(w.task("t").reason.as_deref(), Some("rain"));
         w.starts("a", "t");
         assert_eq!(w.task("t").reason, None);
-        let asking = |to| MoveTo { waiting_for: Some(WaitingFor::Input), ..moves("t", to) };
-        assert_eq!(w.refuses(&by("a"), asking(State::Review)), Code::Invalid);
-        assert_eq!(w.does(&by("a"), asking(State::Paused)), ["task.moved"]);
-        assert_eq!(w.does(&by("a"), asking(State::Paused)), [""; 0]);
+        let asking = |to| SetTaskStep { waiting_for: Some(WaitingFor::Input), ..moves("t", to) };
+        assert_eq!(w.refuses(&by("a"), asking(TaskState::Review)), Code::Invalid);
+        assert_eq!(w.does(&by("a"), asking(TaskState::Paused)), ["task.moved"]);
+        assert_eq!(w.does(&by("a"), asking(TaskState::Paused)), [""; 0]);
         assert_eq!(w.task("t").waiting_for, Some(WaitingFor::Input));
         w.starts("a", "t");
         assert_eq!(w.task("t").waiting_for, None);
-        for state in [State::Pending, State::InProgress, State::Completed, State::Failed, State::Cancelled] {
+        for state in
+            [TaskState::Pending, TaskState::InProgress, TaskState::Completed, TaskState::Failed, TaskState::Cancelled]
+        {
             assert_eq!(w.refuses(&by("a"), moves("t", state)), Code::Invalid);
         }
     }

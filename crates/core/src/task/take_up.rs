@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::release::retried;
-use super::{Claim, State, Task};
+use super::{ClaimTask, Task, TaskState};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::id::{AgentId, TaskId};
 use crate::key::{Ask, Key};
 use crate::view::View;
 
-/// As [`Claim`], and a failed task is put back into the queue first.
+/// As [`ClaimTask`], and a failed task is put back into the queue first.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TakeUp {
     pub task: TaskId,
@@ -24,10 +24,10 @@ impl TakeUp {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
-        if task.state != State::Failed {
-            return Claim { task: self.task.clone(), agent: self.agent.clone() }.decide(view, caller);
+        if task.state != TaskState::Failed {
+            return ClaimTask { task: self.task.clone(), agent: self.agent.clone() }.decide(view, caller);
         }
-        let again = Task { state: State::Pending, ..task.clone() };
+        let again = Task { state: TaskState::Pending, ..task.clone() };
         let mut facts = vec![retried(task)];
         facts.extend(super::claim::grant(view, caller, &again, &self.agent)?);
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
@@ -51,7 +51,7 @@ mod tests {
         w.does(&by("a"), start(None, "t"));
         w.does(&by("a"), fail("t"));
         assert_eq!(w.does(&by("b"), take("b")), ["task.retried", "task.claimed"]);
-        assert_eq!((w.holder("t"), w.task("t").attempt, w.task("t").state), (Some("b"), 2, State::Pending));
+        assert_eq!((w.holder("t"), w.task("t").attempt, w.task("t").state), (Some("b"), 2, TaskState::Pending));
         w.does(&by("b"), start(None, "t"));
         w.does(&by("b"), complete("t"));
         assert_eq!(w.refuses(&by("a"), take("a")), Code::InvalidTransition);

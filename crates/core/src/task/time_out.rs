@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::again::tried_again;
+use super::again::retry_or_exhaust;
 use super::finish::freed_files;
 use super::parts::{dropped, open_parts};
-use super::{Because, Clock, State, Task, TaskReleased};
+use super::{AlarmKind, ReleaseCause, Task, TaskReleased, TaskState};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
 use crate::command::{Decision, Halt, Now, Reply};
@@ -22,9 +22,9 @@ use crate::view::View;
 
 /// Does what a clock of a task is for, if it is still the one that went off.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FireClock {
+pub struct FireAlarm {
     pub task: TaskId,
-    pub clock: Clock,
+    pub clock: AlarmKind,
     /// The `seq` of the fact that set it.
     pub set: Seq,
     /// The pause before a second attempt, if this ends the first.
@@ -58,7 +58,7 @@ pub struct TaskTimedOut {
     /// Whom it was given to who had not accepted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_for: Option<AgentId>,
-    pub from: State,
+    pub from: TaskState,
     pub attempt: u32,
     pub limit: TimeLimit,
     /// When the time was over.
@@ -68,7 +68,7 @@ pub struct TaskTimedOut {
     pub told: Told,
 }
 
-impl FireClock {
+impl FireAlarm {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         let files = Lookup::FilesOfTask(self.task.clone());
         vec![Key::Task(self.task.clone()).into(), files.into()]
@@ -83,11 +83,11 @@ impl FireClock {
         let alarm = task.clocks.get(self.clock).filter(|alarm| alarm.set == self.set && alarm.due <= now.at);
         let due = alarm.ok_or_else(stale)?.due;
         let facts = match self.clock {
-            Clock::Accept => vec![not_accepted(view, task, due)?],
-            Clock::Runtime => self.runtime_is_over(view, task, due, now)?,
-            Clock::Deadline => deadline_is_over(view, task, due)?,
-            Clock::Rest | Clock::Anew => {
-                let (id, run) = (task.id.clone(), task.workflow());
+            AlarmKind::Accept => vec![not_accepted(view, task, due)?],
+            AlarmKind::Runtime => self.runtime_is_over(view, task, due, now)?,
+            AlarmKind::Deadline => deadline_is_over(view, task, due)?,
+            AlarmKind::RetryBackoff | AlarmKind::Reroute => {
+                let (id, run) = (task.id.clone(), task.run_if_named());
                 vec![Fact::RoutingResumed(RoutingResumed { task: id, run, clock: self.clock })]
             }
         };
@@ -101,7 +101,7 @@ impl FireClock {
         let (timed_out, reason) = timed_out(task, TimeLimit::Runtime, due, &why);
         let mut facts = vec![timed_out];
         facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
-        facts.extend(tried_again(view, task, &reason, self.backoff_millis, now)?);
+        facts.extend(retry_or_exhaust(view, task, &reason, self.backoff_millis, now)?);
         Ok(facts)
     }
 }
@@ -111,9 +111,9 @@ impl FireClock {
 fn not_accepted(view: &View, task: &Task, due: Timestamp) -> Result<Fact, Halt> {
     let whom = task.reserved_for.as_ref().map_or("nobody", AgentId::as_str);
     let (because, reason) = match run::gives_work(view, task) {
-        Ok(()) => (Because::NotAccepted, format!("{whom} did not accept it until {}", iso(due))),
+        Ok(()) => (ReleaseCause::NotAccepted, format!("{whom} did not accept it until {}", iso(due))),
         Err(Halt::Refused(resting)) => {
-            (Because::Reassigned, format!("{whom} could not accept it: {}", resting.message))
+            (ReleaseCause::Reassigned, format!("{whom} could not accept it: {}", resting.message))
         }
         Err(missing @ Halt::Missing(_)) => return Err(missing),
     };
@@ -128,7 +128,7 @@ fn deadline_is_over(view: &View, task: &Task, due: Timestamp) -> Result<Vec<Fact
     facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
     let parts = open_parts(view, task)?;
     for part in &parts {
-        facts.extend(dropped(view, part, State::Cancelled, Some(&reason))?);
+        facts.extend(dropped(view, part, TaskState::Cancelled, Some(&reason))?);
     }
     facts.extend(run::ends(view, task, Ended::failed(parts.len()))?);
     Ok(facts)
@@ -138,7 +138,7 @@ fn timed_out(task: &Task, limit: TimeLimit, due: Timestamp, why: &str) -> (Fact,
     let reason = format!("{}: {why}", limit.code());
     let fact = Fact::TaskTimedOut(TaskTimedOut {
         task: task.id.clone(),
-        run: task.workflow(),
+        run: task.run_if_named(),
         holder: task.holder().cloned(),
         reserved_for: task.reserved_for.clone(),
         from: task.state,

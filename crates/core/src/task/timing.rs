@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Clock, FireClock, RetryPart, State};
+use super::{AlarmKind, FireAlarm, ReopenTask, TaskState};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::fact::Fact;
@@ -54,17 +54,17 @@ fn at(w: &mut World, time: i64) {
     w.now = time - 1;
 }
 
-fn fire(w: &World, task: &str, clock: Clock) -> FireClock {
+fn fire(w: &World, task: &str, clock: AlarmKind) -> FireAlarm {
     let set = w.task(task).clocks.get(clock).map_or(Seq(u64::MAX), |alarm| alarm.set);
-    FireClock { task: task.into(), clock, set, backoff_millis: 1_000 }
+    FireAlarm { task: task.into(), clock, set, backoff_millis: 1_000 }
 }
 
-fn due(w: &World, task: &str, clock: Clock) -> i64 {
+fn due(w: &World, task: &str, clock: AlarmKind) -> i64 {
     w.task(task).clocks.get(clock).unwrap().due.0
 }
 
 /// A clock does nothing a moment before its time, and what is told at it.
-fn goes_off(w: &mut World, task: &str, clock: Clock) -> Vec<&'static str> {
+fn goes_off(w: &mut World, task: &str, clock: AlarmKind) -> Vec<&'static str> {
     let (command, due) = (fire(w, task, clock), due(w, task, clock));
     at(w, due - 1);
     assert_eq!(w.refuses(&Caller::system(), command.clone()), Code::Stale, "{clock:?}");
@@ -99,7 +99,7 @@ fn what_is_not_accepted_goes_to_the_next_and_the_first_comes_too_late() {
     let mut w = team(&[("ken", None), ("ada", None)]);
     asks_for(&mut w, "t", &json!({}));
     let first = gives(&mut w, "t");
-    assert_eq!(goes_off(&mut w, "t", Clock::Accept), ["task.released"]);
+    assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released"]);
     let task = w.task("t");
     assert_eq!((task.held_by(), task.routing.tried.as_slice()), (None, &[AgentId::from(first.as_str())][..]));
     assert!(task.reason.as_ref().is_some_and(|reason| reason.starts_with(&format!("{first} did not accept"))));
@@ -126,9 +126,9 @@ fn a_clock_stops_with_what_it_is_for() {
         let mut w = team(&[("ken", None)]);
         asks_for(&mut w, "t", &json!({}));
         gives(&mut w, "t");
-        let (stale, due) = (fire(&w, "t", Clock::Accept), due(&w, "t", Clock::Accept));
+        let (stale, due) = (fire(&w, "t", AlarmKind::Accept), due(&w, "t", AlarmKind::Accept));
         end(&mut w);
-        assert_eq!(w.task("t").clocks.get(Clock::Accept), None, "{what}");
+        assert_eq!(w.task("t").clocks.get(AlarmKind::Accept), None, "{what}");
         at(&mut w, due + 1);
         assert_eq!(w.refuses(&Caller::system(), stale), Code::Stale, "{what}");
     }
@@ -138,22 +138,22 @@ fn a_clock_stops_with_what_it_is_for() {
 fn what_is_planned_and_nobody_has_is_given_out_all_the_same() {
     let mut w = team(&[("ken", None), ("ada", None)]);
     asks_for(&mut w, "t", &json!({}));
-    w.does(&anna(), moves("t", State::Planning));
+    w.does(&anna(), moves("t", TaskState::Planning));
     let first = gives(&mut w, "t");
-    assert_eq!(goes_off(&mut w, "t", Clock::Accept), ["task.released"], "it must be accepted in time");
+    assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released"], "it must be accepted in time");
     let second = gives(&mut w, "t");
     assert_eq!(second, other(&first, ["ken", "ada"]));
     // Whoever plans what it was given has seen the request.
-    w.does(&by(&second), moves("t", State::Planning));
-    assert_eq!((w.task("t").state, w.task("t").clocks.get(Clock::Accept)), (State::Planning, None));
+    w.does(&by(&second), moves("t", TaskState::Planning));
+    assert_eq!((w.task("t").state, w.task("t").clocks.get(AlarmKind::Accept)), (TaskState::Planning, None));
     let told = errs(&mut w, &second, "t", true);
     assert!(["task.claimed", "task.started", "task.failed"].iter().all(|kind| told.contains(kind)), "{told:?}");
     assert_eq!(told.last(), Some(&"task.retried"));
     // The pause before the next attempt is not cut short.
-    let rest = due(&w, "t", Clock::Rest);
-    w.does(&anna(), moves("t", State::Planning));
-    assert_eq!((due(&w, "t", Clock::Rest), w.task("t").to_be_routed()), (rest, None));
-    goes_off(&mut w, "t", Clock::Rest);
+    let rest = due(&w, "t", AlarmKind::RetryBackoff);
+    w.does(&anna(), moves("t", TaskState::Planning));
+    assert_eq!((due(&w, "t", AlarmKind::RetryBackoff), w.task("t").to_be_routed()), (rest, None));
+    goes_off(&mut w, "t", AlarmKind::RetryBackoff);
     assert!(w.task("t").to_be_routed().is_some());
     assert_eq!(w.rebuilt(), *w.rows());
 }
@@ -168,7 +168,7 @@ fn what_nobody_could_accept_is_held_against_nobody() {
     w.claims("ken", "begun");
     let sets = |to| crate::run::SetRunStatus { run: "run_1".into(), to, reason: None };
     w.does(&anna(), sets(Status::Paused));
-    assert_eq!(goes_off(&mut w, "t", Clock::Accept), ["task.released"]);
+    assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released"]);
     let task = w.task("t");
     assert_eq!((task.held_by(), task.routing.tried.as_slice()), (None, &[][..]));
     assert!(
@@ -202,7 +202,7 @@ fn nobody_is_asked_to_accept_what_cannot_be_accepted() {
     assert_eq!(w.refuses(&Caller::system(), forward.clone()), Code::InvalidState);
     w.does(&anna(), sets(Status::InProgress));
     assert_eq!(w.does(&Caller::system(), forward), ["task.forwarded"]);
-    assert_eq!(due(&w, "t", Clock::Accept), w.now + ACCEPT);
+    assert_eq!(due(&w, "t", AlarmKind::Accept), w.now + ACCEPT);
 }
 
 #[test]
@@ -211,23 +211,23 @@ fn those_who_do_not_answer_are_asked_again_after_ever_longer_pauses() {
     asks_for(&mut w, "t", &json!({}));
     for pause in [30_000, 60_000, 120_000] {
         gives(&mut w, "t");
-        goes_off(&mut w, "t", Clock::Accept);
+        goes_off(&mut w, "t", AlarmKind::Accept);
         let failed = route(&w, "t");
         assert_eq!(failed.choice.selected, None);
         assert_eq!(w.does(&Caller::system(), failed.clone()), ["routing.failed"]);
-        assert_eq!(due(&w, "t", Clock::Anew), w.now + pause);
+        assert_eq!(due(&w, "t", AlarmKind::Reroute), w.now + pause);
         assert_eq!(w.does(&Caller::system(), failed), [""; 0], "that is told once");
-        assert_eq!(goes_off(&mut w, "t", Clock::Anew), ["routing.resumed"]);
+        assert_eq!(goes_off(&mut w, "t", AlarmKind::Reroute), ["routing.resumed"]);
     }
     // Somebody new need not wait for the end of the pause.
     gives(&mut w, "t");
-    goes_off(&mut w, "t", Clock::Accept);
+    goes_off(&mut w, "t", AlarmKind::Accept);
     let failed = route(&w, "t");
     w.does(&Caller::system(), failed);
     let card = json!({ "v": "clutch/0.1", "agent_id": "ada", "capabilities": [{ "id": "skill:law" }] });
     sends(&mut w, "reg_ada", "agent.register", "ada", &json!({ "payload": card }));
     assert_eq!(gives(&mut w, "t"), "ada");
-    assert_eq!(w.task("t").clocks.get(Clock::Anew), None);
+    assert_eq!(w.task("t").clocks.get(AlarmKind::Reroute), None);
     accepts(&mut w, "acc", "ada", "t").unwrap();
     assert_eq!(w.task("t").routing.rounds, 0);
 }
@@ -238,7 +238,7 @@ fn an_agent_that_was_asked_in_vain_is_not_chosen_by_an_older_choice() {
     asks_for(&mut w, "t", &json!({}));
     let old = route(&w, "t");
     gives(&mut w, "t");
-    goes_off(&mut w, "t", Clock::Accept);
+    goes_off(&mut w, "t", AlarmKind::Accept);
     assert_eq!(w.refuses(&Caller::system(), old), Code::Stale);
 }
 
@@ -252,7 +252,7 @@ fn the_sooner_of_both_limits_ends_an_attempt() {
         asks_for(&mut w, "t", &limits);
         gives(&mut w, "t");
         accepts(&mut w, "acc", "ken", "t").unwrap();
-        assert_eq!(due(&w, "t", Clock::Runtime), w.now + seconds * 1_000, "{card:?} {request:?}");
+        assert_eq!(due(&w, "t", AlarmKind::Runtime), w.now + seconds * 1_000, "{card:?} {request:?}");
     }
 }
 
@@ -264,12 +264,16 @@ fn a_card_limits_also_what_no_request_asked_for() {
         w.starts(agent, task);
     }
     assert_eq!(w.task("free").clocks.next(), None, "nothing limits it");
-    assert_eq!(due(&w, "plain", Clock::Runtime), w.now - 2 + 5_000);
+    assert_eq!(due(&w, "plain", AlarmKind::Runtime), w.now - 2 + 5_000);
     let file = crate::file::ClaimFile { task: Some("plain".into()), ..crate::testing::claim_file("ken", "x") };
     w.does(&by("ken"), file);
-    assert_eq!(goes_off(&mut w, "plain", Clock::Runtime), ["task.timed_out", "resource.released"]);
+    assert_eq!(goes_off(&mut w, "plain", AlarmKind::Runtime), ["task.timed_out", "resource.released"]);
     let task = w.task("plain");
-    assert_eq!((task.state, task.held_by(), task.clocks.next()), (State::Failed, None, None), "and not tried again");
+    assert_eq!(
+        (task.state, task.held_by(), task.clocks.next()),
+        (TaskState::Failed, None, None),
+        "and not tried again"
+    );
     assert!(task.reason.as_ref().is_some_and(|reason| reason.starts_with("RUNTIME_EXCEEDED: ")), "{:?}", task.reason);
 }
 
@@ -285,10 +289,10 @@ fn whoever_a_task_is_assigned_to_has_as_long_to_take_it_as_whom_the_router_asks(
     let mut w = team(&[("ken", None), ("ada", None)]);
     asks_for(&mut w, "t", &json!({}));
     assigns(&mut w, "t", "ken");
-    assert_eq!(due(&w, "t", Clock::Accept), w.now + ACCEPT);
+    assert_eq!(due(&w, "t", AlarmKind::Accept), w.now + ACCEPT);
     assigns(&mut w, "t", "ada");
-    assert_eq!(due(&w, "t", Clock::Accept), w.now + ACCEPT, "it is counted anew");
-    assert_eq!(goes_off(&mut w, "t", Clock::Accept), ["task.released"]);
+    assert_eq!(due(&w, "t", AlarmKind::Accept), w.now + ACCEPT, "it is counted anew");
+    assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released"]);
     assert_eq!(gives(&mut w, "t"), "ken", "who was asked before is not asked first");
     // Whoever claims it has accepted it, though it does not begin at once: it may wait for something, or do others first.
     assigns(&mut w, "t", "ada");
@@ -309,19 +313,19 @@ fn an_attempt_that_takes_too_long_is_ended_and_tried_elsewhere() {
     asks_for(&mut w, "t", &json!({ "limits": { "max_runtime_sec": 10 } }));
     let first = gives(&mut w, "t");
     accepts(&mut w, "acc", &first, "t").unwrap();
-    let began = due(&w, "t", Clock::Runtime);
-    w.does(&by(&first), crate::testing::moves("t", State::Paused));
+    let began = due(&w, "t", AlarmKind::Runtime);
+    w.does(&by(&first), crate::testing::moves("t", TaskState::Paused));
     w.does(&by(&first), start(None, "t"));
-    assert_eq!(due(&w, "t", Clock::Runtime), began, "a pause gives no more time");
-    assert_eq!(goes_off(&mut w, "t", Clock::Runtime), ["task.timed_out", "task.retried"]);
+    assert_eq!(due(&w, "t", AlarmKind::Runtime), began, "a pause gives no more time");
+    assert_eq!(goes_off(&mut w, "t", AlarmKind::Runtime), ["task.timed_out", "task.retried"]);
     let task = w.task("t");
-    assert_eq!((task.state, task.attempt, task.held_by()), (State::Pending, 2, None));
+    assert_eq!((task.state, task.attempt, task.held_by()), (TaskState::Pending, 2, None));
     assert!(task.reason.as_ref().is_some_and(|reason| reason.starts_with("RUNTIME_EXCEEDED: ")), "{:?}", task.reason);
     assert_eq!((w.agent(&first).holding, w.agent(&first).recent.successes()), (0, 0));
     assert_eq!(w.agent(&first).recent.count(), 1);
     let late = w.run(&by(&first), ingest("res", "task.result", &first, &json!({})));
     assert_eq!(late.unwrap_err().code, Code::NotHolder);
-    goes_off(&mut w, "t", Clock::Rest);
+    goes_off(&mut w, "t", AlarmKind::RetryBackoff);
     assert_eq!(gives(&mut w, "t"), other(&first, ["ken", "ada"]));
 }
 
@@ -344,21 +348,21 @@ fn a_deadline_ends_a_task_wherever_it_is() {
             at(&mut w, 58_500);
             assert_eq!(errs(&mut w, "ken", "t", true), ["envelope.received", "task.failed", "task.retried"]);
         }
-        assert_eq!(due(&w, "t", Clock::Deadline), 60_000, "{state}");
+        assert_eq!(due(&w, "t", AlarmKind::Deadline), 60_000, "{state}");
         if state == "given" {
-            w.task("t").clocks.get(Clock::Accept).unwrap();
+            w.task("t").clocks.get(AlarmKind::Accept).unwrap();
         }
-        let told = goes_off(&mut w, "t", Clock::Deadline);
+        let told = goes_off(&mut w, "t", AlarmKind::Deadline);
         assert_eq!(told, ["task.timed_out", "run.status_set"], "{state}");
         let task = w.task("t");
-        assert_eq!((task.state, task.clocks.next(), task.held_by()), (State::Failed, None, None), "{state}");
+        assert_eq!((task.state, task.clocks.next(), task.held_by()), (TaskState::Failed, None, None), "{state}");
         let Fact::TaskTimedOut(fact) = &w.log[w.log.len() - 2].fact else { panic!("{state}") };
         assert_eq!(fact.holder.as_ref().map(AgentId::as_str), holder, "{state}");
         assert!(fact.reason.starts_with("DEADLINE_EXCEEDED: "), "{}", fact.reason);
         assert_eq!(fact.reserved_for.is_some(), state == "given");
         // Whoever wants it all the same gets it.
         w.does(&anna(), retry("t"));
-        assert_eq!((w.task("t").state, w.task("t").clocks.next()), (State::Pending, None));
+        assert_eq!((w.task("t").state, w.task("t").clocks.next()), (TaskState::Pending, None));
     }
 }
 
@@ -372,11 +376,11 @@ fn a_deadline_takes_along_what_is_part_of_the_task() {
         asks_for(&mut w, task, &json!({ "parent_task_id": parent, "limits": { "max_runtime_sec": 600 } }));
     }
     let given = gives(&mut w, "a");
-    let told = goes_off(&mut w, "t", Clock::Deadline);
+    let told = goes_off(&mut w, "t", AlarmKind::Deadline);
     assert_eq!(told, ["task.timed_out", "task.dropped", "task.dropped", "run.status_set"]);
     assert_eq!(w.run_row("run_1").status, Status::Failed);
     for part in ["a", "b"] {
-        assert_eq!((w.task(part).state, w.task(part).clocks.next()), (State::Cancelled, None), "{part}");
+        assert_eq!((w.task(part).state, w.task(part).clocks.next()), (TaskState::Cancelled, None), "{part}");
     }
     let told = w.log.iter().rev().find_map(|row| match &row.fact {
         Fact::TaskDropped(fact) if fact.task == TaskId::from("a") => fact.reserved_for.clone(),
@@ -401,24 +405,24 @@ fn an_error_that_may_mend_is_tried_again_later_and_by_another() {
     let first = gives(&mut w, "t");
     accepts(&mut w, "acc", &first, "t").unwrap();
     assert_eq!(errs(&mut w, &first, "t", true), ["envelope.received", "task.failed", "task.retried"]);
-    assert_eq!(due(&w, "t", Clock::Rest), w.now + 1_000);
+    assert_eq!(due(&w, "t", AlarmKind::RetryBackoff), w.now + 1_000);
     assert!(w.task("t").to_be_routed().is_none(), "it rests");
     assert_eq!(w.refuses(&Caller::system(), route(&w, "t")), Code::Stale);
-    assert_eq!(goes_off(&mut w, "t", Clock::Rest), ["routing.resumed"]);
+    assert_eq!(goes_off(&mut w, "t", AlarmKind::RetryBackoff), ["routing.resumed"]);
     let second = gives(&mut w, "t");
     assert_eq!(second, other(&first, ["ken", "ada"]));
     let Fact::TaskForwarded(forwarded) = &w.log.last().unwrap().fact else { panic!("it was not passed on") };
     assert_eq!(forwarded.attempt, 2);
     accepts(&mut w, "acc2", &second, "t").unwrap();
     errs(&mut w, &second, "t", true);
-    assert_eq!(due(&w, "t", Clock::Rest), w.now + 2_000);
-    goes_off(&mut w, "t", Clock::Rest);
+    assert_eq!(due(&w, "t", AlarmKind::RetryBackoff), w.now + 2_000);
+    goes_off(&mut w, "t", AlarmKind::RetryBackoff);
     let third = gives(&mut w, "t");
     accepts(&mut w, "acc3", &third, "t").unwrap();
     let told = errs(&mut w, &third, "t", true);
     assert_eq!(told, ["envelope.received", "task.failed", "task.exhausted", "run.status_set"]);
     let task = w.task("t");
-    assert_eq!((task.state, task.attempt, task.clocks.next()), (State::Failed, 3, None));
+    assert_eq!((task.state, task.attempt, task.clocks.next()), (TaskState::Failed, 3, None));
     assert_eq!(w.run_row("run_1").status, Status::Failed);
     // Asked for once more, it has all its attempts again.
     w.does(&anna(), retry("t"));
@@ -441,13 +445,13 @@ fn how_often_it_is_tried_is_as_the_request_says() {
     asks_for(&mut w, "t", &json!({}));
     gives(&mut w, "t");
     assert_eq!(errs(&mut w, "ken", "t", false)[5..], ["task.failed", "run.status_set"]);
-    assert_eq!((w.task("t").state, w.task("t").attempt), (State::Failed, 1));
+    assert_eq!((w.task("t").state, w.task("t").attempt), (TaskState::Failed, 1));
     // The only one who fits gets it again, after the pause.
     let mut w = team(&[("ken", None)]);
     asks_for(&mut w, "t", &json!({}));
     gives(&mut w, "t");
     errs(&mut w, "ken", "t", true);
-    goes_off(&mut w, "t", Clock::Rest);
+    goes_off(&mut w, "t", AlarmKind::RetryBackoff);
     assert_eq!(gives(&mut w, "t"), "ken");
 }
 
@@ -459,7 +463,7 @@ fn there_is_no_attempt_after_the_deadline() {
     accepts(&mut w, "acc", "ken", "t").unwrap();
     at(&mut w, 59_000);
     assert_eq!(errs(&mut w, "ken", "t", true), ["envelope.received", "task.failed", "run.status_set"]);
-    assert_eq!((w.task("t").state, w.task("t").clocks.next()), (State::Failed, None));
+    assert_eq!((w.task("t").state, w.task("t").clocks.next()), (TaskState::Failed, None));
 }
 
 #[test]
@@ -477,8 +481,8 @@ fn what_rests_can_be_taken_or_cancelled() {
     }
 }
 
-fn retry_part(run: &str, task: &str) -> RetryPart {
-    RetryPart { run: run.into(), task: task.into() }
+fn retry_part(run: &str, task: &str) -> ReopenTask {
+    ReopenTask { run: run.into(), task: task.into() }
 }
 
 #[test]
@@ -499,10 +503,15 @@ fn a_part_of_a_run_is_tried_again_with_all_that_went_on_from_it() {
     assert_eq!(told, ["task.reopened", "task.reopened", "task.reopened", "run.status_set"]);
     for (task, attempt, waits) in [("tk_one", 2, 0), ("tk_two", 2, 1), ("tk_three", 2, 1)] {
         let task = w.task(task);
-        assert_eq!((task.state, task.attempt, task.waiting_on.len()), (State::Pending, attempt, waits), "{}", task.id);
+        assert_eq!(
+            (task.state, task.attempt, task.waiting_on.len()),
+            (TaskState::Pending, attempt, waits),
+            "{}",
+            task.id
+        );
         assert_eq!((&task.outcome, task.completed_at), (&None, None));
     }
-    assert_eq!((w.task("tk_four").state, w.task("tk_five").state), (State::Completed, State::Completed));
+    assert_eq!((w.task("tk_four").state, w.task("tk_five").state), (TaskState::Completed, TaskState::Completed));
     assert_eq!((w.run_row("wf").status, w.run_row("wf").unfinished), (Status::InProgress, 3));
     assert_eq!(w.rebuilt(), *w.rows());
     for task in ["tk_one", "tk_two", "tk_three"] {
@@ -540,7 +549,7 @@ fn a_request_is_tried_again_with_its_subtasks() {
     assert_eq!(w.run_row("run_1").status, Status::Completed);
     // Only a subtask: what it is part of stays as it is.
     assert_eq!(w.does(&by("ui"), retry_part("run_1", "a")), ["task.reopened", "run.status_set"]);
-    assert_eq!((w.task("t").state, w.run_row("run_1").status), (State::Completed, Status::InProgress));
+    assert_eq!((w.task("t").state, w.run_row("run_1").status), (TaskState::Completed, Status::InProgress));
     let part = gives(&mut w, "a");
     sends(&mut w, "res_a2", "task.result", &part, &json!({ "task_id": "a" }));
     assert_eq!(w.run_row("run_1").status, Status::Completed);
@@ -557,7 +566,7 @@ fn what_a_part_of_a_run_is_must_be_right() {
     w.does(&by("a"), crate::testing::plan("wf", &[("one", &[]), ("two", &[])]));
     w.starts("b", "tk_one");
     w.creates("plain", &[]);
-    let refused = |w: &mut World, caller: &Caller, command: RetryPart| {
+    let refused = |w: &mut World, caller: &Caller, command: ReopenTask| {
         let refusal = w.run(caller, command).unwrap_err();
         (refusal.code, refusal.pointer.unwrap_or_default())
     };
@@ -583,7 +592,7 @@ fn what_a_part_of_a_run_is_must_be_right() {
 #[test]
 fn what_others_did_is_not_undone_by_anybody() {
     let mut w = World::of(&["lead", "a", "b", "c"]);
-    let asked = |id: &str, run: &str, by: &str| super::Create {
+    let asked = |id: &str, run: &str, by: &str| super::CreateTask {
         run: run.into(),
         assigned_by: by.to_owned(),
         ..create(id, &[])
@@ -642,13 +651,13 @@ fn whoever_opens_a_part_of_one_run_must_steer_the_others_that_go_on_from_it() {
     let mut w = World::of(&["lead", "a", "b"]);
     for (agent, run, task, deps) in [("a", "wf_a", "t", &[][..]), ("b", "wf_b", "u", &["t"][..])] {
         w.does(&by(agent), crate::testing::create_run(run));
-        let created = super::Create { run: run.into(), assigned_by: agent.to_owned(), ..create(task, deps) };
+        let created = super::CreateTask { run: run.into(), assigned_by: agent.to_owned(), ..create(task, deps) };
         w.does(&by(agent), created);
         w.starts(agent, task);
         w.does(&by(agent), complete(task));
     }
     assert_eq!(w.refuses(&by("a"), retry_part("wf_a", "t")), Code::Forbidden, "b steers wf_b");
-    assert_eq!(w.task("t").state, State::Completed);
+    assert_eq!(w.task("t").state, TaskState::Completed);
     w.does(&by("lead"), retry_part("wf_a", "t"));
     assert_eq!((w.task("t").attempt, w.task("u").attempt), (2, 2));
     assert_eq!(w.rebuilt(), *w.rows());
@@ -661,7 +670,7 @@ fn long_chains_and_other_runs_go_on_from_it_too() {
     w.does(&anna(), crate::testing::create_run("wf"));
     for (at, name) in names.iter().enumerate() {
         let before: Vec<TaskId> = at.checked_sub(1).map(|before| names[before].as_str().into()).into_iter().collect();
-        let task = super::Create { run: "wf".into(), depends_on: before, ..create(name, &[]) };
+        let task = super::CreateTask { run: "wf".into(), depends_on: before, ..create(name, &[]) };
         w.does(&Caller::nobody(), task);
         w.starts("a", name);
         w.does(&by("a"), complete(name));

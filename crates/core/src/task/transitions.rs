@@ -1,6 +1,6 @@
 //! Every command on a task, in every state, by every kind of caller: one table.
 
-use super::State;
+use super::TaskState;
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::Command;
@@ -31,23 +31,23 @@ impl Who {
 }
 
 /// A team, and task `t` in this state, held by `holder` as far as the state allows.
-fn world(state: State) -> World {
+fn world(state: TaskState) -> World {
     let mut w = World::of(&["lead", "holder", "other"]);
     w.creates("t", &[]);
     let holder = by("holder");
-    if state != State::Skipped {
+    if state != TaskState::Skipped {
         w.claims("holder", "t");
     }
     let steps: Vec<Command> = match state {
-        State::Pending => vec![],
-        State::Planning => vec![moves("t", State::Planning).into()],
-        State::InProgress => vec![start(None, "t").into()],
-        State::Review => vec![start(None, "t").into(), moves("t", State::Review).into()],
-        State::Paused => vec![start(None, "t").into(), moves("t", State::Paused).into()],
-        State::Completed => vec![start(None, "t").into(), complete("t").into()],
-        State::Failed => vec![start(None, "t").into(), fail("t").into()],
-        State::Skipped => vec![skip("t").into()],
-        State::Cancelled => vec![cancel("t").into()],
+        TaskState::Pending => vec![],
+        TaskState::Planning => vec![moves("t", TaskState::Planning).into()],
+        TaskState::InProgress => vec![start(None, "t").into()],
+        TaskState::Review => vec![start(None, "t").into(), moves("t", TaskState::Review).into()],
+        TaskState::Paused => vec![start(None, "t").into(), moves("t", TaskState::Paused).into()],
+        TaskState::Completed => vec![start(None, "t").into(), complete("t").into()],
+        TaskState::Failed => vec![start(None, "t").into(), fail("t").into()],
+        TaskState::Skipped => vec![skip("t").into()],
+        TaskState::Cancelled => vec![cancel("t").into()],
     };
     for step in steps {
         w.does(&holder, step);
@@ -56,21 +56,21 @@ fn world(state: State) -> World {
     w
 }
 
-fn command(to: State) -> Command {
+fn command(to: TaskState) -> Command {
     match to {
-        State::Pending => release("t").into(),
-        State::Planning | State::Review | State::Paused => moves("t", to).into(),
-        State::InProgress => start(None, "t").into(),
-        State::Completed => complete("t").into(),
-        State::Failed => fail("t").into(),
-        State::Skipped => skip("t").into(),
-        State::Cancelled => cancel("t").into(),
+        TaskState::Pending => release("t").into(),
+        TaskState::Planning | TaskState::Review | TaskState::Paused => moves("t", to).into(),
+        TaskState::InProgress => start(None, "t").into(),
+        TaskState::Completed => complete("t").into(),
+        TaskState::Failed => fail("t").into(),
+        TaskState::Skipped => skip("t").into(),
+        TaskState::Cancelled => cancel("t").into(),
     }
 }
 
 /// The transitions as the reference lists them, written down a second time.
-fn allowed(from: State) -> &'static [State] {
-    use State::*;
+fn allowed(from: TaskState) -> &'static [TaskState] {
+    use TaskState::*;
     match from {
         Pending => &[Planning, InProgress, Skipped, Cancelled],
         Planning => &[InProgress, Completed, Failed, Pending, Cancelled],
@@ -83,25 +83,25 @@ fn allowed(from: State) -> &'static [State] {
 }
 
 /// Asking for the state a task is in already changes nothing and is no error.
-fn repeats(from: State, to: State) -> bool {
-    from == to && matches!(from, State::Planning | State::InProgress | State::Review | State::Paused)
+fn repeats(from: TaskState, to: TaskState) -> bool {
+    from == to && matches!(from, TaskState::Planning | TaskState::InProgress | TaskState::Review | TaskState::Paused)
 }
 
 #[test]
 fn every_transition_by_everybody() {
-    for from in State::ALL {
-        for to in State::ALL {
+    for from in TaskState::ALL {
+        for to in TaskState::ALL {
             for who in EVERYBODY {
                 let mut w = world(from);
                 let held = w.task("t").holder().is_some();
                 let case = format!("{from:?} to {to:?} by {who:?}");
-                let gives_back = from == State::Pending && to == State::Pending;
+                let gives_back = from == TaskState::Pending && to == TaskState::Pending;
                 let possible = allowed(from).contains(&to) || repeats(from, to) || gives_back;
                 let may = !held || who != Who::Other;
                 if possible && may {
                     w.does(&who.caller(), command(to));
                     assert_eq!(w.task("t").state, to, "{case}");
-                    let keeps = to.is_open() && to != State::Pending;
+                    let keeps = to.is_open() && to != TaskState::Pending;
                     assert_eq!(w.holder("t").is_some(), held && keeps, "{case}");
                 } else {
                     let code = w.refuses(&who.caller(), command(to));
@@ -123,9 +123,9 @@ fn every_transition_by_everybody() {
 
 #[test]
 fn a_finished_task_answers_the_same_whoever_asks() {
-    for state in [State::Completed, State::Skipped, State::Cancelled] {
+    for state in [TaskState::Completed, TaskState::Skipped, TaskState::Cancelled] {
         for caller in [by("holder"), by("other"), by("stranger"), by("lead"), anna(), Caller::nobody()] {
-            let mut commands: Vec<Command> = State::ALL.into_iter().map(command).collect();
+            let mut commands: Vec<Command> = TaskState::ALL.into_iter().map(command).collect();
             commands.extend([claim("other", "t").into(), claim("stranger", "t").into(), retry("t").into()]);
             commands.push(assign("t", "other").into());
             for command in commands {
@@ -141,8 +141,8 @@ fn a_finished_task_answers_the_same_whoever_asks() {
 
 #[test]
 fn a_fence_that_is_given_must_match() {
-    for from in [State::Pending, State::Planning, State::InProgress, State::Review, State::Paused] {
-        for to in State::ALL {
+    for from in [TaskState::Pending, TaskState::Planning, TaskState::InProgress, TaskState::Review, TaskState::Paused] {
+        for to in TaskState::ALL {
             if !allowed(from).contains(&to) && !repeats(from, to) {
                 continue;
             }
@@ -163,7 +163,7 @@ fn a_fence_that_is_given_must_match() {
 
 #[test]
 fn a_zombie_with_an_old_fence_gets_nothing() {
-    let mut w = world(State::InProgress);
+    let mut w = world(TaskState::InProgress);
     let fence = w.task("t").claim.as_ref().map(|claim| claim.fence);
     let zombie = Caller { fence, ..by("holder") };
     w.does(&anna(), release("t"));
@@ -176,21 +176,28 @@ fn a_zombie_with_an_old_fence_gets_nothing() {
 
 #[test]
 fn a_named_agent_must_be_the_caller_unless_it_has_authority() {
-    let named = |agent: &str, to: State| -> Command {
+    let named = |agent: &str, to: TaskState| -> Command {
         let agent = Some(agent.into());
         match command(to) {
-            Command::ReleaseTask(c) => super::Release { agent, ..c }.into(),
-            Command::MoveTask(c) => super::MoveTo { agent, ..c }.into(),
-            Command::StartTask(c) => super::Start { agent, ..c }.into(),
-            Command::CompleteTask(c) => super::Complete { agent, ..c }.into(),
-            Command::FailTask(c) => super::Fail { agent, ..c }.into(),
+            Command::ReleaseTask(c) => super::ReleaseTask { agent, ..c }.into(),
+            Command::SetTaskStep(c) => super::SetTaskStep { agent, ..c }.into(),
+            Command::StartTask(c) => super::StartTask { agent, ..c }.into(),
+            Command::CompleteTask(c) => super::CompleteTask { agent, ..c }.into(),
+            Command::FailTask(c) => super::FailTask { agent, ..c }.into(),
             Command::SkipTask(c) => super::Skip { agent, ..c }.into(),
-            Command::CancelTask(c) => super::Cancel { agent, ..c }.into(),
+            Command::CancelTask(c) => super::CancelTask { agent, ..c }.into(),
             other => other,
         }
     };
-    for to in [State::Review, State::Paused, State::Pending, State::Completed, State::Failed, State::Cancelled] {
-        let refused = |caller: Caller, agent: &str| world(State::InProgress).refuses(&caller, named(agent, to));
+    for to in [
+        TaskState::Review,
+        TaskState::Paused,
+        TaskState::Pending,
+        TaskState::Completed,
+        TaskState::Failed,
+        TaskState::Cancelled,
+    ] {
+        let refused = |caller: Caller, agent: &str| world(TaskState::InProgress).refuses(&caller, named(agent, to));
         assert_eq!(refused(by("other"), "holder"), Code::Forbidden, "{to:?}");
         assert_eq!(refused(by("holder"), "other"), Code::Forbidden, "{to:?}");
         assert_eq!(refused(by("other"), "other"), Code::NotHolder, "{to:?}");
@@ -202,18 +209,18 @@ fn a_named_agent_must_be_the_caller_unless_it_has_authority() {
             (anna(), "other"),
             (Caller::nobody(), "holder"),
         ] {
-            let mut w = world(State::InProgress);
+            let mut w = world(TaskState::InProgress);
             w.does(&caller, named(agent, to));
             assert_eq!(w.task("t").state, to, "{:?} as {agent}", caller.actor);
         }
     }
-    assert_eq!(world(State::Failed).refuses(&by("other"), named("holder", State::Pending)), Code::Forbidden);
+    assert_eq!(world(TaskState::Failed).refuses(&by("other"), named("holder", TaskState::Pending)), Code::Forbidden);
 }
 
 #[test]
 fn unknown_tasks_are_not_found() {
     let mut w = World::of(&["a"]);
-    for to in State::ALL {
+    for to in TaskState::ALL {
         assert_eq!(w.refuses(&by("a"), command(to)), Code::TaskNotFound);
     }
     assert_eq!(w.refuses(&by("a"), claim("a", "t")), Code::TaskNotFound);

@@ -4,7 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::finish::ending_asks;
 use super::step::check_waiting_for;
-use super::{Cancel, Complete, Fail, MoveTo, Outcome, Release, Skip, Start, State, Task, WaitingFor, check_transition};
+use super::{
+    CancelTask, CompleteTask, FailTask, Outcome, ReleaseTask, SetTaskStep, Skip, StartTask, Task, TaskState,
+    WaitingFor, check_transition,
+};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Now, Reply};
@@ -21,7 +24,7 @@ use crate::view::View;
 pub struct UpdateStatus {
     pub task: TaskId,
     pub agent: Option<AgentId>,
-    pub to: State,
+    pub to: TaskState,
     pub outcome: Outcome,
     pub error: Option<String>,
     pub reason: Option<String>,
@@ -34,12 +37,14 @@ pub struct UpdateStatus {
 impl UpdateStatus {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         match self.to {
-            State::Completed | State::Failed | State::Skipped | State::Cancelled => {
+            TaskState::Completed | TaskState::Failed | TaskState::Skipped | TaskState::Cancelled => {
                 ending_asks(&self.task, self.agent.as_ref())
             }
-            State::Pending | State::Planning | State::InProgress | State::Review | State::Paused => {
-                super::asks(&self.task, self.agent.as_ref())
-            }
+            TaskState::Pending
+            | TaskState::Planning
+            | TaskState::InProgress
+            | TaskState::Review
+            | TaskState::Paused => super::asks(&self.task, self.agent.as_ref()),
         }
     }
 
@@ -47,30 +52,30 @@ impl UpdateStatus {
         check_waiting_for(self.to, self.waiting_for)?;
         let (task, agent) = (self.task.clone(), self.agent.clone());
         match self.to {
-            State::Pending => Release { task, agent, reason: self.reason.clone() }.decide(view, caller),
-            State::InProgress => Start { task, agent }.decide(view, caller, now),
-            State::Planning | State::Review | State::Paused => {
+            TaskState::Pending => ReleaseTask { task, agent, reason: self.reason.clone() }.decide(view, caller),
+            TaskState::InProgress => StartTask { task, agent }.decide(view, caller, now),
+            TaskState::Planning | TaskState::Review | TaskState::Paused => {
                 let (reason, waiting_for) = (self.reason.clone(), self.waiting_for);
-                MoveTo { task, agent, to: self.to, reason, waiting_for }.decide(view, caller)
+                SetTaskStep { task, agent, to: self.to, reason, waiting_for }.decide(view, caller)
             }
-            State::Completed => {
+            TaskState::Completed => {
                 let (begun, mut facts) = self.begun(view, caller, now)?;
                 self.needs(&begun, self.outcome.text.as_ref(), Code::MissingOutcome, "outcome")?;
-                let complete = Complete { task, agent, outcome: self.outcome.clone(), checked: None };
+                let complete = CompleteTask { task, agent, outcome: self.outcome.clone(), checked: None };
                 facts.extend(complete.completes(view, caller, &begun)?);
                 Checked::keeps_to_its_step(self.checked.as_ref(), &begun, view)?;
                 Ok(Decision::new(facts, Reply::Row(Key::Task(begun.id))))
             }
-            State::Failed => {
+            TaskState::Failed => {
                 let (begun, mut facts) = self.begun(view, caller, now)?;
                 self.needs(&begun, self.error.as_ref(), Code::MissingError, "error")?;
-                let fail = Fail { task, agent, error: self.error.clone() };
+                let fail = FailTask { task, agent, error: self.error.clone() };
                 facts.extend(fail.fails(view, caller, &begun)?);
                 facts.extend(run::ends(view, &begun, Ended::failed(0))?);
                 Ok(Decision::new(facts, Reply::Row(Key::Task(begun.id))))
             }
-            State::Skipped => Skip { task, agent, reason: self.reason.clone() }.decide(view, caller),
-            State::Cancelled => Cancel { task, agent, reason: self.reason.clone() }.decide(view, caller),
+            TaskState::Skipped => Skip { task, agent, reason: self.reason.clone() }.decide(view, caller),
+            TaskState::Cancelled => CancelTask { task, agent, reason: self.reason.clone() }.decide(view, caller),
         }
     }
 
@@ -78,11 +83,11 @@ impl UpdateStatus {
     /// done.
     fn begun(&self, view: &View, caller: &Caller, now: &Now) -> Result<(Task, Vec<Fact>), Halt> {
         let task = view.task_known(&self.task)?;
-        if task.state != State::Pending || task.holder().is_none() {
+        if task.state != TaskState::Pending || task.holder().is_none() {
             return Ok((task.clone(), vec![]));
         }
-        let start = Start { task: self.task.clone(), agent: self.agent.clone() };
-        Ok((Task { state: State::InProgress, ..task.clone() }, start.decide(view, caller, now)?.facts))
+        let start = StartTask { task: self.task.clone(), agent: self.agent.clone() };
+        Ok((Task { state: TaskState::InProgress, ..task.clone() }, start.decide(view, caller, now)?.facts))
     }
 
     /// What is missing matters only where the state can be reached at all.
@@ -101,10 +106,10 @@ impl UpdateStatus {
 mod tests {
     use super::*;
     use crate::run::Status;
-    use crate::task::{AddCheckpoint, CheckpointKind, Plan, SetPlan, TakeUp};
+    use crate::task::{AddCheckpoint, CheckpointKind, SetTaskPlan, TakeUp, TaskPlan};
     use crate::testing::{World, by};
 
-    fn update(task: &str, to: State) -> UpdateStatus {
+    fn update(task: &str, to: TaskState) -> UpdateStatus {
         UpdateStatus {
             task: task.into(),
             agent: None,
@@ -123,9 +128,9 @@ mod tests {
         w.plans("wf", &[("one", &[]), ("two", &["one"])]);
         for task in ["tk_one", "tk_two"] {
             w.does(&by("a"), TakeUp { task: task.into(), agent: "a".into() });
-            let plan = Plan { approach: "carefully".to_owned(), ..Plan::default() };
-            w.does(&by("a"), SetPlan { task: task.into(), agent: None, plan, context: serde_json::Map::new() });
-            assert_eq!(w.does(&by("a"), update(task, State::InProgress)), ["task.started"]);
+            let plan = TaskPlan { approach: "carefully".to_owned(), ..TaskPlan::default() };
+            w.does(&by("a"), SetTaskPlan { task: task.into(), agent: None, plan, context: serde_json::Map::new() });
+            assert_eq!(w.does(&by("a"), update(task, TaskState::InProgress)), ["task.started"]);
             w.does(
                 &by("a"),
                 AddCheckpoint {
@@ -138,8 +143,8 @@ mod tests {
                     files_changed: vec![],
                 },
             );
-            w.does(&by("a"), update(task, State::Completed));
-            assert_eq!((w.task(task).state, w.task(task).outcome.as_deref()), (State::Completed, Some("done")));
+            w.does(&by("a"), update(task, TaskState::Completed));
+            assert_eq!((w.task(task).state, w.task(task).outcome.as_deref()), (TaskState::Completed, Some("done")));
         }
         assert_eq!(w.run_row("wf").status, Status::Completed);
     }
@@ -149,15 +154,15 @@ mod tests {
         let mut w = World::of(&["lead", "a", "b"]);
         w.plans("wf", &[("one", &[]), ("two", &[]), ("three", &["two"])]);
         w.claims("a", "tk_one");
-        let foreign = UpdateStatus { agent: Some("b".into()), ..update("tk_one", State::Completed) };
+        let foreign = UpdateStatus { agent: Some("b".into()), ..update("tk_one", TaskState::Completed) };
         assert_eq!(w.refuses(&by("b"), foreign), Code::AlreadyClaimed);
-        let silent = UpdateStatus { outcome: Outcome::default(), ..update("tk_one", State::Completed) };
+        let silent = UpdateStatus { outcome: Outcome::default(), ..update("tk_one", TaskState::Completed) };
         assert_eq!(w.refuses(&by("a"), silent), Code::MissingOutcome);
-        assert_eq!(w.does(&by("a"), update("tk_one", State::Completed)), ["task.started", "task.completed"]);
+        assert_eq!(w.does(&by("a"), update("tk_one", TaskState::Completed)), ["task.started", "task.completed"]);
         w.claims("a", "tk_three");
-        assert_eq!(w.refuses(&by("a"), update("tk_three", State::Completed)), Code::DependenciesUnfinished);
+        assert_eq!(w.refuses(&by("a"), update("tk_three", TaskState::Completed)), Code::DependenciesUnfinished);
         w.claims("b", "tk_two");
-        assert_eq!(w.does(&Caller::nobody(), update("tk_two", State::Failed)), ["task.started", "task.failed"]);
+        assert_eq!(w.does(&Caller::nobody(), update("tk_two", TaskState::Failed)), ["task.started", "task.failed"]);
         assert_eq!(w.rebuilt(), *w.rows());
     }
 
@@ -166,21 +171,21 @@ mod tests {
         let mut w = World::of(&["a"]);
         w.plans("wf", &[("one", &[]), ("two", &["one"])]);
         let without = |to| UpdateStatus { outcome: Outcome::default(), error: None, ..update("tk_one", to) };
-        assert_eq!(w.refuses(&by("a"), without(State::Completed)), Code::InvalidTransition, "it has not begun");
+        assert_eq!(w.refuses(&by("a"), without(TaskState::Completed)), Code::InvalidTransition, "it has not begun");
         w.starts("a", "tk_one");
-        assert_eq!(w.refuses(&by("a"), without(State::Completed)), Code::MissingOutcome);
-        assert_eq!(w.refuses(&by("a"), without(State::Failed)), Code::MissingError);
-        let blank = UpdateStatus { error: Some(" ".to_owned()), ..without(State::Failed) };
+        assert_eq!(w.refuses(&by("a"), without(TaskState::Completed)), Code::MissingOutcome);
+        assert_eq!(w.refuses(&by("a"), without(TaskState::Failed)), Code::MissingError);
+        let blank = UpdateStatus { error: Some(" ".to_owned()), ..without(TaskState::Failed) };
         assert_eq!(w.refuses(&by("a"), blank), Code::MissingError);
-        let waiting = UpdateStatus { agent: Some("a".into()), ..update("tk_two", State::InProgress) };
+        let waiting = UpdateStatus { agent: Some("a".into()), ..update("tk_two", TaskState::InProgress) };
         assert_eq!(w.refuses(&by("a"), waiting), Code::DependenciesUnfinished);
-        w.does(&by("a"), update("tk_one", State::Paused));
-        w.does(&by("a"), update("tk_one", State::InProgress));
-        w.does(&by("a"), update("tk_one", State::Failed));
+        w.does(&by("a"), update("tk_one", TaskState::Paused));
+        w.does(&by("a"), update("tk_one", TaskState::InProgress));
+        w.does(&by("a"), update("tk_one", TaskState::Failed));
         assert_eq!(w.task("tk_one").reason.as_deref(), Some("broken"));
-        assert_eq!(w.does(&by("a"), update("tk_one", State::Pending)), ["task.retried"]);
-        w.does(&by("a"), update("tk_one", State::Skipped));
-        assert_eq!(w.refuses(&by("a"), update("tk_one", State::Completed)), Code::InvalidTransition);
-        assert_eq!(w.refuses(&by("a"), update("tk_x", State::Completed)), Code::TaskNotFound);
+        assert_eq!(w.does(&by("a"), update("tk_one", TaskState::Pending)), ["task.retried"]);
+        w.does(&by("a"), update("tk_one", TaskState::Skipped));
+        assert_eq!(w.refuses(&by("a"), update("tk_one", TaskState::Completed)), Code::InvalidTransition);
+        assert_eq!(w.refuses(&by("a"), update("tk_x", TaskState::Completed)), Code::TaskNotFound);
     }
 }

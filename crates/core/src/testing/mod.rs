@@ -168,7 +168,7 @@ impl World {
     }
 
     pub(crate) fn reserves(&mut self, task: &str, agent: &str) {
-        self.does(&Caller::nobody(), task::Create { assigned_to: Some(agent.into()), ..create(task, &[]) });
+        self.does(&Caller::nobody(), task::CreateTask { assigned_to: Some(agent.into()), ..create(task, &[]) });
     }
 
     pub(crate) fn claims(&mut self, agent: &str, task: &str) -> Vec<&'static str> {
@@ -370,8 +370,8 @@ pub(crate) fn offline(agent: &str, last_seen: i64) -> DeclareOffline {
     DeclareOffline { agent: agent.into(), evidence }
 }
 
-pub(crate) fn create(id: &str, depends_on: &[&str]) -> task::Create {
-    task::Create {
+pub(crate) fn create(id: &str, depends_on: &[&str]) -> task::CreateTask {
+    task::CreateTask {
         id: id.into(),
         run: RunId::project_default(),
         title: format!("do {id}"),
@@ -383,44 +383,44 @@ pub(crate) fn create(id: &str, depends_on: &[&str]) -> task::Create {
     }
 }
 
-pub(crate) fn claim(agent: &str, task: &str) -> task::Claim {
-    task::Claim { task: task.into(), agent: agent.into() }
+pub(crate) fn claim(agent: &str, task: &str) -> task::ClaimTask {
+    task::ClaimTask { task: task.into(), agent: agent.into() }
 }
 
-pub(crate) fn start(agent: Option<&str>, task: &str) -> task::Start {
-    task::Start { task: task.into(), agent: agent.map(AgentId::from) }
+pub(crate) fn start(agent: Option<&str>, task: &str) -> task::StartTask {
+    task::StartTask { task: task.into(), agent: agent.map(AgentId::from) }
 }
 
-pub(crate) fn moves(task: &str, to: task::State) -> task::MoveTo {
-    task::MoveTo { task: task.into(), agent: None, to, reason: None, waiting_for: None }
+pub(crate) fn moves(task: &str, to: task::TaskState) -> task::SetTaskStep {
+    task::SetTaskStep { task: task.into(), agent: None, to, reason: None, waiting_for: None }
 }
 
-pub(crate) fn release(task: &str) -> task::Release {
-    task::Release { task: task.into(), agent: None, reason: None }
+pub(crate) fn release(task: &str) -> task::ReleaseTask {
+    task::ReleaseTask { task: task.into(), agent: None, reason: None }
 }
 
-pub(crate) fn retry(task: &str) -> task::Retry {
-    task::Retry { task: task.into(), agent: None }
+pub(crate) fn retry(task: &str) -> task::RetryTask {
+    task::RetryTask { task: task.into(), agent: None }
 }
 
-pub(crate) fn complete(task: &str) -> task::Complete {
-    task::Complete { task: task.into(), agent: None, outcome: task::Outcome::default(), checked: None }
+pub(crate) fn complete(task: &str) -> task::CompleteTask {
+    task::CompleteTask { task: task.into(), agent: None, outcome: task::Outcome::default(), checked: None }
 }
 
-pub(crate) fn fail(task: &str) -> task::Fail {
-    task::Fail { task: task.into(), agent: None, error: Some("it broke".to_owned()) }
+pub(crate) fn fail(task: &str) -> task::FailTask {
+    task::FailTask { task: task.into(), agent: None, error: Some("it broke".to_owned()) }
 }
 
-pub(crate) fn cancel(task: &str) -> task::Cancel {
-    task::Cancel { task: task.into(), agent: None, reason: None }
+pub(crate) fn cancel(task: &str) -> task::CancelTask {
+    task::CancelTask { task: task.into(), agent: None, reason: None }
 }
 
 pub(crate) fn skip(task: &str) -> task::Skip {
     task::Skip { task: task.into(), agent: None, reason: None }
 }
 
-pub(crate) fn assign(task: &str, to: &str) -> task::Assign {
-    task::Assign { task: task.into(), to: to.into() }
+pub(crate) fn assign(task: &str, to: &str) -> task::AssignTask {
+    task::AssignTask { task: task.into(), to: to.into() }
 }
 
 pub(crate) fn path(raw: &str) -> FilePath {

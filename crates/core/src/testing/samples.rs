@@ -40,9 +40,10 @@ use crate::run::{
     Trigger,
 };
 use crate::task::{
-    Because, CheckpointAdded, CheckpointKind, Clock, Complexity, Details, Origin, Outcome, Plan, State, TaskClaimed,
-    TaskCompleted, TaskCreated, TaskDropped, TaskExhausted, TaskFailed, TaskMoved, TaskPlanned, TaskReassigned,
-    TaskReleased, TaskReopened, TaskReserved, TaskRetried, TaskStarted, TaskTimedOut, Terms, TimeLimit, WaitingFor,
+    AlarmKind, CheckpointAdded, CheckpointKind, Complexity, Details, Outcome, ReleaseCause, RequestTerms,
+    TaskAttemptsExhausted, TaskClaimed, TaskCompleted, TaskCreated, TaskDropped, TaskFailed, TaskOrigin, TaskPlan,
+    TaskPlanned, TaskReassigned, TaskReleased, TaskReopened, TaskReserved, TaskRetried, TaskStarted, TaskState,
+    TaskStepSet, TaskTimedOut, TimeLimit, WaitingFor,
 };
 use crate::team::{
     Conclusion, Launch, Mode, NewMember, Of, Runner, StartTime, TeamEnded, TeamKickedOff, TeamLaunchAsked,
@@ -163,9 +164,9 @@ fn agents() -> Vec<Fact> {
     ]
 }
 
-fn terms() -> Terms {
+fn terms() -> RequestTerms {
     let need = |text: &str| Requirement::parse(text).unwrap();
-    Terms {
+    RequestTerms {
         request: "msg_1".into(),
         to: vec![Address::Orchestrator, Address::Agent("ada".into()), Address::Group("workers".to_owned())],
         requires: vec![need("skill:research@^1.0")],
@@ -220,7 +221,7 @@ fn routing() -> Vec<Fact> {
             accept_by: Some(Timestamp(30_000)),
             artifacts: vec!["aa".repeat(32)],
         }),
-        Fact::RoutingResumed(RoutingResumed { task, run, clock: Clock::Anew }),
+        Fact::RoutingResumed(RoutingResumed { task, run, clock: AlarmKind::Reroute }),
     ]
 }
 
@@ -294,7 +295,7 @@ fn tasks() -> Vec<Fact> {
             sequence: 3,
             context_from: vec!["task_2".into()],
             details: details(),
-            origin: Origin {
+            origin: TaskOrigin {
                 thread: Some("thr_1".into()),
                 parent: Some("task_0".into()),
                 level: 1,
@@ -314,16 +315,16 @@ fn tasks() -> Vec<Fact> {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: "ada".into(),
-            from: State::Pending,
+            from: TaskState::Pending,
             end_by: Some(Timestamp(60_000)),
             told: told(),
         }),
-        Fact::TaskMoved(TaskMoved {
+        Fact::TaskStepSet(TaskStepSet {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
-            from: State::InProgress,
-            to: State::Paused,
+            from: TaskState::InProgress,
+            to: TaskState::Paused,
             reason: Some("secret".to_owned()),
             waiting_for: Some(WaitingFor::Input),
         }),
@@ -332,8 +333,8 @@ fn tasks() -> Vec<Fact> {
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
             reserved_for: Some("bob".into()),
-            from: State::InProgress,
-            because: Because::NotAccepted,
+            from: TaskState::InProgress,
+            because: ReleaseCause::NotAccepted,
             reason: Some("secret".to_owned()),
             told: told(),
         }),
@@ -347,7 +348,7 @@ fn tasks() -> Vec<Fact> {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
-            from: State::Review,
+            from: TaskState::Review,
             outcome: Outcome { text: Some("secret".to_owned()), detail: Some(json!({ "s3cret": ["hush", 1] })) },
             unblocks: vec!["task_4".into()],
             artifacts: vec!["ab".repeat(32)],
@@ -357,7 +358,7 @@ fn tasks() -> Vec<Fact> {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
-            from: State::InProgress,
+            from: TaskState::InProgress,
             error: Some("secret".to_owned()),
             told: told(),
         }),
@@ -366,8 +367,8 @@ fn tasks() -> Vec<Fact> {
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
             reserved_for: Some("bob".into()),
-            from: State::Planning,
-            to: State::Cancelled,
+            from: TaskState::Planning,
+            to: TaskState::Cancelled,
             reason: Some("secret".to_owned()),
             unblocks: vec!["task_4".into()],
             told: told(),
@@ -377,14 +378,14 @@ fn tasks() -> Vec<Fact> {
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
             reserved_for: Some("bob".into()),
-            from: State::InProgress,
+            from: TaskState::InProgress,
             attempt: 2,
             limit: TimeLimit::Runtime,
             due: Timestamp(60_000),
             reason: "secret".to_owned(),
             told: told(),
         }),
-        Fact::TaskExhausted(TaskExhausted {
+        Fact::TaskAttemptsExhausted(TaskAttemptsExhausted {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             attempts: 3,
@@ -397,7 +398,7 @@ fn tasks() -> Vec<Fact> {
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
             reserved_for: Some("bob".into()),
-            from: State::Completed,
+            from: TaskState::Completed,
             attempt: 2,
             because_of: Some("task_2".into()),
             blocks: vec!["task_4".into()],
@@ -597,9 +598,9 @@ fn workflows() -> Vec<Fact> {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
-            from: State::Pending,
-            to: State::Planning,
-            plan: Plan {
+            from: TaskState::Pending,
+            to: TaskState::Planning,
+            plan: TaskPlan {
                 approach: "secret".to_owned(),
                 steps: vec!["s3cret".to_owned(), "hush".to_owned()],
                 files_to_modify: vec!["src/main.rs".to_owned()],

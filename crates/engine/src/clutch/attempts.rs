@@ -1,7 +1,7 @@
 //! Who worked on a task, from when to when, and how it ended: read off the facts of the task.
 
 use rookery_core::log::LogRow;
-use rookery_core::task::{Because, State, TaskReleased, TimeLimit};
+use rookery_core::task::{ReleaseCause, TaskReleased, TaskState, TimeLimit};
 use rookery_core::{AgentId, Fact, Timestamp};
 
 /// One agent's work on a task, from taking it up until it ended or changed hands. Whoever was given it and did not accept has
@@ -40,7 +40,7 @@ pub enum Ending {
     /// Somebody had the task begin anew.
     Reopened,
     Dropped {
-        state: State,
+        state: TaskState,
         reason: Option<String>,
     },
 }
@@ -48,8 +48,8 @@ pub enum Ending {
 impl Ending {
     pub fn as_str(&self) -> &'static str {
         match self {
-            Ending::Completed { .. } => State::Completed.as_str(),
-            Ending::Failed { .. } => State::Failed.as_str(),
+            Ending::Completed { .. } => TaskState::Completed.as_str(),
+            Ending::Failed { .. } => TaskState::Failed.as_str(),
             Ending::Released { .. } => "released",
             Ending::HandedOver { .. } => "handed_over",
             Ending::NotAccepted { .. } => "not_accepted",
@@ -121,7 +121,7 @@ impl History {
             Fact::TaskStarted(fact) => self.taken_up(at, &fact.holder),
             Fact::TaskRetried(fact) => self.number = fact.attempt,
             Fact::TaskForwarded(_) => self.given_at = Some(at),
-            Fact::TaskReleased(fact) if fact.because == Because::NotAccepted => self.not_accepted(at, fact),
+            Fact::TaskReleased(fact) if fact.because == ReleaseCause::NotAccepted => self.not_accepted(at, fact),
             Fact::TaskReleased(fact) => self.end(at, Ending::Released { reason: fact.reason.clone() }),
             Fact::TaskTimedOut(fact) => {
                 self.end(at, Ending::TimedOut { limit: fact.limit, reason: fact.reason.clone() });
@@ -207,14 +207,14 @@ mod tests {
             task: "t".into(),
             run: None,
             holder: agent.into(),
-            from: State::Pending,
+            from: TaskState::Pending,
             end_by: None,
             told: Told::default(),
         })
     }
 
     fn failed(error: &str) -> Fact {
-        let (task, from, error) = ("t".into(), State::InProgress, Some(error.to_owned()));
+        let (task, from, error) = ("t".into(), TaskState::InProgress, Some(error.to_owned()));
         Fact::TaskFailed(TaskFailed { task, run: None, holder: None, from, error, told: Told::default() })
     }
 
@@ -270,8 +270,8 @@ mod tests {
             run: run.clone(),
             holder: None,
             reserved_for: Some("ken".into()),
-            from: State::Pending,
-            because: Because::NotAccepted,
+            from: TaskState::Pending,
+            because: ReleaseCause::NotAccepted,
             reason: Some("ken did not accept it".to_owned()),
             told: Told::default(),
         });
@@ -280,7 +280,7 @@ mod tests {
             run: run.clone(),
             holder: Some("mia".into()),
             reserved_for: None,
-            from: State::InProgress,
+            from: TaskState::InProgress,
             attempt: 1,
             limit: TimeLimit::Runtime,
             due: Timestamp(90),

@@ -13,7 +13,7 @@ use rookery_core::fact::touches;
 use rookery_core::key::Table;
 use rookery_core::log::LogRow;
 use rookery_core::routing::{Candidates, Change, Choice, Demand, Forward, Route, Routing as Known, Wanted, is_news};
-use rookery_core::task::{Clock, Clocks, Task, Terms};
+use rookery_core::task::{AlarmKind, Alarms, RequestTerms, Task};
 use rookery_core::{
     AgentId, Caller, Code, Command, Fact, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, artifact, envelope,
 };
@@ -128,11 +128,11 @@ struct Waiting {
     run: RunId,
     wanted: Arc<Wanted>,
     routing: Known,
-    clocks: Clocks,
+    clocks: Alarms,
 }
 
 impl Waiting {
-    fn of(task: &Task, terms: &Terms) -> Waiting {
+    fn of(task: &Task, terms: &RequestTerms) -> Waiting {
         Waiting {
             created: task.created,
             run: task.run.clone(),
@@ -144,7 +144,7 @@ impl Waiting {
 
     /// Whether its deadline is over, which the timers are about to tell.
     fn is_over(&self, now: Timestamp) -> bool {
-        self.clocks.get(Clock::Deadline).is_some_and(|deadline| deadline.due <= now)
+        self.clocks.get(AlarmKind::Deadline).is_some_and(|deadline| deadline.due <= now)
     }
 }
 
@@ -268,7 +268,7 @@ impl Router {
         Ok(())
     }
 
-    fn waits(&mut self, task: &Task, terms: &Terms) {
+    fn waits(&mut self, task: &Task, terms: &RequestTerms) {
         self.waiting.insert(task.id.clone(), Waiting::of(task, terms));
         if let Due::Some(due) = &mut self.due {
             due.insert(task.id.clone());
@@ -277,7 +277,7 @@ impl Router {
 
     /// Those runs of some tasks that give out no work now. When one goes on, the log tells.
     async fn runs_at_rest(&self, tasks: &[Task]) -> Result<BTreeSet<RunId>, EngineError> {
-        let runs: BTreeSet<RunId> = tasks.iter().filter_map(Task::workflow).collect();
+        let runs: BTreeSet<RunId> = tasks.iter().filter_map(Task::run_if_named).collect();
         if runs.is_empty() {
             return Ok(runs);
         }
@@ -501,9 +501,9 @@ fn task_of(row: Row) -> Option<Task> {
 
 impl Engine {
     /// Whom a task on these terms would be given to now, and why nobody else. Nothing is stored.
-    pub async fn explain(&self, terms: Terms) -> Result<Choice, EngineError> {
+    pub async fn explain(&self, terms: RequestTerms) -> Result<Choice, EngineError> {
         let members = self.listed_members(&terms.to).await?;
         let (candidates, _, _) = known(self, vec![]).await?;
-        Ok(candidates.explain(&Demand::of(&Terms { members, ..terms }, &[])))
+        Ok(candidates.explain(&Demand::of(&RequestTerms { members, ..terms }, &[])))
     }
 }

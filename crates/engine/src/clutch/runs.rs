@@ -245,7 +245,7 @@ mod tests {
             sequence: 0,
             context_from: vec![],
             details: rookery_core::task::Details::default(),
-            origin: rookery_core::task::Origin::default(),
+            origin: rookery_core::task::TaskOrigin::default(),
         };
         let key = rookery_core::Key::Task(id.into());
         let row = rookery_core::apply(None, &key, &Fact::TaskCreated(fact), Seq(created), Timestamp(0));

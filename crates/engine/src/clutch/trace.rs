@@ -2,7 +2,7 @@
 
 use rookery_core::TaskId;
 use rookery_core::clutch::Trace;
-use rookery_core::task::{State, Task};
+use rookery_core::task::{Task, TaskState};
 use serde::Deserialize;
 
 use super::runs::TaskNode;
@@ -34,7 +34,7 @@ impl Engine {
     /// A task that has ended, well or not; nothing while it goes on.
     pub async fn traced(&self, id: &TaskId) -> Result<Option<Traced>, EngineError> {
         let found = self.task(id).await?;
-        let has_ended = |task: &Task| task.state.is_finished() || task.state == State::Failed;
+        let has_ended = |task: &Task| task.state.is_finished() || task.state == TaskState::Failed;
         let Some(task) = found.value.filter(has_ended) else { return Ok(None) };
         let Trace { mut trace_id, span_id } = self.trace_of(&task).await?;
         let mut above = task.origin.parent.clone();

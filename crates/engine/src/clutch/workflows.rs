@@ -3,7 +3,7 @@
 use rookery_core::clutch::{MessageType, PayloadType};
 use rookery_core::contract::{Checked, Expects, StepRule, Violation, Violations, Workflow, missing};
 use rookery_core::key::Table;
-use rookery_core::task::State;
+use rookery_core::task::TaskState;
 use rookery_core::{Command, Key, Row, Seq};
 use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;
@@ -66,7 +66,7 @@ impl Engine {
     pub(crate) async fn hold_outcome(&self, command: &mut Command) -> Result<(), EngineError> {
         let (task, outcome, checked) = match command {
             Command::CompleteTask(complete) => (&complete.task, &complete.outcome, &mut complete.checked),
-            Command::UpdateTaskStatus(update) if update.to == State::Completed => {
+            Command::UpdateTaskStatus(update) if update.to == TaskState::Completed => {
                 (&update.task, &update.outcome, &mut update.checked)
             }
             _ => return Ok(()),

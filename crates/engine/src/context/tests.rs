@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use rookery_core::run::{Brief, Run, SourceType, Status};
-use rookery_core::task::{Checkpoint, CheckpointKind, Details, Origin, Plan, State, Task};
+use rookery_core::task::{Checkpoint, CheckpointKind, Details, Task, TaskOrigin, TaskPlan, TaskState};
 use rookery_core::{Code, Seq, TaskId, Timestamp};
 use serde_json::{Map, json};
 
@@ -42,10 +42,10 @@ fn task(id: &str, sequence: u32, text: &str) -> Task {
         title: format!("name {id}"),
         description: text.to_owned(),
         assigned_by: "a".to_owned(),
-        state: State::Completed,
+        state: TaskState::Completed,
         reserved_for: None,
         claim: None,
-        worked_by: None,
+        last_holder: None,
         resources: vec![],
         depends_on: vec![],
         waiting_on: BTreeSet::new(),
@@ -65,10 +65,10 @@ fn task(id: &str, sequence: u32, text: &str) -> Task {
         plan: None,
         context: Map::new(),
         files_changed: BTreeSet::new(),
-        origin: Origin::default(),
+        origin: TaskOrigin::default(),
         routing: rookery_core::routing::Routing::default(),
         has_parts: false,
-        clocks: rookery_core::task::Clocks::default(),
+        clocks: rookery_core::task::Alarms::default(),
     }
 }
 
@@ -88,9 +88,9 @@ fn checkpoint(sequence: u32, kind: CheckpointKind, text: &str) -> Checkpoint {
 
 /// A task in the middle of a run, with two before it, one beside it, and six checkpoints.
 fn material(text: &str) -> Material {
-    let plan = Plan { approach: text.to_owned(), steps: vec![text.to_owned(); 3], ..Plan::default() };
+    let plan = TaskPlan { approach: text.to_owned(), steps: vec![text.to_owned(); 3], ..TaskPlan::default() };
     let now = Task {
-        state: State::InProgress,
+        state: TaskState::InProgress,
         outcome: None,
         depends_on: vec!["tk_2".into()],
         plan: Some(plan),
@@ -112,7 +112,7 @@ fn material(text: &str) -> Material {
         others: vec![
             task("tk_1", 1, text),
             task("tk_2", 2, text),
-            Task { state: State::Pending, ..task("tk_4", 4, text) },
+            Task { state: TaskState::Pending, ..task("tk_4", 4, text) },
         ],
         checkpoints: numbered.map(|(kind, at)| checkpoint(at, kind, text)).collect(),
         held_files: vec!["src/main.rs".to_owned()],
@@ -261,13 +261,13 @@ prop_compose! {
         title in text(),
         description in text(),
         outcome in prop::option::of(text()),
-        state in prop::sample::select(State::ALL.to_vec()),
+        state in prop::sample::select(TaskState::ALL.to_vec()),
         reason in prop::option::of(text()),
         group in prop::option::of(Just("g".to_owned())),
         plan in prop::option::of((text(), prop::collection::vec(text(), 0..6))),
         note in prop::option::of(text()),
     ) -> Task {
-        let plan = plan.map(|(approach, steps)| Plan { approach, files_to_modify: steps.clone(), steps, ..Plan::default() });
+        let plan = plan.map(|(approach, steps)| TaskPlan { approach, files_to_modify: steps.clone(), steps, ..TaskPlan::default() });
         let details = Details { parallel_group: group, ..Details::default() };
         let context = note.into_iter().map(|note| ("note".to_owned(), note.into())).collect();
         Task { title, description, outcome, state, reason, details, plan, context, ..task(&id, sequence, "") }

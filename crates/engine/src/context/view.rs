@@ -1,7 +1,7 @@
 //! The shape of a context, and how it looks with so much of it cut.
 
 use rookery_core::run::Status;
-use rookery_core::task::{Checkpoint, CheckpointKind, Plan, State, Task};
+use rookery_core::task::{Checkpoint, CheckpointKind, Task, TaskPlan, TaskState};
 use rookery_core::{RunId, TaskId, Timestamp, WorkspaceId};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -417,7 +417,7 @@ fn ranked(material: &Material, wanted: Checkpoints) -> Vec<(&Checkpoint, Rank)> 
 
 /// Why a task stands where it does.
 fn reason(task: &Task) -> Option<&str> {
-    error_of(task).or(task.reason.as_deref().filter(|_| task.state == State::Paused))
+    error_of(task).or(task.reason.as_deref().filter(|_| task.state == TaskState::Paused))
 }
 
 fn outcome(task: &Task, limit: Option<usize>, left: &mut LeftOut) -> OutcomeView {
@@ -431,7 +431,7 @@ fn outcome(task: &Task, limit: Option<usize>, left: &mut LeftOut) -> OutcomeView
     }
 }
 
-fn planned(plan: &Plan, limit: Option<usize>, left: &mut LeftOut) -> PlanView {
+fn planned(plan: &TaskPlan, limit: Option<usize>, left: &mut LeftOut) -> PlanView {
     let mut all = |texts: &[String]| -> Vec<String> { texts.iter().map(|text| left.clipped(text, limit)).collect() };
     PlanView {
         steps: all(&plan.steps),

@@ -8,7 +8,7 @@ use rookery_core::actor::Actor;
 use rookery_core::key::Table;
 use rookery_core::log::LogRow;
 use rookery_core::message::{Form, Standing};
-use rookery_core::task::{Clock, State, Task};
+use rookery_core::task::{AlarmKind, Task, TaskState};
 use rookery_core::{AgentId, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, envelope};
 use rookery_store::query::ColumnTest;
 use rookery_store::{LogQuery, RowQuery};
@@ -90,7 +90,7 @@ impl Offer {
         match (task.holder(), &task.reserved_for) {
             (Some(holder), _) if holder == agent => Offer::Taken,
             (None, Some(kept_for)) if kept_for == agent => {
-                Offer::Open { accept_by: task.clocks.get(Clock::Accept).map(|alarm| alarm.due) }
+                Offer::Open { accept_by: task.clocks.get(AlarmKind::Accept).map(|alarm| alarm.due) }
             }
             _ => Offer::Over,
         }
@@ -125,7 +125,7 @@ impl Engine {
 
     /// The tasks that are kept for an agent and that it has not taken, the oldest first.
     pub async fn kept_for(&self, agent: &AgentId) -> Result<Vec<Task>, EngineError> {
-        let open = State::ALL.into_iter().filter(|state| state.is_open());
+        let open = TaskState::ALL.into_iter().filter(|state| state.is_open());
         let query = RowQuery::all(Table::Tasks)
             .with("held_by", ColumnTest::Is(agent.as_str().into()))
             .with("state", ColumnTest::In(open.map(|state| state.as_str().into()).collect()))

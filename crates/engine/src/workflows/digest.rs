@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rookery_core::run::Run;
-use rookery_core::task::{State, Task};
+use rookery_core::task::{Task, TaskState};
 use rookery_core::{RunId, TaskId};
 use serde_json::json;
 
@@ -69,7 +69,7 @@ pub(super) fn progress(workflow: &Workflow) -> Progress {
             group.completed += usize::from(task.state.is_finished());
         }
     }
-    let blocked = tasks.iter().filter(|task| task.is_waiting()).map(|task| BlockedTask {
+    let blocked = tasks.iter().filter(|task| task.is_blocked()).map(|task| BlockedTask {
         id: task.id.clone(),
         name: task.title.clone(),
         blocked_by: task.waiting_on.iter().map(name).collect(),
@@ -99,7 +99,7 @@ pub(super) fn progress(workflow: &Workflow) -> Progress {
 /// Somebody has it, or had it and left something behind.
 fn is_begun(task: &Task) -> bool {
     let touched = task.held_by().is_some() || task.started_at.is_some() || task.checkpoints > 0;
-    !task.state.is_finished() && (touched || task.state != State::Pending)
+    !task.state.is_finished() && (touched || task.state != TaskState::Pending)
 }
 
 pub(super) fn summary(workflow: &Workflow, format: SummaryFormat) -> Summary {
@@ -168,7 +168,7 @@ fn one_line(text: &str) -> String {
 
 /// Why a task failed.
 pub fn error_of(task: &Task) -> Option<&str> {
-    task.reason.as_deref().filter(|_| task.state == State::Failed)
+    task.reason.as_deref().filter(|_| task.state == TaskState::Failed)
 }
 
 pub(super) fn dependencies(task: &Task, found: &[Task]) -> Dependencies {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use rookery_core::key::{ColumnValue, Table};
 use rookery_core::run::{Brief, Run, SourceType, Status, tally};
-use rookery_core::task::{Checkpoint, CheckpointKind, State, Task};
+use rookery_core::task::{Checkpoint, CheckpointKind, Task, TaskState};
 use rookery_core::template::Template;
 use rookery_core::{AgentId, Code, Fact, Refusal, Row, RunId, Seq, TaskId, TemplateId, Timestamp};
 use rookery_store::query::{ColumnTest, KEY, Order};
@@ -217,9 +217,9 @@ pub struct PlanChange {
 /// The state of a task in the words of the workflow tools.
 pub fn status_word(task: &Task) -> &'static str {
     match task.state {
-        State::Pending if task.is_waiting() => "blocked",
-        State::Review => State::InProgress.as_str(),
-        State::Cancelled => State::Skipped.as_str(),
+        TaskState::Pending if task.is_blocked() => "blocked",
+        TaskState::Review => TaskState::InProgress.as_str(),
+        TaskState::Cancelled => TaskState::Skipped.as_str(),
         state => state.as_str(),
     }
 }
@@ -246,10 +246,10 @@ fn gives_work(status: Status) -> bool {
     !matches!(status, Status::Paused | Status::Abandoned)
 }
 
-fn is_offered(state: State, failed: FailedTasks) -> bool {
+fn is_offered(state: TaskState, failed: FailedTasks) -> bool {
     match state {
-        State::Pending | State::Planning => true,
-        State::Failed => failed == FailedTasks::Offered,
+        TaskState::Pending | TaskState::Planning => true,
+        TaskState::Failed => failed == FailedTasks::Offered,
         _ => false,
     }
 }
@@ -350,11 +350,11 @@ impl Engine {
             .with("run", ColumnTest::In(ids.clone()))
             .with("held_by", ColumnTest::Present)
             .at_most(Some(HELD_TASKS));
-        let states = State::ALL.into_iter().filter(|state| !state.is_finished());
+        let states = TaskState::ALL.into_iter().filter(|state| !state.is_finished());
         let unfinished = tasks_query(&RunId::project_default())
             .with("state", ColumnTest::In(states.map(|state| state.as_str().into()).collect()))
             .at_most(Some(1));
-        let states = State::ALL.into_iter().filter(|state| is_offered(*state, failed));
+        let states = TaskState::ALL.into_iter().filter(|state| is_offered(*state, failed));
         let eligible = RowQuery::all(Table::Tasks)
             .with("run", ColumnTest::In(ids))
             .with("state", ColumnTest::In(states.map(|state| state.as_str().into()).collect()))
@@ -522,7 +522,7 @@ impl CheckpointFilter {
 /// The project's default run, made up from its tasks: it has no row, begins with the project and never completes.
 pub(crate) fn default_run(tasks: &[Task]) -> Run {
     let unfinished = tasks.iter().filter(|task| !task.state.is_finished()).count();
-    let failed = tasks.iter().filter(|task| task.state == State::Failed).count();
+    let failed = tasks.iter().filter(|task| task.state == TaskState::Failed).count();
     Run {
         id: RunId::project_default(),
         brief: Brief {

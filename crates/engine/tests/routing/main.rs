@@ -15,7 +15,7 @@ use rookery_core::clutch::Shape;
 use rookery_core::handoff::{Accept, Initiate, Note};
 use rookery_core::log::BodyBytes;
 use rookery_core::run::{SetRunStatus, Status};
-use rookery_core::task::{Claim, Complete, Create, Outcome, Start, State, Task};
+use rookery_core::task::{ClaimTask, CompleteTask, CreateTask, Outcome, StartTask, Task, TaskState};
 use rookery_core::{Actor, Caller, Command, Fact, LogId, RunId, TaskId};
 use rookery_engine::clutch::{Envelope, Routing};
 use rookery_engine::{Engine, EngineError, Request, Settings, SystemClock, attendance};
@@ -89,7 +89,7 @@ impl Team {
 
     /// A task of its own that an agent begins, and one that it ends.
     async fn works(&self, agent: &str, task: &str) {
-        let create = Create {
+        let create = CreateTask {
             id: task.into(),
             run: RunId::project_default(),
             title: task.to_owned(),
@@ -100,12 +100,12 @@ impl Team {
             depends_on: vec![],
         };
         self.does(agent, create).await;
-        self.does(agent, Start { task: task.into(), agent: Some(agent.into()) }).await;
+        self.does(agent, StartTask { task: task.into(), agent: Some(agent.into()) }).await;
     }
 
     async fn ends(&self, agent: &str, task: &str) {
         let outcome = Outcome { text: Some("done".to_owned()), detail: None };
-        self.does(agent, Complete { task: task.into(), agent: None, outcome, checked: None }).await;
+        self.does(agent, CompleteTask { task: task.into(), agent: None, outcome, checked: None }).await;
     }
 
     async fn task(&self, id: &str) -> Task {
@@ -195,7 +195,7 @@ async fn what_belongs_to_a_run_at_rest_waits_without_a_word_and_goes_on_with_it(
     team.joins("ada", "skill:law", 1).await;
     team.asks("begun", "skill:law", json!({})).await;
     team.routes().await.unwrap();
-    team.does("ada", Claim { task: "begun".into(), agent: "ada".into() }).await;
+    team.does("ada", ClaimTask { task: "begun".into(), agent: "ada".into() }).await;
     let sets = |to| SetRunStatus { run: "run_1".into(), to, reason: None };
     team.does("ada", sets(Status::Paused)).await;
     for number in 0..50 {
@@ -256,7 +256,7 @@ async fn one_request_that_cannot_be_read_holds_up_no_other() {
     }
     assert!(team.passed_on("whole").await["payload"]["text"].is_string());
     assert!(team.passed_on("damaged").await["payload"]["description"].is_string(), "what the task says of it");
-    assert_eq!(team.task("away").await.state, State::Pending);
+    assert_eq!(team.task("away").await.state, TaskState::Pending);
     team.store.reads(&away, None);
     team.routes().await.unwrap();
     assert_eq!(team.holder("away").await.as_deref(), Some("ken"), "its words are there again, and were waited for");

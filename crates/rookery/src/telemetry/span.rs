@@ -9,7 +9,7 @@ use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, Tr
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use rookery_core::Timestamp;
-use rookery_core::task::State;
+use rookery_core::task::TaskState;
 use rookery_engine::clutch::{TaskAttempt, TaskNode, Traced};
 use sha2::{Digest, Sha256};
 
@@ -44,8 +44,8 @@ fn task_span(traced: &Traced, trace: TraceId, own: SpanId, ended: Timestamp) -> 
         attributes.push(KeyValue::new("messaging.message.id", terms.request.to_string()));
     }
     let status = match task.state {
-        State::Completed => Status::Ok,
-        State::Failed => Status::error(task.reason.clone().unwrap_or_default()),
+        TaskState::Completed => Status::Ok,
+        TaskState::Failed => Status::error(task.reason.clone().unwrap_or_default()),
         _ => Status::Unset,
     };
     let named = Named { name: format!("task {title}"), kind: SpanKind::Internal };

@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
 use rookery_core::file::{Case, ClaimFile, FilePath, Insist};
 use rookery_core::report::Report;
-use rookery_core::task::{Claim, Create};
+use rookery_core::task::{ClaimTask, CreateTask};
 use rookery_core::{Caller, LogId, NodeId, RunId, TaskId};
 use rookery_engine::SystemClock;
 use rookery_store::postgres::{self, Birth, PostgresStore};
@@ -144,7 +144,7 @@ fn join(number: usize) -> Submission {
 }
 
 fn create(number: usize) -> Submission {
-    let command = Create {
+    let command = CreateTask {
         id: TaskId::from(format!("task_{number}").as_str()),
         run: RunId::project_default(),
         title: format!("task {number}"),
@@ -159,7 +159,7 @@ fn create(number: usize) -> Submission {
 
 fn claim(number: usize) -> Submission {
     let (task, id) = (format!("task_{number}"), agent(number));
-    Submission::new(Caller::asserted(id.as_str()), Claim { task: task.as_str().into(), agent: id.as_str().into() })
+    Submission::new(Caller::asserted(id.as_str()), ClaimTask { task: task.as_str().into(), agent: id.as_str().into() })
 }
 
 fn claim_file(number: usize) -> anyhow::Result<Submission> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rookery_core::artifact::reference;
 use rookery_core::redact::{Redact, Target};
-use rookery_core::task::{Complete, Outcome, Start};
+use rookery_core::task::{CompleteTask, Outcome, StartTask};
 use rookery_core::{Caller, Fact};
 use rookery_store::artifact::{ArtifactError, Erased, Stored, sha256_hex};
 use rookery_store::offline::{self, OfflineError};
@@ -60,8 +60,8 @@ async fn attach(store: &dyn Store, task: &str, hashes: &[&str]) {
     done(store, create(task, "t")).await;
     done(store, claim_task(task, "a")).await;
     let by = || Caller::asserted("a");
-    done(store, Submission::new(by(), Start { task: task.into(), agent: None })).await;
-    done(store, Submission::new(by(), Complete { task: task.into(), agent: None, outcome, checked: None })).await;
+    done(store, Submission::new(by(), StartTask { task: task.into(), agent: None })).await;
+    done(store, Submission::new(by(), CompleteTask { task: task.into(), agent: None, outcome, checked: None })).await;
 }
 
 /// Takes the outcome of the last task that ended out of the log.

@@ -5,7 +5,7 @@ use rookery_core::key::ColumnValue;
 use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::redact::{Redact, Target};
 use rookery_core::run::RemoveRunTask;
-use rookery_core::task::{Cancel, Complete, Create, Outcome, Start};
+use rookery_core::task::{CancelTask, CompleteTask, CreateTask, Outcome, StartTask};
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{AgentId, Caller, Code, Key, Row, RunId, Seq, Table, TaskId, ThreadId, Timestamp};
 use rookery_store::artifact::{ArtifactError, Erased, sha256_hex};
@@ -128,12 +128,12 @@ async fn a_workflow_is_planned_found_and_worked_off(world: &World) {
     for task in ["tk_one", "tk_three"] {
         done(store, claim_task(task, "a")).await;
         let by = || Caller::asserted("a");
-        done(store, Submission::new(by(), Start { task: task.into(), agent: None })).await;
+        done(store, Submission::new(by(), StartTask { task: task.into(), agent: None })).await;
         done(
             store,
             Submission::new(
                 by(),
-                Complete { task: task.into(), agent: None, outcome: Outcome::default(), checked: None },
+                CompleteTask { task: task.into(), agent: None, outcome: Outcome::default(), checked: None },
             ),
         )
         .await;
@@ -225,7 +225,7 @@ async fn replies_of_a_run_are_kept_until_it_has_ended_and_a_day_more(world: &Wor
     let store = &*world.store;
     done(store, register("a")).await;
     let within = |run: &str, task: &str, key: &str| {
-        let created = Create { run: run.into(), ..new_task(task, "one") };
+        let created = CreateTask { run: run.into(), ..new_task(task, "one") };
         let mut keyed = with_key(Submission::new(Caller::asserted("a"), created), key, "h");
         if let Some(idempotency) = &mut keyed.idempotency {
             idempotency.scope = format!("{run} a");
@@ -245,7 +245,7 @@ async fn replies_of_a_run_are_kept_until_it_has_ended_and_a_day_more(world: &Wor
     assert!(!done(store, with_key(create("task_2", "one"), "k", "h")).await.duplicate);
     assert_eq!(forget(5_000).await, Ok(1));
     for number in 0..3 {
-        let cancel = Cancel { task: TaskId::new(format!("t{number}")), agent: None, reason: None };
+        let cancel = CancelTask { task: TaskId::new(format!("t{number}")), agent: None, reason: None };
         done(store, Submission::new(Caller::person("anna"), cancel)).await;
     }
     let (rows, _) = store.rows(vec![Key::Run("run_1".into())]).await.unwrap();
@@ -290,8 +290,12 @@ async fn rows_are_found_by_what_they_became(world: &World) {
     let steps: [(Submission, &str, Option<&str>); 4] = [
         (create("task_1", "one"), "pending", None),
         (claim_task("task_1", "a"), "pending", Some("a")),
-        (by(Start { task: task(), agent: agent.clone() }.into()), "in_progress", Some("a")),
-        (by(Complete { task: task(), agent, outcome: Default::default(), checked: None }.into()), "completed", None),
+        (by(StartTask { task: task(), agent: agent.clone() }.into()), "in_progress", Some("a")),
+        (
+            by(CompleteTask { task: task(), agent, outcome: Default::default(), checked: None }.into()),
+            "completed",
+            None,
+        ),
     ];
     for (submission, state, holder) in steps {
         done(store, submission).await;

@@ -10,7 +10,7 @@ use rookery_core::file::{Case, ClaimFile, FilePath, Insist};
 use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::report::Report;
 use rookery_core::run::{Brief, CreateRun, PlannedTask, SetRunPlan, SourceType};
-use rookery_core::task::{Claim, Create, Details};
+use rookery_core::task::{ClaimTask, CreateTask, Details};
 use rookery_core::{Caller, LogId, RunId, Seq, Table, TaskId, Timestamp};
 use rookery_store::artifact::{ArtifactDir, sha256_hex};
 use rookery_store::memory::{Database, MemoryStore};
@@ -213,8 +213,8 @@ pub(crate) fn create(id: &str, title: &str) -> Submission {
     Submission::new(Caller::nobody(), new_task(id, title))
 }
 
-pub(crate) fn new_task(id: &str, title: &str) -> Create {
-    Create {
+pub(crate) fn new_task(id: &str, title: &str) -> CreateTask {
+    CreateTask {
         id: TaskId::from(id),
         run: RunId::project_default(),
         title: title.to_owned(),
@@ -227,7 +227,7 @@ pub(crate) fn new_task(id: &str, title: &str) -> Create {
 }
 
 pub(crate) fn claim_task(id: &str, agent: &str) -> Submission {
-    Submission::new(Caller::asserted(agent), Claim { task: id.into(), agent: agent.into() })
+    Submission::new(Caller::asserted(agent), ClaimTask { task: id.into(), agent: agent.into() })
 }
 
 pub(crate) fn claim_file(path: &str, agent: &str) -> Submission {

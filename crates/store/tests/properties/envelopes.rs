@@ -11,7 +11,7 @@ use rookery_core::clutch::{
 use rookery_core::log::LogRow;
 use rookery_core::message::StormGuard;
 use rookery_core::routing::{Candidates, Demand, Forward, Route, Wanted};
-use rookery_core::task::{Clock, FireClock, Task};
+use rookery_core::task::{AlarmKind, FireAlarm, Task};
 use rookery_core::{Code, Command, Key, MessageId, Row};
 use serde_json::{Value, json};
 
@@ -175,15 +175,15 @@ pub(crate) fn route(log: &[LogRow], rows: &BTreeMap<Key, Row>, pick: &Index) -> 
 }
 
 /// A clock of one of the tasks goes off, as it is set or as it was before.
-pub(crate) fn goes_off(rows: &BTreeMap<Key, Row>, pick: &Index, late: bool) -> FireClock {
+pub(crate) fn goes_off(rows: &BTreeMap<Key, Row>, pick: &Index, late: bool) -> FireAlarm {
     let clocks = |row: &Row| match row {
         Row::Task(task) => task.clocks.iter().map(|(clock, alarm)| (task.id.clone(), clock, alarm.set)).collect(),
         _ => vec![],
     };
     let set: Vec<_> = rows.values().flat_map(clocks).collect();
     let (task, clock, set) = match set.is_empty() {
-        true => (TASKS[0].into(), Clock::Accept, STALE),
+        true => (TASKS[0].into(), AlarmKind::Accept, STALE),
         false => pick.get(&set).clone(),
     };
-    FireClock { task, clock, set: if late { STALE } else { set }, backoff_millis: 0 }
+    FireAlarm { task, clock, set: if late { STALE } else { set }, backoff_millis: 0 }
 }

@@ -6,7 +6,7 @@ use rookery_core::agent::Agent;
 use rookery_core::file::File;
 use rookery_core::log::LogRow;
 use rookery_core::run;
-use rookery_core::task::{Clock, State, Task};
+use rookery_core::task::{AlarmKind, Task, TaskState};
 use rookery_core::timer::conflict_timer;
 use rookery_core::{AgentId, Fact, Key, Row, Seq, TaskId, TimerId, apply, touches};
 use rookery_store::replay::Fold;
@@ -138,7 +138,7 @@ fn runs_follow_their_tasks(rows: &BTreeMap<Key, Row>, tasks: &BTreeMap<&TaskId, 
         let of_run: Vec<_> = tasks.values().filter(|task| task.run == run.id).collect();
         let unfinished = of_run.iter().filter(|task| !task.state.is_finished()).count();
         assert_eq!((run.tasks as usize, run.unfinished as usize), (of_run.len(), unfinished), "{run:?}");
-        let failed = of_run.iter().filter(|task| task.state == State::Failed).count();
+        let failed = of_run.iter().filter(|task| task.state == TaskState::Failed).count();
         assert_eq!(run.failed as usize, failed, "{run:?}");
         let claimed = of_run.iter().any(|task| task.claim.is_some());
         match run.status {
@@ -152,7 +152,7 @@ fn runs_follow_their_tasks(rows: &BTreeMap<Key, Row>, tasks: &BTreeMap<&TaskId, 
             }
         }
     }
-    for task in tasks.values().filter_map(|task| task.workflow()) {
+    for task in tasks.values().filter_map(|task| task.run_if_named()) {
         assert!(rows.contains_key(&Key::Run(task)));
     }
 }
@@ -212,18 +212,21 @@ fn timers_are_those_of_open_conflicts(log: &[LogRow], rows: &BTreeMap<Key, Row>,
 /// No clock outlives what it is for, and nothing that has ended has one.
 fn clocks_go_for_what_goes_on(tasks: &BTreeMap<&TaskId, &Task>) {
     for task in tasks.values() {
-        let unbegun = matches!(task.state, State::Pending | State::Planning);
+        let unbegun = matches!(task.state, TaskState::Pending | TaskState::Planning);
         let free = unbegun && task.held_by().is_none();
         let terms = task.origin.terms.as_ref();
         for (clock, alarm) in task.clocks.iter() {
             assert!(task.state.is_open(), "{task:?}");
             let right = match clock {
-                Clock::Deadline => terms.and_then(|terms| terms.deadline) == Some(alarm.due),
-                Clock::Accept => unbegun && task.reserved_for.is_some(),
-                Clock::Runtime => {
-                    task.claim.is_some() && matches!(task.state, State::InProgress | State::Review | State::Paused)
+                AlarmKind::Deadline => terms.and_then(|terms| terms.deadline) == Some(alarm.due),
+                AlarmKind::Accept => unbegun && task.reserved_for.is_some(),
+                AlarmKind::Runtime => {
+                    task.claim.is_some()
+                        && matches!(task.state, TaskState::InProgress | TaskState::Review | TaskState::Paused)
                 }
-                Clock::Rest | Clock::Anew => free && terms.is_some_and(|terms| terms.is_for_agents()),
+                AlarmKind::RetryBackoff | AlarmKind::Reroute => {
+                    free && terms.is_some_and(|terms| terms.is_for_agents())
+                }
             };
             assert!(right, "{clock:?} of {task:?}");
         }
@@ -237,7 +240,7 @@ fn an_attempt_ends_once(log: &[LogRow]) {
         let Some(task) = row.fact.task().cloned() else { continue };
         match &row.fact {
             Fact::TaskCreated(_) | Fact::TaskRetried(_) | Fact::TaskReopened(_) => drop(ended.insert(task, 0)),
-            Fact::TaskDropped(fact) if fact.from == State::Failed => {}
+            Fact::TaskDropped(fact) if fact.from == TaskState::Failed => {}
             Fact::TaskCompleted(_) | Fact::TaskFailed(_) | Fact::TaskTimedOut(_) | Fact::TaskDropped(_) => {
                 let ends = ended.entry(task).or_default();
                 *ends += 1;

@@ -18,8 +18,9 @@ use rookery_core::run::{
     self, AddRunTask, Brief, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus, SourceType,
 };
 use rookery_core::task::{
-    AddCheckpoint, Assign, Cancel, CheckpointKind, Claim, Complete, Create, Details, Fail, MoveTo, Outcome, Plan,
-    Release, Replan, Retry, RetryPart, SetPlan, Skip, Start, State, TakeUp, UpdateStatus,
+    AddCheckpoint, AssignTask, CancelTask, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details, FailTask,
+    Outcome, ReleaseTask, ReopenTask, ReplanTask, RetryTask, SetTaskPlan, SetTaskStep, Skip, StartTask, TakeUp,
+    TaskPlan, TaskState, UpdateStatus,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource, TemplateTask};
 use rookery_core::view::LifeSource;
@@ -114,7 +115,7 @@ type Asked = (Caller, Command);
 
 fn retry_part() -> impl Strategy<Value = Asked> {
     let run = prop_oneof![2 => Just("run_default"), 1 => select(&RUNS[..])].prop_map(RunId::from);
-    (anybody(), run, task()).prop_map(|(caller, run, task)| (caller, RetryPart { run, task }.into()))
+    (anybody(), run, task()).prop_map(|(caller, run, task)| (caller, ReopenTask { run, task }.into()))
 }
 
 fn agent() -> impl Strategy<Value = AgentId> {
@@ -194,7 +195,7 @@ fn about_agents() -> BoxedStrategy<Asked> {
 
 fn about_tasks() -> BoxedStrategy<Asked> {
     let named = || prop_oneof![2 => Just(None), 1 => agent().prop_map(Some)];
-    let step = select(vec![State::Planning, State::Review, State::Paused, State::Completed]);
+    let step = select(vec![TaskState::Planning, TaskState::Review, TaskState::Paused, TaskState::Completed]);
     let create = (
         task(),
         prop::option::of(agent()),
@@ -202,7 +203,7 @@ fn about_tasks() -> BoxedStrategy<Asked> {
         prop_oneof![4 => Just(RunId::project_default()), 1 => run()],
         text(),
     )
-        .prop_map(|(id, assigned_to, depends_on, run, text)| Create {
+        .prop_map(|(id, assigned_to, depends_on, run, text)| CreateTask {
             id,
             run,
             title: format!("do {text}"),
@@ -214,25 +215,25 @@ fn about_tasks() -> BoxedStrategy<Asked> {
         });
     prop_oneof![
         4 => (anybody(), create).prop_map(|(caller, create)| (caller, create.into())),
-        4 => (agent_and_caller(), task()).prop_map(|((agent, caller), task)| (caller, Claim { task, agent }.into())),
+        4 => (agent_and_caller(), task()).prop_map(|((agent, caller), task)| (caller, ClaimTask { task, agent }.into())),
         6 => (agent_and_caller(), task()).prop_map(|((agent, caller), task)| {
-            (caller, Start { task, agent: Some(agent) }.into())
+            (caller, StartTask { task, agent: Some(agent) }.into())
         }),
-        2 => (anybody(), task()).prop_map(|(caller, task)| (caller, Start { task, agent: None }.into())),
+        2 => (anybody(), task()).prop_map(|(caller, task)| (caller, StartTask { task, agent: None }.into())),
         4 => (anybody(), task(), named(), step, prop::option::of(text())).prop_map(|(caller, task, agent, to, reason)| {
-            (caller, MoveTo { task, agent, to, reason, waiting_for: None }.into())
+            (caller, SetTaskStep { task, agent, to, reason, waiting_for: None }.into())
         }),
-        1 => (anybody(), task(), named()).prop_map(|(caller, task, agent)| (caller, Release { task, agent, reason: None }.into())),
-        3 => (anybody(), task(), named()).prop_map(|(caller, task, agent)| (caller, Retry { task, agent }.into())),
-        2 => (anybody(), task(), agent()).prop_map(|(caller, task, to)| (caller, Assign { task, to }.into())),
+        1 => (anybody(), task(), named()).prop_map(|(caller, task, agent)| (caller, ReleaseTask { task, agent, reason: None }.into())),
+        3 => (anybody(), task(), named()).prop_map(|(caller, task, agent)| (caller, RetryTask { task, agent }.into())),
+        2 => (anybody(), task(), agent()).prop_map(|(caller, task, to)| (caller, AssignTask { task, to }.into())),
         2 => (anybody(), task(), named(), prop::option::of(text())).prop_map(|(caller, task, agent, text)| {
             let detail = text.clone().map(|text| serde_json::json!({ "told": text }));
-            (caller, Complete { task, agent, outcome: Outcome { text, detail }, checked: None }.into())
+            (caller, CompleteTask { task, agent, outcome: Outcome { text, detail }, checked: None }.into())
         }),
         1 => (anybody(), task(), named(), prop::option::of(text()))
-            .prop_map(|(caller, task, agent, error)| (caller, Fail { task, agent, error }.into())),
+            .prop_map(|(caller, task, agent, error)| (caller, FailTask { task, agent, error }.into())),
         1 => (anybody(), task(), named(), prop::option::of(text()))
-            .prop_map(|(caller, task, agent, reason)| (caller, Cancel { task, agent, reason }.into())),
+            .prop_map(|(caller, task, agent, reason)| (caller, CancelTask { task, agent, reason }.into())),
         1 => (anybody(), task(), named(), prop::option::of(text()))
             .prop_map(|(caller, task, agent, reason)| (caller, Skip { task, agent, reason }.into())),
     ]
@@ -408,17 +409,17 @@ fn brief(text: String) -> Brief {
 
 fn about_plans() -> BoxedStrategy<Asked> {
     let kind = select(vec![CheckpointKind::Progress, CheckpointKind::Decision, CheckpointKind::Error]);
-    let plan = |text: String| Plan { approach: format!("so {text}"), steps: vec![text], ..Plan::default() };
+    let plan = |text: String| TaskPlan { approach: format!("so {text}"), steps: vec![text], ..TaskPlan::default() };
     let checkpoint = || select(vec!["cp_a", "cp_b", "cp_c", "cp_d"]).prop_map(str::to_owned);
     prop_oneof![
         2 => (agent_and_caller(), task()).prop_map(|((agent, caller), task)| (caller, TakeUp { task, agent }.into())),
         3 => (anybody(), task(), text()).prop_map(move |(caller, task, text)| {
             let context = serde_json::Map::from_iter([("note".to_owned(), text.clone().into())]);
-            (caller, SetPlan { task, agent: None, plan: plan(text), context }.into())
+            (caller, SetTaskPlan { task, agent: None, plan: plan(text), context }.into())
         }),
         1 => (anybody(), task(), checkpoint(), text()).prop_map(move |(caller, task, checkpoint, text)| {
             let reason = format!("why {text}");
-            (caller, Replan { task, agent: None, plan: plan(text), reason, checkpoint }.into())
+            (caller, ReplanTask { task, agent: None, plan: plan(text), reason, checkpoint }.into())
         }),
         2 => (anybody(), task(), checkpoint(), kind, text()).prop_map(|(caller, task, id, kind, text)| {
             let detail = Some(serde_json::json!({ "told": text }));
@@ -426,7 +427,7 @@ fn about_plans() -> BoxedStrategy<Asked> {
             let summary = format!("about {text}");
             (caller, AddCheckpoint { id, task, agent: None, kind, summary, detail, files_changed }.into())
         }),
-        3 => (anybody(), task(), select(State::ALL.to_vec()), prop::option::of(text())).prop_map(
+        3 => (anybody(), task(), select(TaskState::ALL.to_vec()), prop::option::of(text())).prop_map(
             |(caller, task, to, text)| {
                 let outcome = Outcome { text: text.clone(), detail: None };
                 (caller, UpdateStatus { task, agent: None, to, outcome, error: text.clone(), reason: text, waiting_for: None, checked: None }.into())

@@ -8,7 +8,7 @@ use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
 use rookery_core::intent::CloseIntent;
 use rookery_core::log::LogRow;
 use rookery_core::redact::{Erase, Redact, Target};
-use rookery_core::task::Create;
+use rookery_core::task::CreateTask;
 use rookery_core::timer::{FireTimer, conflict_timer};
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{IntentId, Key, LogId, Row, RunId, Seq, TaskId, Timestamp};
@@ -63,7 +63,7 @@ impl Team {
         }
         for (at, task) in TASKS[..4].iter().enumerate() {
             let depends_on: Vec<TaskId> = if at == 1 { vec![TASKS[0].into()] } else { vec![] };
-            let create = Create {
+            let create = CreateTask {
                 id: (*task).into(),
                 run: RunId::project_default(),
                 title: format!("do {task}"),

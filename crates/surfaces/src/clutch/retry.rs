@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::Row;
-use rookery_core::task::RetryPart;
+use rookery_core::task::ReopenTask;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -35,7 +35,7 @@ pub async fn retry(call: Call, Segment(id): Segment, Json(body): Json) -> Result
     let run = filter::run(&id)?;
     let asked: RetryRequest = serde_json::from_slice(&body)
         .map_err(|error| ClutchError::invalid("/task_id", format!("expected {{\"task_id\": …}}: {error}")))?;
-    let command = RetryPart { run, task: filter::task("/task_id", &asked.task_id)? };
+    let command = ReopenTask { run, task: filter::task("/task_id", &asked.task_id)? };
     let committed = call.submit(call.anybody()?, command, &body).await?;
     match call::row_of(&committed) {
         Some(Row::Task(task)) => {

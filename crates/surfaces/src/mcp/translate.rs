@@ -22,14 +22,14 @@ pub enum TaskStatus {
 
 pub fn task_status(task: &task::Task) -> TaskStatus {
     match task.state {
-        task::State::Pending if task.is_waiting() => TaskStatus::Blocked,
-        task::State::Pending => TaskStatus::Pending,
-        task::State::Planning => TaskStatus::Planning,
-        task::State::InProgress | task::State::Review => TaskStatus::InProgress,
-        task::State::Paused => TaskStatus::Paused,
-        task::State::Completed => TaskStatus::Completed,
-        task::State::Failed => TaskStatus::Failed,
-        task::State::Skipped | task::State::Cancelled => TaskStatus::Skipped,
+        task::TaskState::Pending if task.is_blocked() => TaskStatus::Blocked,
+        task::TaskState::Pending => TaskStatus::Pending,
+        task::TaskState::Planning => TaskStatus::Planning,
+        task::TaskState::InProgress | task::TaskState::Review => TaskStatus::InProgress,
+        task::TaskState::Paused => TaskStatus::Paused,
+        task::TaskState::Completed => TaskStatus::Completed,
+        task::TaskState::Failed => TaskStatus::Failed,
+        task::TaskState::Skipped | task::TaskState::Cancelled => TaskStatus::Skipped,
     }
 }
 
@@ -96,7 +96,7 @@ pub struct TaskView {
 }
 
 pub fn task(task: task::Task) -> TaskView {
-    let failed = task.state == task::State::Failed;
+    let failed = task.state == task::TaskState::Failed;
     TaskView {
         status: task_status(&task),
         assigned_agent_id: task.assignee().map(ToString::to_string),
@@ -132,7 +132,7 @@ pub fn task(task: task::Task) -> TaskView {
 
 /// How many seconds whoever a task is kept for has to claim it, if there is such a time.
 pub fn accept_within(task: &task::Task, now: Timestamp) -> Option<u64> {
-    task.clocks.get(task::Clock::Accept).map(|alarm| seconds_until(alarm.due, now))
+    task.clocks.get(task::AlarmKind::Accept).map(|alarm| seconds_until(alarm.due, now))
 }
 
 /// How many whole seconds are left.
@@ -158,17 +158,17 @@ pub struct TaskPlan {
     pub context_needed: Vec<String>,
 }
 
-impl From<task::Plan> for TaskPlan {
-    fn from(plan: task::Plan) -> TaskPlan {
-        let task::Plan { approach, steps, files_to_modify, files_to_create, context_needed } = plan;
+impl From<task::TaskPlan> for TaskPlan {
+    fn from(plan: task::TaskPlan) -> TaskPlan {
+        let task::TaskPlan { approach, steps, files_to_modify, files_to_create, context_needed } = plan;
         TaskPlan { approach, steps, files_to_modify, files_to_create, context_needed }
     }
 }
 
-impl From<TaskPlan> for task::Plan {
-    fn from(plan: TaskPlan) -> task::Plan {
+impl From<TaskPlan> for task::TaskPlan {
+    fn from(plan: TaskPlan) -> task::TaskPlan {
         let TaskPlan { approach, steps, files_to_modify, files_to_create, context_needed } = plan;
-        task::Plan { approach, steps, files_to_modify, files_to_create, context_needed }
+        task::TaskPlan { approach, steps, files_to_modify, files_to_create, context_needed }
     }
 }
 

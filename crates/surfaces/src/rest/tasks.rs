@@ -4,7 +4,10 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::limit;
-use rookery_core::task::{self, Assign, Cancel, Claim, Complete, Create, MoveTo, Outcome, Release, Retry, Start};
+use rookery_core::task::{
+    self, AssignTask, CancelTask, ClaimTask, CompleteTask, CreateTask, Outcome, ReleaseTask, RetryTask, SetTaskStep,
+    StartTask,
+};
 use rookery_core::{AgentId, Code, Command, Row, RunId, TaskId};
 use rookery_engine::queries::TaskFilter;
 use rookery_store::Committed;
@@ -22,7 +25,7 @@ pub async fn create(call: Call, body: JsonBody<wire::NewTask>) -> Result<Respons
     let [title, assigned_by] =
         call::need("title and assigned_by are required", [&request.title, &request.assigned_by])?;
     let caller = call.caller(Some(&assigned_by))?;
-    let command = Create {
+    let command = CreateTask {
         id: call.app().engine().mint_task(),
         run: RunId::project_default(),
         title,
@@ -55,22 +58,22 @@ pub async fn update(call: Call, Segment(id): Segment, body: JsonBody<wire::TaskC
     let (task, agent) = (TaskId::from(id.as_str()), AgentId::from(agent_id.as_str()));
     let named = Some(agent.clone());
     let command: Command = match status {
-        TaskStatus::Queued => Release { task, agent: named, reason: request.reason }.into(),
-        TaskStatus::Assigned => Claim { task, agent }.into(),
-        TaskStatus::InProgress => Start { task, agent: named }.into(),
-        TaskStatus::Review => moved(task, named, task::State::Review, None).into(),
-        TaskStatus::Blocked => moved(task, named, task::State::Paused, request.reason).into(),
+        TaskStatus::Queued => ReleaseTask { task, agent: named, reason: request.reason }.into(),
+        TaskStatus::Assigned => ClaimTask { task, agent }.into(),
+        TaskStatus::InProgress => StartTask { task, agent: named }.into(),
+        TaskStatus::Review => moved(task, named, task::TaskState::Review, None).into(),
+        TaskStatus::Blocked => moved(task, named, task::TaskState::Paused, request.reason).into(),
         TaskStatus::Done => {
             let outcome = Outcome { text: request.outcome, detail: request.outcome_detail };
-            Complete { task, agent: named, outcome, checked: None }.into()
+            CompleteTask { task, agent: named, outcome, checked: None }.into()
         }
     };
     let committed = call.submit(call.caller(Some(&agent_id))?, command, &body.bytes).await?;
     Ok(call::written(StatusCode::OK, &committed, Done { ok: true }))
 }
 
-fn moved(task: TaskId, agent: Option<AgentId>, to: task::State, reason: Option<String>) -> MoveTo {
-    MoveTo { task, agent, to, reason, waiting_for: None }
+fn moved(task: TaskId, agent: Option<AgentId>, to: task::TaskState, reason: Option<String>) -> SetTaskStep {
+    SetTaskStep { task, agent, to, reason, waiting_for: None }
 }
 
 /// Decide who shall do a task, whoever has it now. For the lead and people.
@@ -82,7 +85,7 @@ pub async fn assign(
     body: JsonBody<wire::AssignRequest>,
 ) -> Result<Response, RestError> {
     let [agent] = call::need("agent_id is required", [&body.value.agent_id])?;
-    let command = Assign { task: TaskId::from(id.as_str()), to: AgentId::from(agent.as_str()) };
+    let command = AssignTask { task: TaskId::from(id.as_str()), to: AgentId::from(agent.as_str()) };
     rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?)
 }
 
@@ -94,7 +97,7 @@ pub async fn retry(
     Segment(id): Segment,
     body: MaybeBody<Option<serde_json::Value>>,
 ) -> Result<Response, RestError> {
-    let command = Retry { task: TaskId::from(id.as_str()), agent: None };
+    let command = RetryTask { task: TaskId::from(id.as_str()), agent: None };
     rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?)
 }
 
@@ -106,7 +109,7 @@ pub async fn cancel(
     Segment(id): Segment,
     body: MaybeBody<wire::CancelRequest>,
 ) -> Result<Response, RestError> {
-    let command = Cancel { task: TaskId::from(id.as_str()), agent: None, reason: body.value.reason };
+    let command = CancelTask { task: TaskId::from(id.as_str()), agent: None, reason: body.value.reason };
     rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?)
 }
 

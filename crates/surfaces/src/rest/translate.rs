@@ -49,19 +49,20 @@ pub fn action(fact: &Fact) -> String {
         Fact::TaskStarted(_) => "task.started",
         Fact::TaskCompleted(_) => "task.completed",
         Fact::TaskFailed(_) | Fact::TaskTimedOut(_) => "task.blocked",
-        Fact::TaskMoved(fact) if fact.to == task::State::Paused => "task.blocked",
+        Fact::TaskStepSet(fact) if fact.to == task::TaskState::Paused => "task.blocked",
         Fact::HandoffInitiated(_) => "handoff.initiated",
         Fact::HandoffAccepted(_) => "handoff.accepted",
         Fact::HandoffRejected(_) => "handoff.rejected",
         Fact::LeadChosen(_) | Fact::ClaimForced(_) | Fact::TaskReassigned(_) => "authority.decision",
-        Fact::ConflictEscalated(_) | Fact::MessageHeld(_) | Fact::TaskExhausted(_) | Fact::DeliveryAbandoned(_) => {
-            "authority.escalation"
-        }
+        Fact::ConflictEscalated(_)
+        | Fact::MessageHeld(_)
+        | Fact::TaskAttemptsExhausted(_)
+        | Fact::DeliveryAbandoned(_) => "authority.escalation",
         Fact::ReportAdded(report) => return report.action.clone(),
         Fact::AgentUpdated(_)
         | Fact::AgentPaused(_)
         | Fact::AgentResumed(_)
-        | Fact::TaskMoved(_)
+        | Fact::TaskStepSet(_)
         | Fact::TaskReleased(_)
         | Fact::TaskRetried(_)
         | Fact::TaskDropped(_)
@@ -314,29 +315,31 @@ pub fn resource(file: file::File) -> wire::Resource {
 /// The status this face shows a task with.
 pub fn task_status(task: &task::Task) -> wire::TaskStatus {
     match task.state {
-        task::State::Pending if task.is_waiting() => wire::TaskStatus::Blocked,
-        task::State::Pending if task.held_by().is_some() => wire::TaskStatus::Assigned,
-        task::State::Pending => wire::TaskStatus::Queued,
-        task::State::Planning => wire::TaskStatus::Assigned,
-        task::State::InProgress => wire::TaskStatus::InProgress,
-        task::State::Review => wire::TaskStatus::Review,
-        task::State::Completed | task::State::Skipped | task::State::Cancelled => wire::TaskStatus::Done,
-        task::State::Failed | task::State::Paused => wire::TaskStatus::Blocked,
+        task::TaskState::Pending if task.is_blocked() => wire::TaskStatus::Blocked,
+        task::TaskState::Pending if task.held_by().is_some() => wire::TaskStatus::Assigned,
+        task::TaskState::Pending => wire::TaskStatus::Queued,
+        task::TaskState::Planning => wire::TaskStatus::Assigned,
+        task::TaskState::InProgress => wire::TaskStatus::InProgress,
+        task::TaskState::Review => wire::TaskStatus::Review,
+        task::TaskState::Completed | task::TaskState::Skipped | task::TaskState::Cancelled => wire::TaskStatus::Done,
+        task::TaskState::Failed | task::TaskState::Paused => wire::TaskStatus::Blocked,
     }
 }
 
 /// The tasks that are shown with a status: the inverse of [`task_status`].
 pub fn shapes(status: wire::TaskStatus) -> Vec<TaskShape> {
-    use task::State;
-    let pending = |held, waiting| TaskShape { state: State::Pending, held, waiting: Some(waiting) };
+    use task::TaskState;
+    let pending = |held, waiting| TaskShape { state: TaskState::Pending, held, waiting: Some(waiting) };
     match status {
         wire::TaskStatus::Queued => vec![pending(Some(false), false)],
-        wire::TaskStatus::Assigned => vec![pending(Some(true), false), TaskShape::of(State::Planning)],
-        wire::TaskStatus::InProgress => vec![TaskShape::of(State::InProgress)],
-        wire::TaskStatus::Review => vec![TaskShape::of(State::Review)],
-        wire::TaskStatus::Done => [State::Completed, State::Skipped, State::Cancelled].map(TaskShape::of).to_vec(),
+        wire::TaskStatus::Assigned => vec![pending(Some(true), false), TaskShape::of(TaskState::Planning)],
+        wire::TaskStatus::InProgress => vec![TaskShape::of(TaskState::InProgress)],
+        wire::TaskStatus::Review => vec![TaskShape::of(TaskState::Review)],
+        wire::TaskStatus::Done => {
+            [TaskState::Completed, TaskState::Skipped, TaskState::Cancelled].map(TaskShape::of).to_vec()
+        }
         wire::TaskStatus::Blocked => {
-            vec![pending(None, true), TaskShape::of(State::Failed), TaskShape::of(State::Paused)]
+            vec![pending(None, true), TaskShape::of(TaskState::Failed), TaskShape::of(TaskState::Paused)]
         }
     }
 }

@@ -11,7 +11,7 @@ use rookery_core::agent::Evidence;
 use rookery_core::file::ClaimReply;
 use rookery_core::log::LogRow;
 use rookery_core::run::Status;
-use rookery_core::task::{Because, State};
+use rookery_core::task::{ReleaseCause, TaskState};
 use rookery_core::{
     Actor, AgentId, Auth, Caller, Command, Fact, Key, NodeId, Position, Refusal, Row, RunId, Seq, Timestamp,
 };
@@ -174,7 +174,7 @@ pub(super) fn runs_follow_their_tasks(model: &Model) -> Checked {
             let (tasks, unfinished, failed) = left.entry(&task.run).or_default();
             *tasks += 1;
             *unfinished += u32::from(!task.state.is_finished());
-            *failed += u32::from(task.state == State::Failed);
+            *failed += u32::from(task.state == TaskState::Failed);
         }
     }
     for (_, row) in model.rows() {
@@ -323,7 +323,7 @@ fn out_of_duty(row: &LogRow) -> Option<LeaderRole> {
         _ if row.actor != Actor::System => None,
         Fact::AgentWentOffline(_) => Some(LeaderRole::Sweeper),
         Fact::ConflictEscalated(_) | Fact::TaskTimedOut(_) | Fact::RoutingResumed(_) => Some(LeaderRole::Timers),
-        Fact::TaskReleased(fact) if fact.because == Because::NotAccepted => Some(LeaderRole::Timers),
+        Fact::TaskReleased(fact) if fact.because == ReleaseCause::NotAccepted => Some(LeaderRole::Timers),
         Fact::IntentClosed(_) => Some(LeaderRole::Effects),
         Fact::MessagesAcked(_) | Fact::DeliveryAbandoned(_) => Some(LeaderRole::Courier),
         Fact::RoutingDecided(_) | Fact::RoutingFailed(_) | Fact::TaskForwarded(_) => Some(LeaderRole::Router),

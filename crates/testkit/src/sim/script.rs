@@ -22,8 +22,9 @@ use rookery_core::run::{
     self, AddRunTask, Brief, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus, SourceType,
 };
 use rookery_core::task::{
-    AddCheckpoint, Assign, Cancel, CheckpointKind, Claim, Complete, Create, Details, Fail, MoveTo, Outcome, Plan,
-    Release, Replan, Retry, RetryPart, SetPlan, Skip, Start, State, TakeUp, Task, UpdateStatus,
+    AddCheckpoint, AssignTask, CancelTask, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details, FailTask,
+    Outcome, ReleaseTask, ReopenTask, ReplanTask, RetryTask, SetTaskPlan, SetTaskStep, Skip, StartTask, TakeUp, Task,
+    TaskPlan, TaskState, UpdateStatus,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource};
 use rookery_core::{AgentId, Caller, Command, HandoffId, IntentId, Row, RunId, TaskId, TemplateId};
@@ -125,13 +126,15 @@ impl Script<'_> {
             10..16 => self.create(agent.as_str()),
             16..20 => self.of_run(),
             20..24 => self.planned(agent),
-            24..36 => Claim { task: self.task(), agent: agent.clone() }.into(),
-            36..46 => Start { task: self.own_task(agent), agent: self.maybe(agent) }.into(),
+            24..36 => ClaimTask { task: self.task(), agent: agent.clone() }.into(),
+            36..46 => StartTask { task: self.own_task(agent), agent: self.maybe(agent) }.into(),
             46..50 => self.step(agent),
-            50..53 => Release { task: self.own_task(agent), agent: self.maybe(agent), reason: self.reason() }.into(),
+            50..53 => {
+                ReleaseTask { task: self.own_task(agent), agent: self.maybe(agent), reason: self.reason() }.into()
+            }
             53..60 => self.complete(agent),
             60..64 => self.fail(agent),
-            64..67 => Retry { task: self.task(), agent: self.maybe(agent) }.into(),
+            64..67 => RetryTask { task: self.task(), agent: self.maybe(agent) }.into(),
             67..83 => self.claim_file(agent),
             83..87 => ReleaseFile { path: self.path(), agent: agent.clone() }.into(),
             87..91 => self.change(Some(agent.clone()), ChangeSource::Report),
@@ -175,24 +178,24 @@ impl Script<'_> {
         let person = Caller::person("anna");
         let (caller, command) = match self.rng.random_range(0..100) {
             0..14 => (person, self.create("person:anna")),
-            14..24 => (person, Assign { task: self.task(), to: agent }.into()),
-            24..29 => (person, Cancel { task: self.task(), agent: None, reason: self.reason() }.into()),
+            14..24 => (person, AssignTask { task: self.task(), to: agent }.into()),
+            24..29 => (person, CancelTask { task: self.task(), agent: None, reason: self.reason() }.into()),
             29..33 => (person, Skip { task: self.task(), agent: None, reason: self.reason() }.into()),
-            33..35 => (person, Retry { task: self.task(), agent: None }.into()),
+            33..35 => (person, RetryTask { task: self.task(), agent: None }.into()),
             35..37 => (person, self.retry_part()),
             37..41 => (person, Lock { path: self.path() }.into()),
             41..46 => (person, Unlock { path: self.path() }.into()),
             46..52 => (person, Resolve { path: self.conflicted(), winner: agent }.into()),
-            52..56 => (person, Claim { task: self.task(), agent }.into()),
+            52..56 => (person, ClaimTask { task: self.task(), agent }.into()),
             56..60 => (person, self.claim_file(&agent)),
             60..68 => (person, self.redact()),
             68..70 => (person, LeaveTeam { agent }.into()),
             70..86 => (Caller::watcher(), self.seen_change()),
             86..90 => (Caller::watcher(), self.others()),
-            90..95 => (Caller::nobody(), Start { task: self.task(), agent: Some(agent) }.into()),
+            90..95 => (Caller::nobody(), StartTask { task: self.task(), agent: Some(agent) }.into()),
             _ => (
                 Caller::nobody(),
-                Complete {
+                CompleteTask {
                     task: self.task(),
                     agent: None,
                     outcome: Outcome { text: self.reason(), detail: None },
@@ -209,7 +212,7 @@ impl Script<'_> {
         let ended = self.tasks().filter(|task| !task.state.is_open()).map(|task| (task.run.clone(), task.id.clone()));
         let ended: Vec<(RunId, TaskId)> = ended.collect();
         let (run, task) = ended.choose(self.rng).cloned().unwrap_or((RunId::project_default(), "task_none".into()));
-        RetryPart { run, task }.into()
+        ReopenTask { run, task }.into()
     }
 
     fn agent(&mut self) -> AgentId {
@@ -282,7 +285,7 @@ impl Script<'_> {
         let depends_on =
             if self.rng.random_bool(0.3) { known.choose_multiple(self.rng, count).cloned().collect() } else { vec![] };
         let assigned_to = self.rng.random_bool(0.2).then(|| self.agent());
-        Create {
+        CreateTask {
             id: TaskId::new(format!("task_{}", self.fresh)),
             run: RunId::project_default(),
             title: format!("title {}", self.rng.random_range(0..20)),
@@ -389,13 +392,14 @@ impl Script<'_> {
     /// What a worker writes down about its task.
     fn planned(&mut self, agent: &AgentId) -> Command {
         let (task, fresh) = (self.own_task(agent), self.fresh);
-        let plan = Plan { approach: "step by step".to_owned(), steps: vec!["one".to_owned()], ..Plan::default() };
+        let plan =
+            TaskPlan { approach: "step by step".to_owned(), steps: vec!["one".to_owned()], ..TaskPlan::default() };
         match self.rng.random_range(0..8) {
             0..2 => TakeUp { task: self.task(), agent: agent.clone() }.into(),
-            2..4 => SetPlan { task, agent: self.maybe(agent), plan, context: serde_json::Map::new() }.into(),
+            2..4 => SetTaskPlan { task, agent: self.maybe(agent), plan, context: serde_json::Map::new() }.into(),
             4 => {
                 let checkpoint = format!("cp_{fresh}");
-                Replan { task, agent: self.maybe(agent), plan, reason: "harder".to_owned(), checkpoint }.into()
+                ReplanTask { task, agent: self.maybe(agent), plan, reason: "harder".to_owned(), checkpoint }.into()
             }
             5..7 => AddCheckpoint {
                 id: format!("cp_{fresh}"),
@@ -408,7 +412,7 @@ impl Script<'_> {
             }
             .into(),
             _ => {
-                let to = *State::ALL.choose(self.rng).unwrap_or(&State::Completed);
+                let to = *TaskState::ALL.choose(self.rng).unwrap_or(&TaskState::Completed);
                 let outcome = Outcome { text: self.reason(), detail: None };
                 let (error, reason) = (self.reason(), self.reason());
                 UpdateStatus {
@@ -439,19 +443,26 @@ impl Script<'_> {
     }
 
     fn step(&mut self, agent: &AgentId) -> Command {
-        let to = *[State::Planning, State::Review, State::Paused].choose(self.rng).unwrap_or(&State::Review);
-        MoveTo { task: self.own_task(agent), agent: self.maybe(agent), to, reason: self.reason(), waiting_for: None }
-            .into()
+        let to =
+            *[TaskState::Planning, TaskState::Review, TaskState::Paused].choose(self.rng).unwrap_or(&TaskState::Review);
+        SetTaskStep {
+            task: self.own_task(agent),
+            agent: self.maybe(agent),
+            to,
+            reason: self.reason(),
+            waiting_for: None,
+        }
+        .into()
     }
 
     fn complete(&mut self, agent: &AgentId) -> Command {
         let detail = self.rng.random_bool(0.3).then(|| serde_json::json!({ "text": "detail", "lines": 3 }));
         let outcome = Outcome { text: self.reason(), detail };
-        Complete { task: self.own_task(agent), agent: self.maybe(agent), outcome, checked: None }.into()
+        CompleteTask { task: self.own_task(agent), agent: self.maybe(agent), outcome, checked: None }.into()
     }
 
     fn fail(&mut self, agent: &AgentId) -> Command {
-        Fail { task: self.own_task(agent), agent: self.maybe(agent), error: self.reason() }.into()
+        FailTask { task: self.own_task(agent), agent: self.maybe(agent), error: self.reason() }.into()
     }
 
     fn claim_file(&mut self, agent: &AgentId) -> Command {

@@ -125,18 +125,18 @@ fn cards_come_in_by_envelopes_too() {
 }
 
 /// A request by `ui`, as far along as the state says, with `ken` as its worker.
-fn requested(state: State) -> World {
+fn requested(state: TaskState) -> World {
     let mut w = World::of(&["lead", "ken", "ada"]);
     let facts = sends(&mut w, "req", "task.request", "ui", &json!({ "payload": { "title": "Find out" } }));
     assert_eq!(facts, ["envelope.received", "task.created"]);
     w.does(&by("lead"), crate::testing::assign("t", "ken"));
-    if state != State::Pending {
+    if state != TaskState::Pending {
         sends(&mut w, "acc", "task.accept", "ken", &json!({}));
     }
     match state {
-        State::Completed => drop(sends(&mut w, "res", "task.result", "ken", &json!({}))),
-        State::Failed => drop(sends(&mut w, "err", "task.error", "ken", &json!({}))),
-        State::Cancelled => drop(sends(&mut w, "can", "task.cancel", "ui", &json!({}))),
+        TaskState::Completed => drop(sends(&mut w, "res", "task.result", "ken", &json!({}))),
+        TaskState::Failed => drop(sends(&mut w, "err", "task.error", "ken", &json!({}))),
+        TaskState::Cancelled => drop(sends(&mut w, "can", "task.cancel", "ui", &json!({}))),
         _ => {}
     }
     assert_eq!(w.task("t").state, state);
@@ -147,17 +147,23 @@ fn requested(state: State) -> World {
 fn every_type_by_everybody_in_every_state() {
     let no_code: Option<Code> = None;
     for kind in ["task.accept", "task.progress", "task.result", "task.error", "task.cancel"] {
-        for state in [State::Pending, State::InProgress, State::Completed, State::Failed, State::Cancelled] {
+        for state in
+            [TaskState::Pending, TaskState::InProgress, TaskState::Completed, TaskState::Failed, TaskState::Cancelled]
+        {
             for from in ["ken", "ada", "lead", "ui", "stranger", "person:anna"] {
                 if kind == "task.accept" && from == "person:anna" {
                     continue; // Refused when it is read.
                 }
                 let expected = match (kind, from, state) {
-                    (_, _, State::Completed | State::Failed | State::Cancelled) => Some(Code::InvalidTransition),
-                    ("task.progress", "ken" | "lead" | "person:anna", State::Pending) => Some(Code::InvalidTransition),
+                    (_, _, TaskState::Completed | TaskState::Failed | TaskState::Cancelled) => {
+                        Some(Code::InvalidTransition)
+                    }
+                    ("task.progress", "ken" | "lead" | "person:anna", TaskState::Pending) => {
+                        Some(Code::InvalidTransition)
+                    }
                     (_, "ken", _) | ("task.cancel", "ui" | "lead" | "person:anna", _) => no_code,
                     // Nobody but its agent begins it, and what has not begun cannot end well or badly.
-                    ("task.result" | "task.error", "lead" | "person:anna", State::Pending) => {
+                    ("task.result" | "task.error", "lead" | "person:anna", TaskState::Pending) => {
                         Some(Code::InvalidTransition)
                     }
                     ("task.progress" | "task.result" | "task.error", "lead" | "person:anna", _) => no_code,
@@ -182,13 +188,13 @@ fn every_type_by_everybody_in_every_state() {
 #[test]
 fn what_is_about_an_unknown_task_or_another_run_is_refused() {
     for kind in ["task.accept", "task.progress", "task.result", "task.error", "task.cancel"] {
-        let mut w = requested(State::InProgress);
+        let mut w = requested(TaskState::InProgress);
         let unknown = refused(&mut w, "m", kind, "ken", &json!({ "task_id": "ghost" }));
         assert_eq!(unknown, (Code::TaskNotFound, "/task_id".to_owned()), "{kind}");
         let elsewhere = refused(&mut w, "m", kind, "ken", &json!({ "run_id": "run_2" }));
         assert_eq!(elsewhere, (Code::Invalid, "/run_id".to_owned()), "{kind}");
     }
-    let mut w = requested(State::InProgress);
+    let mut w = requested(TaskState::InProgress);
     assert_eq!(refused(&mut w, "m", "task.request", "ui", &json!({})), (Code::Exists, "/task_id".to_owned()));
 }
 
@@ -211,20 +217,20 @@ fn a_request_keeps_where_it_belongs_and_on_what_terms() {
 
 #[test]
 fn results_and_errors_say_what_came_of_it() {
-    let mut w = requested(State::InProgress);
+    let mut w = requested(TaskState::InProgress);
     let payload = json!({ "title": "Done", "findings": ["a"] });
     let facts = sends(&mut w, "m", "task.result", "ken", &json!({ "payload": payload }));
     assert_eq!(facts, ["envelope.received", "task.completed", "run.status_set"]);
     let task = w.task("t");
     assert_eq!((task.outcome.as_deref(), task.outcome_detail.as_ref()), (Some("Done"), Some(&payload)));
     assert_eq!(w.run_row("run_1").status, Status::Completed);
-    let mut w = requested(State::Pending);
+    let mut w = requested(TaskState::Pending);
     let failed = json!({ "payload": { "code": "TOOL_UNAVAILABLE", "message": "no browser", "retryable": true } });
     let facts = sends(&mut w, "m", "task.error", "ken", &failed);
     assert_eq!(facts[..4], ["envelope.received", "task.claimed", "run.status_set", "task.started"]);
-    assert_eq!((&facts[4..], w.task("t").state), (&["task.failed", "task.retried"][..], State::Pending));
+    assert_eq!((&facts[4..], w.task("t").state), (&["task.failed", "task.retried"][..], TaskState::Pending));
     assert_eq!(w.task("t").reason.as_deref(), Some("TOOL_UNAVAILABLE: no browser"));
-    assert_eq!((w.task("t").worked_by.as_ref().map(AgentId::as_str), w.agent("ken").holding), (Some("ken"), 0));
+    assert_eq!((w.task("t").last_holder.as_ref().map(AgentId::as_str), w.agent("ken").holding), (Some("ken"), 0));
 }
 
 #[test]
@@ -246,7 +252,7 @@ fn tasks_of_other_faces_are_the_same_tasks() {
 
 #[test]
 fn cancelling_takes_along_all_that_is_part_of_it() {
-    let mut w = requested(State::InProgress);
+    let mut w = requested(TaskState::InProgress);
     let part = |w: &mut World, id: &str, parent: &str| {
         let said = json!({ "task_id": id, "parent_task_id": parent });
         sends(w, &format!("m{id}"), "task.request", "ken", &said);
@@ -262,9 +268,9 @@ fn cancelling_takes_along_all_that_is_part_of_it() {
     let facts = sends(&mut w, "m", "task.cancel", "ui", &json!({ "payload": { "reason": "enough" } }));
     assert_eq!(facts.iter().filter(|kind| **kind == "task.dropped").count(), 4);
     for id in ["t", "a", "b", "c"] {
-        assert_eq!((w.task(id).state, w.task(id).reason.as_deref()), (State::Cancelled, Some("enough")), "{id}");
+        assert_eq!((w.task(id).state, w.task(id).reason.as_deref()), (TaskState::Cancelled, Some("enough")), "{id}");
     }
-    assert_eq!((w.task("d").state, w.agent("ada").holding), (State::Completed, 0));
+    assert_eq!((w.task("d").state, w.agent("ada").holding), (TaskState::Completed, 0));
     assert_eq!((w.run_row("run_1").status, w.run_row("run_1").unfinished), (Status::Completed, 0));
     assert_eq!(w.rebuilt(), *w.rows());
     let late = json!({ "task_id": "e", "parent_task_id": "t" });
@@ -273,21 +279,21 @@ fn cancelling_takes_along_all_that_is_part_of_it() {
 
 #[test]
 fn the_end_of_the_whole_ends_its_parts_and_that_of_a_part_does_not() {
-    let mut w = requested(State::InProgress);
+    let mut w = requested(TaskState::InProgress);
     for (id, parent) in [("a", "t"), ("b", "a")] {
         let said = json!({ "task_id": id, "parent_task_id": parent });
         sends(&mut w, id, "task.request", "ken", &said);
     }
     w.does(&by("ada"), start(Some("ada"), "a"));
     w.does(&by("ada"), complete("a"));
-    assert_eq!(w.task("b").state, State::Pending);
+    assert_eq!(w.task("b").state, TaskState::Pending);
     sends(&mut w, "m", "task.result", "ken", &json!({}));
-    assert_eq!((w.task("b").state, w.run_row("run_1").status), (State::Cancelled, Status::Completed));
+    assert_eq!((w.task("b").state, w.run_row("run_1").status), (TaskState::Cancelled, Status::Completed));
 }
 
 #[test]
 fn a_part_must_fit_into_the_whole() {
-    let mut w = requested(State::InProgress);
+    let mut w = requested(TaskState::InProgress);
     let under = |id: &str, parent: &str| json!({ "task_id": id, "parent_task_id": parent });
     let unknown = refused(&mut w, "m", "task.request", "ken", &under("a", "ghost"));
     assert_eq!(unknown, (Code::TaskNotFound, "/parent_task_id".to_owned()));
@@ -507,7 +513,7 @@ fn what_is_bound_to_a_step_is_held_against_it_as_it_is_now() {
     let wrong = Violations::of([missing("/payload", "citations")]);
     let refusal = w.run(&by("ken"), result(&w, true, wrong)).unwrap_err();
     assert_eq!((refusal.code, refusal.pointer.as_deref()), (Code::SchemaViolation, Some("/payload/citations")));
-    assert_eq!(w.task("t").state, State::Pending, "the step is open still");
+    assert_eq!(w.task("t").state, TaskState::Pending, "the step is open still");
     let again = result(&w, true, Violations::default());
     assert!(w.does(&by("ken"), again.clone()).contains(&"task.completed"));
     defines(&mut w, "findings");
@@ -525,7 +531,7 @@ fn completing_it_without_a_message_is_held_against_the_step_too() {
     let by_update = |checked| UpdateStatus {
         task: "t".into(),
         agent: None,
-        to: State::Completed,
+        to: TaskState::Completed,
         outcome: Outcome { text: Some("done".to_owned()), detail: None },
         error: None,
         reason: None,
@@ -534,10 +540,10 @@ fn completing_it_without_a_message_is_held_against_the_step_too() {
     };
     assert_eq!(w.refuses(&by("ken"), by_update(None)), Code::Stale);
     assert_eq!(w.refuses(&by("ken"), by_update(checked(&w, wrong.clone()))), Code::SchemaViolation);
-    let wrongly = Complete { checked: checked(&w, wrong), ..complete("t") };
+    let wrongly = CompleteTask { checked: checked(&w, wrong), ..complete("t") };
     assert_eq!(w.refuses(&by("ada"), wrongly.clone()), Code::NotHolder);
     assert_eq!(w.refuses(&by("ken"), wrongly), Code::SchemaViolation);
-    let rightly = Complete { checked: checked(&w, Violations::default()), ..complete("t") };
+    let rightly = CompleteTask { checked: checked(&w, Violations::default()), ..complete("t") };
     assert!(w.does(&by("ken"), rightly).contains(&"task.completed"));
 }
 

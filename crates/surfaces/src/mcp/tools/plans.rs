@@ -1,7 +1,7 @@
 //! Plans: the tasks of a workflow and what each waits for; and how a worker means to do one of them.
 
 use rookery_core::run::{AddRunTask, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan};
-use rookery_core::task::{Complexity, Details, Replan, SetPlan};
+use rookery_core::task::{Complexity, Details, ReplanTask, SetTaskPlan};
 use rookery_core::{Row, RunId, TaskId};
 use rookery_engine::Engine;
 use rookery_engine::workflows::PlanChange;
@@ -355,7 +355,7 @@ pub struct PlanningTask {
 async fn set_task_plan(call: Call, asked: PlanningTask) -> Answer<Done> {
     let (caller, agent) = call.worker(asked.agent_id.as_deref()).await?;
     let task = TaskId::from(asked.id.as_str());
-    let command = SetPlan { task, agent, plan: asked.plan.into(), context: asked.context.unwrap_or_default() };
+    let command = SetTaskPlan { task, agent, plan: asked.plan.into(), context: asked.context.unwrap_or_default() };
     call.submit(caller, command).await?;
     Ok(Reply::of(Done::yes()))
 }
@@ -382,7 +382,7 @@ pub struct ReplannedTask {
 
 async fn replan_task(call: Call, asked: ReplanningTask) -> Answer<ReplannedTask> {
     let (caller, agent) = call.worker(asked.agent_id.as_deref()).await?;
-    let command = Replan {
+    let command = ReplanTask {
         task: TaskId::from(asked.id.as_str()),
         agent,
         plan: asked.new_plan.into(),

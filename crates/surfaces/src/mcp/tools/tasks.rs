@@ -1,6 +1,6 @@
 //! Tasks: looking at one, taking it, giving it back, moving it along.
 
-use rookery_core::task::{Outcome, Release, State, TakeUp, Task, UpdateStatus, WaitingFor};
+use rookery_core::task::{Outcome, ReleaseTask, TakeUp, Task, TaskState, UpdateStatus, WaitingFor};
 use rookery_core::{AgentId, Code, Refusal, Row, TaskId};
 use rookery_engine::messages::Mail;
 use rookery_engine::workflows::{CheckpointFilter, Dependencies, PendingDependency};
@@ -184,7 +184,7 @@ async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
 
 /// A task can be taken early, to have it when its turn comes; whoever does is told what comes before it.
 async fn open_dependencies(call: &Call, task: &Task) -> Result<Vec<PendingDependency>, ToolError> {
-    if !task.is_waiting() {
+    if !task.is_blocked() {
         return Ok(vec![]);
     }
     Ok(call.engine().dependencies(&task.id).await?.value.pending)
@@ -223,7 +223,7 @@ async fn release(call: Call, asked: Releasing) -> Answer<Done> {
             .hint("there is nothing to give back")
             .into());
     }
-    call.submit(caller, Release { task, agent: Some(agent), reason: asked.reason }).await?;
+    call.submit(caller, ReleaseTask { task, agent: Some(agent), reason: asked.reason }).await?;
     Ok(Reply::of(Done::yes()))
 }
 
@@ -243,17 +243,17 @@ enum Target {
 }
 
 impl Target {
-    fn state(self) -> State {
+    fn state(self) -> TaskState {
         match self {
-            Target::Pending => State::Pending,
-            Target::Planning => State::Planning,
-            Target::InProgress => State::InProgress,
-            Target::Review => State::Review,
-            Target::Paused => State::Paused,
-            Target::Completed => State::Completed,
-            Target::Failed => State::Failed,
-            Target::Skipped => State::Skipped,
-            Target::Cancelled => State::Cancelled,
+            Target::Pending => TaskState::Pending,
+            Target::Planning => TaskState::Planning,
+            Target::InProgress => TaskState::InProgress,
+            Target::Review => TaskState::Review,
+            Target::Paused => TaskState::Paused,
+            Target::Completed => TaskState::Completed,
+            Target::Failed => TaskState::Failed,
+            Target::Skipped => TaskState::Skipped,
+            Target::Cancelled => TaskState::Cancelled,
         }
     }
 }

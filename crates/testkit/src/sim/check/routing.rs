@@ -4,7 +4,7 @@ use rookery_core::agent::Agent;
 use rookery_core::clutch::{Address, Card, Group, MessageType, Requirement, TrustLevel};
 use rookery_core::log::LogRow;
 use rookery_core::run::Status;
-use rookery_core::task::{Clock, Task, Terms};
+use rookery_core::task::{AlarmKind, RequestTerms, Task};
 use rookery_core::{Actor, AgentId, Fact, Key, Row};
 
 use super::{Checked, violated};
@@ -76,7 +76,7 @@ pub(in crate::sim) fn nobody_waits_in_vain(model: &Model) -> Checked {
     for (_, row) in model.rows() {
         let Row::Task(task) = row else { continue };
         let Some(terms) = task.to_be_routed().filter(|_| gives_work(model, task)) else { continue };
-        let asked_later = task.clocks.get(Clock::Anew).is_some();
+        let asked_later = task.clocks.get(AlarmKind::Reroute).is_some();
         let rests = |agent: &Agent| asked_later && task.routing.tried.contains(&agent.id);
         let fits = |agent: &Agent| !rests(agent) && excluded(model, terms, agent).is_none();
         let fits = |row: &Row| matches!(row, Row::Agent(agent) if fits(agent));
@@ -125,7 +125,7 @@ fn gives_work(model: &Model, task: &Task) -> bool {
 }
 
 /// The filter that keeps a task from an agent, if one does.
-fn excluded(model: &Model, terms: &Terms, agent: &Agent) -> Option<&'static str> {
+fn excluded(model: &Model, terms: &RequestTerms, agent: &Agent) -> Option<&'static str> {
     let (card, policy) = (Card::of(agent), &terms.policy);
     let trust = policy.trust_level.unwrap_or(TrustLevel::Sandbox);
     let full = card.limits.max_concurrency.is_some_and(|most| load(model, &agent.id) >= most as usize);
@@ -153,7 +153,7 @@ fn load(model: &Model, agent: &AgentId) -> usize {
 }
 
 /// Names count before groups, and groups before whoever the router chooses.
-fn is_asked(terms: &Terms, agent: &Agent) -> bool {
+fn is_asked(terms: &RequestTerms, agent: &Agent) -> bool {
     let mut named =
         terms.to.iter().filter_map(|to| if let Address::Agent(id) = to { Some(id) } else { None }).peekable();
     if named.peek().is_some() {
