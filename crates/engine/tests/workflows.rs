@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use rookery_core::agent::RegisterAgent;
 use rookery_core::run::{
-    AddRunTask, Brief, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus, SourceType, Status,
+    AddRunTask, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, RunSpec, RunStatus, SetRunPlan, SetRunStatus,
+    SourceType,
 };
 use rookery_core::task::{
     AddCheckpoint, AssignTask, CheckpointKind, CreateTask, Details, Outcome, SetTaskPlan, TakeUp, TaskPlan, TaskState,
@@ -45,8 +46,8 @@ async fn joins(engine: &Engine, agent: &str) {
     engine.submit(Request::new(Caller::asserted(agent), register)).await.unwrap();
 }
 
-fn brief(title: &str) -> Brief {
-    Brief {
+fn brief(title: &str) -> RunSpec {
+    RunSpec {
         title: title.to_owned(),
         source_type: SourceType::Prompt,
         source_ref: None,
@@ -118,7 +119,7 @@ async fn works_off(engine: &Engine, task: &str) {
 #[tokio::test]
 async fn no_more_is_recommended_anywhere_than_each_workflow_can_take() {
     let engine = with_a_plan().await;
-    let narrow = Brief { max_parallel_tasks: 1, ..brief("one at a time") };
+    let narrow = RunSpec { max_parallel_tasks: 1, ..brief("one at a time") };
     does(&engine, CreateRun { id: "narrow".into(), brief: narrow }).await;
     let tasks = vec![planned("first", &[]), planned("second", &[]), planned("third", &[])];
     does(&engine, SetRunPlan { run: "narrow".into(), summary: "three".to_owned(), tasks }).await;
@@ -157,7 +158,7 @@ async fn what_is_kept_for_an_agent_is_offered_to_it_before_all_else_and_to_nobod
     let within = engine.next_tasks(&"other".into(), &looks(Some("a"))).await.unwrap().value;
     assert_eq!(within.tasks.iter().map(|next| next.task.id.as_str()).collect::<Vec<_>>(), ["tk_own", "tk_free"]);
     does(&engine, TakeUp { task: "tk_free".into(), agent: "a".into() }).await;
-    let pause = SetRunStatus { run: "other".into(), to: Status::Paused, reason: None };
+    let pause = SetRunStatus { run: "other".into(), to: RunStatus::Paused, reason: None };
     does(&engine, pause).await;
     assert_eq!(found(Some("a"), 100).await, ["tk_left", "tk_right"], "a run that rests gives out nothing");
 }
@@ -170,7 +171,7 @@ async fn a_workflow_is_worked_off_and_every_question_is_answered_on_the_way() {
     let ids: Vec<&str> = next.tasks.iter().map(|next| next.task.id.as_str()).collect();
     assert_eq!((ids, next.recommended_count), (vec!["tk_left", "tk_right"], 2));
     assert_eq!((next.tasks[0].can_parallelize, &next.tasks[0].parallel_with), (true, &vec!["tk_right".into()]));
-    assert_eq!((next.workflow_status, next.all_complete), (Status::Ready, false));
+    assert_eq!((next.workflow_status, next.all_complete), (RunStatus::Ready, false));
     works_off(&engine, "tk_left").await;
     let progress = engine.progress(&wf).await.unwrap().value;
     assert_eq!((progress.total_tasks, progress.estimated_remaining), (3, 2));
@@ -185,7 +186,7 @@ async fn a_workflow_is_worked_off_and_every_question_is_answered_on_the_way() {
     assert_eq!(next.tasks[0].dependencies_completed, ["left", "right"]);
     works_off(&engine, "tk_end").await;
     assert!(engine.next_tasks(&wf, &anybody()).await.unwrap().value.all_complete);
-    assert_eq!(engine.workflow_run(&wf).await.unwrap().value.status, Status::Completed);
+    assert_eq!(engine.workflow_run(&wf).await.unwrap().value.status, RunStatus::Completed);
     let told = engine.summary(&wf, SummaryFormat::Markdown).await.unwrap().value;
     assert!(told.summary.contains("# the run") && told.summary.contains("3. end [completed] by a: tk_end is done"));
     assert_eq!(told.token_estimate, told.summary.chars().count().div_ceil(4));
@@ -238,8 +239,8 @@ async fn runs_are_listed_newest_first_and_the_default_run_last() {
     for n in 1..=5 {
         does(&engine, CreateRun { id: RunId::new(format!("wf_{n}")), brief: brief(&format!("run {n}")) }).await;
     }
-    does(&engine, SetRunStatus { run: "wf_2".into(), to: Status::Abandoned, reason: Some("no".to_owned()) }).await;
-    let list = |status: Vec<Status>, limit, offset| {
+    does(&engine, SetRunStatus { run: "wf_2".into(), to: RunStatus::Abandoned, reason: Some("no".to_owned()) }).await;
+    let list = |status: Vec<RunStatus>, limit, offset| {
         let engine = engine.clone();
         async move {
             let filter = RunFilter { status, repository_path: None, limit, offset };
@@ -249,7 +250,7 @@ async fn runs_are_listed_newest_first_and_the_default_run_last() {
     };
     assert_eq!(list(vec![], 3, 0).await, ("wf_5 wf_4 wf_3".to_owned(), 5));
     assert_eq!(list(vec![], 3, 3).await, ("wf_2 wf_1".to_owned(), 5));
-    assert_eq!(list(vec![Status::Abandoned], 3, 0).await, ("wf_2".to_owned(), 1));
+    assert_eq!(list(vec![RunStatus::Abandoned], 3, 0).await, ("wf_2".to_owned(), 1));
     let lone = CreateTask {
         id: "task_1".into(),
         run: RunId::project_default(),
@@ -263,7 +264,7 @@ async fn runs_are_listed_newest_first_and_the_default_run_last() {
     does(&engine, lone).await;
     assert_eq!(list(vec![], 3, 3).await, ("wf_2 wf_1 run_default".to_owned(), 6));
     assert_eq!(list(vec![], 3, 0).await, ("wf_5 wf_4 wf_3".to_owned(), 6));
-    assert_eq!(list(vec![Status::InProgress], 3, 0).await, ("run_default".to_owned(), 1));
+    assert_eq!(list(vec![RunStatus::InProgress], 3, 0).await, ("run_default".to_owned(), 1));
     let by_path = |path: &str| RunFilter { repository_path: Some(path.to_owned()), limit: 2, ..RunFilter::default() };
     assert_eq!(engine.workflows(&by_path("app")).await.unwrap().value.total, 5);
     assert_eq!(engine.workflows(&by_path("other")).await.unwrap().value.total, 0);

@@ -62,7 +62,7 @@ pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> 
             regained.push(task);
         }
     }
-    facts.extend(run::begins(view, &regained)?);
+    facts.extend(run::start_run(view, &regained)?);
     for lost in &agent.claims_when_offline.files {
         if may_have_again(view, agent, lost)? {
             let known = view.file(lost.path.key())?;

@@ -385,7 +385,7 @@ impl Ingest {
                     Again::After { backoff_millis } => {
                         task::retry_or_exhaust(view, &begun, error, *backoff_millis, now)?
                     }
-                    Again::Never => run::ends(view, &begun, Ended::failed(0))?.into_iter().collect(),
+                    Again::Never => run::roll_up(view, &begun, Ended::failed(0))?.into_iter().collect(),
                 });
                 Ok(facts)
             }

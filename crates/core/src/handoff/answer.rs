@@ -101,7 +101,7 @@ impl Accept {
                     routing::may_take(view, caller, task, &self.agent)?;
                 }
                 facts.push(Fact::TaskClaimed(TaskClaimed::new(task, &self.agent)));
-                facts.extend(run::begins(view, &[task])?);
+                facts.extend(run::start_run(view, &[task])?);
                 facts.extend(ack_request(view, task, &self.agent)?);
             }
         }

@@ -211,7 +211,7 @@ impl Route {
         }
         task.to_be_routed().ok_or_else(|| stale("it is not to be routed any more"))?;
         // Nothing to look at again before the run goes on.
-        run::gives_work(view, task)?;
+        run::ensure_open(view, task)?;
         let facts = match &self.choice.selected {
             Some(agent) => self.gives(view, task, agent)?,
             None => self.fails(task, now),
@@ -274,7 +274,7 @@ impl Forward {
             return Err(stale("the task is not reserved for it, or was passed on already").into());
         }
         // Nobody can accept it before its run goes on, so nobody is asked before.
-        run::gives_work(view, task)?;
+        run::ensure_open(view, task)?;
         // Who was given work by another face, and does not speak the protocol, finds it there.
         let speaks = view.agent(&self.to)?.is_some_and(|agent| agent.profile.card.is_some());
         if task.origin.terms.is_none() && !speaks {
@@ -459,7 +459,7 @@ mod tests {
 
     #[test]
     fn nothing_of_a_run_at_rest_is_given_to_anybody() {
-        for status in [crate::run::Status::Paused, crate::run::Status::Abandoned] {
+        for status in [crate::run::RunStatus::Paused, crate::run::RunStatus::Abandoned] {
             let mut w = team(&[("ken", 1), ("ada", 1)]);
             for task in ["begun", "t"] {
                 asks_for(&mut w, task, &json!({}));
@@ -468,8 +468,8 @@ mod tests {
             let sets = |to| crate::run::SetRunStatus { run: "run_1".into(), to, reason: None };
             w.does(&crate::testing::anna(), sets(status));
             assert_eq!(w.refuses(&Caller::system(), route(&w, "t")), Code::InvalidState, "{status:?}");
-            if status == crate::run::Status::Paused {
-                w.does(&crate::testing::anna(), sets(crate::run::Status::InProgress));
+            if status == crate::run::RunStatus::Paused {
+                w.does(&crate::testing::anna(), sets(crate::run::RunStatus::InProgress));
                 assert_eq!(routes(&mut w, "t"), GIVEN);
             }
         }

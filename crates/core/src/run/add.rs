@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::plan::{last, planned};
-use super::{PlannedTask, Status, author, reopens, resolve, takes_work};
+use super::{PlannedTask, RunStatus, author, ensure_accepts_tasks, reopens, resolve};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -27,11 +27,11 @@ pub struct AddRunTask {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RunReordered {
     pub run: RunId,
-    pub places: Vec<Place>,
+    pub places: Vec<SequenceChange>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Place {
+pub struct SequenceChange {
     pub task: TaskId,
     pub sequence: u32,
 }
@@ -64,11 +64,11 @@ impl AddRunTask {
 
 /// Changes to a plan need one, and a run that was not given up.
 pub(super) fn has_a_plan(run: &Run) -> Result<(), Refusal> {
-    if run.status == Status::Planning {
+    if run.status == RunStatus::Planning {
         return Err(Refusal::new(Code::InvalidState, format!("workflow {} has no plan yet", run.id))
             .hint("set its plan with workflow_set_plan"));
     }
-    takes_work(run)
+    ensure_accepts_tasks(run)
 }
 
 /// A task of the run by its name or id.
@@ -83,7 +83,8 @@ pub(super) fn find<'v>(tasks: &[&'v Task], name: &str) -> Result<&'v Task, Refus
 /// Moves everything behind a place.
 pub(super) fn reordered(run: &RunId, tasks: &[&Task], after: u32, to: impl Fn(u32) -> u32) -> Option<Fact> {
     let behind = tasks.iter().filter(|task| task.sequence > after);
-    let places: Vec<Place> = behind.map(|task| Place { task: task.id.clone(), sequence: to(task.sequence) }).collect();
+    let places: Vec<SequenceChange> =
+        behind.map(|task| SequenceChange { task: task.id.clone(), sequence: to(task.sequence) }).collect();
     (!places.is_empty()).then(|| Fact::RunReordered(RunReordered { run: run.clone(), places }))
 }
 
@@ -129,7 +130,7 @@ mod tests {
         w.starts("a", "tk_one");
         w.does(&by("a"), complete("tk_one"));
         assert_eq!(w.does(&by("a"), add("two", &["one"], None)), ["task.created", "run.status_set"]);
-        assert_eq!(w.run_row("wf").status, Status::InProgress);
+        assert_eq!(w.run_row("wf").status, RunStatus::InProgress);
         assert!(!w.task("tk_two").is_blocked());
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Brief, Run, Status, author};
+use super::{Run, RunSpec, RunStatus, author};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -16,14 +16,14 @@ use crate::view::View;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CreateRun {
     pub id: RunId,
-    pub brief: Brief,
+    pub brief: RunSpec,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RunCreated {
     pub run: RunId,
     #[serde(flatten)]
-    pub brief: Brief,
+    pub brief: RunSpec,
     pub created_by: String,
 }
 
@@ -47,7 +47,7 @@ impl CreateRun {
     }
 }
 
-impl Brief {
+impl RunSpec {
     fn check(&self) -> Result<(), Refusal> {
         if self.title.trim().is_empty() {
             return Err(Refusal::new(Code::Invalid, "name must not be empty"));
@@ -67,7 +67,7 @@ impl RunCreated {
     pub(super) fn run(&self, seq: Seq, at: Timestamp) -> Run {
         Run {
             brief: self.brief.clone(),
-            status: Status::Planning,
+            status: RunStatus::Planning,
             ..Run::implied(&self.run, &self.created_by, seq, at)
         }
     }
@@ -83,7 +83,7 @@ mod tests {
         let mut w = World::of(&["a"]);
         assert_eq!(w.does(&by("a"), create_run("wf_1")), ["run.created"]);
         let run = w.run_row("wf_1");
-        assert_eq!((run.status, run.created_by.as_str(), run.tasks, run.unfinished), (Status::Planning, "a", 0, 0));
+        assert_eq!((run.status, run.created_by.as_str(), run.tasks, run.unfinished), (RunStatus::Planning, "a", 0, 0));
         w.does(&Caller::nobody(), create_run("wf_2"));
         assert_eq!(w.run_row("wf_2").created_by, "system");
         w.does(&anna(), create_run("wf_3"));
@@ -96,10 +96,10 @@ mod tests {
         w.does(&by("a"), create_run("wf_1"));
         assert_eq!(w.refuses(&by("a"), create_run("wf_1")), Code::Exists);
         assert_eq!(w.refuses(&by("a"), create_run("run_default")), Code::Exists);
-        let with = |brief: Brief| CreateRun { id: "wf_2".into(), brief };
-        assert_eq!(w.refuses(&by("a"), with(Brief { title: " ".to_owned(), ..brief("x") })), Code::Invalid);
-        assert_eq!(w.refuses(&by("a"), with(Brief { max_parallel_tasks: 0, ..brief("x") })), Code::Invalid);
+        let with = |brief: RunSpec| CreateRun { id: "wf_2".into(), brief };
+        assert_eq!(w.refuses(&by("a"), with(RunSpec { title: " ".to_owned(), ..brief("x") })), Code::Invalid);
+        assert_eq!(w.refuses(&by("a"), with(RunSpec { max_parallel_tasks: 0, ..brief("x") })), Code::Invalid);
         let long = "x".repeat(limit::TEXT_BYTES + 1);
-        assert_eq!(w.refuses(&by("a"), with(Brief { source_content: long, ..brief("x") })), Code::TooLarge);
+        assert_eq!(w.refuses(&by("a"), with(RunSpec { source_content: long, ..brief("x") })), Code::TooLarge);
     }
 }

@@ -15,16 +15,16 @@ mod status;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use add::{AddRunTask, Place, RunReordered};
+pub use add::{AddRunTask, RunReordered, SequenceChange};
 pub use create::{CreateRun, RunCreated};
 pub use graph::PlannedTask;
 pub(crate) use graph::{Resolved, resolve};
 pub use plan::{RunPlanned, SetRunPlan};
 pub(crate) use plan::{check_summary, planned};
-pub use remove::{RemoveRunTask, Rewired, TaskRemoved};
+pub use remove::{DependencyChange, RemoveRunTask, TaskRemoved};
 pub use replan::{ReplanRun, RunReplanned};
-pub(crate) use rollup::{Ended, begins, ends, gives_work, goes_on, reopens, takes_work};
-pub use status::{RunStatusSet, SetRunStatus, Trigger};
+pub(crate) use rollup::{Ended, ensure_accepts_tasks, ensure_open, reopens, resume_run, roll_up, start_run};
+pub use status::{RunStatusCause, RunStatusSet, SetRunStatus};
 
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
@@ -39,7 +39,7 @@ use crate::view::View;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
+pub enum RunStatus {
     Planning,
     Ready,
     InProgress,
@@ -49,44 +49,48 @@ pub enum Status {
     Abandoned,
 }
 
-impl Status {
-    pub const ALL: [Status; 7] = [
-        Status::Planning,
-        Status::Ready,
-        Status::InProgress,
-        Status::Paused,
-        Status::Completed,
-        Status::Failed,
-        Status::Abandoned,
+impl RunStatus {
+    pub const ALL: [RunStatus; 7] = [
+        RunStatus::Planning,
+        RunStatus::Ready,
+        RunStatus::InProgress,
+        RunStatus::Paused,
+        RunStatus::Completed,
+        RunStatus::Failed,
+        RunStatus::Abandoned,
     ];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Status::Planning => "planning",
-            Status::Ready => "ready",
-            Status::InProgress => "in_progress",
-            Status::Paused => "paused",
-            Status::Completed => "completed",
-            Status::Failed => "failed",
-            Status::Abandoned => "abandoned",
+            RunStatus::Planning => "planning",
+            RunStatus::Ready => "ready",
+            RunStatus::InProgress => "in_progress",
+            RunStatus::Paused => "paused",
+            RunStatus::Completed => "completed",
+            RunStatus::Failed => "failed",
+            RunStatus::Abandoned => "abandoned",
         }
     }
 
-    pub fn parse(text: &str) -> Option<Status> {
-        Status::ALL.into_iter().find(|status| status.as_str() == text)
+    pub fn parse(text: &str) -> Option<RunStatus> {
+        RunStatus::ALL.into_iter().find(|status| status.as_str() == text)
     }
 
     /// Whether its tasks may be taken by somebody new.
     pub fn gives_work(self) -> bool {
         match self {
-            Status::Paused | Status::Abandoned => false,
-            Status::Planning | Status::Ready | Status::InProgress | Status::Completed | Status::Failed => true,
+            RunStatus::Paused | RunStatus::Abandoned => false,
+            RunStatus::Planning
+            | RunStatus::Ready
+            | RunStatus::InProgress
+            | RunStatus::Completed
+            | RunStatus::Failed => true,
         }
     }
 
     /// What may be asked for. What follows from the tasks is not asked for and not in it.
-    pub fn may_become(self, next: Status) -> bool {
-        use Status::*;
+    pub fn may_become(self, next: RunStatus) -> bool {
+        use RunStatus::*;
         match self {
             Planning => matches!(next, Ready | Abandoned),
             Ready => matches!(next, InProgress | Abandoned),
@@ -100,13 +104,13 @@ impl Status {
     /// The name of the count of runs in this status.
     pub fn tally(self) -> &'static str {
         match self {
-            Status::Planning => "runs.planning",
-            Status::Ready => "runs.ready",
-            Status::InProgress => "runs.in_progress",
-            Status::Paused => "runs.paused",
-            Status::Completed => "runs.completed",
-            Status::Failed => "runs.failed",
-            Status::Abandoned => "runs.abandoned",
+            RunStatus::Planning => "runs.planning",
+            RunStatus::Ready => "runs.ready",
+            RunStatus::InProgress => "runs.in_progress",
+            RunStatus::Paused => "runs.paused",
+            RunStatus::Completed => "runs.completed",
+            RunStatus::Failed => "runs.failed",
+            RunStatus::Abandoned => "runs.abandoned",
         }
     }
 }
@@ -142,7 +146,7 @@ impl SourceType {
 
 /// What a run is about, as told when it was created.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Brief {
+pub struct RunSpec {
     pub title: String,
     pub source_type: SourceType,
     pub source_ref: Option<String>,
@@ -157,10 +161,10 @@ pub struct Brief {
 pub struct Run {
     pub id: RunId,
     #[serde(flatten)]
-    pub brief: Brief,
+    pub brief: RunSpec,
     /// The plan in short.
     pub summary: Option<String>,
-    pub status: Status,
+    pub status: RunStatus,
     /// Why it was last given its status by somebody.
     pub reason: Option<String>,
     pub created_by: String,
@@ -186,7 +190,7 @@ fn is_zero(count: &u32) -> bool {
 impl Run {
     /// A run that nobody described: it exists because a task named it.
     fn implied(id: &RunId, by: &str, seq: Seq, at: Timestamp) -> Run {
-        let brief = Brief {
+        let brief = RunSpec {
             title: id.to_string(),
             source_type: SourceType::Custom,
             source_ref: None,
@@ -200,7 +204,7 @@ impl Run {
             id: id.clone(),
             brief,
             summary: None,
-            status: Status::Ready,
+            status: RunStatus::Ready,
             reason: None,
             created_by: by.to_owned(),
             created_at: at,
@@ -221,9 +225,9 @@ impl Run {
     /// Whether it has come to its end. A task that is added or tried again opens it.
     pub fn has_ended(&self) -> bool {
         match self.status {
-            Status::Completed | Status::Abandoned => true,
-            Status::Failed => self.open() == 0,
-            Status::Planning | Status::Ready | Status::InProgress | Status::Paused => false,
+            RunStatus::Completed | RunStatus::Abandoned => true,
+            RunStatus::Failed => self.open() == 0,
+            RunStatus::Planning | RunStatus::Ready | RunStatus::InProgress | RunStatus::Paused => false,
         }
     }
 
@@ -271,7 +275,7 @@ pub(crate) fn apply(old: Option<Run>, id: &RunId, fact: &Fact, seq: Seq, at: Tim
             run.unfinished = run.unfinished.saturating_sub(1);
         }
         Fact::RunPlanned(fact) => {
-            run.status = Status::Ready;
+            run.status = RunStatus::Ready;
             run.summary = Some(fact.summary.clone());
         }
         Fact::RunReplanned(fact) => {
@@ -365,8 +369,8 @@ mod tests {
 
     #[test]
     fn who_opened_a_run_steers_it_while_it_is_here() {
-        let paused = || SetRunStatus { run: "wf".into(), to: Status::Paused, reason: None };
-        let resumed = || SetRunStatus { to: Status::InProgress, ..paused() };
+        let paused = || SetRunStatus { run: "wf".into(), to: RunStatus::Paused, reason: None };
+        let resumed = || SetRunStatus { to: RunStatus::InProgress, ..paused() };
         let removal = || RemoveRunTask { run: "wf".into(), task: "tk_two".into() };
         let replan = || ReplanRun { run: "wf".into(), summary: String::new(), reason: "so".to_owned(), tasks: vec![] };
         let mut w = World::of(&["lead", "a", "b"]);
@@ -388,7 +392,7 @@ mod tests {
         w.does(&by("a"), LeaveTeam { agent: "a".into() });
         w.does(&by("b"), paused());
         w.does(&by("b"), removal());
-        assert_eq!(w.run_row("wf").status, Status::Paused);
+        assert_eq!(w.run_row("wf").status, RunStatus::Paused);
     }
 
     #[test]
@@ -412,16 +416,16 @@ mod tests {
         w.does(&by("b"), plan("wf", &[("one", &[]), ("two", &[])]));
         w.claims("b", "tk_one");
         for stranger in [by("b"), Caller::nobody()] {
-            for to in [Status::Failed, Status::Abandoned] {
+            for to in [RunStatus::Failed, RunStatus::Abandoned] {
                 assert_eq!(w.refuses(&stranger, set(to)), Code::Forbidden);
             }
             assert_eq!(w.refuses(&stranger, replan()), Code::Forbidden);
             assert_eq!(w.refuses(&stranger, removal()), Code::Forbidden);
         }
-        w.does(&by("b"), set(Status::Paused));
-        w.does(&by("b"), set(Status::InProgress));
+        w.does(&by("b"), set(RunStatus::Paused));
+        w.does(&by("b"), set(RunStatus::InProgress));
         w.does(&by("lead"), removal());
         w.does(&by("lead"), replan());
-        w.does(&anna(), set(Status::Abandoned));
+        w.does(&anna(), set(RunStatus::Abandoned));
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{PlannedTask, Resolved, Status, author, resolve, rollup, steering_asks};
+use super::{PlannedTask, Resolved, RunStatus, author, resolve, rollup, steering_asks};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -40,7 +40,7 @@ impl SetRunPlan {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let run = view.run_known(&self.run)?;
         view.may_steer(caller, run)?;
-        if run.status != Status::Planning {
+        if run.status != RunStatus::Planning {
             let message = format!("workflow {} is {} and has its plan", run.id, run.status.as_str());
             return Err(Refusal::new(Code::InvalidState, message)
                 .hint("use workflow_replan to replace what has not begun, or workflow_add_task")
@@ -119,7 +119,7 @@ mod tests {
         let facts = w.does(&by("a"), plan("wf", &[("one", &[]), ("two", &["one"]), ("three", &["one", "two"])]));
         assert_eq!(facts, ["run.planned", "task.created", "task.created", "task.created"]);
         let run = w.run_row("wf");
-        assert_eq!((run.status, run.tasks, run.unfinished), (Status::Ready, 3, 3));
+        assert_eq!((run.status, run.tasks, run.unfinished), (RunStatus::Ready, 3, 3));
         assert_eq!(run.summary.as_deref(), Some("the plan"));
         let three = w.task("tk_three");
         assert_eq!((three.sequence, three.run.as_str(), three.assigned_by.as_str()), (3, "wf", "a"));

@@ -32,13 +32,13 @@ pub struct TaskRemoved {
     pub run: RunId,
     pub depends_on: Vec<TaskId>,
     /// The tasks that named it.
-    pub rewired: Vec<Rewired>,
+    pub rewired: Vec<DependencyChange>,
     pub checkpoints: Vec<String>,
 }
 
 /// A task that waited for the removed one, or took its outcome for context.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Rewired {
+pub struct DependencyChange {
     pub task: TaskId,
     /// What it depends on instead.
     pub gains: Vec<TaskId>,
@@ -117,12 +117,12 @@ pub(super) fn removed(view: &View, task: &Task, going: &Going<'_>, of_run: &[&Ta
         if let Some(dependent) = view.task(id)? {
             let gains = if going.contains_key(id) { vec![] } else { left.new_to(dependent) };
             let waits = gains.iter().filter(|dep| left.waiting_on.contains(*dep)).cloned().collect();
-            rewired.push(Rewired { task: id.clone(), gains, waits });
+            rewired.push(DependencyChange { task: id.clone(), gains, waits });
         }
     }
     let readers =
         of_run.iter().filter(|other| other.context_from.contains(&task.id) && !dependents.contains(&other.id));
-    rewired.extend(readers.map(|other| Rewired { task: other.id.clone(), gains: vec![], waits: vec![] }));
+    rewired.extend(readers.map(|other| DependencyChange { task: other.id.clone(), gains: vec![], waits: vec![] }));
     let checkpoints = view.all(&Lookup::CheckpointsOf(task.id.clone()))?;
     let checkpoint = |row: &Row| if let Row::Checkpoint(checkpoint) = row { Some(checkpoint.id.clone()) } else { None };
     let mut facts = vec![Fact::TaskRemoved(TaskRemoved {
@@ -209,7 +209,7 @@ impl TaskRemoved {
 mod tests {
     use super::*;
     use crate::file::ClaimFile;
-    use crate::run::Status;
+    use crate::run::RunStatus;
     use crate::testing::{World, anna, by, claim_file, complete, moves};
 
     fn remove(task: &str) -> RemoveRunTask {
@@ -248,7 +248,7 @@ mod tests {
         w.creates("elsewhere", &[]);
         assert_eq!(w.refuses(&by("a"), remove("elsewhere")), Code::TaskNotFound);
         assert_eq!(w.does(&by("a"), remove("tk_three")), ["task.removed", "run.status_set"], "nothing is left to do");
-        assert_eq!(w.run_row("wf").status, Status::Completed);
+        assert_eq!(w.run_row("wf").status, RunStatus::Completed);
     }
 
     #[test]
@@ -262,7 +262,7 @@ mod tests {
         w.does(&by("a"), remove("tk_one"));
         assert!(!w.rows().keys().any(|key| matches!(key, Key::Checkpoint(_))));
         assert_eq!((w.file_holder("x"), w.run_row("wf").tasks), (None, 0));
-        assert_eq!(w.run_row("wf").status, Status::InProgress, "an empty run is not a completed one");
+        assert_eq!(w.run_row("wf").status, RunStatus::InProgress, "an empty run is not a completed one");
         w.does(&by("b"), crate::agent::ReturnAgent { agent: "b".into() });
         assert_eq!(w.rebuilt(), *w.rows());
     }

@@ -102,7 +102,7 @@ impl ReplanRun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::Status;
+    use crate::run::RunStatus;
     use crate::testing::{World, by, complete, create_run, plan};
 
     fn replan(tasks: &[(&str, &[&str])]) -> ReplanRun {
@@ -197,8 +197,8 @@ mod tests {
         w.starts("a", "tk_one");
         w.does(&by("a"), complete("tk_one"));
         w.does(&by("a"), replan(&[]));
-        assert_eq!(w.run_row("wf").status, Status::Completed);
+        assert_eq!(w.run_row("wf").status, RunStatus::Completed);
         w.does(&by("a"), replan(&[("three", &[])]));
-        assert_eq!(w.run_row("wf").status, Status::InProgress);
+        assert_eq!(w.run_row("wf").status, RunStatus::InProgress);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Run, RunStatusSet, Status, Trigger};
+use super::{Run, RunStatus, RunStatusCause, RunStatusSet};
 use crate::code::Code;
 use crate::command::Halt;
 use crate::fact::Fact;
@@ -13,7 +13,7 @@ use crate::task::{Task, TaskState};
 use crate::view::View;
 
 /// Whether tasks of this run may be taken by somebody new.
-pub(crate) fn gives_work(view: &View, task: &Task) -> Result<(), Halt> {
+pub(crate) fn ensure_open(view: &View, task: &Task) -> Result<(), Halt> {
     let Some(run) = of(view, task)? else { return Ok(()) };
     if run.status.gives_work() {
         return Ok(());
@@ -25,22 +25,22 @@ pub(crate) fn gives_work(view: &View, task: &Task) -> Result<(), Halt> {
 }
 
 /// Whether tasks may be added to a run.
-pub(crate) fn takes_work(run: &Run) -> Result<(), Refusal> {
-    if run.status != Status::Abandoned {
+pub(crate) fn ensure_accepts_tasks(run: &Run) -> Result<(), Refusal> {
+    if run.status != RunStatus::Abandoned {
         return Ok(());
     }
     Err(Refusal::new(Code::InvalidState, format!("workflow {} was abandoned", run.id)).hint("create a new workflow"))
 }
 
 /// A claim of any of these tasks begins its run.
-pub(crate) fn begins(view: &View, claimed: &[&Task]) -> Result<Vec<Fact>, Halt> {
+pub(crate) fn start_run(view: &View, claimed: &[&Task]) -> Result<Vec<Fact>, Halt> {
     let runs: BTreeSet<RunId> = claimed.iter().filter_map(|task| task.run_if_named()).collect();
     let mut facts = Vec::new();
     for id in runs {
         if let Some(run) = view.run(&id)?
-            && matches!(run.status, Status::Ready | Status::Failed)
+            && matches!(run.status, RunStatus::Ready | RunStatus::Failed)
         {
-            facts.push(follows(run, Status::InProgress, Trigger::TaskClaimed));
+            facts.push(follows(run, RunStatus::InProgress, RunStatusCause::TaskClaimed));
         }
     }
     Ok(facts)
@@ -49,7 +49,9 @@ pub(crate) fn begins(view: &View, claimed: &[&Task]) -> Result<Vec<Fact>, Halt> 
 /// A run becomes ready that somebody works in already: it is more than that.
 pub(super) fn is_begun(run: &Run, tasks: &[&Task]) -> Option<Fact> {
     let begun = tasks.iter().any(|task| task.claim.is_some());
-    begun.then(|| follows(&Run { status: Status::Ready, ..run.clone() }, Status::InProgress, Trigger::TaskClaimed))
+    begun.then(|| {
+        follows(&Run { status: RunStatus::Ready, ..run.clone() }, RunStatus::InProgress, RunStatusCause::TaskClaimed)
+    })
 }
 
 /// The tasks of a run that end together.
@@ -81,7 +83,7 @@ impl Ended {
 }
 
 /// The end of a task, and of those that end with it, ends its run if none is open after it.
-pub(crate) fn ends(view: &View, task: &Task, ended: Ended) -> Result<Option<Fact>, Halt> {
+pub(crate) fn roll_up(view: &View, task: &Task, ended: Ended) -> Result<Option<Fact>, Halt> {
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     Ok(of(view, task)?.and_then(|run| {
         let unfinished = run.unfinished.saturating_sub(count(ended.finished + ended.given_up));
@@ -92,28 +94,28 @@ pub(crate) fn ends(view: &View, task: &Task, ended: Ended) -> Result<Option<Fact
 
 /// Ends a run whose tasks will be as it says.
 pub(super) fn ends_with(run: &Run) -> Option<Fact> {
-    let to = if run.failed > 0 { Status::Failed } else { Status::Completed };
-    let settled = matches!(run.status, Status::Completed | Status::Abandoned) || run.status == to;
+    let to = if run.failed > 0 { RunStatus::Failed } else { RunStatus::Completed };
+    let settled = matches!(run.status, RunStatus::Completed | RunStatus::Abandoned) || run.status == to;
     let ends = run.tasks > 0 && run.open() == 0 && !settled;
-    ends.then(|| follows(run, to, Trigger::TasksEnded))
+    ends.then(|| follows(run, to, RunStatusCause::TasksEnded))
 }
 
 /// A new task opens a run again that had come to its end.
 pub(crate) fn reopens(run: &Run) -> Option<Fact> {
-    let ended = run.has_ended() && run.status != Status::Abandoned;
-    ended.then(|| follows(run, Status::InProgress, Trigger::TaskAdded))
+    let ended = run.has_ended() && run.status != RunStatus::Abandoned;
+    ended.then(|| follows(run, RunStatus::InProgress, RunStatusCause::TaskAdded))
 }
 
 /// Tasks that begin anew open the runs again that had come to an end with them.
-pub(crate) fn goes_on(view: &View, opened: &[&Task]) -> Result<Vec<Fact>, Halt> {
+pub(crate) fn resume_run(view: &View, opened: &[&Task]) -> Result<Vec<Fact>, Halt> {
     let runs: BTreeSet<RunId> = opened.iter().filter_map(|task| task.run_if_named()).collect();
     view.needs(runs.iter().map(|id| Key::Run(id.clone()).into()).collect())?;
     let mut facts = Vec::new();
     for id in runs {
         if let Some(run) = view.run(&id)?
-            && matches!(run.status, Status::Completed | Status::Failed)
+            && matches!(run.status, RunStatus::Completed | RunStatus::Failed)
         {
-            facts.push(follows(run, Status::InProgress, Trigger::TaskReopened));
+            facts.push(follows(run, RunStatus::InProgress, RunStatusCause::TaskReopened));
         }
     }
     Ok(facts)
@@ -126,7 +128,7 @@ fn of<'v>(view: &'v View, task: &Task) -> Result<Option<&'v Run>, Halt> {
     }
 }
 
-fn follows(run: &Run, to: Status, because: Trigger) -> Fact {
+fn follows(run: &Run, to: RunStatus, because: RunStatusCause) -> Fact {
     Fact::RunStatusSet(RunStatusSet { run: run.id.clone(), from: run.status, to, reason: None, because })
 }
 
@@ -137,11 +139,11 @@ mod tests {
     use crate::run::SetRunStatus;
     use crate::testing::{World, anna, by, cancel, claim, complete, create, fail, release, retry, skip, start};
 
-    fn status(w: &World) -> Status {
+    fn status(w: &World) -> RunStatus {
         w.run_row("wf").status
     }
 
-    fn set(to: Status) -> SetRunStatus {
+    fn set(to: RunStatus) -> SetRunStatus {
         SetRunStatus { run: "wf".into(), to, reason: None }
     }
 
@@ -154,10 +156,10 @@ mod tests {
         assert_eq!(w.does(&by("a"), complete("tk_one")), ["task.completed"]);
         w.does(&by("a"), skip("tk_three"));
         w.does(&by("a"), cancel("tk_four"));
-        assert_eq!((status(&w), w.run_row("wf").unfinished), (Status::InProgress, 1));
+        assert_eq!((status(&w), w.run_row("wf").unfinished), (RunStatus::InProgress, 1));
         w.starts("a", "tk_two");
         assert_eq!(w.does(&by("a"), complete("tk_two")), ["task.completed", "run.status_set"]);
-        assert_eq!((status(&w), w.run_row("wf").unfinished), (Status::Completed, 0));
+        assert_eq!((status(&w), w.run_row("wf").unfinished), (RunStatus::Completed, 0));
     }
 
     #[test]
@@ -169,16 +171,16 @@ mod tests {
         assert_eq!(w.does(&by("a"), fail("tk_one")), ["task.failed"]);
         w.starts("a", "tk_two");
         assert_eq!(w.does(&by("a"), fail("tk_two")), ["task.failed"]);
-        assert_eq!(counts(&w), (Status::InProgress, 3, 2), "one waits for what failed");
+        assert_eq!(counts(&w), (RunStatus::InProgress, 3, 2), "one waits for what failed");
         assert_eq!(w.does(&by("a"), cancel("tk_three")), ["task.dropped", "run.status_set"]);
-        assert_eq!(counts(&w), (Status::Failed, 2, 2));
+        assert_eq!(counts(&w), (RunStatus::Failed, 2, 2));
         assert_eq!(w.does(&by("a"), retry("tk_one")), ["task.retried", "run.status_set"], "work goes on");
-        assert_eq!(counts(&w), (Status::InProgress, 2, 1));
+        assert_eq!(counts(&w), (RunStatus::InProgress, 2, 1));
         w.starts("a", "tk_one");
         assert_eq!(w.does(&by("a"), complete("tk_one")), ["task.completed", "run.status_set"]);
-        assert_eq!(counts(&w), (Status::Failed, 1, 1), "one has failed still");
+        assert_eq!(counts(&w), (RunStatus::Failed, 1, 1), "one has failed still");
         assert_eq!(w.does(&by("a"), skip("tk_two")), ["task.dropped", "run.status_set"]);
-        assert_eq!(counts(&w), (Status::Completed, 0, 0));
+        assert_eq!(counts(&w), (RunStatus::Completed, 0, 0));
         assert_eq!(w.rebuilt(), *w.rows());
     }
 
@@ -190,20 +192,20 @@ mod tests {
             w.does(&Caller::nobody(), within("t"));
             w.starts("a", "t");
             assert_eq!(w.does(&by("a"), fail("t")), ["task.failed", "run.status_set"]);
-            assert_eq!((status(&w), w.run_row("wf").has_ended()), (Status::Failed, true));
+            assert_eq!((status(&w), w.run_row("wf").has_ended()), (RunStatus::Failed, true));
             w
         };
         let mut w = failed();
         w.does(&Caller::nobody(), within("u"));
-        assert_eq!(status(&w), Status::InProgress, "another task");
+        assert_eq!(status(&w), RunStatus::InProgress, "another task");
         w.does(&by("lead"), cancel("u"));
-        assert_eq!(status(&w), Status::Failed, "the first has failed still");
+        assert_eq!(status(&w), RunStatus::Failed, "the first has failed still");
         let mut w = failed();
         w.does(&by("a"), crate::task::TakeUp { task: "t".into(), agent: "a".into() });
-        assert_eq!(status(&w), Status::InProgress, "a claim");
+        assert_eq!(status(&w), RunStatus::InProgress, "a claim");
         let mut w = failed();
         w.does(&anna(), crate::task::ReopenTask { run: "wf".into(), task: "t".into() });
-        assert_eq!((status(&w), w.run_row("wf").failed), (Status::InProgress, 0), "a partial retry");
+        assert_eq!((status(&w), w.run_row("wf").failed), (RunStatus::InProgress, 0), "a partial retry");
         assert_eq!(w.rebuilt(), *w.rows());
     }
 
@@ -212,10 +214,10 @@ mod tests {
         let mut w = World::of(&["lead", "a"]);
         w.plans("wf", &[("one", &[])]);
         w.starts("a", "tk_one");
-        w.does(&anna(), set(Status::Failed));
+        w.does(&anna(), set(RunStatus::Failed));
         assert!(!w.run_row("wf").has_ended());
         w.does(&by("a"), complete("tk_one"));
-        assert_eq!((status(&w), w.run_row("wf").has_ended()), (Status::Completed, true));
+        assert_eq!((status(&w), w.run_row("wf").has_ended()), (RunStatus::Completed, true));
     }
 
     #[test]
@@ -223,22 +225,22 @@ mod tests {
         let mut w = World::of(&["lead", "a", "b"]);
         w.plans("wf", &[("one", &[]), ("two", &[])]);
         w.starts("a", "tk_one");
-        w.does(&by("lead"), set(Status::Paused));
+        w.does(&by("lead"), set(RunStatus::Paused));
         assert_eq!(w.refuses(&by("b"), claim("b", "tk_two")), Code::InvalidState);
         assert_eq!(w.refuses(&by("b"), start(Some("b"), "tk_two")), Code::InvalidState);
         assert_eq!(w.claims("a", "tk_one"), [""; 0], "what is held stays held");
         w.goes_offline("a");
         assert_eq!(w.task("tk_one").state, TaskState::Pending);
         w.does(&by("a"), crate::agent::ReturnAgent { agent: "a".into() });
-        assert_eq!((w.holder("tk_one"), status(&w)), (Some("a"), Status::Paused));
-        w.does(&by("lead"), set(Status::InProgress));
+        assert_eq!((w.holder("tk_one"), status(&w)), (Some("a"), RunStatus::Paused));
+        w.does(&by("lead"), set(RunStatus::InProgress));
         w.does(&by("a"), release("tk_one"));
-        w.does(&by("lead"), set(Status::Abandoned));
+        w.does(&by("lead"), set(RunStatus::Abandoned));
         assert_eq!(w.refuses(&by("b"), claim("b", "tk_two")), Code::InvalidState);
         for task in ["tk_one", "tk_two"] {
             w.does(&by("lead"), cancel(task));
         }
-        assert_eq!(status(&w), Status::Abandoned);
+        assert_eq!(status(&w), RunStatus::Abandoned);
     }
 
     #[test]
@@ -247,9 +249,9 @@ mod tests {
         w.does(&anna(), crate::testing::create_run("wf"));
         w.does(&Caller::nobody(), crate::task::CreateTask { run: "wf".into(), ..create("t", &[]) });
         w.claims("a", "t");
-        assert_eq!(status(&w), Status::Planning);
+        assert_eq!(status(&w), RunStatus::Planning);
         w.does(&anna(), crate::testing::plan("wf", &[("one", &[])]));
-        assert_eq!(status(&w), Status::InProgress);
+        assert_eq!(status(&w), RunStatus::InProgress);
     }
 
     #[test]
@@ -266,13 +268,13 @@ mod tests {
         let mut w = World::of(&["a"]);
         let within = |id: &str| crate::task::CreateTask { run: "wf".into(), ..create(id, &[]) };
         w.does(&Caller::nobody(), within("t"));
-        assert_eq!((status(&w), w.run_row("wf").tasks), (Status::Ready, 1));
+        assert_eq!((status(&w), w.run_row("wf").tasks), (RunStatus::Ready, 1));
         w.starts("a", "t");
         w.does(&by("a"), complete("t"));
-        assert_eq!(status(&w), Status::Completed);
+        assert_eq!(status(&w), RunStatus::Completed);
         assert_eq!(w.does(&Caller::nobody(), within("u")), ["task.created", "run.status_set"]);
-        assert_eq!((status(&w), w.run_row("wf").unfinished), (Status::InProgress, 1));
-        w.does(&by("a"), set(Status::Abandoned));
+        assert_eq!((status(&w), w.run_row("wf").unfinished), (RunStatus::InProgress, 1));
+        w.does(&by("a"), set(RunStatus::Abandoned));
         assert_eq!(w.refuses(&Caller::nobody(), within("v")), Code::InvalidState);
     }
 }

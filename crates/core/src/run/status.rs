@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Status, rollup, steering_asks};
+use super::{RunStatus, rollup, steering_asks};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -16,14 +16,14 @@ use crate::view::View;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SetRunStatus {
     pub run: RunId,
-    pub to: Status,
+    pub to: RunStatus,
     pub reason: Option<String>,
 }
 
 /// What changed the status of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Trigger {
+pub enum RunStatusCause {
     Asked,
     TaskClaimed,
     TasksEnded,
@@ -34,11 +34,11 @@ pub enum Trigger {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RunStatusSet {
     pub run: RunId,
-    pub from: Status,
-    pub to: Status,
+    pub from: RunStatus,
+    pub to: RunStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    pub because: Trigger,
+    pub because: RunStatusCause,
 }
 
 impl SetRunStatus {
@@ -49,7 +49,7 @@ impl SetRunStatus {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let run = view.run_known(&self.run)?;
         match self.to {
-            Status::Failed | Status::Abandoned => view.may_overturn(caller, run)?,
+            RunStatus::Failed | RunStatus::Abandoned => view.may_overturn(caller, run)?,
             _ => view.may_steer(caller, run)?,
         }
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
@@ -62,13 +62,13 @@ impl SetRunStatus {
                 format!("workflow {} is {} and cannot become {}", run.id, run.status.as_str(), self.to.as_str());
             return Err(Refusal::new(Code::InvalidTransition, message).hint(hint(run.status)).into());
         }
-        if self.to == Status::Completed && run.unfinished > 0 {
+        if self.to == RunStatus::Completed && run.unfinished > 0 {
             let message = format!("workflow {} has {} tasks that are not finished", run.id, run.unfinished);
             return Err(Refusal::new(Code::InvalidState, message)
                 .hint("it completes by itself with its last task; skip or cancel what is not needed, or abandon it")
                 .into());
         }
-        if self.to == Status::InProgress && run.tasks > 0 && run.open() == 0 {
+        if self.to == RunStatus::InProgress && run.tasks > 0 && run.open() == 0 {
             let message = format!("workflow {} has no open task to go on with", run.id);
             return Err(Refusal::new(Code::InvalidState, message)
                 .hint("retry a task that failed, or add one: that opens it again")
@@ -79,24 +79,24 @@ impl SetRunStatus {
             from: run.status,
             to: self.to,
             reason: self.reason.clone(),
-            because: Trigger::Asked,
+            because: RunStatusCause::Asked,
         })];
-        if self.to == Status::Ready {
+        if self.to == RunStatus::Ready {
             facts.extend(rollup::is_begun(run, &view.tasks_of_run(&self.run)?));
         }
         Ok(Decision::new(facts, reply))
     }
 }
 
-fn hint(from: Status) -> &'static str {
+fn hint(from: RunStatus) -> &'static str {
     match from {
-        Status::Planning => "set its plan first",
-        Status::Ready => "it begins with the first claim of one of its tasks",
-        Status::InProgress => "it can be paused, completed, failed or abandoned",
-        Status::Paused => "resume it (in_progress) or abandon it",
-        Status::Failed => "resume it (in_progress), or retry a task of it",
-        Status::Completed => "add a task to open it again",
-        Status::Abandoned => "create a new workflow",
+        RunStatus::Planning => "set its plan first",
+        RunStatus::Ready => "it begins with the first claim of one of its tasks",
+        RunStatus::InProgress => "it can be paused, completed, failed or abandoned",
+        RunStatus::Paused => "resume it (in_progress) or abandon it",
+        RunStatus::Failed => "resume it (in_progress), or retry a task of it",
+        RunStatus::Completed => "add a task to open it again",
+        RunStatus::Abandoned => "create a new workflow",
     }
 }
 
@@ -106,23 +106,23 @@ mod tests {
     use crate::task::CreateTask;
     use crate::testing::{World, by, complete, create, fail};
 
-    fn set(to: Status, reason: Option<&str>) -> SetRunStatus {
+    fn set(to: RunStatus, reason: Option<&str>) -> SetRunStatus {
         SetRunStatus { run: "wf".into(), to, reason: reason.map(str::to_owned) }
     }
 
     /// A run in this status, with one task that is not finished as far as the status allows.
-    fn world(status: Status) -> World {
+    fn world(status: RunStatus) -> World {
         let mut w = World::of(&["a"]);
         w.does(&by("a"), crate::testing::create_run("wf"));
-        if status != Status::Planning {
+        if status != RunStatus::Planning {
             w.does(&by("a"), crate::testing::plan("wf", &[("one", &[])]));
         }
-        if !matches!(status, Status::Planning | Status::Ready) {
+        if !matches!(status, RunStatus::Planning | RunStatus::Ready) {
             w.starts("a", "tk_one");
         }
         match status {
-            Status::Planning | Status::Ready | Status::InProgress => {}
-            Status::Completed => drop(w.does(&by("a"), complete("tk_one"))),
+            RunStatus::Planning | RunStatus::Ready | RunStatus::InProgress => {}
+            RunStatus::Completed => drop(w.does(&by("a"), complete("tk_one"))),
             other => drop(w.does(&by("a"), set(other, None))),
         }
         assert_eq!(w.run_row("wf").status, status);
@@ -131,12 +131,12 @@ mod tests {
 
     #[test]
     fn every_transition_that_may_be_asked_for_and_no_other() {
-        for from in Status::ALL {
-            for to in Status::ALL {
+        for from in RunStatus::ALL {
+            for to in RunStatus::ALL {
                 let mut w = world(from);
                 if from == to {
                     assert_eq!(w.does(&by("a"), set(to, None)), [""; 0], "{from:?}");
-                } else if from.may_become(to) && to == Status::Completed {
+                } else if from.may_become(to) && to == RunStatus::Completed {
                     assert_eq!(w.refuses(&by("a"), set(to, None)), Code::InvalidState, "{from:?}");
                 } else if from.may_become(to) {
                     assert_eq!(w.does(&by("a"), set(to, Some("so"))), ["run.status_set"], "{from:?} to {to:?}");
@@ -151,31 +151,31 @@ mod tests {
 
     #[test]
     fn a_run_goes_on_with_a_task_and_not_without_one() {
-        let mut w = world(Status::InProgress);
+        let mut w = world(RunStatus::InProgress);
         w.does(&by("a"), fail("tk_one"));
-        assert_eq!(w.run_row("wf").status, Status::Failed);
-        assert_eq!(w.refuses(&by("a"), set(Status::InProgress, None)), Code::InvalidState);
+        assert_eq!(w.run_row("wf").status, RunStatus::Failed);
+        assert_eq!(w.refuses(&by("a"), set(RunStatus::InProgress, None)), Code::InvalidState);
         w.does(&by("a"), crate::testing::retry("tk_one"));
-        assert_eq!(w.run_row("wf").status, Status::InProgress);
+        assert_eq!(w.run_row("wf").status, RunStatus::InProgress);
     }
 
     #[test]
     fn what_somebody_works_in_is_more_than_ready() {
-        let mut w = world(Status::Planning);
+        let mut w = world(RunStatus::Planning);
         w.does(&by("a"), CreateTask { run: "wf".into(), ..create("t", &[]) });
         w.starts("a", "t");
-        assert_eq!(w.run_row("wf").status, Status::Planning, "it has no plan yet");
-        assert_eq!(w.does(&by("a"), set(Status::Ready, None)), ["run.status_set", "run.status_set"]);
-        assert_eq!(w.run_row("wf").status, Status::InProgress);
+        assert_eq!(w.run_row("wf").status, RunStatus::Planning, "it has no plan yet");
+        assert_eq!(w.does(&by("a"), set(RunStatus::Ready, None)), ["run.status_set", "run.status_set"]);
+        assert_eq!(w.run_row("wf").status, RunStatus::InProgress);
     }
 
     #[test]
     fn a_new_reason_is_kept_and_an_unknown_run_is_said_so() {
-        let mut w = world(Status::Paused);
-        assert_eq!(w.does(&by("a"), set(Status::Paused, Some("rain"))), ["run.status_set"]);
-        assert_eq!(w.does(&by("a"), set(Status::Paused, Some("rain"))), [""; 0]);
+        let mut w = world(RunStatus::Paused);
+        assert_eq!(w.does(&by("a"), set(RunStatus::Paused, Some("rain"))), ["run.status_set"]);
+        assert_eq!(w.does(&by("a"), set(RunStatus::Paused, Some("rain"))), [""; 0]);
         assert_eq!(w.run_row("wf").reason.as_deref(), Some("rain"));
-        let unknown = SetRunStatus { run: "wf_x".into(), ..set(Status::Paused, None) };
+        let unknown = SetRunStatus { run: "wf_x".into(), ..set(RunStatus::Paused, None) };
         assert_eq!(w.refuses(&by("a"), unknown), Code::WorkflowNotFound);
     }
 }

@@ -45,7 +45,7 @@ pub(crate) fn retry_or_exhaust(
 ) -> Result<Vec<Fact>, Halt> {
     let again = next_attempt(task, error, backoff_millis, now);
     let ends = !matches!(again, Some(Fact::TaskRetried(_)));
-    let end = if ends { run::ends(view, task, Ended::failed(0))? } else { None };
+    let end = if ends { run::roll_up(view, task, Ended::failed(0))? } else { None };
     Ok(again.into_iter().chain(end).collect())
 }
 

@@ -39,7 +39,13 @@ pub struct TaskClaimed {
 impl TaskClaimed {
     pub(crate) fn new(task: &Task, agent: &AgentId) -> TaskClaimed {
         let from = task.holder().filter(|holder| *holder != agent).cloned();
-        TaskClaimed { task: task.id.clone(), run: task.run_if_named(), agent: agent.clone(), from, told: Told::default() }
+        TaskClaimed {
+            task: task.id.clone(),
+            run: task.run_if_named(),
+            agent: agent.clone(),
+            from,
+            told: Told::default(),
+        }
     }
 }
 
@@ -76,13 +82,13 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
             .hint("take another task, or have the lead or a person assign it to you")
             .into());
     }
-    run::gives_work(view, task)?;
+    run::ensure_open(view, task)?;
     view.agent_known(agent)?.takes_work(caller)?;
     if task.reserved_for.is_none() {
         routing::may_take(view, caller, task, agent)?;
     }
     let mut facts = vec![Fact::TaskClaimed(TaskClaimed::new(task, agent))];
-    facts.extend(run::begins(view, &[task])?);
+    facts.extend(run::start_run(view, &[task])?);
     facts.extend(ack_request(view, task, agent)?);
     Ok(facts)
 }

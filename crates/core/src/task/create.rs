@@ -100,7 +100,7 @@ impl CreateTask {
         }
         let run = if self.run == RunId::project_default() { None } else { view.run(&self.run)? };
         if let Some(run) = run {
-            run::takes_work(run)?;
+            run::ensure_accepts_tasks(run)?;
         }
         let mut facts = vec![Fact::TaskCreated(TaskCreated {
             task: self.id.clone(),

@@ -84,7 +84,7 @@ fn drop(
         TaskState::Cancelled => cancelled(view, task, reason)?,
         _ => {
             let mut facts = dropped(view, task, to, reason)?;
-            facts.extend(run::ends(view, task, Ended::finished(task, 0))?);
+            facts.extend(run::roll_up(view, task, Ended::finished(task, 0))?);
             facts
         }
     };
@@ -98,6 +98,6 @@ pub(crate) fn cancelled(view: &View, task: &Task, reason: Option<&str>) -> Resul
     for part in &parts {
         facts.extend(dropped(view, part, TaskState::Cancelled, reason)?);
     }
-    facts.extend(run::ends(view, task, Ended::finished(task, parts.len()))?);
+    facts.extend(run::roll_up(view, task, Ended::finished(task, parts.len()))?);
     Ok(facts)
 }

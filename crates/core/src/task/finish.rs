@@ -107,7 +107,7 @@ impl CompleteTask {
         for part in &parts {
             facts.extend(parts::dropped(view, part, TaskState::Cancelled, Some(WHOLE_IS_COMPLETED))?);
         }
-        facts.extend(run::ends(view, task, Ended::finished(task, parts.len()))?);
+        facts.extend(run::roll_up(view, task, Ended::finished(task, parts.len()))?);
         Ok(facts)
     }
 }
@@ -120,7 +120,7 @@ impl FailTask {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
         let mut facts = self.fails(view, caller, task)?;
-        facts.extend(run::ends(view, task, Ended::failed(0))?);
+        facts.extend(run::roll_up(view, task, Ended::failed(0))?);
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
     }
 

@@ -117,7 +117,7 @@ impl RetryTask {
 /// A failed task is tried again, and its run goes on if it had ended with it.
 fn again(view: &View, task: &Task) -> Result<Vec<Fact>, Halt> {
     let mut facts = vec![retried(task)];
-    facts.extend(run::goes_on(view, &[task])?);
+    facts.extend(run::resume_run(view, &[task])?);
     Ok(facts)
 }
 

@@ -75,7 +75,7 @@ impl ReopenTask {
                 .into());
         }
         if let Some(run) = of_run {
-            run::takes_work(run)?;
+            run::ensure_accepts_tasks(run)?;
         }
         let facts = self.opens_again(view, caller, task)?;
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
@@ -112,7 +112,7 @@ impl ReopenTask {
             }));
             facts.extend(freed_files(view, opened, ReleaseReason::TaskEnded)?);
         }
-        facts.extend(run::goes_on(view, &opened)?);
+        facts.extend(run::resume_run(view, &opened)?);
         Ok(facts)
     }
 

@@ -110,7 +110,7 @@ impl FireAlarm {
 /// held against nobody: it is given out again when the run goes on.
 fn not_accepted(view: &View, task: &Task, due: Timestamp) -> Result<Fact, Halt> {
     let whom = task.reserved_for.as_ref().map_or("nobody", AgentId::as_str);
-    let (because, reason) = match run::gives_work(view, task) {
+    let (because, reason) = match run::ensure_open(view, task) {
         Ok(()) => (ReleaseCause::NotAccepted, format!("{whom} did not accept it until {}", iso(due))),
         Err(Halt::Refused(resting)) => {
             (ReleaseCause::Reassigned, format!("{whom} could not accept it: {}", resting.message))
@@ -130,7 +130,7 @@ fn deadline_is_over(view: &View, task: &Task, due: Timestamp) -> Result<Vec<Fact
     for part in &parts {
         facts.extend(dropped(view, part, TaskState::Cancelled, Some(&reason))?);
     }
-    facts.extend(run::ends(view, task, Ended::failed(parts.len()))?);
+    facts.extend(run::roll_up(view, task, Ended::failed(parts.len()))?);
     Ok(facts)
 }
 

@@ -8,7 +8,7 @@ use crate::code::Code;
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, TaskId};
 use crate::routing::Forward;
-use crate::run::Status;
+use crate::run::RunStatus;
 use crate::testing::{
     World, anna, by, cancel, claim, complete, create, fail, ingest, moves, release, retry, route, sends, start,
 };
@@ -167,7 +167,7 @@ fn what_nobody_could_accept_is_held_against_nobody() {
     gives(&mut w, "t");
     w.claims("ken", "begun");
     let sets = |to| crate::run::SetRunStatus { run: "run_1".into(), to, reason: None };
-    w.does(&anna(), sets(Status::Paused));
+    w.does(&anna(), sets(RunStatus::Paused));
     assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released"]);
     let task = w.task("t");
     assert_eq!((task.held_by(), task.routing.tried.as_slice()), (None, &[][..]));
@@ -176,7 +176,7 @@ fn what_nobody_could_accept_is_held_against_nobody() {
         "{:?}",
         task.reason
     );
-    w.does(&anna(), sets(Status::InProgress));
+    w.does(&anna(), sets(RunStatus::InProgress));
     w.does(&by("ken"), release("begun"));
     assert_eq!(gives(&mut w, "t"), "ken");
     assert_eq!(w.rebuilt(), *w.rows());
@@ -190,7 +190,7 @@ fn nobody_is_asked_to_accept_what_cannot_be_accepted() {
     }
     w.claims("ken", "begun");
     let sets = |to| crate::run::SetRunStatus { run: "run_1".into(), to, reason: None };
-    w.does(&anna(), sets(Status::Paused));
+    w.does(&anna(), sets(RunStatus::Paused));
     w.does(&anna(), crate::testing::assign("t", "ken"));
     let forward = Forward {
         task: "t".into(),
@@ -200,7 +200,7 @@ fn nobody_is_asked_to_accept_what_cannot_be_accepted() {
         artifacts: vec![],
     };
     assert_eq!(w.refuses(&Caller::system(), forward.clone()), Code::InvalidState);
-    w.does(&anna(), sets(Status::InProgress));
+    w.does(&anna(), sets(RunStatus::InProgress));
     assert_eq!(w.does(&Caller::system(), forward), ["task.forwarded"]);
     assert_eq!(due(&w, "t", AlarmKind::Accept), w.now + ACCEPT);
 }
@@ -378,7 +378,7 @@ fn a_deadline_takes_along_what_is_part_of_the_task() {
     let given = gives(&mut w, "a");
     let told = goes_off(&mut w, "t", AlarmKind::Deadline);
     assert_eq!(told, ["task.timed_out", "task.dropped", "task.dropped", "run.status_set"]);
-    assert_eq!(w.run_row("run_1").status, Status::Failed);
+    assert_eq!(w.run_row("run_1").status, RunStatus::Failed);
     for part in ["a", "b"] {
         assert_eq!((w.task(part).state, w.task(part).clocks.next()), (TaskState::Cancelled, None), "{part}");
     }
@@ -423,10 +423,10 @@ fn an_error_that_may_mend_is_tried_again_later_and_by_another() {
     assert_eq!(told, ["envelope.received", "task.failed", "task.exhausted", "run.status_set"]);
     let task = w.task("t");
     assert_eq!((task.state, task.attempt, task.clocks.next()), (TaskState::Failed, 3, None));
-    assert_eq!(w.run_row("run_1").status, Status::Failed);
+    assert_eq!(w.run_row("run_1").status, RunStatus::Failed);
     // Asked for once more, it has all its attempts again.
     w.does(&anna(), retry("t"));
-    assert_eq!(w.run_row("run_1").status, Status::InProgress);
+    assert_eq!(w.run_row("run_1").status, RunStatus::InProgress);
     let again = gives(&mut w, "t");
     accepts(&mut w, "acc4", &again, "t").unwrap();
     assert_eq!(errs(&mut w, &again, "t", true).last(), Some(&"task.retried"));
@@ -498,7 +498,7 @@ fn a_part_of_a_run_is_tried_again_with_all_that_went_on_from_it() {
     w.does(&by("a"), complete("tk_three"));
     w.starts("a", "tk_five");
     w.does(&by("a"), complete("tk_five"));
-    assert_eq!(w.run_row("wf").status, Status::Completed);
+    assert_eq!(w.run_row("wf").status, RunStatus::Completed);
     let told = w.does(&anna(), retry_part("wf", "tk_one"));
     assert_eq!(told, ["task.reopened", "task.reopened", "task.reopened", "run.status_set"]);
     for (task, attempt, waits) in [("tk_one", 2, 0), ("tk_two", 2, 1), ("tk_three", 2, 1)] {
@@ -512,13 +512,13 @@ fn a_part_of_a_run_is_tried_again_with_all_that_went_on_from_it() {
         assert_eq!((&task.outcome, task.completed_at), (&None, None));
     }
     assert_eq!((w.task("tk_four").state, w.task("tk_five").state), (TaskState::Completed, TaskState::Completed));
-    assert_eq!((w.run_row("wf").status, w.run_row("wf").unfinished), (Status::InProgress, 3));
+    assert_eq!((w.run_row("wf").status, w.run_row("wf").unfinished), (RunStatus::InProgress, 3));
     assert_eq!(w.rebuilt(), *w.rows());
     for task in ["tk_one", "tk_two", "tk_three"] {
         w.starts("a", task);
         w.does(&by("a"), complete(task));
     }
-    assert_eq!(w.run_row("wf").status, Status::Completed);
+    assert_eq!(w.run_row("wf").status, RunStatus::Completed);
 }
 
 #[test]
@@ -546,13 +546,13 @@ fn a_request_is_tried_again_with_its_subtasks() {
     let part = gives(&mut w, "a");
     sends(&mut w, "res_a", "task.result", &part, &json!({ "task_id": "a" }));
     sends(&mut w, "res_t", "task.result", &holder, &json!({ "task_id": "t" }));
-    assert_eq!(w.run_row("run_1").status, Status::Completed);
+    assert_eq!(w.run_row("run_1").status, RunStatus::Completed);
     // Only a subtask: what it is part of stays as it is.
     assert_eq!(w.does(&by("ui"), retry_part("run_1", "a")), ["task.reopened", "run.status_set"]);
-    assert_eq!((w.task("t").state, w.run_row("run_1").status), (TaskState::Completed, Status::InProgress));
+    assert_eq!((w.task("t").state, w.run_row("run_1").status), (TaskState::Completed, RunStatus::InProgress));
     let part = gives(&mut w, "a");
     sends(&mut w, "res_a2", "task.result", &part, &json!({ "task_id": "a" }));
-    assert_eq!(w.run_row("run_1").status, Status::Completed);
+    assert_eq!(w.run_row("run_1").status, RunStatus::Completed);
     let told = w.does(&by("ui"), retry_part("run_1", "t"));
     assert_eq!(told, ["task.reopened", "task.reopened", "run.status_set"]);
     assert_eq!((w.task("t").attempt, w.task("a").attempt), (2, 3));
@@ -581,7 +581,7 @@ fn what_a_part_of_a_run_is_must_be_right() {
     assert_eq!(refused(&mut w, &by("b"), retry_part("wf", "tk_one")), (Code::Forbidden, String::new()));
     assert_eq!(w.does(&by("a"), retry_part("wf", "tk_one")), ["task.reopened"]);
     assert_eq!(w.run_row("wf").unfinished, 2, "a failed task was left to do before");
-    w.does(&anna(), crate::run::SetRunStatus { run: "wf".into(), to: Status::Abandoned, reason: None });
+    w.does(&anna(), crate::run::SetRunStatus { run: "wf".into(), to: RunStatus::Abandoned, reason: None });
     w.does(&anna(), cancel("tk_one"));
     assert_eq!(refused(&mut w, &anna(), retry_part("wf", "tk_one")).0, Code::InvalidState);
     w.starts("b", "plain");

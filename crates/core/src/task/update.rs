@@ -71,7 +71,7 @@ impl UpdateStatus {
                 self.needs(&begun, self.error.as_ref(), Code::MissingError, "error")?;
                 let fail = FailTask { task, agent, error: self.error.clone() };
                 facts.extend(fail.fails(view, caller, &begun)?);
-                facts.extend(run::ends(view, &begun, Ended::failed(0))?);
+                facts.extend(run::roll_up(view, &begun, Ended::failed(0))?);
                 Ok(Decision::new(facts, Reply::Row(Key::Task(begun.id))))
             }
             TaskState::Skipped => Skip { task, agent, reason: self.reason.clone() }.decide(view, caller),
@@ -105,7 +105,7 @@ impl UpdateStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::Status;
+    use crate::run::RunStatus;
     use crate::task::{AddCheckpoint, CheckpointKind, SetTaskPlan, TakeUp, TaskPlan};
     use crate::testing::{World, by};
 
@@ -146,7 +146,7 @@ mod tests {
             w.does(&by("a"), update(task, TaskState::Completed));
             assert_eq!((w.task(task).state, w.task(task).outcome.as_deref()), (TaskState::Completed, Some("done")));
         }
-        assert_eq!(w.run_row("wf").status, Status::Completed);
+        assert_eq!(w.run_row("wf").status, RunStatus::Completed);
     }
 
     #[test]

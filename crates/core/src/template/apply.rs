@@ -15,7 +15,7 @@ use crate::id::{RunId, TaskId, TemplateId};
 use crate::key::{Ask, Key};
 use crate::limit;
 use crate::refusal::Refusal;
-use crate::run::{Brief, CreateRun, PlannedTask, RunPlanned, SourceType, author, planned, resolve};
+use crate::run::{CreateRun, PlannedTask, RunPlanned, RunSpec, SourceType, author, planned, resolve};
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -69,8 +69,8 @@ impl ApplyTemplate {
         Ok(())
     }
 
-    fn brief(&self, template: &Template) -> Brief {
-        Brief {
+    fn brief(&self, template: &Template) -> RunSpec {
+        RunSpec {
             title: self.title.clone(),
             source_type: SourceType::Template,
             source_ref: Some(self.template.to_string()),
@@ -105,7 +105,7 @@ impl ApplyTemplate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::Status;
+    use crate::run::RunStatus;
     use crate::task::Details;
     use crate::template::{CreateTemplate, TemplateSource, TemplateTask};
     use crate::testing::{World, by};
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!((first.title.as_str(), first.description.as_str()), ("build login", "for anna"));
         assert_eq!(w.task("tk_2").depends_on, ["tk_1".into()]);
         let run = w.run_row("wf");
-        assert_eq!((run.status, run.tasks, run.brief.source_type), (Status::Ready, 2, SourceType::Template));
+        assert_eq!((run.status, run.tasks, run.brief.source_type), (RunStatus::Ready, 2, SourceType::Template));
     }
 
     #[test]

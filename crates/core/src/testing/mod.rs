@@ -32,7 +32,7 @@ use crate::message::{
 };
 use crate::refusal::Refusal;
 use crate::row::Row;
-use crate::run::{Brief, CreateRun, PlannedTask, Run, SetRunPlan, SourceType};
+use crate::run::{CreateRun, PlannedTask, Run, RunSpec, SetRunPlan, SourceType};
 use crate::task::{self, Task};
 use crate::view::{LifeSource, Presence, View};
 use crate::workspace::{
@@ -438,8 +438,8 @@ pub(crate) fn claim_file(agent: &str, at: &str) -> ClaimFile {
     }
 }
 
-pub(crate) fn brief(title: &str) -> Brief {
-    Brief {
+pub(crate) fn brief(title: &str) -> RunSpec {
+    RunSpec {
         title: title.to_owned(),
         source_type: SourceType::Prompt,
         source_ref: None,

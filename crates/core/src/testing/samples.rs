@@ -36,8 +36,8 @@ use crate::redact::{Cleared, Erase, LogRedacted};
 use crate::report::Report;
 use crate::routing::{Choice, Filter, Rejected, RoutingDecided, RoutingFailed, RoutingResumed, Scored, TaskForwarded};
 use crate::run::{
-    Brief, Place, Rewired, RunCreated, RunPlanned, RunReordered, RunReplanned, RunStatusSet, SourceType, TaskRemoved,
-    Trigger,
+    DependencyChange, RunCreated, RunPlanned, RunReordered, RunReplanned, RunSpec, RunStatusCause, RunStatusSet,
+    SequenceChange, SourceType, TaskRemoved,
 };
 use crate::task::{
     AlarmKind, CheckpointAdded, CheckpointKind, Complexity, Details, Outcome, ReleaseCause, RequestTerms,
@@ -557,7 +557,7 @@ fn workflows() -> Vec<Fact> {
     vec![
         Fact::RunCreated(RunCreated {
             run: "wf_1".into(),
-            brief: Brief {
+            brief: RunSpec {
                 title: "secret".to_owned(),
                 source_type: SourceType::GithubIssue,
                 source_ref: Some("#7".to_owned()),
@@ -585,14 +585,14 @@ fn workflows() -> Vec<Fact> {
         }),
         Fact::RunReordered(RunReordered {
             run: "wf_1".into(),
-            places: vec![Place { task: "task_1".into(), sequence: 2 }],
+            places: vec![SequenceChange { task: "task_1".into(), sequence: 2 }],
         }),
         Fact::RunStatusSet(RunStatusSet {
             run: "wf_1".into(),
-            from: crate::run::Status::InProgress,
-            to: crate::run::Status::Paused,
+            from: crate::run::RunStatus::InProgress,
+            to: crate::run::RunStatus::Paused,
             reason: Some("secret".to_owned()),
-            because: Trigger::Asked,
+            because: RunStatusCause::Asked,
         }),
         Fact::TaskPlanned(TaskPlanned {
             task: "task_1".into(),
@@ -613,7 +613,7 @@ fn workflows() -> Vec<Fact> {
             task: "task_1".into(),
             run: "wf_1".into(),
             depends_on: vec!["task_2".into()],
-            rewired: vec![Rewired {
+            rewired: vec![DependencyChange {
                 task: "task_4".into(),
                 gains: vec!["task_2".into()],
                 waits: vec!["task_2".into()],

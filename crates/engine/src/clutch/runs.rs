@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use rookery_core::key::Table;
-use rookery_core::run::{Run, Status};
+use rookery_core::run::{Run, RunStatus};
 use rookery_core::task::Task;
 use rookery_core::{Code, Refusal, RunId, Seq, TaskId, Timestamp};
 use rookery_store::query::{ColumnTest, Order};
@@ -32,7 +32,7 @@ const READS: usize = 20;
 pub struct RunEntry {
     pub id: RunId,
     pub title: String,
-    pub status: Status,
+    pub status: RunStatus,
     /// How many tasks it has, and how many of them are left to do; `None` where there are too many to count.
     pub tasks: Option<(u32, u32)>,
     pub created_at: Timestamp,

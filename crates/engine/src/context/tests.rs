@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use rookery_core::run::{Brief, Run, SourceType, Status};
+use rookery_core::run::{Run, RunSpec, RunStatus, SourceType};
 use rookery_core::task::{Checkpoint, CheckpointKind, Details, Task, TaskOrigin, TaskPlan, TaskState};
 use rookery_core::{Code, Seq, TaskId, Timestamp};
 use serde_json::{Map, json};
@@ -11,7 +11,7 @@ use super::*;
 fn run(text: &str) -> Run {
     Run {
         id: "wf_1".into(),
-        brief: Brief {
+        brief: RunSpec {
             title: text.to_owned(),
             source_type: SourceType::Prompt,
             source_ref: None,
@@ -22,7 +22,7 @@ fn run(text: &str) -> Run {
             config: Map::new(),
         },
         summary: Some(text.to_owned()),
-        status: Status::InProgress,
+        status: RunStatus::InProgress,
         reason: None,
         created_by: "a".to_owned(),
         created_at: Timestamp(1),

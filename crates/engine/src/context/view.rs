@@ -1,6 +1,6 @@
 //! The shape of a context, and how it looks with so much of it cut.
 
-use rookery_core::run::Status;
+use rookery_core::run::RunStatus;
 use rookery_core::task::{Checkpoint, CheckpointKind, Task, TaskPlan, TaskState};
 use rookery_core::{RunId, TaskId, Timestamp, WorkspaceId};
 use schemars::JsonSchema;
@@ -32,7 +32,7 @@ pub struct WorkflowView {
     pub id: RunId,
     pub name: String,
     #[schemars(with = "String")]
-    pub status: Status,
+    pub status: RunStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_summary: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -8,7 +8,7 @@ mod digest;
 use std::collections::BTreeMap;
 
 use rookery_core::key::{ColumnValue, Table};
-use rookery_core::run::{Brief, Run, SourceType, Status, tally};
+use rookery_core::run::{Run, RunSpec, RunStatus, SourceType, tally};
 use rookery_core::task::{Checkpoint, CheckpointKind, Task, TaskState};
 use rookery_core::template::Template;
 use rookery_core::{AgentId, Code, Fact, Refusal, Row, RunId, Seq, TaskId, TemplateId, Timestamp};
@@ -35,7 +35,7 @@ const HELD_TASKS: u32 = 1_000;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RunFilter {
     /// One of these; any if there are none.
-    pub status: Vec<Status>,
+    pub status: Vec<RunStatus>,
     pub repository_path: Option<String>,
     pub limit: u32,
     pub offset: u32,
@@ -55,7 +55,7 @@ pub struct RunHead {
     pub id: RunId,
     pub name: String,
     #[schemars(with = "String")]
-    pub status: Status,
+    pub status: RunStatus,
     #[schemars(with = "String")]
     pub source_type: SourceType,
     #[schemars(with = "i64")]
@@ -91,7 +91,7 @@ pub struct NextTasks {
     pub tasks: Vec<NextTask>,
     pub max_parallel: u32,
     pub recommended_count: usize,
-    pub workflow_status: Status,
+    pub workflow_status: RunStatus,
     pub all_complete: bool,
 }
 
@@ -242,8 +242,8 @@ impl Search {
 }
 
 /// Whether the tasks of a run with this status can be taken.
-fn gives_work(status: Status) -> bool {
-    !matches!(status, Status::Paused | Status::Abandoned)
+fn gives_work(status: RunStatus) -> bool {
+    !matches!(status, RunStatus::Paused | RunStatus::Abandoned)
 }
 
 fn is_offered(state: TaskState, failed: FailedTasks) -> bool {
@@ -340,7 +340,7 @@ impl Engine {
     pub async fn next_tasks_anywhere(&self, search: &Search, limit: u32) -> Result<At<OpenTasks>, EngineError> {
         let failed = search.failed;
         let kept = self.kept_to_begin(search).await?;
-        let open = [Status::Planning, Status::Ready, Status::InProgress, Status::Failed];
+        let open = [RunStatus::Planning, RunStatus::Ready, RunStatus::InProgress, RunStatus::Failed];
         let open = open.iter().map(|status| status.as_str().into()).collect();
         let runs = RowQuery::all(Table::Runs).with("status", ColumnTest::In(open)).ordered_by("created");
         let runs = runs_of(self.store().list(runs.at_most(Some(OPEN_RUNS))).await?.0);
@@ -499,7 +499,7 @@ impl RunHead {
 
 impl RunFilter {
     fn takes_default(&self) -> bool {
-        self.repository_path.is_none() && (self.status.is_empty() || self.status.contains(&Status::InProgress))
+        self.repository_path.is_none() && (self.status.is_empty() || self.status.contains(&RunStatus::InProgress))
     }
 
     fn count(&self, tallies: &BTreeMap<String, u64>) -> u64 {
@@ -507,7 +507,7 @@ impl RunFilter {
         if self.status.is_empty() {
             return of(tally::RUNS);
         }
-        let wanted = Status::ALL.into_iter().filter(|status| self.status.contains(status));
+        let wanted = RunStatus::ALL.into_iter().filter(|status| self.status.contains(status));
         wanted.map(|status| of(status.tally())).sum()
     }
 }
@@ -525,7 +525,7 @@ pub(crate) fn default_run(tasks: &[Task]) -> Run {
     let failed = tasks.iter().filter(|task| task.state == TaskState::Failed).count();
     Run {
         id: RunId::project_default(),
-        brief: Brief {
+        brief: RunSpec {
             title: "Tasks outside of any workflow".to_owned(),
             source_type: SourceType::Custom,
             source_ref: None,
@@ -536,7 +536,7 @@ pub(crate) fn default_run(tasks: &[Task]) -> Run {
             config: serde_json::Map::new(),
         },
         summary: None,
-        status: Status::InProgress,
+        status: RunStatus::InProgress,
         reason: None,
         created_by: "system".to_owned(),
         created_at: tasks.iter().map(|task| task.created_at).min().unwrap_or(Timestamp(0)),

@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use rookery_core::clutch::Shape;
 use rookery_core::handoff::{Accept, Initiate, Note};
 use rookery_core::log::BodyBytes;
-use rookery_core::run::{SetRunStatus, Status};
+use rookery_core::run::{RunStatus, SetRunStatus};
 use rookery_core::task::{ClaimTask, CompleteTask, CreateTask, Outcome, StartTask, Task, TaskState};
 use rookery_core::{Actor, Caller, Command, Fact, LogId, RunId, TaskId};
 use rookery_engine::clutch::{Envelope, Routing};
@@ -197,7 +197,7 @@ async fn what_belongs_to_a_run_at_rest_waits_without_a_word_and_goes_on_with_it(
     team.routes().await.unwrap();
     team.does("ada", ClaimTask { task: "begun".into(), agent: "ada".into() }).await;
     let sets = |to| SetRunStatus { run: "run_1".into(), to, reason: None };
-    team.does("ada", sets(Status::Paused)).await;
+    team.does("ada", sets(RunStatus::Paused)).await;
     for number in 0..50 {
         team.asks(&format!("t{number}"), "skill:law", json!({})).await;
     }
@@ -212,17 +212,17 @@ async fn what_belongs_to_a_run_at_rest_waits_without_a_word_and_goes_on_with_it(
     team.routes().await.unwrap();
     assert_eq!(team.store.choices(), choices, "nobody looks at it again and again");
     assert_eq!(team.told()["routing.decided"], 1);
-    team.does("ada", sets(Status::InProgress)).await;
+    team.does("ada", sets(RunStatus::InProgress)).await;
     team.routes().await.unwrap();
     assert_eq!(team.told()["routing.decided"], 51);
     // What waits already when its run is paused is left alone as well.
     team.asks("late", "skill:magic", json!({})).await;
     team.routes().await.unwrap();
-    team.does("ada", sets(Status::Paused)).await;
+    team.does("ada", sets(RunStatus::Paused)).await;
     team.joins("merlin", "skill:magic", 1).await;
     team.routes().await.unwrap();
     assert_eq!((team.store.choices(), team.holder("late").await), (choices + 51, None));
-    team.does("ada", sets(Status::InProgress)).await;
+    team.does("ada", sets(RunStatus::InProgress)).await;
     team.routes().await.unwrap();
     assert_eq!(team.holder("late").await.as_deref(), Some("merlin"));
 }

@@ -9,7 +9,7 @@ use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
 use rookery_core::file::{Case, ClaimFile, FilePath, Insist};
 use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::report::Report;
-use rookery_core::run::{Brief, CreateRun, PlannedTask, SetRunPlan, SourceType};
+use rookery_core::run::{CreateRun, PlannedTask, RunSpec, SetRunPlan, SourceType};
 use rookery_core::task::{ClaimTask, CreateTask, Details};
 use rookery_core::{Caller, LogId, RunId, Seq, Table, TaskId, Timestamp};
 use rookery_store::artifact::{ArtifactDir, sha256_hex};
@@ -181,7 +181,7 @@ pub(crate) fn register(id: &str) -> Submission {
 }
 
 pub(crate) fn create_run(id: &str) -> Submission {
-    let brief = Brief {
+    let brief = RunSpec {
         title: format!("run {id}"),
         source_type: SourceType::Prompt,
         source_ref: None,

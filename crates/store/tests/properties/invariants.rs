@@ -142,13 +142,13 @@ fn runs_follow_their_tasks(rows: &BTreeMap<Key, Row>, tasks: &BTreeMap<&TaskId, 
         assert_eq!(run.failed as usize, failed, "{run:?}");
         let claimed = of_run.iter().any(|task| task.claim.is_some());
         match run.status {
-            run::Status::Abandoned => {}
-            run::Status::Completed => assert_eq!(unfinished, 0, "{run:?}"),
+            run::RunStatus::Abandoned => {}
+            run::RunStatus::Completed => assert_eq!(unfinished, 0, "{run:?}"),
             // Somebody may have called it that before.
-            run::Status::Failed => assert!(of_run.is_empty() || unfinished > 0, "{run:?}"),
+            run::RunStatus::Failed => assert!(of_run.is_empty() || unfinished > 0, "{run:?}"),
             status => {
                 assert!(of_run.is_empty() || unfinished > failed, "{run:?}");
-                assert!(status != run::Status::Ready || !claimed, "{run:?}");
+                assert!(status != run::RunStatus::Ready || !claimed, "{run:?}");
             }
         }
     }

@@ -15,7 +15,7 @@ use rookery_core::file::{
 use rookery_core::handoff::{Accept, Initiate, Note, Reject};
 use rookery_core::report::Report;
 use rookery_core::run::{
-    self, AddRunTask, Brief, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus, SourceType,
+    self, AddRunTask, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, RunSpec, SetRunPlan, SetRunStatus, SourceType,
 };
 use rookery_core::task::{
     AddCheckpoint, AssignTask, CancelTask, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details, FailTask,
@@ -345,7 +345,7 @@ fn plan() -> impl Strategy<Value = Vec<PlannedTask>> {
 }
 
 fn about_runs() -> BoxedStrategy<Asked> {
-    let to = select(run::Status::ALL.to_vec());
+    let to = select(run::RunStatus::ALL.to_vec());
     let template = || select(&TEMPLATES[..]).prop_map(TemplateId::from);
     let definition = |tasks: Vec<PlannedTask>| TemplateSource::Definition {
         tasks: tasks
@@ -394,8 +394,8 @@ fn about_runs() -> BoxedStrategy<Asked> {
     .boxed()
 }
 
-fn brief(text: String) -> Brief {
-    Brief {
+fn brief(text: String) -> RunSpec {
+    RunSpec {
         title: format!("run {text}"),
         source_type: SourceType::Prompt,
         source_ref: None,

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use rookery_core::run::{SourceType, Status};
+use rookery_core::run::{RunStatus, SourceType};
 use rookery_core::task::{CheckpointKind, Complexity, WaitingFor};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{DeserializeOwned, Error};
@@ -85,11 +85,11 @@ pub fn text_or_null(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub fn run_status(_: &mut SchemaGenerator) -> Schema {
-    word(&Status::ALL.map(Status::as_str))
+    word(&RunStatus::ALL.map(RunStatus::as_str))
 }
 
 pub fn run_statuses(_: &mut SchemaGenerator) -> Schema {
-    words(&Status::ALL.map(Status::as_str))
+    words(&RunStatus::ALL.map(RunStatus::as_str))
 }
 
 pub fn source_type(_: &mut SchemaGenerator) -> Schema {

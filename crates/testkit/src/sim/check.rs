@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use rookery_core::agent::Evidence;
 use rookery_core::file::ClaimReply;
 use rookery_core::log::LogRow;
-use rookery_core::run::Status;
+use rookery_core::run::RunStatus;
 use rookery_core::task::{ReleaseCause, TaskState};
 use rookery_core::{
     Actor, AgentId, Auth, Caller, Command, Fact, Key, NodeId, Position, Refusal, Row, RunId, Seq, Timestamp,
@@ -181,10 +181,10 @@ pub(super) fn runs_follow_their_tasks(model: &Model) -> Checked {
         let Row::Run(run) = row else { continue };
         let (tasks, unfinished, failed) = left.get(&run.id).copied().unwrap_or_default();
         let follows = match run.status {
-            Status::Abandoned => true,
-            Status::Completed => unfinished == 0,
+            RunStatus::Abandoned => true,
+            RunStatus::Completed => unfinished == 0,
             // Somebody may have called it that before.
-            Status::Failed => tasks == 0 || unfinished > 0,
+            RunStatus::Failed => tasks == 0 || unfinished > 0,
             _ => tasks == 0 || unfinished > failed,
         };
         if (run.tasks, run.unfinished, run.failed) != (tasks, unfinished, failed) || !follows {

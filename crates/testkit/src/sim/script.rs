@@ -19,7 +19,7 @@ use rookery_core::handoff::{Accept, Handoff, Initiate, Note, Reject};
 use rookery_core::redact::{Erase, Redact, Target};
 use rookery_core::report::Report;
 use rookery_core::run::{
-    self, AddRunTask, Brief, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus, SourceType,
+    self, AddRunTask, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, RunSpec, SetRunPlan, SetRunStatus, SourceType,
 };
 use rookery_core::task::{
     AddCheckpoint, AssignTask, CancelTask, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details, FailTask,
@@ -315,7 +315,7 @@ impl Script<'_> {
             7 => RemoveRunTask { task: self.task_of(&run), run }.into(),
             8 => ReplanRun { run, summary: "another".to_owned(), reason: "why".to_owned(), tasks: self.plan() }.into(),
             9 => {
-                let to = *run::Status::ALL.choose(self.rng).unwrap_or(&run::Status::InProgress);
+                let to = *run::RunStatus::ALL.choose(self.rng).unwrap_or(&run::RunStatus::InProgress);
                 SetRunStatus { run, to, reason: self.reason() }.into()
             }
             10 => {
@@ -336,8 +336,8 @@ impl Script<'_> {
         tasks.choose(self.rng).unwrap_or_else(|| self.task())
     }
 
-    fn brief(&mut self) -> Brief {
-        Brief {
+    fn brief(&mut self) -> RunSpec {
+        RunSpec {
             title: format!("run {}", self.rng.random_range(0..20)),
             source_type: SourceType::Prompt,
             source_ref: None,

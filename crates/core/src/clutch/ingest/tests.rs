@@ -6,7 +6,7 @@ use crate::clutch::{Card, PayloadType, SecretKey};
 use crate::contract::{BoundTo, DefineWorkflow, Expects, StepRule, Violations, missing};
 use crate::group::SetGroup;
 use crate::message::{Fate, Standing};
-use crate::run::Status;
+use crate::run::RunStatus;
 use crate::task::UpdateStatus;
 use crate::testing::{World, anna, by, claim, complete, create, ingest, sender as caller, sends, start, with_token};
 
@@ -212,7 +212,7 @@ fn a_request_keeps_where_it_belongs_and_on_what_terms() {
     assert_eq!((terms.max_runtime_sec, terms.max_attempts, terms.deadline.is_some()), (Some(60), Some(2), true));
     assert_eq!((terms.requires.len(), terms.domain.as_deref(), terms.request.as_str()), (1, Some("law"), "m"));
     assert_eq!(task.origin.thread.as_ref().map(|thread| thread.as_str()), Some("thr_1"));
-    assert_eq!(w.run_row("run_1").status, Status::Ready);
+    assert_eq!(w.run_row("run_1").status, RunStatus::Ready);
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn results_and_errors_say_what_came_of_it() {
     assert_eq!(facts, ["envelope.received", "task.completed", "run.status_set"]);
     let task = w.task("t");
     assert_eq!((task.outcome.as_deref(), task.outcome_detail.as_ref()), (Some("Done"), Some(&payload)));
-    assert_eq!(w.run_row("run_1").status, Status::Completed);
+    assert_eq!(w.run_row("run_1").status, RunStatus::Completed);
     let mut w = requested(TaskState::Pending);
     let failed = json!({ "payload": { "code": "TOOL_UNAVAILABLE", "message": "no browser", "retryable": true } });
     let facts = sends(&mut w, "m", "task.error", "ken", &failed);
@@ -271,7 +271,7 @@ fn cancelling_takes_along_all_that_is_part_of_it() {
         assert_eq!((w.task(id).state, w.task(id).reason.as_deref()), (TaskState::Cancelled, Some("enough")), "{id}");
     }
     assert_eq!((w.task("d").state, w.agent("ada").holding), (TaskState::Completed, 0));
-    assert_eq!((w.run_row("run_1").status, w.run_row("run_1").unfinished), (Status::Completed, 0));
+    assert_eq!((w.run_row("run_1").status, w.run_row("run_1").unfinished), (RunStatus::Completed, 0));
     assert_eq!(w.rebuilt(), *w.rows());
     let late = json!({ "task_id": "e", "parent_task_id": "t" });
     assert_eq!(refused(&mut w, "n", "task.request", "ken", &late), (Code::InvalidState, "/parent_task_id".to_owned()));
@@ -288,7 +288,7 @@ fn the_end_of_the_whole_ends_its_parts_and_that_of_a_part_does_not() {
     w.does(&by("ada"), complete("a"));
     assert_eq!(w.task("b").state, TaskState::Pending);
     sends(&mut w, "m", "task.result", "ken", &json!({}));
-    assert_eq!((w.task("b").state, w.run_row("run_1").status), (TaskState::Cancelled, Status::Completed));
+    assert_eq!((w.task("b").state, w.run_row("run_1").status), (TaskState::Cancelled, RunStatus::Completed));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Workflows: opening one, looking at it, finding work in it, steering it.
 
-use rookery_core::run::{Brief, CreateRun, SetRunStatus, SourceType, Status};
+use rookery_core::run::{CreateRun, RunSpec, RunStatus, SetRunStatus, SourceType};
 use rookery_core::{Row, RunId, Timestamp};
 use rookery_engine::workflows::{FailedTasks, NextTask, Progress, RunFilter, RunPage, Search, Summary, SummaryFormat};
 use schemars::JsonSchema;
@@ -111,7 +111,7 @@ pub struct Created {
 
 async fn create(call: Call, asked: Creating) -> Answer<Created> {
     let caller = call.author(asked.agent_id.as_deref()).await?;
-    let brief = Brief {
+    let brief = RunSpec {
         title: asked.name,
         source_type: asked.source_type,
         source_ref: asked.source_ref,
@@ -156,7 +156,7 @@ pub struct Listing {
     /// Only workflows with one of these statuses.
     #[serde(default, deserialize_with = "one_or_many")]
     #[schemars(schema_with = "arguments::run_statuses")]
-    status: Option<Vec<Status>>,
+    status: Option<Vec<RunStatus>>,
     /// Only workflows about this repository, named as when they were created.
     #[serde(default, deserialize_with = "name")]
     repository_path: Option<String>,
@@ -310,7 +310,7 @@ pub struct Steering {
     id: String,
     /// What it becomes.
     #[schemars(schema_with = "arguments::run_status")]
-    status: Status,
+    status: RunStatus,
     /// Why.
     reason: Option<String>,
     /// Your id, unless connected as an agent.

@@ -3,7 +3,7 @@
 use rookery_core::agent::Agent;
 use rookery_core::clutch::{Address, Card, Group, MessageType, Requirement, TrustLevel};
 use rookery_core::log::LogRow;
-use rookery_core::run::Status;
+use rookery_core::run::RunStatus;
 use rookery_core::task::{AlarmKind, RequestTerms, Task};
 use rookery_core::{Actor, AgentId, Fact, Key, Row};
 
@@ -119,7 +119,7 @@ pub(in crate::sim) fn what_is_given_is_passed_on(model: &Model) -> Checked {
 
 fn gives_work(model: &Model, task: &Task) -> bool {
     match model.row(&Key::Run(task.run.clone())) {
-        Some(Row::Run(run)) => !matches!(run.status, Status::Paused | Status::Abandoned),
+        Some(Row::Run(run)) => !matches!(run.status, RunStatus::Paused | RunStatus::Abandoned),
         _ => true,
     }
 }
