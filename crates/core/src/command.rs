@@ -13,7 +13,10 @@ use crate::code::Code;
 use crate::contract::{DefineWorkflow, RegisterSchema};
 use crate::document::{AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, WriteDocument};
 use crate::fact::Fact;
-use crate::file::{ClaimFile, ClaimReply, File, FilePath, Lock, NoteChange, NoteOthers, ReleaseFile, Resolve, Unlock};
+use crate::file::{
+    ClaimFile, File, FileClaimOutcome, FilePath, LockFile, RecordChange, RecordUntracked, ReleaseFile, ResolveConflict,
+    UnlockFile,
+};
 use crate::group::{RemoveGroup, SetGroup};
 use crate::handoff::{Accept, Handoff, Initiate, Reject};
 use crate::id::{AgentId, HandoffId, IntentId, MessageId, Seq, TaskId, ThreadId, TimerId, Timestamp};
@@ -85,11 +88,11 @@ commands! {
     FireAlarm(task::FireAlarm),
     ClaimFile(ClaimFile),
     ReleaseFile(ReleaseFile),
-    LockFile(Lock),
-    UnlockFile(Unlock),
-    ResolveConflict(Resolve),
-    NoteChange(NoteChange),
-    NoteOthers(NoteOthers),
+    LockFile(LockFile),
+    UnlockFile(UnlockFile),
+    ResolveConflict(ResolveConflict),
+    RecordChange(RecordChange),
+    RecordUntracked(RecordUntracked),
     InitiateHandoff(Initiate),
     AcceptHandoff(Accept),
     RejectHandoff(Reject),
@@ -192,7 +195,7 @@ pub enum Reply {
     Row(Key),
     /// The same of something that was done before: this is a repetition, with the first one's answer.
     Known(Key),
-    Claim(ClaimReply),
+    Claim(FileClaimOutcome),
     Released,
     NotReleased {
         reason: String,
@@ -233,8 +236,8 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::LockFile(c) => c.asks(),
         Command::UnlockFile(c) => c.asks(),
         Command::ResolveConflict(c) => c.asks(),
-        Command::NoteChange(c) => c.asks(),
-        Command::NoteOthers(_) => vec![],
+        Command::RecordChange(c) => c.asks(),
+        Command::RecordUntracked(_) => vec![],
         Command::AddReport(c) => c.asks(),
         Command::InitiateHandoff(c) => c.asks(),
         Command::AcceptHandoff(c) => c.asks(),
@@ -352,8 +355,8 @@ fn decided(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result
         Command::LockFile(c) => c.decide(view, caller),
         Command::UnlockFile(c) => c.decide(view, caller),
         Command::ResolveConflict(c) => c.decide(view, caller),
-        Command::NoteChange(c) => c.decide(view, caller, now),
-        Command::NoteOthers(c) => c.decide(),
+        Command::RecordChange(c) => c.decide(view, caller, now),
+        Command::RecordUntracked(c) => c.decide(),
         Command::InitiateHandoff(c) => c.decide(view, caller),
         Command::AcceptHandoff(c) => c.decide(view, caller),
         Command::RejectHandoff(c) => c.decide(view, caller),

@@ -17,7 +17,7 @@ use crate::contract::{self, SchemaRegistered, WorkflowDefined};
 use crate::document::{self, DocumentDeleted, DocumentWritten};
 use crate::file::{
     self, ClaimForced, ConflictDetected, ConflictEscalated, ConflictResolved, FileClaimed, FileLocked, FileModified,
-    FileReleased, FileUnlocked, FilesChanged,
+    FileReleased, FileUnlocked, UntrackedFilesChanged,
 };
 use crate::group::{self, GroupRemoved, GroupSet};
 use crate::handoff::{self, HandoffAccepted, HandoffInitiated, HandoffRejected};
@@ -43,7 +43,7 @@ use crate::team::{
     TeamStopAsked,
 };
 use crate::template::{self, TemplateCreated};
-use crate::timer::{self, conflict_timer};
+use crate::timer::{self, conflict_timer_id};
 use crate::told;
 use crate::turn::{self, TurnEnded, TurnStarted};
 use crate::upcast::{UPCASTERS, Upcaster, upcast};
@@ -121,7 +121,7 @@ facts! {
     FileLocked(FileLocked) = "resource.locked" v 1,
     FileUnlocked(FileUnlocked) = "resource.unlocked" v 1,
     FileModified(FileModified) = "resource.modified" v 1,
-    FilesChanged(FilesChanged) = "resource.others_changed" v 1,
+    UntrackedFilesChanged(UntrackedFilesChanged) = "resource.others_changed" v 1,
     ConflictDetected(ConflictDetected) = "resource.conflict_detected" v 1,
     ConflictResolved(ConflictResolved) = "resource.conflict_resolved" v 1,
     ConflictEscalated(ConflictEscalated) = "resource.conflict_escalated" v 1,
@@ -469,12 +469,14 @@ fn rows_of(fact: &Fact) -> Vec<Key> {
         Fact::FileUnlocked(fact) => vec![Key::file(&fact.path)],
         Fact::FileModified(fact) => vec![Key::file(&fact.path)],
         Fact::ConflictDetected(fact) => vec![Key::file(&fact.path), Key::Timer(fact.timer.clone())],
-        Fact::ConflictResolved(fact) => vec![Key::file(&fact.path), Key::Timer(conflict_timer(&fact.path))],
+        Fact::ConflictResolved(fact) => vec![Key::file(&fact.path), Key::Timer(conflict_timer_id(&fact.path))],
         Fact::ConflictEscalated(fact) => vec![Key::Timer(fact.timer.clone())],
         Fact::HandoffInitiated(fact) => vec![Key::Handoff(fact.handoff.clone())],
         Fact::HandoffAccepted(fact) => vec![Key::Handoff(fact.handoff.clone())],
         Fact::HandoffRejected(fact) => vec![Key::Handoff(fact.handoff.clone())],
-        Fact::FilesChanged(_) | Fact::ReportAdded(_) | Fact::EnvelopeRejected(_) | Fact::LettersDropped(_) => vec![],
+        Fact::UntrackedFilesChanged(_) | Fact::ReportAdded(_) | Fact::EnvelopeRejected(_) | Fact::LettersDropped(_) => {
+            vec![]
+        }
         Fact::LogRedacted(fact) => {
             let cleared = fact.cleared.iter().map(|cleared| cleared.key.clone());
             cleared.chain(fact.erases.iter().map(|erase| Key::Intent(erase.intent.clone()))).collect()

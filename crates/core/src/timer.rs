@@ -26,7 +26,7 @@ pub enum Purpose {
     EscalateConflict { path: FilePath },
 }
 
-pub fn conflict_timer(path: &FilePath) -> TimerId {
+pub fn conflict_timer_id(path: &FilePath) -> TimerId {
     TimerId::new(format!("conflict:{}", path.key()))
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn apply(old: Option<Timer>, id: &TimerId, fact: &Fact, seq: Seq) -> 
             version: seq,
             purpose: Purpose::EscalateConflict { path: fact.path.clone() },
         }),
-        Fact::ConflictResolved(fact) if conflict_timer(&fact.path) == *id => None,
+        Fact::ConflictResolved(fact) if conflict_timer_id(&fact.path) == *id => None,
         Fact::ConflictEscalated(fact) if fact.timer == *id => None,
         _ => old,
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::file::{ChangeSource, File, NoteChange, NoteOthers};
+use rookery_core::file::{ChangeSource, File, RecordChange, RecordUntracked};
 use rookery_core::{Caller, Command, Fact};
 use rookery_store::{Submission, SubmitError};
 use tokio::sync::{mpsc, watch};
@@ -154,7 +154,7 @@ fn watched(files: &[File], is_ours: impl Fn(&File) -> bool) -> Watched {
 async fn note(engine: &Engine, observation: Observation) {
     let command: Command = match observation {
         Observation::Claimed { path, before, after } => match engine.paths().parse(&path) {
-            Ok(path) => NoteChange {
+            Ok(path) => RecordChange {
                 path,
                 by: None,
                 before: Some(before),
@@ -168,7 +168,7 @@ async fn note(engine: &Engine, observation: Observation) {
             .into(),
             Err(error) => return tracing::debug!(%error, path, "a change was seen at a path that cannot be claimed"),
         },
-        Observation::Others { changed, sample } => NoteOthers { changed, sample, site: engine.site() }.into(),
+        Observation::Others { changed, sample } => RecordUntracked { changed, sample, site: engine.site() }.into(),
         Observation::Trouble { message, hint } => return tracing::warn!(hint, "{message}"),
     };
     record(engine, command).await;
@@ -183,7 +183,7 @@ async fn record(engine: &Engine, command: Command) {
                 return tracing::warn!(%error, "a change of files was not recorded");
             }
             // A change that is told twice is told once, but what is only counted would count double.
-            Err(error @ SubmitError::OutcomeUnknown { .. }) if matches!(command, Command::NoteOthers(_)) => {
+            Err(error @ SubmitError::OutcomeUnknown { .. }) if matches!(command, Command::RecordUntracked(_)) => {
                 return tracing::warn!(%error, "a change of files may not be recorded");
             }
             Err(error) => tracing::debug!(%error, "a change of files is recorded later"),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_core::agent::RegisterAgent;
-use rookery_core::file::{ChangeSource, ClaimFile, Insist};
+use rookery_core::file::{ChangeSource, ClaimFile, ClaimMode};
 use rookery_core::session::{Session, TeamSession};
 use rookery_core::team::{Conclusion, EndTeam, Mode, NewMember, Runner, StartTeam, StartTime, Takeover};
 use rookery_core::{Actor, Authority, Caller, Code, Fact, LogId, Timestamp};
@@ -54,8 +54,14 @@ impl Daemon {
     async fn claims(&self, agent: &str, path: &str) {
         let hash = hash_file(self.folder.path(), path).await.unwrap();
         let path = self.engine.paths().parse(path).unwrap();
-        let claim =
-            ClaimFile { path, agent: agent.into(), task: None, hash, site: self.engine.site(), insist: Insist::Ask };
+        let claim = ClaimFile {
+            path,
+            agent: agent.into(),
+            task: None,
+            hash,
+            site: self.engine.site(),
+            insist: ClaimMode::Request,
+        };
         self.engine.submit(Request::new(Caller::asserted(agent), claim)).await.unwrap();
     }
 
@@ -142,8 +148,14 @@ async fn a_change_right_after_the_claim_is_seen_in_the_folder_where_it_was_made(
     let before = hash_file(one.folder.path(), "shared.txt").await.unwrap();
     let expected = one.writes("shared.txt", "the copy of one", "changed between the look and the claim");
     let path = one.engine.paths().parse("shared.txt").unwrap();
-    let claim =
-        ClaimFile { path, agent: "a".into(), task: None, hash: before, site: one.engine.site(), insist: Insist::Ask };
+    let claim = ClaimFile {
+        path,
+        agent: "a".into(),
+        task: None,
+        hash: before,
+        site: one.engine.site(),
+        insist: ClaimMode::Request,
+    };
     one.engine.submit(Request::new(Caller::asserted("a"), claim)).await.unwrap();
     until(|| seen(&database).last() == Some(&expected)).await;
     one.stop().await;

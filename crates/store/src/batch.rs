@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rookery_core::command::{Halt, Now, Reply};
-use rookery_core::file::ClaimReply;
+use rookery_core::file::FileClaimOutcome;
 use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::view::{Presence, View};
 use rookery_core::{
@@ -398,7 +398,7 @@ impl Batch {
         let duplicate = matches!(decision.reply, Reply::Known(_));
         let answer = self.answer(decision.reply, first);
         // That a claim was refused is no effect: asked again with the same key, it may be granted.
-        let refused = matches!(answer, AnyReply::Claim(ClaimReply::Refused { .. }));
+        let refused = matches!(answer, AnyReply::Claim(FileClaimOutcome::Refused { .. }));
         if let Some(idempotency) = self.submission(place).idempotency.clone().filter(|_| !refused) {
             let remembered = RememberedReply { hash: idempotency.hash.clone(), answer: answer.clone() };
             let key = (idempotency.scope.clone(), idempotency.key.clone());

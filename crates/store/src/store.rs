@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use rookery_core::actor::Caller;
-use rookery_core::file::ClaimReply;
+use rookery_core::file::FileClaimOutcome;
 use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::{Command, Key, NodeId, Refusal, Row, RunId, Seq, ThreadId};
 use serde::{Deserialize, Serialize};
@@ -145,7 +145,7 @@ pub struct Committed {
 pub enum AnyReply {
     Done,
     Row(Key, Box<StoredRow>),
-    Claim(ClaimReply),
+    Claim(FileClaimOutcome),
     Released,
     NotReleased { reason: String },
     Recorded(Seq),

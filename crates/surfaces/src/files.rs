@@ -1,6 +1,6 @@
 //! What faces share about files: how a path that a caller wrote becomes a claim.
 
-use rookery_core::file::{ClaimFile, Insist};
+use rookery_core::file::{ClaimFile, ClaimMode};
 use rookery_core::{AgentId, Refusal, TaskId};
 use rookery_engine::Engine;
 use rookery_engine::watcher::hash_file;
@@ -11,7 +11,7 @@ pub async fn claim(
     path: &str,
     agent: AgentId,
     task: Option<TaskId>,
-    insist: Insist,
+    insist: ClaimMode,
 ) -> Result<ClaimFile, Refusal> {
     let path = engine.paths().resolve(path).await?;
     let hash = if path.is_subtree() {

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
 
 use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
-use rookery_core::file::{Case, ChangeSource, ClaimFile, FilePath, Insist, NoteChange, Resolve};
+use rookery_core::file::{Case, ChangeSource, ClaimFile, ClaimMode, FilePath, RecordChange, ResolveConflict};
 use rookery_core::handoff::{Accept, Initiate, Note};
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{Caller, Command, Fact, LogId, RunId, Timestamp, task};
@@ -60,12 +60,12 @@ impl Team {
 
     fn claims(&self, agent: &str, file: &str, task: Option<&str>) {
         let task = task.map(Into::into);
-        let insist = Insist::Ask;
+        let insist = ClaimMode::Request;
         self.person(ClaimFile { path: path(file), agent: agent.into(), task, hash: String::new(), site: None, insist });
     }
 
     fn changed_by(&self, agent: &str, file: &str) {
-        self.person(NoteChange {
+        self.person(RecordChange {
             path: path(file),
             by: Some(agent.into()),
             before: None,
@@ -93,7 +93,7 @@ fn a_resolved_conflict_names_the_one_who_loses_the_path() {
     let note = Note { summary: "go on".into(), ..Note::default() };
     team.person(Initiate { id: "h".into(), from: "one".into(), to: None, task: "t".into(), note });
     team.person(Accept { handoff: "h".into(), agent: "three".into() });
-    team.person(Resolve { path: path("a"), winner: "two".into() });
+    team.person(ResolveConflict { path: path("a"), winner: "two".into() });
     let losers: Vec<String> = team.database.log().into_iter().filter_map(|row| loser(&row.fact)).collect();
     assert_eq!(losers, ["three"]);
 }

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::agent::{AgentRole, AgentStatus, LeaveTeam};
     use crate::code::Code;
-    use crate::file::{ClaimFile, Lock};
+    use crate::file::{ClaimFile, LockFile};
     use crate::testing::{World, anna, by, claim_file, complete, path};
 
     fn back(agent: &str) -> ReturnAgent {
@@ -132,7 +132,7 @@ mod tests {
         w.does(&anna(), crate::testing::assign("reserved", "a"));
         w.does(&anna(), crate::testing::skip("skipped"));
         w.claims_file("a", "held/").unwrap();
-        w.does(&anna(), Lock { path: path("locked") });
+        w.does(&anna(), LockFile { path: path("locked") });
         let facts = w.does(&by("b"), back("b"));
         assert_eq!(facts.iter().filter(|kind| **kind == "task.claimed").count(), 1);
         let held = |w: &World, task| w.holder(task).map(str::to_owned);

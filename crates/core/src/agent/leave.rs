@@ -45,7 +45,7 @@ mod tests {
     use super::*;
     use crate::agent::AgentStatus;
     use crate::code::Code;
-    use crate::file::Resolve;
+    use crate::file::ResolveConflict;
     use crate::task::TaskState;
     use crate::testing::{World, anna, assign, by, claim, claim_file, create, hand_over, path, start};
 
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(w.refuses(&anna(), claim("a", "t")), Code::AgentOffline);
         assert_eq!(w.refuses(&anna(), start(Some("a"), "t")), Code::AgentOffline);
         assert_eq!(w.asks_file(&anna(), claim_file("a", "y")), Err(None));
-        let note = crate::file::NoteChange {
+        let note = crate::file::RecordChange {
             path: path("x"),
             by: Some("b".into()),
             before: None,
@@ -119,7 +119,7 @@ mod tests {
             escalate_after_millis: 1,
         };
         w.does(&Caller::watcher(), note);
-        assert_eq!(w.refuses(&anna(), Resolve { path: path("x"), winner: "a".into() }), Code::AgentOffline);
+        assert_eq!(w.refuses(&anna(), ResolveConflict { path: path("x"), winner: "a".into() }), Code::AgentOffline);
         w.does(&anna(), hand_over("h", "lead", Some("a"), "t"));
         let accept = crate::handoff::Accept { handoff: "h".into(), agent: "a".into() };
         assert_eq!(w.refuses(&anna(), accept), Code::AgentOffline);

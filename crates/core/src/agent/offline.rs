@@ -122,7 +122,7 @@ pub(super) fn frees(
         let task = file.claim.as_ref().and_then(|claim| claim.task.clone());
         lost.files.push(LostFile { path: file.path.clone(), task });
     }
-    facts.extend(file::freed(view, &files, reason)?);
+    facts.extend(file::free_files(view, &files, reason)?);
     Ok((facts, lost))
 }
 

@@ -404,7 +404,7 @@ mod tests {
         );
         assert_eq!(w.refuses(&by("lead"), claim_file("a", "y")), Code::Sealed);
         w.does(&by("lead"), assign("t", "lead"));
-        let forced = crate::file::ClaimFile { insist: crate::file::Insist::Force, ..claim_file("lead", "x") };
+        let forced = crate::file::ClaimFile { insist: crate::file::ClaimMode::Force, ..claim_file("lead", "x") };
         w.does(&by("lead"), forced);
         assert_eq!(w.file_holder("x"), Some("lead"));
         w.does(&with_token("lead"), register("lead", AgentRole::Lead));

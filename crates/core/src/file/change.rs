@@ -14,7 +14,7 @@ use crate::id::{AgentId, Seq, SiteId, TaskId, TimerId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::refusal::Refusal;
 use crate::report::{self, Report};
-use crate::timer::conflict_timer;
+use crate::timer::conflict_timer_id;
 use crate::view::View;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub enum ChangeSource {
 
 /// Evidence that a file's content changed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct NoteChange {
+pub struct RecordChange {
     pub path: FilePath,
     pub by: Option<AgentId>,
     pub before: Option<String>,
@@ -45,7 +45,7 @@ pub struct NoteChange {
 
 /// A count of changes to files that nobody claimed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct NoteOthers {
+pub struct RecordUntracked {
     pub changed: u64,
     pub sample: Vec<String>,
     /// Where, if the project has more than one folder.
@@ -71,7 +71,7 @@ pub struct FileModified {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct FilesChanged {
+pub struct UntrackedFilesChanged {
     pub changed: u64,
     pub sample: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,7 +99,7 @@ pub struct ConflictEscalated {
     pub timer_version: Seq,
 }
 
-impl NoteChange {
+impl RecordChange {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         let mut asks = overlap_asks(&self.path);
         asks.push(Key::Lead.into());
@@ -136,7 +136,7 @@ impl NoteChange {
             && known.and_then(|file| file.conflict.as_ref()).is_none()
         {
             facts.push(Fact::ConflictDetected(ConflictDetected {
-                timer: conflict_timer(&self.path),
+                timer: conflict_timer_id(&self.path),
                 escalate_at: now.at.plus_millis(self.escalate_after_millis),
                 path: self.path.clone(),
                 holder,
@@ -161,13 +161,17 @@ impl NoteChange {
     }
 }
 
-impl NoteOthers {
+impl RecordUntracked {
     pub(crate) fn decide(&self) -> Result<Decision, Halt> {
         if self.changed == 0 {
             return Err(Refusal::new(Code::Invalid, "nothing changed").into());
         }
         let sample = self.sample.iter().take(Report::SAMPLE).cloned().collect();
-        let fact = Fact::FilesChanged(FilesChanged { changed: self.changed, sample, site: self.site.clone() });
+        let fact = Fact::UntrackedFilesChanged(UntrackedFilesChanged {
+            changed: self.changed,
+            sample,
+            site: self.site.clone(),
+        });
         Ok(Decision::new(vec![fact], Reply::Recorded))
     }
 }
@@ -175,15 +179,15 @@ impl NoteOthers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{Conflict, FileState, ReleaseFile, Resolve};
+    use crate::file::{Conflict, FileState, ReleaseFile, ResolveConflict};
     use crate::key::Key;
     use crate::limit;
     use crate::row::Row;
     use crate::testing::{World, anna, by, claim_file, hand_over, path};
     use crate::timer::FireTimer;
 
-    fn change(at: &str, by: Option<&str>, after: &str, source: ChangeSource) -> NoteChange {
-        NoteChange {
+    fn change(at: &str, by: Option<&str>, after: &str, source: ChangeSource) -> RecordChange {
+        RecordChange {
             path: path(at),
             by: by.map(AgentId::from),
             before: None,
@@ -196,11 +200,11 @@ mod tests {
         }
     }
 
-    fn seen(at: &str, after: &str) -> NoteChange {
+    fn seen(at: &str, after: &str) -> RecordChange {
         change(at, None, after, ChangeSource::Watcher)
     }
 
-    fn told(at: &str, who: &str, after: &str) -> NoteChange {
+    fn told(at: &str, who: &str, after: &str) -> RecordChange {
         change(at, Some(who), after, ChangeSource::Report)
     }
 
@@ -209,9 +213,9 @@ mod tests {
         let mut w = World::of(&["lead", "a", "b"]);
         w.claims_file("a", "x").unwrap();
         let system = Caller::watcher();
-        w.does(&system, NoteChange { before: Some("one".to_owned()), ..seen("x", "two") });
+        w.does(&system, RecordChange { before: Some("one".to_owned()), ..seen("x", "two") });
         w.does(&system, seen("x", "three"));
-        w.does(&by("b"), NoteChange { after: None, ..told("x", "b", "") });
+        w.does(&by("b"), RecordChange { after: None, ..told("x", "b", "") });
         let conflict = w.log.iter().rev().find_map(|row| match &row.fact {
             Fact::ConflictDetected(fact) => Some((fact.before.as_str(), fact.after.as_str())),
             _ => None,
@@ -269,7 +273,7 @@ mod tests {
                 "leave" => w.does(&by("a"), crate::agent::LeaveTeam { agent: "a".into() }),
                 _ => {
                     let force =
-                        crate::file::ClaimFile { insist: crate::file::Insist::Force, ..claim_file("b", "src/x") };
+                        crate::file::ClaimFile { insist: crate::file::ClaimMode::Force, ..claim_file("b", "src/x") };
                     w.does(&anna(), force)
                 }
             };
@@ -283,7 +287,7 @@ mod tests {
         for winner in ["a", "b", "lead"] {
             let mut w = World::of(&["lead", "a", "b"]);
             w.claims_file("a", "x").unwrap();
-            let resolve = |winner: &str| Resolve { path: path("x"), winner: winner.into() };
+            let resolve = |winner: &str| ResolveConflict { path: path("x"), winner: winner.into() };
             assert_eq!(w.refuses(&anna(), resolve("a")), Code::NotConflicted);
             w.does(&by("b"), told("x", "b", "h1"));
             assert_eq!(w.refuses(&by("a"), resolve("a")), Code::Forbidden);
@@ -295,7 +299,7 @@ mod tests {
             assert!(timers(&w).is_empty());
         }
         assert_eq!(
-            World::of(&["a"]).refuses(&anna(), Resolve { path: path("x"), winner: "a".into() }),
+            World::of(&["a"]).refuses(&anna(), ResolveConflict { path: path("x"), winner: "a".into() }),
             Code::ResourceNotFound
         );
     }
@@ -306,7 +310,7 @@ mod tests {
         w.claims_file("a", "src/").unwrap();
         w.claims_file("a", "src/x").unwrap();
         w.does(&by("b"), told("src/x", "b", "h1"));
-        let facts = w.does(&anna(), Resolve { path: path("src/x"), winner: "b".into() });
+        let facts = w.does(&anna(), ResolveConflict { path: path("src/x"), winner: "b".into() });
         assert_eq!(facts, ["resource.forced", "resource.conflict_resolved"]);
         assert_eq!((w.file_holder("src/"), w.file_holder("src/x")), (None, Some("b")));
     }
@@ -364,15 +368,20 @@ mod tests {
         let long = "x".repeat(limit::NAME_BYTES + 1);
         assert_eq!(w.refuses(&by("b"), told("x", "b", &long)), Code::TooLarge);
         let metadata = serde_json::Map::from_iter([("x".to_owned(), "x".repeat(limit::TEXT_BYTES).into())]);
-        assert_eq!(w.refuses(&by("b"), NoteChange { metadata, ..told("x", "b", "h1") }), Code::TooLarge);
+        assert_eq!(w.refuses(&by("b"), RecordChange { metadata, ..told("x", "b", "h1") }), Code::TooLarge);
     }
 
     #[test]
     fn changes_of_unclaimed_files_are_one_summary() {
         let mut w = World::default();
         let sample = vec!["f".to_owned(); 50];
-        w.does(&Caller::watcher(), NoteOthers { changed: 50, sample, site: None });
-        assert!(matches!(&w.log[0].fact, Fact::FilesChanged(f) if f.changed == 50 && f.sample.len() == Report::SAMPLE));
-        assert_eq!(w.refuses(&Caller::watcher(), NoteOthers { changed: 0, sample: vec![], site: None }), Code::Invalid);
+        w.does(&Caller::watcher(), RecordUntracked { changed: 50, sample, site: None });
+        assert!(
+            matches!(&w.log[0].fact, Fact::UntrackedFilesChanged(f) if f.changed == 50 && f.sample.len() == Report::SAMPLE)
+        );
+        assert_eq!(
+            w.refuses(&Caller::watcher(), RecordUntracked { changed: 0, sample: vec![], site: None }),
+            Code::Invalid
+        );
     }
 }

@@ -18,9 +18,9 @@ use crate::view::View;
 /// What to do about claims of others that stand in the way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Insist {
+pub enum ClaimMode {
     #[default]
-    Ask,
+    Request,
     /// Take them over; only for the lead and people.
     Force,
 }
@@ -35,7 +35,7 @@ pub struct ClaimFile {
     /// Where that content was read, if the project has more than one folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<SiteId>,
-    pub insist: Insist,
+    pub insist: ClaimMode,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ pub struct ClaimForced {
 /// Whether a claim was granted. Being told no is an ordinary answer, not an error.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ClaimReply {
+pub enum FileClaimOutcome {
     Granted,
     Refused { owner: Option<AgentId>, reason: String },
 }
@@ -79,7 +79,7 @@ impl ClaimFile {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let refused = |owner: Option<&AgentId>, reason: String| {
-            Ok(Decision::nothing(Reply::Claim(ClaimReply::Refused { owner: owner.cloned(), reason })))
+            Ok(Decision::nothing(Reply::Claim(FileClaimOutcome::Refused { owner: owner.cloned(), reason })))
         };
         match view.agent(&self.agent)? {
             Some(agent) if agent.is_online() => {}
@@ -92,7 +92,7 @@ impl ClaimFile {
         let own = own.filter(|claim| claim.holder == self.agent);
         self.ensure_fence(caller, own, task)?;
         if own.is_some() {
-            return Ok(Decision::nothing(Reply::Claim(ClaimReply::Granted)));
+            return Ok(Decision::nothing(Reply::Claim(FileClaimOutcome::Granted)));
         }
         if let Some((file, by)) = lock_on(view, &self.path)? {
             return refused(file.holder(), format!("Resource locked by {by}"));
@@ -101,7 +101,7 @@ impl ClaimFile {
         let mut facts = Vec::new();
         if let Some(other) = others.first() {
             let owner = other.holder();
-            if self.insist == Insist::Ask {
+            if self.insist == ClaimMode::Request {
                 let name = owner.map_or("another agent", AgentId::as_str);
                 let how = if other.path == self.path { "".to_owned() } else { format!(" through {}", other.path) };
                 return refused(owner, format!("Resource claimed by {name}{how}"));
@@ -117,7 +117,7 @@ impl ClaimFile {
             site: self.site.clone(),
             from: None,
         }));
-        Ok(Decision::new(facts, Reply::Claim(ClaimReply::Granted)))
+        Ok(Decision::new(facts, Reply::Claim(FileClaimOutcome::Granted)))
     }
 
     /// The task that the path is claimed for. One that has ended would never free it.
@@ -208,11 +208,11 @@ pub fn overlapping<'v>(view: &'v View, path: &FilePath, agent: &AgentId) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{Lock, Unlock};
+    use crate::file::{LockFile, UnlockFile};
     use crate::testing::{World, anna, by, claim_file, path};
 
     fn force(agent: &str, at: &str) -> ClaimFile {
-        ClaimFile { insist: Insist::Force, ..claim_file(agent, at) }
+        ClaimFile { insist: ClaimMode::Force, ..claim_file(agent, at) }
     }
 
     fn owner(name: &str) -> Result<Vec<Fact>, Option<String>> {
@@ -280,19 +280,19 @@ mod tests {
     #[test]
     fn nobody_claims_what_is_locked() {
         let mut w = World::of(&["lead", "a"]);
-        assert_eq!(w.refuses(&by("a"), Lock { path: path("src/") }), Code::Forbidden);
-        assert_eq!(w.refuses(&anna(), Unlock { path: path("src/") }), Code::ResourceNotFound);
-        assert_eq!(w.does(&by("lead"), Lock { path: path("src/") }), ["resource.locked"]);
-        assert_eq!(w.does(&anna(), Lock { path: path("src/") }), [""; 0]);
+        assert_eq!(w.refuses(&by("a"), LockFile { path: path("src/") }), Code::Forbidden);
+        assert_eq!(w.refuses(&anna(), UnlockFile { path: path("src/") }), Code::ResourceNotFound);
+        assert_eq!(w.does(&by("lead"), LockFile { path: path("src/") }), ["resource.locked"]);
+        assert_eq!(w.does(&anna(), LockFile { path: path("src/") }), [""; 0]);
         for at in ["src/", "src", "src/x", "src/x/y"] {
             assert_eq!(w.claims_file("a", at), Err(None), "{at}");
             assert_eq!(w.asks_file(&anna(), force("a", at)), Err(None), "unlock first");
         }
-        assert_eq!(w.refuses(&by("a"), Unlock { path: path("src/") }), Code::Forbidden);
-        assert_eq!(w.does(&by("lead"), Unlock { path: path("src/") }), ["resource.unlocked"]);
-        assert_eq!(w.does(&by("lead"), Unlock { path: path("src/") }), [""; 0]);
+        assert_eq!(w.refuses(&by("a"), UnlockFile { path: path("src/") }), Code::Forbidden);
+        assert_eq!(w.does(&by("lead"), UnlockFile { path: path("src/") }), ["resource.unlocked"]);
+        assert_eq!(w.does(&by("lead"), UnlockFile { path: path("src/") }), [""; 0]);
         assert!(w.claims_file("a", "src/x").is_ok());
-        w.does(&anna(), Lock { path: path("src/x") });
+        w.does(&anna(), LockFile { path: path("src/x") });
         assert_eq!(w.claims_file("a", "src/x"), Ok(vec![]), "the holder keeps what it has");
         assert_eq!(w.file("src/x").state(), crate::file::FileState::Locked);
         assert_eq!(w.claims_file("lead", "src/"), Err(Some("a".to_owned())));

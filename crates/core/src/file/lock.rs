@@ -10,12 +10,12 @@ use crate::key::{Ask, Key};
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Lock {
+pub struct LockFile {
     pub path: FilePath,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Unlock {
+pub struct UnlockFile {
     pub path: FilePath,
 }
 
@@ -31,7 +31,7 @@ pub struct FileUnlocked {
     pub by: String,
 }
 
-impl Lock {
+impl LockFile {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         vec![Key::file(&self.path).into(), Key::Lead.into()]
     }
@@ -46,7 +46,7 @@ impl Lock {
     }
 }
 
-impl Unlock {
+impl UnlockFile {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         vec![Key::file(&self.path).into(), Key::Lead.into()]
     }

@@ -10,15 +10,16 @@ mod resolve;
 use serde::{Deserialize, Serialize};
 
 pub use change::{
-    ChangeSource, ConflictDetected, ConflictEscalated, FileModified, FilesChanged, NoteChange, NoteOthers,
+    ChangeSource, ConflictDetected, ConflictEscalated, FileModified, RecordChange, RecordUntracked,
+    UntrackedFilesChanged,
 };
-pub use claim::{ClaimFile, ClaimForced, ClaimReply, FileClaimed, Insist, overlapping};
+pub use claim::{ClaimFile, ClaimForced, ClaimMode, FileClaimOutcome, FileClaimed, overlapping};
 pub(crate) use claim::{conflicts_about, lock_on, overlap_asks, taken};
-pub use lock::{FileLocked, FileUnlocked, Lock, Unlock};
+pub use lock::{FileLocked, FileUnlocked, LockFile, UnlockFile};
 pub use path::{Case, FilePath, PathProblem};
-pub(crate) use release::freed;
+pub(crate) use release::free_files;
 pub use release::{FileReleased, ReleaseFile, ReleaseReason};
-pub use resolve::{ConflictResolved, Resolve};
+pub use resolve::{ConflictResolved, ResolveConflict};
 
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, SiteId, TaskId, Timestamp};

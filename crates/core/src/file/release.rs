@@ -50,12 +50,12 @@ impl ReleaseFile {
             return not(format!("{} is claimed by {}", self.path, claim.holder));
         }
         view.ensure_may_act_for(caller, &self.agent)?;
-        Ok(Decision::new(freed(view, &[file], ReleaseReason::Released)?, Reply::Released))
+        Ok(Decision::new(free_files(view, &[file], ReleaseReason::Released)?, Reply::Released))
     }
 }
 
 /// Frees these paths; the conflicts about them are settled by that.
-pub(crate) fn freed(view: &View, files: &[&File], because: ReleaseReason) -> Result<Vec<Fact>, Halt> {
+pub(crate) fn free_files(view: &View, files: &[&File], because: ReleaseReason) -> Result<Vec<Fact>, Halt> {
     let mut facts: Vec<Fact> =
         conflicts_about(view, files)?.into_iter().filter_map(ConflictResolved::without_winner).collect();
     facts.extend(files.iter().filter_map(|file| {

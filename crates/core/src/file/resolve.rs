@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Resolve {
+pub struct ResolveConflict {
     pub path: FilePath,
     pub winner: AgentId,
 }
@@ -28,7 +28,7 @@ pub struct ConflictResolved {
     pub intruder: AgentId,
 }
 
-impl Resolve {
+impl ResolveConflict {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         let mut asks = overlap_asks(&self.path);
         asks.extend([Key::Lead.into(), Key::Agent(self.winner.clone()).into()]);

@@ -132,7 +132,7 @@ pub(super) fn removed(view: &View, task: &Task, going: &Going<'_>, of_run: &[&Ta
         rewired,
         checkpoints: checkpoints.into_iter().filter_map(checkpoint).collect(),
     })];
-    facts.extend(file::freed(view, &view.files_of_task(&task.id)?, ReleaseReason::TaskEnded)?);
+    facts.extend(file::free_files(view, &view.files_of_task(&task.id)?, ReleaseReason::TaskEnded)?);
     Ok(facts)
 }
 

@@ -173,7 +173,7 @@ pub(super) fn dependents(view: &View, task: &Task) -> Result<Vec<TaskId>, Halt> 
 }
 
 pub(super) fn freed_files(view: &View, task: &Task, reason: ReleaseReason) -> Result<Vec<Fact>, Halt> {
-    file::freed(view, &view.files_of_task(&task.id)?, reason)
+    file::free_files(view, &view.files_of_task(&task.id)?, reason)
 }
 
 #[cfg(test)]

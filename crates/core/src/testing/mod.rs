@@ -20,7 +20,7 @@ use crate::code::Code;
 use crate::command::{Command, Halt, Now, Reply, asks, decide};
 use crate::document::{Document, DocumentId, DocumentPath, text_of};
 use crate::fact::{Fact, apply, touches};
-use crate::file::{Case, ClaimFile, ClaimReply, File, FilePath, Insist};
+use crate::file::{Case, ClaimFile, ClaimMode, File, FileClaimOutcome, FilePath};
 use crate::handoff::{Handoff, Initiate, Note};
 use crate::id::{AgentId, IntentId, MessageId, RunId, Seq, TaskId, Timestamp};
 use crate::instance::Instance;
@@ -186,8 +186,8 @@ impl World {
 
     pub(crate) fn asks_file(&mut self, caller: &Caller, command: ClaimFile) -> Result<Vec<Fact>, Option<String>> {
         match self.run(caller, command).unwrap() {
-            (facts, Reply::Claim(ClaimReply::Granted)) => Ok(facts),
-            (facts, Reply::Claim(ClaimReply::Refused { owner, .. })) => {
+            (facts, Reply::Claim(FileClaimOutcome::Granted)) => Ok(facts),
+            (facts, Reply::Claim(FileClaimOutcome::Refused { owner, .. })) => {
                 assert_eq!(facts, []);
                 Err(owner.map(|owner| owner.to_string()))
             }
@@ -434,7 +434,7 @@ pub(crate) fn claim_file(agent: &str, at: &str) -> ClaimFile {
         task: None,
         hash: "h0".to_owned(),
         site: None,
-        insist: Insist::Ask,
+        insist: ClaimMode::Request,
     }
 }
 

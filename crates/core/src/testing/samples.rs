@@ -20,7 +20,7 @@ use crate::document::{Change, DocumentDeleted, DocumentId, DocumentPath, Documen
 use crate::fact::Fact;
 use crate::file::{
     ChangeSource, ClaimForced, ConflictDetected, ConflictEscalated, ConflictResolved, FileClaimed, FileLocked,
-    FileModified, FileReleased, FileUnlocked, FilesChanged, ReleaseReason,
+    FileModified, FileReleased, FileUnlocked, ReleaseReason, UntrackedFilesChanged,
 };
 use crate::group::{GroupRemoved, GroupSet};
 use crate::handoff::{HandoffAccepted, HandoffInitiated, HandoffRejected, Note};
@@ -50,7 +50,7 @@ use crate::team::{
     TeamLaunchFailed, TeamLaunched, TeamResumed, TeamStarted, TeamStopAsked,
 };
 use crate::template::{Step, TemplateCreated};
-use crate::timer::conflict_timer;
+use crate::timer::conflict_timer_id;
 use crate::told::{Over, Told};
 use crate::turn::{Failure, How, TurnEnded, TurnStarted, Unsaid, Usage, Woken};
 use crate::view::LifeSource;
@@ -458,14 +458,18 @@ fn files() -> Vec<Fact> {
             metadata: metadata(),
             site: None,
         }),
-        Fact::FilesChanged(FilesChanged { changed: 12, sample: vec!["docs/a.md".to_owned()], site: None }),
+        Fact::UntrackedFilesChanged(UntrackedFilesChanged {
+            changed: 12,
+            sample: vec!["docs/a.md".to_owned()],
+            site: None,
+        }),
         Fact::ConflictDetected(ConflictDetected {
             path: at(),
             holder: "ada".into(),
             intruder: "bob".into(),
             before: "aa".to_owned(),
             after: "bb".to_owned(),
-            timer: conflict_timer(&at()),
+            timer: conflict_timer_id(&at()),
             escalate_at: Timestamp(1_700_000_600_000),
         }),
         Fact::ConflictResolved(ConflictResolved {
@@ -478,7 +482,7 @@ fn files() -> Vec<Fact> {
             path: at(),
             holder: "ada".into(),
             intruder: "bob".into(),
-            timer: conflict_timer(&at()),
+            timer: conflict_timer_id(&at()),
             timer_version: Seq(7),
         }),
     ]

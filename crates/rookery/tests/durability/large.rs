@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
-use rookery_core::file::{Case, ClaimFile, FilePath, Insist};
+use rookery_core::file::{Case, ClaimFile, ClaimMode, FilePath};
 use rookery_core::report::Report;
 use rookery_core::task::{ClaimTask, CreateTask};
 use rookery_core::{Caller, LogId, NodeId, RunId, TaskId};
@@ -165,8 +165,14 @@ fn claim(number: usize) -> Submission {
 fn claim_file(number: usize) -> anyhow::Result<Submission> {
     let id = agent(number);
     let path = FilePath::parse(&format!("src/{number}.rs"), Case::Kept).ok().context("no path")?;
-    let command =
-        ClaimFile { path, agent: id.as_str().into(), task: None, hash: String::new(), site: None, insist: Insist::Ask };
+    let command = ClaimFile {
+        path,
+        agent: id.as_str().into(),
+        task: None,
+        hash: String::new(),
+        site: None,
+        insist: ClaimMode::Request,
+    };
     Ok(Submission::new(Caller::asserted(id.as_str()), command))
 }
 

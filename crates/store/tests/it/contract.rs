@@ -427,7 +427,7 @@ async fn prefixes_are_compared_byte_by_byte(world: &World) {
         ["src/B.rs", "src/a.rs", "src/é.rs", "src.rs", "src-old/x", "SRC/a.rs", "src/\u{10ffff}/x", "src%/x", "src_/x"];
     for path in paths {
         let granted = done(store, claim_file(path, "a")).await.answer;
-        assert_eq!(granted, AnyReply::Claim(rookery_core::file::ClaimReply::Granted), "{path}");
+        assert_eq!(granted, AnyReply::Claim(rookery_core::file::FileClaimOutcome::Granted), "{path}");
     }
     let mut sorted: Vec<&str> = paths.to_vec();
     sorted.sort_unstable();
@@ -435,7 +435,7 @@ async fn prefixes_are_compared_byte_by_byte(world: &World) {
     // The subtree meets what is below it and nothing else: not what only looks like it.
     for (subtree, free) in [("src/", false), ("src-old/", false), ("src%/", false), ("srca/", true), ("lib/", true)] {
         let answer = done(store, claim_file(subtree, "b")).await.answer;
-        let granted = answer == AnyReply::Claim(rookery_core::file::ClaimReply::Granted);
+        let granted = answer == AnyReply::Claim(rookery_core::file::FileClaimOutcome::Granted);
         assert_eq!(granted, free, "{subtree}");
     }
 }

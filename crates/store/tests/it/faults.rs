@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rookery_core::file::NoteOthers;
+use rookery_core::file::RecordUntracked;
 use rookery_core::{Caller, Key, Seq};
 use rookery_store::sqlite::{Faults, Options, SqliteStore, Step};
 use rookery_store::store::Health;
@@ -202,7 +202,7 @@ async fn damage_is_told_and_spares_who_does_not_meet_it() {
     let loading = store.submit(create("task_1", "t"));
     // Nothing to look up: nothing damaged is met.
     let sparing =
-        store.submit(Submission::new(Caller::watcher(), NoteOthers { changed: 1, sample: vec![], site: None }));
+        store.submit(Submission::new(Caller::watcher(), RecordUntracked { changed: 1, sample: vec![], site: None }));
     drop(gate);
     assert!(matches!(loading.await, Err(SubmitError::Unavailable { .. })));
     sparing.await.unwrap();

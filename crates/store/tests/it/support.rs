@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
-use rookery_core::file::{Case, ClaimFile, FilePath, Insist};
+use rookery_core::file::{Case, ClaimFile, ClaimMode, FilePath};
 use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::report::Report;
 use rookery_core::run::{CreateRun, PlannedTask, RunSpec, SetRunPlan, SourceType};
@@ -232,8 +232,14 @@ pub(crate) fn claim_task(id: &str, agent: &str) -> Submission {
 
 pub(crate) fn claim_file(path: &str, agent: &str) -> Submission {
     let path = FilePath::parse(path, Case::Kept).unwrap();
-    let claim =
-        ClaimFile { path, agent: agent.into(), task: None, hash: "h".to_owned(), site: None, insist: Insist::Ask };
+    let claim = ClaimFile {
+        path,
+        agent: agent.into(),
+        task: None,
+        hash: "h".to_owned(),
+        site: None,
+        insist: ClaimMode::Request,
+    };
     Submission::new(Caller::asserted(agent), claim)
 }
 

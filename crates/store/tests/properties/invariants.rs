@@ -7,7 +7,7 @@ use rookery_core::file::File;
 use rookery_core::log::LogRow;
 use rookery_core::run;
 use rookery_core::task::{AlarmKind, Task, TaskState};
-use rookery_core::timer::conflict_timer;
+use rookery_core::timer::conflict_timer_id;
 use rookery_core::{AgentId, Fact, Key, Row, Seq, TaskId, TimerId, apply, touches};
 use rookery_store::replay::Fold;
 
@@ -177,14 +177,14 @@ fn timers_are_those_of_open_conflicts(log: &[LogRow], rows: &BTreeMap<Key, Row>,
         match &row.fact {
             Fact::ConflictDetected(fact) => {
                 open.insert(fact.path.clone());
-                unescalated.insert(conflict_timer(&fact.path));
+                unescalated.insert(conflict_timer_id(&fact.path));
             }
             Fact::ConflictResolved(fact) => {
                 open.remove(&fact.path);
-                unescalated.remove(&conflict_timer(&fact.path));
+                unescalated.remove(&conflict_timer_id(&fact.path));
             }
             Fact::ConflictEscalated(fact) => {
-                unescalated.remove(&conflict_timer(&fact.path));
+                unescalated.remove(&conflict_timer_id(&fact.path));
             }
             _ => {}
         }

@@ -10,7 +10,8 @@ use rookery_core::agent::{
     ResumeAgent, ReturnAgent, SetAgentStatus,
 };
 use rookery_core::file::{
-    Case, ChangeSource, ClaimFile, FilePath, Insist, Lock, NoteChange, NoteOthers, ReleaseFile, Resolve, Unlock,
+    Case, ChangeSource, ClaimFile, ClaimMode, FilePath, LockFile, RecordChange, RecordUntracked, ReleaseFile,
+    ResolveConflict, UnlockFile,
 };
 use rookery_core::handoff::{Accept, Initiate, Note, Reject};
 use rookery_core::report::Report;
@@ -241,7 +242,7 @@ fn about_tasks() -> BoxedStrategy<Asked> {
 }
 
 fn about_files() -> BoxedStrategy<Asked> {
-    let insist = prop_oneof![2 => Just(Insist::Ask), 1 => Just(Insist::Force)];
+    let insist = prop_oneof![2 => Just(ClaimMode::Request), 1 => Just(ClaimMode::Force)];
     let hash = || select(vec!["h0", "h1", "h2"]).prop_map(str::to_owned);
     let source = select(vec![ChangeSource::Report, ChangeSource::Watcher]);
     let changed = (anybody(), path(), prop::option::of(agent()), hash(), source, 0_u8..5);
@@ -255,12 +256,12 @@ fn about_files() -> BoxedStrategy<Asked> {
         2 => (agent_and_caller(), path()).prop_map(|((agent, caller), path)| {
             (caller, ReleaseFile { path, agent }.into())
         }),
-        1 => (anybody(), path()).prop_map(|(caller, path)| (caller, Lock { path }.into())),
-        4 => (anybody(), path()).prop_map(|(caller, path)| (caller, Unlock { path }.into())),
-        2 => (anybody(), path(), agent()).prop_map(|(caller, path, winner)| (caller, Resolve { path, winner }.into())),
+        1 => (anybody(), path()).prop_map(|(caller, path)| (caller, LockFile { path }.into())),
+        4 => (anybody(), path()).prop_map(|(caller, path)| (caller, UnlockFile { path }.into())),
+        2 => (anybody(), path(), agent()).prop_map(|(caller, path, winner)| (caller, ResolveConflict { path, winner }.into())),
         6 => changed.prop_map(|(caller, path, by, after, source, own)| {
             let caller = if own > 0 { Caller::watcher() } else { caller };
-            let note = NoteChange {
+            let note = RecordChange {
                 path,
                 by,
                 before: None,
@@ -273,7 +274,7 @@ fn about_files() -> BoxedStrategy<Asked> {
             };
             (caller, note.into())
         }),
-        1 => Just((Caller::watcher(), NoteOthers { changed: 2, sample: vec!["x".to_owned()], site: None }.into())),
+        1 => Just((Caller::watcher(), RecordUntracked { changed: 2, sample: vec!["x".to_owned()], site: None }.into())),
         1 => report.prop_map(|((agent, caller), task)| {
             let report = Report {
                 agent,

@@ -9,7 +9,7 @@ use rookery_core::intent::CloseIntent;
 use rookery_core::log::LogRow;
 use rookery_core::redact::{Erase, Redact, Target};
 use rookery_core::task::CreateTask;
-use rookery_core::timer::{FireTimer, conflict_timer};
+use rookery_core::timer::{FireTimer, conflict_timer_id};
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{IntentId, Key, LogId, Row, RunId, Seq, TaskId, Timestamp};
 use rookery_store::batch::Outcome;
@@ -120,7 +120,7 @@ impl Team {
                 submission
             }
             Step::Fire { path, late } => {
-                let timer = conflict_timer(path);
+                let timer = conflict_timer_id(path);
                 let version = match self.rows().get(&Key::Timer(timer.clone())) {
                     Some(Row::Timer(timer)) if !late => timer.version,
                     _ => STALE,

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::file::{ChangeSource, NoteChange};
+use rookery_core::file::{ChangeSource, RecordChange};
 use rookery_core::log::{LogRow, event_id};
 use rookery_core::report::Report;
 use rookery_core::{AgentId, Code, Command, Position, Seq};
@@ -128,7 +128,7 @@ pub async fn report(call: Call, body: JsonBody<wire::NewEvent>) -> Result<Respon
     let caller = call.caller(Some(&agent))?;
     let command: Command = match (action.as_str(), resource) {
         ("resource.modified", None) => return Err(RestError::invalid("resource is required for resource.modified")),
-        ("resource.modified", Some(path)) => NoteChange {
+        ("resource.modified", Some(path)) => RecordChange {
             path,
             by: Some(AgentId::from(agent.as_str())),
             before: request.before_hash,

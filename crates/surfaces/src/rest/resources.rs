@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::file::{ClaimReply, Insist, Lock, ReleaseFile, Resolve, Unlock};
+use rookery_core::file::{ClaimMode, FileClaimOutcome, LockFile, ReleaseFile, ResolveConflict, UnlockFile};
 use rookery_core::{AgentId, Refusal, Row};
 use rookery_engine::queries::FileFilter;
 use rookery_store::{AnyReply, Committed};
@@ -19,15 +19,15 @@ use crate::files;
     responses((status = 200, body = ClaimResult), (status = 409, body = ClaimResult)))]
 pub async fn claim(call: Call, body: JsonBody<wire::ClaimRequest>) -> Result<Response, RestError> {
     let [path, agent] = call::need("path and agent_id are required", [&body.value.path, &body.value.agent_id])?;
-    let insist = if body.value.force == Some(true) { Insist::Force } else { Insist::Ask };
+    let insist = if body.value.force == Some(true) { ClaimMode::Force } else { ClaimMode::Request };
     let task = body.value.task_id.as_deref().filter(|task| !task.is_empty()).map(Into::into);
     let command = files::claim(call.app().engine(), &path, AgentId::from(agent.as_str()), task, insist).await?;
     let committed = call.submit(call.caller(Some(&agent))?, command, &body.bytes).await?;
     match &committed.answer {
-        AnyReply::Claim(ClaimReply::Granted) => {
+        AnyReply::Claim(FileClaimOutcome::Granted) => {
             Ok(call::written(StatusCode::OK, &committed, ClaimResult { granted: true, owner: None, reason: None }))
         }
-        AnyReply::Claim(ClaimReply::Refused { owner, reason }) => {
+        AnyReply::Claim(FileClaimOutcome::Refused { owner, reason }) => {
             let owner = owner.as_ref().map(ToString::to_string);
             let result = ClaimResult { granted: false, owner, reason: Some(reason.clone()) };
             Ok(call::written(StatusCode::CONFLICT, &committed, result))
@@ -58,7 +58,7 @@ pub async fn release(call: Call, body: JsonBody<wire::ReleaseRequest>) -> Result
 pub async fn resolve(call: Call, body: JsonBody<wire::ResolveRequest>) -> Result<Response, RestError> {
     let [path, winner] = call::need("path and winner are required", [&body.value.path, &body.value.winner])?;
     let path = call.app().engine().paths().resolve(&path).await?;
-    let command = Resolve { path, winner: AgentId::from(winner.as_str()) };
+    let command = ResolveConflict { path, winner: AgentId::from(winner.as_str()) };
     let committed = call.submit(call.caller(body.value.agent_id.as_deref())?, command, &body.bytes).await?;
     rendered(&committed)
 }
@@ -68,7 +68,7 @@ pub async fn resolve(call: Call, body: JsonBody<wire::ResolveRequest>) -> Result
     responses((status = 200, body = wire::Resource)))]
 pub async fn lock(call: Call, body: JsonBody<wire::LockRequest>) -> Result<Response, RestError> {
     let [path] = call::need("path is required", [&body.value.path])?;
-    let command = Lock { path: call.app().engine().paths().resolve(&path).await? };
+    let command = LockFile { path: call.app().engine().paths().resolve(&path).await? };
     rendered(&call.submit(call.caller(body.value.agent_id.as_deref())?, command, &body.bytes).await?)
 }
 
@@ -77,7 +77,7 @@ pub async fn lock(call: Call, body: JsonBody<wire::LockRequest>) -> Result<Respo
     responses((status = 200, body = wire::Resource)))]
 pub async fn unlock(call: Call, body: JsonBody<wire::LockRequest>) -> Result<Response, RestError> {
     let [path] = call::need("path is required", [&body.value.path])?;
-    let command = Unlock { path: call.app().engine().paths().resolve(&path).await? };
+    let command = UnlockFile { path: call.app().engine().paths().resolve(&path).await? };
     rendered(&call.submit(call.caller(body.value.agent_id.as_deref())?, command, &body.bytes).await?)
 }
 

@@ -69,7 +69,7 @@ pub fn action(fact: &Fact) -> String {
         | Fact::CheckpointAdded(_)
         | Fact::FileLocked(_)
         | Fact::FileUnlocked(_)
-        | Fact::FilesChanged(_)
+        | Fact::UntrackedFilesChanged(_)
         | Fact::LogRedacted(_)
         | Fact::IntentClosed(_)
         | Fact::RunCreated(_)

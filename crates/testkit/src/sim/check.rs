@@ -8,7 +8,7 @@ pub(super) mod teams;
 use std::collections::BTreeMap;
 
 use rookery_core::agent::Evidence;
-use rookery_core::file::ClaimReply;
+use rookery_core::file::FileClaimOutcome;
 use rookery_core::log::LogRow;
 use rookery_core::run::RunStatus;
 use rookery_core::task::{ReleaseCause, TaskState};
@@ -354,7 +354,7 @@ pub(super) fn reply_agrees_with_the_log(model: &Model, sent: &Sent, committed: &
         return Ok(());
     }
     // A refused claim did nothing; the same key may have been granted it after that.
-    let refused = matches!(committed.answer, AnyReply::Claim(ClaimReply::Refused { .. }));
+    let refused = matches!(committed.answer, AnyReply::Claim(FileClaimOutcome::Refused { .. }));
     match model.carried_out(&sent.id).first().filter(|first| !refused || **first <= committed.at) {
         Some(first) => {
             let facts = model.decided_from(*first);
@@ -457,7 +457,7 @@ pub(super) fn key_has_one_answer(model: &mut Model, sent: &Sent, committed: &Com
         return Ok(());
     }
     let done_before = model.carried_out(&sent.id).first().is_some_and(|first| *first <= committed.at);
-    if matches!(answer, AnyReply::Claim(ClaimReply::Refused { .. })) && !committed.duplicate && !done_before {
+    if matches!(answer, AnyReply::Claim(FileClaimOutcome::Refused { .. })) && !committed.duplicate && !done_before {
         return Ok(());
     }
     let first = model.answers.entry(sent.id.clone()).or_insert_with(|| answer.clone());

@@ -13,7 +13,8 @@ use rookery_core::agent::{
     AgentRole, AgentStatus, CurrentTask, LeaveTeam, Profile, RegisterAgent, ReturnAgent, SetAgentStatus,
 };
 use rookery_core::file::{
-    Case, ChangeSource, ClaimFile, FilePath, Insist, Lock, NoteChange, NoteOthers, ReleaseFile, Resolve, Unlock,
+    Case, ChangeSource, ClaimFile, ClaimMode, FilePath, LockFile, RecordChange, RecordUntracked, ReleaseFile,
+    ResolveConflict, UnlockFile,
 };
 use rookery_core::handoff::{Accept, Handoff, Initiate, Note, Reject};
 use rookery_core::redact::{Erase, Redact, Target};
@@ -183,9 +184,9 @@ impl Script<'_> {
             29..33 => (person, Skip { task: self.task(), agent: None, reason: self.reason() }.into()),
             33..35 => (person, RetryTask { task: self.task(), agent: None }.into()),
             35..37 => (person, self.retry_part()),
-            37..41 => (person, Lock { path: self.path() }.into()),
-            41..46 => (person, Unlock { path: self.path() }.into()),
-            46..52 => (person, Resolve { path: self.conflicted(), winner: agent }.into()),
+            37..41 => (person, LockFile { path: self.path() }.into()),
+            41..46 => (person, UnlockFile { path: self.path() }.into()),
+            46..52 => (person, ResolveConflict { path: self.conflicted(), winner: agent }.into()),
             52..56 => (person, ClaimTask { task: self.task(), agent }.into()),
             56..60 => (person, self.claim_file(&agent)),
             60..68 => (person, self.redact()),
@@ -467,7 +468,7 @@ impl Script<'_> {
 
     fn claim_file(&mut self, agent: &AgentId) -> Command {
         let task = self.rng.random_bool(0.5).then(|| self.own_task(agent));
-        let insist = if self.rng.random_bool(0.2) { Insist::Force } else { Insist::Ask };
+        let insist = if self.rng.random_bool(0.2) { ClaimMode::Force } else { ClaimMode::Request };
         ClaimFile { path: self.path(), agent: agent.clone(), task, hash: self.hash(), site: None, insist }.into()
     }
 
@@ -476,7 +477,7 @@ impl Script<'_> {
     }
 
     fn change(&mut self, by: Option<AgentId>, source: ChangeSource) -> Command {
-        NoteChange {
+        RecordChange {
             path: self.path(),
             by,
             before: None,
@@ -496,7 +497,8 @@ impl Script<'_> {
     }
 
     fn others(&mut self) -> Command {
-        NoteOthers { changed: self.rng.random_range(0..5), sample: vec!["build.log".to_owned()], site: None }.into()
+        RecordUntracked { changed: self.rng.random_range(0..5), sample: vec!["build.log".to_owned()], site: None }
+            .into()
     }
 
     fn offer(&mut self, agent: &AgentId) -> Command {

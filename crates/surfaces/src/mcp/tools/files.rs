@@ -1,6 +1,6 @@
 //! File claims: saying which paths one is about to change.
 
-use rookery_core::file::{ClaimReply, File, Insist, ReleaseFile};
+use rookery_core::file::{ClaimMode, File, FileClaimOutcome, ReleaseFile};
 use rookery_engine::queries::FileFilter;
 use rookery_store::AnyReply as Outcome;
 use schemars::JsonSchema;
@@ -67,11 +67,13 @@ pub struct Claimed {
 async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
     let task = asked.task_id.as_deref().map(Into::into);
-    let insist = if asked.force == Some(true) { Insist::Force } else { Insist::Ask };
+    let insist = if asked.force == Some(true) { ClaimMode::Force } else { ClaimMode::Request };
     let command = files::claim(call.engine(), &asked.path, agent, task, insist).await?;
     match call.submit(caller, command).await?.answer {
-        Outcome::Claim(ClaimReply::Granted) => Ok(Reply::of(Claimed { granted: true, owner: None, reason: None })),
-        Outcome::Claim(ClaimReply::Refused { owner, reason }) => {
+        Outcome::Claim(FileClaimOutcome::Granted) => {
+            Ok(Reply::of(Claimed { granted: true, owner: None, reason: None }))
+        }
+        Outcome::Claim(FileClaimOutcome::Refused { owner, reason }) => {
             let owner = owner.map(|owner| owner.to_string());
             Ok(Reply::of(Claimed { granted: false, owner, reason: Some(reason) }))
         }
