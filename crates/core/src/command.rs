@@ -18,7 +18,7 @@ use crate::file::{
     UnlockFile,
 };
 use crate::group::{RemoveGroup, SetGroup};
-use crate::handoff::{Accept, Handoff, Initiate, Reject};
+use crate::handoff::{AcceptHandoff, Handoff, OfferHandoff, RejectHandoff};
 use crate::id::{AgentId, HandoffId, IntentId, MessageId, Seq, TaskId, ThreadId, TimerId, Timestamp};
 use crate::instance::ConfigureContext;
 use crate::intent::{CloseIntent, Intent};
@@ -93,9 +93,9 @@ commands! {
     ResolveConflict(ResolveConflict),
     RecordChange(RecordChange),
     RecordUntracked(RecordUntracked),
-    InitiateHandoff(Initiate),
-    AcceptHandoff(Accept),
-    RejectHandoff(Reject),
+    OfferHandoff(OfferHandoff),
+    AcceptHandoff(AcceptHandoff),
+    RejectHandoff(RejectHandoff),
     AddReport(Report),
     FireTimer(FireTimer),
     CloseIntent(CloseIntent),
@@ -239,7 +239,7 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::RecordChange(c) => c.asks(),
         Command::RecordUntracked(_) => vec![],
         Command::AddReport(c) => c.asks(),
-        Command::InitiateHandoff(c) => c.asks(),
+        Command::OfferHandoff(c) => c.asks(),
         Command::AcceptHandoff(c) => c.asks(),
         Command::RejectHandoff(c) => c.asks(),
         Command::FireTimer(c) => c.asks(),
@@ -357,7 +357,7 @@ fn decided(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result
         Command::ResolveConflict(c) => c.decide(view, caller),
         Command::RecordChange(c) => c.decide(view, caller, now),
         Command::RecordUntracked(c) => c.decide(),
-        Command::InitiateHandoff(c) => c.decide(view, caller),
+        Command::OfferHandoff(c) => c.decide(view, caller),
         Command::AcceptHandoff(c) => c.decide(view, caller),
         Command::RejectHandoff(c) => c.decide(view, caller),
         Command::AddReport(c) => c.decide(view, caller),

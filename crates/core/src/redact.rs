@@ -220,7 +220,7 @@ mod tests {
         offer.note.context = text();
         offer.note.blockers = vec![text()];
         w.does(&by("a"), offer);
-        let reject = crate::handoff::Reject { handoff: "h".into(), agent: "b".into(), reason: text() };
+        let reject = crate::handoff::RejectHandoff { handoff: "h".into(), agent: "b".into(), reason: text() };
         w.does(&by("b"), reject);
         w.does(&by("a"), FailTask { error: Some(text()), ..fail("t") });
         w.does(&by("a"), retry("t"));

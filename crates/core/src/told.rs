@@ -276,7 +276,7 @@ mod tests {
     use super::*;
     use crate::agent::{AgentRole, LeaveTeam};
     use crate::code::Code;
-    use crate::handoff::{Accept, Reject};
+    use crate::handoff::{AcceptHandoff, RejectHandoff};
     use crate::key::ColumnValue;
     use crate::routing::Forward;
     use crate::task::{AlarmKind, FireAlarm, ReopenTask};
@@ -463,7 +463,7 @@ mod tests {
                 begun("plain"),
                 |w| {
                     w.does(&by("plain"), hand_over("h", "plain", None, "t"));
-                    w.does(&by("lead"), Accept { handoff: "h".into(), agent: "lead".into() });
+                    w.does(&by("lead"), AcceptHandoff { handoff: "h".into(), agent: "lead".into() });
                 },
                 &[],
             ),
@@ -516,11 +516,14 @@ mod tests {
     fn whoever_answers_an_offer_has_seen_it_and_whoever_made_it_is_told() {
         type Answer = fn(&mut World) -> Vec<&'static str>;
         let answers: [(Answer, &str); 2] = [
-            (|w| w.does(&by("ada"), Accept { handoff: "h".into(), agent: "ada".into() }), "handoff.accepted t ken"),
+            (
+                |w| w.does(&by("ada"), AcceptHandoff { handoff: "h".into(), agent: "ada".into() }),
+                "handoff.accepted t ken",
+            ),
             (
                 |w| {
                     let reason = "too much to do".to_owned();
-                    w.does(&by("ada"), Reject { handoff: "h".into(), agent: "ada".into(), reason })
+                    w.does(&by("ada"), RejectHandoff { handoff: "h".into(), agent: "ada".into(), reason })
                 },
                 "handoff.rejected t ken",
             ),
@@ -631,7 +634,7 @@ mod tests {
                 "handed over",
                 |w| {
                     w.does(&by("ken"), hand_over("h", "ken", Some("ada"), "t"));
-                    w.does(&by("ada"), Accept { handoff: "h".into(), agent: "ada".into() });
+                    w.does(&by("ada"), AcceptHandoff { handoff: "h".into(), agent: "ada".into() });
                 },
                 "passed_on",
             ),
@@ -639,7 +642,7 @@ mod tests {
                 "handed over to the agent itself",
                 |w| {
                     w.does(&by("ken"), hand_over("h", "ken", Some("ken"), "t"));
-                    w.does(&by("ken"), Accept { handoff: "h".into(), agent: "ken".into() });
+                    w.does(&by("ken"), AcceptHandoff { handoff: "h".into(), agent: "ken".into() });
                 },
                 "acked",
             ),

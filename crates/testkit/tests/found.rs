@@ -4,7 +4,7 @@
 
 use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
 use rookery_core::file::{Case, ChangeSource, ClaimFile, ClaimMode, FilePath, RecordChange, ResolveConflict};
-use rookery_core::handoff::{Accept, Initiate, Note};
+use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff};
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{Caller, Command, Fact, LogId, RunId, Timestamp, task};
 use rookery_store::memory::Database;
@@ -90,9 +90,9 @@ fn a_resolved_conflict_names_the_one_who_loses_the_path() {
     team.person(task::ClaimTask { task: "t".into(), agent: "one".into() });
     team.claims("one", "a", Some("t"));
     team.changed_by("two", "a");
-    let note = Note { summary: "go on".into(), ..Note::default() };
-    team.person(Initiate { id: "h".into(), from: "one".into(), to: None, task: "t".into(), note });
-    team.person(Accept { handoff: "h".into(), agent: "three".into() });
+    let note = HandoffNote { summary: "go on".into(), ..HandoffNote::default() };
+    team.person(OfferHandoff { id: "h".into(), from: "one".into(), to: None, task: "t".into(), note });
+    team.person(AcceptHandoff { handoff: "h".into(), agent: "three".into() });
     team.person(ResolveConflict { path: path("a"), winner: "two".into() });
     let losers: Vec<String> = team.database.log().into_iter().filter_map(|row| loser(&row.fact)).collect();
     assert_eq!(losers, ["three"]);

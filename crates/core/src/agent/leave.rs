@@ -121,7 +121,7 @@ mod tests {
         w.does(&Caller::watcher(), note);
         assert_eq!(w.refuses(&anna(), ResolveConflict { path: path("x"), winner: "a".into() }), Code::AgentOffline);
         w.does(&anna(), hand_over("h", "lead", Some("a"), "t"));
-        let accept = crate::handoff::Accept { handoff: "h".into(), agent: "a".into() };
+        let accept = crate::handoff::AcceptHandoff { handoff: "h".into(), agent: "a".into() };
         assert_eq!(w.refuses(&anna(), accept), Code::AgentOffline);
         assert_eq!(w.refuses(&anna(), assign("t", "a")), Code::AgentOffline);
     }

@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(w.refuses(&by("a"), claim("a", "t")), Code::AgentPaused);
         w.starts("b", "u");
         w.does(&by("b"), hand_over("h", "b", Some("a"), "u"));
-        let accept = || crate::handoff::Accept { handoff: "h".into(), agent: "a".into() };
+        let accept = || crate::handoff::AcceptHandoff { handoff: "h".into(), agent: "a".into() };
         assert_eq!(w.refuses(&by("a"), accept()), Code::AgentPaused);
         assert_eq!(w.does(&anna(), accept()), ["handoff.accepted", "task.claimed"], "people decide otherwise");
     }

@@ -356,7 +356,7 @@ mod tests {
         w.does(&by("b"), told("x", "b", "h1"));
         w.does(&by("c"), told("y", "c", "h1"));
         w.does(&by("a"), hand_over("h", "a", Some("b"), "t"));
-        w.does(&by("b"), crate::handoff::Accept { handoff: "h".into(), agent: "b".into() });
+        w.does(&by("b"), crate::handoff::AcceptHandoff { handoff: "h".into(), agent: "b".into() });
         assert_eq!((w.file("x").state(), w.file("y").state()), (FileState::Claimed, FileState::Conflicted));
     }
 

@@ -20,13 +20,13 @@ use crate::told::Told;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Accept {
+pub struct AcceptHandoff {
     pub handoff: HandoffId,
     pub agent: AgentId,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Reject {
+pub struct RejectHandoff {
     pub handoff: HandoffId,
     pub agent: AgentId,
     pub reason: String,
@@ -57,7 +57,7 @@ pub struct HandoffRejected {
     pub told: Told,
 }
 
-impl Accept {
+impl AcceptHandoff {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         asks(&self.handoff, &self.agent)
     }
@@ -154,7 +154,7 @@ fn belongs(file: &File, task: &Task) -> bool {
     file.claim.as_ref().and_then(|claim| claim.task.as_ref()) == Some(&task.id) || task.resources.iter().any(names)
 }
 
-impl Reject {
+impl RejectHandoff {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         asks(&self.handoff, &self.agent)
     }
@@ -227,12 +227,12 @@ mod tests {
     use crate::task::{CreateTask, TaskState};
     use crate::testing::{World, anna, by, claim_file, complete, create, hand_over};
 
-    fn accept(agent: &str) -> Accept {
-        Accept { handoff: "h".into(), agent: agent.into() }
+    fn accept(agent: &str) -> AcceptHandoff {
+        AcceptHandoff { handoff: "h".into(), agent: agent.into() }
     }
 
-    fn reject(agent: &str) -> Reject {
-        Reject { handoff: "h".into(), agent: agent.into(), reason: "no tests".to_owned() }
+    fn reject(agent: &str) -> RejectHandoff {
+        RejectHandoff { handoff: "h".into(), agent: agent.into(), reason: "no tests".to_owned() }
     }
 
     /// `a` works on `t` and offers it.
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(w.does(&by("b"), accept("b")), ["handoff.accepted", "task.claimed"]);
         assert_eq!(w.refuses(&by("b"), accept("b")), Code::AlreadyAnswered);
         assert_eq!(w.refuses(&by("b"), reject("b")), Code::AlreadyAnswered);
-        assert_eq!(w.refuses(&by("b"), Accept { handoff: "x".into(), ..accept("b") }), Code::HandoffNotFound);
+        assert_eq!(w.refuses(&by("b"), AcceptHandoff { handoff: "x".into(), ..accept("b") }), Code::HandoffNotFound);
         assert_eq!(offered(Some("b")).does(&anna(), accept("b")).len(), 2, "a person may speak for it");
     }
 

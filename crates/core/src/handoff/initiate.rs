@@ -16,7 +16,7 @@ use crate::view::View;
 
 /// What the next agent needs to know.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Note {
+pub struct HandoffNote {
     pub summary: String,
     #[serde(default)]
     pub files_modified: Vec<String>,
@@ -29,12 +29,12 @@ pub struct Note {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Initiate {
+pub struct OfferHandoff {
     pub id: HandoffId,
     pub from: AgentId,
     pub to: Option<AgentId>,
     pub task: TaskId,
-    pub note: Note,
+    pub note: HandoffNote,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -45,14 +45,14 @@ pub struct HandoffInitiated {
     pub to: Option<AgentId>,
     pub task: TaskId,
     #[serde(flatten)]
-    pub note: Note,
+    pub note: HandoffNote,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
     #[serde(default, skip_serializing_if = "Told::is_none")]
     pub told: Told,
 }
 
-impl Initiate {
+impl OfferHandoff {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         let mut asks = task::asks(&self.task, Some(&self.from));
         asks.push(Key::Handoff(self.id.clone()).into());
@@ -139,7 +139,7 @@ mod tests {
     fn what_it_names_must_be_there_and_fit() {
         let mut w = World::of(&["a", "b"]);
         w.creates("t", &[]);
-        let note = |change: &dyn Fn(&mut Note)| {
+        let note = |change: &dyn Fn(&mut HandoffNote)| {
             let mut offer = hand_over("h", "a", Some("b"), "t");
             change(&mut offer.note);
             offer

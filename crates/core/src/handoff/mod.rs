@@ -5,8 +5,8 @@ mod initiate;
 
 use serde::{Deserialize, Serialize};
 
-pub use answer::{Accept, HandoffAccepted, HandoffRejected, Reject};
-pub use initiate::{HandoffInitiated, Initiate, Note};
+pub use answer::{AcceptHandoff, HandoffAccepted, HandoffRejected, RejectHandoff};
+pub use initiate::{HandoffInitiated, HandoffNote, OfferHandoff};
 
 use crate::fact::Fact;
 use crate::id::{AgentId, HandoffId, MessageId, Seq, TaskId, Timestamp};
@@ -38,7 +38,7 @@ pub struct Handoff {
     pub task: TaskId,
     pub status: HandoffStatus,
     #[serde(flatten)]
-    pub note: Note,
+    pub note: HandoffNote,
     pub answered_by: Option<AgentId>,
     pub reason: Option<String>,
     pub created_at: Timestamp,

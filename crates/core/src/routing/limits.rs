@@ -169,7 +169,7 @@ mod tests {
         w.joins("ada", AgentRole::Worker);
         w.starts("ken", "t");
         w.does(&by("ken"), hand_over("h", "ken", Some("ada"), "t"));
-        let accept = || crate::handoff::Accept { handoff: "h".into(), agent: "ada".into() };
+        let accept = || crate::handoff::AcceptHandoff { handoff: "h".into(), agent: "ada".into() };
         let refusal = w.run(&by("ada"), accept()).unwrap_err();
         assert_eq!(
             (refusal.code, refusal.message.as_str()),

@@ -560,7 +560,7 @@ impl Way {
             Way::Handoff => {
                 w.does(&anna(), claim("lead", "t"));
                 w.does(&by("lead"), hand_over("h", "lead", Some(id), "t"));
-                w.run(&by(id), crate::handoff::Accept { handoff: "h".into(), agent: id.into() })
+                w.run(&by(id), crate::handoff::AcceptHandoff { handoff: "h".into(), agent: id.into() })
             }
             Way::Return => {
                 // What it has beside this one is lost too, and comes back first.

@@ -21,7 +21,7 @@ use crate::command::{Command, Halt, Now, Reply, asks, decide};
 use crate::document::{Document, DocumentId, DocumentPath, text_of};
 use crate::fact::{Fact, apply, touches};
 use crate::file::{Case, ClaimFile, ClaimMode, File, FileClaimOutcome, FilePath};
-use crate::handoff::{Handoff, Initiate, Note};
+use crate::handoff::{Handoff, HandoffNote, OfferHandoff};
 use crate::id::{AgentId, IntentId, MessageId, RunId, Seq, TaskId, Timestamp};
 use crate::instance::Instance;
 use crate::key::{Ask, Key};
@@ -473,9 +473,9 @@ pub(crate) fn plan(run: &str, tasks: &[(&str, &[&str])]) -> SetRunPlan {
     SetRunPlan { run: run.into(), summary: "the plan".to_owned(), tasks }
 }
 
-pub(crate) fn hand_over(id: &str, from: &str, to: Option<&str>, task: &str) -> Initiate {
-    let note = Note { summary: "the half of it".to_owned(), ..Note::default() };
-    Initiate { id: id.into(), from: from.into(), to: to.map(AgentId::from), task: task.into(), note }
+pub(crate) fn hand_over(id: &str, from: &str, to: Option<&str>, task: &str) -> OfferHandoff {
+    let note = HandoffNote { summary: "the half of it".to_owned(), ..HandoffNote::default() };
+    OfferHandoff { id: id.into(), from: from.into(), to: to.map(AgentId::from), task: task.into(), note }
 }
 
 /// An entry in the channel of the author's own instance.

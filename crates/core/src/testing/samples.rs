@@ -23,7 +23,7 @@ use crate::file::{
     FileModified, FileReleased, FileUnlocked, ReleaseReason, UntrackedFilesChanged,
 };
 use crate::group::{GroupRemoved, GroupSet};
-use crate::handoff::{HandoffAccepted, HandoffInitiated, HandoffRejected, Note};
+use crate::handoff::{HandoffAccepted, HandoffInitiated, HandoffNote, HandoffRejected};
 use crate::id::{AgentId, Seq, TaskId, Timestamp};
 use crate::instance::{ContextConfigured, ContextSettings, Provider, Scope};
 use crate::intent::IntentClosed;
@@ -495,7 +495,7 @@ fn others() -> Vec<Fact> {
             from: "ada".into(),
             to: Some("bob".into()),
             task: "task_1".into(),
-            note: Note {
+            note: HandoffNote {
                 summary: "secret".to_owned(),
                 files_modified: vec!["src/main.rs".to_owned()],
                 files_created: vec!["src/new.rs".to_owned()],

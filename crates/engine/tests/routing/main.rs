@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use rookery_core::clutch::Shape;
-use rookery_core::handoff::{Accept, Initiate, Note};
+use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff};
 use rookery_core::log::BodyBytes;
 use rookery_core::run::{RunStatus, SetRunStatus};
 use rookery_core::task::{ClaimTask, CompleteTask, CreateTask, Outcome, StartTask, Task, TaskState};
@@ -293,10 +293,10 @@ async fn whoever_hands_a_task_over_is_given_the_next() {
     team.ends("ada", "own").await;
     team.routes().await.unwrap();
     assert_eq!(team.holder("t2").await, None, "ada has another one by now");
-    let note = Note { summary: "half of it".to_owned(), ..Note::default() };
-    let offer = Initiate { id: "h".into(), from: "ada".into(), to: Some("ken".into()), task: "more".into(), note };
+    let note = HandoffNote { summary: "half of it".to_owned(), ..HandoffNote::default() };
+    let offer = OfferHandoff { id: "h".into(), from: "ada".into(), to: Some("ken".into()), task: "more".into(), note };
     team.does("ada", offer).await;
-    team.does("ken", Accept { handoff: "h".into(), agent: "ken".into() }).await;
+    team.does("ken", AcceptHandoff { handoff: "h".into(), agent: "ken".into() }).await;
     team.routes().await.unwrap();
     assert_eq!(team.holder("t2").await.as_deref(), Some("ada"));
 }

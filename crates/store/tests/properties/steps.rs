@@ -13,7 +13,7 @@ use rookery_core::file::{
     Case, ChangeSource, ClaimFile, ClaimMode, FilePath, LockFile, RecordChange, RecordUntracked, ReleaseFile,
     ResolveConflict, UnlockFile,
 };
-use rookery_core::handoff::{Accept, Initiate, Note, Reject};
+use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff, RejectHandoff};
 use rookery_core::report::Report;
 use rookery_core::run::{
     self, AddRunTask, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, RunSpec, SetRunPlan, SetRunStatus, SourceType,
@@ -295,14 +295,14 @@ fn about_handoffs() -> BoxedStrategy<Asked> {
     let offered = (agent_and_caller(), handoff(), prop::option::of(agent()), task(), text());
     prop_oneof![
         2 => offered.prop_map(|((from, caller), id, to, task, text)| {
-            let note = Note { summary: format!("half {text}"), context: text, ..Note::default() };
-            (caller, Initiate { id, from, to, task, note }.into())
+            let note = HandoffNote { summary: format!("half {text}"), context: text, ..HandoffNote::default() };
+            (caller, OfferHandoff { id, from, to, task, note }.into())
         }),
         3 => (agent_and_caller(), handoff()).prop_map(|((agent, caller), handoff)| {
-            (caller, Accept { handoff, agent }.into())
+            (caller, AcceptHandoff { handoff, agent }.into())
         }),
         1 => (agent_and_caller(), handoff(), text()).prop_map(|((agent, caller), handoff, reason)| {
-            (caller, Reject { handoff, agent, reason }.into())
+            (caller, RejectHandoff { handoff, agent, reason }.into())
         }),
     ]
     .boxed()

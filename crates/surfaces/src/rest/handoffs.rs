@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::handoff::{Accept, Initiate, Note, Reject};
+use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff, RejectHandoff};
 use rookery_core::{AgentId, Code, HandoffId, Row, TaskId};
 
 use super::call::{self, Call, JsonBody, Query, Segment};
@@ -20,12 +20,12 @@ pub async fn create(call: Call, body: JsonBody<wire::NewHandoff>) -> Result<Resp
         "from_agent, task_id and summary are required",
         [&request.from_agent, &request.task_id, &request.summary],
     )?;
-    let command = Initiate {
+    let command = OfferHandoff {
         id: call.app().engine().mint_handoff(),
         from: AgentId::from(from.as_str()),
         to: request.to_agent.as_deref().filter(|agent| !agent.is_empty()).map(AgentId::from),
         task: TaskId::from(task.as_str()),
-        note: Note {
+        note: HandoffNote {
             summary,
             files_modified: request.files_modified.unwrap_or_default(),
             files_created: request.files_created.unwrap_or_default(),
@@ -49,7 +49,7 @@ pub async fn accept(
     body: JsonBody<wire::HandoffAnswer>,
 ) -> Result<Response, RestError> {
     let [agent] = call::need("agent_id is required", [&body.value.agent_id])?;
-    let command = Accept { handoff: HandoffId::from(id.as_str()), agent: AgentId::from(agent.as_str()) };
+    let command = AcceptHandoff { handoff: HandoffId::from(id.as_str()), agent: AgentId::from(agent.as_str()) };
     let committed = call.submit(call.caller(Some(&agent))?, command, &body.bytes).await?;
     Ok(call::written(StatusCode::OK, &committed, wire::Accepted { accepted: true }))
 }
@@ -63,7 +63,7 @@ pub async fn reject(
     body: JsonBody<wire::HandoffAnswer>,
 ) -> Result<Response, RestError> {
     let [agent] = call::need("agent_id is required", [&body.value.agent_id])?;
-    let command = Reject {
+    let command = RejectHandoff {
         handoff: HandoffId::from(id.as_str()),
         agent: AgentId::from(agent.as_str()),
         reason: body.value.reason.unwrap_or_default(),

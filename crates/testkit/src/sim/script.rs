@@ -16,7 +16,7 @@ use rookery_core::file::{
     Case, ChangeSource, ClaimFile, ClaimMode, FilePath, LockFile, RecordChange, RecordUntracked, ReleaseFile,
     ResolveConflict, UnlockFile,
 };
-use rookery_core::handoff::{Accept, Handoff, Initiate, Note, Reject};
+use rookery_core::handoff::{AcceptHandoff, Handoff, HandoffNote, OfferHandoff, RejectHandoff};
 use rookery_core::redact::{Erase, Redact, Target};
 use rookery_core::report::Report;
 use rookery_core::run::{
@@ -502,15 +502,15 @@ impl Script<'_> {
     }
 
     fn offer(&mut self, agent: &AgentId) -> Command {
-        let note = Note {
+        let note = HandoffNote {
             summary: format!("summary {}", self.rng.random_range(0..20)),
             context: "context".to_owned(),
             blockers: vec!["a blocker".to_owned()],
-            ..Note::default()
+            ..HandoffNote::default()
         };
         let to = self.rng.random_bool(0.6).then(|| self.agent());
         let id = HandoffId::new(format!("hoff_{}", self.fresh));
-        Initiate { id, from: agent.clone(), to, task: self.own_task(agent), note }.into()
+        OfferHandoff { id, from: agent.clone(), to, task: self.own_task(agent), note }.into()
     }
 
     fn answer(&mut self, agent: &AgentId) -> Command {
@@ -521,9 +521,9 @@ impl Script<'_> {
         });
         let handoff = offered.choose(self.rng).unwrap_or_else(|| "hoff_none".into());
         if self.rng.random_bool(0.75) {
-            return Accept { handoff, agent: agent.clone() }.into();
+            return AcceptHandoff { handoff, agent: agent.clone() }.into();
         }
-        Reject { handoff, agent: agent.clone(), reason: "not now".to_owned() }.into()
+        RejectHandoff { handoff, agent: agent.clone(), reason: "not now".to_owned() }.into()
     }
 
     fn report(&mut self, agent: &AgentId) -> Command {

@@ -1,6 +1,6 @@
 //! Handoffs: passing a task on with what the next agent needs to know.
 
-use rookery_core::handoff::{Accept, Initiate, Note, Reject};
+use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff, RejectHandoff};
 use rookery_core::{AgentId, HandoffId, Row, TaskId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -72,12 +72,12 @@ pub struct Offered {
 
 async fn create(call: Call, asked: Offering) -> Answer<Offered> {
     let (caller, from) = call.writer(asked.agent_id.as_deref()).await?;
-    let command = Initiate {
+    let command = OfferHandoff {
         id: call.engine().mint_handoff(),
         from,
         to: asked.to_agent.as_deref().map(AgentId::from),
         task: TaskId::from(asked.task_id.as_str()),
-        note: Note {
+        note: HandoffNote {
             summary: asked.summary,
             files_modified: asked.files_modified.unwrap_or_default(),
             files_created: asked.files_created.unwrap_or_default(),
@@ -109,7 +109,7 @@ pub struct Accepted {
 
 async fn accept(call: Call, asked: Accepting) -> Answer<Accepted> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
-    call.submit(caller, Accept { handoff: HandoffId::from(asked.handoff_id.as_str()), agent }).await?;
+    call.submit(caller, AcceptHandoff { handoff: HandoffId::from(asked.handoff_id.as_str()), agent }).await?;
     Ok(Reply::of(Accepted { accepted: true }))
 }
 
@@ -132,6 +132,6 @@ pub struct Rejected {
 async fn reject(call: Call, asked: Rejecting) -> Answer<Rejected> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
     let handoff = HandoffId::from(asked.handoff_id.as_str());
-    call.submit(caller, Reject { handoff, agent, reason: asked.reason.unwrap_or_default() }).await?;
+    call.submit(caller, RejectHandoff { handoff, agent, reason: asked.reason.unwrap_or_default() }).await?;
     Ok(Reply::of(Rejected { rejected: true }))
 }
