@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use rookery_core::agent::{Agent, AgentRole, AgentStatus, Membership, Profile};
 use rookery_core::clutch::{Card, Policy, Requirement};
-use rookery_core::routing::{Candidates, Demand};
+use rookery_core::routing::{Candidates, TaskDemand};
 use rookery_core::{AgentId, Seq, Timestamp};
 use serde_json::json;
 
@@ -33,7 +33,7 @@ pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
 }
 
 /// How long one decision takes, on average of as many as fit into a slice.
-fn micros(plan: &Plan, team: &Candidates, demand: &Demand) -> f64 {
+fn micros(plan: &Plan, team: &Candidates, demand: &TaskDemand) -> f64 {
     let begun = Stopwatch::start();
     let mut decisions = 0_u32;
     while begun.elapsed() < plan.slice {
@@ -43,13 +43,13 @@ fn micros(plan: &Plan, team: &Candidates, demand: &Demand) -> f64 {
     begun.elapsed().as_secs_f64() * 1e6 / f64::from(decisions)
 }
 
-fn anybody() -> anyhow::Result<Demand> {
-    Ok(Demand { requires: needs(&["skill:research@^1.0"])?, ..Demand::default() })
+fn anybody() -> anyhow::Result<TaskDemand> {
+    Ok(TaskDemand { requires: needs(&["skill:research@^1.0"])?, ..TaskDemand::default() })
 }
 
 /// Everything that a request can ask for.
-fn picky() -> anyhow::Result<Demand> {
-    Ok(Demand {
+fn picky() -> anyhow::Result<TaskDemand> {
+    Ok(TaskDemand {
         requires: needs(&["skill:research@^1.0", "tool:browser"])?,
         prefers: needs(&["tool:files", "domain:fintech", "skill:law", "tag:market"])?,
         policy: Policy {
@@ -58,7 +58,7 @@ fn picky() -> anyhow::Result<Demand> {
             ..Policy::default()
         },
         tools: vec!["mcp:browser".to_owned()],
-        ..Demand::default()
+        ..TaskDemand::default()
     })
 }
 

@@ -134,7 +134,7 @@ mod tests {
     use crate::actor::Caller;
     use crate::log::LogRow;
     use crate::redact::{Redact, Target};
-    use crate::routing::Forward;
+    use crate::routing::OfferTask;
     use crate::row::Row;
     use crate::task::{AddCheckpoint, CheckpointKind, CompleteTask, Outcome};
     use crate::testing::{World, anna, by, complete, route, sends};
@@ -238,7 +238,7 @@ mod tests {
         let asked = json!({ "task_id": "t", "attachments": [entry(&reference(A))] });
         sends(&mut w, "r", "task.request", "a", &asked);
         let given = route(&w, "t");
-        let forward = Forward {
+        let forward = OfferTask {
             task: "t".into(),
             to: given.choice.selected.clone().unwrap(),
             message: "f".into(),

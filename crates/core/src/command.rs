@@ -30,7 +30,7 @@ use crate::message::{
 use crate::redact::Redact;
 use crate::refusal::Refusal;
 use crate::report::Report;
-use crate::routing::{Forward, Route};
+use crate::routing::{OfferTask, RouteTask};
 use crate::row::Row;
 use crate::run::{AddRunTask, CreateRun, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus};
 use crate::task::{self, Dependency, Task};
@@ -118,8 +118,8 @@ commands! {
     AnswerCall(AnswerCall),
     NoteRejected(NoteRejected),
     NoteDropped(NoteDropped),
-    Route(Route),
-    Forward(Forward),
+    RouteTask(RouteTask),
+    OfferTask(OfferTask),
     ReadMessages(ReadMessages),
     AckMessages(AckMessages),
     ReleaseHeld(ReleaseHeld),
@@ -262,8 +262,8 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::Ingest(c) => c.asks(),
         Command::AnswerCall(c) => c.asks(),
         Command::NoteRejected(_) | Command::NoteDropped(_) => vec![],
-        Command::Route(c) => c.asks(),
-        Command::Forward(c) => c.asks(),
+        Command::RouteTask(c) => c.asks(),
+        Command::OfferTask(c) => c.asks(),
         Command::ReadMessages(c) => c.asks(),
         Command::AckMessages(c) => c.asks(),
         Command::ReleaseHeld(c) => c.asks(),
@@ -382,8 +382,8 @@ fn decided(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result
         Command::AnswerCall(c) => c.decide(view, caller),
         Command::NoteRejected(c) => c.decide(caller),
         Command::NoteDropped(c) => c.decide(caller),
-        Command::Route(c) => c.decide(view, caller, now),
-        Command::Forward(c) => c.decide(view, caller, now),
+        Command::RouteTask(c) => c.decide(view, caller, now),
+        Command::OfferTask(c) => c.decide(view, caller, now),
         Command::ReadMessages(c) => c.decide(view, caller),
         Command::AckMessages(c) => c.decide(view, caller),
         Command::ReleaseHeld(c) => c.decide(view, caller, now),

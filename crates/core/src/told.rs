@@ -260,7 +260,7 @@ fn needs_those_concerned(view: &View, facts: &[Fact]) -> Result<(), Halt> {
 
 /// The request to whom the task was only reserved, if that ends by the fact. Whoever takes a task has taken note of it.
 fn over(fact: &Fact, task: &Task) -> Option<Over> {
-    let (message, agent) = (task.routing.passed_on.clone()?, task.reserved_for.clone()?);
+    let (message, agent) = (task.routing.offered_in.clone()?, task.reserved_for.clone()?);
     match fact {
         Fact::TaskClaimed(fact) if fact.agent == agent => None,
         Fact::TaskAttemptsExhausted(_) | Fact::TaskStarted(_) => None,
@@ -278,7 +278,7 @@ mod tests {
     use crate::code::Code;
     use crate::handoff::{AcceptHandoff, RejectHandoff};
     use crate::key::ColumnValue;
-    use crate::routing::Forward;
+    use crate::routing::OfferTask;
     use crate::task::{AlarmKind, FireAlarm, ReopenTask};
     use crate::testing::{
         World, anna, assign, by, cancel, complete, fail, hand_over, ingest, release, sends, skip, start,
@@ -606,8 +606,8 @@ mod tests {
         w
     }
 
-    fn forward(task: &str, to: &str, message: &str) -> Forward {
-        Forward {
+    fn forward(task: &str, to: &str, message: &str) -> OfferTask {
+        OfferTask {
             task: task.into(),
             to: to.into(),
             message: message.into(),

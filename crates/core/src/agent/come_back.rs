@@ -82,7 +82,7 @@ pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> 
 /// Whether the request of a task, if there is one, still allows it to this agent, who holds nothing else yet.
 fn is_fit_for(agent: &Agent, task: &task::Task, regained: usize) -> bool {
     let here = Agent { membership: Membership::Here, ..agent.clone() };
-    routing::unfit(task, &here, u32::try_from(regained).unwrap_or(u32::MAX)).is_none()
+    routing::blockers(task, &here, u32::try_from(regained).unwrap_or(u32::MAX)).is_none()
 }
 
 /// Nobody took or locked the path, and the task it was claimed for, if any, has not ended meanwhile.

@@ -98,7 +98,7 @@ impl AcceptHandoff {
             _ => {
                 view.agent_known(&self.agent)?.takes_work(caller)?;
                 if task.reserved_for.as_ref() != Some(&self.agent) {
-                    routing::may_take(view, caller, task, &self.agent)?;
+                    routing::ensure_eligible(view, caller, task, &self.agent)?;
                 }
                 facts.push(Fact::TaskClaimed(TaskClaimed::new(task, &self.agent)));
                 facts.extend(run::start_run(view, &[task])?);

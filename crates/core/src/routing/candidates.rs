@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::choice::{Choice, Filter, Reject, Rejected, Scored};
-use super::demand::{Among, Demand, Wanted};
-use super::offer::{Offer, Words};
+use super::choice::{Reject, Rejected, RejectionFilter, RoutingDecision, Scored};
+use super::demand::{Among, RequiredCapability, TaskDemand};
+use super::offer::{AgentOffer, Interner};
 use super::plan::Plan;
 use crate::agent::{self, Agent, TrackRecord};
 use crate::clutch::Card;
@@ -24,7 +24,7 @@ const SPARE_WORDS: usize = 4;
 pub struct Candidates {
     pub(super) agents: BTreeMap<AgentId, Candidate>,
     assigned: HashMap<TaskId, AgentId>,
-    pub(super) words: Words,
+    pub(super) words: Interner,
     /// How many words the offers use, each as often as it is used.
     used: usize,
 }
@@ -39,7 +39,7 @@ pub(super) struct Candidate {
     /// Its share of failures, smoothed.
     failing: u32,
     given: Option<Seq>,
-    offer: Offer,
+    offer: AgentOffer,
     pub(super) agent: Box<Agent>,
 }
 
@@ -55,7 +55,7 @@ pub enum Change {
 }
 
 impl Candidate {
-    fn new(agent: Agent, offer: Offer, load: u32) -> Candidate {
+    fn new(agent: Agent, offer: AgentOffer, load: u32) -> Candidate {
         Candidate {
             is_live: agent.is_online(),
             is_paused: agent.paused.is_some(),
@@ -104,13 +104,13 @@ fn failing(recent: TrackRecord) -> u32 {
 
 /// Whether an agent with so many tasks may be given this one, as far as the agent's row tells: the filters of a choice,
 /// and nothing of who would be better.
-pub fn admits(demand: &Demand, agent: &Agent, load: u32) -> Result<(), Rejected> {
+pub fn admits(demand: &TaskDemand, agent: &Agent, load: u32) -> Result<(), Rejected> {
     let mut candidates = Candidates::default();
     candidates.put(agent.clone());
     if let Some(candidate) = candidates.agents.get_mut(&agent.id) {
         candidate.load = load;
     }
-    let one = Demand { among: Among::Agents(vec![agent.id.clone()]), ..demand.clone() };
+    let one = TaskDemand { among: Among::Agents(vec![agent.id.clone()]), ..demand.clone() };
     match candidates.choose(&one).rejected.pop() {
         Some(rejected) => Err(rejected),
         None => Ok(()),
@@ -124,7 +124,7 @@ impl Candidates {
             self.remove(&agent.id);
             return;
         }
-        let offer = Offer::of(&Card::of(&agent), &mut self.words);
+        let offer = AgentOffer::of(&Card::of(&agent), &mut self.words);
         let load = match self.agents.get(&agent.id) {
             Some(known) => known.load,
             None => self.assigned.values().filter(|assignee| **assignee == agent.id).count().try_into().unwrap_or(0),
@@ -238,30 +238,30 @@ impl Candidates {
         if self.words.len() <= ALWAYS_FINE.max(SPARE_WORDS * self.used) {
             return;
         }
-        self.words = Words::default();
+        self.words = Interner::default();
         for candidate in self.agents.values_mut() {
-            candidate.offer = Offer::of(&Card::of(&candidate.agent), &mut self.words);
+            candidate.offer = AgentOffer::of(&Card::of(&candidate.agent), &mut self.words);
         }
     }
 
     /// Chooses, and names as many of the others as are worth keeping.
-    pub fn choose(&self, demand: &Demand) -> Choice {
+    pub fn choose(&self, demand: &TaskDemand) -> RoutingDecision {
         self.decide(demand, NAMED)
     }
 
     /// Chooses for a task that waits.
-    pub fn choose_for(&self, wanted: &Wanted) -> Choice {
+    pub fn choose_for(&self, wanted: &RequiredCapability) -> RoutingDecision {
         let (first, last) = wanted.demands();
         let others = first.map(|demand| self.choose(&demand)).filter(|choice| choice.selected.is_some());
         others.unwrap_or_else(|| self.choose(last))
     }
 
     /// Chooses, and names everybody.
-    pub fn explain(&self, demand: &Demand) -> Choice {
+    pub fn explain(&self, demand: &TaskDemand) -> RoutingDecision {
         self.decide(demand, usize::MAX)
     }
 
-    fn decide(&self, demand: &Demand, named: usize) -> Choice {
+    fn decide(&self, demand: &TaskDemand, named: usize) -> RoutingDecision {
         let plan = Plan::of(demand, &self.words);
         let mut tally = Tally { plan: &plan, named, best: vec![], eligible: 0, rejected: vec![], counts: [0; FILTERS] };
         if demand.among == Among::Anyone {
@@ -300,7 +300,7 @@ struct Tally<'a> {
     counts: [u32; FILTERS],
 }
 
-const FILTERS: usize = Filter::ALL.len();
+const FILTERS: usize = RejectionFilter::ALL.len();
 
 impl<'a> Tally<'a> {
     fn consider(&mut self, agent: &'a AgentId, candidate: &'a Candidate) {
@@ -327,7 +327,7 @@ impl<'a> Tally<'a> {
         self.reject(agent, Reject::Unknown, None);
     }
 
-    fn reject(&mut self, agent: &AgentId, reject: Reject, offer: Option<(&Offer, u32)>) {
+    fn reject(&mut self, agent: &AgentId, reject: Reject, offer: Option<(&AgentOffer, u32)>) {
         let filter = reject.filter();
         self.counts[filter as usize] += 1;
         if self.rejected.len() < self.named {
@@ -355,13 +355,13 @@ impl<'a> Tally<'a> {
         self.best.insert(at, Rank { agent, standing });
     }
 
-    fn choice(self) -> Choice {
+    fn choice(self) -> RoutingDecision {
         let scored = |rank: &Rank<'_>| Scored {
             agent: rank.agent.clone(),
             score: self.plan.score(rank.standing.lacking),
             load: rank.standing.load,
         };
-        Choice {
+        RoutingDecision {
             selected: self.best.first().map(|rank| rank.agent.clone()),
             candidates: self.best.iter().map(scored).collect(),
             eligible: self.eligible,
@@ -371,9 +371,12 @@ impl<'a> Tally<'a> {
         }
     }
 
-    fn counts(&self) -> impl Iterator<Item = (Filter, u32)> {
+    fn counts(&self) -> impl Iterator<Item = (RejectionFilter, u32)> {
         let counts = self.counts;
-        Filter::ALL.into_iter().map(move |filter| (filter, counts[filter as usize])).filter(|(_, count)| *count > 0)
+        RejectionFilter::ALL
+            .into_iter()
+            .map(move |filter| (filter, counts[filter as usize]))
+            .filter(|(_, count)| *count > 0)
     }
 
     /// What was matched, and what decided between the first and the second.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::id::AgentId;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Choice {
+pub struct RoutingDecision {
     /// Nobody if no agent fits.
     pub selected: Option<AgentId>,
     /// Whoever fits, the best first. A choice that is kept names the first few.
@@ -19,7 +19,7 @@ pub struct Choice {
     /// Why others do not fit, by id. A choice that is kept names the first few.
     pub rejected: Vec<Rejected>,
     /// How many each filter rejected.
-    pub counts: BTreeMap<Filter, u32>,
+    pub counts: BTreeMap<RejectionFilter, u32>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub struct Scored {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Rejected {
     pub agent: AgentId,
-    pub filter: Filter,
+    pub filter: RejectionFilter,
     /// To be read after its name: `lacks skill:research`.
     pub reason: String,
 }
@@ -42,7 +42,7 @@ pub struct Rejected {
 /// What rejects, in the order in which it does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Filter {
+pub enum RejectionFilter {
     /// It was named, and nobody knows it.
     Unknown,
     Offline,
@@ -56,30 +56,30 @@ pub enum Filter {
     Requires,
 }
 
-impl Filter {
-    pub const ALL: [Filter; 9] = [
-        Filter::Unknown,
-        Filter::Offline,
-        Filter::Paused,
-        Filter::Tried,
-        Filter::Security,
-        Filter::Tools,
-        Filter::Concurrency,
-        Filter::Network,
-        Filter::Requires,
+impl RejectionFilter {
+    pub const ALL: [RejectionFilter; 9] = [
+        RejectionFilter::Unknown,
+        RejectionFilter::Offline,
+        RejectionFilter::Paused,
+        RejectionFilter::Tried,
+        RejectionFilter::Security,
+        RejectionFilter::Tools,
+        RejectionFilter::Concurrency,
+        RejectionFilter::Network,
+        RejectionFilter::Requires,
     ];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Filter::Unknown => "unknown",
-            Filter::Offline => "offline",
-            Filter::Paused => "paused",
-            Filter::Tried => "tried",
-            Filter::Security => "security",
-            Filter::Tools => "tools",
-            Filter::Concurrency => "concurrency",
-            Filter::Network => "network",
-            Filter::Requires => "requires",
+            RejectionFilter::Unknown => "unknown",
+            RejectionFilter::Offline => "offline",
+            RejectionFilter::Paused => "paused",
+            RejectionFilter::Tried => "tried",
+            RejectionFilter::Security => "security",
+            RejectionFilter::Tools => "tools",
+            RejectionFilter::Concurrency => "concurrency",
+            RejectionFilter::Network => "network",
+            RejectionFilter::Requires => "requires",
         }
     }
 }
@@ -103,22 +103,22 @@ pub(super) enum Reject {
 }
 
 impl Reject {
-    pub(super) fn filter(self) -> Filter {
+    pub(super) fn filter(self) -> RejectionFilter {
         match self {
-            Reject::Unknown => Filter::Unknown,
-            Reject::Offline => Filter::Offline,
-            Reject::Paused => Filter::Paused,
-            Reject::Tried => Filter::Tried,
-            Reject::NotSandboxed | Reject::NotTrusted => Filter::Security,
-            Reject::Barred | Reject::NoTool(_) => Filter::Tools,
-            Reject::Busy => Filter::Concurrency,
-            Reject::Network => Filter::Network,
-            Reject::Lacks(_) | Reject::Version(_) | Reject::Untrusted(_) => Filter::Requires,
+            Reject::Unknown => RejectionFilter::Unknown,
+            Reject::Offline => RejectionFilter::Offline,
+            Reject::Paused => RejectionFilter::Paused,
+            Reject::Tried => RejectionFilter::Tried,
+            Reject::NotSandboxed | Reject::NotTrusted => RejectionFilter::Security,
+            Reject::Barred | Reject::NoTool(_) => RejectionFilter::Tools,
+            Reject::Busy => RejectionFilter::Concurrency,
+            Reject::Network => RejectionFilter::Network,
+            Reject::Lacks(_) | Reject::Version(_) | Reject::Untrusted(_) => RejectionFilter::Requires,
         }
     }
 }
 
-impl Choice {
+impl RoutingDecision {
     /// The payload of `routing.decision`, or of `routing.failure` if it fell on nobody.
     pub fn payload(&self) -> Value {
         let address = |agent: &AgentId| format!("agent:{agent}");

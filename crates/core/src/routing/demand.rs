@@ -6,7 +6,7 @@ use crate::id::AgentId;
 use crate::task::{RequestTerms, Task};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Demand {
+pub struct TaskDemand {
     /// All of these must be met.
     pub requires: Vec<Requirement>,
     /// The more of these are met, the better.
@@ -34,16 +34,16 @@ pub enum Among {
 
 /// What a task that waits is chosen for by. Tasks that want the same are given to the same.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Wanted {
-    demand: Demand,
+pub struct RequiredCapability {
+    demand: TaskDemand,
     /// Whose attempts failed: they get it only if there is nobody else.
     avoid: Vec<AgentId>,
 }
 
-impl Demand {
+impl TaskDemand {
     /// What a request demands, beside those whom it was given to in vain.
-    pub fn of(terms: &RequestTerms, tried: &[AgentId]) -> Demand {
-        Demand {
+    pub fn of(terms: &RequestTerms, tried: &[AgentId]) -> TaskDemand {
+        TaskDemand {
             requires: terms.requires.clone(),
             prefers: terms.prefers.clone(),
             domain: terms.domain.clone(),
@@ -92,21 +92,21 @@ impl Among {
     }
 }
 
-impl Wanted {
+impl RequiredCapability {
     /// What a task wants that was asked for on these terms: nobody who was asked in vain, and whoever failed at it only if
     /// there is nobody else.
-    pub fn of(task: &Task, terms: &RequestTerms) -> Wanted {
-        let (mut demand, mut avoid) = (Demand::of(terms, &task.routing.tried), task.routing.avoid.clone());
+    pub fn of(task: &Task, terms: &RequestTerms) -> RequiredCapability {
+        let (mut demand, mut avoid) = (TaskDemand::of(terms, &task.routing.declined_by), task.routing.failed_for.clone());
         // Who was first does not matter, and tasks that differ only in that shall not differ.
         demand.tried.sort_unstable();
         avoid.sort_unstable();
-        Wanted { demand, avoid }
+        RequiredCapability { demand, avoid }
     }
 
     /// What is demanded at first, if that is more, and at last.
-    pub(super) fn demands(&self) -> (Option<Demand>, &Demand) {
+    pub(super) fn demands(&self) -> (Option<TaskDemand>, &TaskDemand) {
         let tried = || [self.demand.tried.as_slice(), &self.avoid].concat();
-        let first = (!self.avoid.is_empty()).then(|| Demand { tried: tried(), ..self.demand.clone() });
+        let first = (!self.avoid.is_empty()).then(|| TaskDemand { tried: tried(), ..self.demand.clone() });
         (first, &self.demand)
     }
 }

@@ -1,8 +1,8 @@
 //! The limits of a request hold for whoever takes its task, also by a way that the router has no part in.
 
 use super::candidates::admits;
-use super::choice::{Filter, Rejected};
-use super::demand::Demand;
+use super::choice::{Rejected, RejectionFilter};
+use super::demand::TaskDemand;
 use crate::actor::Caller;
 use crate::agent::Agent;
 use crate::code::Code;
@@ -14,22 +14,22 @@ use crate::view::View;
 
 /// Why an agent with so many other tasks cannot have a task that was asked for by a request. Who was asked in vain may have
 /// changed its mind.
-pub(crate) fn unfit(task: &Task, agent: &Agent, load: u32) -> Option<Rejected> {
-    let demand = Demand::of(task.origin.terms.as_deref()?, &[]);
+pub(crate) fn blockers(task: &Task, agent: &Agent, load: u32) -> Option<Rejected> {
+    let demand = TaskDemand::of(task.origin.terms.as_deref()?, &[]);
     if !demand.among.has(agent) {
         let reason = "is not among those who were asked".to_owned();
-        return Some(Rejected { agent: agent.id.clone(), filter: Filter::Unknown, reason });
+        return Some(Rejected { agent: agent.id.clone(), filter: RejectionFilter::Unknown, reason });
     }
     admits(&demand, agent, load).err()
 }
 
 /// Refuses a task to an agent whom its request excludes. The lead and people may give it to whom they like.
-pub(crate) fn may_take(view: &View, caller: &Caller, task: &Task, agent: &AgentId) -> Result<(), Halt> {
+pub(crate) fn ensure_eligible(view: &View, caller: &Caller, task: &Task, agent: &AgentId) -> Result<(), Halt> {
     if task.origin.terms.is_none() || view.has_authority(caller)? {
         return Ok(());
     }
     let load = load_beside(view, &task.id, agent)?;
-    match unfit(task, view.agent_known(agent)?, load) {
+    match blockers(task, view.agent_known(agent)?, load) {
         Some(rejected) => Err(refused(task, &rejected).into()),
         None => Ok(()),
     }
@@ -43,7 +43,7 @@ pub(super) fn load_beside(view: &View, task: &TaskId, agent: &AgentId) -> Result
 
 fn refused(task: &Task, rejected: &Rejected) -> Refusal {
     let hint = match rejected.filter {
-        Filter::Concurrency => {
+        RejectionFilter::Concurrency => {
             "finish or give back a task first; the lead or a person can assign this one all the same"
         }
         _ => "take another task, or have the lead or a person assign it; what the agent offers is said by its card",

@@ -19,7 +19,7 @@
 //! A score is the weight of what is met in what is preferred: a capability 1.0, a tool 0.7, a domain 0.5, a tag 0.3. An
 //! agent that lacks a preferred skill and has a tag of that name meets it as a tag.
 //!
-//! [`Route`] is the command that gives a task to whom the choice fell on. [`Candidates`] follows the log and chooses without
+//! [`RouteTask`] is the command that gives a task to whom the choice fell on. [`Candidates`] follows the log and chooses without
 //! looking anything up; [`admits`] decides about one agent over rows. `limits` holds whoever takes a task by itself to the same.
 
 mod candidates;
@@ -35,7 +35,7 @@ mod route;
 mod tables;
 
 pub use candidates::{Candidates, Change, admits};
-pub use choice::{Choice, Filter, Rejected, Scored};
-pub use demand::{Among, Demand, Wanted};
-pub(crate) use limits::{may_take, unfit};
-pub use route::{Forward, Route, Routing, RoutingDecided, RoutingFailed, RoutingResumed, TaskForwarded, is_news};
+pub use choice::{Rejected, RejectionFilter, RoutingDecision, Scored};
+pub use demand::{Among, RequiredCapability, TaskDemand};
+pub(crate) use limits::{blockers, ensure_eligible};
+pub use route::{OfferTask, RouteTask, Routing, RoutingDecided, RoutingFailed, RoutingResumed, TaskForwarded, is_news};

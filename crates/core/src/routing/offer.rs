@@ -8,13 +8,13 @@ use crate::clutch::{Card, Network, TrustLevel};
 
 /// Words by number. Numbers say nothing but whether two words are the same.
 #[derive(Debug, Default)]
-pub(super) struct Words {
+pub(super) struct Interner {
     known: HashMap<Box<str>, Word>,
 }
 
 pub(super) type Word = u32;
 
-impl Words {
+impl Interner {
     pub(super) fn find(&self, text: &str) -> Option<Word> {
         self.known.get(text).copied()
     }
@@ -34,9 +34,9 @@ impl Words {
 }
 
 #[derive(Debug)]
-pub(super) struct Offer {
+pub(super) struct AgentOffer {
     /// By word.
-    skills: Box<[Skill]>,
+    skills: Box<[OfferedSkill]>,
     tags: Box<[Word]>,
     tools: Box<[Word]>,
     pub(super) sandboxed: bool,
@@ -48,25 +48,25 @@ pub(super) struct Offer {
 }
 
 #[derive(Debug)]
-pub(super) struct Skill {
+pub(super) struct OfferedSkill {
     word: Word,
     pub(super) stated: CapabilityVersion,
     pub(super) trust: TrustLevel,
     pub(super) cost: CostHint,
 }
 
-impl Offer {
-    pub(super) fn of(card: &Card, words: &mut Words) -> Offer {
+impl AgentOffer {
+    pub(super) fn of(card: &Card, words: &mut Interner) -> AgentOffer {
         let capabilities = &card.capabilities;
-        let skills = capabilities.iter().map(|capability| Skill {
+        let skills = capabilities.iter().map(|capability| OfferedSkill {
             word: words.learn(&capability.id),
             stated: capability.stated(),
             trust: capability.trust(),
             cost: capability.cost_hint.unwrap_or_default(),
         });
-        let mut skills: Box<[Skill]> = skills.collect();
+        let mut skills: Box<[OfferedSkill]> = skills.collect();
         skills.sort_by_key(|skill| skill.word);
-        Offer {
+        AgentOffer {
             skills,
             tags: sorted(capabilities.iter().flat_map(|capability| &capability.tags).map(|tag| words.learn(tag))),
             tools: sorted(card.tools().map(|tool| words.learn(tool))),
@@ -79,7 +79,7 @@ impl Offer {
     }
 
     /// The capabilities of that id; several if it has several versions.
-    pub(super) fn skills(&self, word: Word) -> &[Skill] {
+    pub(super) fn skills(&self, word: Word) -> &[OfferedSkill] {
         let from = self.skills.partition_point(|skill| skill.word < word);
         let count = self.skills[from..].partition_point(|skill| skill.word == word);
         &self.skills[from..from + count]

@@ -1,8 +1,8 @@
 //! A demand read once for all candidates: its words looked up, its versions and tools made out.
 
 use super::choice::Reject;
-use super::demand::Demand;
-use super::offer::{Offer, Word, Words};
+use super::demand::TaskDemand;
+use super::offer::{AgentOffer, Interner, Word};
 use crate::clutch::card::{CostHint, tool_name};
 use crate::clutch::version::Range;
 use crate::clutch::{Network, Requirement, TrustLevel};
@@ -15,7 +15,7 @@ const DOMAIN: u32 = 5;
 const TAG: u32 = 3;
 
 pub(super) struct Plan<'a> {
-    pub(super) demand: &'a Demand,
+    pub(super) demand: &'a TaskDemand,
     tried: Vec<&'a AgentId>,
     sandbox: bool,
     trust: TrustLevel,
@@ -60,7 +60,7 @@ impl Kind {
 }
 
 impl<'a> Plan<'a> {
-    pub(super) fn of(demand: &'a Demand, words: &Words) -> Plan<'a> {
+    pub(super) fn of(demand: &'a TaskDemand, words: &Interner) -> Plan<'a> {
         let policy = &demand.policy;
         let mut tried: Vec<&AgentId> = demand.tried.iter().collect();
         tried.sort_unstable();
@@ -84,7 +84,7 @@ impl<'a> Plan<'a> {
     }
 
     /// What it costs to have the task done by whoever offers this and has so many tasks, unless a filter rejects it.
-    pub(super) fn admits(&self, agent: &AgentId, offer: &Offer, load: u32) -> Result<CostHint, Reject> {
+    pub(super) fn admits(&self, agent: &AgentId, offer: &AgentOffer, load: u32) -> Result<CostHint, Reject> {
         if !self.tried.is_empty() && self.tried.binary_search(&agent).is_ok() {
             return Err(Reject::Tried);
         }
@@ -110,7 +110,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The cost of the dearest capability that is used; of any if none is named.
-    fn meets_requirements(&self, offer: &Offer) -> Result<CostHint, Reject> {
+    fn meets_requirements(&self, offer: &AgentOffer) -> Result<CostHint, Reject> {
         let mut dearest = None;
         for (at, want) in self.requires.iter().enumerate() {
             match want.met_by(offer, self.trust) {
@@ -125,7 +125,7 @@ impl<'a> Plan<'a> {
     }
 
     /// What is missing of all that is preferred.
-    pub(super) fn lacking(&self, offer: &Offer) -> u32 {
+    pub(super) fn lacking(&self, offer: &AgentOffer) -> u32 {
         self.most - self.prefers.iter().map(|want| want.points(offer, self.trust)).sum::<u32>()
     }
 
@@ -135,7 +135,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Why somebody was rejected, to be read after its name.
-    pub(super) fn because(&self, reject: Reject, offer: Option<(&Offer, u32)>) -> String {
+    pub(super) fn because(&self, reject: Reject, offer: Option<(&AgentOffer, u32)>) -> String {
         let need = |at: usize| self.demand.requires.get(at).map(Requirement::to_string).unwrap_or_default();
         let bare = |at: usize| self.demand.requires.get(at).map_or("", |need| &need.capability);
         match reject {
@@ -178,7 +178,7 @@ enum Met {
 }
 
 impl Want {
-    fn of(need: &Requirement, words: &Words) -> Want {
+    fn of(need: &Requirement, words: &Interner) -> Want {
         let kind = match need.kind() {
             "tool" if need.name() == "mcp" => Kind::Access,
             "tool" | "mcp" => Kind::Tool,
@@ -194,11 +194,11 @@ impl Want {
         }
     }
 
-    fn domain(name: &str, words: &Words) -> Want {
+    fn domain(name: &str, words: &Interner) -> Want {
         Want { kind: Kind::Domain, capability: None, versions: None, name: words.find(name) }
     }
 
-    fn met_by(&self, offer: &Offer, trust: TrustLevel) -> Met {
+    fn met_by(&self, offer: &AgentOffer, trust: TrustLevel) -> Met {
         match self.kind {
             Kind::Capability => self.met_by_capability(offer, trust),
             Kind::Tool if self.is_at_hand(offer) => match self.met_by_capability(offer, trust) {
@@ -216,12 +216,12 @@ impl Want {
     }
 
     /// Whether it is a tool that the agent names and may use.
-    fn is_at_hand(&self, offer: &Offer) -> bool {
+    fn is_at_hand(&self, offer: &AgentOffer) -> bool {
         self.name.is_some_and(|name| offer.has_tool(name))
     }
 
     /// The cheapest of those that fit.
-    fn met_by_capability(&self, offer: &Offer, trust: TrustLevel) -> Met {
+    fn met_by_capability(&self, offer: &AgentOffer, trust: TrustLevel) -> Met {
         let mut met = Met::Not;
         for skill in self.capability.map(|word| offer.skills(word)).unwrap_or_default() {
             let fits = self.versions.as_ref().is_none_or(|asked| skill.stated.fits(asked));
@@ -239,7 +239,7 @@ impl Want {
         met
     }
 
-    fn points(&self, offer: &Offer, trust: TrustLevel) -> u32 {
+    fn points(&self, offer: &AgentOffer, trust: TrustLevel) -> u32 {
         match self.met_by(offer, trust) {
             Met::With(_) | Met::Freely => self.kind.weight(),
             _ if self.is_a_tag_of(offer) => TAG,
@@ -248,14 +248,14 @@ impl Want {
     }
 
     /// What somebody calls a skill, another may call a tag.
-    fn is_a_tag_of(&self, offer: &Offer) -> bool {
+    fn is_a_tag_of(&self, offer: &AgentOffer) -> bool {
         let could_be = self.kind == Kind::Capability && self.versions.is_none();
         could_be && self.name.is_some_and(|name| offer.is_tagged(name))
     }
 }
 
 /// The first tool that is needed and not allowed.
-fn barred(demand: &Demand) -> Option<&str> {
+fn barred(demand: &TaskDemand) -> Option<&str> {
     let allowed = demand.policy.tool_allowlist.as_ref()?;
     let required = demand.requires.iter().filter(|need| need.is_tool());
     let needed = demand.tools.iter().map(String::as_str).chain(required.map(|need| need.capability.as_str()));

@@ -7,7 +7,7 @@ use proptest::sample::{select, subsequence};
 use semver::{Version, VersionReq};
 use serde_json::{Map, Value, json};
 
-use super::{Among, Candidates, Change, Choice, Demand, admits};
+use super::{Among, Candidates, Change, RoutingDecision, TaskDemand, admits};
 use crate::actor::{Actor, Auth, Caller};
 use crate::agent::{Agent, AgentRole, LeaveTeam, Membership, PauseAgent, Paused, ResumeAgent, TrackRecord};
 use crate::clutch::card::{Capability, CostHint};
@@ -154,8 +154,8 @@ prop_compose! {
             }),
             1 => prop::collection::vec(0..10_usize, 0..4).prop_map(|ids| Among::Agents(ids.into_iter().map(name).collect())),
         ],
-    ) -> Demand {
-        Demand {
+    ) -> TaskDemand {
+        TaskDemand {
             requires,
             prefers,
             domain: domain.map(str::to_owned),
@@ -175,7 +175,7 @@ fn name(number: usize) -> AgentId {
 mod naive {
     use super::*;
 
-    pub(super) fn is_asked(demand: &Demand, agent: &Agent) -> bool {
+    pub(super) fn is_asked(demand: &TaskDemand, agent: &Agent) -> bool {
         match &demand.among {
             Among::Anyone => true,
             Among::Groups { roles, members } => roles.contains(&agent.profile.role) || members.contains(&agent.id),
@@ -183,7 +183,7 @@ mod naive {
         }
     }
 
-    pub(super) fn fits(demand: &Demand, member: &Member) -> bool {
+    pub(super) fn fits(demand: &TaskDemand, member: &Member) -> bool {
         let agent = &member.agent;
         let card = Card::of(agent);
         let policy = &demand.policy;
@@ -207,7 +207,7 @@ mod naive {
             && demand.requires.iter().all(|need| meets(&card, need, prod))
     }
 
-    fn needed(demand: &Demand) -> Vec<String> {
+    fn needed(demand: &TaskDemand) -> Vec<String> {
         let tools = demand.tools.iter().map(|tool| tool.replace("mcp:", ""));
         let required = demand.requires.iter().filter_map(|need| {
             let tool = need.capability.strip_prefix("tool:").or(need.capability.strip_prefix("mcp:"))?;
@@ -274,7 +274,7 @@ mod naive {
         }
     }
 
-    pub(super) fn score(demand: &Demand, card: &Card) -> f64 {
+    pub(super) fn score(demand: &TaskDemand, card: &Card) -> f64 {
         let prod = demand.policy.trust_level == Some(TrustLevel::Prod);
         let mut prefers = demand.prefers.clone();
         if prefers.is_empty() {
@@ -295,7 +295,7 @@ mod naive {
     }
 
     /// The dearest of the cheapest capabilities that each requirement can be met with.
-    pub(super) fn cost(demand: &Demand, card: &Card) -> CostHint {
+    pub(super) fn cost(demand: &TaskDemand, card: &Card) -> CostHint {
         let prod = demand.policy.trust_level == Some(TrustLevel::Prod);
         let cheapest = |need: &Requirement| {
             matching(card, need, prod).iter().map(|one| one.cost_hint.unwrap_or(CostHint::Medium)).min()
@@ -306,7 +306,7 @@ mod naive {
     }
 
     /// Everybody who fits, the best first.
-    pub(super) fn order(demand: &Demand, members: &[Member]) -> Vec<AgentId> {
+    pub(super) fn order(demand: &TaskDemand, members: &[Member]) -> Vec<AgentId> {
         let mut fitting: Vec<&Member> =
             members.iter().filter(|member| is_asked(demand, &member.agent) && fits(demand, member)).collect();
         let key = |member: &Member| {
@@ -328,7 +328,7 @@ mod naive {
     }
 }
 
-fn named(choice: &Choice) -> Vec<AgentId> {
+fn named(choice: &RoutingDecision) -> Vec<AgentId> {
     choice.candidates.iter().map(|scored| scored.agent.clone()).collect()
 }
 
@@ -391,7 +391,7 @@ proptest! {
         let count = after.counts.get_mut(&filter).unwrap();
         *count -= 1;
         after.counts.retain(|_, count| *count > 0);
-        let unknown = |choice: &Choice| choice.counts.get(&super::Filter::Unknown).copied();
+        let unknown = |choice: &RoutingDecision| choice.counts.get(&super::RejectionFilter::Unknown).copied();
         if unknown(&before) == unknown(&after) {
             prop_assert_eq!(&after.counts, &before.counts);
             prop_assert_eq!(&after.rejected, &before.rejected);
@@ -409,7 +409,7 @@ proptest! {
             let mut given: BTreeMap<AgentId, i64> =
                 members.iter().map(|member| (member.agent.id.clone(), 0)).collect();
             for number in 0..keeps.len() as u64 {
-                let to = all.choose(&Demand::default()).selected.unwrap();
+                let to = all.choose(&TaskDemand::default()).selected.unwrap();
                 *given.get_mut(&to).unwrap() += 1;
                 let task = TaskId::new(format!("t-{number}"));
                 all.follow(&row(2 * number + 10, Fact::TaskReserved(TaskReserved { task: task.clone(), agent: to.clone() })));
@@ -429,7 +429,7 @@ proptest! {
         demand in demand(),
         way in select(vec![Way::Claim, Way::Start, Way::TakeUp, Way::Accept, Way::Handoff, Way::Return]),
     ) {
-        let demand = Demand { tried: vec![], tools: needed_tools(&demand), among: sayable(demand.among.clone()), ..demand };
+        let demand = TaskDemand { tried: vec![], tools: needed_tools(&demand), among: sayable(demand.among.clone()), ..demand };
         for member in members.iter().filter(|member| member.agent.is_online() && member.agent.paused.is_none()) {
             let id = member.agent.id.as_str();
             let mut w = with_a_task(member, &demand);
@@ -530,7 +530,7 @@ fn read(w: &World) -> Candidates {
 
 /// Whom anything could be given to.
 fn fitting(candidates: &Candidates) -> BTreeSet<AgentId> {
-    named(&candidates.explain(&Demand::default())).into_iter().collect()
+    named(&candidates.explain(&TaskDemand::default())).into_iter().collect()
 }
 
 fn standing(candidates: &Candidates) -> Vec<(Agent, u32)> {
@@ -584,7 +584,7 @@ fn sayable(among: Among) -> Among {
 }
 
 /// An agent with as many tasks as it has, a lead, and a task `t` whose request demands this.
-fn with_a_task(member: &Member, demand: &Demand) -> World {
+fn with_a_task(member: &Member, demand: &TaskDemand) -> World {
     let mut w = World::of(&["lead"]);
     if let Among::Agents(agents) = &demand.among {
         agents.iter().for_each(|id| drop(w.joins(id.as_str(), AgentRole::Worker)));
@@ -604,7 +604,7 @@ fn with_a_task(member: &Member, demand: &Demand) -> World {
 }
 
 /// A request that demands this.
-fn asking(demand: &Demand) -> Value {
+fn asking(demand: &TaskDemand) -> Value {
     let words = |needs: &[Requirement]| needs.iter().map(ToString::to_string).collect::<Vec<_>>();
     let policy: Map<String, Value> = match serde_json::to_value(&demand.policy).unwrap() {
         Value::Object(fields) => fields.into_iter().filter(|(_, value)| !value.is_null()).collect(),
@@ -622,7 +622,7 @@ fn asking(demand: &Demand) -> Value {
             "security": { "policy": policy } })
 }
 
-fn needed_tools(demand: &Demand) -> Vec<String> {
+fn needed_tools(demand: &TaskDemand) -> Vec<String> {
     let tool = |need: &Requirement| need.name() != "mcp" && matches!(need.kind(), "tool" | "mcp");
     let required = demand.requires.iter().filter(|need| tool(need));
     required.map(|need| format!("mcp:{}", need.name())).collect()
@@ -638,6 +638,6 @@ fn words_that_nobody_uses_any_more_are_dropped() {
         all.put(Agent { profile: card.profile(None), ..agent.clone() });
     }
     assert!(all.words.len() < 5_000, "{}", all.words.len());
-    let wants = Demand { requires: vec![Requirement::parse("skill:s19999").unwrap()], ..Demand::default() };
+    let wants = TaskDemand { requires: vec![Requirement::parse("skill:s19999").unwrap()], ..TaskDemand::default() };
     assert!(all.choose(&wants).selected.is_some());
 }

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::choice::{Choice, Filter};
-use super::limits::{load_beside, unfit};
+use super::choice::{RejectionFilter, RoutingDecision};
+use super::limits::{blockers, load_beside};
 use crate::actor::{Actor, Caller};
 use crate::clutch::Trace;
 use crate::code::Code;
@@ -20,17 +20,17 @@ use crate::view::View;
 /// Reserves a task that was asked for by a request for the agent that was chosen, or tells that nobody fits. Refused if it is
 /// not so any more: then the router looks again.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Route {
+pub struct RouteTask {
     pub task: TaskId,
-    pub choice: Choice,
+    pub choice: RoutingDecision,
     /// If everybody who fits was asked in vain: how long until they are asked anew. The next time it is twice as long.
     pub pause_millis: u64,
 }
 
-/// Passes the request on to the agent that the task was reserved for. Done together with [`Route`], or alone where somebody else
+/// Passes the request on to the agent that the task was reserved for. Done together with [`RouteTask`], or alone where somebody else
 /// reserved it, so that its body, the request as it is passed on, is that of a fact of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Forward {
+pub struct OfferTask {
     pub task: TaskId,
     pub to: AgentId,
     /// The id of the request as it is passed on.
@@ -47,7 +47,7 @@ pub struct RoutingDecided {
     pub task: TaskId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
-    pub choice: Choice,
+    pub choice: RoutingDecision,
     /// The trace that the task was asked for in.
     #[serde(default, skip_serializing_if = "Trace::is_none")]
     pub trace: Trace,
@@ -59,7 +59,7 @@ pub struct RoutingFailed {
     pub task: TaskId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
-    pub choice: Choice,
+    pub choice: RoutingDecision,
     /// When those are asked anew who were asked in vain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again_at: Option<Timestamp>,
@@ -102,24 +102,24 @@ pub struct Routing {
     /// What was told to have rejected anybody since the task began to wait. Who is busy now and idle then is rejected for
     /// this reason and that in turn, which is no news.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub failed_by: Vec<Filter>,
+    pub failed_by: Vec<RejectionFilter>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
     /// Whom it was given to in vain, in this attempt and since they were last asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tried: Vec<AgentId>,
+    pub declined_by: Vec<AgentId>,
     /// Whose attempts failed: anybody else goes before them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub avoid: Vec<AgentId>,
+    pub failed_for: Vec<AgentId>,
     /// How often everybody was asked in vain, one time after the other.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub rounds: u32,
+    pub reroutes: u32,
     /// The attempts before somebody last asked for it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub earlier_attempts: u32,
     /// The request as it was passed on to whoever has the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub passed_on: Option<MessageId>,
+    pub offered_in: Option<MessageId>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
@@ -138,11 +138,11 @@ impl Routing {
     }
 
     pub(crate) fn tried(&mut self, agent: &AgentId) {
-        remember(&mut self.tried, agent);
+        remember(&mut self.declined_by, agent);
     }
 
     /// Nobody fits, for these reasons beside those that were told before.
-    pub(crate) fn told(&mut self, choice: &Choice) {
+    pub(crate) fn told(&mut self, choice: &RoutingDecision) {
         self.failed = true;
         let news = choice.counts.keys().filter(|filter| !self.failed_by.contains(filter));
         self.failed_by = self.failed_by.iter().chain(news).copied().collect();
@@ -151,15 +151,15 @@ impl Routing {
 
     /// Somebody has it: whoever was asked before may be asked again if it comes back.
     pub(crate) fn taken_up(&mut self) {
-        (self.failed, self.failed_by, self.rounds) = (false, vec![], 0);
-        self.tried.clear();
+        (self.failed, self.failed_by, self.reroutes) = (false, vec![], 0);
+        self.declined_by.clear();
     }
 
     /// The attempt of this agent failed, and another one follows.
     pub(crate) fn failed_with(&mut self, agent: Option<AgentId>) {
         self.taken_up();
         if let Some(agent) = agent {
-            remember(&mut self.avoid, &agent);
+            remember(&mut self.failed_for, &agent);
         }
     }
 
@@ -171,10 +171,10 @@ impl Routing {
 
 /// Whether it should be told that a choice for a task that waits fell on nobody: told once, and again if there is a reason
 /// that was not told yet. How many were rejected is no news.
-pub fn is_news(routing: &Routing, clocks: &Alarms, choice: &Choice) -> bool {
+pub fn is_news(routing: &Routing, clocks: &Alarms, choice: &RoutingDecision) -> bool {
     let told = routing.failed && choice.counts.keys().all(|filter| routing.failed_by.contains(filter));
     // Those who were asked in vain wait for a clock.
-    let has_clock = !choice.counts.contains_key(&Filter::Tried) || clocks.get(AlarmKind::Reroute).is_some();
+    let has_clock = !choice.counts.contains_key(&RejectionFilter::Tried) || clocks.get(AlarmKind::Reroute).is_some();
     !(told && has_clock)
 }
 
@@ -193,7 +193,7 @@ impl TaskForwarded {
     }
 }
 
-impl Route {
+impl RouteTask {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         let mut asks: Vec<Ask> = vec![Key::Task(self.task.clone()).into()];
         if let Some(agent) = &self.choice.selected {
@@ -221,10 +221,10 @@ impl Route {
 
     fn gives(&self, view: &View, task: &Task, agent: &AgentId) -> Result<Vec<Fact>, Halt> {
         let known = view.agent_live(agent).map_err(as_stale)?;
-        if task.routing.tried.contains(agent) {
+        if task.routing.declined_by.contains(agent) {
             return Err(stale("the agent was asked in vain meanwhile").into());
         }
-        if let Some(rejected) = unfit(task, known, load_beside(view, &task.id, agent)?) {
+        if let Some(rejected) = blockers(task, known, load_beside(view, &task.id, agent)?) {
             return Err(stale(&format!("{agent} {}", rejected.reason)).into());
         }
         let (id, run, choice) = (task.id.clone(), task.run_if_named(), self.choice.clone());
@@ -246,8 +246,8 @@ impl Route {
     /// When those who were asked in vain are asked anew, if there are such. Pauses get longer, so that a team that does not
     /// answer does not fill the log.
     fn again_at(&self, task: &Task, now: &Now) -> Option<Timestamp> {
-        self.choice.counts.get(&Filter::Tried)?;
-        let pause = doubled(self.pause_millis, task.routing.rounds, LONGEST_PAUSE_MILLIS);
+        self.choice.counts.get(&RejectionFilter::Tried)?;
+        let pause = doubled(self.pause_millis, task.routing.reroutes, LONGEST_PAUSE_MILLIS);
         Some(task.clocks.get(AlarmKind::Reroute).map_or_else(|| now.at.plus_millis(pause), |alarm| alarm.due))
     }
 }
@@ -256,7 +256,7 @@ fn trace_of(task: &Task) -> Trace {
     task.origin.terms.as_ref().map(|terms| terms.trace.clone()).unwrap_or_default()
 }
 
-impl Forward {
+impl OfferTask {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         let keys = [
             Key::Task(self.task.clone()),
@@ -301,7 +301,7 @@ impl Forward {
     }
 }
 
-impl Forward {
+impl OfferTask {
     /// Only what the router can give to somebody else has to be accepted in time.
     fn accept_by(&self, task: &Task, now: &Now) -> Option<Timestamp> {
         let routed = task.origin.terms.as_ref().is_some_and(|terms| terms.is_for_agents());
@@ -358,7 +358,7 @@ mod tests {
         sends(w, &format!("req_{task}"), "task.request", "ui", &said);
     }
 
-    fn route(w: &World, task: &str) -> Route {
+    fn route(w: &World, task: &str) -> RouteTask {
         crate::testing::route(w, task)
     }
 
@@ -367,9 +367,9 @@ mod tests {
         w.does(&Caller::system(), route)
     }
 
-    fn forward(task: &str, to: &str) -> Forward {
+    fn forward(task: &str, to: &str) -> OfferTask {
         let message = format!("fwd_{task}").as_str().into();
-        Forward { task: task.into(), to: to.into(), message, accept_within_millis: 30_000, artifacts: vec![] }
+        OfferTask { task: task.into(), to: to.into(), message, accept_within_millis: 30_000, artifacts: vec![] }
     }
 
     const GIVEN: [&str; 2] = ["routing.decided", "task.reserved"];
@@ -401,7 +401,7 @@ mod tests {
         w.does(&Caller::system(), first.clone());
         assert_eq!(w.refuses(&Caller::system(), first), Code::Stale);
         w.creates("plain", &[]);
-        let plain = Route { task: "plain".into(), ..route(&w, "t") };
+        let plain = RouteTask { task: "plain".into(), ..route(&w, "t") };
         assert_eq!(w.refuses(&Caller::system(), plain), Code::Stale, "it was not asked for by a request");
     }
 
@@ -453,7 +453,7 @@ mod tests {
             w.does(&by("ken"), crate::testing::complete(&other));
             assert_eq!(told(&mut w), [""; 0]);
         }
-        assert_eq!(w.task("t").routing.failed_by, [Filter::Concurrency, Filter::Requires]);
+        assert_eq!(w.task("t").routing.failed_by, [RejectionFilter::Concurrency, RejectionFilter::Requires]);
         assert_eq!(w.rebuilt(), *w.rows());
     }
 

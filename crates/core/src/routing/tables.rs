@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Among, Candidates, Choice, Demand, Filter};
+use super::{Among, Candidates, RejectionFilter, RoutingDecision, TaskDemand};
 use crate::agent::{AgentRole, RegisterCard};
 use crate::clutch::{Card, Network, Policy, Requirement, TrustLevel};
 use crate::testing::{World, by, complete};
@@ -26,7 +26,7 @@ fn candidates(w: &World) -> Candidates {
     candidates
 }
 
-fn choose(w: &World, demand: &Demand) -> Choice {
+fn choose(w: &World, demand: &TaskDemand) -> RoutingDecision {
     candidates(w).choose(demand)
 }
 
@@ -34,12 +34,12 @@ fn needs(texts: &[&str]) -> Vec<Requirement> {
     texts.iter().map(|text| Requirement::parse(text).unwrap()).collect()
 }
 
-fn requiring(texts: &[&str]) -> Demand {
-    Demand { requires: needs(texts), ..Demand::default() }
+fn requiring(texts: &[&str]) -> TaskDemand {
+    TaskDemand { requires: needs(texts), ..TaskDemand::default() }
 }
 
-fn preferring(texts: &[&str]) -> Demand {
-    Demand { prefers: needs(texts), ..Demand::default() }
+fn preferring(texts: &[&str]) -> TaskDemand {
+    TaskDemand { prefers: needs(texts), ..TaskDemand::default() }
 }
 
 fn research() -> Value {
@@ -81,64 +81,74 @@ fn everybody_who_is_rejected_is_told_why() {
         card.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         card
     };
-    let policy = |policy: Policy| Demand { policy, ..requiring(&["skill:research"]) };
+    let policy = |policy: Policy| TaskDemand { policy, ..requiring(&["skill:research"]) };
     let tools = |tools: &[&str]| tools.iter().map(ToString::to_string).collect::<Vec<_>>();
     for (card, demand, filter, reason) in [
-        (json!({}), requiring(&["skill:research"]), Filter::Requires, "lacks skill:research"),
+        (json!({}), requiring(&["skill:research"]), RejectionFilter::Requires, "lacks skill:research"),
         (
             research(),
             requiring(&["skill:research@^2"]),
-            Filter::Requires,
+            RejectionFilter::Requires,
             "lacks skill:research@^2: it has another version",
         ),
-        (research(), policy(Policy { sandbox: Some(true), ..Policy::default() }), Filter::Security, "is not sandboxed"),
+        (
+            research(),
+            policy(Policy { sandbox: Some(true), ..Policy::default() }),
+            RejectionFilter::Security,
+            "is not sandboxed",
+        ),
         (
             research(),
             policy(Policy { trust_level: Some(TrustLevel::Prod), ..Policy::default() }),
-            Filter::Security,
+            RejectionFilter::Security,
             "is not trusted at level prod",
         ),
         (
             json!({ "capabilities": [{ "id": "skill:research" }, { "id": "skill:law", "trust_level": "prod" }] }),
             policy(Policy { trust_level: Some(TrustLevel::Prod), ..Policy::default() }),
-            Filter::Requires,
+            RejectionFilter::Requires,
             "lacks skill:research at trust level prod",
         ),
         (
             research(),
             policy(Policy { network: Some(Network::EgressAllowed), ..Policy::default() }),
-            Filter::Network,
+            RejectionFilter::Network,
             "reaches egress-restricted of the network, not egress-allowed",
         ),
         (
             research(),
-            Demand { tools: tools(&["mcp:browser", "mcp:mail"]), ..Demand::default() },
-            Filter::Tools,
+            TaskDemand { tools: tools(&["mcp:browser", "mcp:mail"]), ..TaskDemand::default() },
+            RejectionFilter::Tools,
             "does not offer mcp:mail",
         ),
         (
             own(json!({ "security": { "tool_allowlist": ["mcp:files"] } })),
-            Demand { tools: tools(&["mcp:browser"]), ..Demand::default() },
-            Filter::Tools,
+            TaskDemand { tools: tools(&["mcp:browser"]), ..TaskDemand::default() },
+            RejectionFilter::Tools,
             "does not offer mcp:browser",
         ),
         (
             research(),
-            Demand {
+            TaskDemand {
                 tools: tools(&["mcp:browser"]),
                 policy: Policy { tool_allowlist: Some(tools(&["mcp:files"])), ..Policy::default() },
-                ..Demand::default()
+                ..TaskDemand::default()
             },
-            Filter::Tools,
+            RejectionFilter::Tools,
             "may not use mcp:browser, which the allowlist leaves out",
         ),
         (
             research(),
-            Demand { tools: tools(&["tool:mail"]), ..requiring(&["tool:mail", "skill:law"]) },
-            Filter::Tools,
+            TaskDemand { tools: tools(&["tool:mail"]), ..requiring(&["tool:mail", "skill:law"]) },
+            RejectionFilter::Tools,
             "does not offer tool:mail",
         ),
-        (research(), Demand { tried: vec!["a".into()], ..Demand::default() }, Filter::Tried, "was tried already"),
+        (
+            research(),
+            TaskDemand { tried: vec!["a".into()], ..TaskDemand::default() },
+            RejectionFilter::Tried,
+            "was tried already",
+        ),
     ] {
         let choice = choose(&world(&[("a", card)]), &demand);
         assert_eq!(choice.selected, None);
@@ -154,23 +164,27 @@ fn whoever_is_busy_or_away_is_not_asked() {
     let mut w = world(&[("a", json!({ "limits": { "max_concurrency": 1 } })), ("b", json!({}))]);
     w.reserves("t", "a");
     w.goes_offline("b");
-    let choice = choose(&w, &Demand::default());
+    let choice = choose(&w, &TaskDemand::default());
     let told: Vec<_> = choice.rejected.iter().map(|one| (one.agent.as_str(), one.reason.as_str())).collect();
     assert_eq!(told, [("a", "has 1 of 1 tasks"), ("b", "is offline")]);
     w.starts("a", "t");
-    assert_eq!(choose(&w, &Demand::default()).selected, None, "claimed, it is the same task still");
+    assert_eq!(choose(&w, &TaskDemand::default()).selected, None, "claimed, it is the same task still");
     w.does(&by("a"), complete("t"));
-    assert_eq!(choose(&w, &Demand::default()).selected, Some("a".into()));
+    assert_eq!(choose(&w, &TaskDemand::default()).selected, Some("a".into()));
     w.does(&by("a"), crate::agent::LeaveTeam { agent: "a".into() });
-    assert_eq!(choose(&w, &Demand::default()).counts, [(Filter::Offline, 1)].into(), "one that left is nobody");
-    assert_eq!(choose(&World::default(), &Demand::default()).reason, "no agent is registered");
+    assert_eq!(
+        choose(&w, &TaskDemand::default()).counts,
+        [(RejectionFilter::Offline, 1)].into(),
+        "one that left is nobody"
+    );
+    assert_eq!(choose(&World::default(), &TaskDemand::default()).reason, "no agent is registered");
 }
 
 #[test]
 fn only_those_who_are_asked_for_are_looked_at() {
     let mut w = world(&[("a", research()), ("b", research()), ("c", json!({}))]);
     w.joins("d", AgentRole::Specialist);
-    let among = |among: Among| choose(&w, &Demand { among, ..requiring(&["skill:research"]) });
+    let among = |among: Among| choose(&w, &TaskDemand { among, ..requiring(&["skill:research"]) });
     let named = among(Among::Agents(vec!["b".into()]));
     assert_eq!(named.selected, Some("b".into()));
     assert_eq!((named.eligible, named.counts.len()), (1, 0));
@@ -179,7 +193,7 @@ fn only_those_who_are_asked_for_are_looked_at() {
     let told: Vec<_> = unknown.rejected.iter().map(|one| (one.agent.as_str(), one.reason.as_str())).collect();
     assert_eq!(told, [("c", "lacks skill:research"), ("x", "is not registered")]);
     let specialists = among(Among::Groups { roles: vec![AgentRole::Specialist], members: vec![] });
-    assert_eq!(specialists.counts, [(Filter::Requires, 1)].into());
+    assert_eq!(specialists.counts, [(RejectionFilter::Requires, 1)].into());
     let groups = among(Among::Groups { roles: vec![AgentRole::Specialist], members: vec!["b".into(), "x".into()] });
     assert_eq!(groups.selected, Some("b".into()));
     let told: Vec<_> = groups.rejected.iter().map(|one| (one.agent.as_str(), one.reason.as_str())).collect();
@@ -197,7 +211,7 @@ fn a_request_is_to_all_the_groups_it_names_and_needs_the_tools_it_requires() {
     w.does(&by("lead"), list("tax", "ben"));
     let mut demand = |id: &str, more: Value| {
         crate::testing::sends(&mut w, id, "task.request", "ui", &more);
-        Demand::of(w.task(more["task_id"].as_str().unwrap()).origin.terms.as_ref().unwrap(), &[])
+        TaskDemand::of(w.task(more["task_id"].as_str().unwrap()).origin.terms.as_ref().unwrap(), &[])
     };
     let to = |names: &[&str]| names.iter().map(|name| json!({ "agent_id": name })).collect::<Vec<_>>();
     let groups = ["group:cooks", "group:specialists", "group:tax", "agent:orchestrator"];
@@ -228,10 +242,10 @@ fn scores_are_shares_of_what_is_preferred() {
     ] {
         assert!((score(texts) - expected).abs() < 1e-9, "{texts:?}: {}", score(texts));
     }
-    let about = |domain: &str| Demand { domain: Some(domain.to_owned()), ..Demand::default() };
+    let about = |domain: &str| TaskDemand { domain: Some(domain.to_owned()), ..TaskDemand::default() };
     assert_eq!(choose(&w, &about("fintech")).candidates[0].score, 1.0);
     assert_eq!(choose(&w, &about("health")).candidates[0].score, 0.0);
-    let both = Demand { prefers: needs(&["tool:browser"]), ..about("health") };
+    let both = TaskDemand { prefers: needs(&["tool:browser"]), ..about("health") };
     assert_eq!(choose(&w, &both).candidates[0].score, 1.0, "preferences that are stated are all that counts");
 }
 
@@ -239,7 +253,7 @@ fn scores_are_shares_of_what_is_preferred() {
 fn what_decided_is_told() {
     let skill = |cost: &str| json!({ "capabilities": [{ "id": "skill:x", "cost_hint": cost }] });
     let mut w = world(&[("a", skill("high")), ("b", skill("low"))]);
-    let decided = |w: &World, demand: &Demand| {
+    let decided = |w: &World, demand: &TaskDemand| {
         let choice = choose(w, demand);
         (choice.selected.unwrap().to_string(), choice.reason)
     };
@@ -272,7 +286,7 @@ fn a_choice_that_is_kept_names_twenty_and_an_explanation_names_all() {
     let demand = requiring(&["skill:research"]);
     let kept = choose(&w, &demand);
     assert_eq!((kept.candidates.len(), kept.rejected.len(), kept.eligible), (20, 20, 30));
-    assert_eq!(kept.counts, [(Filter::Requires, 30)].into());
+    assert_eq!(kept.counts, [(RejectionFilter::Requires, 30)].into());
     let all = candidates(&w).explain(&demand);
     assert_eq!((all.candidates.len(), all.rejected.len()), (30, 30));
     assert_eq!((&all.candidates[..20], &all.rejected[..20]), (&kept.candidates[..], &kept.rejected[..]));

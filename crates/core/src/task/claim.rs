@@ -85,7 +85,7 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
     run::ensure_open(view, task)?;
     view.agent_known(agent)?.takes_work(caller)?;
     if task.reserved_for.is_none() {
-        routing::may_take(view, caller, task, agent)?;
+        routing::ensure_eligible(view, caller, task, agent)?;
     }
     let mut facts = vec![Fact::TaskClaimed(TaskClaimed::new(task, agent))];
     facts.extend(run::start_run(view, &[task])?);
@@ -95,7 +95,7 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
 
 /// Whoever takes a task that the router gave it has seen the request, by whichever way it learned of it.
 pub(crate) fn ack_request(view: &View, task: &Task, agent: &AgentId) -> Result<Option<Fact>, Halt> {
-    match &task.routing.passed_on {
+    match &task.routing.offered_in {
         Some(request) => message::noticed(view, request, agent),
         None => Ok(None),
     }

@@ -260,7 +260,7 @@ impl Task {
     /// Whom it was reserved for without the request being passed on, if it can be begun now: by a person, or by another face.
     pub fn to_be_passed_on(&self) -> Option<&AgentId> {
         let ready = self.is_yet_to_begin() && self.claim.is_none();
-        self.reserved_for.as_ref().filter(|_| ready && self.routing.passed_on.is_none())
+        self.reserved_for.as_ref().filter(|_| ready && self.routing.offered_in.is_none())
     }
 
     /// Whether it can be begun now. Somebody may plan what nobody has taken.
@@ -457,32 +457,32 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
         _ if fact.task() != Some(id) => {}
         Fact::TaskReserved(fact) => {
             task.reserved_for = Some(fact.agent.clone());
-            task.routing.passed_on = None;
+            task.routing.offered_in = None;
             task.clocks.stop(&BEFORE_IT_IS_TAKEN);
             (task.routing.failed, task.routing.failed_by) = (false, vec![]);
         }
         Fact::RoutingFailed(fact) => {
             task.routing.told(&fact.choice);
             if let Some(again) = fact.again_at.filter(|_| task.clocks.get(AlarmKind::Reroute).is_none()) {
-                task.routing.rounds = task.routing.rounds.saturating_add(1);
+                task.routing.reroutes = task.routing.reroutes.saturating_add(1);
                 task.clocks.set(AlarmKind::Reroute, again, seq);
             }
         }
         Fact::RoutingResumed(fact) => {
             task.clocks.stop(&[fact.clock]);
             if fact.clock == AlarmKind::Reroute {
-                task.routing.tried.clear();
+                task.routing.declined_by.clear();
             }
         }
         Fact::TaskForwarded(fact) => {
-            task.routing.passed_on = Some(fact.message.clone());
+            task.routing.offered_in = Some(fact.message.clone());
             if let Some(accept_by) = fact.accept_by.filter(|_| task.reserved_for.as_ref() == Some(&fact.to)) {
                 task.clocks.set(AlarmKind::Accept, accept_by, seq);
             }
         }
         Fact::TaskReassigned(fact) => {
             task.reserved_for = Some(fact.to.clone());
-            task.routing.passed_on = None;
+            task.routing.offered_in = None;
             task.clocks.stop(&BEFORE_IT_IS_TAKEN);
         }
         Fact::TaskClaimed(fact) => {

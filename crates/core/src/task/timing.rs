@@ -7,7 +7,7 @@ use crate::actor::Caller;
 use crate::code::Code;
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, TaskId};
-use crate::routing::Forward;
+use crate::routing::OfferTask;
 use crate::run::RunStatus;
 use crate::testing::{
     World, anna, by, cancel, claim, complete, create, fail, ingest, moves, release, retry, route, sends, start,
@@ -43,7 +43,7 @@ fn gives(w: &mut World, task: &str) -> String {
     w.does(&Caller::system(), routed);
     let message = format!("fwd_{}", w.log.len()).as_str().into();
     let accept_within_millis = ACCEPT.unsigned_abs();
-    let forward = Forward { task: task.into(), to: to.clone(), message, accept_within_millis, artifacts: vec![] };
+    let forward = OfferTask { task: task.into(), to: to.clone(), message, accept_within_millis, artifacts: vec![] };
     assert_eq!(w.does(&Caller::system(), forward), ["task.forwarded"]);
     to.to_string()
 }
@@ -101,14 +101,14 @@ fn what_is_not_accepted_goes_to_the_next_and_the_first_comes_too_late() {
     let first = gives(&mut w, "t");
     assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released"]);
     let task = w.task("t");
-    assert_eq!((task.held_by(), task.routing.tried.as_slice()), (None, &[AgentId::from(first.as_str())][..]));
+    assert_eq!((task.held_by(), task.routing.declined_by.as_slice()), (None, &[AgentId::from(first.as_str())][..]));
     assert!(task.reason.as_ref().is_some_and(|reason| reason.starts_with(&format!("{first} did not accept"))));
     let second = gives(&mut w, "t");
     assert_eq!(second, other(&first, ["ken", "ada"]));
     assert_eq!(accepts(&mut w, "late", &first, "t"), Err(Code::NotHolder));
     assert!(accepts(&mut w, "acc", &second, "t").is_ok());
     assert_eq!(w.task("t").clocks.next(), None, "nothing limits it");
-    assert_eq!((w.task("t").attempt, w.task("t").routing.tried.len()), (1, 0));
+    assert_eq!((w.task("t").attempt, w.task("t").routing.declined_by.len()), (1, 0));
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn what_nobody_could_accept_is_held_against_nobody() {
     w.does(&anna(), sets(RunStatus::Paused));
     assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released"]);
     let task = w.task("t");
-    assert_eq!((task.held_by(), task.routing.tried.as_slice()), (None, &[][..]));
+    assert_eq!((task.held_by(), task.routing.declined_by.as_slice()), (None, &[][..]));
     assert!(
         task.reason.as_ref().is_some_and(|reason| reason.starts_with("ken could not accept it")),
         "{:?}",
@@ -192,7 +192,7 @@ fn nobody_is_asked_to_accept_what_cannot_be_accepted() {
     let sets = |to| crate::run::SetRunStatus { run: "run_1".into(), to, reason: None };
     w.does(&anna(), sets(RunStatus::Paused));
     w.does(&anna(), crate::testing::assign("t", "ken"));
-    let forward = Forward {
+    let forward = OfferTask {
         task: "t".into(),
         to: "ken".into(),
         message: "fwd".into(),
@@ -229,7 +229,7 @@ fn those_who_do_not_answer_are_asked_again_after_ever_longer_pauses() {
     assert_eq!(gives(&mut w, "t"), "ada");
     assert_eq!(w.task("t").clocks.get(AlarmKind::Reroute), None);
     accepts(&mut w, "acc", "ada", "t").unwrap();
-    assert_eq!(w.task("t").routing.rounds, 0);
+    assert_eq!(w.task("t").routing.reroutes, 0);
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn whoever_a_task_is_assigned_to_has_as_long_to_take_it_as_whom_the_router_asks(
         w.does(&anna(), crate::testing::assign(task, to));
         let message = format!("fwd_{}", w.log.len()).as_str().into();
         let accept_within_millis = ACCEPT.unsigned_abs();
-        let forward = Forward { task: task.into(), to: to.into(), message, accept_within_millis, artifacts: vec![] };
+        let forward = OfferTask { task: task.into(), to: to.into(), message, accept_within_millis, artifacts: vec![] };
         assert_eq!(w.does(&Caller::system(), forward), ["task.forwarded"]);
     };
     let mut w = team(&[("ken", None), ("ada", None)]);

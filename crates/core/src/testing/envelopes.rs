@@ -6,7 +6,7 @@ use super::{World, by};
 use crate::actor::{Actor, Caller};
 use crate::clutch::{Ingest, Shape, Taken, read_batch, take_in};
 use crate::message::StormGuard;
-use crate::routing::{Candidates, Route, Wanted};
+use crate::routing::{Candidates, RequiredCapability, RouteTask};
 
 /// An envelope about task `t`, with these fields beside those that every one needs.
 pub(crate) fn ingest(id: &str, kind: &str, from: &str, more: &Value) -> Ingest {
@@ -40,12 +40,12 @@ pub(crate) fn sends(w: &mut World, id: &str, kind: &str, from: &str, more: &Valu
 }
 
 /// What the router would do now with a task that waits for it.
-pub(crate) fn route(w: &World, task: &str) -> Route {
+pub(crate) fn route(w: &World, task: &str) -> RouteTask {
     let mut candidates = Candidates::default();
     for row in &w.log {
         candidates.follow(row);
     }
     let task = w.task(task);
-    let choice = candidates.choose_for(&Wanted::of(task, task.origin.terms.as_ref().unwrap()));
-    Route { task: task.id.clone(), choice, pause_millis: 30_000 }
+    let choice = candidates.choose_for(&RequiredCapability::of(task, task.origin.terms.as_ref().unwrap()));
+    RouteTask { task: task.id.clone(), choice, pause_millis: 30_000 }
 }

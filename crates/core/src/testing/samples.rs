@@ -34,7 +34,9 @@ use crate::message::{
 };
 use crate::redact::{Cleared, Erase, LogRedacted};
 use crate::report::Report;
-use crate::routing::{Choice, Filter, Rejected, RoutingDecided, RoutingFailed, RoutingResumed, Scored, TaskForwarded};
+use crate::routing::{
+    Rejected, RejectionFilter, RoutingDecided, RoutingDecision, RoutingFailed, RoutingResumed, Scored, TaskForwarded,
+};
 use crate::run::{
     DependencyChange, RunCreated, RunPlanned, RunReordered, RunReplanned, RunSpec, RunStatusCause, RunStatusSet,
     SequenceChange, SourceType, TaskRemoved,
@@ -188,13 +190,17 @@ fn terms() -> RequestTerms {
 }
 
 fn routing() -> Vec<Fact> {
-    let choice = |selected: Option<&str>| Choice {
+    let choice = |selected: Option<&str>| RoutingDecision {
         selected: selected.map(AgentId::from),
         candidates: vec![Scored { agent: "ada".into(), score: 0.5, load: 1 }],
         eligible: 1,
         reason: "secret".to_owned(),
-        rejected: vec![Rejected { agent: "bob".into(), filter: Filter::Requires, reason: "secret".to_owned() }],
-        counts: [(Filter::Requires, 1)].into_iter().collect(),
+        rejected: vec![Rejected {
+            agent: "bob".into(),
+            filter: RejectionFilter::Requires,
+            reason: "secret".to_owned(),
+        }],
+        counts: [(RejectionFilter::Requires, 1)].into_iter().collect(),
     };
     let (task, run) = (TaskId::from("task_1"), Some("run_1".into()));
     vec![

@@ -12,7 +12,10 @@ use std::sync::Arc;
 use rookery_core::fact::touches;
 use rookery_core::key::Table;
 use rookery_core::log::LogRow;
-use rookery_core::routing::{Candidates, Change, Choice, Demand, Forward, Route, Routing as Known, Wanted, is_news};
+use rookery_core::routing::{
+    Candidates, Change, OfferTask, RequiredCapability, RouteTask, Routing as Known, RoutingDecision, TaskDemand,
+    is_news,
+};
 use rookery_core::task::{AlarmKind, Alarms, RequestTerms, Task};
 use rookery_core::{
     AgentId, Caller, Code, Command, Fact, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, artifact, envelope,
@@ -112,7 +115,7 @@ struct Router {
     /// Tasks to choose for; all that wait, if somebody could take more than before.
     due: Due,
     /// Choices that fell on nobody, for as long as they would again: tasks that want the same share them.
-    nobody: HashMap<Arc<Wanted>, Arc<Choice>>,
+    nobody: HashMap<Arc<RequiredCapability>, Arc<RoutingDecision>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -126,7 +129,7 @@ enum Due {
 struct Waiting {
     created: Seq,
     run: RunId,
-    wanted: Arc<Wanted>,
+    wanted: Arc<RequiredCapability>,
     routing: Known,
     clocks: Alarms,
 }
@@ -136,7 +139,7 @@ impl Waiting {
         Waiting {
             created: task.created,
             run: task.run.clone(),
-            wanted: Arc::new(Wanted::of(task, terms)),
+            wanted: Arc::new(RequiredCapability::of(task, terms)),
             routing: task.routing.clone(),
             clocks: task.clocks.clone(),
         }
@@ -313,19 +316,24 @@ impl Router {
     }
 
     /// Gives a task to whom the choice fell on, with the request as it is passed on.
-    async fn gives(&mut self, id: &TaskId, choice: &Choice) -> Result<(), EngineError> {
+    async fn gives(&mut self, id: &TaskId, choice: &RoutingDecision) -> Result<(), EngineError> {
         let Some(task) = self.engine.task(id).await?.value else { return Ok(()) };
         let (Some(terms), Some(to)) = (task.to_be_routed(), &choice.selected) else { return Ok(()) };
         let message = MessageId::new(self.engine.mint("msg_"));
         let accept_within_millis = self.accept_within();
-        let forward = Forward { task: id.clone(), to: to.clone(), message, accept_within_millis, artifacts: vec![] };
+        let forward = OfferTask { task: id.clone(), to: to.clone(), message, accept_within_millis, artifacts: vec![] };
         let forward = self.forwards(&task, &terms.request, forward).await?;
         self.submit(&task, choice, Some(forward)).await
     }
 
-    async fn submit(&mut self, task: &Task, choice: &Choice, forward: Option<Forwarding>) -> Result<(), EngineError> {
+    async fn submit(
+        &mut self,
+        task: &Task,
+        choice: &RoutingDecision,
+        forward: Option<Forwarding>,
+    ) -> Result<(), EngineError> {
         let (choice, pause_millis) = (choice.clone(), self.accept_within());
-        let mut submission = self.submission(task, Route { task: task.id.clone(), choice, pause_millis });
+        let mut submission = self.submission(task, RouteTask { task: task.id.clone(), choice, pause_millis });
         let mut held = vec![];
         if let Some((forward, body)) = forward {
             submission.others = vec![forward];
@@ -353,7 +361,7 @@ impl Router {
         let message = MessageId::new(self.engine.mint("msg_"));
         let request = request.unwrap_or_else(|| envelope::id_at(task.created));
         let accept_within_millis = self.accept_within();
-        let forward = Forward { task: task.id.clone(), to, message, accept_within_millis, artifacts: vec![] };
+        let forward = OfferTask { task: task.id.clone(), to, message, accept_within_millis, artifacts: vec![] };
         let (submission, held) = self.forwards(task, &request, forward).await?;
         match self.engine.submit_with(submission, held.into_iter().collect()).await? {
             Ok(committed) => self.catch_up(committed.at).await,
@@ -396,7 +404,7 @@ impl Router {
         &self,
         task: &Task,
         request: &MessageId,
-        mut forward: Forward,
+        mut forward: OfferTask,
     ) -> Result<Forwarding, EngineError> {
         let request = self.words_of(task, request).await?;
         let now = self.engine.clock().now();
@@ -501,9 +509,9 @@ fn task_of(row: Row) -> Option<Task> {
 
 impl Engine {
     /// Whom a task on these terms would be given to now, and why nobody else. Nothing is stored.
-    pub async fn explain(&self, terms: RequestTerms) -> Result<Choice, EngineError> {
+    pub async fn explain(&self, terms: RequestTerms) -> Result<RoutingDecision, EngineError> {
         let members = self.listed_members(&terms.to).await?;
         let (candidates, _, _) = known(self, vec![]).await?;
-        Ok(candidates.explain(&Demand::of(&RequestTerms { members, ..terms }, &[])))
+        Ok(candidates.explain(&TaskDemand::of(&RequestTerms { members, ..terms }, &[])))
     }
 }

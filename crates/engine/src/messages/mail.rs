@@ -84,7 +84,7 @@ pub(crate) struct Head {
 
 impl Offer {
     fn of(task: &Task, request: &MessageId, agent: &AgentId) -> Offer {
-        if task.routing.passed_on.as_ref() != Some(request) || !task.state.is_open() {
+        if task.routing.offered_in.as_ref() != Some(request) || !task.state.is_open() {
             return Offer::Over;
         }
         match (task.holder(), &task.reserved_for) {
@@ -143,7 +143,7 @@ impl Engine {
         }
         let waits = |request: &MessageId| places.iter().any(|place| place.message == *request);
         let kept = self.kept_for(agent).await?.into_iter();
-        let given = kept.filter(|task| task.routing.passed_on.as_ref().is_some_and(waits));
+        let given = kept.filter(|task| task.routing.offered_in.as_ref().is_some_and(waits));
         Ok(given.map(|task| task.id).take(GIVEN_TOLD).collect())
     }
 

@@ -134,7 +134,7 @@ impl Team {
 
     /// The request as it was passed on for a task.
     async fn passed_on(&self, task: &str) -> Value {
-        let id = self.task(task).await.routing.passed_on.unwrap();
+        let id = self.task(task).await.routing.offered_in.unwrap();
         match self.engine.envelope(&id).await.unwrap().value.unwrap().envelope {
             Envelope::Verbatim(bytes) => serde_json::from_slice(&bytes).unwrap(),
             Envelope::Shown(value) => value,

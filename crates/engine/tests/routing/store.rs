@@ -65,7 +65,7 @@ impl Watched {
 
 impl Store for Watched {
     fn submit(&self, submission: Submission) -> Pending<'_, Result<Committed, SubmitError>> {
-        if matches!(submission.command, Command::Route(_)) {
+        if matches!(submission.command, Command::RouteTask(_)) {
             self.choices.fetch_add(1, Ordering::Relaxed);
             if self.withholds.swap(false, Ordering::Relaxed) {
                 *self.withheld.lock().unwrap() = Some(submission);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rookery_client::Client;
 use rookery_client::teams::{Mode, Team};
 use rookery_core::SiteId;
-use rookery_runner::file::{Hindrance, Ready};
+use rookery_runner::file::{Blocker, Ready};
 use rookery_runner::screen::{self, Look, Manner};
 use rookery_runner::team::{self, Ending, Interrupt, Order, Outcome, Reports, Summary, TeamError};
 use tokio::signal::unix::{SignalKind, signal};
@@ -45,7 +45,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Refuses what cannot be run, with everything that keeps it from being.
-pub fn hindered(hindrances: &[Hindrance]) -> anyhow::Result<()> {
+pub fn hindered(hindrances: &[Blocker]) -> anyhow::Result<()> {
     if hindrances.is_empty() {
         return Ok(());
     }

@@ -42,7 +42,7 @@ pub use params::{ArgumentError, Kind as ParamKind, Param};
 pub use plan::Plan;
 pub(crate) use plan::notes::unbounded;
 pub use prompt::Prompt;
-pub use ready::{Hindrance, Ready, Refused, Surroundings};
+pub use ready::{Blocker, Ready, Refused, Surroundings};
 pub use sandbox_limits::SandboxLimits;
 pub use schema::schema;
 pub use script::{Action, Script, Then, Times, Turn, When};

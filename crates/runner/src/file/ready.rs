@@ -61,7 +61,7 @@ pub enum Refused {
 /// What keeps a sound file from being run to its end as it was asked for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "what")]
-pub enum Hindrance {
+pub enum Blocker {
     /// A parameter must be said and was not.
     MissingParam {
         name: String,
@@ -71,19 +71,19 @@ pub enum Hindrance {
     NobodyMentioned,
 }
 
-impl Hindrance {
+impl Blocker {
     /// Whether a team that stays, and so can be written to later, is hindered too.
     pub fn also_hinders_start(&self) -> bool {
-        matches!(self, Hindrance::MissingParam { .. })
+        matches!(self, Blocker::MissingParam { .. })
     }
 }
 
-impl fmt::Display for Hindrance {
+impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Hindrance::MissingParam { name } => write!(f, "the parameter `{name}` must be said: -- --{name} VALUE"),
-            Hindrance::NoKickoff => f.write_str("there is no kickoff, so nobody begins"),
-            Hindrance::NobodyMentioned => f.write_str("the kickoff mentions no agent of the team, so nobody begins"),
+            Blocker::MissingParam { name } => write!(f, "the parameter `{name}` must be said: -- --{name} VALUE"),
+            Blocker::NoKickoff => f.write_str("there is no kickoff, so nobody begins"),
+            Blocker::NobodyMentioned => f.write_str("the kickoff mentions no agent of the team, so nobody begins"),
         }
     }
 }
@@ -177,12 +177,12 @@ impl Ready {
     }
 
     /// What keeps it from being run.
-    pub fn hindrances(&self) -> Vec<Hindrance> {
+    pub fn hindrances(&self) -> Vec<Blocker> {
         let missing = self.variables.params.iter().filter(|(_, value)| value.is_none());
-        let mut all: Vec<_> = missing.map(|(name, _)| Hindrance::MissingParam { name: name.clone() }).collect();
+        let mut all: Vec<_> = missing.map(|(name, _)| Blocker::MissingParam { name: name.clone() }).collect();
         match self.kickoff() {
-            None => all.push(Hindrance::NoKickoff),
-            Some(kickoff) if self.mentioned(&kickoff).is_empty() => all.push(Hindrance::NobodyMentioned),
+            None => all.push(Blocker::NoKickoff),
+            Some(kickoff) if self.mentioned(&kickoff).is_empty() => all.push(Blocker::NobodyMentioned),
             Some(_) => {}
         }
         all

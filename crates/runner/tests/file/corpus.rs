@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::civil::date;
 use jiff::tz::TimeZone;
-use rookery_runner::file::{Hindrance, Plan, Ready, Refused, Source, Surroundings};
+use rookery_runner::file::{Blocker, Plan, Ready, Refused, Source, Surroundings};
 
 /// Some of the tools that agents are given.
 const TOOLS: [&str; 8] = [
@@ -96,7 +96,7 @@ fn what_is_said_on_the_command_line_is_put_in() {
     assert_eq!(told.variables.params["dry_run"].as_deref(), Some("true"));
     assert!(matches!(ready(&source, &["--rp", "12"]), Err(Refused::Argument(_))));
     let unsaid = ready(&source, &[]).unwrap();
-    assert_eq!(unsaid.hindrances(), [Hindrance::MissingParam { name: "pr".to_owned() }]);
+    assert_eq!(unsaid.hindrances(), [Blocker::MissingParam { name: "pr".to_owned() }]);
 }
 
 #[test]
@@ -144,9 +144,9 @@ fn what_the_documentation_shows_is_right() {
 
 #[test]
 fn nobody_begins_if_nobody_is_mentioned() {
-    assert_eq!(good("anchors.yaml").hindrances(), [Hindrance::NobodyMentioned]);
-    assert_eq!(good("no_context.yaml").hindrances(), [Hindrance::NoKickoff]);
-    assert!(!Hindrance::NoKickoff.also_hinders_start());
+    assert_eq!(good("anchors.yaml").hindrances(), [Blocker::NobodyMentioned]);
+    assert_eq!(good("no_context.yaml").hindrances(), [Blocker::NoKickoff]);
+    assert!(!Blocker::NoKickoff.also_hinders_start());
 }
 
 #[test]

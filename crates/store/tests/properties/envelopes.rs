@@ -10,7 +10,7 @@ use rookery_core::clutch::{
 };
 use rookery_core::log::LogRow;
 use rookery_core::message::StormGuard;
-use rookery_core::routing::{Candidates, Demand, Forward, Route, Wanted};
+use rookery_core::routing::{Candidates, OfferTask, RequiredCapability, RouteTask, TaskDemand};
 use rookery_core::task::{AlarmKind, FireAlarm, Task};
 use rookery_core::{Code, Command, Key, MessageId, Row};
 use serde_json::{Value, json};
@@ -155,7 +155,7 @@ fn ingest(envelope: &Value, limits: Limits) -> Option<Asked> {
 }
 
 /// What the router would do now with one of the tasks that wait for it, or with another.
-pub(crate) fn route(log: &[LogRow], rows: &BTreeMap<Key, Row>, pick: &Index) -> (Route, Option<Forward>) {
+pub(crate) fn route(log: &[LogRow], rows: &BTreeMap<Key, Row>, pick: &Index) -> (RouteTask, Option<OfferTask>) {
     let all: Vec<&Task> =
         rows.values().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect();
     let waiting: Vec<&Task> = all.iter().copied().filter(|task| task.to_be_routed().is_some()).collect();
@@ -165,13 +165,15 @@ pub(crate) fn route(log: &[LogRow], rows: &BTreeMap<Key, Row>, pick: &Index) -> 
         candidates.follow(row);
     }
     let terms = task.origin.terms.as_ref();
-    let choice = terms
-        .map_or_else(|| candidates.choose(&Demand::default()), |terms| candidates.choose_for(&Wanted::of(task, terms)));
+    let choice = terms.map_or_else(
+        || candidates.choose(&TaskDemand::default()),
+        |terms| candidates.choose_for(&RequiredCapability::of(task, terms)),
+    );
     let (id, message) = (task.id.clone(), MessageId::new(format!("f{}", log.len())));
     let artifacts = vec!["f".repeat(64)];
-    let forward = |to| Forward { task: id.clone(), to, message, accept_within_millis: 0, artifacts };
+    let forward = |to| OfferTask { task: id.clone(), to, message, accept_within_millis: 0, artifacts };
     let forward = choice.selected.clone().map(forward);
-    (Route { task: id, choice, pause_millis: 0 }, forward)
+    (RouteTask { task: id, choice, pause_millis: 0 }, forward)
 }
 
 /// A clock of one of the tasks goes off, as it is set or as it was before.

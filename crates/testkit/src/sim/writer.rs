@@ -156,11 +156,11 @@ impl Turn<'_> {
             self.model.rows().filter_map(|(_, row)| if let Row::Agent(agent) = row { Some(agent) } else { None });
         let Some(first) = live.find(|agent| agent.is_online()).map(|agent| agent.id.clone()) else { return vec![] };
         let mut chosen = None;
-        if let Command::Route(route) = &mut submission.command {
+        if let Command::RouteTask(route) = &mut submission.command {
             chosen = route.choice.selected.replace(first.clone());
         }
         for other in &mut submission.others {
-            if let Command::Forward(forward) = &mut other.command {
+            if let Command::OfferTask(forward) = &mut other.command {
                 forward.to = first.clone();
             }
         }
@@ -180,7 +180,7 @@ impl Turn<'_> {
 }
 
 fn is_choice(submission: &Submission) -> bool {
-    matches!(&submission.command, Command::Route(route) if route.choice.selected.is_some())
+    matches!(&submission.command, Command::RouteTask(route) if route.choice.selected.is_some())
 }
 
 fn torn(mut submission: Submission) -> impl Iterator<Item = Submission> {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use rookery_client::teams::Mode;
-use rookery_runner::file::Hindrance;
+use rookery_runner::file::Blocker;
 
 use crate::cli::context::Context;
 use crate::cli::team::{self, Wanted};
@@ -46,7 +46,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         crate::process::detach()?;
     }
     let ready = load(context, &args.file, &args.instance, &args.params, &surroundings(context))?;
-    let (hinders, waits): (Vec<_>, Vec<_>) = ready.hindrances().into_iter().partition(Hindrance::also_hinders_start);
+    let (hinders, waits): (Vec<_>, Vec<_>) = ready.hindrances().into_iter().partition(Blocker::also_hinders_start);
     team::hindered(&hinders)?;
     for hindrance in waits {
         context.out.note(&format!("{hindrance}: the team waits for messages (`rookery send`)"));

@@ -11,7 +11,7 @@ use super::agent::{Agent, EnvValue, Sandbox};
 use super::backend::Backend;
 use super::context;
 use super::duration;
-use super::ready::{Hindrance, Ready, Surroundings};
+use super::ready::{Blocker, Ready, Surroundings};
 use super::sandbox_limits::SandboxLimits;
 use super::script::Then;
 
@@ -34,7 +34,7 @@ pub struct Plan {
     pub limits: PlannedLimits,
     pub steps: Vec<PlannedStep>,
     /// What keeps it from being run as it is.
-    pub hindrances: Vec<Hindrance>,
+    pub hindrances: Vec<Blocker>,
     /// What is not wrong, and worth knowing.
     pub notes: Vec<String>,
 }

@@ -192,7 +192,7 @@ async fn open_dependencies(call: &Call, task: &Task) -> Result<Vec<PendingDepend
 
 /// The request that the router passed on to whoever took the task.
 async fn request_for(call: &Call, task: &Task, agent: &AgentId) -> Result<Option<Requested>, ToolError> {
-    let Some(request) = &task.routing.passed_on else { return Ok(None) };
+    let Some(request) = &task.routing.offered_in else { return Ok(None) };
     Ok(call.engine().mail(agent, request).await?.map(|mail| Requested::of(task, &mail)))
 }
 

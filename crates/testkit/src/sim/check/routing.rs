@@ -77,7 +77,7 @@ pub(in crate::sim) fn nobody_waits_in_vain(model: &Model) -> Checked {
         let Row::Task(task) = row else { continue };
         let Some(terms) = task.to_be_routed().filter(|_| gives_work(model, task)) else { continue };
         let asked_later = task.clocks.get(AlarmKind::Reroute).is_some();
-        let rests = |agent: &Agent| asked_later && task.routing.tried.contains(&agent.id);
+        let rests = |agent: &Agent| asked_later && task.routing.declined_by.contains(&agent.id);
         let fits = |agent: &Agent| !rests(agent) && excluded(model, terms, agent).is_none();
         let fits = |row: &Row| matches!(row, Row::Agent(agent) if fits(agent));
         if let Some((key, _)) = model.rows().find(|(_, row)| fits(row)) {
