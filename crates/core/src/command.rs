@@ -10,7 +10,7 @@ use crate::agent::{
 };
 use crate::clutch::{AnswerCall, Filed, Ingest, NoteRejected};
 use crate::code::Code;
-use crate::contract::{DefineWorkflow, RegisterSchema};
+use crate::contract::{DefineStepContracts, RegisterSchema};
 use crate::document::{AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, WriteDocument};
 use crate::fact::Fact;
 use crate::file::{
@@ -135,7 +135,7 @@ commands! {
     MergeWorkspace(MergeWorkspace),
     SettleWorkspace(SettleWorkspace),
     RegisterSchema(RegisterSchema),
-    DefineWorkflow(DefineWorkflow),
+    DefineStepContracts(DefineStepContracts),
     SetGroup(SetGroup),
     RemoveGroup(RemoveGroup),
     LaunchTeam(LaunchTeam),
@@ -279,7 +279,7 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::MergeWorkspace(c) => c.asks(),
         Command::SettleWorkspace(c) => c.asks(),
         Command::RegisterSchema(c) => c.asks(),
-        Command::DefineWorkflow(c) => c.asks(),
+        Command::DefineStepContracts(c) => c.asks(),
         Command::SetGroup(c) => c.asks(),
         Command::RemoveGroup(c) => c.asks(),
         Command::LaunchTeam(c) => c.asks(),
@@ -399,7 +399,7 @@ fn decided(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result
         Command::MergeWorkspace(c) => c.decide(view, caller),
         Command::SettleWorkspace(c) => c.decide(view, caller),
         Command::RegisterSchema(c) => c.decide(view, caller),
-        Command::DefineWorkflow(c) => c.decide(view, caller),
+        Command::DefineStepContracts(c) => c.decide(view, caller),
         Command::SetGroup(c) => c.decide(view, caller),
         Command::RemoveGroup(c) => c.decide(view, caller),
         Command::LaunchTeam(c) => c.decide(view, caller),

@@ -13,7 +13,7 @@ use crate::agent::{
 };
 use crate::artifact;
 use crate::clutch::{self, EnvelopeReceived, EnvelopeRejected, ToolDenied};
-use crate::contract::{self, SchemaRegistered, WorkflowDefined};
+use crate::contract::{self, SchemaRegistered, StepContractsDefined};
 use crate::document::{self, DocumentDeleted, DocumentWritten};
 use crate::file::{
     self, ClaimForced, ConflictDetected, ConflictEscalated, ConflictResolved, FileClaimed, FileLocked, FileModified,
@@ -158,7 +158,7 @@ facts! {
     WorkspaceRemoved(WorkspaceRemoved) = "workspace.removed" v 1,
     WorkspaceFailed(WorkspaceFailed) = "workspace.failed" v 1,
     SchemaRegistered(SchemaRegistered) = "schema.registered" v 1,
-    WorkflowDefined(WorkflowDefined) = "workflow.defined" v 1,
+    StepContractsDefined(StepContractsDefined) = "workflow.defined" v 1,
     GroupSet(GroupSet) = "group.set" v 1,
     GroupRemoved(GroupRemoved) = "group.removed" v 1,
     EnvelopeReceived(EnvelopeReceived) = "envelope.received" v 1,
@@ -510,7 +510,7 @@ fn rows_of(fact: &Fact) -> Vec<Key> {
         Fact::WorkspaceRemoved(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
         Fact::WorkspaceFailed(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
         Fact::SchemaRegistered(fact) => vec![Key::Schema(fact.payload_type.clone())],
-        Fact::WorkflowDefined(fact) => vec![Key::Workflow(fact.workflow.clone())],
+        Fact::StepContractsDefined(fact) => vec![Key::Workflow(fact.workflow.clone())],
         Fact::GroupSet(fact) => vec![Key::Group(fact.group.clone())],
         Fact::GroupRemoved(fact) => vec![Key::Group(fact.group.clone())],
         Fact::EnvelopeReceived(fact) => fact.keys().into_iter().chain(named).collect(),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::{Agent, Lead};
 use crate::artifact::ArtifactRef;
 use crate::clutch::Filed;
-use crate::contract::{Schema, Workflow};
+use crate::contract::{Schema, StepContracts};
 use crate::document::{Document, Version};
 use crate::file::File;
 use crate::group::Group;
@@ -47,7 +47,7 @@ pub enum Row {
     Workspace(Workspace),
     ArtifactRef(ArtifactRef),
     Schema(Schema),
-    Workflow(Workflow),
+    Workflow(StepContracts),
     Group(Group),
     Envelope(Filed),
     Team(Team),

@@ -9,7 +9,7 @@ use crate::actor::{Actor, Caller};
 use crate::agent::{Agent, KeyProof, RegisterCard, UpdateCard};
 use crate::code::Code;
 use crate::command::{Decision, Halt, Now, Reply};
-use crate::contract::Checked;
+use crate::contract::ContractCheck;
 use crate::envelope;
 use crate::fact::Fact;
 use crate::group;
@@ -33,7 +33,7 @@ pub struct Ingest {
     /// What was found about its signature.
     pub signing: Signing,
     /// Where its task is bound to a step of a workflow: what came of holding it against that.
-    pub checked: Option<Box<Checked>>,
+    pub checked: Option<Box<ContractCheck>>,
 }
 
 /// What it asks for.
@@ -225,7 +225,7 @@ impl Ingest {
     fn keeps_to_its_step(&self, view: &View) -> Result<(), Halt> {
         match view.task(&self.received.task)? {
             Some(task) if !matches!(self.act, Act::Request(_)) => {
-                Checked::keeps_to_its_step(self.checked.as_deref(), task, view)
+                ContractCheck::ensure_fulfils(self.checked.as_deref(), task, view)
             }
             _ => Ok(()),
         }

@@ -20,7 +20,7 @@ use crate::actor::Actor;
 use crate::agent::{RegisterCard, UpdateCard};
 use crate::artifact;
 use crate::clutch::Address;
-use crate::contract::BoundTo;
+use crate::contract::ContractBinding;
 use crate::envelope::VERSION;
 use crate::id::{AgentId, Timestamp};
 use crate::limit;
@@ -296,9 +296,9 @@ fn request(
     Some(task::Request { create, thread: envelope.thread.clone(), parent: envelope.parent.clone(), terms })
 }
 
-fn bound(envelope: &Envelope) -> Option<BoundTo> {
+fn bound(envelope: &Envelope) -> Option<ContractBinding> {
     let (workflow, step) = (envelope.meta.workflow.clone()?, envelope.meta.step.clone()?);
-    Some(BoundTo { workflow, step })
+    Some(ContractBinding { workflow, step })
 }
 
 /// What a payload says about its limits counts if it can be understood; payloads are anybody's own.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{StepRule, Workflow, built_in};
+use super::{StepContract, StepContracts, built_in};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -16,19 +16,19 @@ use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DefineWorkflow {
+pub struct DefineStepContracts {
     pub workflow: String,
-    pub rules: Vec<StepRule>,
+    pub rules: Vec<StepContract>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct WorkflowDefined {
+pub struct StepContractsDefined {
     pub workflow: String,
-    pub rules: Vec<StepRule>,
+    pub rules: Vec<StepContract>,
     pub defined_by: String,
 }
 
-impl DefineWorkflow {
+impl DefineStepContracts {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         let schemas = self.rules.iter().take(limit::WORKFLOW_STEPS).map(|rule| &rule.expects.payload_type);
         let keys = [Key::Workflow(self.workflow.clone()), Key::Lead].into_iter();
@@ -51,7 +51,7 @@ impl DefineWorkflow {
             }
             view.may_replace(caller, &known.defined_by, &format!("workflow '{}'", self.workflow))?;
         }
-        let fact = Fact::WorkflowDefined(WorkflowDefined {
+        let fact = Fact::StepContractsDefined(StepContractsDefined {
             workflow: self.workflow.clone(),
             rules: self.rules.clone(),
             defined_by: caller.actor.to_string(),
@@ -87,9 +87,9 @@ impl DefineWorkflow {
     }
 }
 
-impl WorkflowDefined {
-    pub(super) fn workflow(&self, seq: Seq, at: Timestamp) -> Workflow {
-        Workflow {
+impl StepContractsDefined {
+    pub(super) fn workflow(&self, seq: Seq, at: Timestamp) -> StepContracts {
+        StepContracts {
             name: self.workflow.clone(),
             rules: self.rules.clone(),
             defined_by: self.defined_by.clone(),
@@ -104,17 +104,18 @@ mod tests {
     use super::*;
     use crate::actor::Caller;
     use crate::clutch::{MessageType, PayloadType};
-    use crate::contract::{Expects, RegisterSchema};
+    use crate::contract::{ExpectedPayload, RegisterSchema};
     use crate::testing::{World, anna, by};
 
-    fn rule(id: &str, payload_type: &str) -> StepRule {
+    fn rule(id: &str, payload_type: &str) -> StepContract {
         let payload_type = PayloadType::parse(payload_type).unwrap();
-        let expects = Expects { message_type: MessageType::TaskResult, payload_type, required: vec!["x".to_owned()] };
-        StepRule { id: id.to_owned(), expects }
+        let expects =
+            ExpectedPayload { message_type: MessageType::TaskResult, payload_type, required: vec!["x".to_owned()] };
+        StepContract { id: id.to_owned(), expects }
     }
 
-    fn define(rules: Vec<StepRule>) -> DefineWorkflow {
-        DefineWorkflow { workflow: "w".to_owned(), rules }
+    fn define(rules: Vec<StepContract>) -> DefineStepContracts {
+        DefineStepContracts { workflow: "w".to_owned(), rules }
     }
 
     #[test]
@@ -130,9 +131,9 @@ mod tests {
         for (caller, rules) in [(by("a"), &second), (by("lead"), &first), (anna(), &second)] {
             assert_eq!(w.does(&caller, rules.clone()), ["workflow.defined"]);
         }
-        let nobodys = DefineWorkflow { workflow: "n".to_owned(), ..first };
+        let nobodys = DefineStepContracts { workflow: "n".to_owned(), ..first };
         w.does(&Caller::nobody(), nobodys.clone());
-        w.does(&by("b"), DefineWorkflow { rules: second.rules, ..nobodys });
+        w.does(&by("b"), DefineStepContracts { rules: second.rules, ..nobodys });
         assert_eq!(w.rebuilt(), *w.rows());
     }
 
@@ -151,7 +152,7 @@ mod tests {
         let good = || rule("one", "code.output.v1");
         let mut internal = good();
         internal.expects.message_type = MessageType::RoutingDecision;
-        let many: Vec<StepRule> =
+        let many: Vec<StepContract> =
             (0..=limit::WORKFLOW_STEPS).map(|at| rule(&format!("s{at}"), "code.output.v1")).collect();
         for (rules, code) in [
             (vec![], Code::Invalid),
@@ -162,7 +163,7 @@ mod tests {
         ] {
             assert_eq!(w.refuses(&by("a"), define(rules)), code);
         }
-        let nameless = DefineWorkflow { workflow: String::new(), rules: vec![good()] };
+        let nameless = DefineStepContracts { workflow: String::new(), rules: vec![good()] };
         assert_eq!(w.refuses(&by("a"), nameless), Code::Invalid);
     }
 }

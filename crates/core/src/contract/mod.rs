@@ -11,7 +11,7 @@ mod violation;
 use serde::{Deserialize, Serialize};
 
 pub use builtin::{BUILT_IN, BuiltIn, built_in};
-pub use define::{DefineWorkflow, WorkflowDefined};
+pub use define::{DefineStepContracts, StepContractsDefined};
 pub use register::{RegisterSchema, SchemaRegistered};
 pub use violation::{Violation, Violations, missing, pointer_below};
 
@@ -46,34 +46,34 @@ impl Schema {
 
 /// What the steps of a workflow expect, as it was defined last.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Workflow {
+pub struct StepContracts {
     pub name: String,
-    pub rules: Vec<StepRule>,
+    pub rules: Vec<StepContract>,
     pub defined_by: String,
     /// Which definition it is: whoever decided by an older one decided by something else.
     pub defined: Seq,
     pub defined_at: Timestamp,
 }
 
-impl Workflow {
+impl StepContracts {
     pub(crate) fn columns(&self) -> Vec<ColumnValue> {
         vec![self.defined.0.into()]
     }
 
-    pub fn rule(&self, step: &str) -> Option<&StepRule> {
+    pub fn rule(&self, step: &str) -> Option<&StepContract> {
         self.rules.iter().find(|rule| rule.id == step)
     }
 }
 
 /// A step of a workflow, and what it expects.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct StepRule {
+pub struct StepContract {
     pub id: String,
-    pub expects: Expects,
+    pub expects: ExpectedPayload,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Expects {
+pub struct ExpectedPayload {
     #[serde(rename = "type")]
     pub message_type: MessageType,
     pub payload_type: PayloadType,
@@ -84,31 +84,31 @@ pub struct Expects {
 
 /// The step of a workflow that a request binds the messages to which answer it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct BoundTo {
+pub struct ContractBinding {
     pub workflow: String,
     pub step: String,
 }
 
 /// What came of holding a message against its step, before it is decided.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Checked {
-    pub bound: BoundTo,
+pub struct ContractCheck {
+    pub bound: ContractBinding,
     /// The definition of the workflow that was asked, if there is one.
     pub defined: Option<Seq>,
     pub violations: Violations,
 }
 
-impl Checked {
+impl ContractCheck {
     /// What answers a request that is bound to a step of a workflow is what that expects.
-    pub(crate) fn keeps_to_its_step(checked: Option<&Checked>, task: &Task, view: &View) -> Result<(), Halt> {
+    pub(crate) fn ensure_fulfils(checked: Option<&ContractCheck>, task: &Task, view: &View) -> Result<(), Halt> {
         match task.bound_to() {
-            Some(bound) => Checked::allows(checked, bound, view),
+            Some(bound) => ContractCheck::allows(checked, bound, view),
             None => Ok(()),
         }
     }
 
     /// Whether the message may be stored: it was held against the step that it belongs to, by the definition that holds now.
-    fn allows(checked: Option<&Checked>, bound: &BoundTo, view: &View) -> Result<(), Halt> {
+    fn allows(checked: Option<&ContractCheck>, bound: &ContractBinding, view: &View) -> Result<(), Halt> {
         let now = view.workflow(&bound.workflow)?.map(|workflow| workflow.defined);
         match checked.filter(|checked| checked.bound == *bound && checked.defined == now) {
             Some(checked) => checked.violations.refusal().map_or(Ok(()), |refusal| Err(refusal.into())),
@@ -133,14 +133,14 @@ pub(crate) fn apply_schema(
 }
 
 pub(crate) fn apply_workflow(
-    old: Option<Workflow>,
+    old: Option<StepContracts>,
     name: &str,
     fact: &Fact,
     seq: Seq,
     at: Timestamp,
-) -> Option<Workflow> {
+) -> Option<StepContracts> {
     match fact {
-        Fact::WorkflowDefined(fact) if fact.workflow == name => Some(fact.workflow(seq, at)),
+        Fact::StepContractsDefined(fact) if fact.workflow == name => Some(fact.workflow(seq, at)),
         _ => old,
     }
 }
@@ -153,7 +153,7 @@ impl View {
         })
     }
 
-    pub fn workflow(&self, name: &str) -> Result<Option<&Workflow>, Halt> {
+    pub fn workflow(&self, name: &str) -> Result<Option<&StepContracts>, Halt> {
         Ok(match self.get(&Key::Workflow(name.to_owned()))? {
             Some(Row::Workflow(workflow)) => Some(workflow),
             _ => None,

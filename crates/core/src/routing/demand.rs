@@ -96,7 +96,8 @@ impl RequiredCapability {
     /// What a task wants that was asked for on these terms: nobody who was asked in vain, and whoever failed at it only if
     /// there is nobody else.
     pub fn of(task: &Task, terms: &RequestTerms) -> RequiredCapability {
-        let (mut demand, mut avoid) = (TaskDemand::of(terms, &task.routing.declined_by), task.routing.failed_for.clone());
+        let (mut demand, mut avoid) =
+            (TaskDemand::of(terms, &task.routing.declined_by), task.routing.failed_for.clone());
         // Who was first does not matter, and tasks that differ only in that shall not differ.
         demand.tried.sort_unstable();
         avoid.sort_unstable();

@@ -8,7 +8,7 @@ use super::{Task, TaskState, check_transition, ensure_fence, ensure_may_change};
 use crate::actor::Caller;
 use crate::artifact;
 use crate::command::{Decision, Halt, Reply};
-use crate::contract::Checked;
+use crate::contract::ContractCheck;
 use crate::fact::Fact;
 use crate::file::{self, ReleaseReason};
 use crate::id::{AgentId, RunId, TaskId};
@@ -33,7 +33,7 @@ pub struct CompleteTask {
     pub outcome: Outcome,
     /// Where the task is bound to a step of a workflow: what came of holding the outcome against that.
     #[serde(skip)]
-    pub checked: Option<Checked>,
+    pub checked: Option<ContractCheck>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -82,7 +82,7 @@ impl CompleteTask {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
         let facts = self.completes(view, caller, task)?;
-        Checked::keeps_to_its_step(self.checked.as_ref(), task, view)?;
+        ContractCheck::ensure_fulfils(self.checked.as_ref(), task, view)?;
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
     }
 

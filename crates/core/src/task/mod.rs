@@ -53,7 +53,7 @@ pub use update::UpdateStatus;
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
 use crate::command::Halt;
-use crate::contract::BoundTo;
+use crate::contract::ContractBinding;
 use crate::fact::Fact;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::key::{Ask, ColumnValue, Key};
@@ -269,7 +269,7 @@ impl Task {
     }
 
     /// The step of a workflow that the messages about it are held against.
-    pub fn bound_to(&self) -> Option<&BoundTo> {
+    pub fn bound_to(&self) -> Option<&ContractBinding> {
         self.origin.terms.as_ref()?.bound.as_ref()
     }
 

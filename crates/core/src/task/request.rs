@@ -7,7 +7,7 @@ use crate::actor::Caller;
 use crate::clutch::{Address, Policy, Requirement, Trace};
 use crate::code::Code;
 use crate::command::Halt;
-use crate::contract::BoundTo;
+use crate::contract::ContractBinding;
 use crate::fact::Fact;
 use crate::group;
 use crate::id::{AgentId, MessageId, TaskId, ThreadId, Timestamp};
@@ -35,7 +35,7 @@ pub struct RequestTerms {
     pub members: Vec<AgentId>,
     /// What the messages that answer it are held against.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bound: Option<BoundTo>,
+    pub bound: Option<ContractBinding>,
     /// When it is of use to nobody any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,

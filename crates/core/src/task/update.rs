@@ -11,7 +11,7 @@ use super::{
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Now, Reply};
-use crate::contract::Checked;
+use crate::contract::ContractCheck;
 use crate::fact::Fact;
 use crate::id::{AgentId, TaskId};
 use crate::key::{Ask, Key};
@@ -31,7 +31,7 @@ pub struct UpdateStatus {
     pub waiting_for: Option<WaitingFor>,
     /// Where the task is bound to a step of a workflow: what came of holding the outcome against that.
     #[serde(skip)]
-    pub checked: Option<Checked>,
+    pub checked: Option<ContractCheck>,
 }
 
 impl UpdateStatus {
@@ -63,7 +63,7 @@ impl UpdateStatus {
                 self.needs(&begun, self.outcome.text.as_ref(), Code::MissingOutcome, "outcome")?;
                 let complete = CompleteTask { task, agent, outcome: self.outcome.clone(), checked: None };
                 facts.extend(complete.completes(view, caller, &begun)?);
-                Checked::keeps_to_its_step(self.checked.as_ref(), &begun, view)?;
+                ContractCheck::ensure_fulfils(self.checked.as_ref(), &begun, view)?;
                 Ok(Decision::new(facts, Reply::Row(Key::Task(begun.id))))
             }
             TaskState::Failed => {

@@ -15,7 +15,7 @@ use crate::clutch::{
     Restriction, ToolDenied, ToolErrorCode, Trace, TrustLevel,
 };
 use crate::code::Code;
-use crate::contract::{BoundTo, Expects, SchemaRegistered, StepRule, WorkflowDefined};
+use crate::contract::{ContractBinding, ExpectedPayload, SchemaRegistered, StepContract, StepContractsDefined};
 use crate::document::{Change, DocumentDeleted, DocumentId, DocumentPath, DocumentWritten};
 use crate::fact::Fact;
 use crate::file::{
@@ -181,7 +181,7 @@ fn terms() -> RequestTerms {
             trust_level: Some(TrustLevel::Sandbox),
         },
         members: vec!["bob".into()],
-        bound: Some(BoundTo { workflow: "product-research".to_owned(), step: "research".to_owned() }),
+        bound: Some(ContractBinding { workflow: "product-research".to_owned(), step: "research".to_owned() }),
         deadline: Some(Timestamp(9_000)),
         max_runtime_sec: Some(60),
         max_attempts: Some(2),
@@ -813,11 +813,11 @@ fn registry() -> Vec<Fact> {
             text: r#"{"type":"object","title":"secret"}"#.to_owned(),
             registered_by: "ada".to_owned(),
         }),
-        Fact::WorkflowDefined(WorkflowDefined {
+        Fact::StepContractsDefined(StepContractsDefined {
             workflow: "product-research".to_owned(),
-            rules: vec![StepRule {
+            rules: vec![StepContract {
                 id: "research".to_owned(),
-                expects: Expects {
+                expects: ExpectedPayload {
                     message_type: MessageType::TaskResult,
                     payload_type: payload_type(),
                     required: vec!["findings".to_owned()],

@@ -7,7 +7,7 @@ use rookery_core::clutch::{
     Act, Again, AnswerCall, Faults, Heartbeat, Ingest, Received, Shape, Signing, SigningPolicy, Taken, read_batch,
     take_in,
 };
-use rookery_core::contract::{BoundTo, Checked, Violations};
+use rookery_core::contract::{ContractBinding, ContractCheck, Violations};
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::message::Cause;
 use rookery_core::task::MAX_ATTEMPTS;
@@ -184,13 +184,13 @@ impl Engine {
                 payload: item.received.envelope.payload(),
             });
             let Validated { defined, violations } = validated.await?;
-            ingest.checked = Some(Box::new(Checked { bound: bound.clone(), defined, violations }));
+            ingest.checked = Some(Box::new(ContractCheck { bound: bound.clone(), defined, violations }));
         }
         Ok(())
     }
 
     /// The steps that the tasks of these are bound to, by requests that came before or come along with them.
-    async fn bound_tasks(&self, items: &[Item<'_>]) -> Result<BTreeMap<TaskId, BoundTo>, EngineError> {
+    async fn bound_tasks(&self, items: &[Item<'_>]) -> Result<BTreeMap<TaskId, ContractBinding>, EngineError> {
         let (mut bound, mut asked) = (BTreeMap::new(), BTreeSet::new());
         for item in items {
             let Taken::Command(ingest) = &item.taken else { continue };

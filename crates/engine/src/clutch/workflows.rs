@@ -1,7 +1,9 @@
 //! What workflows expect of messages, and holding messages against it.
 
 use rookery_core::clutch::{MessageType, PayloadType};
-use rookery_core::contract::{Checked, Expects, StepRule, Violation, Violations, Workflow, missing};
+use rookery_core::contract::{
+    ContractCheck, ExpectedPayload, StepContract, StepContracts, Violation, Violations, missing,
+};
 use rookery_core::key::Table;
 use rookery_core::task::TaskState;
 use rookery_core::{Command, Key, Row, Seq};
@@ -34,13 +36,17 @@ pub(super) struct Validated {
 
 impl Engine {
     /// What the steps of a workflow expect.
-    pub async fn workflow_rules(&self, name: &str) -> Result<Option<Workflow>, EngineError> {
+    pub async fn workflow_rules(&self, name: &str) -> Result<Option<StepContracts>, EngineError> {
         let (mut rows, _) = self.store().rows(vec![Key::Workflow(name.to_owned())]).await?;
         Ok(rows.pop().flatten().and_then(workflow))
     }
 
     /// Workflows with rules in the order in which they were defined, after one that was defined then.
-    pub async fn all_workflow_rules(&self, after: Option<Seq>, limit: u32) -> Result<At<Vec<Workflow>>, EngineError> {
+    pub async fn all_workflow_rules(
+        &self,
+        after: Option<Seq>,
+        limit: u32,
+    ) -> Result<At<Vec<StepContracts>>, EngineError> {
         let query = RowQuery::all(Table::Workflows)
             .with("defined", ColumnTest::Above(after.unwrap_or(Seq(0)).0.cast_signed()))
             .ordered_by("defined");
@@ -77,21 +83,21 @@ impl Engine {
         let rules = self.workflow_rules(&bound.workflow).await?;
         let rule = rules.as_ref().and_then(|rules| rules.rule(&bound.step));
         let violations = match rule.filter(|rule| rule.expects.message_type == MessageType::TaskResult) {
-            Some(StepRule { expects, .. }) => {
+            Some(StepContract { expects, .. }) => {
                 let payload = outcome.detail.as_ref().unwrap_or(&Value::Null);
                 let found = self.check(expects, Some(&expects.payload_type), payload).await?;
                 found.moved("/payload", "/outcome_detail")
             }
             None => Violations::default(),
         };
-        *checked = Some(Checked { bound, defined: rules.map(|rules| rules.defined), violations });
+        *checked = Some(ContractCheck { bound, defined: rules.map(|rules| rules.defined), violations });
         Ok(())
     }
 
     /// Every place where a payload is not what is expected: of another type, without a required field, or against its schema.
     async fn check(
         &self,
-        expects: &Expects,
+        expects: &ExpectedPayload,
         payload_type: Option<&PayloadType>,
         payload: &Value,
     ) -> Result<Violations, EngineError> {
@@ -102,7 +108,7 @@ impl Engine {
 }
 
 /// What can be told without the schema.
-fn lacking(expects: &Expects, payload_type: Option<&PayloadType>, payload: &Value) -> Vec<Violation> {
+fn lacking(expects: &ExpectedPayload, payload_type: Option<&PayloadType>, payload: &Value) -> Vec<Violation> {
     let wanted = &expects.payload_type;
     let of_another = match payload_type {
         Some(given) if given == wanted => None,
@@ -116,7 +122,7 @@ fn lacking(expects: &Expects, payload_type: Option<&PayloadType>, payload: &Valu
     found
 }
 
-fn workflow(row: Row) -> Option<Workflow> {
+fn workflow(row: Row) -> Option<StepContracts> {
     if let Row::Workflow(workflow) = row { Some(workflow) } else { None }
 }
 
@@ -133,7 +139,8 @@ mod tests {
     #[test]
     fn what_a_step_requires_is_looked_for_beside_the_schema() {
         let required = ["a", "b/c"].map(str::to_owned).to_vec();
-        let expects = Expects { message_type: MessageType::TaskResult, payload_type: named("x.y.v1"), required };
+        let expects =
+            ExpectedPayload { message_type: MessageType::TaskResult, payload_type: named("x.y.v1"), required };
         let (right, other) = (named("x.y.v1"), named("x.y.v2"));
         for (payload_type, payload, pointers) in [
             (Some(&right), json!({ "a": null, "b/c": 1 }), vec![]),

@@ -1,7 +1,7 @@
 //! What results of the workflow's steps must be like: the rules of Clutch, section 3.4, in the file that needs them.
 
 use rookery_core::clutch::{MessageType, PayloadType};
-use rookery_core::contract::{Expects, StepRule};
+use rookery_core::contract::{ExpectedPayload, StepContract};
 use rookery_core::limit;
 
 use super::agent;
@@ -32,7 +32,7 @@ const EXPECTS: Record = Record {
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Step {
-    pub rule: StepRule,
+    pub rule: StepContract,
     pub agent: Option<At<String>>,
 }
 
@@ -74,10 +74,10 @@ fn read(keys: &Keys<'_>, team: &[String], reader: &mut Reader<'_>) -> Option<Ste
         field.wrong(reader, "must be a name without spaces");
         return None;
     }
-    Some(Step { rule: StepRule { id, expects: expects?? }, agent })
+    Some(Step { rule: StepContract { id, expects: expects?? }, agent })
 }
 
-fn expects(keys: &Keys<'_>, reader: &mut Reader<'_>) -> Option<Expects> {
+fn expects(keys: &Keys<'_>, reader: &mut Reader<'_>) -> Option<ExpectedPayload> {
     let message_type = keys.get("type").and_then(|field| message_type(field, reader));
     let payload_type = keys.get("payload_type").and_then(|field| {
         let found = field.as_text().and_then(PayloadType::parse);
@@ -88,7 +88,7 @@ fn expects(keys: &Keys<'_>, reader: &mut Reader<'_>) -> Option<Expects> {
     });
     let required = keys.get("required").map(|field| field.list(reader)).unwrap_or_default();
     let required = required.iter().filter_map(|item| item.text(reader)).map(|text| text.value).collect();
-    Some(Expects { message_type: message_type?, payload_type: payload_type?, required })
+    Some(ExpectedPayload { message_type: message_type?, payload_type: payload_type?, required })
 }
 
 fn message_type(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<MessageType> {

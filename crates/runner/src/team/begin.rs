@@ -452,7 +452,7 @@ impl Preparing<'_> {
     }
 }
 
-fn step_rule(rule: &rookery_core::contract::StepRule) -> serde_json::Value {
+fn step_rule(rule: &rookery_core::contract::StepContract) -> serde_json::Value {
     let expects = &rule.expects;
     json!({
         "id": rule.id,

@@ -6,7 +6,9 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use rookery_core::actor::Caller;
 use rookery_core::clutch::{MessageType, PayloadType};
-use rookery_core::contract::{Checked, DefineWorkflow, Expects, RegisterSchema, StepRule, Violations};
+use rookery_core::contract::{
+    ContractCheck, DefineStepContracts, ExpectedPayload, RegisterSchema, StepContract, Violations,
+};
 use rookery_core::group::{RemoveGroup, SetGroup};
 use rookery_core::{AgentId, Command, Key, Row};
 
@@ -27,8 +29,11 @@ pub(crate) fn asked() -> BoxedStrategy<(Caller, Command)> {
         .prop_map(|(payload_type, text)| RegisterSchema { payload_type, text: text.to_owned() });
     let define = (payload_type(), any::<bool>()).prop_map(|(payload_type, more)| {
         let required = if more { vec!["more".to_owned()] } else { vec![] };
-        let expects = Expects { message_type: MessageType::TaskResult, payload_type, required };
-        DefineWorkflow { workflow: WORKFLOW.to_owned(), rules: vec![StepRule { id: STEP.to_owned(), expects }] }
+        let expects = ExpectedPayload { message_type: MessageType::TaskResult, payload_type, required };
+        DefineStepContracts {
+            workflow: WORKFLOW.to_owned(),
+            rules: vec![StepContract { id: STEP.to_owned(), expects }],
+        }
     });
     let set = subsequence(&AGENTS[..], 0..=AGENTS.len()).prop_map(|members| SetGroup {
         group: GROUP.to_owned(),
@@ -57,7 +62,7 @@ pub(crate) fn hold(command: &mut Command, rows: &BTreeMap<Key, Row>) {
             Some(Row::Workflow(workflow)) => Some(workflow.defined),
             _ => None,
         };
-        Checked { bound: bound.clone(), defined, violations: Violations::default() }
+        ContractCheck { bound: bound.clone(), defined, violations: Violations::default() }
     });
     match command {
         Command::Ingest(ingest) => ingest.checked = checked.map(Box::new),

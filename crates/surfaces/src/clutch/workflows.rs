@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::Response;
-use rookery_core::contract::{DefineWorkflow, Expects, StepRule, Workflow};
+use rookery_core::contract::{DefineStepContracts, ExpectedPayload, StepContract, StepContracts};
 use rookery_core::{Code, Refusal, Row, Seq, limit};
 use rookery_engine::At;
 use serde::Serialize;
@@ -92,12 +92,12 @@ impl FromRequest<App> for Rules {
     request_body(content((WorkflowRules = "application/yaml"), (WorkflowRules = "application/json"))),
     responses((status = 200, body = WorkflowRules), (status = 400, body = ClutchErrorBody)))]
 pub async fn define(call: Call, Segment(name): Segment, rules: Rules) -> Result<Response, ClutchError> {
-    let DefineWorkflow { workflow, rules: steps } = read::rules(&rules.bytes, rules.format)?;
+    let DefineStepContracts { workflow, rules: steps } = read::rules(&rules.bytes, rules.format)?;
     if workflow != name {
         let message = format!("workflow: names '{workflow}', and the address '{name}'");
         return Err(ClutchError::invalid("/workflow", message));
     }
-    let command = DefineWorkflow { workflow, rules: steps };
+    let command = DefineStepContracts { workflow, rules: steps };
     let committed = call.submit(call.anybody()?, command, &rules.bytes).await?;
     match call::row_of(&committed) {
         Some(Row::Workflow(workflow)) => Ok(call::written(StatusCode::OK, &committed, shown(workflow))),
@@ -133,7 +133,7 @@ pub async fn list(State(app): State<App>, call: Call, Query(page): Query<PageQue
     Ok(call::at(At { value: WorkflowList { workflows, next: page.next(&defined) }, head }))
 }
 
-fn listed(workflow: Workflow) -> ListedWorkflow {
+fn listed(workflow: StepContracts) -> ListedWorkflow {
     ListedWorkflow {
         workflow: workflow.name,
         steps: workflow.rules.into_iter().map(|rule| rule.id).collect(),
@@ -143,8 +143,8 @@ fn listed(workflow: Workflow) -> ListedWorkflow {
     }
 }
 
-fn shown(workflow: Workflow) -> WorkflowRules {
-    let step = |StepRule { id, expects: Expects { message_type, payload_type, required } }| WorkflowStep {
+fn shown(workflow: StepContracts) -> WorkflowRules {
+    let step = |StepContract { id, expects: ExpectedPayload { message_type, payload_type, required } }| WorkflowStep {
         id,
         expects: StepExpects {
             message_type: message_type.to_string(),

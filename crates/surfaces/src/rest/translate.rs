@@ -97,7 +97,7 @@ pub fn action(fact: &Fact) -> String {
         | Fact::WorkspaceRemoved(_)
         | Fact::WorkspaceFailed(_)
         | Fact::SchemaRegistered(_)
-        | Fact::WorkflowDefined(_)
+        | Fact::StepContractsDefined(_)
         | Fact::GroupSet(_)
         | Fact::GroupRemoved(_)
         | Fact::EnvelopeReceived(_)

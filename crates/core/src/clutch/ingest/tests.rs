@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::clutch::card::SigningKey;
 use crate::clutch::{Card, PayloadType, SecretKey};
-use crate::contract::{BoundTo, DefineWorkflow, Expects, StepRule, Violations, missing};
+use crate::contract::{ContractBinding, DefineStepContracts, ExpectedPayload, StepContract, Violations, missing};
 use crate::group::SetGroup;
 use crate::message::{Fate, Standing};
 use crate::run::RunStatus;
@@ -488,9 +488,9 @@ fn bound() -> World {
 fn defines(w: &mut World, required: &str) {
     let payload_type = PayloadType::parse("research.summary.v1").unwrap();
     let required = vec![required.to_owned()];
-    let expects = Expects { message_type: MessageType::TaskResult, payload_type, required };
-    let rules = vec![StepRule { id: "s".to_owned(), expects }];
-    w.does(&anna(), DefineWorkflow { workflow: "w".to_owned(), rules });
+    let expects = ExpectedPayload { message_type: MessageType::TaskResult, payload_type, required };
+    let rules = vec![StepContract { id: "s".to_owned(), expects }];
+    w.does(&anna(), DefineStepContracts { workflow: "w".to_owned(), rules });
 }
 
 fn result(w: &World, checked: bool, violations: Violations) -> Ingest {
@@ -498,8 +498,8 @@ fn result(w: &World, checked: bool, violations: Violations) -> Ingest {
         Some(crate::row::Row::Workflow(workflow)) => Some(workflow.defined),
         _ => None,
     };
-    let bound = BoundTo { workflow: "w".to_owned(), step: "s".to_owned() };
-    let checked = checked.then(|| Box::new(Checked { bound, defined, violations }));
+    let bound = ContractBinding { workflow: "w".to_owned(), step: "s".to_owned() };
+    let checked = checked.then(|| Box::new(ContractCheck { bound, defined, violations }));
     Ingest { checked, ..ingest("res", "task.result", "ken", &json!({ "payload": { "a": 1 } })) }
 }
 

@@ -1,7 +1,7 @@
 //! Reading the rules of a workflow: YAML without anchors, or JSON. What is not known is an error that says where it stands.
 
 use rookery_core::clutch::{MessageType, PayloadType};
-use rookery_core::contract::{DefineWorkflow, Expects, StepRule};
+use rookery_core::contract::{DefineStepContracts, ExpectedPayload, StepContract};
 use rookery_core::limit;
 use serde::Deserialize;
 use serde_saphyr::options::MergeKeyPolicy;
@@ -53,17 +53,17 @@ struct Expected {
     required: Vec<String>,
 }
 
-pub fn rules(bytes: &[u8], format: Format) -> Result<DefineWorkflow, ClutchError> {
+pub fn rules(bytes: &[u8], format: Format) -> Result<DefineStepContracts, ClutchError> {
     let text = std::str::from_utf8(bytes).map_err(|_| ClutchError::invalid("", "the body is not UTF-8"))?;
     let File { workflow, steps } = match format {
         Format::Yaml => of_yaml(text)?,
         Format::Json => of_json(text)?,
     };
-    let rule = |Step { id, expects: Expected { message_type, payload_type, required } }| StepRule {
+    let rule = |Step { id, expects: Expected { message_type, payload_type, required } }| StepContract {
         id,
-        expects: Expects { message_type, payload_type, required },
+        expects: ExpectedPayload { message_type, payload_type, required },
     };
-    Ok(DefineWorkflow { workflow, rules: steps.into_iter().map(rule).collect() })
+    Ok(DefineStepContracts { workflow, rules: steps.into_iter().map(rule).collect() })
 }
 
 fn of_yaml(text: &str) -> Result<File, ClutchError> {

@@ -4,7 +4,7 @@ use rand::Rng;
 use rand::seq::IndexedRandom;
 use rookery_core::Command;
 use rookery_core::clutch::{MessageType, PayloadType};
-use rookery_core::contract::{DefineWorkflow, Expects, RegisterSchema, StepRule};
+use rookery_core::contract::{DefineStepContracts, ExpectedPayload, RegisterSchema, StepContract};
 use rookery_core::group::{RemoveGroup, SetGroup};
 
 use super::Script;
@@ -36,9 +36,9 @@ impl Script<'_> {
         RegisterSchema { payload_type, text: text.to_owned() }
     }
 
-    fn workflow(&mut self, payload_type: PayloadType) -> DefineWorkflow {
+    fn workflow(&mut self, payload_type: PayloadType) -> DefineStepContracts {
         let required = if self.rng.random_bool(0.5) { vec!["more".to_owned()] } else { vec![] };
-        let expects = Expects { message_type: MessageType::TaskResult, payload_type, required };
-        DefineWorkflow { workflow: "w".to_owned(), rules: vec![StepRule { id: "s".to_owned(), expects }] }
+        let expects = ExpectedPayload { message_type: MessageType::TaskResult, payload_type, required };
+        DefineStepContracts { workflow: "w".to_owned(), rules: vec![StepContract { id: "s".to_owned(), expects }] }
     }
 }
