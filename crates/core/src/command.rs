@@ -34,13 +34,13 @@ use crate::routing::{OfferTask, RouteTask};
 use crate::row::Row;
 use crate::run::{AddRunTask, CreateRun, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus};
 use crate::task::{self, Dependency, Task};
-use crate::team::{AskStop, EndTeam, KickOff, LaunchTeam, SayToTeam, SettleLaunch, StartTeam};
+use crate::team::{AnnounceToTeam, ConcludeTeamStart, EndTeam, KickOff, RequestTeamStart, RequestTeamStop, StartTeam};
 use crate::template::{ApplyTemplate, CreateTemplate};
 use crate::timer::{FireTimer, Timer};
 use crate::told;
 use crate::turn::{EndTurn, StartTurn};
 use crate::view::View;
-use crate::workspace::{CreateWorkspace, MergeWorkspace, SettleWorkspace, UpdateWorkspace};
+use crate::workspace::{ConcludeWorkspace, CreateWorkspace, MergeWorkspace, UpdateWorkspace};
 
 macro_rules! commands {
     ($($name:ident($body:ty)),+ $(,)?) => {
@@ -133,17 +133,17 @@ commands! {
     CreateWorkspace(CreateWorkspace),
     UpdateWorkspace(UpdateWorkspace),
     MergeWorkspace(MergeWorkspace),
-    SettleWorkspace(SettleWorkspace),
+    ConcludeWorkspace(ConcludeWorkspace),
     RegisterSchema(RegisterSchema),
     DefineStepContracts(DefineStepContracts),
     SetGroup(SetGroup),
     RemoveGroup(RemoveGroup),
-    LaunchTeam(LaunchTeam),
-    SettleLaunch(SettleLaunch),
+    RequestTeamStart(RequestTeamStart),
+    ConcludeTeamStart(ConcludeTeamStart),
     StartTeam(StartTeam),
     KickOff(KickOff),
-    SayToTeam(SayToTeam),
-    AskStop(AskStop),
+    AnnounceToTeam(AnnounceToTeam),
+    RequestTeamStop(RequestTeamStop),
     EndTeam(EndTeam),
     StartTurn(StartTurn),
     EndTurn(EndTurn),
@@ -277,17 +277,17 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::CreateWorkspace(c) => c.asks(),
         Command::UpdateWorkspace(c) => c.asks(),
         Command::MergeWorkspace(c) => c.asks(),
-        Command::SettleWorkspace(c) => c.asks(),
+        Command::ConcludeWorkspace(c) => c.asks(),
         Command::RegisterSchema(c) => c.asks(),
         Command::DefineStepContracts(c) => c.asks(),
         Command::SetGroup(c) => c.asks(),
         Command::RemoveGroup(c) => c.asks(),
-        Command::LaunchTeam(c) => c.asks(),
-        Command::SettleLaunch(c) => c.asks(),
+        Command::RequestTeamStart(c) => c.asks(),
+        Command::ConcludeTeamStart(c) => c.asks(),
         Command::StartTeam(c) => c.asks(),
         Command::KickOff(c) => c.asks(),
-        Command::SayToTeam(c) => c.asks(),
-        Command::AskStop(c) => c.asks(),
+        Command::AnnounceToTeam(c) => c.asks(),
+        Command::RequestTeamStop(c) => c.asks(),
         Command::EndTeam(c) => c.asks(),
         Command::StartTurn(c) => c.asks(),
         Command::EndTurn(c) => c.asks(),
@@ -397,17 +397,17 @@ fn decided(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result
         Command::CreateWorkspace(c) => c.decide(view, caller),
         Command::UpdateWorkspace(c) => c.decide(view, caller),
         Command::MergeWorkspace(c) => c.decide(view, caller),
-        Command::SettleWorkspace(c) => c.decide(view, caller),
+        Command::ConcludeWorkspace(c) => c.decide(view, caller),
         Command::RegisterSchema(c) => c.decide(view, caller),
         Command::DefineStepContracts(c) => c.decide(view, caller),
         Command::SetGroup(c) => c.decide(view, caller),
         Command::RemoveGroup(c) => c.decide(view, caller),
-        Command::LaunchTeam(c) => c.decide(view, caller),
-        Command::SettleLaunch(c) => c.decide(view, caller),
+        Command::RequestTeamStart(c) => c.decide(view, caller),
+        Command::ConcludeTeamStart(c) => c.decide(view, caller),
         Command::StartTeam(c) => c.decide(view, caller),
         Command::KickOff(c) => c.decide(view, caller, now),
-        Command::SayToTeam(c) => c.decide(view, caller, now),
-        Command::AskStop(c) => c.decide(view, caller),
+        Command::AnnounceToTeam(c) => c.decide(view, caller, now),
+        Command::RequestTeamStop(c) => c.decide(view, caller),
         Command::EndTeam(c) => c.decide(view, caller),
         Command::StartTurn(c) => c.decide(view, caller),
         Command::EndTurn(c) => c.decide(view, caller, now),

@@ -39,8 +39,8 @@ use crate::task::{
     TaskStepSet, TaskTimedOut,
 };
 use crate::team::{
-    self, TeamEnded, TeamKickedOff, TeamLaunchAsked, TeamLaunchFailed, TeamLaunched, TeamResumed, TeamStarted,
-    TeamStopAsked,
+    self, TeamEnded, TeamKickedOff, TeamResumed, TeamSpawned, TeamStartFailed, TeamStartRequested, TeamStarted,
+    TeamStopRequested,
 };
 use crate::template::{self, TemplateCreated};
 use crate::timer::{self, conflict_timer_id};
@@ -48,7 +48,7 @@ use crate::told;
 use crate::turn::{self, TurnEnded, TurnStarted};
 use crate::upcast::{UPCASTERS, Upcaster, upcast};
 use crate::workspace::{
-    self, WorkspaceCreated, WorkspaceFailed, WorkspaceMade, WorkspaceMerged, WorkspaceMerging, WorkspaceRemoved,
+    self, WorkspaceCreated, WorkspaceFailed, WorkspaceMerged, WorkspaceMerging, WorkspaceReady, WorkspaceRemoved,
     WorkspaceUpdated,
 };
 
@@ -151,7 +151,7 @@ facts! {
     DocumentDeleted(DocumentDeleted) = "document.deleted" v 1,
     ContextConfigured(ContextConfigured) = "context.configured" v 1,
     WorkspaceCreated(WorkspaceCreated) = "workspace.created" v 1,
-    WorkspaceMade(WorkspaceMade) = "workspace.made" v 1,
+    WorkspaceReady(WorkspaceReady) = "workspace.made" v 1,
     WorkspaceUpdated(WorkspaceUpdated) = "workspace.updated" v 1,
     WorkspaceMerging(WorkspaceMerging) = "workspace.merging" v 1,
     WorkspaceMerged(WorkspaceMerged) = "workspace.merged" v 1,
@@ -172,13 +172,13 @@ facts! {
     TaskTimedOut(TaskTimedOut) = "task.timed_out" v 1,
     TaskAttemptsExhausted(TaskAttemptsExhausted) = "task.exhausted" v 1,
     TaskReopened(TaskReopened) = "task.reopened" v 1,
-    TeamLaunchAsked(TeamLaunchAsked) = "team.launch_asked" v 1,
-    TeamLaunched(TeamLaunched) = "team.launched" v 1,
-    TeamLaunchFailed(TeamLaunchFailed) = "team.launch_failed" v 1,
+    TeamStartRequested(TeamStartRequested) = "team.launch_asked" v 1,
+    TeamSpawned(TeamSpawned) = "team.launched" v 1,
+    TeamStartFailed(TeamStartFailed) = "team.launch_failed" v 1,
     TeamStarted(TeamStarted) = "team.started" v 1,
     TeamResumed(TeamResumed) = "team.resumed" v 1,
     TeamKickedOff(TeamKickedOff) = "team.kicked_off" v 1,
-    TeamStopAsked(TeamStopAsked) = "team.stop_asked" v 1,
+    TeamStopRequested(TeamStopRequested) = "team.stop_asked" v 1,
     TeamEnded(TeamEnded) = "team.ended" v 1,
     TurnStarted(TurnStarted) = "turn.started" v 1,
     TurnEnded(TurnEnded) = "turn.ended" v 1,
@@ -224,15 +224,15 @@ impl Fact {
     }
 
     /// The team that a fact is about, and which generation of it.
-    pub fn of_team(&self) -> Option<&team::Of> {
+    pub fn of_team(&self) -> Option<&team::TeamRef> {
         match self {
-            Fact::TeamLaunchAsked(fact) => Some(&fact.of),
-            Fact::TeamLaunched(fact) => Some(&fact.of),
-            Fact::TeamLaunchFailed(fact) => Some(&fact.of),
+            Fact::TeamStartRequested(fact) => Some(&fact.of),
+            Fact::TeamSpawned(fact) => Some(&fact.of),
+            Fact::TeamStartFailed(fact) => Some(&fact.of),
             Fact::TeamStarted(fact) => Some(&fact.of),
             Fact::TeamResumed(fact) => Some(&fact.of),
             Fact::TeamKickedOff(fact) => Some(&fact.of),
-            Fact::TeamStopAsked(fact) => Some(&fact.of),
+            Fact::TeamStopRequested(fact) => Some(&fact.of),
             Fact::TeamEnded(fact) => Some(&fact.of),
             Fact::TurnStarted(fact) => Some(&fact.of),
             Fact::TurnEnded(fact) => Some(&fact.of),
@@ -267,7 +267,7 @@ impl Fact {
             Fact::DocumentDeleted(fact) => Some(&fact.id.run),
             Fact::ContextConfigured(fact) => fact.scope.run(),
             Fact::WorkspaceCreated(fact) => fact.run.as_ref(),
-            Fact::WorkspaceMade(fact) => fact.run.as_ref(),
+            Fact::WorkspaceReady(fact) => fact.run.as_ref(),
             Fact::WorkspaceUpdated(fact) => fact.run.as_ref(),
             Fact::WorkspaceMerging(fact) => fact.run.as_ref(),
             Fact::WorkspaceMerged(fact) => fact.run.as_ref(),
@@ -362,7 +362,7 @@ impl Fact {
             Fact::MessagesRead(fact) | Fact::MessagesAcked(fact) => Some(&fact.agent),
             Fact::DeliveryAbandoned(fact) => Some(&fact.agent),
             Fact::DeliveryRetried(fact) => Some(&fact.agent),
-            Fact::TeamStopAsked(fact) => fact.member.as_ref(),
+            Fact::TeamStopRequested(fact) => fact.member.as_ref(),
             Fact::TurnStarted(fact) => Some(&fact.agent),
             Fact::TurnEnded(fact) => Some(&fact.agent),
             other => other.holder(),
@@ -504,7 +504,7 @@ fn rows_of(fact: &Fact) -> Vec<Key> {
         Fact::ContextConfigured(fact) => vec![Key::Context(fact.scope.clone())],
         Fact::WorkspaceCreated(fact) => workspace_keys(&fact.workspace, fact.making.as_ref()),
         Fact::WorkspaceUpdated(fact) => workspace_keys(&fact.workspace, fact.removing.as_ref()),
-        Fact::WorkspaceMade(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
+        Fact::WorkspaceReady(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
         Fact::WorkspaceMerging(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
         Fact::WorkspaceMerged(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
         Fact::WorkspaceRemoved(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
@@ -523,14 +523,14 @@ fn rows_of(fact: &Fact) -> Vec<Key> {
             with(task(&fact.task), &fact.holder).into_iter().chain(of_run(fact.run.as_ref())).collect()
         }
         Fact::TaskAttemptsExhausted(_) => vec![],
-        Fact::TeamLaunchAsked(fact) => vec![Key::Intent(fact.intent.clone())],
-        Fact::TeamLaunched(fact) => vec![Key::Intent(fact.intent.clone())],
-        Fact::TeamLaunchFailed(fact) => vec![Key::Intent(fact.intent.clone())],
+        Fact::TeamStartRequested(fact) => vec![Key::Intent(fact.intent.clone())],
+        Fact::TeamSpawned(fact) => vec![Key::Intent(fact.intent.clone())],
+        Fact::TeamStartFailed(fact) => vec![Key::Intent(fact.intent.clone())],
         Fact::TeamStarted(_)
         | Fact::TeamResumed(_)
         | Fact::TeamKickedOff(_)
-        | Fact::TeamStopAsked(_)
-        | Fact::TeamEnded(_) => fact.of_team().map(team::Of::key).into_iter().collect(),
+        | Fact::TeamStopRequested(_)
+        | Fact::TeamEnded(_) => fact.of_team().map(team::TeamRef::key).into_iter().collect(),
         Fact::TurnStarted(fact) => vec![Key::Turn(fact.turn.clone()), fact.of.key()],
         Fact::TurnEnded(fact) => [Key::Turn(fact.turn.clone()), fact.of.key()].into_iter().chain(named).collect(),
         Fact::TaskReopened(fact) => {

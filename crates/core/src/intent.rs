@@ -8,7 +8,7 @@ use crate::fact::Fact;
 use crate::id::{IntentId, Seq, SiteId, WorkspaceId};
 use crate::key::{Ask, Key};
 use crate::refusal::Refusal;
-use crate::team::{Launch, Of};
+use crate::team::{Launch, TeamRef};
 use crate::view::View;
 use crate::workspace::Uncommitted;
 
@@ -35,7 +35,7 @@ pub enum Effect {
     /// Save what is only in the worktree of a workspace, then remove it. Done already if it is not there.
     RemoveWorktree { workspace: WorkspaceId },
     /// Start a runner for a workflow file. Done already if this generation of the team has begun since.
-    LaunchTeam { of: Of, launch: Launch },
+    LaunchTeam { of: TeamRef, launch: Launch },
 }
 
 impl Fact {
@@ -45,7 +45,7 @@ impl Fact {
             Fact::LogRedacted(fact) => !fact.erases.is_empty(),
             Fact::WorkspaceCreated(fact) => fact.making.is_some(),
             Fact::WorkspaceUpdated(fact) => fact.removing.is_some(),
-            Fact::WorkspaceMerging(_) | Fact::TeamLaunchAsked(_) => true,
+            Fact::WorkspaceMerging(_) | Fact::TeamStartRequested(_) => true,
             _ => false,
         }
     }
@@ -54,12 +54,12 @@ impl Fact {
     pub fn closes_intent(&self) -> Option<&IntentId> {
         match self {
             Fact::IntentClosed(fact) => Some(&fact.intent),
-            Fact::WorkspaceMade(fact) => Some(&fact.intent),
+            Fact::WorkspaceReady(fact) => Some(&fact.intent),
             Fact::WorkspaceMerged(fact) => Some(&fact.intent),
             Fact::WorkspaceRemoved(fact) => Some(&fact.intent),
             Fact::WorkspaceFailed(fact) => Some(&fact.intent),
-            Fact::TeamLaunched(fact) => Some(&fact.intent),
-            Fact::TeamLaunchFailed(fact) => Some(&fact.intent),
+            Fact::TeamSpawned(fact) => Some(&fact.intent),
+            Fact::TeamStartFailed(fact) => Some(&fact.intent),
             _ => None,
         }
     }
@@ -120,7 +120,7 @@ fn opened(id: &IntentId, fact: &Fact) -> Option<(Effect, Option<SiteId>)> {
         Fact::WorkspaceUpdated(fact) if fact.removing.as_ref() == Some(id) => {
             Some((Effect::RemoveWorktree { workspace: fact.workspace.clone() }, Some(fact.site.clone())))
         }
-        Fact::TeamLaunchAsked(fact) if fact.intent == *id => {
+        Fact::TeamStartRequested(fact) if fact.intent == *id => {
             let (of, launch) = (fact.of.clone(), fact.launch.clone());
             Some((Effect::LaunchTeam { of, launch }, Some(fact.site.clone())))
         }

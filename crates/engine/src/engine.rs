@@ -332,7 +332,7 @@ impl Engine {
             (Command::ReadMessages(read), _) => self.counts().changed([&read.agent]),
             (Command::AckMessages(ack), _) => self.counts().changed([&ack.agent]),
             (Command::StartTurn(turn), _) => self.counts().changed([&turn.agent]),
-            (Command::KickOff(_) | Command::SayToTeam(_) | Command::EndTurn(_), _) => self.counts().all_changed(),
+            (Command::KickOff(_) | Command::AnnounceToTeam(_) | Command::EndTurn(_), _) => self.counts().all_changed(),
             _ => {}
         }
     }

@@ -11,8 +11,8 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use rookery_core::intent::{CloseIntent, Effect, Intent};
 use rookery_core::key::Table;
-use rookery_core::team::{Launched, SettleLaunch};
-use rookery_core::workspace::{Outcome, SettleWorkspace};
+use rookery_core::team::{ConcludeTeamStart, TeamStartOutcome};
+use rookery_core::workspace::{ConcludeWorkspace, Outcome};
 use rookery_core::{Caller, IntentId, Row, Seq, SiteId, WorkspaceId};
 use rookery_store::artifact::Erased;
 use rookery_store::node::{LeaderEpoch, LeaderRole};
@@ -40,7 +40,7 @@ pub enum Performed {
     /// It is over for good, and this is what it came to.
     Settled(WorkspaceId, Outcome),
     /// So is starting a runner.
-    Launched(Launched),
+    Launched(TeamStartOutcome),
     /// It stays open, to be tried again.
     Failed(String),
 }
@@ -104,10 +104,10 @@ async fn carry_out_one(engine: &Engine, hands: &dyn Hands, intent: Intent) -> Re
             Submission::internal(Caller::system(), CloseIntent { intent: intent.id.clone(), failed: None })
         }
         Performed::Settled(workspace, outcome) => {
-            Submission::internal(Caller::system(), SettleWorkspace { workspace, intent: intent.id.clone(), outcome })
+            Submission::internal(Caller::system(), ConcludeWorkspace { workspace, intent: intent.id.clone(), outcome })
         }
         Performed::Launched(outcome) => {
-            Submission::internal(Caller::system(), SettleLaunch { intent: intent.id.clone(), outcome })
+            Submission::internal(Caller::system(), ConcludeTeamStart { intent: intent.id.clone(), outcome })
         }
         Performed::Failed(reason) => {
             tracing::warn!(intent = %intent.id, reason, "an effect failed and stays open");

@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock};
 use rookery_core::instance::plain;
 use rookery_core::log::LogRow;
 use rookery_core::session::{Session, TeamSession};
-use rookery_core::team::{NewMember, Of, Team};
+use rookery_core::team::{NewMember, Team, TeamRef};
 use rookery_core::{AgentId, Fact, Refusal, Seq, TeamId};
 
 /// The latest generation of every team, as far as this node has heard.
@@ -41,7 +41,7 @@ impl TeamSessions {
         }
     }
 
-    fn runs(&self, of: &Of, agents: &[NewMember], as_of: Seq) {
+    fn runs(&self, of: &TeamRef, agents: &[NewMember], as_of: Seq) {
         let members = agents.iter().map(|new| new.agent.clone()).collect();
         self.take(&of.team, Latest { generation: of.generation, live: true, members, as_of });
     }

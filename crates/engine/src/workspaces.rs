@@ -9,7 +9,8 @@ use std::time::Duration;
 use rookery_core::intent::Effect;
 use rookery_core::key::Table;
 use rookery_core::workspace::{
-    CreateWorkspace, Outcome, Status, Uncommitted, Workspace, Worktree, missing_path, missing_repo_path, not_found,
+    CreateWorkspace, Outcome, Uncommitted, Workspace, WorkspaceStatus, Worktree, missing_path, missing_repo_path,
+    not_found,
 };
 use rookery_core::{
     Authority, Caller, Code, Fact, IntentId, Key, Position, Refusal, Row, RunId, Seq, SiteId, TaskId, WorkspaceId,
@@ -77,7 +78,7 @@ impl Changes {
 pub struct WorkspaceFilter {
     pub run: Option<RunId>,
     /// One of these; any if there are none.
-    pub status: Vec<Status>,
+    pub status: Vec<WorkspaceStatus>,
 }
 
 impl Engine {

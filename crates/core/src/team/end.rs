@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ended, Of, needs_person};
+use super::{TeamEnd, TeamRef, needs_person};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -49,7 +49,7 @@ pub struct EndTeam {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TeamEnded {
     #[serde(flatten)]
-    pub of: Of,
+    pub of: TeamRef,
     pub how: Conclusion,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -79,7 +79,7 @@ impl EndTeam {
     }
 }
 
-fn ended_as(ended: &Ended) -> Refusal {
+fn ended_as(ended: &TeamEnd) -> Refusal {
     Refusal::new(Code::AlreadyAnswered, format!("it has ended already, as {}", ended.how.as_str()))
 }
 
@@ -87,7 +87,7 @@ fn ended_as(ended: &Ended) -> Refusal {
 mod tests {
     use super::*;
     use crate::testing::{anna, by, end, entry, runs_in, starts, wakes};
-    use crate::turn::How;
+    use crate::turn::TurnConclusion;
 
     #[test]
     fn a_team_ends_once_and_its_turns_with_it() {
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(w.refuses(&by("a@pr-1"), end("@pr-1", 1, Conclusion::Stopped)), Code::Forbidden);
         assert_eq!(w.refuses(&anna(), end("@pr-1", 2, Conclusion::Stopped)), Code::Stale);
         assert_eq!(w.does(&anna(), end("@pr-1", 1, Conclusion::Stopped)), ["turn.ended", "team.ended"]);
-        assert_eq!(w.turn("t1").end.as_ref().unwrap().how, How::Interrupted);
+        assert_eq!(w.turn("t1").end.as_ref().unwrap().how, TurnConclusion::Interrupted);
         assert_eq!((w.pending("a@pr-1"), w.team("@pr-1").is_live()), (vec!["m"], false));
         assert_eq!(w.does(&anna(), end("@pr-1", 1, Conclusion::Stopped)), [""; 0]);
         assert_eq!(w.refuses(&anna(), end("@pr-1", 1, Conclusion::Completed)), Code::AlreadyAnswered);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Of, needs_person};
+use super::{TeamRef, needs_person};
 use crate::actor::{Actor, Caller};
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::fact::Fact;
@@ -30,7 +30,7 @@ pub struct KickOff {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TeamKickedOff {
     #[serde(flatten)]
-    pub of: Of,
+    pub of: TeamRef,
     /// What was posted; nothing if the instance has no context to post in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<MessageId>,

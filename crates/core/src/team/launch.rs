@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Of, needs_person};
+use super::{TeamRef, needs_person};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -16,7 +16,7 @@ use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LaunchTeam {
+pub struct RequestTeamStart {
     pub intent: IntentId,
     pub team: TeamId,
     pub launch: Launch,
@@ -35,10 +35,10 @@ pub struct Launch {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct TeamLaunchAsked {
+pub struct TeamStartRequested {
     /// The generation that is to begin.
     #[serde(flatten)]
-    pub of: Of,
+    pub of: TeamRef,
     pub intent: IntentId,
     #[serde(flatten)]
     pub launch: Launch,
@@ -47,13 +47,13 @@ pub struct TeamLaunchAsked {
 
 /// How that ended. A second telling is refused as stale.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SettleLaunch {
+pub struct ConcludeTeamStart {
     pub intent: IntentId,
-    pub outcome: Launched,
+    pub outcome: TeamStartOutcome,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Launched {
+pub enum TeamStartOutcome {
     /// Its runner runs it.
     Running,
     Failed {
@@ -62,23 +62,23 @@ pub enum Launched {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct TeamLaunched {
+pub struct TeamSpawned {
     #[serde(flatten)]
-    pub of: Of,
+    pub of: TeamRef,
     pub intent: IntentId,
     pub file: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct TeamLaunchFailed {
+pub struct TeamStartFailed {
     #[serde(flatten)]
-    pub of: Of,
+    pub of: TeamRef,
     pub intent: IntentId,
     pub file: String,
     pub reason: String,
 }
 
-impl LaunchTeam {
+impl RequestTeamStart {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         vec![Key::Team(self.team.clone()).into()]
     }
@@ -98,8 +98,8 @@ impl LaunchTeam {
             true => team.of.generation,
             false => team.of.generation.saturating_add(1),
         });
-        let fact = Fact::TeamLaunchAsked(TeamLaunchAsked {
-            of: Of::new(&self.team, generation),
+        let fact = Fact::TeamStartRequested(TeamStartRequested {
+            of: TeamRef::new(&self.team, generation),
             intent: self.intent.clone(),
             launch: self.launch.clone(),
             site: self.site.clone(),
@@ -108,7 +108,7 @@ impl LaunchTeam {
     }
 }
 
-impl SettleLaunch {
+impl ConcludeTeamStart {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         vec![Key::Intent(self.intent.clone()).into()]
     }
@@ -122,9 +122,9 @@ impl SettleLaunch {
         };
         let (of, intent, file) = (of.clone(), self.intent.clone(), launch.file.clone());
         let fact = match &self.outcome {
-            Launched::Running => Fact::TeamLaunched(TeamLaunched { of, intent, file }),
-            Launched::Failed { reason } => {
-                Fact::TeamLaunchFailed(TeamLaunchFailed { of, intent, file, reason: reason.clone() })
+            TeamStartOutcome::Running => Fact::TeamSpawned(TeamSpawned { of, intent, file }),
+            TeamStartOutcome::Failed { reason } => {
+                Fact::TeamStartFailed(TeamStartFailed { of, intent, file, reason: reason.clone() })
             }
         };
         Ok(Decision::new(vec![fact], Reply::Done))
@@ -137,13 +137,13 @@ mod tests {
     use crate::team::Conclusion;
     use crate::testing::{World, anna, by, end, runs_in};
 
-    fn launch(team: &str, intent: &str) -> LaunchTeam {
+    fn launch(team: &str, intent: &str) -> RequestTeamStart {
         let launch = Launch { file: "review.yaml".to_owned(), params: vec!["--depth".to_owned(), "2".to_owned()] };
-        LaunchTeam { intent: intent.into(), team: team.into(), launch, site: "site_1".into() }
+        RequestTeamStart { intent: intent.into(), team: team.into(), launch, site: "site_1".into() }
     }
 
-    fn settle(intent: &str, outcome: Launched) -> SettleLaunch {
-        SettleLaunch { intent: intent.into(), outcome }
+    fn settle(intent: &str, outcome: TeamStartOutcome) -> ConcludeTeamStart {
+        ConcludeTeamStart { intent: intent.into(), outcome }
     }
 
     fn generation_asked(w: &World, intent: &str) -> u64 {
@@ -162,12 +162,15 @@ mod tests {
         assert_eq!(w.refuses(&by("lead"), launch("@pr-1", "i1")), Code::Forbidden);
         assert_eq!(w.refuses(&anna(), launch("helper", "i1")), Code::Invalid);
         assert_eq!(w.does(&anna(), launch("@pr-1", "i1")), ["team.launch_asked"]);
-        assert_eq!(w.refuses(&anna(), settle("i1", Launched::Running)), Code::Forbidden);
+        assert_eq!(w.refuses(&anna(), settle("i1", TeamStartOutcome::Running)), Code::Forbidden);
         let reason = "line 3: unknown key".to_owned();
-        assert_eq!(w.does(&Caller::system(), settle("i1", Launched::Failed { reason })), ["team.launch_failed"]);
-        assert_eq!(w.refuses(&Caller::system(), settle("i1", Launched::Running)), Code::Stale);
+        assert_eq!(
+            w.does(&Caller::system(), settle("i1", TeamStartOutcome::Failed { reason })),
+            ["team.launch_failed"]
+        );
+        assert_eq!(w.refuses(&Caller::system(), settle("i1", TeamStartOutcome::Running)), Code::Stale);
         w.does(&anna(), launch("@pr-1", "i2"));
-        assert_eq!(w.does(&Caller::system(), settle("i2", Launched::Running)), ["team.launched"]);
+        assert_eq!(w.does(&Caller::system(), settle("i2", TeamStartOutcome::Running)), ["team.launched"]);
         assert!(!w.rows().keys().any(|key| matches!(key, Key::Intent(_))));
         assert_eq!(w.rebuilt(), *w.rows());
     }

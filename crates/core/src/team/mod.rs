@@ -16,10 +16,12 @@ use serde::{Deserialize, Serialize};
 pub use end::{Conclusion, EndTeam, TeamEnded};
 pub(crate) use kickoff::by_system;
 pub use kickoff::{KickOff, TeamKickedOff, WORKFLOW_STARTED};
-pub use launch::{Launch, LaunchTeam, Launched, SettleLaunch, TeamLaunchAsked, TeamLaunchFailed, TeamLaunched};
-pub use say::SayToTeam;
+pub use launch::{
+    ConcludeTeamStart, Launch, RequestTeamStart, TeamSpawned, TeamStartFailed, TeamStartOutcome, TeamStartRequested,
+};
+pub use say::AnnounceToTeam;
 pub use start::{NewMember, StartTeam, Takeover, TeamResumed, TeamStarted};
-pub use stop::{AskStop, TeamStopAsked};
+pub use stop::{RequestTeamStop, TeamStopRequested};
 
 use crate::actor::{Authority, Caller};
 use crate::code::Code;
@@ -30,7 +32,7 @@ use crate::instance::{Instance, check_name, plain};
 use crate::key::{ColumnValue, Key};
 use crate::refusal::Refusal;
 use crate::row::Row;
-use crate::turn::{How, Usage};
+use crate::turn::{TurnConclusion, Usage};
 use crate::view::View;
 
 /// What makes the id of a team that of an instance.
@@ -87,7 +89,7 @@ impl Runner {
 
 /// Which generation of which team a fact is about, and where that is shown.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Of {
+pub struct TeamRef {
     pub team: TeamId,
     pub generation: u64,
     pub run: RunId,
@@ -97,7 +99,7 @@ pub struct Of {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Team {
     #[serde(flatten)]
-    pub of: Of,
+    pub of: TeamRef,
     pub workflow: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
@@ -121,7 +123,7 @@ pub struct Team {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Stop>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended: Option<Ended>,
+    pub ended: Option<TeamEnd>,
 }
 
 /// An agent of a team, and what it did in this generation.
@@ -141,14 +143,14 @@ pub struct Member {
     pub turn: Option<TurnId>,
     /// How the last turn ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last: Option<Last>,
+    pub last: Option<LastTurn>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Stop>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Last {
-    pub how: How,
+pub struct LastTurn {
+    pub how: TurnConclusion,
     /// No further attempt follows.
     pub gave_up: bool,
     pub at: Timestamp,
@@ -170,7 +172,7 @@ pub struct Stop {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Ended {
+pub struct TeamEnd {
     pub how: Conclusion,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -231,10 +233,10 @@ impl TeamId {
     }
 }
 
-impl Of {
-    fn new(team: &TeamId, generation: u64) -> Of {
+impl TeamRef {
+    fn new(team: &TeamId, generation: u64) -> TeamRef {
         let instance = team.instance();
-        Of { team: team.clone(), generation, run: instance.run(), thread: instance.thread() }
+        TeamRef { team: team.clone(), generation, run: instance.run(), thread: instance.thread() }
     }
 
     pub(crate) fn key(&self) -> Key {
@@ -269,7 +271,7 @@ impl Team {
             _ if member.turn.is_some() => MemberState::Working,
             Some(last) if last.gave_up => MemberState::Failed,
             _ if !self.is_live() || member.stop.is_some() => MemberState::Stopped,
-            Some(Last { how: How::Failed | How::Interrupted, .. }) => MemberState::Waiting,
+            Some(LastTurn { how: TurnConclusion::Failed | TurnConclusion::Interrupted, .. }) => MemberState::Waiting,
             _ => MemberState::Idle,
         }
     }
@@ -308,9 +310,9 @@ pub(crate) fn apply(old: Option<Team>, id: &TeamId, fact: &Fact, seq: Seq, at: T
             let kickoff = Some(Kickoff { messages: fact.messages.clone(), at });
             old.map(|team| Team { kickoff, ..team })
         }
-        Fact::TeamStopAsked(fact) if fact.of.team == *id => old.map(|team| fact.stops(team, at)),
+        Fact::TeamStopRequested(fact) if fact.of.team == *id => old.map(|team| fact.stops(team, at)),
         Fact::TeamEnded(fact) if fact.of.team == *id => {
-            let ended = Some(Ended { how: fact.how, reason: fact.reason.clone(), at });
+            let ended = Some(TeamEnd { how: fact.how, reason: fact.reason.clone(), at });
             old.map(|team| Team { ended, ..team })
         }
         Fact::TurnStarted(fact) if fact.of.team == *id => {
@@ -320,9 +322,9 @@ pub(crate) fn apply(old: Option<Team>, id: &TeamId, fact: &Fact, seq: Seq, at: T
             team.change(&fact.agent, |member| {
                 member.turn = None;
                 member.turns = member.turns.saturating_add(1);
-                member.failed = member.failed.saturating_add(u64::from(fact.how == How::Failed));
+                member.failed = member.failed.saturating_add(u64::from(fact.how == TurnConclusion::Failed));
                 member.usage = member.usage.plus(&fact.usage);
-                member.last = Some(Last { how: fact.how, gave_up: fact.gave_up, at });
+                member.last = Some(LastTurn { how: fact.how, gave_up: fact.gave_up, at });
             })
         }),
         _ => old,

@@ -10,13 +10,13 @@ use crate::view::View;
 
 /// A message by the system in the channel of the team's instance.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SayToTeam {
+pub struct AnnounceToTeam {
     pub team: TeamId,
     pub message: MessageId,
     pub text: String,
 }
 
-impl SayToTeam {
+impl AnnounceToTeam {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         std::iter::once(Key::Team(self.team.clone()).into()).chain(self.post().asks()).collect()
     }
@@ -41,8 +41,11 @@ mod tests {
     #[test]
     fn the_system_speaks_in_the_channel_of_the_team() {
         let mut w = runs_in("@pr-1", &["a"]);
-        let say =
-            |team: &str| SayToTeam { team: team.into(), message: "m".into(), text: "@a that is enough".to_owned() };
+        let say = |team: &str| AnnounceToTeam {
+            team: team.into(),
+            message: "m".into(),
+            text: "@a that is enough".to_owned(),
+        };
         assert_eq!(w.refuses(&by("a@pr-1"), say("@pr-1")), Code::Forbidden);
         assert_eq!(w.refuses(&anna(), say("@pr-2")), Code::TeamNotFound);
         assert_eq!(w.does(&anna(), say("@pr-1")), ["message.sent"]);

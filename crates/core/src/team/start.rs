@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Member, Mode, Of, Runner, Team, needs_person};
+use super::{Member, Mode, Runner, Team, TeamRef, needs_person};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -49,7 +49,7 @@ pub enum Takeover {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TeamStarted {
     #[serde(flatten)]
-    pub of: Of,
+    pub of: TeamRef,
     pub workflow: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
@@ -62,7 +62,7 @@ pub struct TeamStarted {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TeamResumed {
     #[serde(flatten)]
-    pub of: Of,
+    pub of: TeamRef,
     pub workflow: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
@@ -161,7 +161,7 @@ impl StartTeam {
 
     fn starts(&self, generation: u64) -> TeamStarted {
         TeamStarted {
-            of: Of::new(&self.team, generation),
+            of: TeamRef::new(&self.team, generation),
             workflow: self.workflow.clone(),
             file: self.file.clone(),
             mode: self.mode,
@@ -339,7 +339,7 @@ mod tests {
     fn what_somebody_wanted_to_stop_goes_on_if_it_is_started_again() {
         let mut w = runs_in("@pr-1", &["a"]);
         for member in [None, Some("a@pr-1".into())] {
-            w.does(&anna(), crate::team::AskStop { team: "@pr-1".into(), member, reason: None });
+            w.does(&anna(), crate::team::RequestTeamStop { team: "@pr-1".into(), member, reason: None });
         }
         w.does(&anna(), takes_over("@pr-1", &["a"], 2));
         let team = w.team("@pr-1");

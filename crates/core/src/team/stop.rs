@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Of, Stop, Team, needs_person};
+use super::{Stop, Team, TeamRef, needs_person};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -14,7 +14,7 @@ use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AskStop {
+pub struct RequestTeamStop {
     pub team: TeamId,
     /// Only this agent of it.
     pub member: Option<AgentId>,
@@ -22,9 +22,9 @@ pub struct AskStop {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct TeamStopAsked {
+pub struct TeamStopRequested {
     #[serde(flatten)]
-    pub of: Of,
+    pub of: TeamRef,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<AgentId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,7 +32,7 @@ pub struct TeamStopAsked {
     pub asked_by: String,
 }
 
-impl TeamStopAsked {
+impl TeamStopRequested {
     pub(super) fn stops(&self, team: Team, at: Timestamp) -> Team {
         let stop = Some(Stop { asked_by: self.asked_by.clone(), reason: self.reason.clone(), at });
         match &self.member {
@@ -42,7 +42,7 @@ impl TeamStopAsked {
     }
 }
 
-impl AskStop {
+impl RequestTeamStop {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         vec![Key::Team(self.team.clone()).into()]
     }
@@ -63,7 +63,7 @@ impl AskStop {
         if asked {
             return Ok(Decision::nothing(reply));
         }
-        let fact = Fact::TeamStopAsked(TeamStopAsked {
+        let fact = Fact::TeamStopRequested(TeamStopRequested {
             of: team.of.clone(),
             member: self.member.clone(),
             reason: self.reason.clone(),
@@ -85,8 +85,8 @@ mod tests {
     use crate::team::{Conclusion, MemberState};
     use crate::testing::{anna, by, end, runs_in};
 
-    fn stop(member: Option<&str>) -> AskStop {
-        AskStop { team: "@pr-1".into(), member: member.map(AgentId::from), reason: Some("enough".to_owned()) }
+    fn stop(member: Option<&str>) -> RequestTeamStop {
+        RequestTeamStop { team: "@pr-1".into(), member: member.map(AgentId::from), reason: Some("enough".to_owned()) }
     }
 
     #[test]

@@ -36,8 +36,7 @@ use crate::run::{CreateRun, PlannedTask, Run, RunSpec, SetRunPlan, SourceType};
 use crate::task::{self, Task};
 use crate::view::{LifeSource, Presence, View};
 use crate::workspace::{
-    BranchFate, BranchOrigin, CreateWorkspace, Outcome, SettleWorkspace, Status as WorkspaceStatus, UpdateWorkspace,
-    Workspace,
+    BranchFate, BranchOrigin, ConcludeWorkspace, CreateWorkspace, Outcome, UpdateWorkspace, Workspace, WorkspaceStatus,
 };
 
 /// How often a rule may ask for more: what a store allows.
@@ -549,9 +548,9 @@ pub(crate) fn makes(id: &str, branch: &str) -> CreateWorkspace {
 }
 
 /// What [`makes`] asked for is done.
-pub(crate) fn made(id: &str) -> SettleWorkspace {
+pub(crate) fn made(id: &str) -> ConcludeWorkspace {
     let outcome = Outcome::Made { base_branch: "main".to_owned(), branch: BranchOrigin::Created };
-    SettleWorkspace { workspace: id.into(), intent: IntentId::new(format!("int_{id}")), outcome }
+    ConcludeWorkspace { workspace: id.into(), intent: IntentId::new(format!("int_{id}")), outcome }
 }
 
 pub(crate) fn sets(id: &str, status: WorkspaceStatus) -> UpdateWorkspace {
@@ -570,7 +569,7 @@ pub(crate) fn removes(id: &str, intent: &str) -> UpdateWorkspace {
 }
 
 /// What [`removes`] asked for is done.
-pub(crate) fn removed(id: &str, intent: &str) -> SettleWorkspace {
+pub(crate) fn removed(id: &str, intent: &str) -> ConcludeWorkspace {
     let outcome = Outcome::Removed { backup_ref: None, branch: BranchFate::Kept };
-    SettleWorkspace { workspace: id.into(), intent: intent.into(), outcome }
+    ConcludeWorkspace { workspace: id.into(), intent: intent.into(), outcome }
 }

@@ -48,17 +48,17 @@ use crate::task::{
     TaskStepSet, TaskTimedOut, TimeLimit, WaitingFor,
 };
 use crate::team::{
-    Conclusion, Launch, Mode, NewMember, Of, Runner, StartTime, TeamEnded, TeamKickedOff, TeamLaunchAsked,
-    TeamLaunchFailed, TeamLaunched, TeamResumed, TeamStarted, TeamStopAsked,
+    Conclusion, Launch, Mode, NewMember, Runner, StartTime, TeamEnded, TeamKickedOff, TeamRef, TeamResumed,
+    TeamSpawned, TeamStartFailed, TeamStartRequested, TeamStarted, TeamStopRequested,
 };
 use crate::template::{Step, TemplateCreated};
 use crate::timer::conflict_timer_id;
 use crate::told::{Over, Told};
-use crate::turn::{Failure, How, TurnEnded, TurnStarted, Unsaid, Usage, Woken};
+use crate::turn::{Failure, TurnConclusion, TurnEnded, TurnStarted, Unsaid, Usage, WakeReason};
 use crate::view::LifeSource;
 use crate::workspace::{
-    BranchFate, BranchOrigin, Uncommitted, Work, WorkspaceCreated, WorkspaceFailed, WorkspaceMade, WorkspaceMerged,
-    WorkspaceMerging, WorkspaceRemoved, WorkspaceUpdated,
+    BranchFate, BranchOrigin, Uncommitted, WorkspaceCreated, WorkspaceEffect, WorkspaceFailed, WorkspaceMerged,
+    WorkspaceMerging, WorkspaceReady, WorkspaceRemoved, WorkspaceUpdated,
 };
 
 pub(crate) fn samples() -> Vec<Fact> {
@@ -756,7 +756,7 @@ fn workspaces() -> Vec<Fact> {
             created_by: "ada".to_owned(),
             making: Some(intent()),
         }),
-        Fact::WorkspaceMade(WorkspaceMade {
+        Fact::WorkspaceReady(WorkspaceReady {
             workspace: id(),
             run: run(),
             intent: intent(),
@@ -766,8 +766,8 @@ fn workspaces() -> Vec<Fact> {
         Fact::WorkspaceUpdated(WorkspaceUpdated {
             workspace: id(),
             run: run(),
-            from: crate::workspace::Status::Active,
-            status: crate::workspace::Status::Merged,
+            from: crate::workspace::WorkspaceStatus::Active,
+            status: crate::workspace::WorkspaceStatus::Merged,
             merge_commit: Some("0a1b2c".to_owned()),
             pr_url: Some("https://example.com/pull/7".to_owned()),
             config: metadata(),
@@ -798,7 +798,7 @@ fn workspaces() -> Vec<Fact> {
             workspace: id(),
             run: run(),
             intent: intent(),
-            work: Work::Merging,
+            work: WorkspaceEffect::Merging,
             code: crate::code::Code::MergeConflict,
             reason: "secret".to_owned(),
         }),
@@ -835,7 +835,7 @@ fn registry() -> Vec<Fact> {
 }
 
 fn teams() -> Vec<Fact> {
-    let of = || Of { team: "@pr-1".into(), generation: 2, run: "run_pr-1".into(), thread: "thr_pr-1".into() };
+    let of = || TeamRef { team: "@pr-1".into(), generation: 2, run: "run_pr-1".into(), thread: "thr_pr-1".into() };
     let agents = || {
         vec![NewMember {
             agent: "ada@pr-1".into(),
@@ -868,21 +868,21 @@ fn teams() -> Vec<Fact> {
             runner: runner(StartTime::Text("1234".to_owned())),
             interrupted: vec!["turn_1".into()],
         }),
-        Fact::TeamLaunchAsked(TeamLaunchAsked {
+        Fact::TeamStartRequested(TeamStartRequested {
             of: of(),
             intent: "int_1".into(),
             launch: Launch { file: "review.yaml".to_owned(), params: vec!["--depth".to_owned(), "2".to_owned()] },
             site: "site_1".into(),
         }),
-        Fact::TeamLaunched(TeamLaunched { of: of(), intent: "int_1".into(), file: "review.yaml".to_owned() }),
-        Fact::TeamLaunchFailed(TeamLaunchFailed {
+        Fact::TeamSpawned(TeamSpawned { of: of(), intent: "int_1".into(), file: "review.yaml".to_owned() }),
+        Fact::TeamStartFailed(TeamStartFailed {
             of: of(),
             intent: "int_1".into(),
             file: "review.yaml".to_owned(),
             reason: "secret".to_owned(),
         }),
         Fact::TeamKickedOff(TeamKickedOff { of: of(), messages: vec!["msg_1".into(), "msg_2".into()] }),
-        Fact::TeamStopAsked(TeamStopAsked {
+        Fact::TeamStopRequested(TeamStopRequested {
             of: of(),
             member: Some("ada@pr-1".into()),
             reason: Some("secret".to_owned()),
@@ -894,14 +894,14 @@ fn teams() -> Vec<Fact> {
             of: of(),
             agent: "ada@pr-1".into(),
             attempt: 2,
-            woken: Woken::Messages,
+            woken: WakeReason::Messages,
             messages: vec!["msg_1".into()],
         }),
         Fact::TurnEnded(TurnEnded {
             turn: "turn_1".into(),
             of: of(),
             agent: "ada@pr-1".into(),
-            how: How::Failed,
+            how: TurnConclusion::Failed,
             gave_up: true,
             failure: Some(Failure {
                 kind: "not_signed_in".to_owned(),

@@ -7,7 +7,7 @@ use crate::key::Key;
 use crate::message::StormGuard;
 use crate::row::Row;
 use crate::team::{Conclusion, EndTeam, KickOff, Mode, NewMember, Runner, StartTeam, StartTime, Takeover, Team};
-use crate::turn::{EndTurn, Failure, How, Notes, StartTurn, Turn, Usage, Woken};
+use crate::turn::{EndTurn, Failure, Notes, StartTurn, Turn, TurnConclusion, Usage, WakeReason};
 
 impl World {
     pub(crate) fn team(&self, id: &str) -> &Team {
@@ -78,12 +78,12 @@ pub(crate) fn wakes(turn: &str, team: &str, agent: &str, messages: &[&str]) -> S
         generation: 1,
         agent: AgentId::from(agent),
         attempt: 1,
-        woken: Woken::Messages,
+        woken: WakeReason::Messages,
         messages: messages.iter().map(|message| MessageId::from(*message)).collect(),
     }
 }
 
-pub(crate) fn ends_turn(turn: &str, how: How) -> EndTurn {
+pub(crate) fn ends_turn(turn: &str, how: TurnConclusion) -> EndTurn {
     EndTurn {
         turn: turn.into(),
         how,
@@ -100,5 +100,5 @@ pub(crate) fn ends_turn(turn: &str, how: How) -> EndTurn {
 /// The last attempt comes to nothing.
 pub(crate) fn fails(turn: &str, reason: &str) -> EndTurn {
     let failure = Failure { kind: "broken".to_owned(), reason: reason.to_owned(), detail: None };
-    EndTurn { last: true, failure: Some(failure), ..ends_turn(turn, How::Failed) }
+    EndTurn { last: true, failure: Some(failure), ..ends_turn(turn, TurnConclusion::Failed) }
 }

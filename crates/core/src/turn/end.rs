@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{End, Failure, How, Turn, Usage, not_found};
+use super::{Failure, Turn, TurnConclusion, TurnEnd, Usage, not_found};
 use crate::actor::Caller;
 use crate::artifact::is_sha256;
 use crate::code::Code;
@@ -14,7 +14,7 @@ use crate::key::{Ask, Key};
 use crate::limit;
 use crate::message::{self, Cause, Open, SendMessage, StormGuard, What};
 use crate::refusal::Refusal;
-use crate::team::{Of, Team, by_system, needs_person};
+use crate::team::{Team, TeamRef, by_system, needs_person};
 use crate::view::View;
 
 /// What follows a text that is longer than a message may be.
@@ -23,7 +23,7 @@ const CUT: &str = "\n… (cut here; the turn's transcript has the rest)";
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndTurn {
     pub turn: TurnId,
-    pub how: How,
+    pub how: TurnConclusion,
     /// With a failure: whether no further attempt follows.
     pub last: bool,
     pub failure: Option<Failure>,
@@ -47,9 +47,9 @@ pub struct Notes {
 pub struct TurnEnded {
     pub turn: TurnId,
     #[serde(flatten)]
-    pub of: Of,
+    pub of: TeamRef,
     pub agent: AgentId,
-    pub how: How,
+    pub how: TurnConclusion,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gave_up: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -75,8 +75,8 @@ pub struct Unsaid {
 }
 
 impl TurnEnded {
-    pub(super) fn end(&self, seq: Seq, at: Timestamp) -> End {
-        End {
+    pub(super) fn end(&self, seq: Seq, at: Timestamp) -> TurnEnd {
+        TurnEnd {
             how: self.how,
             gave_up: self.gave_up,
             failure: self.failure.clone(),
@@ -98,7 +98,7 @@ pub(crate) fn interrupted(team: &Team) -> Vec<Fact> {
             turn: turn.clone(),
             of: team.of.clone(),
             agent: agent.clone(),
-            how: How::Interrupted,
+            how: TurnConclusion::Interrupted,
             gave_up: false,
             failure: None,
             usage: Usage::default(),
@@ -129,9 +129,9 @@ impl EndTurn {
         }
         let open = Open::of(view, &turn.agent, &turn.messages)?;
         let settled = match self.how {
-            How::Done => open.acked().into_iter().collect(),
-            How::Failed if self.gives_up() => open.given_up(turn.attempt, &self.why()),
-            How::Failed | How::Interrupted => vec![],
+            TurnConclusion::Done => open.acked().into_iter().collect(),
+            TurnConclusion::Failed if self.gives_up() => open.given_up(turn.attempt, &self.why()),
+            TurnConclusion::Failed | TurnConclusion::Interrupted => vec![],
         };
         let (posted, unsaid) = self.posts(view, caller, now, turn, settled.len())?;
         let posted_id = posted.first().map(|_| self.message.clone());
@@ -147,7 +147,7 @@ impl EndTurn {
             agent: turn.agent.clone(),
             how: self.how,
             gave_up: self.gives_up(),
-            failure: self.failure.clone().filter(|_| self.how != How::Done),
+            failure: self.failure.clone().filter(|_| self.how != TurnConclusion::Done),
             usage: self.usage,
             conversation: self.notes.conversation.clone(),
             transcript: self.notes.transcript.clone(),
@@ -157,7 +157,7 @@ impl EndTurn {
     }
 
     fn gives_up(&self) -> bool {
-        self.last && self.how == How::Failed
+        self.last && self.how == TurnConclusion::Failed
     }
 
     fn why(&self) -> String {
@@ -207,7 +207,7 @@ impl EndTurn {
     fn post(&self, turn: &Turn, given_up: usize) -> Option<SendMessage> {
         let instance = Instance::of(&turn.agent);
         match self.how {
-            How::Done => {
+            TurnConclusion::Done => {
                 let said = self.said.as_deref().filter(|said| !said.trim().is_empty())?;
                 Some(SendMessage {
                     from: turn.agent.clone(),
@@ -216,11 +216,11 @@ impl EndTurn {
                     ..by_system(&self.message, &instance, What::Entry, &cut(said))
                 })
             }
-            How::Failed if self.gives_up() => {
+            TurnConclusion::Failed if self.gives_up() => {
                 let text = self.notice(&instance.calls(&turn.agent), turn.attempt, given_up);
                 Some(by_system(&self.message, &instance, What::Notice, &text))
             }
-            How::Failed | How::Interrupted => None,
+            TurnConclusion::Failed | TurnConclusion::Interrupted => None,
         }
     }
 
@@ -249,7 +249,7 @@ fn cut(said: &str) -> String {
     format!("{}{CUT}", &said[..said.floor_char_boundary(limit::TEXT_BYTES - CUT.len())])
 }
 
-fn ended_as(end: &End) -> Refusal {
+fn ended_as(end: &TurnEnd) -> Refusal {
     Refusal::new(Code::AlreadyAnswered, format!("the turn has ended already, as {}", end.how.as_str()))
         .hint("somebody else ended it: look at the turn before going on")
 }
@@ -290,7 +290,7 @@ mod tests {
     fn done_acknowledges_what_is_open_of_the_turn_and_nothing_else() {
         let mut w = under_way();
         assert_eq!(state(&w), MemberState::Working);
-        assert_eq!(w.does(&anna(), ends_turn("t", How::Done)), ["turn.ended", "message.acked"]);
+        assert_eq!(w.does(&anna(), ends_turn("t", TurnConclusion::Done)), ["turn.ended", "message.acked"]);
         let Some(Fact::MessagesAcked(receipt)) = w.log.last().map(|row| &row.fact) else { panic!() };
         assert_eq!((receipt.messages.as_slice(), receipt.agent.as_str()), (&["m1".into(), "all".into()][..], A));
         assert_eq!((w.pending(A), w.standing("later", A)), (vec!["later"], Some(Standing::Queued)));
@@ -313,20 +313,20 @@ mod tests {
         let retry = RetryDelivery { message: "m1".into(), agent: A.into() };
         assert_eq!(w.does(&anna(), retry), ["delivery.retried"]);
         w.does(&anna(), wakes("t2", "@pr-1", A, &["m1"]));
-        w.does(&anna(), ends_turn("t2", How::Done));
+        w.does(&anna(), ends_turn("t2", TurnConclusion::Done));
         assert_eq!((w.standing("m1", A), state(&w)), (Some(Standing::Acked), MemberState::Idle));
         assert_eq!(w.rebuilt(), *w.rows());
     }
 
     #[test]
     fn what_is_tried_again_is_left_as_it_was() {
-        for how in [How::Failed, How::Interrupted] {
+        for how in [TurnConclusion::Failed, TurnConclusion::Interrupted] {
             let mut w = under_way();
             assert_eq!(w.does(&anna(), ends_turn("t", how)), ["turn.ended"]);
             assert_eq!((w.pending(A), state(&w)), (vec!["m1", "later"], MemberState::Waiting));
             let again = StartTurn { attempt: 2, ..wakes("t2", "@pr-1", A, &["m1", "all", "later"]) };
             w.does(&anna(), again);
-            assert_eq!(w.does(&anna(), ends_turn("t2", How::Done)), ["turn.ended", "message.acked"]);
+            assert_eq!(w.does(&anna(), ends_turn("t2", TurnConclusion::Done)), ["turn.ended", "message.acked"]);
             assert_eq!(w.pending(A), [""; 0]);
         }
     }
@@ -334,10 +334,10 @@ mod tests {
     #[test]
     fn the_same_end_twice_is_one_and_another_is_refused() {
         let ends = [
-            ends_turn("t", How::Done),
-            ends_turn("t", How::Failed),
+            ends_turn("t", TurnConclusion::Done),
+            ends_turn("t", TurnConclusion::Failed),
             fails("t", "no"),
-            ends_turn("t", How::Interrupted),
+            ends_turn("t", TurnConclusion::Interrupted),
         ];
         for (at, first) in ends.iter().enumerate() {
             let mut w = under_way();
@@ -351,17 +351,17 @@ mod tests {
             }
         }
         let mut w = under_way();
-        assert_eq!(w.refuses(&anna(), ends_turn("x", How::Done)), Code::TurnNotFound);
-        assert_eq!(w.refuses(&by(A), ends_turn("t", How::Done)), Code::Forbidden);
+        assert_eq!(w.refuses(&anna(), ends_turn("x", TurnConclusion::Done)), Code::TurnNotFound);
+        assert_eq!(w.refuses(&by(A), ends_turn("t", TurnConclusion::Done)), Code::Forbidden);
         let notes = Notes { transcript: Some("abc".to_owned()), ..Notes::default() };
-        assert_eq!(w.refuses(&anna(), EndTurn { notes, ..ends_turn("t", How::Done) }), Code::Invalid);
+        assert_eq!(w.refuses(&anna(), EndTurn { notes, ..ends_turn("t", TurnConclusion::Done) }), Code::Invalid);
     }
 
     #[test]
     fn what_the_agent_said_is_posted_for_it() {
-        let says = |text: &str, how: How| EndTurn { said: Some(text.to_owned()), ..ends_turn("t", how) };
+        let says = |text: &str, how: TurnConclusion| EndTurn { said: Some(text.to_owned()), ..ends_turn("t", how) };
         let mut w = under_way();
-        let facts = w.does(&anna(), says("@b all is well", How::Done));
+        let facts = w.does(&anna(), says("@b all is well", TurnConclusion::Done));
         assert_eq!(facts, ["turn.ended", "message.acked", "message.sent"]);
         let said = &w.message("by_t").letter;
         assert_eq!((said.header.from.as_str(), said.text.as_str()), (A, "@b all is well"));
@@ -370,10 +370,14 @@ mod tests {
             (w.pending("b@pr-1"), w.turn("t").end.as_ref().unwrap().posted.clone()),
             (vec!["by_t"], Some("by_t".into()))
         );
-        assert_eq!(under_way().does(&anna(), says("  ", How::Done)), ["turn.ended", "message.acked"]);
-        assert_eq!(under_way().does(&anna(), says("well", How::Failed)), ["turn.ended"], "it is tried again");
+        assert_eq!(under_way().does(&anna(), says("  ", TurnConclusion::Done)), ["turn.ended", "message.acked"]);
+        assert_eq!(
+            under_way().does(&anna(), says("well", TurnConclusion::Failed)),
+            ["turn.ended"],
+            "it is tried again"
+        );
         let mut w = under_way();
-        w.does(&anna(), says(&"ü".repeat(limit::TEXT_BYTES), How::Done));
+        w.does(&anna(), says(&"ü".repeat(limit::TEXT_BYTES), TurnConclusion::Done));
         let text = &w.message("by_t").letter.text;
         assert!(text.len() <= limit::TEXT_BYTES && text.ends_with(CUT));
     }
@@ -389,7 +393,7 @@ mod tests {
             let turn = format!("t{round}");
             w.does(&anna(), wakes(&turn, "@pr-1", &format!("{me}@pr-1"), &[&last]));
             let said = Some(format!("@{other} and you?"));
-            w.does(&anna(), EndTurn { said, guard, ..ends_turn(&turn, How::Done) });
+            w.does(&anna(), EndTurn { said, guard, ..ends_turn(&turn, TurnConclusion::Done) });
             last = format!("by_{turn}");
             if matches!(w.message(&last).fate, Fate::Held(_)) {
                 assert_eq!(round, 3);
@@ -406,7 +410,10 @@ mod tests {
         let settings = ContextSettings { provider: Some(Provider::Off), ..ContextSettings::default() };
         w.does(&anna(), ConfigureContext { scope: Scope::of(&Instance::new("pr-1")), settings, site: None });
         let said = Some("all is well".to_owned());
-        assert_eq!(w.does(&anna(), EndTurn { said, ..ends_turn("t", How::Done) }), ["turn.ended", "message.acked"]);
+        assert_eq!(
+            w.does(&anna(), EndTurn { said, ..ends_turn("t", TurnConclusion::Done) }),
+            ["turn.ended", "message.acked"]
+        );
         let end = w.turn("t").end.clone().unwrap();
         assert_eq!(end.unsaid.map(|unsaid| unsaid.text).as_deref(), Some("all is well"));
         assert_eq!(end.posted, None);
@@ -417,7 +424,7 @@ mod tests {
         let mut w = under_way();
         let hash = "ab".repeat(32);
         let notes = Notes { transcript: Some(hash.clone()), conversation: Some("c".to_owned()) };
-        w.does(&anna(), EndTurn { notes, ..ends_turn("t", How::Done) });
+        w.does(&anna(), EndTurn { notes, ..ends_turn("t", TurnConclusion::Done) });
         assert!(w.rows().contains_key(&Key::ArtifactRef { sha256: hash, by: "turn:t".to_owned() }));
     }
 }

@@ -20,26 +20,26 @@ use crate::id::{AgentId, MessageId, Seq, Timestamp, TurnId};
 use crate::key::{ColumnValue, Key};
 use crate::refusal::Refusal;
 use crate::row::Row;
-use crate::team::Of;
+use crate::team::TeamRef;
 use crate::view::View;
 
 /// Why an agent was woken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Woken {
+pub enum WakeReason {
     Messages,
     Wakeup,
     Direct,
 }
 
-impl Woken {
-    pub const ALL: [Woken; 3] = [Woken::Messages, Woken::Wakeup, Woken::Direct];
+impl WakeReason {
+    pub const ALL: [WakeReason; 3] = [WakeReason::Messages, WakeReason::Wakeup, WakeReason::Direct];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Woken::Messages => "messages",
-            Woken::Wakeup => "wakeup",
-            Woken::Direct => "direct",
+            WakeReason::Messages => "messages",
+            WakeReason::Wakeup => "wakeup",
+            WakeReason::Direct => "direct",
         }
     }
 }
@@ -47,21 +47,21 @@ impl Woken {
 /// How a turn ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum How {
+pub enum TurnConclusion {
     Done,
     Failed,
     /// Nobody knows what came of it: its runner went away, or was told to stop.
     Interrupted,
 }
 
-impl How {
-    pub const ALL: [How; 3] = [How::Done, How::Failed, How::Interrupted];
+impl TurnConclusion {
+    pub const ALL: [TurnConclusion; 3] = [TurnConclusion::Done, TurnConclusion::Failed, TurnConclusion::Interrupted];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            How::Done => "done",
-            How::Failed => "failed",
-            How::Interrupted => "interrupted",
+            TurnConclusion::Done => "done",
+            TurnConclusion::Failed => "failed",
+            TurnConclusion::Interrupted => "interrupted",
         }
     }
 }
@@ -106,21 +106,21 @@ pub struct Failure {
 pub struct Turn {
     pub id: TurnId,
     #[serde(flatten)]
-    pub of: Of,
+    pub of: TeamRef,
     pub agent: AgentId,
     pub attempt: u32,
-    pub woken: Woken,
+    pub woken: WakeReason,
     /// What the agent was shown by it.
     pub messages: Vec<MessageId>,
     pub started: Seq,
     pub started_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub end: Option<End>,
+    pub end: Option<TurnEnd>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct End {
-    pub how: How,
+pub struct TurnEnd {
+    pub how: TurnConclusion,
     /// No further attempt follows.
     pub gave_up: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Turn, Woken};
+use super::{Turn, WakeReason};
 use crate::actor::Caller;
 use crate::agent::Agent;
 use crate::code::Code;
@@ -13,7 +13,7 @@ use crate::key::{Ask, Key};
 use crate::limit;
 use crate::message::Open;
 use crate::refusal::Refusal;
-use crate::team::{Of, Team, needs_person};
+use crate::team::{Team, TeamRef, needs_person};
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,7 +24,7 @@ pub struct StartTurn {
     pub agent: AgentId,
     /// The first is 1.
     pub attempt: u32,
-    pub woken: Woken,
+    pub woken: WakeReason,
     /// What the agent is shown: it is marked as read by this.
     pub messages: Vec<MessageId>,
 }
@@ -33,10 +33,10 @@ pub struct StartTurn {
 pub struct TurnStarted {
     pub turn: TurnId,
     #[serde(flatten)]
-    pub of: Of,
+    pub of: TeamRef,
     pub agent: AgentId,
     pub attempt: u32,
-    pub woken: Woken,
+    pub woken: WakeReason,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<MessageId>,
 }
@@ -73,7 +73,7 @@ impl StartTurn {
             return Err(Refusal::new(Code::Exists, format!("turn {} exists", self.turn)).into());
         }
         let open = Open::of(view, &self.agent, &self.messages)?.for_showing()?;
-        if open.is_empty() && self.woken == Woken::Messages {
+        if open.is_empty() && self.woken == WakeReason::Messages {
             return Err(Refusal::new(Code::InvalidState, "none of these messages waits for the agent any more")
                 .hint("look at its inbox again; what was given up on waits until it is tried again")
                 .into());
@@ -119,7 +119,7 @@ mod tests {
     use crate::message::Standing;
     use crate::team::Conclusion;
     use crate::testing::{anna, by, coord, direct, end, ends_turn, entry, fails, runs_in, wakes};
-    use crate::turn::How;
+    use crate::turn::TurnConclusion;
 
     #[test]
     fn an_agent_is_shown_its_messages_by_one_turn_at_a_time() {
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(w.turn("t1").messages, ["m".into(), "all".into()]);
         let refused = w.run(&anna(), wakes("t2", "@pr-1", "a@pr-1", &["m"])).unwrap_err();
         assert!(refused.code == Code::Conflict && refused.message.contains("t1"), "{refused:?}");
-        w.does(&anna(), ends_turn("t1", How::Failed));
+        w.does(&anna(), ends_turn("t1", TurnConclusion::Failed));
         let again = StartTurn { attempt: 2, ..wakes("t2", "@pr-1", "a@pr-1", &["m", "all"]) };
         assert_eq!(w.does(&anna(), again), ["turn.started"], "it was shown them before");
         assert_eq!(w.rebuilt(), *w.rows());
@@ -158,21 +158,21 @@ mod tests {
         assert_eq!(w.refuses(&anna(), wakes("t1", "@pr-1", "b@pr-1", &["open"])), Code::MessageNotFound);
         w.does(&anna(), wakes("t1", "@pr-1", "a@pr-1", &["acked", "open", "dead"]));
         assert_eq!(w.turn("t1").messages, ["open".into()]);
-        let on_time = StartTurn { woken: Woken::Wakeup, ..wakes("t2", "@pr-1", "b@pr-1", &[]) };
+        let on_time = StartTurn { woken: WakeReason::Wakeup, ..wakes("t2", "@pr-1", "b@pr-1", &[]) };
         assert_eq!(w.does(&anna(), on_time), ["turn.started"]);
     }
 
     #[test]
     fn only_the_generation_that_runs_wakes_its_own_agents() {
         let mut w = runs_in("@pr-1", &["a"]);
-        let woken = |team: &str, agent: &str| StartTurn { woken: Woken::Direct, ..wakes("t", team, agent, &[]) };
+        let woken = |team: &str, agent: &str| StartTurn { woken: WakeReason::Direct, ..wakes("t", team, agent, &[]) };
         assert_eq!(w.refuses(&by("a@pr-1"), woken("@pr-1", "a@pr-1")), Code::Forbidden);
         assert_eq!(w.refuses(&anna(), woken("@pr-2", "a@pr-1")), Code::TeamNotFound);
         assert_eq!(w.refuses(&anna(), woken("@pr-1", "b@pr-1")), Code::AgentNotFound);
         assert_eq!(w.refuses(&anna(), StartTurn { generation: 2, ..woken("@pr-1", "a@pr-1") }), Code::Stale);
         assert_eq!(w.refuses(&anna(), StartTurn { attempt: 0, ..woken("@pr-1", "a@pr-1") }), Code::Invalid);
         w.does(&anna(), woken("@pr-1", "a@pr-1"));
-        w.does(&anna(), ends_turn("t", How::Done));
+        w.does(&anna(), ends_turn("t", TurnConclusion::Done));
         assert_eq!(w.refuses(&anna(), woken("@pr-1", "a@pr-1")), Code::Exists);
         w.does(&anna(), end("@pr-1", 1, Conclusion::Completed));
         assert_eq!(w.refuses(&anna(), woken("@pr-1", "a@pr-1")), Code::InvalidState);

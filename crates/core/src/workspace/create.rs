@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Status, UnderWay, Work, Workspace, Worktree, branch_place, place};
+use super::{Workspace, WorkspaceEffect, WorkspaceEffectState, WorkspaceStatus, Worktree, branch_place, place};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -162,7 +162,8 @@ pub fn missing_repo_path() -> Refusal {
 
 impl WorkspaceCreated {
     pub(super) fn workspace(&self, seq: Seq, at: Timestamp) -> Workspace {
-        let under_way = self.making.clone().map(|intent| UnderWay { intent, work: Work::Making });
+        let under_way =
+            self.making.clone().map(|intent| WorkspaceEffectState { intent, work: WorkspaceEffect::Making });
         Workspace {
             id: self.workspace.clone(),
             run: self.run.clone(),
@@ -171,7 +172,7 @@ impl WorkspaceCreated {
             base_branch: self.base_branch.clone(),
             repo_path: self.repo_path.clone(),
             tasks: self.tasks.clone(),
-            status: Status::Active,
+            status: WorkspaceStatus::Active,
             merge_commit: None,
             pr_url: None,
             config: self.config.clone(),
@@ -197,11 +198,14 @@ mod tests {
         let mut w = World::of(&["a"]);
         assert_eq!(w.does(&by("a"), tells("ws_1", "/w/one")), ["workspace.created"]);
         let told = w.workspace("ws_1");
-        assert_eq!((told.worktree, told.status, told.created_by.as_str()), (Worktree::Told, Status::Active, "a"));
+        assert_eq!(
+            (told.worktree, told.status, told.created_by.as_str()),
+            (Worktree::Told, WorkspaceStatus::Active, "a")
+        );
         w.does(&by("a"), makes("ws_2", "b2"));
         let planned = w.workspace("ws_2");
         assert_eq!(planned.worktree, Worktree::Planned);
-        assert_eq!(planned.under_way.as_ref().map(|under_way| under_way.work), Some(Work::Making));
+        assert_eq!(planned.under_way.as_ref().map(|under_way| under_way.work), Some(WorkspaceEffect::Making));
         assert!(w.rows().contains_key(&Key::Intent("int_ws_2".into())));
         assert_eq!(w.refuses(&by("a"), tells("ws_1", "/w/two")), Code::Exists);
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Status, Worktree, is_free};
+use super::{WorkspaceStatus, Worktree, is_free};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -49,7 +49,7 @@ impl MergeWorkspace {
         view.ensure_may_change(caller, workspace)?;
         is_free(workspace)?;
         // One that was merged may have gone on.
-        if workspace.status == Status::Abandoned {
+        if workspace.status == WorkspaceStatus::Abandoned {
             return Err(Refusal::new(Code::InvalidTransition, "the workspace was abandoned")
                 .hint("take it up again with workspace_update, status active")
                 .into());
@@ -74,14 +74,14 @@ impl MergeWorkspace {
 mod tests {
     use super::*;
     use crate::testing::{World, by, made, makes, sets, tells};
-    use crate::workspace::{BranchFate, Outcome, SettleWorkspace};
+    use crate::workspace::{BranchFate, ConcludeWorkspace, Outcome};
 
     fn merge() -> MergeWorkspace {
         MergeWorkspace { workspace: "ws_1".into(), uncommitted: Uncommitted::Refuse, intent: "int_m".into() }
     }
 
-    fn settled(outcome: Outcome) -> SettleWorkspace {
-        SettleWorkspace { workspace: "ws_1".into(), intent: "int_m".into(), outcome }
+    fn settled(outcome: Outcome) -> ConcludeWorkspace {
+        ConcludeWorkspace { workspace: "ws_1".into(), intent: "int_m".into(), outcome }
     }
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(w.refuses(&by("a"), merge()), Code::InvalidState);
         let failed = Outcome::Failed { code: Code::MergeConflict, reason: "both changed x".to_owned() };
         w.does(&Caller::system(), settled(failed));
-        assert_eq!((w.workspace("ws_1").status, &w.workspace("ws_1").under_way), (Status::Active, &None));
+        assert_eq!((w.workspace("ws_1").status, &w.workspace("ws_1").under_way), (WorkspaceStatus::Active, &None));
         w.does(&by("a"), merge());
         w.does(&Caller::system(), settled(Outcome::Merged { merge_commit: "abc".to_owned() }));
         assert_eq!(w.workspace("ws_1").merge_commit.as_deref(), Some("abc"));
@@ -110,7 +110,7 @@ mod tests {
         let mut w = World::of(&["a"]);
         w.does(&by("a"), tells("ws_1", "/w"));
         assert_eq!(w.refuses(&by("a"), merge()), Code::InvalidState);
-        w.does(&by("a"), sets("ws_1", Status::Abandoned));
+        w.does(&by("a"), sets("ws_1", WorkspaceStatus::Abandoned));
         assert_eq!(w.refuses(&by("a"), merge()), Code::InvalidTransition);
     }
 }

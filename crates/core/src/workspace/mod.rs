@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 pub use create::{CreateWorkspace, WorkspaceCreated, missing_path, missing_repo_path};
 pub use merge::{MergeWorkspace, Uncommitted, WorkspaceMerging};
 pub use settle::{
-    BranchFate, BranchOrigin, Outcome, SettleWorkspace, WorkspaceFailed, WorkspaceMade, WorkspaceMerged,
+    BranchFate, BranchOrigin, ConcludeWorkspace, Outcome, WorkspaceFailed, WorkspaceMerged, WorkspaceReady,
     WorkspaceRemoved,
 };
 pub use update::{UpdateWorkspace, WorkspaceUpdated};
@@ -31,29 +31,30 @@ use crate::view::View;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
+pub enum WorkspaceStatus {
     Active,
     Merged,
     Abandoned,
 }
 
-impl Status {
-    pub const ALL: [Status; 3] = [Status::Active, Status::Merged, Status::Abandoned];
+impl WorkspaceStatus {
+    pub const ALL: [WorkspaceStatus; 3] =
+        [WorkspaceStatus::Active, WorkspaceStatus::Merged, WorkspaceStatus::Abandoned];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Status::Active => "active",
-            Status::Merged => "merged",
-            Status::Abandoned => "abandoned",
+            WorkspaceStatus::Active => "active",
+            WorkspaceStatus::Merged => "merged",
+            WorkspaceStatus::Abandoned => "abandoned",
         }
     }
 
     /// What is merged stays so; what was abandoned can be taken up again.
-    pub fn may_become(self, next: Status) -> bool {
+    pub fn may_become(self, next: WorkspaceStatus) -> bool {
         match self {
-            Status::Active => true,
-            Status::Merged => next == Status::Merged,
-            Status::Abandoned => next != Status::Merged,
+            WorkspaceStatus::Active => true,
+            WorkspaceStatus::Merged => next == WorkspaceStatus::Merged,
+            WorkspaceStatus::Abandoned => next != WorkspaceStatus::Merged,
         }
     }
 }
@@ -83,26 +84,26 @@ impl Worktree {
 
 /// An effect on the workspace of which the outcome is not known yet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct UnderWay {
+pub struct WorkspaceEffectState {
     pub intent: IntentId,
-    pub work: Work,
+    pub work: WorkspaceEffect,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Work {
+pub enum WorkspaceEffect {
     Making,
     Merging,
     Removing,
 }
 
-impl Work {
+impl WorkspaceEffect {
     /// As in "the worktree is being …".
     pub fn as_str(self) -> &'static str {
         match self {
-            Work::Making => "made",
-            Work::Merging => "merged",
-            Work::Removing => "removed",
+            WorkspaceEffect::Making => "made",
+            WorkspaceEffect::Merging => "merged",
+            WorkspaceEffect::Removing => "removed",
         }
     }
 }
@@ -118,14 +119,14 @@ pub struct Workspace {
     /// The main folder of the repository that the worktree belongs to.
     pub repo_path: Option<String>,
     pub tasks: Vec<TaskId>,
-    pub status: Status,
+    pub status: WorkspaceStatus,
     pub merge_commit: Option<String>,
     pub pr_url: Option<String>,
     pub config: Map<String, Value>,
     /// Where the folder is.
     pub site: SiteId,
     pub worktree: Worktree,
-    pub under_way: Option<UnderWay>,
+    pub under_way: Option<WorkspaceEffectState>,
     /// What keeps the work that was in the worktree when it was removed, if any was.
     pub backup_ref: Option<String>,
     pub created_by: String,
@@ -176,12 +177,13 @@ pub(crate) fn apply(
     };
     match fact {
         // What could not be made is as if it had never been asked for.
-        Fact::WorkspaceFailed(fact) if fact.workspace == *id && fact.work == Work::Making => return None,
+        Fact::WorkspaceFailed(fact) if fact.workspace == *id && fact.work == WorkspaceEffect::Making => return None,
         Fact::WorkspaceFailed(fact) if fact.workspace == *id => workspace.under_way = None,
-        Fact::WorkspaceMade(fact) if fact.workspace == *id => fact.apply(&mut workspace),
+        Fact::WorkspaceReady(fact) if fact.workspace == *id => fact.apply(&mut workspace),
         Fact::WorkspaceUpdated(fact) if fact.workspace == *id => fact.apply(&mut workspace),
         Fact::WorkspaceMerging(fact) if fact.workspace == *id => {
-            workspace.under_way = Some(UnderWay { intent: fact.intent.clone(), work: Work::Merging });
+            workspace.under_way =
+                Some(WorkspaceEffectState { intent: fact.intent.clone(), work: WorkspaceEffect::Merging });
         }
         Fact::WorkspaceMerged(fact) if fact.workspace == *id => fact.apply(&mut workspace),
         Fact::WorkspaceRemoved(fact) if fact.workspace == *id => fact.apply(&mut workspace),

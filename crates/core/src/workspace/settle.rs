@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Status, Work, Workspace, Worktree};
+use super::{Workspace, WorkspaceEffect, WorkspaceStatus, Worktree};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SettleWorkspace {
+pub struct ConcludeWorkspace {
     pub workspace: WorkspaceId,
     pub intent: IntentId,
     pub outcome: Outcome,
@@ -70,7 +70,7 @@ impl BranchFate {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct WorkspaceMade {
+pub struct WorkspaceReady {
     pub workspace: WorkspaceId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
@@ -105,12 +105,12 @@ pub struct WorkspaceFailed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
     pub intent: IntentId,
-    pub work: Work,
+    pub work: WorkspaceEffect,
     pub code: Code,
     pub reason: String,
 }
 
-impl SettleWorkspace {
+impl ConcludeWorkspace {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         vec![Key::Workspace(self.workspace.clone()).into()]
     }
@@ -128,27 +128,27 @@ impl SettleWorkspace {
     }
 
     /// The outcome as a fact, if that is how this work can end.
-    fn fact(&self, of: &Workspace, work: Work) -> Option<Fact> {
+    fn fact(&self, of: &Workspace, work: WorkspaceEffect) -> Option<Fact> {
         let (workspace, run, intent) = (of.id.clone(), of.run.clone(), self.intent.clone());
         Some(match (work, self.outcome.clone()) {
             (work, Outcome::Failed { code, reason }) => {
                 Fact::WorkspaceFailed(WorkspaceFailed { workspace, run, intent, work, code, reason })
             }
-            (Work::Making, Outcome::Made { base_branch, branch }) => {
-                Fact::WorkspaceMade(WorkspaceMade { workspace, run, intent, base_branch, branch })
+            (WorkspaceEffect::Making, Outcome::Made { base_branch, branch }) => {
+                Fact::WorkspaceReady(WorkspaceReady { workspace, run, intent, base_branch, branch })
             }
-            (Work::Merging, Outcome::Merged { merge_commit }) => {
+            (WorkspaceEffect::Merging, Outcome::Merged { merge_commit }) => {
                 Fact::WorkspaceMerged(WorkspaceMerged { workspace, run, intent, merge_commit })
             }
-            (Work::Removing, Outcome::Removed { backup_ref, branch }) => {
+            (WorkspaceEffect::Removing, Outcome::Removed { backup_ref, branch }) => {
                 Fact::WorkspaceRemoved(WorkspaceRemoved { workspace, run, intent, backup_ref, branch })
             }
-            (Work::Making | Work::Merging | Work::Removing, _) => return None,
+            (WorkspaceEffect::Making | WorkspaceEffect::Merging | WorkspaceEffect::Removing, _) => return None,
         })
     }
 }
 
-impl WorkspaceMade {
+impl WorkspaceReady {
     pub(super) fn apply(&self, workspace: &mut Workspace) {
         workspace.under_way = None;
         workspace.worktree = Worktree::Present;
@@ -159,7 +159,7 @@ impl WorkspaceMade {
 impl WorkspaceMerged {
     pub(super) fn apply(&self, workspace: &mut Workspace) {
         workspace.under_way = None;
-        workspace.status = Status::Merged;
+        workspace.status = WorkspaceStatus::Merged;
         workspace.merge_commit = Some(self.merge_commit.clone());
     }
 }
@@ -177,9 +177,9 @@ mod tests {
     use super::*;
     use crate::testing::{World, by, made, makes, removes};
 
-    fn failed(intent: &str) -> SettleWorkspace {
+    fn failed(intent: &str) -> ConcludeWorkspace {
         let outcome = Outcome::Failed { code: Code::GitFailed, reason: "fatal: no".to_owned() };
-        SettleWorkspace { workspace: "ws_1".into(), intent: intent.into(), outcome }
+        ConcludeWorkspace { workspace: "ws_1".into(), intent: intent.into(), outcome }
     }
 
     #[test]
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(w.refuses(&Caller::system(), failed("int_other")), Code::Stale);
         w.does(&Caller::system(), failed("int_r"));
         let workspace = w.workspace("ws_1");
-        assert_eq!((workspace.worktree, workspace.status), (Worktree::Present, Status::Abandoned));
+        assert_eq!((workspace.worktree, workspace.status), (Worktree::Present, WorkspaceStatus::Abandoned));
         w.does(&by("a"), removes("ws_1", "int_r2"));
     }
 }

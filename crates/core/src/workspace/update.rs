@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Status, UnderWay, Work, Workspace, Worktree, is_free};
+use super::{Workspace, WorkspaceEffect, WorkspaceEffectState, WorkspaceStatus, Worktree, is_free};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -17,7 +17,7 @@ use crate::view::View;
 #[derive(Clone, PartialEq, Debug)]
 pub struct UpdateWorkspace {
     pub workspace: WorkspaceId,
-    pub status: Option<Status>,
+    pub status: Option<WorkspaceStatus>,
     pub merge_commit: Option<String>,
     pub pr_url: Option<String>,
     /// Laid over what is there.
@@ -31,8 +31,8 @@ pub struct WorkspaceUpdated {
     pub workspace: WorkspaceId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
-    pub from: Status,
-    pub status: Status,
+    pub from: WorkspaceStatus,
+    pub status: WorkspaceStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge_commit: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,17 +68,17 @@ impl UpdateWorkspace {
 
     fn check(&self, workspace: &Workspace) -> Result<(), Refusal> {
         let next = self.status.unwrap_or(workspace.status);
-        let taken_up = next == Status::Active && workspace.status != Status::Active;
+        let taken_up = next == WorkspaceStatus::Active && workspace.status != WorkspaceStatus::Active;
         if !workspace.status.may_become(next) || (taken_up && workspace.worktree == Worktree::Removed) {
             let (from, to) = (workspace.status.as_str(), next.as_str());
             return Err(Refusal::new(Code::InvalidTransition, format!("a workspace cannot go from {from} to {to}"))
                 .hint("make another workspace on the branch"));
         }
-        if next == Status::Merged && self.merge_commit.is_none() && workspace.merge_commit.is_none() {
+        if next == WorkspaceStatus::Merged && self.merge_commit.is_none() && workspace.merge_commit.is_none() {
             return Err(Refusal::new(Code::MissingMergeCommit, "merged needs merge_commit")
                 .hint("give the commit, or let workspace_merge do the merge"));
         }
-        if self.remove.is_some() && next == Status::Active {
+        if self.remove.is_some() && next == WorkspaceStatus::Active {
             return Err(Refusal::new(Code::InvalidState, "the worktree of an active workspace is not removed")
                 .hint("give status merged or abandoned along with cleanup_worktree"));
         }
@@ -116,7 +116,8 @@ impl WorkspaceUpdated {
         workspace.pr_url.clone_from(&self.pr_url);
         workspace.config.clone_from(&self.config);
         if let Some(intent) = &self.removing {
-            workspace.under_way = Some(UnderWay { intent: intent.clone(), work: Work::Removing });
+            workspace.under_way =
+                Some(WorkspaceEffectState { intent: intent.clone(), work: WorkspaceEffect::Removing });
         }
     }
 }
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_table_of_statuses() {
-        use Status::*;
+        use WorkspaceStatus::*;
         for (from, to, allowed) in [
             (Active, Active, true),
             (Active, Merged, true),
@@ -157,11 +158,11 @@ mod tests {
     fn merged_names_its_commit_and_nothing_new_is_no_fact() {
         let mut w = World::of(&["a"]);
         w.does(&by("a"), tells("ws_1", "/w"));
-        let bare = UpdateWorkspace { merge_commit: None, ..sets("ws_1", Status::Merged) };
+        let bare = UpdateWorkspace { merge_commit: None, ..sets("ws_1", WorkspaceStatus::Merged) };
         assert_eq!(w.refuses(&by("a"), bare.clone()), Code::MissingMergeCommit);
-        assert_eq!(w.does(&by("a"), sets("ws_1", Status::Merged)), ["workspace.updated"]);
+        assert_eq!(w.does(&by("a"), sets("ws_1", WorkspaceStatus::Merged)), ["workspace.updated"]);
         assert_eq!(w.does(&by("a"), bare), [""; 0], "the commit is known by now");
-        assert_eq!(w.refuses(&by("a"), sets("ws_9", Status::Merged)), Code::WorkspaceNotFound);
+        assert_eq!(w.refuses(&by("a"), sets("ws_9", WorkspaceStatus::Merged)), Code::WorkspaceNotFound);
     }
 
     #[test]
@@ -171,7 +172,7 @@ mod tests {
         let with = |name: &str, value: i32| UpdateWorkspace {
             status: None,
             config: Map::from_iter([(name.to_owned(), value.into())]),
-            ..sets("ws_1", Status::Active)
+            ..sets("ws_1", WorkspaceStatus::Active)
         };
         w.does(&by("a"), with("one", 1));
         w.does(&by("a"), with("two", 2));
@@ -184,15 +185,19 @@ mod tests {
         let mut w = World::of(&["a"]);
         w.does(&by("a"), makes("ws_1", "b"));
         let remove = |status| UpdateWorkspace { remove: Some("int_r".into()), ..sets("ws_1", status) };
-        assert_eq!(w.refuses(&by("a"), remove(Status::Abandoned)), Code::InvalidState, "it is being made");
+        assert_eq!(w.refuses(&by("a"), remove(WorkspaceStatus::Abandoned)), Code::InvalidState, "it is being made");
         w.does(&Caller::system(), made("ws_1"));
-        assert_eq!(w.refuses(&by("a"), remove(Status::Active)), Code::InvalidState);
-        w.does(&by("a"), remove(Status::Abandoned));
-        assert_eq!(w.refuses(&by("a"), sets("ws_1", Status::Active)), Code::InvalidState, "it is being removed");
+        assert_eq!(w.refuses(&by("a"), remove(WorkspaceStatus::Active)), Code::InvalidState);
+        w.does(&by("a"), remove(WorkspaceStatus::Abandoned));
+        assert_eq!(
+            w.refuses(&by("a"), sets("ws_1", WorkspaceStatus::Active)),
+            Code::InvalidState,
+            "it is being removed"
+        );
         w.does(&Caller::system(), removed("ws_1", "int_r"));
         assert_eq!(w.workspace("ws_1").worktree, Worktree::Removed);
-        assert_eq!(w.does(&by("a"), remove(Status::Abandoned)), [""; 0], "it is gone");
-        assert_eq!(w.refuses(&by("a"), sets("ws_1", Status::Active)), Code::InvalidTransition);
+        assert_eq!(w.does(&by("a"), remove(WorkspaceStatus::Abandoned)), [""; 0], "it is gone");
+        assert_eq!(w.refuses(&by("a"), sets("ws_1", WorkspaceStatus::Active)), Code::InvalidTransition);
         w.does(&by("a"), makes("ws_2", "b"));
     }
 
@@ -201,8 +206,11 @@ mod tests {
         let mut w = World::of(&["lead", "a", "b"]);
         w.creates("task_1", &[]);
         w.does(&by("a"), CreateWorkspace { tasks: vec!["task_1".into()], ..tells("ws_1", "/w") });
-        let tell =
-            |n: i32| UpdateWorkspace { pr_url: Some(n.to_string()), status: None, ..sets("ws_1", Status::Active) };
+        let tell = |n: i32| UpdateWorkspace {
+            pr_url: Some(n.to_string()),
+            status: None,
+            ..sets("ws_1", WorkspaceStatus::Active)
+        };
         assert_eq!(w.refuses(&by("b"), tell(1)), Code::Forbidden);
         w.does(&by("lead"), tell(2));
         w.does(&anna(), tell(3));

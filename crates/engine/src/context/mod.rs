@@ -176,7 +176,7 @@ fn workspaces_query(run: &RunId) -> RowQuery {
     if *run == RunId::project_default() {
         runs.push(ColumnValue::Null);
     }
-    let active = ColumnTest::Is(rookery_core::workspace::Status::Active.as_str().into());
+    let active = ColumnTest::Is(rookery_core::workspace::WorkspaceStatus::Active.as_str().into());
     let of_run =
         RowQuery::all(rookery_core::Table::Workspaces).with("status", active).with("run", ColumnTest::In(runs));
     of_run.ordered_by("created").at_most(Some(WORKSPACES))

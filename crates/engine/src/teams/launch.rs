@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_core::instance::Instance;
-use rookery_core::team::{Launch, LaunchTeam, Launched, Team};
+use rookery_core::team::{Launch, RequestTeamStart, Team, TeamStartOutcome};
 use rookery_core::{Code, Refusal, Seq, TeamId, limit};
 use rookery_store::Pending;
 use serde_json::Value;
@@ -78,30 +78,30 @@ impl Engine {
     }
 
     /// The command that asks for a team, after it was looked whether its file is there.
-    pub fn prepare_launch(&self, team: TeamId, file: &str, params: Vec<String>) -> Result<LaunchTeam, Refusal> {
+    pub fn prepare_launch(&self, team: TeamId, file: &str, params: Vec<String>) -> Result<RequestTeamStart, Refusal> {
         self.launcher()?;
         let launch = self.launch_of(file, params)?;
-        Ok(LaunchTeam { intent: self.mint_intent(), team, launch, site: self.attending().node().site.id.clone() })
+        Ok(RequestTeamStart { intent: self.mint_intent(), team, launch, site: self.attending().node().site.id.clone() })
     }
 
     /// Starts the runner, unless the team began with this file after this was decided: then it was started before a crash of
     /// ours, whatever became of it since.
     pub(crate) async fn perform_launch(&self, team: &TeamId, launch: Launch, decided: Seq) -> Performed {
         match self.has_begun_since(team, &launch.file, decided).await {
-            Ok(true) => return Performed::Launched(Launched::Running),
+            Ok(true) => return Performed::Launched(TeamStartOutcome::Running),
             Ok(false) => {}
             Err(error) => return Performed::Failed(error.to_string()),
         }
         let launcher = match self.launcher() {
             Ok(launcher) => launcher,
-            Err(refusal) => return Performed::Launched(Launched::Failed { reason: refusal.message }),
+            Err(refusal) => return Performed::Launched(TeamStartOutcome::Failed { reason: refusal.message }),
         };
         let file = launch.file.clone();
         let outcome = match launcher.launch(team.instance(), launch).await {
-            Ok(()) => Launched::Running,
+            Ok(()) => TeamStartOutcome::Running,
             // One that was started before a crash, and was not there yet, may have come meanwhile.
-            Err(_) if self.has_begun_since(team, &file, decided).await.unwrap_or(false) => Launched::Running,
-            Err(refusing) => Launched::Failed { reason: refusing.reason },
+            Err(_) if self.has_begun_since(team, &file, decided).await.unwrap_or(false) => TeamStartOutcome::Running,
+            Err(refusing) => TeamStartOutcome::Failed { reason: refusing.reason },
         };
         Performed::Launched(outcome)
     }

@@ -8,10 +8,10 @@ use rookery_core::actor::Caller;
 use rookery_core::log::LogRow;
 use rookery_core::message::{Delivery, StormGuard};
 use rookery_core::team::{
-    AskStop, Conclusion, EndTeam, KickOff, Launch, LaunchTeam, Launched, Mode, NewMember, Runner, SayToTeam,
-    SettleLaunch, StartTeam, StartTime, Takeover,
+    AnnounceToTeam, ConcludeTeamStart, Conclusion, EndTeam, KickOff, Launch, Mode, NewMember, RequestTeamStart,
+    RequestTeamStop, Runner, StartTeam, StartTime, Takeover, TeamStartOutcome,
 };
-use rookery_core::turn::{EndTurn, Failure, How, Notes, StartTurn, Turn, TurnEnded, Usage, Woken};
+use rookery_core::turn::{EndTurn, Failure, Notes, StartTurn, Turn, TurnConclusion, TurnEnded, Usage, WakeReason};
 use rookery_core::{AgentId, Command, Fact, IntentId, Key, MessageId, Row, TeamId, TurnId, apply, touches};
 
 use crate::mail::message;
@@ -49,8 +49,8 @@ pub(crate) fn asked() -> BoxedStrategy<(Caller, Command)> {
         (team(), generation(), post(), post(), mentions).prop_map(|(team, generation, began, text, mentions)| {
             KickOff { team, generation, text: Some("@a and @b, begin".to_owned()), mentions, messages: [began, text] }
         });
-    let say = (team(), post()).prop_map(|(team, message)| SayToTeam { team, message, text: "one @b".to_owned() });
-    let stop = (team(), prop::option::of(agent())).prop_map(|(team, member)| AskStop {
+    let say = (team(), post()).prop_map(|(team, message)| AnnounceToTeam { team, message, text: "one @b".to_owned() });
+    let stop = (team(), prop::option::of(agent())).prop_map(|(team, member)| RequestTeamStop {
         team,
         member,
         reason: Some("one".to_owned()),
@@ -78,13 +78,14 @@ fn intent() -> impl Strategy<Value = IntentId> {
     (0_u16..2).prop_map(|number| IntentId::new(format!("launch{number}")))
 }
 
-fn settle() -> impl Strategy<Value = SettleLaunch> {
-    let failed = Launched::Failed { reason: "one".to_owned() };
-    (intent(), select(vec![Launched::Running, failed])).prop_map(|(intent, outcome)| SettleLaunch { intent, outcome })
+fn settle() -> impl Strategy<Value = ConcludeTeamStart> {
+    let failed = TeamStartOutcome::Failed { reason: "one".to_owned() };
+    (intent(), select(vec![TeamStartOutcome::Running, failed]))
+        .prop_map(|(intent, outcome)| ConcludeTeamStart { intent, outcome })
 }
 
-fn launch() -> impl Strategy<Value = LaunchTeam> {
-    intent().prop_map(|intent| LaunchTeam {
+fn launch() -> impl Strategy<Value = RequestTeamStart> {
+    intent().prop_map(|intent| RequestTeamStart {
         intent,
         team: TEAMS[0].into(),
         launch: Launch { file: "one.yaml".to_owned(), params: vec!["two".to_owned()] },
@@ -108,7 +109,7 @@ fn start() -> impl Strategy<Value = StartTeam> {
 
 fn wake() -> impl Strategy<Value = StartTurn> {
     let messages = prop::collection::vec(prop_oneof![2 => message(), 1 => post()], 0..3);
-    (turn(), team(), generation(), agent(), select(&Woken::ALL[..]), messages).prop_map(
+    (turn(), team(), generation(), agent(), select(&WakeReason::ALL[..]), messages).prop_map(
         |(turn, team, generation, agent, woken, messages)| StartTurn {
             turn,
             team,
@@ -125,7 +126,7 @@ fn ends() -> impl Strategy<Value = EndTurn> {
     let said = select(vec![None, Some("@a one"), Some("two")]);
     let transcript = select(vec![None, Some("ab".repeat(32))]);
     let tokens = prop_oneof![4 => Just(FITTING), 1 => Just(FITTING + 1)];
-    (turn(), select(&How::ALL[..]), any::<bool>(), said, transcript, post(), tokens).prop_map(
+    (turn(), select(&TurnConclusion::ALL[..]), any::<bool>(), said, transcript, post(), tokens).prop_map(
         |(turn, how, last, said, transcript, message, output_tokens)| EndTurn {
             turn,
             how,
@@ -268,9 +269,9 @@ fn decides_about_its_own(fact: &TurnEnded, turn: &Turn, before: &BTreeMap<Key, R
     }
     let nothing = BTreeSet::new();
     let (wanted_acked, wanted_given_up) = match fact.how {
-        How::Done => (&open, &nothing),
-        How::Failed if fact.gave_up => (&nothing, &alive),
-        How::Failed | How::Interrupted => (&nothing, &nothing),
+        TurnConclusion::Done => (&open, &nothing),
+        TurnConclusion::Failed if fact.gave_up => (&nothing, &alive),
+        TurnConclusion::Failed | TurnConclusion::Interrupted => (&nothing, &nothing),
     };
     assert_eq!((&acked, &given_up), (wanted_acked, wanted_given_up), "{fact:?}");
 }

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use rookery_core::actor::Caller;
 use rookery_core::workspace::{
-    BranchFate, BranchOrigin, CreateWorkspace, MergeWorkspace, Outcome, SettleWorkspace, Status, Uncommitted,
-    UpdateWorkspace, Work, Workspace, Worktree,
+    BranchFate, BranchOrigin, ConcludeWorkspace, CreateWorkspace, MergeWorkspace, Outcome, Uncommitted,
+    UpdateWorkspace, Workspace, WorkspaceEffect, WorkspaceStatus, Worktree,
 };
 use rookery_core::{Code, Command, IntentId, Key, Row, WorkspaceId};
 
@@ -39,7 +39,7 @@ pub(crate) fn asked() -> BoxedStrategy<(Caller, Command)> {
         site: if elsewhere { "site_b" } else { "site_a" }.into(),
         make,
     });
-    let status = prop::option::of(select(Status::ALL.to_vec()));
+    let status = prop::option::of(select(WorkspaceStatus::ALL.to_vec()));
     let update = (id(), status, any::<bool>(), prop::option::weighted(0.7, intent()));
     let update = update.prop_map(|(workspace, status, told, remove)| UpdateWorkspace {
         workspace,
@@ -63,7 +63,7 @@ pub(crate) fn asked() -> BoxedStrategy<(Caller, Command)> {
 }
 
 /// How something ended that is under way with one of the workspaces; stale if nothing is.
-pub(crate) fn settles(rows: &BTreeMap<Key, Row>, pick: &Index, well: bool) -> SettleWorkspace {
+pub(crate) fn settles(rows: &BTreeMap<Key, Row>, pick: &Index, well: bool) -> ConcludeWorkspace {
     let busy: Vec<&Workspace> = workspaces(rows).filter(|workspace| workspace.under_way.is_some()).collect();
     let (workspace, under_way) = match busy.is_empty() {
         true => (WorkspaceId::from(IDS[0]), None),
@@ -73,13 +73,15 @@ pub(crate) fn settles(rows: &BTreeMap<Key, Row>, pick: &Index, well: bool) -> Se
         }
     };
     let outcome = match under_way.as_ref().map(|under_way| under_way.work) {
-        Some(Work::Making) if well => Outcome::Made { base_branch: "main".to_owned(), branch: BranchOrigin::Created },
-        Some(Work::Merging) if well => Outcome::Merged { merge_commit: "def".to_owned() },
-        Some(Work::Removing) if well => Outcome::Removed { backup_ref: None, branch: BranchFate::Kept },
+        Some(WorkspaceEffect::Making) if well => {
+            Outcome::Made { base_branch: "main".to_owned(), branch: BranchOrigin::Created }
+        }
+        Some(WorkspaceEffect::Merging) if well => Outcome::Merged { merge_commit: "def".to_owned() },
+        Some(WorkspaceEffect::Removing) if well => Outcome::Removed { backup_ref: None, branch: BranchFate::Kept },
         _ => Outcome::Failed { code: Code::GitFailed, reason: "one".to_owned() },
     };
     let intent = under_way.map_or_else(|| "int_none".into(), |under_way| under_way.intent);
-    SettleWorkspace { workspace, intent, outcome }
+    ConcludeWorkspace { workspace, intent, outcome }
 }
 
 fn workspaces(rows: &BTreeMap<Key, Row>) -> impl Iterator<Item = &Workspace> {
@@ -98,12 +100,12 @@ pub(crate) fn check(rows: &BTreeMap<Key, Row>) {
             assert!(rows.contains_key(&Key::Intent(under_way.intent.clone())), "{workspace:?}");
         }
         assert_eq!(workspace.worktree == Worktree::Planned, is_being_made(workspace), "{workspace:?}");
-        assert!(workspace.status != Status::Merged || workspace.merge_commit.is_some(), "{workspace:?}");
+        assert!(workspace.status != WorkspaceStatus::Merged || workspace.merge_commit.is_some(), "{workspace:?}");
     }
     let open = rows.keys().filter(|key| matches!(key, Key::Intent(id) if id.as_str().starts_with("int_w"))).count();
     assert_eq!(open, workspaces(rows).filter(|workspace| workspace.under_way.is_some()).count());
 }
 
 fn is_being_made(workspace: &Workspace) -> bool {
-    workspace.under_way.as_ref().is_some_and(|under_way| under_way.work == Work::Making)
+    workspace.under_way.as_ref().is_some_and(|under_way| under_way.work == WorkspaceEffect::Making)
 }

@@ -102,7 +102,7 @@ pub async fn launch(call: Call, Segment(id): Segment, body: JsonBody<LaunchReque
         false => engine.outcome(&intent, committed.at, LAUNCH_WAITS).await,
     };
     match outcome {
-        Some(Fact::TeamLaunchFailed(failed)) => Err(Refusal::new(Code::InvalidState, failed.reason)
+        Some(Fact::TeamStartFailed(failed)) => Err(Refusal::new(Code::InvalidState, failed.reason)
             .hint("'rookery check FILE' tells what a file would do")
             .into()),
         Some(_) => teams::shown_now(&call, &team).await,

@@ -5,7 +5,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::instance::bare;
 use rookery_core::team::{
-    self, AskStop, Conclusion, EndTeam, KickOff, Member, Mode, NewMember, Runner, SayToTeam, StartTeam, Takeover, Team,
+    self, AnnounceToTeam, Conclusion, EndTeam, KickOff, Member, Mode, NewMember, RequestTeamStop, Runner, StartTeam,
+    Takeover, Team,
 };
 use rookery_core::{Row, SiteId, TeamId};
 use rookery_engine::teams::TeamFilter;
@@ -296,7 +297,7 @@ pub async fn kick_off(call: Call, Segment(id): Segment, body: JsonBody<KickoffRe
     params(("id" = String, Path)), request_body = SayRequest, responses((status = 200, body = Said)))]
 pub async fn say(call: Call, Segment(id): Segment, body: JsonBody<SayRequest>) -> Result<Response, RestError> {
     let message = call.app().engine().mint_message();
-    let command = SayToTeam { team: TeamId::parse(&id)?, message, text: body.value.text };
+    let command = AnnounceToTeam { team: TeamId::parse(&id)?, message, text: body.value.text };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
     match call::row_of(&committed) {
         Some(Row::Message(sent)) => {
@@ -312,7 +313,7 @@ pub async fn say(call: Call, Segment(id): Segment, body: JsonBody<SayRequest>) -
 pub async fn stop(call: Call, Segment(id): Segment, body: MaybeBody<StopRequest>) -> Result<Response, RestError> {
     let team = TeamId::parse(&id)?;
     let member = body.value.agent.map(|name| team.instance().member(&name));
-    let command = AskStop { team, member, reason: body.value.reason };
+    let command = RequestTeamStop { team, member, reason: body.value.reason };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
     Ok(call::written(StatusCode::OK, &committed, shown(&call, team_in(&committed)?)))
 }

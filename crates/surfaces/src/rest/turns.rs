@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::artifact::referred;
 use rookery_core::instance::plain;
-use rookery_core::turn::{self, EndTurn, Failure, How, Notes, StartTurn, Turn, Usage, Woken};
+use rookery_core::turn::{self, EndTurn, Failure, Notes, StartTurn, Turn, TurnConclusion, Usage, WakeReason};
 use rookery_core::{AgentId, MessageId, Row, TeamId, TurnId};
 use rookery_engine::At;
 use rookery_engine::teams::{Deed, TurnFilter};
@@ -203,9 +203,9 @@ pub async fn start(call: Call, body: JsonBody<StartTurnRequest>) -> Result<Respo
         agent: plain(&AgentId::new(asked.agent)),
         attempt: asked.attempt,
         woken: match asked.cause {
-            TurnCause::Messages => Woken::Messages,
-            TurnCause::Wakeup => Woken::Wakeup,
-            TurnCause::Direct => Woken::Direct,
+            TurnCause::Messages => WakeReason::Messages,
+            TurnCause::Wakeup => WakeReason::Wakeup,
+            TurnCause::Direct => WakeReason::Direct,
         },
         messages: asked.messages.into_iter().map(MessageId::new).collect(),
     };
@@ -223,9 +223,9 @@ pub async fn end(call: Call, Segment(id): Segment, body: JsonBody<EndTurnRequest
     let command = EndTurn {
         turn: TurnId::new(id),
         how: match asked.outcome {
-            TurnOutcome::Done => How::Done,
-            TurnOutcome::Failed => How::Failed,
-            TurnOutcome::Interrupted => How::Interrupted,
+            TurnOutcome::Done => TurnConclusion::Done,
+            TurnOutcome::Failed => TurnConclusion::Failed,
+            TurnOutcome::Interrupted => TurnConclusion::Interrupted,
         },
         last: asked.last,
         failure: asked.error.map(|error| Failure { kind: error.kind, reason: error.message, detail: error.hint }),
@@ -279,18 +279,18 @@ pub fn shown(turn: Turn, did: Vec<Deed>) -> TurnView {
         agent: turn.agent.to_string(),
         attempt: turn.attempt,
         cause: match turn.woken {
-            Woken::Messages => TurnCause::Messages,
-            Woken::Wakeup => TurnCause::Wakeup,
-            Woken::Direct => TurnCause::Direct,
+            WakeReason::Messages => TurnCause::Messages,
+            WakeReason::Wakeup => TurnCause::Wakeup,
+            WakeReason::Direct => TurnCause::Direct,
         },
         messages: turn.messages.iter().map(ToString::to_string).collect(),
         seq: turn.started.0,
         started_at: turn.started_at.0,
         ended_at: end.as_ref().map(|end| end.at.0),
         outcome: end.as_ref().map(|end| match end.how {
-            How::Done => TurnOutcome::Done,
-            How::Failed => TurnOutcome::Failed,
-            How::Interrupted => TurnOutcome::Interrupted,
+            TurnConclusion::Done => TurnOutcome::Done,
+            TurnConclusion::Failed => TurnOutcome::Failed,
+            TurnConclusion::Interrupted => TurnOutcome::Interrupted,
         }),
         gave_up: end.as_ref().is_some_and(|end| end.gave_up),
         error: end.as_ref().and_then(|end| end.failure.clone()).map(|failure| TurnError {

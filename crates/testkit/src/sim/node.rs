@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use rookery_core::agent::{DeclareOffline, Evidence};
 use rookery_core::intent::Effect;
 use rookery_core::log::LogRow;
-use rookery_core::team::Launched;
+use rookery_core::team::TeamStartOutcome;
 use rookery_core::view::LifeSource;
 use rookery_core::workspace::{BranchFate, BranchOrigin, Outcome};
 use rookery_core::{AgentId, Auth, Caller, Code, Command, MessageId, NodeId, Row, Seq, SiteId};
@@ -187,9 +187,9 @@ impl Hands for NoHands {
         let performed = match effect {
             Effect::EraseArtifact { .. } => Performed::Done,
             Effect::LaunchTeam { launch, .. } if launch.file == "bad.yaml" => {
-                Performed::Launched(Launched::Failed { reason: "refused".to_owned() })
+                Performed::Launched(TeamStartOutcome::Failed { reason: "refused".to_owned() })
             }
-            Effect::LaunchTeam { .. } => Performed::Launched(Launched::Running),
+            Effect::LaunchTeam { .. } => Performed::Launched(TeamStartOutcome::Running),
             Effect::MakeWorktree { workspace } | Effect::MergeWorktree { workspace, .. }
                 if workspace.as_str().ends_with(['3', '7']) =>
             {

@@ -132,19 +132,19 @@ enum Status {
 }
 
 impl Status {
-    fn of(status: workspace::Status) -> Status {
+    fn of(status: workspace::WorkspaceStatus) -> Status {
         match status {
-            workspace::Status::Active => Status::Active,
-            workspace::Status::Merged => Status::Merged,
-            workspace::Status::Abandoned => Status::Abandoned,
+            workspace::WorkspaceStatus::Active => Status::Active,
+            workspace::WorkspaceStatus::Merged => Status::Merged,
+            workspace::WorkspaceStatus::Abandoned => Status::Abandoned,
         }
     }
 
-    fn core(self) -> workspace::Status {
+    fn core(self) -> workspace::WorkspaceStatus {
         match self {
-            Status::Active => workspace::Status::Active,
-            Status::Merged => workspace::Status::Merged,
-            Status::Abandoned => workspace::Status::Abandoned,
+            Status::Active => workspace::WorkspaceStatus::Active,
+            Status::Merged => workspace::WorkspaceStatus::Merged,
+            Status::Abandoned => workspace::WorkspaceStatus::Abandoned,
         }
     }
 }

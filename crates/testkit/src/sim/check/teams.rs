@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use rookery_core::log::LogRow;
 use rookery_core::message::Delivery;
-use rookery_core::turn::{How, Turn, TurnEnded};
+use rookery_core::turn::{Turn, TurnConclusion, TurnEnded};
 use rookery_core::{AgentId, Fact, Key, MessageId, Row};
 
 use super::{Checked, violated};
@@ -80,15 +80,15 @@ pub(in crate::sim) fn turns_settle_their_own_messages(model: &Model, last: &LogR
     let own = |message: &&&MessageId| turn.messages.contains(message);
     let foreign = acked.union(&given_up).find(|message| !own(message));
     let fitting = match fact.how {
-        How::Done => given_up.is_empty(),
-        How::Failed if fact.gave_up => acked.is_empty(),
-        How::Failed | How::Interrupted => acked.is_empty() && given_up.is_empty(),
+        TurnConclusion::Done => given_up.is_empty(),
+        TurnConclusion::Failed if fact.gave_up => acked.is_empty(),
+        TurnConclusion::Failed | TurnConclusion::Interrupted => acked.is_empty() && given_up.is_empty(),
     };
     let left = turn.messages.iter().filter_map(|message| delivery(model, message, &turn.agent)).find(|delivery| {
         match fact.how {
-            How::Done => !delivery.is_settled(),
-            How::Failed if fact.gave_up => !delivery.is_settled() && !delivery.is_dead(),
-            How::Failed | How::Interrupted => false,
+            TurnConclusion::Done => !delivery.is_settled(),
+            TurnConclusion::Failed if fact.gave_up => !delivery.is_settled() && !delivery.is_dead(),
+            TurnConclusion::Failed | TurnConclusion::Interrupted => false,
         }
     });
     if foreign.is_none() && fitting && left.is_none() {

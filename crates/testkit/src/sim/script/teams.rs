@@ -5,10 +5,10 @@ use rand::seq::IndexedRandom;
 use rookery_core::agent::{PauseAgent, ResumeAgent};
 use rookery_core::message::Standing;
 use rookery_core::team::{
-    AskStop, Conclusion, EndTeam, KickOff, Launch, LaunchTeam, Mode, NewMember, Runner, SayToTeam, StartTeam,
-    StartTime, Takeover, Team,
+    AnnounceToTeam, Conclusion, EndTeam, KickOff, Launch, Mode, NewMember, RequestTeamStart, RequestTeamStop, Runner,
+    StartTeam, StartTime, Takeover, Team,
 };
-use rookery_core::turn::{EndTurn, Failure, How, Notes, StartTurn, Turn, Usage, Woken};
+use rookery_core::turn::{EndTurn, Failure, Notes, StartTurn, Turn, TurnConclusion, Usage, WakeReason};
 use rookery_core::{AgentId, Command, IntentId, Key, MessageId, Row, TeamId, TurnId};
 
 use super::Script;
@@ -70,7 +70,7 @@ impl Script<'_> {
         let intent = IntentId::new(format!("int_launch_{}", self.fresh));
         let file = if self.rng.random_bool(0.5) { "team.yaml" } else { "bad.yaml" };
         let launch = Launch { file: file.to_owned(), params: vec![] };
-        LaunchTeam { intent, team: TEAM.into(), launch, site: "site_0".into() }.into()
+        RequestTeamStart { intent, team: TEAM.into(), launch, site: "site_0".into() }.into()
     }
 
     fn fresh_message(&self, part: &str) -> MessageId {
@@ -86,12 +86,12 @@ impl Script<'_> {
 
     fn say(&mut self) -> Command {
         let text = format!("@{} enough", self.agent());
-        SayToTeam { team: TEAM.into(), message: self.fresh_message("said"), text }.into()
+        AnnounceToTeam { team: TEAM.into(), message: self.fresh_message("said"), text }.into()
     }
 
     fn ask_stop(&mut self, team: &Team) -> Command {
         let member = self.rng.random_bool(0.5).then(|| self.agent());
-        AskStop { team: team.id().clone(), member, reason: self.reason() }.into()
+        RequestTeamStop { team: team.id().clone(), member, reason: self.reason() }.into()
     }
 
     fn end_team(&mut self, team: &Team) -> Command {
@@ -112,7 +112,7 @@ impl Script<'_> {
             team: team.id().clone(),
             generation: self.generation(team),
             attempt: self.rng.random_range(1..4),
-            woken: *Woken::ALL.choose(self.rng).unwrap_or(&Woken::Messages),
+            woken: *WakeReason::ALL.choose(self.rng).unwrap_or(&WakeReason::Messages),
             messages: self.own_messages(&agent, standing),
             agent,
         }
@@ -128,7 +128,9 @@ impl Script<'_> {
         let reason = format!("text {}", self.rng.random_range(0..20));
         EndTurn {
             turn,
-            how: *[How::Done, How::Done, How::Failed, How::Interrupted].choose(self.rng).unwrap_or(&How::Done),
+            how: *[TurnConclusion::Done, TurnConclusion::Done, TurnConclusion::Failed, TurnConclusion::Interrupted]
+                .choose(self.rng)
+                .unwrap_or(&TurnConclusion::Done),
             last: self.rng.random_bool(0.5),
             failure: Some(Failure { kind: "broken".to_owned(), reason, detail: None }),
             usage: Usage { input_tokens: 3, output_tokens: 2, cost_micros: Some(1) },

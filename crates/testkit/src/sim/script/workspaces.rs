@@ -2,7 +2,7 @@
 
 use rand::Rng;
 use rand::seq::IteratorRandom;
-use rookery_core::workspace::{CreateWorkspace, MergeWorkspace, Status, Uncommitted, UpdateWorkspace};
+use rookery_core::workspace::{CreateWorkspace, MergeWorkspace, Uncommitted, UpdateWorkspace, WorkspaceStatus};
 use rookery_core::{Command, IntentId, Row, WorkspaceId};
 
 use super::Script;
@@ -40,7 +40,7 @@ impl Script<'_> {
     }
 
     fn update_workspace(&mut self, workspace: WorkspaceId, intent: IntentId) -> Command {
-        let status = Status::ALL.into_iter().choose(self.rng);
+        let status = WorkspaceStatus::ALL.into_iter().choose(self.rng);
         UpdateWorkspace {
             workspace,
             status,
