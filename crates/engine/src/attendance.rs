@@ -17,7 +17,7 @@ use crate::engine::{Engine, EngineError};
 const CLOCKS_APART_MILLIS: u64 = 1_000;
 
 #[derive(Debug)]
-pub struct Attending {
+pub struct Cluster {
     node: Node,
     last: Mutex<Last>,
     /// The duties as of the last attendance; changes when they do.
@@ -31,9 +31,9 @@ struct Last {
     until: u64,
 }
 
-impl Attending {
-    pub(crate) fn new(node: Node) -> Attending {
-        Attending { node, last: Mutex::default(), tenures: watch::Sender::new(vec![]) }
+impl Cluster {
+    pub(crate) fn new(node: Node) -> Cluster {
+        Cluster { node, last: Mutex::default(), tenures: watch::Sender::new(vec![]) }
     }
 
     pub fn node(&self) -> &Node {
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_duty_runs_out_a_lease_after_it_was_asked_for() {
-        let attending = Attending::new(node("a"));
+        let attending = Cluster::new(node("a"));
         assert_eq!(attending.tenure(LeaderRole::Sweeper, 0), None);
         // The answer took a second: that second is not ours.
         let attendance = LeaseRenewal { tenures: vec![SWEEPER], ..LeaseRenewal::default() };
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn whoever_waits_for_a_duty_is_told_when_it_comes_and_when_it_is_back() {
-        let attending = Attending::new(node("a"));
+        let attending = Cluster::new(node("a"));
         let mut changes = attending.changes();
         let held = || LeaseRenewal { tenures: vec![SWEEPER], ..LeaseRenewal::default() };
         attending.take(held(), 0, 10);
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn people_are_told_of_nodes_that_are_missed_clocks_apart_and_other_versions() {
-        let attending = Attending::new(node("a"));
+        let attending = Cluster::new(node("a"));
         let warned = |nodes: Vec<Seen>, clock_ahead_millis| {
             attending.take(LeaseRenewal { tenures: vec![], nodes, clock_ahead_millis }, 0, 0);
             attending.warnings()

@@ -11,7 +11,7 @@ use rookery_core::{AgentId, Fact, Key};
 
 use crate::engine::{Engine, EngineError};
 use crate::messages::{Arrival, LARGEST_PAGE};
-use crate::notices::Notice;
+use crate::notices::Wake;
 use crate::services::RETRY_AFTER;
 use crate::subscribe::{SubscribeError, Subscription};
 
@@ -96,7 +96,7 @@ fn forget(engine: &Engine, cleared: &Key) {
 
 fn queued(engine: &Engine, fact: &MessageSent) {
     let now = engine.clock().monotonic();
-    let add = |agent: &AgentId| engine.notices().add(Notice::of(agent, &fact.letter, fact.at), now);
+    let add = |agent: &AgentId| engine.notices().add(Wake::of(agent, &fact.letter, fact.at), now);
     match &fact.letter.header.to {
         Recipients::Agents(agents) => agents.iter().for_each(add),
         Recipients::Everyone => {
@@ -119,11 +119,11 @@ pub async fn look_up(engine: &Engine) {
     }
 }
 
-async fn waiting(engine: &Engine, agent: &AgentId) -> Result<Vec<Notice>, EngineError> {
+async fn waiting(engine: &Engine, agent: &AgentId) -> Result<Vec<Wake>, EngineError> {
     let pending = engine.all_pending(agent, Some(LARGEST_PAGE)).await?.pending;
     let unseen = pending.iter().filter(|pending| pending.standing == Standing::Queued);
     let waking = unseen.filter(|pending| pending.message.letter.header.wakes);
-    let said = waking.map(|pending| Notice::of(agent, &pending.message.letter, pending.message.at));
+    let said = waking.map(|pending| Wake::of(agent, &pending.message.letter, pending.message.at));
     let mail = engine.unseen_mail(agent).await?;
-    Ok(said.chain(mail.iter().filter_map(|head| Notice::of_mail(agent, head))).collect())
+    Ok(said.chain(mail.iter().filter_map(|head| Wake::of_mail(agent, head))).collect())
 }

@@ -21,18 +21,18 @@ use sha2::{Digest, Sha256};
 use crate::access::Access;
 use crate::adapter::Outlet;
 use crate::ambient::Ids;
-use crate::attendance::Attending;
+use crate::attendance::Cluster;
 use crate::clutch::rates::Rates;
 use crate::clutch::rejections::Rejections;
-use crate::clutch::{Effort, Schemas};
-use crate::handed::Handed;
+use crate::clutch::{DeliveryPolicy, Schemas};
+use crate::handed::AttemptLog;
 use crate::hooks::Hook;
 use crate::intents::InHand;
-use crate::life::{Place, Roster};
-use crate::notices::Notices;
+use crate::life::{Roster, RosterState};
+use crate::notices::WakeHub;
 use crate::paths::Paths;
 use crate::shown::Shown;
-use crate::teams::Launcher;
+use crate::teams::TeamStarter;
 use crate::unread::Counts;
 
 /// Bodies above this are kept as files, not in the log's rows.
@@ -86,9 +86,9 @@ pub struct Settings {
     /// How long an artifact is kept that nothing names.
     pub keep_artifacts: Duration,
     /// How hard it is tried to deliver messages to endpoints.
-    pub effort: Effort,
+    pub effort: DeliveryPolicy,
     /// What starts workflow files, where there is something that can.
-    pub launcher: Option<Arc<dyn Launcher>>,
+    pub launcher: Option<Arc<dyn TeamStarter>>,
     /// The program whose command `check-payloads` runs [`crate::clutch::serve_checks`]. Without one, payloads are checked in
     /// this process and nothing bounds the work.
     pub schema_checker: Option<PathBuf>,
@@ -121,7 +121,7 @@ impl Settings {
             hooks: vec![],
             outlets: vec![],
             keep_artifacts: Duration::from_secs(24 * 3600),
-            effort: Effort::default(),
+            effort: DeliveryPolicy::default(),
             launcher: None,
             schema_checker: None,
             shared: false,
@@ -185,11 +185,11 @@ pub(crate) struct Inner {
     pub(crate) parts: Parts,
     pub(crate) paths: Paths,
     pub(crate) roster: Roster,
-    pub(crate) attending: Attending,
+    pub(crate) attending: Cluster,
     pub(crate) shown: Shown,
-    pub(crate) notices: Notices,
+    pub(crate) notices: WakeHub,
     pub(crate) counts: Counts,
-    pub(crate) handed: Handed,
+    pub(crate) handed: AttemptLog,
     pub(crate) in_hand: InHand,
     pub(crate) rejections: Rejections,
     pub(crate) rates: Rates,
@@ -205,7 +205,7 @@ impl Debug for Engine {
 impl Engine {
     pub fn new(parts: Parts) -> Engine {
         let paths = Paths::new(&parts.settings.root);
-        let attending = Attending::new(parts.node.clone());
+        let attending = Cluster::new(parts.node.clone());
         let schemas = Schemas::new(parts.settings.schema_checker.clone());
         Engine {
             inner: Arc::new(Inner {
@@ -214,9 +214,9 @@ impl Engine {
                 roster: Roster::default(),
                 attending,
                 shown: Shown::default(),
-                notices: Notices::default(),
+                notices: WakeHub::default(),
                 counts: Counts::default(),
-                handed: Handed::default(),
+                handed: AttemptLog::default(),
                 in_hand: InHand::default(),
                 rejections: Rejections::default(),
                 rates: Rates::default(),
@@ -243,9 +243,9 @@ impl Engine {
                     .body
                     .take()
                     .map(|bytes| Body { sha256: hex(&Sha256::digest(&bytes)), bytes: BodyBytes::Here(bytes) });
-                self.decided(request, body, received).await
+                self.submit_part(request, body, received).await
             }
-            _ => self.decided(request, None, 0).await,
+            _ => self.submit_part(request, None, 0).await,
         }
     }
 
@@ -256,7 +256,7 @@ impl Engine {
         let received = bytes.len();
         let held = self.store().put_artifact(bytes).await?;
         let body = Body { sha256: held.sha256.clone(), bytes: BodyBytes::Artifact };
-        let outcome = self.decided(request, Some(body), received).await;
+        let outcome = self.submit_part(request, Some(body), received).await;
         // A commit of unknown outcome may still turn out to name it.
         if !matches!(outcome, Err(EngineError::Submit(SubmitError::OutcomeUnknown { .. }))) {
             self.let_go(held).await;
@@ -277,11 +277,16 @@ impl Engine {
         Ok(self.store().erase_artifact(sha256.to_owned()).await?)
     }
 
-    async fn decided(&self, request: Request, body: Option<Body>, received: usize) -> Result<Committed, EngineError> {
+    async fn submit_part(
+        &self,
+        request: Request,
+        body: Option<Body>,
+        received: usize,
+    ) -> Result<Committed, EngineError> {
         let caller = request.caller.clone();
         // Whoever calls lives now, however long its command will wait and whatever it will come to.
         if let Some(agent) = caller.itself() {
-            self.sign_of_life(&caller, agent, LifeSource::Call)?;
+            self.record_presence(&caller, agent, LifeSource::Call)?;
             if self.inner.roster.is_offline(agent) && !settles_membership(&request.command) {
                 self.comes_back_unless_left(agent, &caller).await?;
             }
@@ -311,7 +316,7 @@ impl Engine {
                 if let Row::Agent(agent) = &row.0 {
                     roster.learn(agent, at);
                     // What is committed is answered: a seal that came in between is the next call's matter.
-                    self.sign_of_life(caller, &agent.id, LifeSource::Call).ok();
+                    self.record_presence(caller, &agent.id, LifeSource::Call).ok();
                 }
             }
             (Command::StartTeam(_) | Command::EndTeam(_), AnyReply::Row(_, row)) => {
@@ -320,10 +325,10 @@ impl Engine {
                 }
             }
             (Command::SetAgentStatus(set), _) if set.status == AgentStatus::Offline => {
-                roster.moved(&set.agent, Place::Offline, at);
+                roster.moved(&set.agent, RosterState::Offline, at);
             }
-            (Command::SetAgentStatus(set), _) => roster.moved(&set.agent, Place::Here, at),
-            (Command::LeaveTeam(leave), _) => roster.moved(&leave.agent, Place::Left, at),
+            (Command::SetAgentStatus(set), _) => roster.moved(&set.agent, RosterState::Here, at),
+            (Command::LeaveTeam(leave), _) => roster.moved(&leave.agent, RosterState::Left, at),
             (Command::SendMessage(_) | Command::ReleaseHeld(_), AnyReply::Row(_, row)) => {
                 if let Row::Message(message) = &row.0 {
                     self.counts().sent(&message.letter.header);
@@ -392,7 +397,7 @@ impl Engine {
 
     /// A sign of life, and the only door to presence. An id that is bound to a credential needs that credential; nobody
     /// shows life for somebody else, an observer for nobody, and strangers leave no trace.
-    pub fn sign_of_life(&self, caller: &Caller, agent: &AgentId, source: LifeSource) -> Result<(), Refusal> {
+    pub fn record_presence(&self, caller: &Caller, agent: &AgentId, source: LifeSource) -> Result<(), Refusal> {
         let roster = &self.inner.roster;
         if !caller.is_proven() && caller.actor.agent() == Some(agent) && roster.is_sealed(agent) {
             return Err(Refusal::sealed(agent));
@@ -405,9 +410,9 @@ impl Engine {
 
     /// A call that only reads. It is a sign of life like any other, and one by an agent that was declared offline brings
     /// it back.
-    pub async fn visit(&self, caller: &Caller) -> Result<(), EngineError> {
+    pub async fn touch(&self, caller: &Caller) -> Result<(), EngineError> {
         let Some(agent) = caller.actor.agent() else { return Ok(()) };
-        self.sign_of_life(caller, agent, LifeSource::Call)?;
+        self.record_presence(caller, agent, LifeSource::Call)?;
         if caller.itself().is_none() || !self.inner.roster.is_offline(agent) {
             return Ok(());
         }
@@ -431,11 +436,11 @@ impl Engine {
             self.look_up(agent).await?;
         }
         let own = caller.itself() == Some(agent);
-        self.sign_of_life(caller, agent, LifeSource::Heartbeat)?;
+        self.record_presence(caller, agent, LifeSource::Heartbeat)?;
         // One that brings its agent back, or comes from somebody else, is decided where every command is.
         if !own || !self.inner.roster.is_here(agent) {
-            self.comes_back(agent, caller).await?;
-            self.sign_of_life(caller, agent, LifeSource::Heartbeat)?;
+            self.return_agent(agent, caller).await?;
+            self.record_presence(caller, agent, LifeSource::Heartbeat)?;
         }
         Ok(())
     }
@@ -451,18 +456,18 @@ impl Engine {
     }
 
     /// Brings an agent back on the credentials of its call, so that nobody does it in its name.
-    pub(crate) async fn comes_back(&self, agent: &AgentId, caller: &Caller) -> Result<(), EngineError> {
+    pub(crate) async fn return_agent(&self, agent: &AgentId, caller: &Caller) -> Result<(), EngineError> {
         let caller = Caller { fence: None, ..caller.clone() };
         let command = rookery_core::agent::ReturnAgent { agent: agent.clone() };
         let committed = self.store().submit(Submission::new(caller, command)).await?;
-        self.inner.roster.moved(agent, Place::Here, committed.at);
+        self.inner.roster.moved(agent, RosterState::Here, committed.at);
         Ok(())
     }
 
-    /// As [`Engine::comes_back`]. One that left a moment ago does not, and its call is judged as any other by one that is
+    /// As [`Engine::return_agent`]. One that left a moment ago does not, and its call is judged as any other by one that is
     /// not here.
     async fn comes_back_unless_left(&self, agent: &AgentId, caller: &Caller) -> Result<(), EngineError> {
-        match self.comes_back(agent, caller).await {
+        match self.return_agent(agent, caller).await {
             Err(EngineError::Submit(SubmitError::Refused(refusal))) if refusal.code == Code::AgentNotFound => Ok(()),
             outcome => outcome,
         }
@@ -509,7 +514,7 @@ impl Engine {
     }
 
     /// This node, its duties, and who else is here.
-    pub fn attending(&self) -> &Attending {
+    pub fn attending(&self) -> &Cluster {
         &self.inner.attending
     }
 
@@ -519,7 +524,7 @@ impl Engine {
     }
 
     /// Wake-ups for the agents that are connected to this node.
-    pub fn notices(&self) -> &Notices {
+    pub fn notices(&self) -> &WakeHub {
         &self.inner.notices
     }
 
@@ -529,7 +534,7 @@ impl Engine {
     }
 
     /// How deliveries go, as far as this node knows.
-    pub fn handed(&self) -> &Handed {
+    pub fn handed(&self) -> &AttemptLog {
         &self.inner.handed
     }
 

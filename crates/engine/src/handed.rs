@@ -11,7 +11,7 @@ const DELIVERIES: usize = 100_000;
 
 /// How one delivery goes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Handing {
+pub struct AttemptState {
     /// How often it was handed over, or tried to be.
     pub attempts: u32,
     pub last_at: Timestamp,
@@ -20,7 +20,7 @@ pub struct Handing {
 }
 
 #[derive(Debug, Default)]
-pub struct Handed {
+pub struct AttemptLog {
     known: Mutex<Known>,
 }
 
@@ -28,7 +28,7 @@ type Delivery = (AgentId, MessageId);
 
 #[derive(Debug, Default)]
 struct Known {
-    handings: BTreeMap<Delivery, Handing>,
+    handings: BTreeMap<Delivery, AttemptState>,
     /// The same by when they were handed over last.
     oldest: BTreeSet<(Timestamp, Delivery)>,
     /// Agents whose endpoint failed so often that nothing is posted to it until then.
@@ -36,13 +36,13 @@ struct Known {
 }
 
 impl Known {
-    fn take(&mut self, delivery: &Delivery) -> Option<Handing> {
+    fn take(&mut self, delivery: &Delivery) -> Option<AttemptState> {
         let handing = self.handings.remove(delivery)?;
         self.oldest.remove(&(handing.last_at, delivery.clone()));
         Some(handing)
     }
 
-    fn put(&mut self, delivery: Delivery, handing: Handing) {
+    fn put(&mut self, delivery: Delivery, handing: AttemptState) {
         self.oldest.insert((handing.last_at, delivery.clone()));
         self.handings.insert(delivery, handing);
         while self.handings.len() > DELIVERIES
@@ -53,8 +53,8 @@ impl Known {
     }
 }
 
-impl Handed {
-    pub fn of(&self, agent: &AgentId, message: &MessageId) -> Option<Handing> {
+impl AttemptLog {
+    pub fn of(&self, agent: &AgentId, message: &MessageId) -> Option<AttemptState> {
         self.lock().handings.get(&(agent.clone(), message.clone())).cloned()
     }
 
@@ -62,17 +62,17 @@ impl Handed {
     pub(crate) fn notified(&self, agent: &AgentId, message: &MessageId, at: Timestamp) {
         let (mut known, delivery) = (self.lock(), (agent.clone(), message.clone()));
         let handing = known.take(&delivery).unwrap_or_default();
-        known.put(delivery, Handing { attempts: handing.attempts.saturating_add(1), last_at: at, ..handing });
+        known.put(delivery, AttemptState { attempts: handing.attempts.saturating_add(1), last_at: at, ..handing });
     }
 
-    pub(crate) fn put(&self, agent: &AgentId, message: &MessageId, handing: Handing) {
+    pub(crate) fn put(&self, agent: &AgentId, message: &MessageId, handing: AttemptState) {
         let (mut known, delivery) = (self.lock(), (agent.clone(), message.clone()));
         known.take(&delivery);
         known.put(delivery, handing);
     }
 
     /// Until when nothing is posted to the endpoint of an agent, because it failed so often.
-    pub fn spared(&self, agent: &AgentId) -> Option<Timestamp> {
+    pub fn circuit_open(&self, agent: &AgentId) -> Option<Timestamp> {
         self.lock().spared.get(agent).copied()
     }
 
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_was_handed_over_longest_ago_is_forgotten_first() {
-        let (handed, agent) = (Handed::default(), AgentId::from("ken"));
+        let (handed, agent) = (AttemptLog::default(), AgentId::from("ken"));
         let message = |number: usize| MessageId::new(format!("m{number}"));
         let at = |number: usize| Timestamp(i64::try_from(number).unwrap());
         for number in 0..DELIVERIES {

@@ -45,7 +45,7 @@ pub mod workspaces;
 pub use access::{Access, Credentials, agent_named};
 pub use ambient::{Ids, RandomIds, SystemClock};
 pub use engine::{Engine, EngineError, Parts, Request, Settings, Waited};
-pub use notices::{Listener, Notice, Notices};
+pub use notices::{Wake, WakeHub, WakeListener};
 pub use queries::At;
 pub use services::Services;
 pub use subscribe::{Chunk, SubscribeError, Subscription};

@@ -17,7 +17,7 @@ pub struct Roster {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Known {
-    place: AsOf<Place>,
+    place: AsOf<RosterState>,
     sealed: AsOf<bool>,
 }
 
@@ -36,7 +36,7 @@ impl<T: Copy> AsOf<T> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum RosterState {
     Here,
     Offline,
     Left,
@@ -45,14 +45,14 @@ pub enum Place {
 impl Known {
     fn of(agent: &Agent, seq: Seq) -> Known {
         let place = match agent.membership {
-            Membership::Here => Place::Here,
-            Membership::Offline(_) => Place::Offline,
-            Membership::Left(_) => Place::Left,
+            Membership::Here => RosterState::Here,
+            Membership::Offline(_) => RosterState::Offline,
+            Membership::Left(_) => RosterState::Left,
         };
         Known::at(place, agent.has_credential, seq)
     }
 
-    fn at(place: Place, sealed: bool, seq: Seq) -> Known {
+    fn at(place: RosterState, sealed: bool, seq: Seq) -> Known {
         Known { place: AsOf { value: place, seq }, sealed: AsOf { value: sealed, seq } }
     }
 }
@@ -75,21 +75,21 @@ impl Roster {
     pub fn follow(&self, row: &LogRow) {
         match &row.fact {
             Fact::AgentRegistered(fact) => {
-                self.take(&fact.id, Known::at(Place::Here, fact.sealed, row.seq));
+                self.take(&fact.id, Known::at(RosterState::Here, fact.sealed, row.seq));
             }
             Fact::AgentUpdated(fact) => {
                 if let Some(known) = self.lock().get_mut(&fact.id) {
                     known.sealed.take(AsOf { value: fact.sealed, seq: row.seq });
                 }
             }
-            Fact::AgentReturned(fact) => self.moved(&fact.agent, Place::Here, row.seq),
-            Fact::AgentWentOffline(fact) => self.moved(&fact.agent, Place::Offline, row.seq),
-            Fact::AgentLeft(fact) => self.moved(&fact.agent, Place::Left, row.seq),
+            Fact::AgentReturned(fact) => self.moved(&fact.agent, RosterState::Here, row.seq),
+            Fact::AgentWentOffline(fact) => self.moved(&fact.agent, RosterState::Offline, row.seq),
+            Fact::AgentLeft(fact) => self.moved(&fact.agent, RosterState::Left, row.seq),
             _ => {}
         }
     }
 
-    pub fn moved(&self, agent: &AgentId, place: Place, as_of: Seq) {
+    pub fn moved(&self, agent: &AgentId, place: RosterState, as_of: Seq) {
         // Whether it is sealed was not said: whatever the log says of that is news.
         let unsaid = AsOf { value: false, seq: Seq::ZERO };
         self.take(agent, Known { place: AsOf { value: place, seq: as_of }, sealed: unsaid });
@@ -104,25 +104,29 @@ impl Roster {
 
     /// Whether it belongs to the team, here or offline.
     pub fn knows(&self, agent: &AgentId) -> bool {
-        self.get(agent).is_some_and(|known| known.place.value != Place::Left)
+        self.get(agent).is_some_and(|known| known.place.value != RosterState::Left)
     }
 
     pub fn is_here(&self, agent: &AgentId) -> bool {
-        self.get(agent).is_some_and(|known| known.place.value == Place::Here)
+        self.get(agent).is_some_and(|known| known.place.value == RosterState::Here)
     }
 
     pub fn is_offline(&self, agent: &AgentId) -> bool {
-        self.get(agent).is_some_and(|known| known.place.value == Place::Offline)
+        self.get(agent).is_some_and(|known| known.place.value == RosterState::Offline)
     }
 
     /// Bound to a credential: its id alone proves nothing.
     pub fn is_sealed(&self, agent: &AgentId) -> bool {
-        self.get(agent).is_some_and(|known| known.place.value != Place::Left && known.sealed.value)
+        self.get(agent).is_some_and(|known| known.place.value != RosterState::Left && known.sealed.value)
     }
 
     pub fn live(&self) -> Vec<AgentId> {
         let known = self.lock();
-        known.iter().filter(|(_, known)| known.place.value == Place::Here).map(|(agent, _)| agent.clone()).collect()
+        known
+            .iter()
+            .filter(|(_, known)| known.place.value == RosterState::Here)
+            .map(|(agent, _)| agent.clone())
+            .collect()
     }
 
     fn get(&self, agent: &AgentId) -> Option<Known> {
@@ -167,11 +171,11 @@ mod tests {
     fn an_answer_that_comes_late_changes_nothing() {
         let roster = Roster::default();
         let a = AgentId::from("a");
-        roster.moved(&a, Place::Here, Seq(1));
-        roster.moved(&a, Place::Here, Seq(5));
-        roster.moved(&a, Place::Offline, Seq(4));
+        roster.moved(&a, RosterState::Here, Seq(1));
+        roster.moved(&a, RosterState::Here, Seq(5));
+        roster.moved(&a, RosterState::Offline, Seq(4));
         assert!(roster.is_here(&a));
-        roster.moved(&a, Place::Left, Seq(6));
+        roster.moved(&a, RosterState::Left, Seq(6));
         roster.learn(&agents(&["a"])[0], Seq(5));
         assert!(!roster.knows(&a));
     }
@@ -180,7 +184,7 @@ mod tests {
     fn an_answer_that_comes_early_hides_no_seal() {
         let roster = Roster::default();
         let a = AgentId::from("a");
-        roster.moved(&a, Place::Here, Seq(9));
+        roster.moved(&a, RosterState::Here, Seq(9));
         let sealed = Agent { has_credential: true, ..agents(&["a"]).remove(0) };
         roster.learn(&sealed, Seq(3));
         assert!(roster.is_sealed(&a) && roster.is_here(&a));
@@ -189,8 +193,8 @@ mod tests {
     #[test]
     fn whoever_left_while_nobody_followed_is_gone() {
         let roster = Roster::default();
-        roster.moved(&"old".into(), Place::Here, Seq(1));
-        roster.moved(&"new".into(), Place::Here, Seq(9));
+        roster.moved(&"old".into(), RosterState::Here, Seq(1));
+        roster.moved(&"new".into(), RosterState::Here, Seq(9));
         roster.learn_all(&agents(&["a"]), Seq(8));
         assert_eq!(roster.live(), ["a".into(), "new".into()]);
     }

@@ -24,7 +24,7 @@ const LONGEST_PAUSE_MILLIS: u64 = 5 * 60 * 1_000;
 
 /// Tells an agent that a message waits for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Notice {
+pub struct Wake {
     pub agent: AgentId,
     pub message: MessageId,
     pub form: Form,
@@ -40,11 +40,11 @@ pub struct Notice {
     pub attempt: u32,
 }
 
-impl Notice {
-    pub fn of(agent: &AgentId, letter: &Letter, at: Timestamp) -> Notice {
+impl Wake {
+    pub fn of(agent: &AgentId, letter: &Letter, at: Timestamp) -> Wake {
         let header = &letter.header;
         let text = letter.subject.as_ref().unwrap_or(&letter.text);
-        Notice {
+        Wake {
             agent: agent.clone(),
             message: header.message.clone(),
             form: header.form,
@@ -58,14 +58,14 @@ impl Notice {
     }
 
     /// A message of the Clutch protocol. A request for what is not given to the agent any more is none to wake it for.
-    pub(crate) fn of_mail(agent: &AgentId, mail: &Head) -> Option<Notice> {
+    pub(crate) fn of_mail(agent: &AgentId, mail: &Head) -> Option<Wake> {
         let excerpt = match (&mail.request, &mail.task) {
             (Some(Request { offer: Offer::Taken | Offer::Over, .. }), _) => return None,
             (Some(request), _) => format!("task {} is given to you: claim it", request.task),
             (None, Some(task)) => format!("{} about task {task}", mail.message_type),
             (None, None) => mail.message_type.clone(),
         };
-        Some(Notice {
+        Some(Wake {
             agent: agent.clone(),
             message: mail.message.clone(),
             form: Form::Envelope,
@@ -80,7 +80,7 @@ impl Notice {
 }
 
 #[derive(Debug, Default)]
-pub struct Notices {
+pub struct WakeHub {
     shared: Arc<Shared>,
 }
 
@@ -111,32 +111,32 @@ enum LookupState {
 
 #[derive(Debug)]
 struct Reminder {
-    notice: Notice,
+    notice: Wake,
     /// On the monotonic clock.
     due: u64,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    notices: Mutex<VecDeque<Notice>>,
+    notices: Mutex<VecDeque<Wake>>,
     filled: Notify,
 }
 
 /// Hears of the messages that wait for one agent, again and again until they are read.
 #[derive(Debug)]
-pub struct Listener {
+pub struct WakeListener {
     agent: AgentId,
     queue: Arc<Queue>,
     shared: Arc<Shared>,
 }
 
-impl Listener {
+impl WakeListener {
     pub fn agent(&self) -> &AgentId {
         &self.agent
     }
 
     /// The next notice. Safe to drop while it waits.
-    pub async fn next(&mut self) -> Notice {
+    pub async fn next(&mut self) -> Wake {
         loop {
             let filled = self.queue.filled.notified();
             let waiting = self.queue.lock().pop_front();
@@ -147,12 +147,12 @@ impl Listener {
         }
     }
 
-    pub fn try_next(&mut self) -> Option<Notice> {
+    pub fn try_next(&mut self) -> Option<Wake> {
         self.queue.lock().pop_front()
     }
 }
 
-impl Drop for Listener {
+impl Drop for WakeListener {
     fn drop(&mut self) {
         let mut agents = self.shared.lock();
         if let Some(attention) = agents.get_mut(&self.agent) {
@@ -165,11 +165,11 @@ impl Drop for Listener {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Notice>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Wake>> {
         self.notices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, notice: Notice) {
+    fn put(&self, notice: Wake) {
         let mut notices = self.lock();
         notices.retain(|waiting| waiting.message != notice.message);
         if notices.len() >= QUEUE {
@@ -187,9 +187,9 @@ impl Shared {
     }
 }
 
-impl Notices {
+impl WakeHub {
     /// Listens for an agent. What waits for it already is told first.
-    pub fn listen(&self, agent: &AgentId) -> Listener {
+    pub fn listen(&self, agent: &AgentId) -> WakeListener {
         let queue = Arc::new(Queue::default());
         let mut agents = self.shared.lock();
         let attention = agents.entry(agent.clone()).or_default();
@@ -198,7 +198,7 @@ impl Notices {
         attention.reminders.values_mut().for_each(|reminder| reminder.due = 0);
         drop(agents);
         self.shared.look.notify_one();
-        Listener { agent: agent.clone(), queue, shared: self.shared.clone() }
+        WakeListener { agent: agent.clone(), queue, shared: self.shared.clone() }
     }
 
     /// How often this node has told an agent of a message that it has not read.
@@ -237,14 +237,14 @@ impl Notices {
     }
 
     /// A message waits for an agent from now on.
-    pub(crate) fn add(&self, notice: Notice, now: u64) {
+    pub(crate) fn add(&self, notice: Wake, now: u64) {
         if let Some(attention) = self.shared.lock().get_mut(&notice.agent) {
             attention.add(notice, now);
         }
     }
 
     /// These wait for an agent, and nothing else. One that it was told of already keeps its turn.
-    pub(crate) fn found(&self, agent: &AgentId, notices: Vec<Notice>, now: u64) {
+    pub(crate) fn found(&self, agent: &AgentId, notices: Vec<Wake>, now: u64) {
         let mut agents = self.shared.lock();
         let Some(attention) = agents.get_mut(agent) else { return };
         attention.lookup = if notices.len() > REMINDERS { LookupState::Partial } else { LookupState::Done };
@@ -299,7 +299,7 @@ impl Notices {
 }
 
 impl Attention {
-    fn add(&mut self, notice: Notice, now: u64) {
+    fn add(&mut self, notice: Wake, now: u64) {
         if self.reminders.len() >= REMINDERS && !self.reminders.contains_key(&notice.message) {
             self.lookup = LookupState::Partial;
             return;
@@ -318,8 +318,8 @@ fn pause(attempt: u32) -> u64 {
 mod tests {
     use super::*;
 
-    fn notice(agent: &str, message: &str) -> Notice {
-        Notice {
+    fn notice(agent: &str, message: &str) -> Wake {
+        Wake {
             agent: agent.into(),
             message: message.into(),
             form: Form::Entry,
@@ -332,13 +332,13 @@ mod tests {
         }
     }
 
-    fn heard(listener: &mut Listener) -> Vec<(String, u32)> {
+    fn heard(listener: &mut WakeListener) -> Vec<(String, u32)> {
         std::iter::from_fn(|| listener.try_next()).map(|notice| (notice.message.to_string(), notice.attempt)).collect()
     }
 
     #[test]
     fn it_is_told_again_and_again_ever_less_often_until_it_reads() {
-        let notices = Notices::default();
+        let notices = WakeHub::default();
         let (a, mut listener) = ("a".into(), notices.listen(&"a".into()));
         notices.add(notice("a", "m"), 0);
         let mut turns = vec![];
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn one_that_is_away_is_told_when_it_is_back() {
-        let notices = Notices::default();
+        let notices = WakeHub::default();
         let mut listener = notices.listen(&"a".into());
         notices.add(notice("a", "m"), 0);
         assert_eq!((notices.ring(5, |_| false), heard(&mut listener)), (None, vec![]));
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_listener_that_does_not_listen_holds_nobody_up() {
-        let notices = Notices::default();
+        let notices = WakeHub::default();
         let mut slow = notices.listen(&"a".into());
         let mut quick = notices.listen(&"a".into());
         for at in 0..QUEUE + 10 {
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn nobody_is_remembered_that_nobody_listens_for() {
-        let notices = Notices::default();
+        let notices = WakeHub::default();
         notices.add(notice("a", "m"), 0);
         let (one, other) = (notices.listen(&"a".into()), notices.listen(&"a".into()));
         assert_eq!(notices.to_look_up(), ["a".into()]);
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn what_was_redacted_is_not_told_as_it_was() {
-        let notices = Notices::default();
+        let notices = WakeHub::default();
         let mut listener = notices.listen(&"a".into());
         notices.found(&"a".into(), vec![notice("a", "m"), notice("a", "n")], 0);
         notices.ring(0, |_| true);
@@ -408,10 +408,10 @@ mod tests {
 
     #[test]
     fn more_than_fits_is_looked_up_when_some_was_read() {
-        let notices = Notices::default();
+        let notices = WakeHub::default();
         let a: AgentId = "a".into();
         let _listener = notices.listen(&a);
-        let many: Vec<Notice> = (0..=REMINDERS).map(|at| notice("a", &format!("m{at:04}"))).collect();
+        let many: Vec<Wake> = (0..=REMINDERS).map(|at| notice("a", &format!("m{at:04}"))).collect();
         notices.found(&a, many, 0);
         assert_eq!(notices.to_look_up(), []);
         let read: Vec<MessageId> = (0..REMINDERS).map(|at| MessageId::new(format!("m{at:04}"))).collect();

@@ -18,11 +18,11 @@ use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::clutch::{Carrier, courier, router};
+use crate::clutch::{EndpointClient, courier, router};
 use crate::engine::{Engine, EngineError};
-use crate::rendering::{self, Rendered, Rendering};
+use crate::rendering::{self, RendererStatus, Rendering};
 use crate::rounds::{self, Following, Sweeping};
-use crate::watching::{self, Sight, Watching};
+use crate::watching::{self, WatchCoverage, WatchMode};
 use crate::{adapter, attendance, delivery, intents, sign_in, timers};
 
 pub const TIMERS_EVERY: Duration = Duration::from_millis(500);
@@ -41,12 +41,12 @@ const RETRY_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 pub struct Services {
     stop: CancellationToken,
     tasks: JoinSet<()>,
-    sight: watch::Receiver<Sight>,
+    sight: watch::Receiver<WatchCoverage>,
 }
 
 impl Services {
     /// Learns who is here and starts everything. The watcher is optional.
-    pub async fn start(engine: &Engine, watching: Watching) -> Result<Services, EngineError> {
+    pub async fn start(engine: &Engine, watching: WatchMode) -> Result<Services, EngineError> {
         rounds::take_stock(engine).await?;
         if let Err(error) = adapter::prepare(engine).await {
             tracing::warn!(%error, "where adapters begin could not be written down: they begin later");
@@ -67,9 +67,9 @@ impl Services {
         tasks.spawn(until(stop.clone(), delivery::run(engine.clone())));
         tasks.spawn(until(stop.clone(), router::run(engine.clone())));
         tasks.spawn(until(stop.clone(), adapter::run(engine.clone())));
-        let (say, sight) = watch::channel(Sight::Off);
-        if watching == Watching::On {
-            say.send_replace(Sight::Blind { reason: "watching has not begun".to_owned() });
+        let (say, sight) = watch::channel(WatchCoverage::Off);
+        if watching == WatchMode::On {
+            say.send_replace(WatchCoverage::Blind { reason: "watching has not begun".to_owned() });
             tasks.spawn(until(stop.clone(), watching::run(engine.clone(), say)));
         }
         Ok(Services { stop, tasks, sight })
@@ -77,8 +77,8 @@ impl Services {
 
     /// Keeps the context's files at this site, and says what is rendered. Files are read and written in a thread of their
     /// own, so that a slow disk keeps nobody waiting.
-    pub fn render(&mut self, engine: &Engine, rendering: Rendering) -> watch::Receiver<Rendered> {
-        let (say, rendered) = watch::channel(Rendered::default());
+    pub fn render(&mut self, engine: &Engine, rendering: Rendering) -> watch::Receiver<RendererStatus> {
+        let (say, rendered) = watch::channel(RendererStatus::default());
         let (engine, stop, runtime) = (engine.clone(), self.stop.clone(), Handle::current());
         let work = move || runtime.block_on(until(stop, rendering::run(engine, rendering, say)));
         self.tasks.spawn_blocking(work);
@@ -86,12 +86,12 @@ impl Services {
     }
 
     /// Delivers messages to the endpoints of agents. At the end, what is on its way may still arrive, for a moment.
-    pub fn deliver(&mut self, engine: &Engine, carrier: Arc<dyn Carrier>) {
+    pub fn deliver(&mut self, engine: &Engine, carrier: Arc<dyn EndpointClient>) {
         self.tasks.spawn(courier::run(engine.clone(), carrier, self.stop.clone()));
     }
 
     /// How much of the project's files is seen, as it changes.
-    pub fn sight(&self) -> watch::Receiver<Sight> {
+    pub fn sight(&self) -> watch::Receiver<WatchCoverage> {
         self.sight.clone()
     }
 

@@ -18,7 +18,7 @@ use crate::watcher::{Config, Known, Observation, Status, Trouble, Watched, Watch
 
 /// Whether the project's files are watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Watching {
+pub enum WatchMode {
     On,
     Off,
 }
@@ -31,7 +31,7 @@ const START_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 /// How much of the project's files is seen.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Sight {
+pub enum WatchCoverage {
     /// Nobody wants to see.
     Off,
     /// Nothing is seen right now.
@@ -40,19 +40,19 @@ pub enum Sight {
     Watching { troubles: Vec<Trouble> },
 }
 
-impl Sight {
+impl WatchCoverage {
     pub fn is_watching(&self) -> bool {
-        matches!(self, Sight::Watching { .. })
+        matches!(self, WatchCoverage::Watching { .. })
     }
 
     /// What a person should know about it.
     pub fn warnings(&self) -> Vec<String> {
         match self {
-            Sight::Off => {
+            WatchCoverage::Off => {
                 vec!["files are not watched: conflicts are only seen when agents report changes".to_owned()]
             }
-            Sight::Blind { reason } => vec![format!("files are not watched: {reason}")],
-            Sight::Watching { troubles } => {
+            WatchCoverage::Blind { reason } => vec![format!("files are not watched: {reason}")],
+            WatchCoverage::Watching { troubles } => {
                 troubles.iter().map(|trouble| format!("{} ({})", trouble.message, trouble.hint)).collect()
             }
         }
@@ -60,17 +60,17 @@ impl Sight {
 }
 
 /// Runs until it is dropped, and says how much it sees.
-pub async fn run(engine: Engine, sight: watch::Sender<Sight>) {
+pub async fn run(engine: Engine, sight: watch::Sender<WatchCoverage>) {
     loop {
         let reason = watch_once(&engine, &sight).await;
         tracing::warn!(reason, "files are not watched: conflicts are only seen when agents report changes");
-        sight.send_replace(Sight::Blind { reason });
+        sight.send_replace(WatchCoverage::Blind { reason });
         tokio::time::sleep(START_AGAIN_AFTER).await;
     }
 }
 
 /// Watches until the watcher ends; why it did.
-async fn watch_once(engine: &Engine, sight: &watch::Sender<Sight>) -> String {
+async fn watch_once(engine: &Engine, sight: &watch::Sender<WatchCoverage>) -> String {
     let (claims, receiver) = watch::channel(Arc::new(Watched::default()));
     let (sender, mut observations) = mpsc::channel(OBSERVATIONS);
     let config = Config::new(engine.paths().root().to_owned());
@@ -92,10 +92,10 @@ async fn watch_once(engine: &Engine, sight: &watch::Sender<Sight>) -> String {
 }
 
 /// Passes on how the watcher is doing, until it ends.
-async fn show(mut status: watch::Receiver<Status>, sight: &watch::Sender<Sight>) {
+async fn show(mut status: watch::Receiver<Status>, sight: &watch::Sender<WatchCoverage>) {
     loop {
         let troubles = status.borrow_and_update().troubles.clone();
-        sight.send_replace(Sight::Watching { troubles });
+        sight.send_replace(WatchCoverage::Watching { troubles });
         if status.changed().await.is_err() {
             return;
         }

@@ -12,8 +12,8 @@ use rookery_core::agent::{AgentStatus, CurrentTask, DeclareOffline, Evidence, Se
 use rookery_core::clutch::Shape;
 use rookery_core::view::LifeSource;
 use rookery_core::{AgentId, Caller, Fact, LogId, Timestamp};
-use rookery_engine::clutch::{Answered, Carrier, Carrying, Posting};
-use rookery_engine::watching::Watching;
+use rookery_engine::clutch::{Carrying, EndpointClient, HttpAnswer, HttpAttempt};
+use rookery_engine::watching::WatchMode;
 use rookery_engine::{Engine, Request, Services, Settings, Subscription};
 use rookery_store::Clock;
 use rookery_store::memory::Database;
@@ -39,17 +39,17 @@ impl Clock for HandClock {
 /// Takes every message, once it is allowed to.
 #[derive(Debug)]
 struct Gate {
-    came: mpsc::UnboundedSender<Posting>,
+    came: mpsc::UnboundedSender<HttpAttempt>,
     allowed: Semaphore,
 }
 
-impl Carrier for Gate {
-    fn post(&self, posting: Posting) -> Carrying<'_> {
+impl EndpointClient for Gate {
+    fn post(&self, posting: HttpAttempt) -> Carrying<'_> {
         Box::pin(async move {
             self.came.send(posting).map_err(|error| error.to_string())?;
             let pass = self.allowed.acquire().await.map_err(|error| error.to_string())?;
             pass.forget();
-            Ok(Answered { status: 202, retry_after: None })
+            Ok(HttpAnswer { status: 202, retry_after: None })
         })
     }
 }
@@ -59,7 +59,7 @@ struct Scene {
     clock: Arc<HandClock>,
     services: Services,
     gate: Arc<Gate>,
-    came: mpsc::UnboundedReceiver<Posting>,
+    came: mpsc::UnboundedReceiver<HttpAttempt>,
 }
 
 impl Scene {
@@ -69,7 +69,7 @@ impl Scene {
         let database = Database::new(LogId::from("log_c"));
         let root = Path::new("/nowhere");
         let engine = engine(&database, clock.clone(), node("one", root), Settings::new("test", root));
-        let mut services = Services::start(&engine, Watching::Off).await.unwrap();
+        let mut services = Services::start(&engine, WatchMode::Off).await.unwrap();
         let (send, came) = mpsc::unbounded_channel();
         let gate = Arc::new(Gate { came: send, allowed: Semaphore::new(0) });
         services.deliver(&engine, gate.clone());
@@ -99,7 +99,7 @@ impl Scene {
         self.engine.ingest(&bytes, Shape::Json, |_| Ok(caller.clone())).await.unwrap();
     }
 
-    async fn came(&mut self) -> Posting {
+    async fn came(&mut self) -> HttpAttempt {
         tokio::time::timeout(PATIENCE, self.came.recv()).await.unwrap().unwrap()
     }
 

@@ -14,7 +14,7 @@ use rookery_core::message::{Addressees, Fate, Message, ReleaseHeld, Standing, St
 use rookery_core::{AgentId, Caller, Code, Instance, LogId, MessageId, Timestamp};
 use rookery_engine::documents::Changed;
 use rookery_engine::messages::{Pending, Post, PresenceWord, Reached, Span, Unread, Until};
-use rookery_engine::watching::Watching;
+use rookery_engine::watching::WatchMode;
 use rookery_engine::{Engine, EngineError, Request, Services, Settings, delivery};
 use rookery_store::memory::Database;
 use rookery_store::{Clock, SubmitError};
@@ -402,8 +402,8 @@ async fn every_node_wakes_those_that_listen_there() {
     let one = Team::on(&database, "one", StormGuard::default());
     let two = Team::on(&database, "two", StormGuard::default());
     let services = [
-        Services::start(&one.engine, Watching::Off).await.unwrap(),
-        Services::start(&two.engine, Watching::Off).await.unwrap(),
+        Services::start(&one.engine, WatchMode::Off).await.unwrap(),
+        Services::start(&two.engine, WatchMode::Off).await.unwrap(),
     ];
     for agent in ["a", "b", "c"] {
         one.joins(agent).await;

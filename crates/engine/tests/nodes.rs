@@ -13,7 +13,7 @@ use rookery_core::session::{Session, TeamSession};
 use rookery_core::team::{Conclusion, EndTeam, Mode, NewMember, Runner, StartTeam, StartTime, Takeover};
 use rookery_core::{Actor, Authority, Caller, Code, Fact, LogId, Timestamp};
 use rookery_engine::watcher::hash_file;
-use rookery_engine::watching::Watching;
+use rookery_engine::watching::WatchMode;
 use rookery_engine::{Credentials, Engine, Request, Services, Settings, SystemClock, access};
 use rookery_store::memory::Database;
 use rookery_store::{LeaderRole, Operation, Token};
@@ -28,7 +28,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    async fn start(database: &Database, name: &str, watching: Watching, settings: impl Fn(&mut Settings)) -> Daemon {
+    async fn start(database: &Database, name: &str, watching: WatchMode, settings: impl Fn(&mut Settings)) -> Daemon {
         let folder = tempfile::tempdir().unwrap();
         for path in ["shared.txt", "own.txt"] {
             std::fs::write(folder.path().join(path), format!("the copy of {name}")).unwrap();
@@ -39,7 +39,7 @@ impl Daemon {
         let engine = engine(database, Arc::new(SystemClock::default()), node, chosen);
         let services = Services::start(&engine, watching).await.unwrap();
         let mut sight = services.sight();
-        if watching == Watching::On {
+        if watching == WatchMode::On {
             // Watching begins once the tree has been walked; changes before that are not seen to happen.
             tokio::time::timeout(PATIENCE, sight.wait_for(|sight| sight.is_watching())).await.unwrap().unwrap();
         }
@@ -122,8 +122,8 @@ fn seen(database: &Database) -> Vec<Change> {
 #[tokio::test]
 async fn another_folders_copy_of_a_claimed_file_is_no_change() {
     let database = Database::new(LogId::from("log"));
-    let one = Daemon::start(&database, "one", Watching::On, |_| {}).await;
-    let other = Daemon::start(&database, "other", Watching::On, |_| {}).await;
+    let one = Daemon::start(&database, "one", WatchMode::On, |_| {}).await;
+    let other = Daemon::start(&database, "other", WatchMode::On, |_| {}).await;
     one.register("a").await;
     one.claims("a", "shared.txt").await;
     // Whoever reports this change has looked at the file that was claimed before.
@@ -143,7 +143,7 @@ async fn another_folders_copy_of_a_claimed_file_is_no_change() {
 #[tokio::test]
 async fn a_change_right_after_the_claim_is_seen_in_the_folder_where_it_was_made() {
     let database = Database::new(LogId::from("log"));
-    let one = Daemon::start(&database, "one", Watching::On, |_| {}).await;
+    let one = Daemon::start(&database, "one", WatchMode::On, |_| {}).await;
     one.register("a").await;
     let before = hash_file(one.folder.path(), "shared.txt").await.unwrap();
     let expected = one.writes("shared.txt", "the copy of one", "changed between the look and the claim");
@@ -164,8 +164,8 @@ async fn a_change_right_after_the_claim_is_seen_in_the_folder_where_it_was_made(
 #[tokio::test]
 async fn a_token_that_is_revoked_on_one_node_is_refused_on_all() {
     let database = Database::new(LogId::from("log"));
-    let one = Daemon::start(&database, "one", Watching::Off, |_| {}).await;
-    let other = Daemon::start(&database, "other", Watching::Off, |_| {}).await;
+    let one = Daemon::start(&database, "one", WatchMode::Off, |_| {}).await;
+    let other = Daemon::start(&database, "other", WatchMode::Off, |_| {}).await;
     let token = Token {
         id: "tok_1".to_owned(),
         hash: access::hash("secret"),
@@ -191,8 +191,8 @@ async fn a_token_that_is_revoked_on_one_node_is_refused_on_all() {
 #[tokio::test]
 async fn session_of_a_team_that_ends_on_one_node_is_rejected_on_all() {
     let database = Database::new(LogId::from("log"));
-    let one = Daemon::start(&database, "one", Watching::Off, |_| {}).await;
-    let other = Daemon::start(&database, "other", Watching::Off, |_| {}).await;
+    let one = Daemon::start(&database, "one", WatchMode::Off, |_| {}).await;
+    let other = Daemon::start(&database, "other", WatchMode::Off, |_| {}).await;
     let check = |daemon: &Daemon, generation| {
         let team = Some(TeamSession { team: "@pr-1".into(), generation });
         let session = Session { agent: "a@pr-1".into(), until: Timestamp(i64::MAX), team, sandbox: None };
@@ -222,7 +222,7 @@ async fn session_of_a_team_that_ends_on_one_node_is_rejected_on_all() {
     until(|| check(&other, 1) == Err(Code::Unauthenticated)).await;
     one.engine.submit(Request::new(Caller::person("anna"), start(2))).await.unwrap();
     assert_eq!((check(&one, 1), check(&one, 2)), (Err(Code::Unauthenticated), Ok(())));
-    let third = Daemon::start(&database, "third", Watching::Off, |_| {}).await;
+    let third = Daemon::start(&database, "third", WatchMode::Off, |_| {}).await;
     assert_eq!(
         (check(&third, 1), check(&third, 2)),
         (Err(Code::Unauthenticated), Ok(())),
@@ -240,8 +240,8 @@ async fn duties_are_had_by_one_node_and_go_over_when_it_stops() {
         settings.offline_after = Duration::from_millis(500);
         settings.silent_after = Duration::from_millis(500);
     };
-    let one = Daemon::start(&database, "one", Watching::Off, quick).await;
-    let other = Daemon::start(&database, "other", Watching::Off, quick).await;
+    let one = Daemon::start(&database, "one", WatchMode::Off, quick).await;
+    let other = Daemon::start(&database, "other", WatchMode::Off, quick).await;
     let has = |daemon: &Daemon| LeaderRole::ALL.map(|duty| daemon.has(duty));
     assert_eq!((has(&one), has(&other)), ([true; LeaderRole::ALL.len()], [false; LeaderRole::ALL.len()]));
     one.register("a").await;

@@ -13,9 +13,9 @@ use rookery_core::message::StormGuard;
 use rookery_core::{NodeId, SiteId};
 use rookery_engine::access::Trust;
 use rookery_engine::adapter::Outlet;
-use rookery_engine::clutch::{Area, Carrier, Effort, Http, Reach};
-use rookery_engine::rendering::Rendered;
-use rookery_engine::watching::{Sight, Watching};
+use rookery_engine::clutch::{Area, DeliveryPolicy, EgressPolicy, EndpointClient, Http};
+use rookery_engine::rendering::RendererStatus;
+use rookery_engine::watching::{WatchCoverage, WatchMode};
 use rookery_engine::{Access, Engine, Parts, RandomIds, Services, SystemClock};
 use rookery_runner::sandbox::Available;
 use rookery_store::{Clock, Node, PresenceBoard, Site};
@@ -107,7 +107,7 @@ pub async fn serve(
     let node = node(project, &means, &bound)?;
     let opened = stores::open_store(settings, project, means.clone(), &node.id).await?;
     let engine = engine(settings, project, means, node, &opened)?;
-    let watching = if *settings.watch { Watching::On } else { Watching::Off };
+    let watching = if *settings.watch { WatchMode::On } else { WatchMode::Off };
     team_files::settle_defaults(&engine, settings).await?;
     let mut services = Services::start(&engine, watching).await.context("cannot read the store")?;
     let endpoint = settings.otlp_endpoint.as_ref();
@@ -207,7 +207,7 @@ fn engine(settings: &Settings, project: &Project, means: Means, node: Node, open
 
 /// The webhooks that go out. Their addresses are the owner's word, wherever they are.
 fn outlets(settings: &Settings, project: &Project) -> Result<Vec<Outlet>, String> {
-    let http = Arc::new(Http::new(Reach::anywhere(), *settings.delivery_timeout)?);
+    let http = Arc::new(Http::new(EgressPolicy::anywhere(), *settings.delivery_timeout)?);
     let outlet = |hook: &OutgoingSettings| {
         hook.outlet(project.root(), |name| std::env::var(name).ok(), &http, *settings.delivery_attempts)
     };
@@ -215,27 +215,27 @@ fn outlets(settings: &Settings, project: &Project) -> Result<Vec<Outlet>, String
 }
 
 /// How messages get to the endpoints of agents. Where everybody who calls is trusted, those nearby are served too.
-fn carrier(settings: &Settings) -> anyhow::Result<Arc<dyn Carrier>> {
+fn carrier(settings: &Settings) -> anyhow::Result<Arc<dyn EndpointClient>> {
     let area = if *settings.require_token { Area::Public } else { Area::Nearby };
-    let reach = Reach { area, allow: settings.outbound_allow.to_vec() };
+    let reach = EgressPolicy { area, allow: settings.outbound_allow.to_vec() };
     let http = Http::new(reach, *settings.delivery_timeout);
     Ok(Arc::new(http.map_err(|error| anyhow::anyhow!("cannot prepare to deliver messages: {error}"))?))
 }
 
-fn effort(settings: &Settings) -> Effort {
-    Effort {
+fn effort(settings: &Settings) -> DeliveryPolicy {
+    DeliveryPolicy {
         attempts: *settings.delivery_attempts,
         first_pause: *settings.delivery_pause,
         circuit_failures: *settings.delivery_circuit_failures,
         circuit_pause: *settings.delivery_circuit_pause,
-        ..Effort::default()
+        ..DeliveryPolicy::default()
     }
 }
 
 /// What is seen of files, as it changes.
 struct Sights {
-    files: watch::Receiver<Sight>,
-    rendered: watch::Receiver<Rendered>,
+    files: watch::Receiver<WatchCoverage>,
+    rendered: watch::Receiver<RendererStatus>,
 }
 
 fn app(settings: &Settings, opened: &Opened, engine: &Engine, bound: &Bound, sights: Sights) -> anyhow::Result<App> {

@@ -8,7 +8,7 @@ use ignore::WalkBuilder;
 use rookery_core::instance::Instance;
 use rookery_core::team::{Launch, StartTime, Team};
 use rookery_core::{SiteId, TeamId};
-use rookery_engine::teams::{Launcher, Refusing, WorkflowFile};
+use rookery_engine::teams::{Refusing, TeamStarter, WorkflowFile};
 use rookery_store::Pending;
 use serde_json::Value;
 
@@ -63,7 +63,7 @@ impl CommandLine {
     }
 }
 
-impl Launcher for CommandLine {
+impl TeamStarter for CommandLine {
     fn files(&self) -> Pending<'_, Vec<WorkflowFile>> {
         let root = self.root.clone();
         Box::pin(async move { tokio::task::spawn_blocking(move || workflow_files(&root)).await.unwrap_or_default() })

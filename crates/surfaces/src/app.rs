@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_engine::Engine;
-use rookery_engine::rendering::Rendered;
-use rookery_engine::watching::Sight;
+use rookery_engine::rendering::RendererStatus;
+use rookery_engine::watching::WatchCoverage;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -77,9 +77,9 @@ pub struct About {
     /// Names besides loopback that this daemon answers to.
     pub allowed_hosts: Vec<String>,
     /// How much of the project's files is seen right now.
-    pub sight: watch::Receiver<Sight>,
+    pub sight: watch::Receiver<WatchCoverage>,
     /// Which contexts have files here, and what is wrong with them.
-    pub rendered: watch::Receiver<Rendered>,
+    pub rendered: watch::Receiver<RendererStatus>,
     /// Where the sockets of instances go.
     pub sockets: Sockets,
     pub started_at: i64,

@@ -47,7 +47,7 @@ pub enum IngestError {
     Refused { refusal: Refusal, pointer: String },
     /// A sender of one of them sends too fast.
     #[error("{refusal}")]
-    Rushed { refusal: Refusal, pointer: String, wait_millis: u64 },
+    RateLimited { refusal: Refusal, pointer: String, wait_millis: u64 },
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
@@ -159,13 +159,13 @@ impl Engine {
     async fn store_as_expected(&self, items: &mut [Item<'_>]) -> Result<Vec<Committed>, IngestError> {
         for _ in 1..ATTEMPTS {
             self.hold_against_steps(items).await?;
-            match self.store_together(items).await {
+            match self.submit_atomic(items).await {
                 Err(IngestError::Refused { refusal, .. }) if refusal.code == Code::Stale => {}
                 outcome => return outcome,
             }
         }
         self.hold_against_steps(items).await?;
-        self.store_together(items).await
+        self.submit_atomic(items).await
     }
 
     async fn hold_against_steps(&self, items: &mut [Item<'_>]) -> Result<(), EngineError> {
@@ -222,9 +222,9 @@ impl Engine {
         match (&item.taken, item.caller.itself()) {
             (Taken::Heartbeat(beat), _) => self.beats(&item.caller, beat).await,
             (Taken::Command(_), Some(agent)) => {
-                self.sign_of_life(&item.caller, agent, LifeSource::Call)?;
+                self.record_presence(&item.caller, agent, LifeSource::Call)?;
                 if self.roster().is_offline(agent) {
-                    self.comes_back(agent, &item.caller).await?;
+                    self.return_agent(agent, &item.caller).await?;
                 }
                 Ok(())
             }
@@ -246,7 +246,7 @@ impl Engine {
     }
 
     /// What became of each command, in order.
-    async fn store_together(&self, items: &[Item<'_>]) -> Result<Vec<Committed>, IngestError> {
+    async fn submit_atomic(&self, items: &[Item<'_>]) -> Result<Vec<Committed>, IngestError> {
         let commands: Vec<&Item<'_>> = items.iter().filter(|item| item.command().is_some()).collect();
         let mut held = Vec::new();
         // Each with the envelope that it takes in; what the daemon answers at once takes in none.
@@ -353,7 +353,7 @@ impl Engine {
         let sender = submission.all().nth(place).map(|refused| &refused.caller);
         match sender.and_then(|caller| Some((caller, caller.itself()?))) {
             Some((caller, agent)) if refusal.code == Code::AgentOffline => {
-                self.comes_back(agent, caller).await?;
+                self.return_agent(agent, caller).await?;
                 Ok(self.store().submit(submission).await)
             }
             _ => Ok(outcome),
@@ -446,7 +446,7 @@ impl Engine {
     async fn meet(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
         self.look_up(agent).await?;
         // What is committed is answered: a seal that came in between is the next call's matter.
-        self.sign_of_life(caller, agent, LifeSource::Call).ok();
+        self.record_presence(caller, agent, LifeSource::Call).ok();
         Ok(())
     }
 }

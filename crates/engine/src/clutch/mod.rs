@@ -21,8 +21,8 @@ mod workflows;
 
 pub use attempts::{Ending, TaskAttempt};
 pub use courier::{
-    Answered, Area, Carrier, Carrying, Courier, Delivered, Effort, Http, Job, Posting, Reach, SIGNATURE_HEADER,
-    delivery_key,
+    Area, Carrying, Courier, Delivered, DeliveryPolicy, EgressPolicy, EndpointClient, Http, HttpAnswer, HttpAttempt,
+    Job, SIGNATURE_HEADER, delivery_key,
 };
 pub use envelope::{Envelope, Located};
 pub use groups::Members;

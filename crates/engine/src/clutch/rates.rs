@@ -96,7 +96,7 @@ impl Engine {
         let hint = format!("nothing was stored; send it again in {} ms", rushed.wait_millis);
         let refusal = Refusal::new(Code::RateLimited, message).hint(hint).about("/from/agent_id");
         let pointer = first.map_or_else(String::new, |item| item.pointer("/from/agent_id"));
-        Err(IngestError::Rushed { refusal, pointer, wait_millis: rushed.wait_millis })
+        Err(IngestError::RateLimited { refusal, pointer, wait_millis: rushed.wait_millis })
     }
 }
 

@@ -91,7 +91,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::clutch::{Envelopes, Reach};
+    use crate::clutch::{EgressPolicy, Envelopes};
     use crate::hooks::Scheme;
 
     fn hook(types: &[&str], run: Option<&str>) -> Outgoing {
@@ -102,7 +102,7 @@ mod tests {
             types: types.iter().map(|name| (*name).to_owned()).collect(),
             filter: MessageFilter { run: run.map(Into::into), ..MessageFilter::default() },
             body: None,
-            http: Arc::new(Http::new(Reach::anywhere(), Duration::from_secs(1)).unwrap()),
+            http: Arc::new(Http::new(EgressPolicy::anywhere(), Duration::from_secs(1)).unwrap()),
         }
     }
 

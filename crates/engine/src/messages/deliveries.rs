@@ -8,7 +8,7 @@ use rookery_store::query::ColumnTest;
 
 use super::{READ, delivery_of, page, stored};
 use crate::engine::{Engine, EngineError, hex};
-use crate::handed::Handing;
+use crate::handed::AttemptState;
 
 /// How many deliveries are looked at for one page, where only some of them are wanted.
 const LOOKED_AT: usize = 10_000;
@@ -79,7 +79,7 @@ impl DeliveryState {
         DeliveryState::ALL.into_iter().find(|state| state.as_str() == text)
     }
 
-    fn of(delivery: &Delivery, handing: Option<&Handing>) -> DeliveryState {
+    fn of(delivery: &Delivery, handing: Option<&AttemptState>) -> DeliveryState {
         match delivery.standing {
             _ if delivery.is_passed_on() => DeliveryState::PassedOn,
             _ if delivery.is_dead() => DeliveryState::Dead,
@@ -116,7 +116,7 @@ pub struct DeliveryStatus {
     pub id: DeliveryId,
     pub delivery: Delivery,
     pub state: DeliveryState,
-    pub handing: Option<Handing>,
+    pub handing: Option<AttemptState>,
     /// Until when the recipient's endpoint is left alone, if it is.
     pub spared_until: Option<Timestamp>,
 }
@@ -206,7 +206,7 @@ impl Engine {
         let id = DeliveryId { message: delivery.message.clone(), agent: delivery.agent.clone() };
         let state = DeliveryState::of(&delivery, handing.as_ref());
         let waits = matches!(state, DeliveryState::Pending | DeliveryState::Notified);
-        let spared_until = self.handed().spared(&delivery.agent).filter(|_| waits);
+        let spared_until = self.handed().circuit_open(&delivery.agent).filter(|_| waits);
         DeliveryStatus { id, delivery, state, handing, spared_until }
     }
 }

@@ -103,7 +103,7 @@ pub(crate) struct Waits {
 
 impl Engine {
     /// Begins to wait for what comes for an agent.
-    pub async fn mailbox(&self, agent: &AgentId) -> Result<Mailbox, SubscribeError> {
+    pub async fn inbox_stream(&self, agent: &AgentId) -> Result<Mailbox, SubscribeError> {
         // Listening begins before the first look, so that nothing falls in between.
         Ok(Mailbox { engine: self.clone(), agent: agent.clone(), log: self.subscribe(None).await? })
     }

@@ -61,7 +61,7 @@ pub struct Generated {
 
 /// What is rendered right now, and what a person should know about it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Rendered {
+pub struct RendererStatus {
     /// The folders of instances that are in use here.
     pub folders: Vec<Folder>,
     pub warnings: Vec<String>,

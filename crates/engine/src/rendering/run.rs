@@ -19,7 +19,7 @@ use super::keeper::Keeper;
 use super::room::FileId;
 use super::state::Shelf;
 use super::steps::Steps;
-use super::{Folder, RenderError, Rendered, Rendering};
+use super::{Folder, RenderError, RendererStatus, Rendering};
 use crate::engine::{Engine, EngineError};
 use crate::messages::message_of;
 use crate::services::RETRY_AFTER;
@@ -35,7 +35,7 @@ const RETRY_MILLIS: u64 = 1_000;
 const RETRY_AT_LEAST_EVERY_MILLIS: u64 = 30_000;
 
 /// Runs until the log can be followed no more, and says what is rendered.
-pub(crate) async fn run(engine: Engine, rendering: Rendering, say: watch::Sender<Rendered>) {
+pub(crate) async fn run(engine: Engine, rendering: Rendering, say: watch::Sender<RendererStatus>) {
     loop {
         match Desk::open(&engine, &rendering).await {
             Ok((mut desk, subscription)) => {
@@ -159,7 +159,7 @@ impl Desk {
     async fn follow(
         &mut self,
         mut subscription: Subscription,
-        say: &watch::Sender<Rendered>,
+        say: &watch::Sender<RendererStatus>,
     ) -> Result<(), SubscribeError> {
         loop {
             self.attend().await;
@@ -428,14 +428,14 @@ impl Desk {
         of_places.chain(self.shut_out.values()).cloned().collect()
     }
 
-    fn tell(&self, say: &watch::Sender<Rendered>) {
+    fn tell(&self, say: &watch::Sender<RendererStatus>) {
         let root = &self.engine.settings().root;
         let here = self.places.iter().filter(|(_, place)| place.keeper.folder.is_some() && place.in_use);
         let folders = here.map(|(instance, place)| Folder {
             instance: instance.clone(),
             path: root.join(place.keeper.context.folder.as_str()),
         });
-        let rendered = Rendered { folders: folders.collect(), warnings: self.warnings() };
+        let rendered = RendererStatus { folders: folders.collect(), warnings: self.warnings() };
         say.send_if_modified(|known| {
             let changed = *known != rendered;
             *known = rendered;

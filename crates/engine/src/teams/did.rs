@@ -25,7 +25,7 @@ pub struct Deed {
 
 impl Engine {
     /// What the agent of a turn did itself, from when the turn began until it ended.
-    pub async fn did(&self, turn: &Turn) -> Result<Vec<Deed>, EngineError> {
+    pub async fn turn_activity(&self, turn: &Turn) -> Result<Vec<Deed>, EngineError> {
         let query = LogQuery {
             after: Some(turn.started),
             upto: turn.end.as_ref().map(|end| end.ended),

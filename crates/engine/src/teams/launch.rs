@@ -20,7 +20,7 @@ use crate::paths::{follow_links, lexical};
 pub const LAUNCH_WAITS: Duration = Duration::from_secs(45);
 
 /// What starts workflow files on this machine.
-pub trait Launcher: Debug + Send + Sync {
+pub trait TeamStarter: Debug + Send + Sync {
     /// The workflow files of the project.
     fn files(&self) -> Pending<'_, Vec<WorkflowFile>>;
 
@@ -55,7 +55,7 @@ pub struct Refusing {
 
 impl Engine {
     /// None where nothing can start them.
-    pub fn launcher(&self) -> Result<Arc<dyn Launcher>, Refusal> {
+    pub fn launcher(&self) -> Result<Arc<dyn TeamStarter>, Refusal> {
         let missing = || Refusal::new(Code::InvalidState, "this daemon cannot start workflow files");
         self.settings().launcher.clone().ok_or_else(missing)
     }

@@ -11,7 +11,7 @@ use rookery_store::RowQuery;
 use rookery_store::query::{ColumnTest, Order};
 
 pub use did::{Deed, MOST_DEEDS};
-pub use launch::{LAUNCH_WAITS, Launcher, Refusing, WorkflowFile};
+pub use launch::{LAUNCH_WAITS, Refusing, TeamStarter, WorkflowFile};
 
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;

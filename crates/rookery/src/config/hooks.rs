@@ -546,7 +546,7 @@ mod tests {
         let out = &hooks.outgoing[0];
         let filter = out.filter().unwrap();
         assert_eq!((filter.run, filter.from), (Some("r1".into()), Some(Sender::Orchestrator)));
-        let reach = rookery_engine::clutch::Reach::anywhere();
+        let reach = rookery_engine::clutch::EgressPolicy::anywhere();
         let http = Arc::new(Http::new(reach, std::time::Duration::from_secs(1)).unwrap());
         let outlet = out.outlet(Path::new("/nowhere"), |_| Some("s".to_owned()), &http, 12).unwrap();
         assert_eq!((outlet.adapter.name().as_str(), outlet.begins, outlet.attempts), ("http:out", Begins::Start, 12));

@@ -22,8 +22,8 @@ use anyhow::Context as _;
 use axum::middleware;
 use rookery_core::{LogId, NodeId, SiteId};
 use rookery_engine::access::Trust;
-use rookery_engine::rendering::Rendered;
-use rookery_engine::watching::Sight;
+use rookery_engine::rendering::RendererStatus;
+use rookery_engine::watching::WatchCoverage;
 use rookery_engine::{Access, Engine, Parts, RandomIds, Settings, SystemClock};
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::node::Site;
@@ -75,8 +75,8 @@ fn app(port: u16) -> App {
         node,
         settings: Settings::new("fixture", "."),
     });
-    let (_, sight) = watch::channel(Sight::Off);
-    let (_, rendered) = watch::channel(Rendered::default());
+    let (_, sight) = watch::channel(WatchCoverage::Off);
+    let (_, rendered) = watch::channel(RendererStatus::default());
     let about = About {
         project_id: "fixture".to_owned(),
         version: "0",

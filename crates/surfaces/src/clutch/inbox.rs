@@ -73,7 +73,7 @@ pub async fn pull(
         return Ok(Json(app.engine().pull(&agent, pull).await?.into()));
     }
     let _place = stream::take_place(&app, &caller)?;
-    let mut mailbox = app.engine().mailbox(&agent).await?;
+    let mut mailbox = app.engine().inbox_stream(&agent).await?;
     let pulled = tokio::select! {
         pulled = mailbox.next(pull) => pulled?,
         () = tokio::time::sleep(wait) => Pulled::default(),
@@ -87,7 +87,7 @@ pub async fn pull(
 
 /// Whose inbox it is, or who may look into it. Pulling is a sign of life.
 pub(super) async fn owner(app: &App, call: &Call, agent: &AgentId) -> Result<Caller, ClutchError> {
-    app.engine().visit(&call.caller(agent)?).await?;
+    app.engine().touch(&call.caller(agent)?).await?;
     may_open(app, call, agent).await
 }
 
@@ -128,7 +128,7 @@ async fn stays_alive(app: &App, caller: &Caller) {
     loop {
         tokio::time::sleep(pause).await;
         if let Some(agent) = caller.itself()
-            && app.engine().sign_of_life(caller, agent, LifeSource::Call).is_err()
+            && app.engine().record_presence(caller, agent, LifeSource::Call).is_err()
         {
             return;
         }

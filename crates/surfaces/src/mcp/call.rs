@@ -99,7 +99,7 @@ impl Call {
     /// As [`Call::reader`], for a tool whose arguments may name its caller.
     pub async fn reader_named(&self, argument: Option<&str>) -> Result<Caller, ToolError> {
         let caller = self.caller(argument)?;
-        self.engine().visit(&caller).await?;
+        self.engine().touch(&caller).await?;
         Ok(caller)
     }
 

@@ -13,7 +13,7 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ErrorData, ServerHandler};
 use rookery_core::AgentId;
-use rookery_engine::Notice;
+use rookery_engine::Wake;
 use serde_json::json;
 use tokio::task::AbortHandle;
 
@@ -282,7 +282,7 @@ fn session(extensions: &Extensions) -> Option<&str> {
 }
 
 /// The next thing that waits for whoever listens; never, if nobody in particular does.
-async fn heard(hearing: &mut Option<Hearing>) -> Option<Notice> {
+async fn heard(hearing: &mut Option<Hearing>) -> Option<Wake> {
     match hearing {
         Some(hearing) => hearing.next().await,
         None => std::future::pending().await,

@@ -13,7 +13,7 @@ use rookery_core::envelope::iso;
 use rookery_core::instance::bare;
 use rookery_core::view::LifeSource;
 use rookery_core::{AgentId, Caller};
-use rookery_engine::{Listener, Notice};
+use rookery_engine::{Wake, WakeListener};
 use serde_json::json;
 use tokio::sync::{OnceCell, watch};
 
@@ -72,7 +72,7 @@ impl Addressee {
     /// Listens from now on; whoever opens a stream is back, if it was gone.
     pub async fn listen(&self) -> Hearing {
         if let Some(caller) = self.holds()
-            && let Err(error) = self.app.engine().visit(&caller).await
+            && let Err(error) = self.app.engine().touch(&caller).await
         {
             tracing::debug!(%error, agent = %self.agent, "an agent that listens could not be brought back");
         }
@@ -83,19 +83,19 @@ impl Addressee {
 /// An open stream of an agent.
 #[derive(Debug)]
 pub struct Hearing {
-    listener: Listener,
+    listener: WakeListener,
     addressee: Addressee,
 }
 
 impl Hearing {
     /// The next thing that waits for the agent, which lives meanwhile; `None` if the client may not be told any more.
-    pub async fn next(&mut self) -> Option<Notice> {
+    pub async fn next(&mut self) -> Option<Wake> {
         let every = beat(self.addressee.app.engine().settings().connection_after);
         loop {
             let caller = self.addressee.holds()?;
             self.addressee.join(&caller).await;
             if let Some(agent) = caller.itself() {
-                self.addressee.app.engine().sign_of_life(&caller, agent, LifeSource::Connection).ok()?;
+                self.addressee.app.engine().record_presence(&caller, agent, LifeSource::Connection).ok()?;
             }
             tokio::select! {
                 notice = self.listener.next() => return self.addressee.holds().map(|_| notice),
@@ -135,7 +135,7 @@ pub async fn tell(
 }
 
 /// Sends a mention. A client that does not take it is left out this once.
-pub async fn send(peer: &Peer<RoleServer>, notice: &Notice) {
+pub async fn send(peer: &Peer<RoleServer>, notice: &Wake) {
     let params = json!({
         "from": notice.from,
         "target": bare(&notice.agent),

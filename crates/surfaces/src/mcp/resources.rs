@@ -147,7 +147,7 @@ pub async fn may_see(call: &Call, named: &Named) -> Result<(), ToolError> {
         Named::Document(_) | Named::Message(_) => return call.reader().await.map(|_| ()),
     };
     let caller = reader(call, agent)?;
-    call.engine().visit(&caller).await?;
+    call.engine().touch(&caller).await?;
     if caller.actor.agent() == Some(agent) {
         // Whoever looks at its own inbox wants to be reached. One that gave no name is only believed to be that agent.
         return call.arrive(&call.caller(None)?).await;

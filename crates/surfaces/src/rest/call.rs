@@ -59,7 +59,7 @@ impl Call {
     /// Whoever reads must be allowed to, and shows a sign of life by it.
     pub async fn reader(&self) -> Result<Caller, RestError> {
         let caller = self.caller(None)?;
-        self.app.engine().visit(&caller).await?;
+        self.app.engine().touch(&caller).await?;
         Ok(caller)
     }
 

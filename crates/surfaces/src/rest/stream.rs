@@ -113,7 +113,7 @@ impl Stream {
         loop {
             if let Some(agent) = self.caller.actor.agent() {
                 // Bound to a credential meanwhile: a stream that was opened on a word ends.
-                self.app.engine().sign_of_life(&self.caller, agent, LifeSource::Connection).ok()?;
+                self.app.engine().record_presence(&self.caller, agent, LifeSource::Connection).ok()?;
             }
             let chunk = tokio::select! {
                 () = stopping.cancelled() => return None,

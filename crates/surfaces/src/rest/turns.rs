@@ -183,7 +183,7 @@ pub async fn get(call: Call, Segment(id): Segment) -> Result<Response, RestError
     let At { value, head } = engine.turn(&id).await?;
     let view = match value {
         Some(turn) => {
-            let did = engine.did(&turn).await?;
+            let did = engine.turn_activity(&turn).await?;
             Some(shown(turn, did))
         }
         None => None,

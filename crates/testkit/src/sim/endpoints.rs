@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rookery_core::{AgentId, MessageId};
-use rookery_engine::clutch::{Answered, Posting};
+use rookery_engine::clutch::{HttpAnswer, HttpAttempt};
 
 use super::network::{Heard, Network, Reaches};
 
@@ -38,7 +38,7 @@ pub(super) enum Mood {
 #[derive(Debug)]
 struct UnderWay {
     number: u64,
-    posting: Posting,
+    posting: HttpAttempt,
     arrives: Option<u64>,
     takes: bool,
     answers: Option<(u64, Heard)>,
@@ -56,7 +56,7 @@ pub(super) struct Known {
 /// A message that has come to its endpoint.
 #[derive(Debug)]
 pub(super) struct Arrived {
-    pub(super) posting: Posting,
+    pub(super) posting: HttpAttempt,
     pub(super) takes: bool,
 }
 
@@ -74,7 +74,7 @@ impl Endpoints {
     }
 
     /// A post begins its way.
-    pub(super) fn takes_up(&mut self, rng: &mut StdRng, (number, posting): (u64, Posting), mood: Mood, now: u64) {
+    pub(super) fn takes_up(&mut self, rng: &mut StdRng, (number, posting): (u64, HttpAttempt), mood: Mood, now: u64) {
         self.of(&posting).posts += 1;
         self.under_way.push(way(rng, mood, now, number, posting));
     }
@@ -131,15 +131,15 @@ impl Endpoints {
         self.known.clear();
     }
 
-    fn of(&mut self, posting: &Posting) -> &mut Known {
+    fn of(&mut self, posting: &HttpAttempt) -> &mut Known {
         self.known.entry((posting.agent.clone(), posting.message.clone())).or_default()
     }
 }
 
-fn way(rng: &mut StdRng, mood: Mood, now: u64, number: u64, posting: Posting) -> UnderWay {
+fn way(rng: &mut StdRng, mood: Mood, now: u64, number: u64, posting: HttpAttempt) -> UnderWay {
     let answered = |status: u16| {
         let retry_after = (status == 429).then_some(Duration::from_secs(2));
-        Ok(Answered { status, retry_after })
+        Ok(HttpAnswer { status, retry_after })
     };
     let status = match (mood, rng.random_range(0..100)) {
         (Mood::Perfect, _) => 202,

@@ -5,10 +5,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use rookery_engine::clutch::{Answered, Carrier, Carrying, Posting};
+use rookery_engine::clutch::{Carrying, EndpointClient, HttpAnswer, HttpAttempt};
 
 /// What a courier hears of a post.
-pub(super) type Heard = Result<Answered, String>;
+pub(super) type Heard = Result<HttpAnswer, String>;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Network(Arc<Mutex<Posts>>);
@@ -16,7 +16,7 @@ pub(super) struct Network(Arc<Mutex<Posts>>);
 #[derive(Debug, Default)]
 struct Posts {
     count: u64,
-    new: Vec<(u64, Posting)>,
+    new: Vec<(u64, HttpAttempt)>,
     heard: BTreeMap<u64, Heard>,
     /// Nobody waits for what becomes of these any more.
     unheard: BTreeSet<u64>,
@@ -37,7 +37,7 @@ pub(super) enum Reaches {
 
 impl Network {
     /// What was posted since somebody asked last.
-    pub(super) fn collect(&self) -> Vec<(u64, Posting)> {
+    pub(super) fn collect(&self) -> Vec<(u64, HttpAttempt)> {
         std::mem::take(&mut self.lock().new)
     }
 
@@ -55,8 +55,8 @@ impl Network {
     }
 }
 
-impl Carrier for Network {
-    fn post(&self, posting: Posting) -> Carrying<'_> {
+impl EndpointClient for Network {
+    fn post(&self, posting: HttpAttempt) -> Carrying<'_> {
         let mut posts = self.lock();
         posts.count += 1;
         let number = posts.count;

@@ -18,7 +18,7 @@ use rookery_core::view::LifeSource;
 use rookery_core::workspace::{BranchFate, BranchOrigin, Outcome};
 use rookery_core::{AgentId, Auth, Caller, Code, Command, MessageId, NodeId, Row, Seq, SiteId};
 use rookery_engine::access::Trust;
-use rookery_engine::clutch::{Courier, Delivered, Effort, Envelope, IngestError, Ingested, Routing};
+use rookery_engine::clutch::{Courier, Delivered, DeliveryPolicy, Envelope, IngestError, Ingested, Routing};
 use rookery_engine::engine::IdempotencyKey;
 use rookery_engine::intents::{self, Hands, Performed};
 use rookery_engine::messages::Pull;
@@ -217,12 +217,12 @@ fn settings() -> Settings {
         escalate_conflicts_after: Duration::from_secs(60),
         storm_guard: GUARD,
         shared: true,
-        effort: Effort {
+        effort: DeliveryPolicy {
             attempts: 4,
             circuit_failures: 4,
             circuit_pause: Duration::from_secs(2),
             in_flight: 12,
-            ..Effort::default()
+            ..DeliveryPolicy::default()
         },
         ..Settings::new("simulation", PathBuf::from("simulation"))
     }
@@ -325,7 +325,7 @@ impl Process {
     pub(super) fn sees(&mut self, agent: &AgentId, source: LifeSource) {
         let caller = Caller { auth: Auth::Token, ..Caller::asserted(agent.clone()) };
         // It is proven: nothing refuses it.
-        drop(self.engine.sign_of_life(&caller, agent, source));
+        drop(self.engine.record_presence(&caller, agent, source));
     }
 
     /// Lets everything go on as far as it can without a turn of the writer.

@@ -680,7 +680,7 @@ impl World {
             }
             Answered::Bundle(
                 _,
-                Err(error @ (IngestError::Faults(_) | IngestError::Violations(_) | IngestError::Rushed { .. })),
+                Err(error @ (IngestError::Faults(_) | IngestError::Violations(_) | IngestError::RateLimited { .. })),
             ) => Err(Violation { check: "nothing_breaks", what: error.to_string() }),
             Answered::Bundle(bundle, Err(IngestError::Engine(error))) => {
                 if was_not_done(&error) {

@@ -16,7 +16,7 @@ use super::signature::HEADER;
 
 /// A message on its way to an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Posting {
+pub struct HttpAttempt {
     pub url: String,
     /// The host and port that a person allowed for this agent.
     pub allowed: Option<AllowedHost>,
@@ -30,31 +30,31 @@ pub struct Posting {
 
 /// What an endpoint answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Answered {
+pub struct HttpAnswer {
     pub status: u16,
     /// How long it wants to be left alone.
     pub retry_after: Option<Duration>,
 }
 
 /// A post under way; its error is why nothing was answered.
-pub type Carrying<'c> = Pin<Box<dyn Future<Output = Result<Answered, String>> + Send + 'c>>;
+pub type Carrying<'c> = Pin<Box<dyn Future<Output = Result<HttpAnswer, String>> + Send + 'c>>;
 
 /// Carries messages to endpoints.
-pub trait Carrier: Send + Sync + Debug + 'static {
-    fn post(&self, posting: Posting) -> Carrying<'_>;
+pub trait EndpointClient: Send + Sync + Debug + 'static {
+    fn post(&self, posting: HttpAttempt) -> Carrying<'_>;
 }
 
 /// Where messages may be posted.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Reach {
+pub struct EgressPolicy {
     pub area: Area,
     /// Hosts that the project's owner allows, in private networks too.
     pub allow: Vec<AllowedHost>,
 }
 
-impl Reach {
-    pub fn anywhere() -> Reach {
-        Reach { area: Area::Anywhere, allow: vec![] }
+impl EgressPolicy {
+    pub fn anywhere() -> EgressPolicy {
+        EgressPolicy { area: Area::Anywhere, allow: vec![] }
     }
 
     /// How far from the open network the addresses of a URL may be, or why nothing is posted to it.
@@ -91,11 +91,11 @@ pub struct Http {
     client: Client,
     /// For hosts that the owner allowed, whose names may stand for private addresses.
     allowed: Client,
-    reach: Reach,
+    reach: EgressPolicy,
 }
 
 impl Http {
-    pub fn new(reach: Reach, time: Duration) -> Result<Http, String> {
+    pub fn new(reach: EgressPolicy, time: Duration) -> Result<Http, String> {
         // Another part of the process may have chosen one before, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = |area| {
@@ -118,7 +118,7 @@ impl Http {
         granted: Option<&AllowedHost>,
         headers: Vec<(&'static str, String)>,
         body: Vec<u8>,
-    ) -> Result<Answered, String> {
+    ) -> Result<HttpAnswer, String> {
         let url = Url::parse(url).map_err(|error| format!("the address cannot be read: {error}"))?;
         let area = self.reach.judge(&url, granted)?;
         let client = if area > self.reach.area { &self.allowed } else { &self.client };
@@ -132,14 +132,14 @@ impl Http {
         let response = request.send().await.map_err(|error| told(&error))?;
         let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
         let retry_after = retry_after.and_then(|text| text.trim().parse().ok()).map(Duration::from_secs);
-        Ok(Answered { status: response.status().as_u16(), retry_after })
+        Ok(HttpAnswer { status: response.status().as_u16(), retry_after })
     }
 }
 
-impl Carrier for Http {
-    fn post(&self, posting: Posting) -> Carrying<'_> {
+impl EndpointClient for Http {
+    fn post(&self, posting: HttpAttempt) -> Carrying<'_> {
         Box::pin(async move {
-            let Posting { url, allowed, agent, message, body, attempt, signature } = posting;
+            let HttpAttempt { url, allowed, agent, message, body, attempt, signature } = posting;
             let mut headers = vec![
                 ("x-rookery-attempt", attempt.to_string()),
                 ("x-rookery-message", message.to_string()),
@@ -187,11 +187,11 @@ impl Resolve for Addresses {
 mod tests {
     use super::*;
 
-    fn reach(area: Area, allow: &[&str]) -> Reach {
-        Reach { area, allow: allow.iter().map(|host| host.parse().unwrap()).collect() }
+    fn reach(area: Area, allow: &[&str]) -> EgressPolicy {
+        EgressPolicy { area, allow: allow.iter().map(|host| host.parse().unwrap()).collect() }
     }
 
-    fn refused(reach: &Reach, url: &str) -> bool {
+    fn refused(reach: &EgressPolicy, url: &str) -> bool {
         reach.judge(&Url::parse(url).unwrap(), None).is_err()
     }
 
@@ -223,7 +223,7 @@ mod tests {
         ] {
             let url = format!("http://{nearby}:1/x");
             assert_eq!((refused(&local, &url), refused(&shared, &url)), (false, true), "{url}");
-            assert!(!refused(&Reach::anywhere(), &url), "{url}");
+            assert!(!refused(&EgressPolicy::anywhere(), &url), "{url}");
         }
         for never in [
             "169.254.169.254",
@@ -241,7 +241,7 @@ mod tests {
         ] {
             let url = format!("http://{never}/latest");
             assert!(refused(&local, &url) && refused(&shared, &url), "{url}");
-            assert!(!refused(&Reach::anywhere(), &url), "{url}");
+            assert!(!refused(&EgressPolicy::anywhere(), &url), "{url}");
         }
         for public in ["93.184.216.34", "172.32.0.1", "100.128.0.1", "[2606:4700::1]", "agents.example", "ken:8080"] {
             assert!(!refused(&shared, &format!("http://{public}/")), "{public}");

@@ -10,7 +10,7 @@ use rookery_core::{AgentId, Auth, Caller, Code, Command, Key, MessageId, Refusal
 use rookery_store::node::LeaderEpoch;
 use rookery_store::{Submission, SubmitError};
 
-use super::carrier::{Answered, Carrier, Posting};
+use super::carrier::{EndpointClient, HttpAnswer, HttpAttempt};
 use super::signature;
 use crate::engine::{Engine, EngineError};
 
@@ -18,7 +18,7 @@ use crate::engine::{Engine, EngineError};
 #[derive(Debug)]
 pub struct Job {
     pub(super) engine: Engine,
-    pub(super) carrier: Arc<dyn Carrier>,
+    pub(super) carrier: Arc<dyn EndpointClient>,
     pub(super) tenure: LeaderEpoch,
     /// No two of a tenure have the same.
     pub(super) number: u64,
@@ -106,9 +106,9 @@ impl Job {
         }
     }
 
-    fn posting(&self, body: Vec<u8>, allowed: Option<AllowedHost>) -> Posting {
+    fn posting(&self, body: Vec<u8>, allowed: Option<AllowedHost>) -> HttpAttempt {
         let key = self.engine.access().delivery_key(&self.agent);
-        Posting {
+        HttpAttempt {
             signature: key.map(|key| signature::signature(&key, self.engine.clock().now(), &body)),
             url: self.url.clone(),
             allowed,
@@ -189,7 +189,7 @@ impl Job {
             return;
         }
         let agent = Caller { auth: Auth::Token, ..Caller::asserted(self.agent.clone()) };
-        if let Err(error) = self.engine.visit(&agent).await {
+        if let Err(error) = self.engine.touch(&agent).await {
             tracing::debug!(%error, agent = %self.agent, "a sign of life was not taken");
         }
     }
@@ -205,8 +205,8 @@ fn is_settled(refusal: &Refusal) -> bool {
     matches!(refusal.code, Code::Stale | Code::MessageNotFound)
 }
 
-pub(crate) fn meaning(answered: Result<Answered, String>) -> Meaning {
-    let Answered { status, retry_after } = match answered {
+pub(crate) fn meaning(answered: Result<HttpAnswer, String>) -> Meaning {
+    let HttpAnswer { status, retry_after } = match answered {
         Ok(answered) => answered,
         Err(error) => return Meaning::NotNow(error, None),
     };
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn what_an_answer_means_for_the_message() {
-        let word = |status: u16| match meaning(Ok(Answered { status, retry_after: None })) {
+        let word = |status: u16| match meaning(Ok(HttpAnswer { status, retry_after: None })) {
             Meaning::Taken => "taken",
             Meaning::Never(_) => "never",
             Meaning::NotNow(..) => "not now",

@@ -10,7 +10,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
 
 /// How hard it is tried to deliver a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Effort {
+pub struct DeliveryPolicy {
     /// After so many in vain a delivery is given up on.
     pub attempts: u32,
     /// After the first of them; doubled each time.
@@ -23,9 +23,9 @@ pub struct Effort {
     pub in_flight: usize,
 }
 
-impl Default for Effort {
-    fn default() -> Effort {
-        Effort {
+impl Default for DeliveryPolicy {
+    fn default() -> DeliveryPolicy {
+        DeliveryPolicy {
             attempts: 12,
             first_pause: Duration::from_secs(1),
             circuit_failures: 5,
@@ -35,7 +35,7 @@ impl Default for Effort {
     }
 }
 
-impl Effort {
+impl DeliveryPolicy {
     /// How long after an attempt the next one comes: doubled each time, and up to a quarter less, so that what failed
     /// together does not come back together. What the endpoint asks for is heeded.
     pub(crate) fn pause(&self, message: &MessageId, attempt: u32, asked: Option<Duration>) -> Duration {
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn pauses_double_within_bounds_and_differ() {
-        let effort = Effort::default();
+        let effort = DeliveryPolicy::default();
         let pause = |attempt: u32, asked: Option<u64>| {
             effort.pause(&"msg_1".into(), attempt, asked.map(Duration::from_secs)).as_millis()
         };

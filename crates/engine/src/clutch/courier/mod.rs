@@ -28,10 +28,10 @@ use rookery_store::node::{LeaderEpoch, LeaderRole};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-pub use carrier::{Answered, Carrier, Carrying, Http, Posting, Reach};
+pub use carrier::{Carrying, EgressPolicy, EndpointClient, Http, HttpAnswer, HttpAttempt};
 pub use deliver::{Delivered, Job};
 pub(crate) use deliver::{Meaning, meaning};
-pub use effort::Effort;
+pub use effort::DeliveryPolicy;
 pub use rookery_core::Area;
 pub(crate) use signature::key_of;
 pub use signature::{HEADER as SIGNATURE_HEADER, delivery_key};
@@ -41,7 +41,7 @@ use deliver::{Fate, Showed};
 use round::{Look, Round};
 
 use crate::engine::{Engine, EngineError};
-use crate::handed::Handing;
+use crate::handed::AttemptState;
 use crate::messages::Arrival;
 use crate::services::RETRY_AFTER;
 use crate::subscribe::Subscription;
@@ -52,7 +52,7 @@ const PER_ENDPOINT: usize = 8;
 const STOP_GRACE: Duration = Duration::from_secs(2);
 
 /// Delivers whenever that is for this node to do, until it is told to stop.
-pub(crate) async fn run(engine: Engine, carrier: Arc<dyn Carrier>, stop: CancellationToken) {
+pub(crate) async fn run(engine: Engine, carrier: Arc<dyn EndpointClient>, stop: CancellationToken) {
     let mut duties = engine.attending().changes();
     loop {
         let held = |tenures: &Vec<LeaderEpoch>| tenures.iter().any(|tenure| tenure.duty == LeaderRole::Courier);
@@ -79,7 +79,11 @@ enum CourierError {
 }
 
 /// Delivers until the duty is another node's. Posts are tasks of their own, so that they go on whatever is looked up meanwhile.
-async fn serve(engine: &Engine, carrier: &Arc<dyn Carrier>, stop: &CancellationToken) -> Result<(), CourierError> {
+async fn serve(
+    engine: &Engine,
+    carrier: &Arc<dyn EndpointClient>,
+    stop: &CancellationToken,
+) -> Result<(), CourierError> {
     let Some(mut courier) = Courier::begin(engine, carrier.clone()).await? else { return Ok(()) };
     let mut posts = JoinSet::new();
     let mut duties = engine.attending().changes();
@@ -115,7 +119,7 @@ async fn sleep(pause: Option<Duration>) {
 pub struct Courier {
     engine: Engine,
     tenure: LeaderEpoch,
-    carrier: Arc<dyn Carrier>,
+    carrier: Arc<dyn EndpointClient>,
     subscription: Subscription,
     /// What is known is true at this place.
     at: Seq,
@@ -138,7 +142,7 @@ pub struct Courier {
 
 impl Courier {
     /// Nothing if another node delivers.
-    pub async fn begin(engine: &Engine, carrier: Arc<dyn Carrier>) -> Result<Option<Courier>, EngineError> {
+    pub async fn begin(engine: &Engine, carrier: Arc<dyn EndpointClient>) -> Result<Option<Courier>, EngineError> {
         let Some(tenure) = engine.tenure(LeaderRole::Courier) else { return Ok(None) };
         engine.handed().spare_nobody();
         let subscription = engine.subscribe(None).await?;
@@ -347,7 +351,7 @@ impl Courier {
                     round.again(number, clock.monotonic().saturating_add(millis));
                     let at = clock.now();
                     let next_at = Some(at.plus_millis(millis));
-                    let handing = Handing { attempts: attempt, last_at: at, error: Some(error), next_at };
+                    let handing = AttemptState { attempts: attempt, last_at: at, error: Some(error), next_at };
                     self.engine.handed().put(&agent, &message, handing);
                 }
                 Fate::Unwritten(verdict) => round.put_back(number, soon, Some(verdict)),

@@ -183,7 +183,7 @@ impl Peer {
         match self.caller.actor.agent() {
             // Bound to a credential meanwhile: a stream that was opened on a word ends.
             Some(agent) => {
-                let lives = self.app.engine().sign_of_life(&self.caller, agent, LifeSource::Connection);
+                let lives = self.app.engine().record_presence(&self.caller, agent, LifeSource::Connection);
                 lives.map_err(|refusal| End::NotAllowed(refusal.message))
             }
             None => Ok(()),

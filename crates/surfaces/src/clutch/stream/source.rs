@@ -89,7 +89,7 @@ impl Source {
 
     /// What waits for an agent after a position, or all of it.
     pub(super) async fn inbox(app: &App, agent: &AgentId, after: Option<Position>) -> Result<Source, ClutchError> {
-        let mailbox = Box::new(app.engine().mailbox(agent).await?);
+        let mailbox = Box::new(app.engine().inbox_stream(agent).await?);
         let after = match after {
             Some(position) => filter::lies_here(app, &position).await?,
             None => Seq::ZERO,

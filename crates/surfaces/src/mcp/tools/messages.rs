@@ -42,7 +42,7 @@ impl Member {
             return Err(ToolError::anonymous());
         }
         let id = agent.unwrap_or_else(|| AgentId::from(caller.actor.to_string().as_str()));
-        call.engine().visit(&caller).await?;
+        call.engine().touch(&caller).await?;
         call.arrive(&caller).await?;
         // A person's name says nothing of where it is.
         let instance = if caller.actor.agent().is_some() { Instance::of(&id) } else { call.sender().instance() };

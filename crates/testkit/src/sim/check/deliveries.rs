@@ -4,7 +4,7 @@
 use rookery_core::log::LogRow;
 use rookery_core::message::{AddressedAs, Delivery};
 use rookery_core::{Actor, AgentId, Fact, Key, MessageId, Row, Seq};
-use rookery_engine::clutch::Posting;
+use rookery_engine::clutch::HttpAttempt;
 
 use super::{Checked, violated};
 use crate::sim::endpoints::Endpoints;
@@ -33,7 +33,7 @@ fn was_given_up_on(model: &Model, message: &MessageId, agent: &AgentId) -> bool 
 }
 
 /// Nothing is posted that the log says is acknowledged or given up on. Told with each post.
-pub(in crate::sim) fn nothing_is_posted_after_its_end(model: &Model, posting: &Posting) -> Checked {
+pub(in crate::sim) fn nothing_is_posted_after_its_end(model: &Model, posting: &HttpAttempt) -> Checked {
     match delivery(model, &posting.message, &posting.agent) {
         Some(delivery) if delivery.is_settled() || delivery.is_dead() => {
             let what = format!("{} to {}, which is {}", posting.message, posting.agent, delivery.state());
@@ -45,7 +45,7 @@ pub(in crate::sim) fn nothing_is_posted_after_its_end(model: &Model, posting: &P
 
 /// Of what is about one task nothing overtakes what was sent to the same agent before it, unless that was over. Told when a
 /// message arrives, before it is noted. What comes again, or after its end, is in no order.
-pub(in crate::sim) fn order_of_a_task_is_kept(model: &Model, endpoints: &Endpoints, posting: &Posting) -> Checked {
+pub(in crate::sim) fn order_of_a_task_is_kept(model: &Model, endpoints: &Endpoints, posting: &HttpAttempt) -> Checked {
     let (message, agent) = (&posting.message, &posting.agent);
     let Some(arrived) = delivery(model, message, agent) else { return Ok(()) };
     if arrived.task.is_none()
