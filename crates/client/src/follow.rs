@@ -14,8 +14,8 @@ use crate::sse::Parser;
 const SILENCE: Duration = Duration::from_secs(45);
 /// Events that may wait for whoever follows. Beyond, the daemon waits.
 const WAITING: usize = 256;
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(200);
+const MAX_BACKOFF: Duration = Duration::from_secs(8);
 
 /// What a follower is told.
 #[derive(Clone, PartialEq, Debug)]
@@ -156,7 +156,7 @@ struct Pauses {
 
 impl Pauses {
     fn next(&mut self) -> Duration {
-        let pause = (FIRST_PAUSE * (1 << self.count.min(8))).min(LONGEST_PAUSE);
+        let pause = (INITIAL_BACKOFF * (1 << self.count.min(8))).min(MAX_BACKOFF);
         self.count += 1;
         self.waited = self.waited.saturating_add(pause);
         pause

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::error::ClientError;
 
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(50);
+const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
 /// Whether a call may be repeated whose outcome is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Patience {
 
 impl Patience {
     pub(crate) fn lasting(left: Duration) -> Patience {
-        Patience { left, pause: FIRST_PAUSE }
+        Patience { left, pause: INITIAL_BACKOFF }
     }
 
     /// Waits a moment before the next attempt. Gives the error back if there is nothing to wait for, or no more time.
@@ -36,7 +36,7 @@ impl Patience {
         let pause = self.pause.min(self.left);
         tokio::time::sleep(pause).await;
         self.left -= pause;
-        self.pause = (pause * 2).min(LONGEST_PAUSE);
+        self.pause = (pause * 2).min(MAX_BACKOFF);
         Ok(())
     }
 }

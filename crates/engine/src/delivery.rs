@@ -12,7 +12,7 @@ use rookery_core::{AgentId, Fact, Key};
 use crate::engine::{Engine, EngineError};
 use crate::messages::{Arrival, LARGEST_PAGE};
 use crate::notices::Wake;
-use crate::services::RETRY_AFTER;
+use crate::services::RETRY_DELAY;
 use crate::subscribe::{SubscribeError, Subscription};
 
 /// Runs until the log can be followed no more.
@@ -28,7 +28,7 @@ pub(crate) async fn run(engine: Engine) {
             }
             Err(error) => tracing::debug!(%error, "wake-ups cannot follow the log"),
         }
-        tokio::time::sleep(RETRY_AFTER).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
@@ -113,7 +113,7 @@ pub async fn look_up(engine: &Engine) {
             Ok(waiting) => engine.notices().found(&agent, waiting, engine.clock().monotonic()),
             Err(error) => {
                 tracing::debug!(%error, %agent, "what waits for an agent could not be read");
-                tokio::time::sleep(RETRY_AFTER).await;
+                tokio::time::sleep(RETRY_DELAY).await;
             }
         }
     }

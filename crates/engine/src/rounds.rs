@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use rookery_core::{AgentId, Caller, Row, Table};
-use rookery_store::node::{ATTEND_EVERY, LEASE, LeaderEpoch, LeaderRole};
+use rookery_store::node::{LEASE, LEASE_RENEWAL_INTERVAL, LeaderEpoch, LeaderRole};
 use rookery_store::store::Health;
 use rookery_store::{Operation, RowQuery, Submission, SubmitError};
 
@@ -124,7 +124,7 @@ fn on_its_way(engine: &Engine) -> u64 {
     if !engine.attending().has_company() {
         return 0;
     }
-    let noticed = u64::try_from((LEASE + ATTEND_EVERY).as_millis()).unwrap_or(u64::MAX);
+    let noticed = u64::try_from((LEASE + LEASE_RENEWAL_INTERVAL).as_millis()).unwrap_or(u64::MAX);
     allowed(engine).exchange_millis() + noticed
 }
 

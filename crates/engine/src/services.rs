@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use rookery_store::CommitFeed;
-use rookery_store::node::{ATTEND_EVERY, LeaderEpoch, LeaderRole};
+use rookery_store::node::{LEASE_RENEWAL_INTERVAL, LeaderEpoch, LeaderRole};
 use tokio::runtime::Handle;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
@@ -25,12 +25,12 @@ use crate::rounds::{self, Following, Sweeping};
 use crate::watching::{self, WatchCoverage, WatchMode};
 use crate::{adapter, attendance, delivery, intents, sign_in, timers};
 
-pub const TIMERS_EVERY: Duration = Duration::from_millis(500);
+pub const TIMER_POLL_INTERVAL: Duration = Duration::from_millis(500);
 pub const REPLIES_EVERY: Duration = Duration::from_secs(3600);
 pub const ARTIFACTS_EVERY: Duration = Duration::from_secs(3600);
 /// How often the last use of browser sessions is recorded.
 pub const SESSIONS_EVERY: Duration = Duration::from_secs(60);
-pub const RETRY_AFTER: Duration = Duration::from_secs(1);
+pub const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// How many rounds of effects may be under way: each may wait for something slow.
 const EFFECT_ROUNDS: usize = 8;
 /// How far the pauses between tries of a failing effect grow.
@@ -116,7 +116,7 @@ async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
 
 async fn attend(engine: Engine, mut attended: Attended) {
     loop {
-        tokio::time::sleep(ATTEND_EVERY).await;
+        tokio::time::sleep(LEASE_RENEWAL_INTERVAL).await;
         attended = attend_once(&engine, attended).await;
     }
 }
@@ -151,7 +151,7 @@ async fn follow_tokens(engine: Engine) {
     while changed.changed().await.is_ok() {
         while let Err(error) = engine.access().reload(engine.store().as_ref()).await {
             tracing::warn!(%error, "tokens could not be read: what was revoked may still be taken");
-            tokio::time::sleep(RETRY_AFTER).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 }
@@ -171,7 +171,7 @@ async fn follow_roster(engine: Engine) {
         if let Ok(mut following) = Following::begin(&engine).await {
             while following.next(&engine).await.is_ok() {}
         }
-        tokio::time::sleep(RETRY_AFTER).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
@@ -189,7 +189,7 @@ async fn fire_timers(engine: Engine) {
         if let Err(error) = timers::fire_due(&engine).await {
             tracing::warn!(%error, "timers could not be fired");
         }
-        tokio::time::sleep(TIMERS_EVERY).await;
+        tokio::time::sleep(TIMER_POLL_INTERVAL).await;
     }
 }
 
@@ -199,7 +199,7 @@ async fn carry_out_intents(engine: Engine) {
     let mut published = engine.store().published();
     let mut duties = engine.attending().changes();
     let mut rounds = FuturesUnordered::new();
-    let (mut patience, mut again) = (RETRY_AFTER, None);
+    let (mut patience, mut again) = (RETRY_DELAY, None);
     rounds.push(intents::carry_out(&engine, &engine));
     loop {
         tokio::select! {
@@ -212,7 +212,7 @@ async fn carry_out_intents(engine: Engine) {
                     tracing::warn!(%error, "effects could not be carried out");
                 }
                 match ended {
-                    Ok(intents::Open::Nothing) => patience = RETRY_AFTER,
+                    Ok(intents::Open::Nothing) => patience = RETRY_DELAY,
                     Ok(intents::Open::Failed) | Err(_) => again = Some(Box::pin(tokio::time::sleep(patience))),
                 }
             }
@@ -266,7 +266,7 @@ async fn exchange_presence(engine: Engine) {
             Ok(()) => every,
             Err(error) => {
                 tracing::debug!(%error, "presence was not exchanged");
-                every.min(RETRY_AFTER)
+                every.min(RETRY_DELAY)
             }
         };
     }

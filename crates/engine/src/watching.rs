@@ -25,7 +25,7 @@ pub enum WatchMode {
 
 const OBSERVATIONS: usize = 256;
 /// How long to wait before something that failed is tried again.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The same for what the system refused us altogether.
 const START_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
@@ -108,7 +108,7 @@ async fn follow_claims(engine: &Engine, claims: &watch::Sender<Arc<Watched>>) {
         if let Err(error) = follow_once(engine, claims).await {
             tracing::debug!(%error, "claims are followed anew");
         }
-        tokio::time::sleep(RETRY_AFTER).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
@@ -188,7 +188,7 @@ async fn record(engine: &Engine, command: Command) {
             }
             Err(error) => tracing::debug!(%error, "a change of files is recorded later"),
         }
-        tokio::time::sleep(RETRY_AFTER).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 

@@ -11,7 +11,7 @@ use rookery_core::{NodeId, SiteId, Timestamp};
 /// How long a node may act on its duties after it attended, and how long it counts as here.
 pub const LEASE: Duration = Duration::from_secs(6);
 /// How often a node attends.
-pub const ATTEND_EVERY: Duration = Duration::from_secs(2);
+pub const LEASE_RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a node that is away is still listed.
 pub const REMEMBER_AWAY: Duration = Duration::from_secs(3600);
 

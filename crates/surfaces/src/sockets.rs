@@ -43,7 +43,7 @@ const BACKLOG: i32 = 1_024;
 /// How many instances have a socket at once.
 const MOST: usize = 256;
 /// How often a socket is missed that somebody removed.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Where sockets go whose own place has too long an address.
 #[derive(Clone, Debug)]
@@ -180,7 +180,7 @@ pub(crate) async fn keep(server: Arc<Server>) {
                 app.stopping().cancelled().await;
                 break;
             },
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
     open.into_values().for_each(Open::close);

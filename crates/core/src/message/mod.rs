@@ -28,7 +28,7 @@ use crate::instance::Instance;
 use crate::key::{ColumnValue, Key};
 
 /// How long a message waits for a recipient that nobody knows yet, and how long a message about a session matters.
-pub const DAY_MILLIS: u64 = 24 * 60 * 60 * 1_000;
+pub const UNKNOWN_RECIPIENT_TTL_MILLIS: u64 = 24 * 60 * 60 * 1_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::mention::{is_urgent, mentions};
-use super::{DAY_MILLIS, Form, Header, Hold, Letter, Priority, Recipients};
+use super::{Form, Header, Hold, Letter, Priority, Recipients, UNKNOWN_RECIPIENT_TTL_MILLIS};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
 use crate::command::{Decision, Halt, Now, Reply};
@@ -302,11 +302,11 @@ impl SendMessage {
             priority: if urgent || mentions.len() > 1 { Priority::High } else { Priority::Normal },
             mentions,
             to,
-            awaits_millis: waits.then_some(DAY_MILLIS),
+            awaits_millis: waits.then_some(UNKNOWN_RECIPIENT_TTL_MILLIS),
             unknown,
             requires_ack: self.requires_ack(session),
             wakes: (reaches || waits) && !session && !notice,
-            lasts_millis: session.then_some(DAY_MILLIS),
+            lasts_millis: session.then_some(UNKNOWN_RECIPIENT_TTL_MILLIS),
             cause,
             reply_to: self.cause.answered().cloned(),
             hops,
@@ -589,7 +589,7 @@ mod tests {
             w.does(&by("a"), session);
             let message = w.message(topic);
             assert!(!message.letter.header.requires_ack && !message.letter.header.wakes);
-            assert_eq!(message.expires_at(), Some(message.at.plus_millis(DAY_MILLIS)));
+            assert_eq!(message.expires_at(), Some(message.at.plus_millis(UNKNOWN_RECIPIENT_TTL_MILLIS)));
         }
         let mut quiet = coord("q", "a", "GENERAL", &[]);
         if let What::Coord { ack, .. } = &mut quiet.what {

@@ -15,7 +15,7 @@ use crate::key::Key;
 use crate::log::LogRow;
 
 /// How many candidates and how many rejections a choice names that is kept in the log.
-const NAMED: usize = 20;
+const MAX_NAMED_AGENTS: usize = 20;
 /// Words of agents that are gone are dropped when there are this many times as many as in use.
 const SPARE_WORDS: usize = 4;
 
@@ -246,7 +246,7 @@ impl Candidates {
 
     /// Chooses, and names as many of the others as are worth keeping.
     pub fn choose(&self, demand: &TaskDemand) -> RoutingDecision {
-        self.decide(demand, NAMED)
+        self.decide(demand, MAX_NAMED_AGENTS)
     }
 
     /// Chooses for a task that waits.

@@ -128,7 +128,7 @@ fn is_zero(count: &u32) -> bool {
 }
 
 /// How many agents are remembered as asked in vain. Where there are more, the first is asked anew when its turn comes.
-const REMEMBERED: usize = 100;
+const MAX_DECLINED_AGENTS: usize = 100;
 /// Those who were asked in vain are asked anew at least this often.
 const LONGEST_PAUSE_MILLIS: u64 = 60 * 60 * 1_000;
 
@@ -180,7 +180,7 @@ pub fn is_news(routing: &Routing, clocks: &Alarms, choice: &RoutingDecision) -> 
 
 fn remember(agents: &mut Vec<AgentId>, agent: &AgentId) {
     agents.retain(|known| known != agent);
-    if agents.len() == REMEMBERED {
+    if agents.len() == MAX_DECLINED_AGENTS {
         agents.remove(0);
     }
     agents.push(agent.clone());

@@ -194,7 +194,7 @@ fn is_of_others(task: &Task, worker: Option<&AgentId>) -> Refusal {
 }
 
 /// How many tasks a refusal names.
-const NAMED: usize = 5;
+const MAX_NAMED_TASKS: usize = 5;
 
 fn spares_others(caller: &Caller, opened: &[&Task]) -> Result<(), Halt> {
     let others = opened.iter().filter_map(|task| {
@@ -205,9 +205,9 @@ fn spares_others(caller: &Caller, opened: &[&Task]) -> Result<(), Halt> {
     if others.is_empty() {
         return Ok(());
     }
-    let more = others.len().saturating_sub(NAMED);
+    let more = others.len().saturating_sub(MAX_NAMED_TASKS);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let named = others.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let named = others.iter().take(MAX_NAMED_TASKS).map(String::as_str).collect::<Vec<_>>().join(", ");
     Err(Refusal::new(Code::AlreadyClaimed, format!("others work on what would begin anew with it: {named}{more}"))
         .hint("wait until they have ended or given it back, or have the lead or a person try it again")
         .about("/task_id")

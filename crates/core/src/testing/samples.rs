@@ -29,8 +29,8 @@ use crate::instance::{ContextConfigured, ContextSettings, Provider, Scope};
 use crate::intent::IntentClosed;
 use crate::key::Key;
 use crate::message::{
-    DAY_MILLIS, DeliveryAbandoned, DeliveryRetried, Form, Header, Hold, Letter, MessageDiscarded, MessageHeld,
-    MessageReleased, MessageSent, Priority, Receipt, Recipients,
+    DeliveryAbandoned, DeliveryRetried, Form, Header, Hold, Letter, MessageDiscarded, MessageHeld, MessageReleased,
+    MessageSent, Priority, Receipt, Recipients, UNKNOWN_RECIPIENT_TTL_MILLIS,
 };
 use crate::redact::{Cleared, Erase, LogRedacted};
 use crate::report::Report;
@@ -654,11 +654,11 @@ fn header() -> Header {
         mentions: vec!["ada@pr-1".into(), "bob@pr-1".into()],
         to: Recipients::Agents(vec!["bob@pr-1".into()]),
         unknown: vec!["eve".into()],
-        awaits_millis: Some(DAY_MILLIS),
+        awaits_millis: Some(UNKNOWN_RECIPIENT_TTL_MILLIS),
         requires_ack: true,
         priority: Priority::High,
         wakes: true,
-        lasts_millis: Some(DAY_MILLIS),
+        lasts_millis: Some(UNKNOWN_RECIPIENT_TTL_MILLIS),
         cause: Some("msg_0".into()),
         reply_to: None,
         hops: 3,

@@ -18,11 +18,11 @@ use super::outbox::{Kept, OutboxError};
 use super::{Heading, OutboundError, Outlet, Passing};
 use crate::clutch::Envelopes;
 use crate::engine::{Engine, EngineError};
-use crate::services::RETRY_AFTER;
+use crate::services::RETRY_DELAY;
 use crate::subscribe::{SubscribeError, Subscription};
 
 /// How often it is written down how far an adapter has come, and looked whether somebody wants something of it.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// After so many messages it is written down too: so many are sent again at most.
 const SAVE_AFTER: u32 = 32;
 const ERROR_CHARS: usize = 300;
@@ -39,7 +39,7 @@ pub(crate) async fn run(engine: Engine) {
             return;
         }
         let Some(tenure) = engine.tenure(LeaderRole::Courier) else {
-            tokio::time::sleep(RETRY_AFTER).await;
+            tokio::time::sleep(RETRY_DELAY).await;
             continue;
         };
         let mut feeds = JoinSet::new();
@@ -52,7 +52,7 @@ pub(crate) async fn run(engine: Engine) {
                 changed = duties.changed() => if changed.is_err() { return },
                 Some(broke) = feeds.join_next() => {
                     tracing::error!(?broke, "passing messages on broke, and begins anew");
-                    tokio::time::sleep(RETRY_AFTER).await;
+                    tokio::time::sleep(RETRY_DELAY).await;
                     break;
                 }
             }
@@ -72,7 +72,7 @@ async fn keep_feeding(engine: Engine, outlet: Outlet) {
     loop {
         let Err(error) = feed(&engine, &outlet).await;
         tracing::warn!(%error, adapter = outlet.adapter.name(), "passing messages on is interrupted");
-        tokio::time::sleep(RETRY_AFTER).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
@@ -80,7 +80,7 @@ async fn feed(engine: &Engine, outlet: &Outlet) -> Result<Infallible, OutboxErro
     let mut feed = Feed::begin(engine, outlet).await?;
     let mut subscription = feed.follow().await?;
     // However busy the log is, there is a look now and then.
-    let mut looks = tokio::time::interval(LOOK_EVERY);
+    let mut looks = tokio::time::interval(POLL_INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
@@ -176,7 +176,7 @@ impl Feed {
             if left.is_zero() && !self.kept.is_full() {
                 return Ok(());
             }
-            tokio::time::sleep(if left.is_zero() { LOOK_EVERY } else { left.min(LOOK_EVERY) }).await;
+            tokio::time::sleep(if left.is_zero() { POLL_INTERVAL } else { left.min(POLL_INTERVAL) }).await;
             self.look().await?;
         }
     }

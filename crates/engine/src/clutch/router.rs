@@ -26,7 +26,7 @@ use rookery_store::query::ColumnTest;
 use rookery_store::{Head, RowQuery, Submission, SubmitError};
 
 use crate::engine::{Engine, EngineError};
-use crate::services::RETRY_AFTER;
+use crate::services::RETRY_DELAY;
 use crate::subscribe::Subscription;
 use crate::timers::millis;
 
@@ -44,7 +44,7 @@ pub(crate) async fn run(engine: Engine) {
         if let Err(error) = serve(&engine).await {
             tracing::warn!(%error, "routing is interrupted");
         }
-        tokio::time::sleep(RETRY_AFTER).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use rookery_core::agent::Agent;
 use rookery_core::key::Table;
-use rookery_core::message::{DAY_MILLIS, Message, Standing};
+use rookery_core::message::{Message, Standing, UNKNOWN_RECIPIENT_TTL_MILLIS};
 use rookery_core::{MessageId, Seq, Timestamp};
 use rookery_store::RowQuery;
 use rookery_store::query::{ColumnTest, Order};
@@ -13,7 +13,7 @@ use crate::engine::{Engine, EngineError};
 
 /// How many messages from before it joined an agent gets, and from how long before.
 const LATE_JOINER_MESSAGES: usize = 100;
-const LATE_JOINER_MILLIS: u64 = DAY_MILLIS;
+const LATE_JOINER_MILLIS: u64 = UNKNOWN_RECIPIENT_TTL_MILLIS;
 
 impl Engine {
     /// Messages to everybody that an agent has not acknowledged: those since it joined, and a few from before.

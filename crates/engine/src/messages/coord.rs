@@ -2,7 +2,7 @@
 
 use rookery_core::agent::{Agent, Membership};
 use rookery_core::key::Table;
-use rookery_core::message::{DAY_MILLIS, Form};
+use rookery_core::message::{Form, UNKNOWN_RECIPIENT_TTL_MILLIS};
 use rookery_core::{AgentId, Caller, Timestamp};
 use rookery_store::RowQuery;
 
@@ -71,7 +71,7 @@ impl Engine {
         let (rows, _) = self.store().list(RowQuery::all(Table::Agents).ordered_by("joined")).await?;
         let lately = |agent: &Agent| match agent.membership {
             Membership::Here | Membership::Offline(_) => true,
-            Membership::Left(since) => now < since.plus_millis(DAY_MILLIS),
+            Membership::Left(since) => now < since.plus_millis(UNKNOWN_RECIPIENT_TTL_MILLIS),
         };
         let presence = |agent: Agent| InstancePresence {
             status: PresenceWord::of(&agent, now),

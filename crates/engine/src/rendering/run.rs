@@ -22,7 +22,7 @@ use super::steps::Steps;
 use super::{Folder, RenderError, RendererStatus, Rendering};
 use crate::engine::{Engine, EngineError};
 use crate::messages::message_of;
-use crate::services::RETRY_AFTER;
+use crate::services::RETRY_DELAY;
 use crate::subscribe::{SubscribeError, Subscription};
 
 /// How soon something unsettled is looked at again.
@@ -45,7 +45,7 @@ pub(crate) async fn run(engine: Engine, rendering: Rendering, say: watch::Sender
             }
             Err(error) => tracing::debug!(%error, "renderings cannot follow the log"),
         }
-        tokio::time::sleep(RETRY_AFTER).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
@@ -293,7 +293,7 @@ impl Desk {
     async fn reconfigure(&mut self, scope: &Scope) {
         while let Err(error) = self.read_contexts().await {
             tracing::debug!(%error, "what was configured is read later");
-            tokio::time::sleep(RETRY_AFTER).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
         self.rearrange(scope).await;
     }

@@ -27,7 +27,7 @@ use super::watchdog;
 /// How much a program may write unless its limits say otherwise.
 const OUTPUT_BYTES: u64 = 64 << 20;
 /// How long to read what was written by those that have ended.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// How much is remembered of what it complained about.
 const STDERR_LINES: usize = 20;
 const STDERR_LINE_CHARS: usize = 400;
@@ -333,7 +333,7 @@ impl Running {
             }
             drop(self.child.wait().await);
         };
-        drop(tokio::time::timeout(LAST_WORDS, rest).await);
+        drop(tokio::time::timeout(SHUTDOWN_GRACE, rest).await);
     }
 }
 

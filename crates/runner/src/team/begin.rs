@@ -39,7 +39,7 @@ use crate::turn::{Kickoff, system};
 /// How many turns back an agent's attempts are counted after a restart.
 const TURNS_BACK: u32 = 50;
 /// How often it is looked whether somebody wants the team to stop before it has begun.
-const LOOKS_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A team whose agents are ready to work.
 #[derive(Debug)]
@@ -213,7 +213,7 @@ async fn give_up(order: &Order, team: &TeamId, started: &Started, error: &TeamEr
             let _was_not_there = seats::leave(&order.client, &id).await;
         }
     };
-    let _too_long = tokio::time::timeout(super::turn::LAST_WORDS, ending).await;
+    let _too_long = tokio::time::timeout(super::turn::SHUTDOWN_GRACE, ending).await;
 }
 
 /// Everything between the daemon's word and the first turn.
@@ -240,7 +240,7 @@ impl Preparing<'_> {
         };
         cancel.cancel();
         // Setup ends its own commands; everything else may be left where it is.
-        match tokio::time::timeout(super::turn::LAST_WORDS, preparing).await {
+        match tokio::time::timeout(super::turn::SHUTDOWN_GRACE, preparing).await {
             // Whoever watches over it sees the same, and ends it.
             Ok(Ok(prepared)) => Ok(prepared),
             Ok(Err(_)) | Err(_) => Err(why),
@@ -271,7 +271,7 @@ impl Preparing<'_> {
     /// Returns when somebody wants it to stop.
     async fn stop_asked(&self) {
         loop {
-            tokio::time::sleep(LOOKS_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             if self.order.client.team(self.team.as_str()).await.is_ok_and(|team| team.stop_asked) {
                 return;
             }

@@ -12,7 +12,7 @@ use super::clock::Clock;
 use super::decide::loops::Sender;
 use super::ledger::Ledger;
 use super::report::{Level, Report, Reports};
-use super::turn::LAST_WORDS;
+use super::turn::SHUTDOWN_GRACE;
 use crate::file::Ready;
 use crate::turn::{Message, Reach};
 
@@ -77,7 +77,7 @@ impl Crew {
         self.ledger.fail(reason);
         self.reports.note(agent, Level::Error, reason);
         // With the daemon away nobody waits for the channel: the end of the team says it too.
-        match tokio::time::timeout(LAST_WORDS, self.client.say_to_team(self.team.as_str(), reason)).await {
+        match tokio::time::timeout(SHUTDOWN_GRACE, self.client.say_to_team(self.team.as_str(), reason)).await {
             Ok(Ok(())) | Err(_) => {}
             Ok(Err(error)) => {
                 self.reports.note(agent, Level::Warning, format!("the channel could not be told: {error}"));

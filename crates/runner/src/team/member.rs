@@ -22,7 +22,7 @@ use crate::file::Agent;
 use crate::turn::{Message, Reach, shown_in_one_turn};
 
 /// How often an agent that nobody woke looks at its inbox.
-const LOOKS_EVERY: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// An agent at its place.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl Member {
         }
         tokio::select! {
             () = self.wake.notified() => {}
-            () = tokio::time::sleep(time.min(LOOKS_EVERY)) => {}
+            () = tokio::time::sleep(time.min(POLL_INTERVAL)) => {}
             () = self.stop.cancelled() => {}
         }
     }

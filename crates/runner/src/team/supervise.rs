@@ -14,7 +14,7 @@ use super::decide::quiet::{Look, Quiet};
 use super::interrupt::{Ending, Interrupt};
 use super::report::{Level, Outcome, Report, Reports};
 use super::summary::{self, Summary};
-use super::turn::LAST_WORDS;
+use super::turn::SHUTDOWN_GRACE;
 use super::watch::{self, Stopped};
 use super::{Order, TeamError, seats};
 use crate::file::show_duration;
@@ -198,7 +198,7 @@ impl Team<'_> {
         for (id, name) in ids {
             let tools = rookery_client::Tools::as_agent(&self.crew.client, id.as_str())?;
             // With the daemon away nobody can tell, and other things end it sooner.
-            let asking = tokio::time::timeout(LAST_WORDS, self.crew.unread(name, &tools, Reach::OneTurn));
+            let asking = tokio::time::timeout(SHUTDOWN_GRACE, self.crew.unread(name, &tools, Reach::OneTurn));
             let Some(Ok(unread)) = self.interrupt.token().run_until_cancelled(asking).await else { return Ok(false) };
             if !unread?.is_empty() {
                 self.crew.board.wake(name);
@@ -224,7 +224,7 @@ impl Team<'_> {
         let document = match over.outcome {
             // It has no result yet, and whoever ended the process may not wait.
             Outcome::Suspended => None,
-            _ => tokio::time::timeout(LAST_WORDS, summary::entry_document(crew)).await.ok().flatten(),
+            _ => tokio::time::timeout(SHUTDOWN_GRACE, summary::entry_document(crew)).await.ok().flatten(),
         };
         let ending = async {
             // One that others go on with stays as it is: its agents keep what they hold, as after a crash.
@@ -236,7 +236,7 @@ impl Team<'_> {
             }
             Ok::<_, rookery_client::ClientError>(())
         };
-        match tokio::time::timeout(LAST_WORDS, ending).await {
+        match tokio::time::timeout(SHUTDOWN_GRACE, ending).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => crew.reports.note(None, Level::Warning, format!("the daemon was not told all: {error}")),
             Err(_) => {

@@ -22,7 +22,7 @@ pub(super) const USUAL_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// How long a backend may take to end after it was told to.
 const ENDING: Duration = Duration::from_secs(30);
 /// How long the daemon is waited for when everything ends.
-pub(super) const LAST_WORDS: Duration = Duration::from_secs(10);
+pub(super) const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
 /// Events that wait for the screen.
 const EVENTS: usize = 256;
 /// How many turns that were cut off are told of.
@@ -306,7 +306,7 @@ impl Member {
     async fn at_last<T>(&self, call: impl Future<Output = T>) -> Option<T> {
         let ending = async {
             self.stop.cancelled().await;
-            tokio::time::sleep(LAST_WORDS).await;
+            tokio::time::sleep(SHUTDOWN_GRACE).await;
         };
         tokio::select! {
             biased;

@@ -15,7 +15,7 @@ use super::crew::Crew;
 use super::report::Level;
 
 /// How often the team's own row is looked at.
-const LOOKS_EVERY: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// How often agents show that they are there.
 const HEARTBEAT: Duration = Duration::from_secs(20);
 
@@ -120,7 +120,7 @@ pub(super) async fn watch(crew: Arc<Crew>, asked: Arc<Notify>) -> Result<Stopped
         stop_members(&crew, &team);
         tokio::select! {
             () = asked.notified() => {}
-            () = tokio::time::sleep(LOOKS_EVERY) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
 }

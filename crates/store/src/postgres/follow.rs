@@ -17,7 +17,7 @@ use super::{Shared, log};
 use crate::query::{Bodies, LogQuery};
 use crate::store::Health;
 
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a look may take before the connection counts as dead.
 const PATIENCE: Duration = Duration::from_secs(5);
 const RECONNECT_AFTER: Duration = Duration::from_millis(250);
@@ -66,7 +66,7 @@ impl Follower {
                     }
                 }
                 () = self.shared.look.notified() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::rest;
 use crate::shares::Place;
 
 /// However long nothing happened then, nobody waits longer for the next message.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
 /// How many messages are read at once.
 const AHEAD: u32 = 200;
 
@@ -131,7 +131,7 @@ impl Replay {
     async fn pause(&mut self, at: Timestamp) -> bool {
         let gap = self.shown.map_or(0, |shown| (at.0 - shown.0).max(0));
         self.shown = Some(at);
-        self.owed += (gap as f64 / self.speed).min(LONGEST_PAUSE.as_millis() as f64);
+        self.owed += (gap as f64 / self.speed).min(MAX_BACKOFF.as_millis() as f64);
         if self.owed < 1.0 {
             return !self.app.stopping().is_cancelled();
         }

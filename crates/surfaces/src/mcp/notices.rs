@@ -17,7 +17,7 @@ use super::resources;
 use crate::app::App;
 
 /// How many addresses one client can follow.
-pub const FOLLOWED_AT_MOST: usize = 256;
+pub const MAX_FOLLOWED: usize = 256;
 /// How long a client may take to accept a notice before it is left out.
 pub const SEND_TIME: Duration = Duration::from_secs(10);
 /// How long to wait before the log is read again after it could not be.
@@ -141,7 +141,7 @@ impl Notices {
 
 /// A client follows as many addresses as it may.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a client can follow at most {FOLLOWED_AT_MOST} resources")]
+#[error("a client can follow at most {MAX_FOLLOWED} resources")]
 pub struct TooMany;
 
 /// What one client follows, and what of it changed and was not sent yet.
@@ -179,7 +179,7 @@ impl Queue {
 
     fn add(&self, address: &str) -> Result<(), TooMany> {
         let mut state = self.lock();
-        if state.followed.len() >= FOLLOWED_AT_MOST && !state.followed.contains(address) {
+        if state.followed.len() >= MAX_FOLLOWED && !state.followed.contains(address) {
             return Err(TooMany);
         }
         state.followed.insert(address.to_owned());
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_client_follows_so_much_and_no_more() {
         let (notices, queue) = (Notices::default(), Arc::new(Queue::default()));
-        for number in 0..FOLLOWED_AT_MOST {
+        for number in 0..MAX_FOLLOWED {
             notices.follow(&number.to_string(), &queue).unwrap();
         }
         assert_eq!(notices.follow("one more", &queue), Err(TooMany));

@@ -24,7 +24,7 @@ use super::wire::{self, TokenRole};
 use crate::app::App;
 
 /// How many events one call redacts at most.
-const REDACT_AT_MOST: usize = 1_000;
+const MAX_REDACTED: usize = 1_000;
 /// How much text one call takes out at most; the event that reaches it is the last one.
 const REDACT_BYTES: usize = 8 * 1024 * 1024;
 const REDACT_WAITS: Duration = Duration::from_secs(5);
@@ -209,8 +209,8 @@ fn target(app: &App, row: LogRow) -> Target {
 }
 
 async fn by_seq(app: &App, seqs: &[u64]) -> Result<Vec<LogRow>, RestError> {
-    if seqs.len() > REDACT_AT_MOST {
-        return Err(RestError::invalid(format!("at most {REDACT_AT_MOST} events in one call")));
+    if seqs.len() > MAX_REDACTED {
+        return Err(RestError::invalid(format!("at most {MAX_REDACTED} events in one call")));
     }
     let mut rows = Vec::new();
     for seq in seqs {
@@ -235,7 +235,7 @@ async fn by_match(app: &App, pattern: &str) -> Result<(Vec<LogRow>, Vec<u64>), R
         let Some(last) = page.last() else { return Ok((rows, remaining)) };
         after = last.seq;
         for row in page {
-            if rows.len() >= REDACT_AT_MOST || bytes >= REDACT_BYTES || matches!(row.fact, Fact::LogRedacted(_)) {
+            if rows.len() >= MAX_REDACTED || bytes >= REDACT_BYTES || matches!(row.fact, Fact::LogRedacted(_)) {
                 continue;
             }
             if regex.is_match(&row.fact.blanked()) {

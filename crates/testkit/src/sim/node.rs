@@ -23,10 +23,10 @@ use rookery_engine::engine::IdempotencyKey;
 use rookery_engine::intents::{self, Hands, Performed};
 use rookery_engine::messages::Pull;
 use rookery_engine::rounds::{self, Following, Sweeping};
-use rookery_engine::services::{REPLIES_EVERY, RETRY_AFTER, TIMERS_EVERY};
+use rookery_engine::services::{REPLIES_EVERY, RETRY_DELAY, TIMER_POLL_INTERVAL};
 use rookery_engine::{Access, Engine, EngineError, Ids, Parts, Request, Settings, attendance, timers};
 use rookery_store::memory::{Database, MemoryStore};
-use rookery_store::node::{ATTEND_EVERY, LeaderEpoch, LeaderRole, Node, Site};
+use rookery_store::node::{LEASE_RENEWAL_INTERVAL, LeaderEpoch, LeaderRole, Node, Site};
 use rookery_store::queue::{Limits, Queue};
 use rookery_store::{Clock, Committed, Pending, PresenceBoard, RowQuery, Submission};
 
@@ -40,7 +40,7 @@ use super::store::NodeStore;
 type Future<T> = Pin<Box<dyn std::future::Future<Output = T>>>;
 
 /// How long something may have happened before the router and the courier hear of it.
-const HEARS_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Asks a future once whether it is done.
 fn poll<T>(future: &mut Future<T>) -> Option<T> {
@@ -448,16 +448,16 @@ fn all_rounds(engine: &Engine, queue: &Arc<Queue>, expiry: Expiry, network: Netw
         // A failed round is tried again when its time comes: that is what the daemon's loops do.
         every(
             RoundName::Timers,
-            TIMERS_EVERY,
+            TIMER_POLL_INTERVAL,
             again(engine, |engine| async move { drop(timers::fire_due(&engine).await) }),
         ),
         every(
             RoundName::Effects,
-            RETRY_AFTER,
+            RETRY_DELAY,
             again(engine, |engine| async move { drop(intents::carry_out(&engine, &NoHands).await) }),
         ),
-        every(RoundName::Routing, HEARS_EVERY, route(engine.clone())),
-        every(RoundName::Other, HEARS_EVERY, deliver(engine.clone(), network)),
+        every(RoundName::Routing, POLL_INTERVAL, route(engine.clone())),
+        every(RoundName::Other, POLL_INTERVAL, deliver(engine.clone(), network)),
         every(
             RoundName::Other,
             exchange,
@@ -465,7 +465,7 @@ fn all_rounds(engine: &Engine, queue: &Arc<Queue>, expiry: Expiry, network: Netw
         ),
         every(
             RoundName::Other,
-            ATTEND_EVERY,
+            LEASE_RENEWAL_INTERVAL,
             again(engine, |engine| async move { drop(attendance::attend(&engine).await) }),
         ),
         every(

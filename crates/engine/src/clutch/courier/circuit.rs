@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 /// How far the pauses grow.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
+const MAX_BACKOFF: Duration = Duration::from_secs(5 * 60);
 
 /// When it opens, and for how long at first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,7 +82,7 @@ impl Circuit {
 
     pub(super) fn failed(&mut self, now: u64, tolerance: Tolerance) {
         let open = |pause: Duration| {
-            let pause = pause.min(LONGEST_PAUSE);
+            let pause = pause.min(MAX_BACKOFF);
             State::Open { until: now.saturating_add(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)), pause }
         };
         self.state = match self.state {

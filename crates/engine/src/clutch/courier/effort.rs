@@ -6,7 +6,7 @@ use rookery_core::MessageId;
 
 use super::circuit::Tolerance;
 
-const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
+const MAX_BACKOFF: Duration = Duration::from_secs(5 * 60);
 
 /// How hard it is tried to deliver a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,10 +39,10 @@ impl DeliveryPolicy {
     /// How long after an attempt the next one comes: doubled each time, and up to a quarter less, so that what failed
     /// together does not come back together. What the endpoint asks for is heeded.
     pub(crate) fn pause(&self, message: &MessageId, attempt: u32, asked: Option<Duration>) -> Duration {
-        let doubled = self.first_pause.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
+        let doubled = self.first_pause.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(MAX_BACKOFF);
         let spread = message.as_str().bytes().fold(attempt, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         let pause = doubled - doubled * (spread % 256) / 1_024;
-        asked.map_or(pause, |asked| pause.max(asked.min(LONGEST_PAUSE)))
+        asked.map_or(pause, |asked| pause.max(asked.min(MAX_BACKOFF)))
     }
 
     pub(super) fn tolerance(&self) -> Tolerance {

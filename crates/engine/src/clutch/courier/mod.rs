@@ -43,13 +43,13 @@ use round::{Look, Round};
 use crate::engine::{Engine, EngineError};
 use crate::handed::AttemptState;
 use crate::messages::Arrival;
-use crate::services::RETRY_AFTER;
+use crate::services::RETRY_DELAY;
 use crate::subscribe::Subscription;
 
 /// How many messages are on their way to one endpoint.
 const PER_ENDPOINT: usize = 8;
 /// How long the end of the daemon waits for what is on its way. What did not end by then is posted again after the next start.
-const STOP_GRACE: Duration = Duration::from_secs(2);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
 /// Delivers whenever that is for this node to do, until it is told to stop.
 pub(crate) async fn run(engine: Engine, carrier: Arc<dyn EndpointClient>, stop: CancellationToken) {
@@ -65,7 +65,7 @@ pub(crate) async fn run(engine: Engine, carrier: Arc<dyn EndpointClient>, stop: 
         }
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(RETRY_AFTER) => {}
+            () = tokio::time::sleep(RETRY_DELAY) => {}
         }
     }
 }
@@ -102,7 +102,7 @@ async fn serve(
     }
     if stop.is_cancelled() {
         let ending = async { while posts.join_next().await.is_some() {} };
-        tokio::time::timeout(STOP_GRACE, ending).await.ok();
+        tokio::time::timeout(SHUTDOWN_GRACE, ending).await.ok();
     }
     Ok(())
 }
@@ -278,7 +278,7 @@ impl Courier {
                 // A matter of this agent, as far as anybody knows: the others get theirs.
                 Err(error) => {
                     tracing::debug!(%error, %agent, "what waits for an agent cannot be read");
-                    let millis = u64::try_from(RETRY_AFTER.as_millis()).unwrap_or(u64::MAX);
+                    let millis = u64::try_from(RETRY_DELAY.as_millis()).unwrap_or(u64::MAX);
                     self.wake.insert(agent, now.saturating_add(millis));
                 }
             }
@@ -343,7 +343,7 @@ impl Courier {
         let (clock, effort) = (self.engine.clock(), self.engine.settings().effort);
         let then = |pause: Duration| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         if let Some(round) = self.rounds.get_mut(&agent) {
-            let soon = clock.monotonic().saturating_add(then(RETRY_AFTER));
+            let soon = clock.monotonic().saturating_add(then(RETRY_DELAY));
             match fate {
                 Fate::Over => round.done_by(number),
                 Fate::Again { error, asked } => {
