@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rookery_core::report::Report as Told;
-use rookery_core::{Caller, Fact, LogId, Timestamp};
+use rookery_core::{AnyEvent, Caller, LogId, Timestamp};
 use rookery_engine::access::Trust;
 use rookery_engine::{Access, Engine, Parts, RandomIds, Settings, Subscription, SystemClock};
 use rookery_store::memory::{Database, MemoryStore};
@@ -131,7 +131,7 @@ async fn follow(mut subscription: Subscription, total: u64, begun: Stopwatch) ->
         }
         last = rows.last().map(|row| row.seq);
         seen.count += rows.len() as u64;
-        if let Some(Fact::ReportAdded(told)) = rows.first().map(|row| &row.fact)
+        if let Some(AnyEvent::ReportAdded(told)) = rows.first().map(|row| &row.event)
             && let Some(sent) = told.metadata.get("sent").and_then(serde_json::Value::as_u64)
         {
             seen.ages.push(begun.nanos().saturating_sub(sent));

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::Seq;
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 
 /// Notes that what was put aside for an adapter is let go of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,13 +38,13 @@ pub struct DroppedLetter {
 }
 
 impl NoteDropped {
-    pub(crate) fn decide(&self, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, caller: &Caller) -> Result<Decision, Undecided> {
         let dropped = &self.dropped;
         limit::list("letters", &dropped.letters)?;
         limit::text("adapter", &dropped.adapter, limit::NAME_BYTES)?;
         match caller.actor {
-            Actor::Person(_) => Ok(Decision::new(vec![Fact::LettersDropped(dropped.clone())], Reply::Recorded)),
-            _ => Err(Refusal::new(Code::Forbidden, "only a person lets go of what was not passed on").into()),
+            Actor::Person(_) => Ok(Decision::new(vec![AnyEvent::LettersDropped(dropped.clone())], Reply::Recorded)),
+            _ => Err(Rejection::new(Code::Forbidden, "only a person lets go of what was not passed on").into()),
         }
     }
 }

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::code::Code;
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::id::Seq;
 use crate::key::Key;
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 
 /// How a reference begins; the hash in hex follows.
 pub const REF_PREFIX: &str = "artifact:sha256-";
@@ -35,7 +35,7 @@ pub fn is_sha256(name: &str) -> bool {
 
 /// The artifacts in the `attachments` of a detail, each once. References of another form are somebody else's, and nobody
 /// has to have what is named: it may be uploaded later.
-pub(crate) fn attached(detail: Option<&Value>) -> Result<Vec<String>, Refusal> {
+pub(crate) fn attached(detail: Option<&Value>) -> Result<Vec<String>, Rejection> {
     named(references(detail))
 }
 
@@ -47,11 +47,11 @@ fn references(detail: Option<&Value>) -> impl Iterator<Item = &str> {
 }
 
 /// The artifacts among these references, each once.
-pub(crate) fn named<'a>(references: impl Iterator<Item = &'a str>) -> Result<Vec<String>, Refusal> {
+pub(crate) fn named<'a>(references: impl Iterator<Item = &'a str>) -> Result<Vec<String>, Rejection> {
     let found = each_once(references);
     if found.len() > limit::ATTACHMENTS {
         let message = format!("{} artifacts are attached; at most {} are taken", found.len(), limit::ATTACHMENTS);
-        return Err(Refusal::new(Code::TooLarge, message).hint("put them into an archive, and attach that"));
+        return Err(Rejection::new(Code::TooLarge, message).hint("put them into an archive, and attach that"));
     }
     Ok(found)
 }
@@ -78,15 +78,15 @@ pub struct ArtifactRef {
     pub named_in: Vec<Seq>,
 }
 
-impl Fact {
+impl AnyEvent {
     /// The artifacts that the fact names, by their SHA-256.
     pub fn artifacts(&self) -> Vec<&str> {
         match self {
-            Fact::TaskCompleted(fact) => fact.artifacts.iter().map(String::as_str).collect(),
-            Fact::CheckpointAdded(fact) => fact.artifacts.iter().map(String::as_str).collect(),
-            Fact::EnvelopeReceived(fact) => fact.artifacts.iter().map(String::as_str).collect(),
-            Fact::TaskForwarded(fact) => fact.artifacts.iter().map(String::as_str).collect(),
-            Fact::TurnEnded(fact) => fact.transcript.as_deref().into_iter().collect(),
+            AnyEvent::TaskCompleted(fact) => fact.artifacts.iter().map(String::as_str).collect(),
+            AnyEvent::CheckpointAdded(fact) => fact.artifacts.iter().map(String::as_str).collect(),
+            AnyEvent::EnvelopeReceived(fact) => fact.artifacts.iter().map(String::as_str).collect(),
+            AnyEvent::TaskForwarded(fact) => fact.artifacts.iter().map(String::as_str).collect(),
+            AnyEvent::TurnEnded(fact) => fact.transcript.as_deref().into_iter().collect(),
             _ => vec![],
         }
     }
@@ -94,11 +94,11 @@ impl Fact {
     /// The rows that say so. Redaction takes them back, so that what was attached can go, too.
     pub(crate) fn artifact_keys(&self) -> Vec<Key> {
         let by = match self {
-            Fact::TaskCompleted(fact) => format!("task:{}", fact.task),
-            Fact::CheckpointAdded(fact) => format!("checkpoint:{}", fact.id),
-            Fact::EnvelopeReceived(fact) => format!("message:{}", fact.message),
-            Fact::TaskForwarded(fact) => format!("message:{}", fact.message),
-            Fact::TurnEnded(fact) => format!("turn:{}", fact.turn),
+            AnyEvent::TaskCompleted(fact) => format!("task:{}", fact.task),
+            AnyEvent::CheckpointAdded(fact) => format!("checkpoint:{}", fact.id),
+            AnyEvent::EnvelopeReceived(fact) => format!("message:{}", fact.message),
+            AnyEvent::TaskForwarded(fact) => format!("message:{}", fact.message),
+            AnyEvent::TurnEnded(fact) => format!("turn:{}", fact.turn),
             _ => return vec![],
         };
         let key = |sha256: &str| Key::ArtifactRef { sha256: sha256.to_owned(), by: by.clone() };
@@ -109,10 +109,10 @@ impl Fact {
 pub(crate) fn apply(
     old: Option<ArtifactRef>,
     (sha256, by): (&str, &str),
-    fact: &Fact,
+    fact: &AnyEvent,
     seq: Seq,
 ) -> Option<ArtifactRef> {
-    if let Fact::LogRedacted(redacted) = fact {
+    if let AnyEvent::LogRedacted(redacted) = fact {
         let mut row = old?;
         row.named_in.retain(|named| *named != redacted.seq);
         return (!row.named_in.is_empty()).then_some(row);
@@ -248,9 +248,9 @@ mod tests {
         w.does(&Caller::system(), given);
         w.does(&Caller::system(), forward);
         let is_request =
-            |row: &&LogRow| matches!(&row.fact, Fact::EnvelopeReceived(fact) if fact.message == "r".into());
+            |row: &&LogRow| matches!(&row.event, AnyEvent::EnvelopeReceived(fact) if fact.message == "r".into());
         let asked_for = w.log.iter().find(is_request).unwrap();
-        let target = Target { seq: asked_for.seq, fact: asked_for.fact.clone(), artifact: None };
+        let target = Target { seq: asked_for.seq, fact: asked_for.event.clone(), artifact: None };
         w.does(&anna(), Redact { rows: vec![target] });
         assert_eq!(named(&w), [row("a", "message:f"), row("a", "message:m"), row("b", "message:m")]);
         assert_eq!(w.rebuilt(), *w.rows());
@@ -282,7 +282,7 @@ mod tests {
         w.does(&by("a"), completing(&[A]));
         let left = [("a".to_owned(), "task:t".to_owned(), 1)];
         for time in ["once", "twice"] {
-            let fact = w.log[usize::try_from(noted - 1).unwrap()].fact.clone();
+            let fact = w.log[usize::try_from(noted - 1).unwrap()].event.clone();
             w.does(&anna(), Redact { rows: vec![Target { seq: Seq(noted), fact, artifact: None }] });
             assert_eq!(named(&w), left, "{time}");
             assert_eq!(w.rebuilt(), *w.rows(), "{time}");
@@ -293,14 +293,14 @@ mod tests {
     fn what_two_facts_name_is_named_until_both_are_redacted() {
         let mut w = working();
         w.does(&by("a"), completing(&[A]));
-        let fact = w.log.last().unwrap().fact.clone();
+        let fact = w.log.last().unwrap().event.clone();
         let redacted = |seq| {
             let (kind, cleared) = (fact.kind().to_owned(), vec![]);
-            Fact::LogRedacted(crate::redact::LogRedacted { seq: Seq(seq), kind, cleared, erases: vec![] })
+            AnyEvent::LogRedacted(crate::redact::LogRedacted { seq: Seq(seq), kind, cleared, erases: vec![] })
         };
         let key = (A, "task:t");
         let both = apply(apply(None, key, &fact, Seq(3)), key, &fact, Seq(7));
-        let other = Fact::IntentClosed(crate::intent::IntentClosed { intent: "int_1".into(), failed: None });
+        let other = AnyEvent::IntentClosed(crate::intent::IntentClosed { intent: "int_1".into(), failed: None });
         assert_eq!(apply(both.clone(), key, &other, Seq(8)), both, "what does not name it changes nothing");
         let one = apply(both, key, &redacted(3), Seq(8));
         assert_eq!(one.as_ref().unwrap().named_in, [Seq(7)]);

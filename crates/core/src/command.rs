@@ -12,7 +12,7 @@ use crate::clutch::{AnswerCall, Filed, Ingest, NoteRejected};
 use crate::code::Code;
 use crate::contract::{DefineStepContracts, RegisterSchema};
 use crate::document::{AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, WriteDocument};
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::file::{
     ClaimFile, File, FileClaimOutcome, FilePath, LockFile, RecordChange, RecordUntracked, ReleaseFile, ResolveConflict,
     UnlockFile,
@@ -28,7 +28,7 @@ use crate::message::{
     Thread,
 };
 use crate::redact::Redact;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::report::Report;
 use crate::routing::{OfferTask, RouteTask};
 use crate::row::Row;
@@ -157,29 +157,29 @@ pub struct Now {
 
 /// Why a rule gave no decision.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Halt {
-    Refused(Refusal),
+pub enum Undecided {
+    Rejected(Rejection),
     /// The rule must see these first.
     Missing(Vec<Ask>),
 }
 
-impl From<Refusal> for Halt {
-    fn from(refusal: Refusal) -> Halt {
-        Halt::Refused(refusal)
+impl From<Rejection> for Undecided {
+    fn from(refusal: Rejection) -> Undecided {
+        Undecided::Rejected(refusal)
     }
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Decision {
-    pub facts: Vec<Fact>,
+    pub events: Vec<AnyEvent>,
     pub reply: Reply,
     /// Facts in the log whose texts go, with what stays of them.
-    pub blanked: Vec<(Seq, Vec<u8>)>,
+    pub redacted: Vec<(Seq, Vec<u8>)>,
 }
 
 impl Decision {
-    pub fn new(facts: Vec<Fact>, reply: Reply) -> Decision {
-        Decision { facts, reply, blanked: vec![] }
+    pub fn new(facts: Vec<AnyEvent>, reply: Reply) -> Decision {
+        Decision { events: facts, reply, redacted: vec![] }
     }
 
     pub fn nothing(reply: Reply) -> Decision {
@@ -300,31 +300,31 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
 
 /// Whether the caller may change anything at all: observers may not, a session ends with its team, and an id that is bound
 /// to a credential cannot merely be asserted.
-pub fn ensure_may_write(view: &View, caller: &Caller) -> Result<(), Halt> {
+pub fn ensure_may_write(view: &View, caller: &Caller) -> Result<(), Undecided> {
     if caller.power == Authority::Observer {
-        return Err(Refusal::new(Code::Forbidden, "an observer may only read").into());
+        return Err(Rejection::new(Code::Forbidden, "an observer may only read").into());
     }
     if let Some(session) = &caller.session {
         session.check_team(view)?;
     }
     if caller.auth == Auth::Asserted
         && let Actor::Agent(id) = &caller.actor
-        && view.agent(id)?.is_some_and(|agent| agent.has_credential)
+        && view.find_agent(id)?.is_some_and(|agent| agent.has_credential)
     {
-        return Err(Refusal::sealed(id).into());
+        return Err(Rejection::sealed(id).into());
     }
     Ok(())
 }
 
 /// Decides a command over what is in view. Nothing happens but what the returned facts say.
-pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result<Decision, Halt> {
+pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result<Decision, Undecided> {
     ensure_may_write(view, caller)?;
     let mut decision = decided(view, caller, command, now)?;
-    told::address(view, caller, now, &mut decision.facts)?;
+    told::address(view, caller, now, &mut decision.events)?;
     Ok(decision)
 }
 
-fn decided(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result<Decision, Halt> {
+fn decided(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result<Decision, Undecided> {
     match command {
         Command::RegisterAgent(c) => c.decide(view, caller),
         Command::Join(c) => c.decide(view, caller),
@@ -416,23 +416,24 @@ fn decided(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result
 
 /// The typed doors to the view that the rules go through.
 impl View {
-    pub fn agent(&self, id: &AgentId) -> Result<Option<&Agent>, Halt> {
+    pub fn find_agent(&self, id: &AgentId) -> Result<Option<&Agent>, Undecided> {
         Ok(match self.get(&Key::Agent(id.clone()))? {
             Some(Row::Agent(agent)) => Some(agent),
             _ => None,
         })
     }
 
-    pub(crate) fn agent_known(&self, id: &AgentId) -> Result<&Agent, Halt> {
-        self.agent(id)?
-            .ok_or_else(|| Refusal::new(Code::AgentNotFound, "Agent not found").hint("register the agent first").into())
+    pub(crate) fn agent_known(&self, id: &AgentId) -> Result<&Agent, Undecided> {
+        self.find_agent(id)?.ok_or_else(|| {
+            Rejection::new(Code::AgentNotFound, "Agent not found").hint("register the agent first").into()
+        })
     }
 
     /// Known and not gone; it may be offline.
-    pub(crate) fn agent_here(&self, id: &AgentId) -> Result<&Agent, Halt> {
+    pub(crate) fn agent_here(&self, id: &AgentId) -> Result<&Agent, Undecided> {
         let agent = self.agent_known(id)?;
         if agent.has_left() {
-            return Err(Refusal::new(Code::AgentNotFound, format!("Agent not found: '{id}' has left the team"))
+            return Err(Rejection::new(Code::AgentNotFound, format!("Agent not found: '{id}' has left the team"))
                 .hint("register it again first")
                 .into());
         }
@@ -440,152 +441,152 @@ impl View {
     }
 
     /// Here right now. Claims go to nobody else: only a fact about a live agent could end them again.
-    pub(crate) fn agent_live(&self, id: &AgentId) -> Result<&Agent, Halt> {
+    pub(crate) fn agent_live(&self, id: &AgentId) -> Result<&Agent, Undecided> {
         let agent = self.agent_here(id)?;
         if !agent.is_online() {
-            return Err(Refusal::new(Code::AgentOffline, format!("agent '{id}' is offline"))
+            return Err(Rejection::new(Code::AgentOffline, format!("agent '{id}' is offline"))
                 .hint("it can take this when it shows signs of life again, by a heartbeat or any call")
                 .into());
         }
         Ok(agent)
     }
 
-    pub fn task(&self, id: &TaskId) -> Result<Option<&Task>, Halt> {
+    pub fn find_task(&self, id: &TaskId) -> Result<Option<&Task>, Undecided> {
         Ok(match self.get(&Key::Task(id.clone()))? {
             Some(Row::Task(task)) => Some(task),
             _ => None,
         })
     }
 
-    pub(crate) fn task_known(&self, id: &TaskId) -> Result<&Task, Halt> {
-        self.task(id)?.ok_or_else(|| Refusal::new(Code::TaskNotFound, "Task not found").into())
+    pub(crate) fn task_known(&self, id: &TaskId) -> Result<&Task, Undecided> {
+        self.find_task(id)?.ok_or_else(|| Rejection::new(Code::TaskNotFound, "Task not found").into())
     }
 
-    pub fn file(&self, key: &str) -> Result<Option<&File>, Halt> {
+    pub fn find_file(&self, key: &str) -> Result<Option<&File>, Undecided> {
         Ok(match self.get(&Key::File(key.to_owned()))? {
             Some(Row::File(file)) => Some(file),
             _ => None,
         })
     }
 
-    pub(crate) fn file_known(&self, path: &FilePath) -> Result<&File, Halt> {
-        self.file(path.key())?.ok_or_else(|| Refusal::not_tracked().into())
+    pub(crate) fn file_known(&self, path: &FilePath) -> Result<&File, Undecided> {
+        self.find_file(path.key())?.ok_or_else(|| Rejection::not_tracked().into())
     }
 
-    pub(crate) fn handoff(&self, id: &HandoffId) -> Result<Option<&Handoff>, Halt> {
+    pub(crate) fn handoff(&self, id: &HandoffId) -> Result<Option<&Handoff>, Undecided> {
         Ok(match self.get(&Key::Handoff(id.clone()))? {
             Some(Row::Handoff(handoff)) => Some(handoff),
             _ => None,
         })
     }
 
-    pub(crate) fn timer(&self, id: &TimerId) -> Result<Option<&Timer>, Halt> {
+    pub(crate) fn timer(&self, id: &TimerId) -> Result<Option<&Timer>, Undecided> {
         Ok(match self.get(&Key::Timer(id.clone()))? {
             Some(Row::Timer(timer)) => Some(timer),
             _ => None,
         })
     }
 
-    pub(crate) fn intent(&self, id: &IntentId) -> Result<Option<&Intent>, Halt> {
+    pub(crate) fn intent(&self, id: &IntentId) -> Result<Option<&Intent>, Undecided> {
         Ok(match self.get(&Key::Intent(id.clone()))? {
             Some(Row::Intent(intent)) => Some(intent),
             _ => None,
         })
     }
 
-    pub fn message(&self, id: &MessageId) -> Result<Option<&Message>, Halt> {
+    pub fn find_message(&self, id: &MessageId) -> Result<Option<&Message>, Undecided> {
         Ok(match self.get(&Key::Message(id.clone()))? {
             Some(Row::Message(message)) => Some(message),
             _ => None,
         })
     }
 
-    pub(crate) fn message_known(&self, id: &MessageId) -> Result<&Message, Halt> {
-        let missing = || Refusal::new(Code::MessageNotFound, format!("Message not found: '{id}'")).into();
-        self.message(id)?.ok_or_else(missing)
+    pub(crate) fn message_known(&self, id: &MessageId) -> Result<&Message, Undecided> {
+        let missing = || Rejection::new(Code::MessageNotFound, format!("Message not found: '{id}'")).into();
+        self.find_message(id)?.ok_or_else(missing)
     }
 
-    pub(crate) fn delivery(&self, message: &MessageId, agent: &AgentId) -> Result<Option<&Delivery>, Halt> {
+    pub(crate) fn delivery(&self, message: &MessageId, agent: &AgentId) -> Result<Option<&Delivery>, Undecided> {
         Ok(match self.get(&Key::Delivery { message: message.clone(), agent: agent.clone() })? {
             Some(Row::Delivery(delivery)) => Some(delivery),
             _ => None,
         })
     }
 
-    pub(crate) fn thread(&self, id: &ThreadId) -> Result<Option<&Thread>, Halt> {
+    pub(crate) fn thread(&self, id: &ThreadId) -> Result<Option<&Thread>, Undecided> {
         Ok(match self.get(&Key::Thread(id.clone()))? {
             Some(Row::Thread(thread)) => Some(thread),
             _ => None,
         })
     }
 
-    pub(crate) fn sender(&self, id: &AgentId) -> Result<Option<&Sender>, Halt> {
+    pub(crate) fn sender(&self, id: &AgentId) -> Result<Option<&Sender>, Undecided> {
         Ok(match self.get(&Key::Sender(id.clone()))? {
             Some(Row::Sender(sender)) => Some(sender),
             _ => None,
         })
     }
 
-    pub(crate) fn envelope(&self, id: &MessageId) -> Result<Option<&Filed>, Halt> {
+    pub(crate) fn envelope(&self, id: &MessageId) -> Result<Option<&Filed>, Undecided> {
         Ok(match self.get(&Key::Envelope(id.clone()))? {
             Some(Row::Envelope(filed)) => Some(filed),
             _ => None,
         })
     }
 
-    pub fn document(&self, id: &DocumentId) -> Result<Option<&Document>, Halt> {
+    pub fn document(&self, id: &DocumentId) -> Result<Option<&Document>, Undecided> {
         Ok(match self.get(&Key::Document(id.clone()))? {
             Some(Row::Document(document)) => Some(document),
             _ => None,
         })
     }
 
-    pub fn lead(&self) -> Result<Option<&Lead>, Halt> {
+    pub fn lead(&self) -> Result<Option<&Lead>, Undecided> {
         Ok(match self.get(&Key::Lead)? {
             Some(Row::Lead(lead)) => Some(lead),
             _ => None,
         })
     }
 
-    pub(crate) fn live_agents(&self) -> Result<Vec<&Agent>, Halt> {
+    pub(crate) fn live_agents(&self) -> Result<Vec<&Agent>, Undecided> {
         let rows = self.all(&Lookup::LiveAgents)?;
         Ok(rows.into_iter().filter_map(|row| if let Row::Agent(agent) = row { Some(agent) } else { None }).collect())
     }
 
-    pub(crate) fn tasks_held_by(&self, agent: &AgentId) -> Result<Vec<&Task>, Halt> {
+    pub(crate) fn tasks_held_by(&self, agent: &AgentId) -> Result<Vec<&Task>, Undecided> {
         let rows = self.all(&Lookup::TasksHeldBy(agent.clone()))?;
         Ok(rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect())
     }
 
-    pub(crate) fn parts_of(&self, task: &TaskId) -> Result<Vec<&Task>, Halt> {
+    pub(crate) fn parts_of(&self, task: &TaskId) -> Result<Vec<&Task>, Undecided> {
         let rows = self.all(&Lookup::PartsOf(task.clone()))?;
         Ok(rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect())
     }
 
-    pub(crate) fn dependents(&self, task: &TaskId) -> Result<Vec<&Dependency>, Halt> {
+    pub(crate) fn dependents(&self, task: &TaskId) -> Result<Vec<&Dependency>, Undecided> {
         let rows = self.all(&Lookup::Dependents(task.clone()))?;
-        Ok(rows.into_iter().filter_map(|row| if let Row::Edge(edge) = row { Some(edge) } else { None }).collect())
+        Ok(rows.into_iter().filter_map(|row| if let Row::Dependency(edge) = row { Some(edge) } else { None }).collect())
     }
 
-    pub(crate) fn files_held_by(&self, agent: &AgentId) -> Result<Vec<&File>, Halt> {
+    pub(crate) fn files_held_by(&self, agent: &AgentId) -> Result<Vec<&File>, Undecided> {
         self.files(&Lookup::FilesHeldBy(agent.clone()))
     }
 
-    pub(crate) fn files_of_task(&self, task: &TaskId) -> Result<Vec<&File>, Halt> {
+    pub(crate) fn files_of_task(&self, task: &TaskId) -> Result<Vec<&File>, Undecided> {
         self.files(&Lookup::FilesOfTask(task.clone()))
     }
 
-    pub(crate) fn files_held_under(&self, prefix: &str) -> Result<Vec<&File>, Halt> {
+    pub(crate) fn files_held_under(&self, prefix: &str) -> Result<Vec<&File>, Undecided> {
         self.files(&Lookup::HeldUnder(prefix.to_owned()))
     }
 
-    fn files(&self, lookup: &Lookup) -> Result<Vec<&File>, Halt> {
+    fn files(&self, lookup: &Lookup) -> Result<Vec<&File>, Undecided> {
         let rows = self.all(lookup)?;
         Ok(rows.into_iter().filter_map(|row| if let Row::File(file) = row { Some(file) } else { None }).collect())
     }
 
     /// A person, or the holder of the lead's position.
-    pub(crate) fn has_authority(&self, caller: &Caller) -> Result<bool, Halt> {
+    pub(crate) fn has_authority(&self, caller: &Caller) -> Result<bool, Undecided> {
         if caller.power >= Authority::Lead {
             return Ok(true);
         }
@@ -593,11 +594,11 @@ impl View {
         Ok(self.lead()?.and_then(|lead| lead.holder.as_ref()) == Some(agent))
     }
 
-    pub(crate) fn ensure_authority(&self, caller: &Caller, what: &str) -> Result<(), Halt> {
+    pub(crate) fn ensure_authority(&self, caller: &Caller, what: &str) -> Result<(), Undecided> {
         if self.has_authority(caller)? {
             return Ok(());
         }
-        Err(Refusal::new(Code::Forbidden, format!("only the lead or a person may {what}"))
+        Err(Rejection::new(Code::Forbidden, format!("only the lead or a person may {what}"))
             .hint("ask the lead, or use the command line, which acts as a person")
             .into())
     }
@@ -605,26 +606,26 @@ impl View {
     /// An identified caller speaks for itself; the lead and people may speak for others. A caller without a name may
     /// speak for whom it likes. But an id that is bound to a credential is spoken for by nobody on their word alone,
     /// not even by the lead.
-    pub(crate) fn ensure_may_act_for(&self, caller: &Caller, agent: &AgentId) -> Result<(), Halt> {
+    pub(crate) fn ensure_may_act_for(&self, caller: &Caller, agent: &AgentId) -> Result<(), Undecided> {
         match &caller.actor {
             Actor::Agent(id) if id != agent && !self.has_authority(caller)? => {
-                Err(Refusal::new(Code::Forbidden, format!("'{id}' may not act as '{agent}'"))
+                Err(Rejection::new(Code::Forbidden, format!("'{id}' may not act as '{agent}'"))
                     .hint("leave out agent_id, or name the agent that the call comes from")
                     .into())
             }
             Actor::Agent(_) | Actor::Anonymous
-                if !caller.is_proven() && self.agent(agent)?.is_some_and(|agent| agent.has_credential) =>
+                if !caller.is_proven() && self.find_agent(agent)?.is_some_and(|agent| agent.has_credential) =>
             {
-                Err(Refusal::sealed(agent).into())
+                Err(Rejection::sealed(agent).into())
             }
             _ => Ok(()),
         }
     }
 
     /// As [`View::ensure_may_act_for`], for authors that need not be registered: no name of another kind may be borrowed.
-    pub(crate) fn ensure_may_author_as(&self, caller: &Caller, author: &AgentId) -> Result<(), Halt> {
+    pub(crate) fn ensure_may_author_as(&self, caller: &Caller, author: &AgentId) -> Result<(), Undecided> {
         if Actor::is_reserved(author.as_str()) && caller.actor.to_string() != author.as_str() {
-            return Err(Refusal::new(Code::Forbidden, format!("'{author}' is not the name of an agent")).into());
+            return Err(Rejection::new(Code::Forbidden, format!("'{author}' is not the name of an agent")).into());
         }
         self.ensure_may_act_for(caller, author)
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::actor::Actor;
 use crate::clutch::{EnvelopeReceived, MessageType, ORCHESTRATOR, ToolDenied, legacy};
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, ThreadId, Timestamp};
 use crate::log::{Body, BodyBytes, LogRow, event_id};
 use crate::message::{Form, Header, Letter, Message, Recipients};
@@ -17,23 +17,23 @@ use crate::task::{ReleaseCause, Task, TaskState, TimeLimit};
 pub const VERSION: &str = "clutch/0.1";
 
 /// The message type that a fact is shown with.
-pub fn message_type(fact: &Fact) -> &str {
+pub fn message_type(fact: &AnyEvent) -> &str {
     match fact {
-        Fact::AgentRegistered(_) => "agent.register",
-        Fact::AgentUpdated(_) => "agent.update",
-        Fact::TaskCreated(_) => "task.request",
-        Fact::TaskStarted(_) => "task.accept",
-        Fact::TaskCompleted(_) => "task.result",
-        Fact::TaskFailed(_) => "task.error",
-        Fact::TaskDropped(fact) if fact.to == TaskState::Cancelled => "task.cancel",
-        Fact::MessageSent(_) => "chat.message",
-        Fact::EnvelopeReceived(fact) => fact.message_type.as_str(),
-        Fact::RoutingDecided(_) => "routing.decision",
-        Fact::RoutingFailed(_) => "routing.failure",
-        Fact::TaskForwarded(_) => "task.request",
-        Fact::TaskTimedOut(_) => "task.timeout",
-        Fact::TaskAttemptsExhausted(_) => "task.error",
-        Fact::ToolDenied(_) => "tool.error",
+        AnyEvent::AgentRegistered(_) => "agent.register",
+        AnyEvent::AgentUpdated(_) => "agent.update",
+        AnyEvent::TaskCreated(_) => "task.request",
+        AnyEvent::TaskStarted(_) => "task.accept",
+        AnyEvent::TaskCompleted(_) => "task.result",
+        AnyEvent::TaskFailed(_) => "task.error",
+        AnyEvent::TaskDropped(fact) if fact.to == TaskState::Cancelled => "task.cancel",
+        AnyEvent::MessageSent(_) => "chat.message",
+        AnyEvent::EnvelopeReceived(fact) => fact.message_type.as_str(),
+        AnyEvent::RoutingDecided(_) => "routing.decision",
+        AnyEvent::RoutingFailed(_) => "routing.failure",
+        AnyEvent::TaskForwarded(_) => "task.request",
+        AnyEvent::TaskTimedOut(_) => "task.timeout",
+        AnyEvent::TaskAttemptsExhausted(_) => "task.error",
+        AnyEvent::ToolDenied(_) => "tool.error",
         other => other.kind(),
     }
 }
@@ -78,25 +78,25 @@ pub const FILED_KINDS: [&str; 3] = [RECEIVED, "task.forwarded", "tool.denied"];
 /// a kind may be shown with one type or another.
 pub fn kinds_shown_as(message_type: &str) -> Vec<&'static str> {
     let own = PROTOCOLS_OWN.iter().filter(|(shown, _)| *shown == message_type).map(|(_, kind)| *kind);
-    let same = Fact::KINDS.iter().map(|(kind, _)| *kind).filter(|kind| *kind == message_type);
+    let same = AnyEvent::KINDS.iter().map(|(kind, _)| *kind).filter(|kind| *kind == message_type);
     let sent = MessageType::parse(message_type).map(|_| RECEIVED);
     own.chain(same).chain(sent).collect()
 }
 
 /// Whether a message can have this type: one of the protocol, one of somebody's own, or the kind of a fact.
 pub fn is_shown_type(text: &str) -> bool {
-    MessageType::parse(text).is_some() || Fact::KINDS.iter().any(|(kind, _)| *kind == text)
+    MessageType::parse(text).is_some() || AnyEvent::KINDS.iter().any(|(kind, _)| *kind == text)
 }
 
 /// A row of the log whose body, if it has one, is at hand.
 pub fn of(row: &LogRow) -> Value {
-    match (&row.fact, &row.body) {
+    match (&row.event, &row.body) {
         (fact, Some(Body { bytes: BodyBytes::Here(bytes), .. })) if has_own_words(fact) => {
             received(bytes).unwrap_or_else(|| without_words(row))
         }
         (fact, _) if has_own_words(fact) => without_words(row),
-        (Fact::MessageSent(fact), _) => named(shown(row, message_type(&row.fact)), &fact.letter.header),
-        (Fact::ToolDenied(fact), _) => answer(row, fact),
+        (AnyEvent::MessageSent(fact), _) => named(shown(row, message_type(&row.event)), &fact.letter.header),
+        (AnyEvent::ToolDenied(fact), _) => answer(row, fact),
         (fact, _) => shown(row, message_type(fact)),
     }
 }
@@ -136,20 +136,20 @@ fn words(letter: &Letter, mut payload: Value) -> Value {
 }
 
 /// Whether a fact is an envelope itself, which its body shows.
-pub fn has_own_words(fact: &Fact) -> bool {
-    matches!(fact, Fact::EnvelopeReceived(_) | Fact::TaskForwarded(_))
+pub fn has_own_words(fact: &AnyEvent) -> bool {
+    matches!(fact, AnyEvent::EnvelopeReceived(_) | AnyEvent::TaskForwarded(_))
 }
 
 /// Whether the router tells something by it.
-pub fn is_of_the_router(fact: &Fact) -> bool {
+pub fn is_of_the_router(fact: &AnyEvent) -> bool {
     ROUTERS_KINDS.contains(&fact.kind())
 }
 
 fn without_words(row: &LogRow) -> Value {
-    match &row.fact {
-        Fact::EnvelopeReceived(fact) => header(row, fact),
-        Fact::TaskForwarded(fact) => {
-            let mut left = shown(row, message_type(&row.fact));
+    match &row.event {
+        AnyEvent::EnvelopeReceived(fact) => header(row, fact),
+        AnyEvent::TaskForwarded(fact) => {
+            let mut left = shown(row, message_type(&row.event));
             left["id"] = json!(fact.message);
             left["payload"] = json!({});
             left
@@ -160,7 +160,7 @@ fn without_words(row: &LogRow) -> Value {
 
 /// The answer to a call of a tool that came to nothing.
 fn answer(row: &LogRow, fact: &ToolDenied) -> Value {
-    let mut answer = shown(row, message_type(&row.fact));
+    let mut answer = shown(row, message_type(&row.event));
     answer["id"] = json!(fact.message);
     answer["meta"]["in_reply_to"] = json!(fact.call);
     answer
@@ -168,7 +168,7 @@ fn answer(row: &LogRow, fact: &ToolDenied) -> Value {
 
 /// A row that follows from an envelope.
 pub fn following(row: &LogRow) -> Value {
-    shown(row, row.fact.kind())
+    shown(row, row.event.kind())
 }
 
 /// An envelope by its body: as it was sent, in today's words.
@@ -209,20 +209,20 @@ fn shown(row: &LogRow, message_type: &str) -> Value {
     }
     let mut message = json!({
         "v": VERSION,
-        "id": row.fact.id_at(row.seq),
+        "id": row.event.id_at(row.seq),
         "ts": iso(row.at),
         "thread_id": thread,
         "run_id": run,
         "task_id": row.task(),
-        "parent_task_id": parent(&row.fact),
+        "parent_task_id": parent(&row.event),
         "from": from,
-        "to": recipients(&row.fact),
+        "to": recipients(&row.event),
         "type": message_type,
-        "payload": payload(&row.fact),
-        "meta": { "seq": row.seq, "kind": row.fact.kind(), "version": row.fact.version(), "auth": row.auth.as_str(),
+        "payload": payload(&row.event),
+        "meta": { "seq": row.seq, "kind": row.event.kind(), "version": row.event.version(), "auth": row.auth.as_str(),
                   "via": row.via, "cause": row.cause },
     });
-    if let Some(trace) = row.fact.trace() {
+    if let Some(trace) = row.event.trace() {
         message["trace"] = json!(trace);
     }
     message
@@ -247,7 +247,7 @@ pub fn place_of(id: &MessageId) -> Option<Seq> {
 
 /// Whether an id names what another log has at the place of this row.
 pub fn is_of_another(id: &MessageId, row: &LogRow) -> bool {
-    place_of(id).is_some_and(|place| place == row.seq && *id != row.fact.id_at(place) && *id != id_at(place))
+    place_of(id).is_some_and(|place| place == row.seq && *id != row.event.id_at(place) && *id != id_at(place))
 }
 
 /// Whether an id is that of a place which a log can have. Ids of that form that others chose are of none.
@@ -258,29 +258,29 @@ pub(crate) fn is_kept_for_the_log(id: &MessageId) -> bool {
 
 /// What the router tells, it tells as the orchestrator, and so is told what time brings about.
 fn author(row: &LogRow) -> String {
-    if is_of_the_router(&row.fact) { ORCHESTRATOR.to_owned() } else { address(&row.actor) }
+    if is_of_the_router(&row.event) { ORCHESTRATOR.to_owned() } else { address(&row.actor) }
 }
 
-fn payload(fact: &Fact) -> Value {
+fn payload(fact: &AnyEvent) -> Value {
     match fact {
-        Fact::RoutingDecided(fact) => fact.choice.payload(),
-        Fact::MessageSent(sent) => words(&sent.letter, json!(fact)),
-        Fact::RoutingFailed(fact) => {
+        AnyEvent::RoutingDecided(fact) => fact.choice.payload(),
+        AnyEvent::MessageSent(sent) => words(&sent.letter, json!(fact)),
+        AnyEvent::RoutingFailed(fact) => {
             let mut payload = fact.choice.payload();
             if let Some(again_at) = fact.again_at {
                 payload["asked_again_at"] = json!(iso(again_at));
             }
             payload
         }
-        Fact::TaskTimedOut(fact) => json!({
+        AnyEvent::TaskTimedOut(fact) => json!({
             "code": fact.limit.code(),
             "message": fact.reason,
             "retryable": fact.limit == TimeLimit::Runtime,
             "details": { "attempt": fact.attempt, "due": iso(fact.due), "holder": agent_address(fact.holder.as_ref()) },
         }),
-        Fact::ToolDenied(fact) => fact.denial.payload(&fact.call),
-        Fact::TaskFailed(failed) => as_error(plain(fact), "TASK_FAILED", failed.error.as_deref()),
-        Fact::TaskAttemptsExhausted(exhausted) => {
+        AnyEvent::ToolDenied(fact) => fact.denial.payload(&fact.call),
+        AnyEvent::TaskFailed(failed) => as_error(plain(fact), "TASK_FAILED", failed.error.as_deref()),
+        AnyEvent::TaskAttemptsExhausted(exhausted) => {
             as_error(plain(fact), "ATTEMPTS_EXHAUSTED", exhausted.error.as_deref())
         }
         other => plain(other),
@@ -288,7 +288,7 @@ fn payload(fact: &Fact) -> Value {
 }
 
 /// What a fact says; whom it is told to stands in the message.
-fn plain(fact: &Fact) -> Value {
+fn plain(fact: &AnyEvent) -> Value {
     let mut payload = json!(fact);
     if let Some(fields) = payload.as_object_mut() {
         fields.remove("told");
@@ -339,9 +339,9 @@ pub fn forwarded(request: &[u8], task: &Task, to: &AgentId, id: &MessageId, at: 
 /// The fields of a request that are not those of the message that passes it on.
 const PASSED_ON_ANEW: [&str; 7] = ["v", "id", "ts", "from", "to", "type", "idempotency_key"];
 
-fn parent(fact: &Fact) -> Option<&TaskId> {
+fn parent(fact: &AnyEvent) -> Option<&TaskId> {
     match fact {
-        Fact::TaskCreated(fact) => fact.origin.parent.as_ref(),
+        AnyEvent::TaskCreated(fact) => fact.origin.parent.as_ref(),
         _ => None,
     }
 }
@@ -358,23 +358,23 @@ fn agent_address(agent: Option<&AgentId>) -> Option<String> {
 }
 
 /// Whom the fact concerns most: the agent that is given something, else everybody.
-fn recipients(fact: &Fact) -> Value {
+fn recipients(fact: &AnyEvent) -> Value {
     if !fact.tells().is_empty() {
         return fact.tells().iter().map(|agent| json!({ "agent_id": format!("agent:{agent}") })).collect();
     }
     let to = match fact {
-        Fact::TaskReserved(fact) => Some(&fact.agent),
-        Fact::TaskReassigned(fact) => Some(&fact.to),
-        Fact::TaskForwarded(fact) => Some(&fact.to),
-        Fact::HandoffInitiated(fact) => fact.to.as_ref(),
-        Fact::HandoffAccepted(fact) => Some(&fact.from),
-        Fact::HandoffRejected(fact) => Some(&fact.from),
-        Fact::ClaimForced(fact) => Some(&fact.loser),
-        Fact::MessageSent(fact) => return everybody_named(&fact.letter.header),
+        AnyEvent::TaskReserved(fact) => Some(&fact.agent),
+        AnyEvent::TaskReassigned(fact) => Some(&fact.to),
+        AnyEvent::TaskForwarded(fact) => Some(&fact.to),
+        AnyEvent::HandoffInitiated(fact) => fact.to.as_ref(),
+        AnyEvent::HandoffAccepted(fact) => Some(&fact.from),
+        AnyEvent::HandoffRejected(fact) => Some(&fact.from),
+        AnyEvent::ClaimForced(fact) => Some(&fact.loser),
+        AnyEvent::MessageSent(fact) => return everybody_named(&fact.letter.header),
         // Whoever loses it.
-        Fact::TaskTimedOut(_) | Fact::TaskDropped(_) | Fact::TaskReopened(_) => fact.holder(),
-        Fact::TaskReleased(released) if released.because == ReleaseCause::NotAccepted => fact.holder(),
-        Fact::ToolDenied(fact) => return json!([{ "agent_id": address(&Actor::parse(&fact.to)) }]),
+        AnyEvent::TaskTimedOut(_) | AnyEvent::TaskDropped(_) | AnyEvent::TaskReopened(_) => fact.holder(),
+        AnyEvent::TaskReleased(released) if released.because == ReleaseCause::NotAccepted => fact.holder(),
+        AnyEvent::ToolDenied(fact) => return json!([{ "agent_id": address(&Actor::parse(&fact.to)) }]),
         _ => None,
     };
     match to {
@@ -444,7 +444,7 @@ mod tests {
                     via: None,
                     cause: Some(Seq(6)),
                     part_index: 0,
-                    fact,
+                    event: fact,
                     body: None,
                 };
                 let envelope = of(&row);
@@ -474,7 +474,7 @@ mod tests {
     #[test]
     fn what_came_in_is_shown_as_it_was_sent_and_what_followed_under_its_own_kind() {
         let fact = samples().into_iter().find(|fact| fact.kind() == "envelope.received").unwrap();
-        let row = |fact: Fact, bytes: BodyBytes| LogRow {
+        let row = |fact: AnyEvent, bytes: BodyBytes| LogRow {
             seq: Seq(7),
             at: Timestamp(0),
             run: Some("run_1".into()),
@@ -484,7 +484,7 @@ mod tests {
             via: None,
             cause: None,
             part_index: 0,
-            fact,
+            event: fact,
             body: Some(Body { sha256: "x".to_owned(), bytes }),
         };
         let sent = json!({ "id": "msg_1", "type": "PLAN", "payload": { "a": 1.50 }, "own": [1] });
@@ -534,7 +534,7 @@ mod tests {
         assert_eq!(kinds_shown_as("tool.call"), [RECEIVED]);
         assert_eq!(kinds_shown_as("task.claimed"), ["task.claimed"]);
         assert_eq!(kinds_shown_as("nobody.knows"), [""; 0]);
-        let known = |kind: &str| Fact::KINDS.iter().any(|(known, _)| *known == kind);
+        let known = |kind: &str| AnyEvent::KINDS.iter().any(|(known, _)| *known == kind);
         assert!(ROUTERS_KINDS.iter().chain(&FILED_KINDS).all(|kind| known(kind)));
         assert!(is_shown_type("tool.call") && is_shown_type("x.mine") && !is_shown_type("task.requested"));
     }

@@ -57,23 +57,23 @@ macro_rules! facts {
         /// One thing that happened.
         #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
         #[serde(untagged)]
-        pub enum Fact { $($name($body)),+ }
+        pub enum AnyEvent { $($name($body)),+ }
 
-        impl Fact {
+        impl AnyEvent {
             /// Every kind with its newest version.
             pub const KINDS: &'static [(&'static str, u32)] = &[$(($kind, $version)),+];
 
             pub fn kind(&self) -> &'static str {
-                match self { $(Fact::$name(_) => $kind),+ }
+                match self { $(AnyEvent::$name(_) => $kind),+ }
             }
 
             pub fn version(&self) -> u32 {
-                match self { $(Fact::$name(_) => $version),+ }
+                match self { $(AnyEvent::$name(_) => $version),+ }
             }
 
             /// Reads a fact of any version that was ever shipped.
-            pub fn decode(kind: &str, version: u32, bytes: &[u8]) -> Result<Fact, FactError> {
-                Fact::decode_with(UPCASTERS, kind, version, bytes)
+            pub fn decode(kind: &str, version: u32, bytes: &[u8]) -> Result<AnyEvent, EventError> {
+                AnyEvent::decode_with(UPCASTERS, kind, version, bytes)
             }
 
             fn decode_with(
@@ -81,12 +81,12 @@ macro_rules! facts {
                 kind: &str,
                 version: u32,
                 bytes: &[u8],
-            ) -> Result<Fact, FactError> {
+            ) -> Result<AnyEvent, EventError> {
                 match (kind, version) {
                     $(($kind, $version) => serde_json::from_slice(bytes)
-                        .map(Fact::$name)
-                        .map_err(|source| FactError::Unreadable { kind: kind.to_owned(), version, source }),)+
-                    _ => Fact::decode_older(upcasters, kind, version, bytes),
+                        .map(AnyEvent::$name)
+                        .map_err(|source| EventError::Unreadable { kind: kind.to_owned(), version, source }),)+
+                    _ => AnyEvent::decode_older(upcasters, kind, version, bytes),
                 }
             }
         }
@@ -185,23 +185,23 @@ facts! {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum FactError {
+pub enum EventError {
     #[error("fact {kind} version {version} is not known to this program; a newer one wrote it")]
     Unknown { kind: String, version: u32 },
     #[error("fact {kind} version {version} cannot be read")]
     Unreadable { kind: String, version: u32, source: serde_json::Error },
 }
 
-impl Fact {
+impl AnyEvent {
     /// Reads a fact of an older version by upcasting it to the newest one.
-    fn decode_older(upcasters: &[Upcaster], kind: &str, version: u32, bytes: &[u8]) -> Result<Fact, FactError> {
-        let unknown = || FactError::Unknown { kind: kind.to_owned(), version };
-        let unreadable = |source| FactError::Unreadable { kind: kind.to_owned(), version, source };
-        let newest = Fact::KINDS.iter().find(|(known, _)| *known == kind).map(|(_, newest)| *newest);
+    fn decode_older(upcasters: &[Upcaster], kind: &str, version: u32, bytes: &[u8]) -> Result<AnyEvent, EventError> {
+        let unknown = || EventError::Unknown { kind: kind.to_owned(), version };
+        let unreadable = |source| EventError::Unreadable { kind: kind.to_owned(), version, source };
+        let newest = AnyEvent::KINDS.iter().find(|(known, _)| *known == kind).map(|(_, newest)| *newest);
         let newest = newest.filter(|newest| version < *newest).ok_or_else(unknown)?;
         let event = serde_json::from_slice(bytes).map_err(unreadable)?;
         let event = upcast(upcasters, kind, version..newest, event).ok_or_else(unknown)?;
-        Fact::decode_with(upcasters, kind, newest, event.to_string().as_bytes())
+        AnyEvent::decode_with(upcasters, kind, newest, event.to_string().as_bytes())
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -215,7 +215,7 @@ impl Fact {
         serde_json::to_vec(&redact::blanked(value)).unwrap_or_default()
     }
 
-    /// The free texts that [`Fact::blanked`] takes out, each as JSON.
+    /// The free texts that [`AnyEvent::blanked`] takes out, each as JSON.
     pub fn texts(&self) -> Vec<String> {
         redact::texts(&serde_json::to_value(self).unwrap_or_default())
             .into_iter()
@@ -226,16 +226,16 @@ impl Fact {
     /// The team that a fact is about, and which generation of it.
     pub fn of_team(&self) -> Option<&team::TeamRef> {
         match self {
-            Fact::TeamStartRequested(fact) => Some(&fact.of),
-            Fact::TeamSpawned(fact) => Some(&fact.of),
-            Fact::TeamStartFailed(fact) => Some(&fact.of),
-            Fact::TeamStarted(fact) => Some(&fact.of),
-            Fact::TeamResumed(fact) => Some(&fact.of),
-            Fact::TeamKickedOff(fact) => Some(&fact.of),
-            Fact::TeamStopRequested(fact) => Some(&fact.of),
-            Fact::TeamEnded(fact) => Some(&fact.of),
-            Fact::TurnStarted(fact) => Some(&fact.of),
-            Fact::TurnEnded(fact) => Some(&fact.of),
+            AnyEvent::TeamStartRequested(fact) => Some(&fact.of),
+            AnyEvent::TeamSpawned(fact) => Some(&fact.of),
+            AnyEvent::TeamStartFailed(fact) => Some(&fact.of),
+            AnyEvent::TeamStarted(fact) => Some(&fact.of),
+            AnyEvent::TeamResumed(fact) => Some(&fact.of),
+            AnyEvent::TeamKickedOff(fact) => Some(&fact.of),
+            AnyEvent::TeamStopRequested(fact) => Some(&fact.of),
+            AnyEvent::TeamEnded(fact) => Some(&fact.of),
+            AnyEvent::TurnStarted(fact) => Some(&fact.of),
+            AnyEvent::TurnEnded(fact) => Some(&fact.of),
             _ => None,
         }
     }
@@ -243,48 +243,48 @@ impl Fact {
     /// The run a fact belongs to, if it says so.
     pub fn run(&self) -> Option<&RunId> {
         match self {
-            Fact::TaskCreated(fact) => Some(&fact.run),
-            Fact::TaskClaimed(fact) => fact.run.as_ref(),
-            Fact::TaskStarted(fact) => fact.run.as_ref(),
-            Fact::TaskStepSet(fact) => fact.run.as_ref(),
-            Fact::TaskReleased(fact) => fact.run.as_ref(),
-            Fact::TaskRetried(fact) => fact.run.as_ref(),
-            Fact::TaskCompleted(fact) => fact.run.as_ref(),
-            Fact::TaskFailed(fact) => fact.run.as_ref(),
-            Fact::TaskDropped(fact) => fact.run.as_ref(),
-            Fact::TaskPlanned(fact) => fact.run.as_ref(),
-            Fact::CheckpointAdded(fact) => fact.run.as_ref(),
-            Fact::TaskRemoved(fact) => Some(&fact.run),
-            Fact::RunCreated(fact) => Some(&fact.run),
-            Fact::RunPlanned(fact) => Some(&fact.run),
-            Fact::RunReplanned(fact) => Some(&fact.run),
-            Fact::RunReordered(fact) => Some(&fact.run),
-            Fact::RunStatusSet(fact) => Some(&fact.run),
-            Fact::MessageSent(fact) => Some(&fact.letter.header.run),
-            Fact::MessageHeld(fact) => Some(&fact.letter.header.run),
-            Fact::MessageReleased(fact) => Some(&fact.header.run),
-            Fact::DocumentWritten(fact) => Some(&fact.id.run),
-            Fact::DocumentDeleted(fact) => Some(&fact.id.run),
-            Fact::ContextConfigured(fact) => fact.scope.run(),
-            Fact::WorkspaceCreated(fact) => fact.run.as_ref(),
-            Fact::WorkspaceReady(fact) => fact.run.as_ref(),
-            Fact::WorkspaceUpdated(fact) => fact.run.as_ref(),
-            Fact::WorkspaceMerging(fact) => fact.run.as_ref(),
-            Fact::WorkspaceMerged(fact) => fact.run.as_ref(),
-            Fact::WorkspaceRemoved(fact) => fact.run.as_ref(),
-            Fact::WorkspaceFailed(fact) => fact.run.as_ref(),
-            Fact::EnvelopeReceived(fact) => Some(&fact.run),
-            Fact::ToolDenied(fact) => Some(&fact.run),
-            Fact::RoutingDecided(fact) => fact.run.as_ref(),
-            Fact::RoutingFailed(fact) => fact.run.as_ref(),
-            Fact::TaskForwarded(fact) => fact.run.as_ref(),
-            Fact::RoutingResumed(fact) => fact.run.as_ref(),
-            Fact::TaskTimedOut(fact) => fact.run.as_ref(),
-            Fact::TaskAttemptsExhausted(fact) => fact.run.as_ref(),
-            Fact::TaskReopened(fact) => fact.run.as_ref(),
-            Fact::HandoffInitiated(fact) => fact.run.as_ref(),
-            Fact::HandoffAccepted(fact) => fact.run.as_ref(),
-            Fact::HandoffRejected(fact) => fact.run.as_ref(),
+            AnyEvent::TaskCreated(fact) => Some(&fact.run),
+            AnyEvent::TaskClaimed(fact) => fact.run.as_ref(),
+            AnyEvent::TaskStarted(fact) => fact.run.as_ref(),
+            AnyEvent::TaskStepSet(fact) => fact.run.as_ref(),
+            AnyEvent::TaskReleased(fact) => fact.run.as_ref(),
+            AnyEvent::TaskRetried(fact) => fact.run.as_ref(),
+            AnyEvent::TaskCompleted(fact) => fact.run.as_ref(),
+            AnyEvent::TaskFailed(fact) => fact.run.as_ref(),
+            AnyEvent::TaskDropped(fact) => fact.run.as_ref(),
+            AnyEvent::TaskPlanned(fact) => fact.run.as_ref(),
+            AnyEvent::CheckpointAdded(fact) => fact.run.as_ref(),
+            AnyEvent::TaskRemoved(fact) => Some(&fact.run),
+            AnyEvent::RunCreated(fact) => Some(&fact.run),
+            AnyEvent::RunPlanned(fact) => Some(&fact.run),
+            AnyEvent::RunReplanned(fact) => Some(&fact.run),
+            AnyEvent::RunReordered(fact) => Some(&fact.run),
+            AnyEvent::RunStatusSet(fact) => Some(&fact.run),
+            AnyEvent::MessageSent(fact) => Some(&fact.letter.header.run),
+            AnyEvent::MessageHeld(fact) => Some(&fact.letter.header.run),
+            AnyEvent::MessageReleased(fact) => Some(&fact.header.run),
+            AnyEvent::DocumentWritten(fact) => Some(&fact.id.run),
+            AnyEvent::DocumentDeleted(fact) => Some(&fact.id.run),
+            AnyEvent::ContextConfigured(fact) => fact.scope.run(),
+            AnyEvent::WorkspaceCreated(fact) => fact.run.as_ref(),
+            AnyEvent::WorkspaceReady(fact) => fact.run.as_ref(),
+            AnyEvent::WorkspaceUpdated(fact) => fact.run.as_ref(),
+            AnyEvent::WorkspaceMerging(fact) => fact.run.as_ref(),
+            AnyEvent::WorkspaceMerged(fact) => fact.run.as_ref(),
+            AnyEvent::WorkspaceRemoved(fact) => fact.run.as_ref(),
+            AnyEvent::WorkspaceFailed(fact) => fact.run.as_ref(),
+            AnyEvent::EnvelopeReceived(fact) => Some(&fact.run),
+            AnyEvent::ToolDenied(fact) => Some(&fact.run),
+            AnyEvent::RoutingDecided(fact) => fact.run.as_ref(),
+            AnyEvent::RoutingFailed(fact) => fact.run.as_ref(),
+            AnyEvent::TaskForwarded(fact) => fact.run.as_ref(),
+            AnyEvent::RoutingResumed(fact) => fact.run.as_ref(),
+            AnyEvent::TaskTimedOut(fact) => fact.run.as_ref(),
+            AnyEvent::TaskAttemptsExhausted(fact) => fact.run.as_ref(),
+            AnyEvent::TaskReopened(fact) => fact.run.as_ref(),
+            AnyEvent::HandoffInitiated(fact) => fact.run.as_ref(),
+            AnyEvent::HandoffAccepted(fact) => fact.run.as_ref(),
+            AnyEvent::HandoffRejected(fact) => fact.run.as_ref(),
             other => other.of_team().map(|of| &of.run),
         }
     }
@@ -292,12 +292,12 @@ impl Fact {
     /// The thread a fact belongs to, if it says so.
     pub fn thread(&self) -> Option<&ThreadId> {
         match self {
-            Fact::MessageSent(fact) => Some(&fact.letter.header.thread),
-            Fact::MessageHeld(fact) => Some(&fact.letter.header.thread),
-            Fact::MessageReleased(fact) => Some(&fact.header.thread),
-            Fact::EnvelopeReceived(fact) => Some(&fact.thread),
-            Fact::ToolDenied(fact) => Some(&fact.thread),
-            Fact::TaskCreated(fact) => fact.origin.thread.as_ref(),
+            AnyEvent::MessageSent(fact) => Some(&fact.letter.header.thread),
+            AnyEvent::MessageHeld(fact) => Some(&fact.letter.header.thread),
+            AnyEvent::MessageReleased(fact) => Some(&fact.header.thread),
+            AnyEvent::EnvelopeReceived(fact) => Some(&fact.thread),
+            AnyEvent::ToolDenied(fact) => Some(&fact.thread),
+            AnyEvent::TaskCreated(fact) => fact.origin.thread.as_ref(),
             other => other.of_team().map(|of| &of.thread).or_else(|| other.told_in()),
         }
     }
@@ -305,35 +305,35 @@ impl Fact {
     /// The task a fact is about.
     pub fn task(&self) -> Option<&TaskId> {
         match self {
-            Fact::EnvelopeReceived(fact) => Some(&fact.task),
-            Fact::ToolDenied(fact) => Some(&fact.task),
-            Fact::RoutingDecided(fact) => Some(&fact.task),
-            Fact::RoutingFailed(fact) => Some(&fact.task),
-            Fact::TaskForwarded(fact) => Some(&fact.task),
-            Fact::RoutingResumed(fact) => Some(&fact.task),
-            Fact::TaskTimedOut(fact) => Some(&fact.task),
-            Fact::TaskAttemptsExhausted(fact) => Some(&fact.task),
-            Fact::TaskReopened(fact) => Some(&fact.task),
-            Fact::TaskCreated(fact) => Some(&fact.task),
-            Fact::TaskReserved(fact) => Some(&fact.task),
-            Fact::TaskReassigned(fact) => Some(&fact.task),
-            Fact::TaskClaimed(fact) => Some(&fact.task),
-            Fact::TaskStarted(fact) => Some(&fact.task),
-            Fact::TaskStepSet(fact) => Some(&fact.task),
-            Fact::TaskReleased(fact) => Some(&fact.task),
-            Fact::TaskRetried(fact) => Some(&fact.task),
-            Fact::TaskCompleted(fact) => Some(&fact.task),
-            Fact::TaskFailed(fact) => Some(&fact.task),
-            Fact::TaskDropped(fact) => Some(&fact.task),
-            Fact::TaskPlanned(fact) => Some(&fact.task),
-            Fact::TaskRemoved(fact) => Some(&fact.task),
-            Fact::CheckpointAdded(fact) => Some(&fact.task),
-            Fact::HandoffInitiated(fact) => Some(&fact.task),
-            Fact::HandoffAccepted(fact) => Some(&fact.task),
-            Fact::HandoffRejected(fact) => Some(&fact.task),
-            Fact::FileClaimed(fact) => fact.task.as_ref(),
-            Fact::FileModified(fact) => fact.task.as_ref(),
-            Fact::ReportAdded(fact) => fact.task.as_ref(),
+            AnyEvent::EnvelopeReceived(fact) => Some(&fact.task),
+            AnyEvent::ToolDenied(fact) => Some(&fact.task),
+            AnyEvent::RoutingDecided(fact) => Some(&fact.task),
+            AnyEvent::RoutingFailed(fact) => Some(&fact.task),
+            AnyEvent::TaskForwarded(fact) => Some(&fact.task),
+            AnyEvent::RoutingResumed(fact) => Some(&fact.task),
+            AnyEvent::TaskTimedOut(fact) => Some(&fact.task),
+            AnyEvent::TaskAttemptsExhausted(fact) => Some(&fact.task),
+            AnyEvent::TaskReopened(fact) => Some(&fact.task),
+            AnyEvent::TaskCreated(fact) => Some(&fact.task),
+            AnyEvent::TaskReserved(fact) => Some(&fact.task),
+            AnyEvent::TaskReassigned(fact) => Some(&fact.task),
+            AnyEvent::TaskClaimed(fact) => Some(&fact.task),
+            AnyEvent::TaskStarted(fact) => Some(&fact.task),
+            AnyEvent::TaskStepSet(fact) => Some(&fact.task),
+            AnyEvent::TaskReleased(fact) => Some(&fact.task),
+            AnyEvent::TaskRetried(fact) => Some(&fact.task),
+            AnyEvent::TaskCompleted(fact) => Some(&fact.task),
+            AnyEvent::TaskFailed(fact) => Some(&fact.task),
+            AnyEvent::TaskDropped(fact) => Some(&fact.task),
+            AnyEvent::TaskPlanned(fact) => Some(&fact.task),
+            AnyEvent::TaskRemoved(fact) => Some(&fact.task),
+            AnyEvent::CheckpointAdded(fact) => Some(&fact.task),
+            AnyEvent::HandoffInitiated(fact) => Some(&fact.task),
+            AnyEvent::HandoffAccepted(fact) => Some(&fact.task),
+            AnyEvent::HandoffRejected(fact) => Some(&fact.task),
+            AnyEvent::FileClaimed(fact) => fact.task.as_ref(),
+            AnyEvent::FileModified(fact) => fact.task.as_ref(),
+            AnyEvent::ReportAdded(fact) => fact.task.as_ref(),
             _ => None,
         }
     }
@@ -341,30 +341,30 @@ impl Fact {
     /// The agent a fact is about: who joined, works, holds or answers. Decisions of authority are about nobody.
     pub fn agent(&self) -> Option<&AgentId> {
         match self {
-            Fact::AgentRegistered(fact) => Some(&fact.id),
-            Fact::AgentUpdated(fact) => Some(&fact.id),
-            Fact::AgentReturned(fact) => Some(&fact.agent),
-            Fact::AgentStatusSet(fact) => Some(&fact.agent),
-            Fact::AgentPaused(fact) => Some(&fact.agent),
-            Fact::AgentResumed(fact) => Some(&fact.agent),
-            Fact::AgentLeft(fact) => Some(&fact.agent),
-            Fact::AgentWentOffline(fact) => Some(&fact.agent),
-            Fact::TaskReserved(fact) => Some(&fact.agent),
-            Fact::TaskForwarded(fact) => Some(&fact.to),
-            Fact::TaskClaimed(fact) => Some(&fact.agent),
-            Fact::FileClaimed(fact) => Some(&fact.agent),
-            Fact::FileModified(fact) => fact.by.as_ref(),
-            Fact::ConflictDetected(fact) => Some(&fact.intruder),
-            Fact::HandoffInitiated(fact) => Some(&fact.from),
-            Fact::HandoffAccepted(fact) => Some(&fact.by),
-            Fact::HandoffRejected(fact) => Some(&fact.by),
-            Fact::ReportAdded(fact) => Some(&fact.agent),
-            Fact::MessagesRead(fact) | Fact::MessagesAcked(fact) => Some(&fact.agent),
-            Fact::DeliveryAbandoned(fact) => Some(&fact.agent),
-            Fact::DeliveryRetried(fact) => Some(&fact.agent),
-            Fact::TeamStopRequested(fact) => fact.member.as_ref(),
-            Fact::TurnStarted(fact) => Some(&fact.agent),
-            Fact::TurnEnded(fact) => Some(&fact.agent),
+            AnyEvent::AgentRegistered(fact) => Some(&fact.id),
+            AnyEvent::AgentUpdated(fact) => Some(&fact.id),
+            AnyEvent::AgentReturned(fact) => Some(&fact.agent),
+            AnyEvent::AgentStatusSet(fact) => Some(&fact.agent),
+            AnyEvent::AgentPaused(fact) => Some(&fact.agent),
+            AnyEvent::AgentResumed(fact) => Some(&fact.agent),
+            AnyEvent::AgentLeft(fact) => Some(&fact.agent),
+            AnyEvent::AgentWentOffline(fact) => Some(&fact.agent),
+            AnyEvent::TaskReserved(fact) => Some(&fact.agent),
+            AnyEvent::TaskForwarded(fact) => Some(&fact.to),
+            AnyEvent::TaskClaimed(fact) => Some(&fact.agent),
+            AnyEvent::FileClaimed(fact) => Some(&fact.agent),
+            AnyEvent::FileModified(fact) => fact.by.as_ref(),
+            AnyEvent::ConflictDetected(fact) => Some(&fact.intruder),
+            AnyEvent::HandoffInitiated(fact) => Some(&fact.from),
+            AnyEvent::HandoffAccepted(fact) => Some(&fact.by),
+            AnyEvent::HandoffRejected(fact) => Some(&fact.by),
+            AnyEvent::ReportAdded(fact) => Some(&fact.agent),
+            AnyEvent::MessagesRead(fact) | AnyEvent::MessagesAcked(fact) => Some(&fact.agent),
+            AnyEvent::DeliveryAbandoned(fact) => Some(&fact.agent),
+            AnyEvent::DeliveryRetried(fact) => Some(&fact.agent),
+            AnyEvent::TeamStopRequested(fact) => fact.member.as_ref(),
+            AnyEvent::TurnStarted(fact) => Some(&fact.agent),
+            AnyEvent::TurnEnded(fact) => Some(&fact.agent),
             other => other.holder(),
         }
     }
@@ -372,17 +372,17 @@ impl Fact {
     /// The holder of what the fact changes, before it does.
     pub fn holder(&self) -> Option<&AgentId> {
         match self {
-            Fact::TaskStarted(fact) => Some(&fact.holder),
-            Fact::TaskStepSet(fact) => fact.holder.as_ref(),
-            Fact::TaskReleased(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
-            Fact::TaskCompleted(fact) => fact.holder.as_ref(),
-            Fact::TaskFailed(fact) => fact.holder.as_ref(),
-            Fact::TaskDropped(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
-            Fact::TaskTimedOut(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
-            Fact::TaskAttemptsExhausted(fact) => fact.holder.as_ref(),
-            Fact::TaskReopened(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
-            Fact::TaskPlanned(fact) => fact.holder.as_ref(),
-            Fact::FileReleased(fact) => Some(&fact.holder),
+            AnyEvent::TaskStarted(fact) => Some(&fact.holder),
+            AnyEvent::TaskStepSet(fact) => fact.holder.as_ref(),
+            AnyEvent::TaskReleased(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
+            AnyEvent::TaskCompleted(fact) => fact.holder.as_ref(),
+            AnyEvent::TaskFailed(fact) => fact.holder.as_ref(),
+            AnyEvent::TaskDropped(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
+            AnyEvent::TaskTimedOut(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
+            AnyEvent::TaskAttemptsExhausted(fact) => fact.holder.as_ref(),
+            AnyEvent::TaskReopened(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
+            AnyEvent::TaskPlanned(fact) => fact.holder.as_ref(),
+            AnyEvent::FileReleased(fact) => Some(&fact.holder),
             _ => None,
         }
     }
@@ -390,30 +390,30 @@ impl Fact {
     /// The path a fact is about, as claims know it.
     pub fn path(&self) -> Option<&file::FilePath> {
         match self {
-            Fact::FileClaimed(fact) => Some(&fact.path),
-            Fact::FileReleased(fact) => Some(&fact.path),
-            Fact::ClaimForced(fact) => Some(&fact.path),
-            Fact::FileLocked(fact) => Some(&fact.path),
-            Fact::FileUnlocked(fact) => Some(&fact.path),
-            Fact::FileModified(fact) => Some(&fact.path),
-            Fact::ConflictDetected(fact) => Some(&fact.path),
-            Fact::ConflictResolved(fact) => Some(&fact.path),
-            Fact::ConflictEscalated(fact) => Some(&fact.path),
-            Fact::ReportAdded(fact) => fact.resource.as_ref(),
+            AnyEvent::FileClaimed(fact) => Some(&fact.path),
+            AnyEvent::FileReleased(fact) => Some(&fact.path),
+            AnyEvent::ClaimForced(fact) => Some(&fact.path),
+            AnyEvent::FileLocked(fact) => Some(&fact.path),
+            AnyEvent::FileUnlocked(fact) => Some(&fact.path),
+            AnyEvent::FileModified(fact) => Some(&fact.path),
+            AnyEvent::ConflictDetected(fact) => Some(&fact.path),
+            AnyEvent::ConflictResolved(fact) => Some(&fact.path),
+            AnyEvent::ConflictEscalated(fact) => Some(&fact.path),
+            AnyEvent::ReportAdded(fact) => fact.resource.as_ref(),
             _ => None,
         }
     }
 }
 
 /// Every row that a fact at this place changes.
-pub fn touches(fact: &Fact, seq: Seq) -> Vec<Key> {
+pub fn write_set(fact: &AnyEvent, seq: Seq) -> Vec<Key> {
     let mut keys = rows_of(fact);
     keys.extend(told::keys(fact, seq));
     keys
 }
 
 /// The rows that it changes wherever it stands.
-fn rows_of(fact: &Fact) -> Vec<Key> {
+fn rows_of(fact: &AnyEvent) -> Vec<Key> {
     let named = fact.artifact_keys();
     let agent = |id: &AgentId| Key::Agent(id.clone());
     let task = |id: &TaskId| Key::Task(id.clone());
@@ -421,119 +421,122 @@ fn rows_of(fact: &Fact) -> Vec<Key> {
         std::iter::once(first).chain(holder.iter().map(agent)).collect()
     };
     match fact {
-        Fact::AgentRegistered(fact) => vec![agent(&fact.id)],
-        Fact::AgentUpdated(fact) => vec![agent(&fact.id)],
-        Fact::AgentReturned(fact) => vec![agent(&fact.agent)],
-        Fact::AgentStatusSet(fact) => vec![agent(&fact.agent)],
-        Fact::AgentPaused(fact) => vec![agent(&fact.agent)],
-        Fact::AgentResumed(fact) => vec![agent(&fact.agent)],
-        Fact::AgentLeft(fact) => vec![agent(&fact.agent)],
-        Fact::AgentWentOffline(fact) => vec![agent(&fact.agent)],
-        Fact::LeadChosen(_) => vec![Key::Lead],
-        Fact::TaskCreated(fact) => {
-            let edge = |dep: &TaskId| Key::Edge { task: fact.task.clone(), dep: dep.clone() };
+        AnyEvent::AgentRegistered(fact) => vec![agent(&fact.id)],
+        AnyEvent::AgentUpdated(fact) => vec![agent(&fact.id)],
+        AnyEvent::AgentReturned(fact) => vec![agent(&fact.agent)],
+        AnyEvent::AgentStatusSet(fact) => vec![agent(&fact.agent)],
+        AnyEvent::AgentPaused(fact) => vec![agent(&fact.agent)],
+        AnyEvent::AgentResumed(fact) => vec![agent(&fact.agent)],
+        AnyEvent::AgentLeft(fact) => vec![agent(&fact.agent)],
+        AnyEvent::AgentWentOffline(fact) => vec![agent(&fact.agent)],
+        AnyEvent::LeadChosen(_) => vec![Key::Lead],
+        AnyEvent::TaskCreated(fact) => {
+            let edge = |dep: &TaskId| Key::Dependency { task: fact.task.clone(), dep: dep.clone() };
             let run = of_run(Some(&fact.run));
             let parent = fact.origin.parent.iter().map(task);
             let own = std::iter::once(task(&fact.task)).chain(fact.depends_on.iter().map(edge));
             own.chain(run).chain(parent).collect()
         }
-        Fact::TaskReserved(fact) => vec![task(&fact.task), agent(&fact.agent)],
-        Fact::TaskReassigned(fact) => vec![task(&fact.task), agent(&fact.to)],
-        Fact::TaskClaimed(fact) => {
+        AnyEvent::TaskReserved(fact) => vec![task(&fact.task), agent(&fact.agent)],
+        AnyEvent::TaskReassigned(fact) => vec![task(&fact.task), agent(&fact.to)],
+        AnyEvent::TaskClaimed(fact) => {
             let mut keys = with(task(&fact.task), &fact.from);
             keys.push(agent(&fact.agent));
             keys
         }
-        Fact::TaskStarted(fact) => vec![task(&fact.task), agent(&fact.holder)],
-        Fact::TaskStepSet(fact) => with(task(&fact.task), &fact.holder),
-        Fact::TaskReleased(fact) => with(task(&fact.task), &fact.holder),
-        Fact::TaskRetried(fact) => std::iter::once(task(&fact.task)).chain(of_run(fact.run.as_ref())).collect(),
-        Fact::TaskCompleted(fact) => {
+        AnyEvent::TaskStarted(fact) => vec![task(&fact.task), agent(&fact.holder)],
+        AnyEvent::TaskStepSet(fact) => with(task(&fact.task), &fact.holder),
+        AnyEvent::TaskReleased(fact) => with(task(&fact.task), &fact.holder),
+        AnyEvent::TaskRetried(fact) => std::iter::once(task(&fact.task)).chain(of_run(fact.run.as_ref())).collect(),
+        AnyEvent::TaskCompleted(fact) => {
             let rest = fact.unblocks.iter().map(task).chain(of_run(fact.run.as_ref()));
             with(task(&fact.task), &fact.holder).into_iter().chain(rest).chain(named).collect()
         }
-        Fact::TaskFailed(fact) => {
+        AnyEvent::TaskFailed(fact) => {
             with(task(&fact.task), &fact.holder).into_iter().chain(of_run(fact.run.as_ref())).collect()
         }
-        Fact::TaskDropped(fact) => {
+        AnyEvent::TaskDropped(fact) => {
             let rest = fact.unblocks.iter().map(task).chain(of_run(fact.run.as_ref()));
             with(task(&fact.task), &fact.holder).into_iter().chain(rest).collect()
         }
-        Fact::CheckpointAdded(fact) => {
+        AnyEvent::CheckpointAdded(fact) => {
             [Key::Checkpoint(fact.id.clone()), task(&fact.task)].into_iter().chain(named).collect()
         }
-        Fact::FileClaimed(fact) => vec![Key::file(&fact.path)],
-        Fact::FileReleased(fact) => vec![Key::file(&fact.path)],
-        Fact::ClaimForced(fact) => vec![Key::file(&fact.path)],
-        Fact::FileLocked(fact) => vec![Key::file(&fact.path)],
-        Fact::FileUnlocked(fact) => vec![Key::file(&fact.path)],
-        Fact::FileModified(fact) => vec![Key::file(&fact.path)],
-        Fact::ConflictDetected(fact) => vec![Key::file(&fact.path), Key::Timer(fact.timer.clone())],
-        Fact::ConflictResolved(fact) => vec![Key::file(&fact.path), Key::Timer(conflict_timer_id(&fact.path))],
-        Fact::ConflictEscalated(fact) => vec![Key::Timer(fact.timer.clone())],
-        Fact::HandoffInitiated(fact) => vec![Key::Handoff(fact.handoff.clone())],
-        Fact::HandoffAccepted(fact) => vec![Key::Handoff(fact.handoff.clone())],
-        Fact::HandoffRejected(fact) => vec![Key::Handoff(fact.handoff.clone())],
-        Fact::UntrackedFilesChanged(_) | Fact::ReportAdded(_) | Fact::EnvelopeRejected(_) | Fact::LettersDropped(_) => {
+        AnyEvent::FileClaimed(fact) => vec![Key::file(&fact.path)],
+        AnyEvent::FileReleased(fact) => vec![Key::file(&fact.path)],
+        AnyEvent::ClaimForced(fact) => vec![Key::file(&fact.path)],
+        AnyEvent::FileLocked(fact) => vec![Key::file(&fact.path)],
+        AnyEvent::FileUnlocked(fact) => vec![Key::file(&fact.path)],
+        AnyEvent::FileModified(fact) => vec![Key::file(&fact.path)],
+        AnyEvent::ConflictDetected(fact) => vec![Key::file(&fact.path), Key::Timer(fact.timer.clone())],
+        AnyEvent::ConflictResolved(fact) => vec![Key::file(&fact.path), Key::Timer(conflict_timer_id(&fact.path))],
+        AnyEvent::ConflictEscalated(fact) => vec![Key::Timer(fact.timer.clone())],
+        AnyEvent::HandoffInitiated(fact) => vec![Key::Handoff(fact.handoff.clone())],
+        AnyEvent::HandoffAccepted(fact) => vec![Key::Handoff(fact.handoff.clone())],
+        AnyEvent::HandoffRejected(fact) => vec![Key::Handoff(fact.handoff.clone())],
+        AnyEvent::UntrackedFilesChanged(_)
+        | AnyEvent::ReportAdded(_)
+        | AnyEvent::EnvelopeRejected(_)
+        | AnyEvent::LettersDropped(_) => {
             vec![]
         }
-        Fact::LogRedacted(fact) => {
+        AnyEvent::LogRedacted(fact) => {
             let cleared = fact.cleared.iter().map(|cleared| cleared.key.clone());
             cleared.chain(fact.erases.iter().map(|erase| Key::Intent(erase.intent.clone()))).collect()
         }
-        Fact::IntentClosed(fact) => vec![Key::Intent(fact.intent.clone())],
-        Fact::RunCreated(_) | Fact::RunPlanned(_) | Fact::RunReplanned(_) | Fact::RunStatusSet(_) => {
+        AnyEvent::IntentClosed(fact) => vec![Key::Intent(fact.intent.clone())],
+        AnyEvent::RunCreated(_) | AnyEvent::RunPlanned(_) | AnyEvent::RunReplanned(_) | AnyEvent::RunStatusSet(_) => {
             of_run(fact.run()).into_iter().collect()
         }
-        Fact::RunReordered(fact) => fact.places.iter().map(|place| task(&place.task)).collect(),
-        Fact::TaskPlanned(fact) => vec![task(&fact.task)],
-        Fact::TaskRemoved(fact) => fact.touches(),
-        Fact::TemplateCreated(fact) => vec![Key::Template(fact.template.clone())],
-        Fact::MessageSent(fact) => fact.letter.header.keys(),
-        Fact::MessageHeld(fact) => {
+        AnyEvent::RunReordered(fact) => fact.places.iter().map(|place| task(&place.task)).collect(),
+        AnyEvent::TaskPlanned(fact) => vec![task(&fact.task)],
+        AnyEvent::TaskRemoved(fact) => fact.touches(),
+        AnyEvent::TemplateCreated(fact) => vec![Key::Template(fact.template.clone())],
+        AnyEvent::MessageSent(fact) => fact.letter.header.keys(),
+        AnyEvent::MessageHeld(fact) => {
             let header = &fact.letter.header;
             vec![Key::Message(header.message.clone()), Key::Sender(header.from.clone())]
         }
-        Fact::MessageReleased(fact) => fact.header.keys(),
-        Fact::MessageDiscarded(fact) => vec![Key::Message(fact.message.clone()), Key::Sender(fact.from.clone())],
-        Fact::MessagesRead(fact) | Fact::MessagesAcked(fact) => fact.keys(),
-        Fact::DeliveryAbandoned(fact) => vec![fact.key()],
-        Fact::DeliveryRetried(fact) => vec![fact.key()],
-        Fact::DocumentWritten(fact) => document_keys(&fact.id, fact.version),
-        Fact::DocumentDeleted(fact) => document_keys(&fact.id, fact.version),
-        Fact::ContextConfigured(fact) => vec![Key::Context(fact.scope.clone())],
-        Fact::WorkspaceCreated(fact) => workspace_keys(&fact.workspace, fact.making.as_ref()),
-        Fact::WorkspaceUpdated(fact) => workspace_keys(&fact.workspace, fact.removing.as_ref()),
-        Fact::WorkspaceReady(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
-        Fact::WorkspaceMerging(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
-        Fact::WorkspaceMerged(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
-        Fact::WorkspaceRemoved(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
-        Fact::WorkspaceFailed(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
-        Fact::SchemaRegistered(fact) => vec![Key::Schema(fact.payload_type.clone())],
-        Fact::StepContractsDefined(fact) => vec![Key::Workflow(fact.workflow.clone())],
-        Fact::GroupSet(fact) => vec![Key::Group(fact.group.clone())],
-        Fact::GroupRemoved(fact) => vec![Key::Group(fact.group.clone())],
-        Fact::EnvelopeReceived(fact) => fact.keys().into_iter().chain(named).collect(),
-        Fact::ToolDenied(fact) => fact.keys(),
-        Fact::RoutingDecided(_) => vec![],
-        Fact::RoutingFailed(fact) => vec![task(&fact.task)],
-        Fact::TaskForwarded(fact) => fact.keys().into_iter().chain(named).collect(),
-        Fact::RoutingResumed(fact) => vec![task(&fact.task)],
-        Fact::TaskTimedOut(fact) => {
+        AnyEvent::MessageReleased(fact) => fact.header.keys(),
+        AnyEvent::MessageDiscarded(fact) => vec![Key::Message(fact.message.clone()), Key::Sender(fact.from.clone())],
+        AnyEvent::MessagesRead(fact) | AnyEvent::MessagesAcked(fact) => fact.keys(),
+        AnyEvent::DeliveryAbandoned(fact) => vec![fact.key()],
+        AnyEvent::DeliveryRetried(fact) => vec![fact.key()],
+        AnyEvent::DocumentWritten(fact) => document_keys(&fact.id, fact.version),
+        AnyEvent::DocumentDeleted(fact) => document_keys(&fact.id, fact.version),
+        AnyEvent::ContextConfigured(fact) => vec![Key::Context(fact.scope.clone())],
+        AnyEvent::WorkspaceCreated(fact) => workspace_keys(&fact.workspace, fact.making.as_ref()),
+        AnyEvent::WorkspaceUpdated(fact) => workspace_keys(&fact.workspace, fact.removing.as_ref()),
+        AnyEvent::WorkspaceReady(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
+        AnyEvent::WorkspaceMerging(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
+        AnyEvent::WorkspaceMerged(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
+        AnyEvent::WorkspaceRemoved(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
+        AnyEvent::WorkspaceFailed(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
+        AnyEvent::SchemaRegistered(fact) => vec![Key::Schema(fact.payload_type.clone())],
+        AnyEvent::StepContractsDefined(fact) => vec![Key::StepContracts(fact.workflow.clone())],
+        AnyEvent::GroupSet(fact) => vec![Key::Group(fact.group.clone())],
+        AnyEvent::GroupRemoved(fact) => vec![Key::Group(fact.group.clone())],
+        AnyEvent::EnvelopeReceived(fact) => fact.keys().into_iter().chain(named).collect(),
+        AnyEvent::ToolDenied(fact) => fact.keys(),
+        AnyEvent::RoutingDecided(_) => vec![],
+        AnyEvent::RoutingFailed(fact) => vec![task(&fact.task)],
+        AnyEvent::TaskForwarded(fact) => fact.keys().into_iter().chain(named).collect(),
+        AnyEvent::RoutingResumed(fact) => vec![task(&fact.task)],
+        AnyEvent::TaskTimedOut(fact) => {
             with(task(&fact.task), &fact.holder).into_iter().chain(of_run(fact.run.as_ref())).collect()
         }
-        Fact::TaskAttemptsExhausted(_) => vec![],
-        Fact::TeamStartRequested(fact) => vec![Key::Intent(fact.intent.clone())],
-        Fact::TeamSpawned(fact) => vec![Key::Intent(fact.intent.clone())],
-        Fact::TeamStartFailed(fact) => vec![Key::Intent(fact.intent.clone())],
-        Fact::TeamStarted(_)
-        | Fact::TeamResumed(_)
-        | Fact::TeamKickedOff(_)
-        | Fact::TeamStopRequested(_)
-        | Fact::TeamEnded(_) => fact.of_team().map(team::TeamRef::key).into_iter().collect(),
-        Fact::TurnStarted(fact) => vec![Key::Turn(fact.turn.clone()), fact.of.key()],
-        Fact::TurnEnded(fact) => [Key::Turn(fact.turn.clone()), fact.of.key()].into_iter().chain(named).collect(),
-        Fact::TaskReopened(fact) => {
+        AnyEvent::TaskAttemptsExhausted(_) => vec![],
+        AnyEvent::TeamStartRequested(fact) => vec![Key::Intent(fact.intent.clone())],
+        AnyEvent::TeamSpawned(fact) => vec![Key::Intent(fact.intent.clone())],
+        AnyEvent::TeamStartFailed(fact) => vec![Key::Intent(fact.intent.clone())],
+        AnyEvent::TeamStarted(_)
+        | AnyEvent::TeamResumed(_)
+        | AnyEvent::TeamKickedOff(_)
+        | AnyEvent::TeamStopRequested(_)
+        | AnyEvent::TeamEnded(_) => fact.of_team().map(team::TeamRef::key).into_iter().collect(),
+        AnyEvent::TurnStarted(fact) => vec![Key::Turn(fact.turn.clone()), fact.of.key()],
+        AnyEvent::TurnEnded(fact) => [Key::Turn(fact.turn.clone()), fact.of.key()].into_iter().chain(named).collect(),
+        AnyEvent::TaskReopened(fact) => {
             let rest = fact.blocks.iter().map(task).chain(of_run(fact.run.as_ref()));
             with(task(&fact.task), &fact.holder).into_iter().chain(rest).collect()
         }
@@ -555,8 +558,8 @@ fn workspace_keys(id: &WorkspaceId, intent: Option<&IntentId>) -> Vec<Key> {
 
 /// What becomes of a row that a fact touches. Total: no lookup, no clock, no configuration. A row that it does not touch
 /// stays as it is.
-pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Row> {
-    if let Fact::LogRedacted(redacted) = fact
+pub fn apply(old: Option<Row>, key: &Key, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<Row> {
+    if let AnyEvent::LogRedacted(redacted) = fact
         && !matches!(key, Key::Intent(_) | Key::ArtifactRef { .. })
     {
         return old.map(|row| redact::apply(row, key, redacted));
@@ -564,12 +567,12 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) 
     match key {
         Key::Agent(id) => agent::apply(row!(old, Agent), id, fact, seq, at).map(Row::Agent),
         Key::Task(id) => task::apply(row!(old, Task), id, fact, seq, at).map(Row::Task),
-        Key::Edge { task, dep } => match fact {
-            Fact::TaskCreated(fact) if fact.task == *task && fact.depends_on.contains(dep) => {
-                Some(Row::Edge(Dependency { task: task.clone(), dep: dep.clone() }))
+        Key::Dependency { task, dep } => match fact {
+            AnyEvent::TaskCreated(fact) if fact.task == *task && fact.depends_on.contains(dep) => {
+                Some(Row::Dependency(Dependency { task: task.clone(), dep: dep.clone() }))
             }
-            Fact::TaskRemoved(fact) => match fact.keeps_edge(task, dep) {
-                Some(true) => Some(Row::Edge(Dependency { task: task.clone(), dep: dep.clone() })),
+            AnyEvent::TaskRemoved(fact) => match fact.keeps_edge(task, dep) {
+                Some(true) => Some(Row::Dependency(Dependency { task: task.clone(), dep: dep.clone() })),
                 Some(false) => None,
                 None => old,
             },
@@ -578,12 +581,12 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) 
         Key::File(key) => file::apply(row!(old, File), key, fact, seq, at).map(Row::File),
         Key::Handoff(id) => handoff::apply(row!(old, Handoff), id, fact, seq, at).map(Row::Handoff),
         Key::Lead => match fact {
-            Fact::LeadChosen(fact) => Some(Row::Lead(Lead { holder: fact.holder.clone(), asked: fact.asked })),
+            AnyEvent::LeadChosen(fact) => Some(Row::Lead(Lead { holder: fact.holder.clone(), asked: fact.asked })),
             _ => old,
         },
         Key::Checkpoint(id) => match fact {
-            Fact::CheckpointAdded(fact) if fact.id == *id => Some(Row::Checkpoint(fact.checkpoint(seq, at))),
-            Fact::TaskRemoved(fact) if fact.checkpoints.contains(id) => None,
+            AnyEvent::CheckpointAdded(fact) if fact.id == *id => Some(Row::Checkpoint(fact.checkpoint(seq, at))),
+            AnyEvent::TaskRemoved(fact) if fact.checkpoints.contains(id) => None,
             _ => old,
         },
         Key::Timer(id) => timer::apply(row!(old, Timer), id, fact, seq).map(Row::Timer),
@@ -606,7 +609,9 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) 
             artifact::apply(row!(old, ArtifactRef), (sha256, by), fact, seq).map(Row::ArtifactRef)
         }
         Key::Schema(id) => contract::apply_schema(row!(old, Schema), id, fact, seq, at).map(Row::Schema),
-        Key::Workflow(name) => contract::apply_workflow(row!(old, Workflow), name, fact, seq, at).map(Row::Workflow),
+        Key::StepContracts(name) => {
+            contract::apply_workflow(row!(old, StepContracts), name, fact, seq, at).map(Row::StepContracts)
+        }
         Key::Group(name) => group::apply(row!(old, Group), name, fact, seq, at).map(Row::Group),
         Key::Envelope(id) => clutch::apply(row!(old, Envelope), id, fact, seq).map(Row::Envelope),
         Key::Team(id) => team::apply(row!(old, Team), id, fact, seq, at).map(Row::Team),
@@ -636,9 +641,9 @@ mod tests {
     const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
 
     /// All samples with their golden files: `<kind>.v<version>.<n>.json`, where `n` counts the samples of a kind from 1.
-    fn samples_with_files() -> Vec<(Fact, PathBuf)> {
+    fn samples_with_files() -> Vec<(AnyEvent, PathBuf)> {
         let mut counts = BTreeMap::new();
-        let with_file = |sample: Fact| {
+        let with_file = |sample: AnyEvent| {
             let count = counts.entry(sample.kind()).or_insert(0);
             *count += 1;
             let name = format!("{}.v{}.{count}.json", sample.kind(), sample.version());
@@ -649,7 +654,7 @@ mod tests {
 
     #[test]
     fn there_is_a_sample_of_every_kind() {
-        let known: BTreeSet<_> = Fact::KINDS.iter().copied().collect();
+        let known: BTreeSet<_> = AnyEvent::KINDS.iter().copied().collect();
         let sampled: BTreeSet<_> = samples().iter().map(|fact| (fact.kind(), fact.version())).collect();
         assert_eq!(known, sampled);
     }
@@ -666,7 +671,7 @@ mod tests {
             let kept = std::fs::read_to_string(&file)
                 .unwrap_or_else(|error| panic!("{}: {error}; write it with UPDATE_GOLDEN=1", file.display()));
             assert_eq!(written, kept, "{} is written differently now: that is a new version", sample.kind());
-            assert_eq!(Fact::decode(sample.kind(), sample.version(), kept.as_bytes()).unwrap(), sample);
+            assert_eq!(AnyEvent::decode(sample.kind(), sample.version(), kept.as_bytes()).unwrap(), sample);
         }
     }
 
@@ -676,7 +681,7 @@ mod tests {
             let file = entry.unwrap().path();
             let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
             let (kind, version) = name.rsplit_once('.').and_then(|(name, _)| name.rsplit_once(".v")).unwrap();
-            let fact = Fact::decode(kind, version.parse().unwrap(), &std::fs::read(&file).unwrap());
+            let fact = AnyEvent::decode(kind, version.parse().unwrap(), &std::fs::read(&file).unwrap());
             assert_eq!(fact.map(|fact| fact.kind()).unwrap(), kind);
         }
     }
@@ -689,23 +694,23 @@ mod tests {
             from: 0,
             rewrite: |event| serde_json::json!({ "agent": event["who"] }),
         }];
-        let decode = |kind, version, text: &str| Fact::decode_with(&UPCASTERS, kind, version, text.as_bytes());
-        let newest = Fact::AgentReturned(AgentReturned { agent: "a".into() });
+        let decode = |kind, version, text: &str| AnyEvent::decode_with(&UPCASTERS, kind, version, text.as_bytes());
+        let newest = AnyEvent::AgentReturned(AgentReturned { agent: "a".into() });
         assert_eq!(decode("agent.returned", 0, r#"{"who":"a"}"#).unwrap(), newest);
         assert_eq!(decode("agent.returned", 1, r#"{"agent":"a"}"#).unwrap(), newest);
         let cut = decode("agent.returned", 0, "{");
-        assert!(matches!(cut, Err(FactError::Unreadable { version: 0, .. })));
+        assert!(matches!(cut, Err(EventError::Unreadable { version: 0, .. })));
         let newer = decode("agent.returned", 2, r#"{"agent":"a"}"#);
-        assert!(matches!(newer, Err(FactError::Unknown { version: 2, .. })));
+        assert!(matches!(newer, Err(EventError::Unknown { version: 2, .. })));
         let without_upcaster = decode("agent.unpaused", 0, "{}");
-        assert!(matches!(without_upcaster, Err(FactError::Unknown { version: 0, .. })));
+        assert!(matches!(without_upcaster, Err(EventError::Unknown { version: 0, .. })));
     }
 
     #[test]
     fn what_is_not_known_or_not_readable_is_said_so() {
-        assert!(matches!(Fact::decode("task.danced", 1, b"{}"), Err(FactError::Unknown { .. })));
-        assert!(matches!(Fact::decode("task.claimed", 99, b"{}"), Err(FactError::Unknown { .. })));
-        assert!(matches!(Fact::decode("task.claimed", 1, b"{}"), Err(FactError::Unreadable { .. })));
+        assert!(matches!(AnyEvent::decode("task.danced", 1, b"{}"), Err(EventError::Unknown { .. })));
+        assert!(matches!(AnyEvent::decode("task.claimed", 99, b"{}"), Err(EventError::Unknown { .. })));
+        assert!(matches!(AnyEvent::decode("task.claimed", 1, b"{}"), Err(EventError::Unreadable { .. })));
     }
 
     #[test]
@@ -717,8 +722,8 @@ mod tests {
                 assert!(!text.contains(secret), "{text}");
             }
             let blanked =
-                Fact::decode(sample.kind(), sample.version(), &bytes).unwrap_or_else(|e| panic!("{e}: {text}"));
-            assert_eq!(touches(&blanked, Seq(9)), touches(&sample, Seq(9)), "the rows it changes stay the same");
+                AnyEvent::decode(sample.kind(), sample.version(), &bytes).unwrap_or_else(|e| panic!("{e}: {text}"));
+            assert_eq!(write_set(&blanked, Seq(9)), write_set(&sample, Seq(9)), "the rows it changes stay the same");
             assert_eq!(blanked.blanked(), bytes, "blanking twice is blanking once");
         }
     }
@@ -726,7 +731,7 @@ mod tests {
     #[test]
     fn a_fact_about_nothing_that_is_there_changes_what_it_must_and_never_fails() {
         for sample in samples() {
-            for key in touches(&sample, Seq(9)) {
+            for key in write_set(&sample, Seq(9)) {
                 let row = apply(None, &key, &sample, Seq(9), Timestamp(9));
                 assert!(row.is_none_or(|row| row.table() == key.table()), "{} {key:?}", sample.kind());
             }

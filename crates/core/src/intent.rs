@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{IntentId, Seq, SiteId, WorkspaceId};
 use crate::key::{Ask, Key};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::team::{Launch, TeamRef};
 use crate::view::View;
 use crate::workspace::Uncommitted;
@@ -38,14 +38,14 @@ pub enum Effect {
     LaunchTeam { of: TeamRef, launch: Launch },
 }
 
-impl Fact {
+impl AnyEvent {
     /// Whether an effect begins with this fact.
     pub fn opens_intent(&self) -> bool {
         match self {
-            Fact::LogRedacted(fact) => !fact.erases.is_empty(),
-            Fact::WorkspaceCreated(fact) => fact.making.is_some(),
-            Fact::WorkspaceUpdated(fact) => fact.removing.is_some(),
-            Fact::WorkspaceMerging(_) | Fact::TeamStartRequested(_) => true,
+            AnyEvent::LogRedacted(fact) => !fact.erases.is_empty(),
+            AnyEvent::WorkspaceCreated(fact) => fact.making.is_some(),
+            AnyEvent::WorkspaceUpdated(fact) => fact.removing.is_some(),
+            AnyEvent::WorkspaceMerging(_) | AnyEvent::TeamStartRequested(_) => true,
             _ => false,
         }
     }
@@ -53,13 +53,13 @@ impl Fact {
     /// The effect that ends with this fact.
     pub fn closes_intent(&self) -> Option<&IntentId> {
         match self {
-            Fact::IntentClosed(fact) => Some(&fact.intent),
-            Fact::WorkspaceReady(fact) => Some(&fact.intent),
-            Fact::WorkspaceMerged(fact) => Some(&fact.intent),
-            Fact::WorkspaceRemoved(fact) => Some(&fact.intent),
-            Fact::WorkspaceFailed(fact) => Some(&fact.intent),
-            Fact::TeamSpawned(fact) => Some(&fact.intent),
-            Fact::TeamStartFailed(fact) => Some(&fact.intent),
+            AnyEvent::IntentClosed(fact) => Some(&fact.intent),
+            AnyEvent::WorkspaceReady(fact) => Some(&fact.intent),
+            AnyEvent::WorkspaceMerged(fact) => Some(&fact.intent),
+            AnyEvent::WorkspaceRemoved(fact) => Some(&fact.intent),
+            AnyEvent::WorkspaceFailed(fact) => Some(&fact.intent),
+            AnyEvent::TeamSpawned(fact) => Some(&fact.intent),
+            AnyEvent::TeamStartFailed(fact) => Some(&fact.intent),
             _ => None,
         }
     }
@@ -84,16 +84,16 @@ impl CloseIntent {
         vec![Key::Intent(self.intent.clone()).into()]
     }
 
-    pub(crate) fn decide(&self, view: &View) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View) -> Result<Decision, Undecided> {
         if view.intent(&self.intent)?.is_none() {
-            return Err(Refusal::new(Code::Stale, format!("intent {} is closed", self.intent)).into());
+            return Err(Rejection::new(Code::Stale, format!("intent {} is closed", self.intent)).into());
         }
-        let fact = Fact::IntentClosed(IntentClosed { intent: self.intent.clone(), failed: self.failed.clone() });
+        let fact = AnyEvent::IntentClosed(IntentClosed { intent: self.intent.clone(), failed: self.failed.clone() });
         Ok(Decision::new(vec![fact], Reply::Done))
     }
 }
 
-pub(crate) fn apply(old: Option<Intent>, id: &IntentId, fact: &Fact, seq: Seq) -> Option<Intent> {
+pub(crate) fn apply(old: Option<Intent>, id: &IntentId, fact: &AnyEvent, seq: Seq) -> Option<Intent> {
     if fact.closes_intent() == Some(id) {
         return None;
     }
@@ -104,23 +104,23 @@ pub(crate) fn apply(old: Option<Intent>, id: &IntentId, fact: &Fact, seq: Seq) -
 }
 
 /// The effect that a fact opens under this id, and where it has to happen.
-fn opened(id: &IntentId, fact: &Fact) -> Option<(Effect, Option<SiteId>)> {
+fn opened(id: &IntentId, fact: &AnyEvent) -> Option<(Effect, Option<SiteId>)> {
     match fact {
-        Fact::LogRedacted(fact) => {
+        AnyEvent::LogRedacted(fact) => {
             let erase = fact.erases.iter().find(|erase| erase.intent == *id)?;
             Some((Effect::EraseArtifact { sha256: erase.sha256.clone() }, None))
         }
-        Fact::WorkspaceCreated(fact) if fact.making.as_ref() == Some(id) => {
+        AnyEvent::WorkspaceCreated(fact) if fact.making.as_ref() == Some(id) => {
             Some((Effect::MakeWorktree { workspace: fact.workspace.clone() }, Some(fact.site.clone())))
         }
-        Fact::WorkspaceMerging(fact) if fact.intent == *id => {
+        AnyEvent::WorkspaceMerging(fact) if fact.intent == *id => {
             let (workspace, uncommitted) = (fact.workspace.clone(), fact.uncommitted);
             Some((Effect::MergeWorktree { workspace, uncommitted }, Some(fact.site.clone())))
         }
-        Fact::WorkspaceUpdated(fact) if fact.removing.as_ref() == Some(id) => {
+        AnyEvent::WorkspaceUpdated(fact) if fact.removing.as_ref() == Some(id) => {
             Some((Effect::RemoveWorktree { workspace: fact.workspace.clone() }, Some(fact.site.clone())))
         }
-        Fact::TeamStartRequested(fact) if fact.intent == *id => {
+        AnyEvent::TeamStartRequested(fact) if fact.intent == *id => {
             let (of, launch) = (fact.of.clone(), fact.launch.clone());
             Some((Effect::LaunchTeam { of, launch }, Some(fact.site.clone())))
         }

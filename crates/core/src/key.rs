@@ -17,10 +17,10 @@ use crate::row::Row;
 pub enum Table {
     Agents,
     Tasks,
-    Edges,
+    Dependencies,
     Files,
     Handoffs,
-    Seats,
+    Leadership,
     Checkpoints,
     Timers,
     Intents,
@@ -36,7 +36,7 @@ pub enum Table {
     Workspaces,
     ArtifactRefs,
     Schemas,
-    Workflows,
+    StepContracts,
     Groups,
     Envelopes,
     Teams,
@@ -103,10 +103,10 @@ impl Table {
     pub const ALL: [Table; 26] = [
         Table::Agents,
         Table::Tasks,
-        Table::Edges,
+        Table::Dependencies,
         Table::Files,
         Table::Handoffs,
-        Table::Seats,
+        Table::Leadership,
         Table::Checkpoints,
         Table::Timers,
         Table::Intents,
@@ -122,7 +122,7 @@ impl Table {
         Table::Workspaces,
         Table::ArtifactRefs,
         Table::Schemas,
-        Table::Workflows,
+        Table::StepContracts,
         Table::Groups,
         Table::Envelopes,
         Table::Teams,
@@ -133,10 +133,10 @@ impl Table {
         match self {
             Table::Agents => "agents",
             Table::Tasks => "tasks",
-            Table::Edges => "task_edges",
+            Table::Dependencies => "task_edges",
             Table::Files => "files",
             Table::Handoffs => "handoffs",
-            Table::Seats => "seats",
+            Table::Leadership => "seats",
             Table::Checkpoints => "checkpoints",
             Table::Timers => "timers",
             Table::Intents => "intents",
@@ -152,7 +152,7 @@ impl Table {
             Table::Workspaces => "workspaces",
             Table::ArtifactRefs => "artifact_refs",
             Table::Schemas => "schemas",
-            Table::Workflows => "workflow_rules",
+            Table::StepContracts => "workflow_rules",
             Table::Groups => "groups",
             Table::Envelopes => "envelopes",
             Table::Teams => "teams",
@@ -201,10 +201,10 @@ impl Table {
         match self {
             Table::Agents => &AGENTS,
             Table::Tasks => &TASKS,
-            Table::Edges => &EDGES,
+            Table::Dependencies => &EDGES,
             Table::Files => &FILES,
             Table::Handoffs => &HANDOFFS,
-            Table::Seats => &[],
+            Table::Leadership => &[],
             Table::Checkpoints => &CHECKPOINTS,
             Table::Timers => &TIMERS,
             Table::Intents => &INTENTS,
@@ -219,7 +219,7 @@ impl Table {
             Table::Workspaces => &WORKSPACES,
             Table::ArtifactRefs => &ARTIFACT_REFS,
             Table::Schemas => &SCHEMAS,
-            Table::Workflows => &WORKFLOWS,
+            Table::StepContracts => &WORKFLOWS,
             Table::Groups => &GROUPS,
             Table::Envelopes => &ENVELOPES,
             Table::Teams => &TEAMS,
@@ -234,7 +234,7 @@ impl Table {
 pub enum Key {
     Agent(AgentId),
     Task(TaskId),
-    Edge {
+    Dependency {
         task: TaskId,
         dep: TaskId,
     },
@@ -270,7 +270,7 @@ pub enum Key {
     },
     Schema(PayloadType),
     /// What the steps of a workflow expect, by its name.
-    Workflow(String),
+    StepContracts(String),
     Group(String),
     /// A message of the Clutch protocol that came in.
     Envelope(MessageId),
@@ -287,10 +287,10 @@ impl Key {
         match self {
             Key::Agent(_) => Table::Agents,
             Key::Task(_) => Table::Tasks,
-            Key::Edge { .. } => Table::Edges,
+            Key::Dependency { .. } => Table::Dependencies,
             Key::File(_) => Table::Files,
             Key::Handoff(_) => Table::Handoffs,
-            Key::Lead => Table::Seats,
+            Key::Lead => Table::Leadership,
             Key::Checkpoint(_) => Table::Checkpoints,
             Key::Timer(_) => Table::Timers,
             Key::Intent(_) => Table::Intents,
@@ -306,7 +306,7 @@ impl Key {
             Key::Workspace(_) => Table::Workspaces,
             Key::ArtifactRef { .. } => Table::ArtifactRefs,
             Key::Schema(_) => Table::Schemas,
-            Key::Workflow(_) => Table::Workflows,
+            Key::StepContracts(_) => Table::StepContracts,
             Key::Group(_) => Table::Groups,
             Key::Envelope(_) => Table::Envelopes,
             Key::Team(_) => Table::Teams,
@@ -319,7 +319,7 @@ impl Key {
         match self {
             Key::Agent(id) => id.to_string(),
             Key::Task(id) => id.to_string(),
-            Key::Edge { task, dep } => format!("{task}>{dep}"),
+            Key::Dependency { task, dep } => format!("{task}>{dep}"),
             Key::File(key) => key.clone(),
             Key::Handoff(id) => id.to_string(),
             Key::Lead => "lead".to_owned(),
@@ -339,7 +339,7 @@ impl Key {
             Key::Workspace(id) => id.to_string(),
             Key::ArtifactRef { sha256, by } => format!("{sha256} {by}"),
             Key::Schema(id) => id.to_string(),
-            Key::Workflow(name) | Key::Group(name) => name.clone(),
+            Key::StepContracts(name) | Key::Group(name) => name.clone(),
             Key::Envelope(id) => id.to_string(),
             Key::Team(id) => id.to_string(),
             Key::Turn(id) => id.to_string(),
@@ -351,13 +351,13 @@ impl Key {
         Some(match table {
             Table::Agents => Key::Agent(id.into()),
             Table::Tasks => Key::Task(id.into()),
-            Table::Edges => {
+            Table::Dependencies => {
                 let (task, dep) = id.split_once('>')?;
-                Key::Edge { task: task.into(), dep: dep.into() }
+                Key::Dependency { task: task.into(), dep: dep.into() }
             }
             Table::Files => Key::File(id.to_owned()),
             Table::Handoffs => Key::Handoff(id.into()),
-            Table::Seats => Key::Lead,
+            Table::Leadership => Key::Lead,
             Table::Checkpoints => Key::Checkpoint(id.to_owned()),
             Table::Timers => Key::Timer(id.into()),
             Table::Intents => Key::Intent(id.into()),
@@ -382,7 +382,7 @@ impl Key {
                 Key::ArtifactRef { sha256: sha256.to_owned(), by: by.to_owned() }
             }
             Table::Schemas => Key::Schema(PayloadType::parse(id)?),
-            Table::Workflows => Key::Workflow(id.to_owned()),
+            Table::StepContracts => Key::StepContracts(id.to_owned()),
             Table::Groups => Key::Group(id.to_owned()),
             Table::Envelopes => Key::Envelope(id.into()),
             Table::Teams => Key::Team(id.into()),
@@ -427,7 +427,7 @@ pub enum Lookup {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Match {
     Equals(ColumnValue),
-    Begins(String),
+    StartsWith(String),
 }
 
 impl Lookup {
@@ -435,7 +435,7 @@ impl Lookup {
         match self {
             Lookup::LiveAgents => Table::Agents,
             Lookup::TasksHeldBy(_) => Table::Tasks,
-            Lookup::Dependents(_) => Table::Edges,
+            Lookup::Dependents(_) => Table::Dependencies,
             Lookup::FilesHeldBy(_) | Lookup::FilesOfTask(_) | Lookup::HeldUnder(_) => Table::Files,
             Lookup::TasksOfRun(_) | Lookup::PartsOf(_) => Table::Tasks,
             Lookup::CheckpointsOf(_) => Table::Checkpoints,
@@ -473,7 +473,7 @@ impl Lookup {
             Lookup::LiveAgents | Lookup::LiveTeams => Match::Equals(ColumnValue::Integer(1)),
             Lookup::TasksHeldBy(id) | Lookup::FilesHeldBy(id) => Match::Equals(id.as_str().into()),
             Lookup::Dependents(id) | Lookup::FilesOfTask(id) => Match::Equals(id.as_str().into()),
-            Lookup::HeldUnder(prefix) => Match::Begins(prefix.clone()),
+            Lookup::HeldUnder(prefix) => Match::StartsWith(prefix.clone()),
             Lookup::TasksOfRun(id) => Match::Equals(id.as_str().into()),
             Lookup::PartsOf(id) => Match::Equals(id.as_str().into()),
             Lookup::CheckpointsOf(id) => Match::Equals(id.as_str().into()),
@@ -490,7 +490,7 @@ impl Lookup {
         let columns = row.columns();
         match (columns.get(self.column()), self.wanted()) {
             (Some(value), Match::Equals(wanted)) => *value == wanted,
-            (Some(ColumnValue::Text(value)), Match::Begins(prefix)) => value.starts_with(&prefix),
+            (Some(ColumnValue::Text(value)), Match::StartsWith(prefix)) => value.starts_with(&prefix),
             _ => false,
         }
     }
@@ -551,7 +551,7 @@ mod tests {
         let keys = [
             Key::Agent("a".into()),
             Key::Task("t".into()),
-            Key::Edge { task: "t".into(), dep: "u".into() },
+            Key::Dependency { task: "t".into(), dep: "u".into() },
             Key::File("src/".into()),
             Key::Handoff("h".into()),
             Key::Lead,
@@ -571,7 +571,7 @@ mod tests {
             Key::Workspace("ws_1".into()),
             Key::ArtifactRef { sha256: "ab".to_owned(), by: "task:t 1".to_owned() },
             Key::Schema(PayloadType::parse("a.b.v1").unwrap()),
-            Key::Workflow("w".to_owned()),
+            Key::StepContracts("w".to_owned()),
             Key::Group("g".to_owned()),
             Key::Envelope("msg_1".into()),
             Key::Team("@pr-1".into()),

@@ -1,7 +1,7 @@
 //! The rules of Rookery, pure: what a command needs, what it decides, which rows a fact touches and what becomes of them.
 //!
 //! Nothing here reads a clock, a file, a random number or a configuration, and nothing is async. A command is decided
-//! over a [`View`] of rows that somebody else loaded; what is not loaded is answered by [`Halt::Missing`], never fetched.
+//! over a [`View`] of rows that somebody else loaded; what is not loaded is answered by [`Undecided::Missing`], never fetched.
 //! Read [`command`] for what can be asked, [`fact`] for what can have happened, and the folder of a noun
 //! (`agent`, `task`, `run`, `template`, `file`, `handoff`, `message`, `document`, `workspace`, `contract`,
 //! `group`, `team`, `turn`) for its rules; `clutch` reads what comes in by that protocol, and `routing` chooses who does a task.
@@ -52,14 +52,14 @@ pub mod workspace;
 pub use actor::{Actor, Auth, Authority, Caller};
 pub use area::Area;
 pub use code::{Code, CodeClass, RetryAdvice};
-pub use command::{Command, Decision, Halt, Now, Reply, asks, decide, ensure_may_write};
-pub use fact::{Fact, apply, touches};
+pub use command::{Command, Decision, Now, Reply, Undecided, asks, decide, ensure_may_write};
+pub use fact::{AnyEvent, apply, write_set};
 pub use id::{
     AgentId, HandoffId, IntentId, LogId, MessageId, NodeId, Position, RunId, Seq, SiteId, TaskId, TeamId, TemplateId,
     ThreadId, TimerId, Timestamp, TurnId, WorkspaceId,
 };
 pub use instance::Instance;
 pub use key::{Ask, Key, Lookup, Table};
-pub use refusal::Refusal;
+pub use refusal::Rejection;
 pub use row::Row;
 pub use view::View;

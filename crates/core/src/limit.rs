@@ -2,7 +2,7 @@
 
 use crate::code::Code;
 
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 
 pub const AGENT_ID_BYTES: usize = 128;
 pub const NAME_BYTES: usize = 256;
@@ -68,35 +68,38 @@ pub const URL_BYTES: usize = 2 * 1024;
 /// The agents that one runner runs.
 pub const TEAM_AGENTS: usize = 200;
 
-pub fn text(field: &'static str, value: &str, most: usize) -> Result<(), Refusal> {
+pub fn text(field: &'static str, value: &str, most: usize) -> Result<(), Rejection> {
     if value.len() <= most {
         return Ok(());
     }
-    Err(Refusal::new(Code::TooLarge, format!("{field} is {} bytes; at most {most} are taken", value.len()))
+    Err(Rejection::new(Code::TooLarge, format!("{field} is {} bytes; at most {most} are taken", value.len()))
         .hint("shorten it, or put the long part into a file and name that file"))
 }
 
 /// Data of any shape, measured as it is written.
-pub fn json(field: &'static str, value: &impl serde::Serialize, most: usize) -> Result<(), Refusal> {
+pub fn json(field: &'static str, value: &impl serde::Serialize, most: usize) -> Result<(), Rejection> {
     text(field, &serde_json::to_string(value).unwrap_or_default(), most)
 }
 
-pub fn list<T>(field: &'static str, values: &[T]) -> Result<(), Refusal> {
+pub fn list<T>(field: &'static str, values: &[T]) -> Result<(), Rejection> {
     if values.len() <= LIST_ENTRIES {
         return Ok(());
     }
-    Err(Refusal::new(Code::TooLarge, format!("{field} has {} entries; at most {LIST_ENTRIES} are taken", values.len())))
+    Err(Rejection::new(
+        Code::TooLarge,
+        format!("{field} has {} entries; at most {LIST_ENTRIES} are taken", values.len()),
+    ))
 }
 
 /// Paths as they are told, whether they exist or not.
-pub fn paths(field: &'static str, values: &[String]) -> Result<(), Refusal> {
+pub fn paths(field: &'static str, values: &[String]) -> Result<(), Rejection> {
     list(field, values)?;
     values.iter().try_for_each(|value| text(field, value, PATH_BYTES))
 }
 
 /// A name that people and programs can carry around: not empty, no spaces or control characters.
-pub fn name(field: &'static str, value: &str, most: usize) -> Result<(), Refusal> {
-    let bad = |what: &str| Err(Refusal::new(Code::Invalid, format!("{field} {what}")));
+pub fn name(field: &'static str, value: &str, most: usize) -> Result<(), Rejection> {
+    let bad = |what: &str| Err(Rejection::new(Code::Invalid, format!("{field} {what}")));
     if value.is_empty() {
         return bad("must not be empty");
     }

@@ -1,7 +1,7 @@
 //! A row of the log: a fact with its place, its time and where it came from.
 
 use crate::actor::{Actor, Auth};
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::id::{RunId, Seq, TaskId, ThreadId, Timestamp};
 
 /// The request or envelope as it was received.
@@ -35,7 +35,7 @@ pub struct LogRow {
     pub cause: Option<Seq>,
     /// The place of this row among those that one command appended, counted from 0.
     pub part_index: u32,
-    pub fact: Fact,
+    pub event: AnyEvent,
     pub body: Option<Body>,
 }
 
@@ -46,12 +46,12 @@ impl LogRow {
     }
 
     pub fn task(&self) -> Option<&TaskId> {
-        self.fact.task()
+        self.event.task()
     }
 
     /// The agent that the fact is about, or its author where it is about none: what a reader filters by.
     pub fn concerns(&self) -> String {
-        self.fact.agent().map_or_else(|| self.actor.to_string(), ToString::to_string)
+        self.event.agent().map_or_else(|| self.actor.to_string(), ToString::to_string)
     }
 }
 

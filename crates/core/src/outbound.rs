@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::clutch::Card;
 use crate::clutch::card::Endpoints;
 use crate::code::Code;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 
 /// A host, with a port or for all of its ports. Written `host`, `host:port` or `[address]:port`.
 #[derive(Clone, PartialEq, Eq, Debug, Hash)]
@@ -124,13 +124,13 @@ pub struct SandboxReach {
 
 impl SandboxReach {
     /// Rejects a card with an endpoint that the sandbox may not reach, unless the endpoint was on the card before.
-    pub(crate) fn check_card(&self, card: &Card, before: Option<&Card>) -> Result<(), Refusal> {
+    pub(crate) fn check_card(&self, card: &Card, before: Option<&Card>) -> Result<(), Rejection> {
         let known = before.map(|card| urls(&card.endpoints)).unwrap_or_default();
         for (protocol, url) in urls(&card.endpoints) {
             let allowed =
                 AllowedHost::of_url(url).is_some_and(|target| self.hosts.iter().any(|host| host.covers(&target)));
             if !allowed && !known.contains(&(protocol, url)) {
-                return Err(Refusal::new(
+                return Err(Rejection::new(
                     Code::Forbidden,
                     format!("/endpoints/{protocol}/url: the agent's sandbox may not reach '{url}'"),
                 )

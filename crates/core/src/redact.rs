@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use crate::actor::{Authority, Caller};
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::{Fact, touches};
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::{AnyEvent, write_set};
 use crate::id::{IntentId, Seq};
 use crate::key::{Ask, Key};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::row::Row;
 use crate::view::View;
 
@@ -51,7 +51,7 @@ pub struct Redact {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Target {
     pub seq: Seq,
-    pub fact: Fact,
+    pub fact: AnyEvent,
     /// Where its body is a file: the file, and the id for the intent to erase it.
     pub artifact: Option<Erase>,
 }
@@ -80,12 +80,12 @@ pub struct Cleared {
 
 impl Redact {
     pub(crate) fn asks(&self) -> Vec<Ask> {
-        self.rows.iter().flat_map(|target| touches(&target.fact, target.seq)).map(Ask::from).collect()
+        self.rows.iter().flat_map(|target| write_set(&target.fact, target.seq)).map(Ask::from).collect()
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         if caller.power != Authority::Person {
-            return Err(Refusal::new(Code::Forbidden, "only a person may redact").into());
+            return Err(Rejection::new(Code::Forbidden, "only a person may redact").into());
         }
         if self.rows.is_empty() {
             return Ok(Decision::nothing(Reply::Done));
@@ -94,7 +94,7 @@ impl Redact {
         for target in &self.rows {
             let texts = texts(&serde_json::to_value(&target.fact).unwrap_or_default());
             let mut cleared = Vec::new();
-            for key in touches(&target.fact, target.seq) {
+            for key in write_set(&target.fact, target.seq) {
                 let Some(row) = view.get(&key)? else { continue };
                 let fields = showing(row, &texts);
                 // What it named, it names no longer.
@@ -103,13 +103,13 @@ impl Redact {
                     cleared.push(Cleared { key, fields });
                 }
             }
-            decision.facts.push(Fact::LogRedacted(LogRedacted {
+            decision.events.push(AnyEvent::LogRedacted(LogRedacted {
                 seq: target.seq,
                 kind: target.fact.kind().to_owned(),
                 cleared,
                 erases: target.artifact.clone().into_iter().collect(),
             }));
-            decision.blanked.push((target.seq, target.fact.blanked()));
+            decision.redacted.push((target.seq, target.fact.blanked()));
         }
         Ok(decision)
     }
@@ -204,7 +204,7 @@ mod tests {
     fn redact(w: &World, seqs: impl IntoIterator<Item = u64>) -> Redact {
         let target = |seq: u64| {
             let row = &w.log[usize::try_from(seq - 1).unwrap()];
-            Target { seq: row.seq, fact: row.fact.clone(), artifact: None }
+            Target { seq: row.seq, fact: row.event.clone(), artifact: None }
         };
         Redact { rows: seqs.into_iter().map(target).collect() }
     }
@@ -267,7 +267,10 @@ mod tests {
 
     fn mentions(w: &World) -> (usize, usize) {
         let count = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().matches("secret").count();
-        (w.log.iter().map(|row| count(row.fact.encode())).sum(), w.rows().values().map(|row| count(row.encode())).sum())
+        (
+            w.log.iter().map(|row| count(row.event.encode())).sum(),
+            w.rows().values().map(|row| count(row.encode())).sum(),
+        )
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::code::Code;
 use crate::id::AgentId;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Refusal {
+pub struct Rejection {
     pub code: Code,
     pub message: String,
     pub hint: Option<String>,
@@ -17,40 +17,40 @@ pub struct Refusal {
     pub pointer: Option<String>,
 }
 
-impl Refusal {
-    pub fn new(code: Code, message: impl Into<String>) -> Refusal {
-        Refusal { code, message: message.into(), hint: None, pointer: None }
+impl Rejection {
+    pub fn new(code: Code, message: impl Into<String>) -> Rejection {
+        Rejection { code, message: message.into(), hint: None, pointer: None }
     }
 
     /// The caller merely says that it is this agent.
-    pub fn sealed(agent: &AgentId) -> Refusal {
-        Refusal::new(Code::Sealed, format!("agent '{agent}' is bound to a credential"))
+    pub fn sealed(agent: &AgentId) -> Rejection {
+        Rejection::new(Code::Sealed, format!("agent '{agent}' is bound to a credential"))
             .hint("send its token, or call through 'rookery mcp'; its name alone is not enough")
     }
 
-    pub fn not_tracked() -> Refusal {
-        Refusal::new(Code::ResourceNotFound, "Resource not tracked")
+    pub fn not_tracked() -> Rejection {
+        Rejection::new(Code::ResourceNotFound, "Resource not tracked")
             .hint("paths are relative to the project's root; a folder's claim ends in '/'")
     }
 
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Refusal {
+    pub fn hint(mut self, hint: impl Into<String>) -> Rejection {
         self.hint = Some(hint.into());
         self
     }
 
     /// Says which field it is about, unless that is known already.
     #[must_use]
-    pub fn about(mut self, pointer: &str) -> Refusal {
+    pub fn about(mut self, pointer: &str) -> Rejection {
         self.pointer.get_or_insert_with(|| pointer.to_owned());
         self
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for Rejection {}

@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Caller;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::file::FilePath;
 use crate::id::{AgentId, TaskId};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 /// An event as its reporter tells it.
@@ -37,12 +37,12 @@ impl Report {
         vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         limit::name("agent_id", self.agent.as_str(), limit::AGENT_ID_BYTES)?;
         limit::name("action", &self.action, limit::NAME_BYTES)?;
         check_evidence(self.task.as_ref(), &self.before_hash, &self.after_hash, &self.metadata)?;
         view.ensure_may_author_as(caller, &self.agent)?;
-        Ok(Decision::new(vec![Fact::ReportAdded(self.clone())], Reply::Recorded))
+        Ok(Decision::new(vec![AnyEvent::ReportAdded(self.clone())], Reply::Recorded))
     }
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn check_evidence(
     before: &Option<String>,
     after: &Option<String>,
     metadata: &serde_json::Map<String, serde_json::Value>,
-) -> Result<(), Refusal> {
+) -> Result<(), Rejection> {
     limit::text("task_id", task.map_or("", TaskId::as_str), limit::TASK_ID_BYTES)?;
     for (field, hash) in [("before_hash", before), ("after_hash", after)] {
         limit::text(field, hash.as_deref().unwrap_or(""), limit::NAME_BYTES)?;

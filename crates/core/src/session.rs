@@ -10,11 +10,11 @@ use sha2::{Digest, Sha256};
 
 use crate::clutch::hex;
 use crate::code::Code;
-use crate::command::Halt;
+use crate::command::Undecided;
 use crate::id::TeamId;
 use crate::instance::plain;
 use crate::outbound::SandboxReach;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 use crate::{AgentId, Timestamp};
 
@@ -66,22 +66,22 @@ impl Session {
     }
 
     /// Rejects the key if its team has ended, was started again or no longer has the agent.
-    pub(crate) fn check_team(&self, view: &View) -> Result<(), Halt> {
+    pub(crate) fn check_team(&self, view: &View) -> Result<(), Undecided> {
         let Some(bound) = &self.team else { return Ok(()) };
         let team = view.team(&bound.team)?;
         let agent = plain(&self.agent);
         let live = team.is_some_and(|team| {
             team.is_live() && team.of.generation == bound.generation && team.member(&agent).is_some()
         });
-        if live { Ok(()) } else { Err(Refusal::session_ended(bound).into()) }
+        if live { Ok(()) } else { Err(Rejection::session_ended(bound).into()) }
     }
 }
 
-impl Refusal {
+impl Rejection {
     /// The session key of a generation that does not run any more.
-    pub fn session_ended(bound: &TeamSession) -> Refusal {
+    pub fn session_ended(bound: &TeamSession) -> Rejection {
         let message = format!("the session key ended with generation {} of team '{}'", bound.generation, bound.team);
-        Refusal::new(Code::Unauthenticated, message).hint("start the team again: its agents get new keys")
+        Rejection::new(Code::Unauthenticated, message).hint("start the team again: its agents get new keys")
     }
 }
 

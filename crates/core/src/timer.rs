@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
-use crate::command::{Decision, Halt, Now, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Now, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::file::{ConflictEscalated, FilePath};
 use crate::id::{Seq, TimerId, Timestamp};
 use crate::key::{Ask, Key};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -42,17 +42,17 @@ impl FireTimer {
         vec![Key::Timer(self.timer.clone()).into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, now: &Now) -> Result<Decision, Halt> {
-        let stale = || Halt::from(Refusal::new(Code::Stale, format!("timer {} is not due", self.timer)));
+    pub(crate) fn decide(&self, view: &View, now: &Now) -> Result<Decision, Undecided> {
+        let stale = || Undecided::from(Rejection::new(Code::Stale, format!("timer {} is not due", self.timer)));
         let timer = view.timer(&self.timer)?.ok_or_else(stale)?;
         if timer.version != self.version || timer.due > now.at {
             return Err(stale());
         }
         let fact = match &timer.purpose {
             Purpose::EscalateConflict { path } => {
-                let file = view.file(path.key())?;
+                let file = view.find_file(path.key())?;
                 let conflict = file.and_then(|file| file.conflict.as_ref()).ok_or_else(stale)?;
-                Fact::ConflictEscalated(ConflictEscalated {
+                AnyEvent::ConflictEscalated(ConflictEscalated {
                     path: path.clone(),
                     holder: conflict.holder.clone(),
                     intruder: conflict.intruder.clone(),
@@ -65,16 +65,16 @@ impl FireTimer {
     }
 }
 
-pub(crate) fn apply(old: Option<Timer>, id: &TimerId, fact: &Fact, seq: Seq) -> Option<Timer> {
+pub(crate) fn apply(old: Option<Timer>, id: &TimerId, fact: &AnyEvent, seq: Seq) -> Option<Timer> {
     match fact {
-        Fact::ConflictDetected(fact) if fact.timer == *id => Some(Timer {
+        AnyEvent::ConflictDetected(fact) if fact.timer == *id => Some(Timer {
             id: fact.timer.clone(),
             due: fact.escalate_at,
             version: seq,
             purpose: Purpose::EscalateConflict { path: fact.path.clone() },
         }),
-        Fact::ConflictResolved(fact) if conflict_timer_id(&fact.path) == *id => None,
-        Fact::ConflictEscalated(fact) if fact.timer == *id => None,
+        AnyEvent::ConflictResolved(fact) if conflict_timer_id(&fact.path) == *id => None,
+        AnyEvent::ConflictEscalated(fact) if fact.timer == *id => None,
         _ => old,
     }
 }

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::{Actor, Caller};
 use crate::clutch::Trace;
-use crate::command::{Halt, Now};
+use crate::command::{Now, Undecided};
 use crate::envelope;
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, MessageId, Seq, TaskId, ThreadId, Timestamp};
 use crate::key::{Ask, Key};
@@ -59,40 +59,40 @@ impl Over {
     }
 }
 
-impl Fact {
+impl AnyEvent {
     /// What it means for inboxes; nothing if it is of a kind that tells nobody.
     fn told(&self) -> Option<&Told> {
         match self {
-            Fact::TaskClaimed(fact) => Some(&fact.told),
-            Fact::TaskStarted(fact) => Some(&fact.told),
-            Fact::TaskReleased(fact) => Some(&fact.told),
-            Fact::TaskCompleted(fact) => Some(&fact.told),
-            Fact::TaskFailed(fact) => Some(&fact.told),
-            Fact::TaskDropped(fact) => Some(&fact.told),
-            Fact::TaskTimedOut(fact) => Some(&fact.told),
-            Fact::TaskAttemptsExhausted(fact) => Some(&fact.told),
-            Fact::TaskReopened(fact) => Some(&fact.told),
-            Fact::HandoffInitiated(fact) => Some(&fact.told),
-            Fact::HandoffAccepted(fact) => Some(&fact.told),
-            Fact::HandoffRejected(fact) => Some(&fact.told),
+            AnyEvent::TaskClaimed(fact) => Some(&fact.told),
+            AnyEvent::TaskStarted(fact) => Some(&fact.told),
+            AnyEvent::TaskReleased(fact) => Some(&fact.told),
+            AnyEvent::TaskCompleted(fact) => Some(&fact.told),
+            AnyEvent::TaskFailed(fact) => Some(&fact.told),
+            AnyEvent::TaskDropped(fact) => Some(&fact.told),
+            AnyEvent::TaskTimedOut(fact) => Some(&fact.told),
+            AnyEvent::TaskAttemptsExhausted(fact) => Some(&fact.told),
+            AnyEvent::TaskReopened(fact) => Some(&fact.told),
+            AnyEvent::HandoffInitiated(fact) => Some(&fact.told),
+            AnyEvent::HandoffAccepted(fact) => Some(&fact.told),
+            AnyEvent::HandoffRejected(fact) => Some(&fact.told),
             _ => None,
         }
     }
 
     fn told_mut(&mut self) -> Option<&mut Told> {
         match self {
-            Fact::TaskClaimed(fact) => Some(&mut fact.told),
-            Fact::TaskStarted(fact) => Some(&mut fact.told),
-            Fact::TaskReleased(fact) => Some(&mut fact.told),
-            Fact::TaskCompleted(fact) => Some(&mut fact.told),
-            Fact::TaskFailed(fact) => Some(&mut fact.told),
-            Fact::TaskDropped(fact) => Some(&mut fact.told),
-            Fact::TaskTimedOut(fact) => Some(&mut fact.told),
-            Fact::TaskAttemptsExhausted(fact) => Some(&mut fact.told),
-            Fact::TaskReopened(fact) => Some(&mut fact.told),
-            Fact::HandoffInitiated(fact) => Some(&mut fact.told),
-            Fact::HandoffAccepted(fact) => Some(&mut fact.told),
-            Fact::HandoffRejected(fact) => Some(&mut fact.told),
+            AnyEvent::TaskClaimed(fact) => Some(&mut fact.told),
+            AnyEvent::TaskStarted(fact) => Some(&mut fact.told),
+            AnyEvent::TaskReleased(fact) => Some(&mut fact.told),
+            AnyEvent::TaskCompleted(fact) => Some(&mut fact.told),
+            AnyEvent::TaskFailed(fact) => Some(&mut fact.told),
+            AnyEvent::TaskDropped(fact) => Some(&mut fact.told),
+            AnyEvent::TaskTimedOut(fact) => Some(&mut fact.told),
+            AnyEvent::TaskAttemptsExhausted(fact) => Some(&mut fact.told),
+            AnyEvent::TaskReopened(fact) => Some(&mut fact.told),
+            AnyEvent::HandoffInitiated(fact) => Some(&mut fact.told),
+            AnyEvent::HandoffAccepted(fact) => Some(&mut fact.told),
+            AnyEvent::HandoffRejected(fact) => Some(&mut fact.told),
             _ => None,
         }
     }
@@ -122,10 +122,10 @@ impl Fact {
     /// The trace that what it is about was asked for in.
     pub(crate) fn trace(&self) -> Option<&Trace> {
         let trace = match self {
-            Fact::TaskCreated(fact) => &fact.origin.terms.as_ref()?.trace,
-            Fact::RoutingDecided(fact) => &fact.trace,
-            Fact::RoutingFailed(fact) => &fact.trace,
-            Fact::ToolDenied(fact) => &fact.trace,
+            AnyEvent::TaskCreated(fact) => &fact.origin.terms.as_ref()?.trace,
+            AnyEvent::RoutingDecided(fact) => &fact.trace,
+            AnyEvent::RoutingFailed(fact) => &fact.trace,
+            AnyEvent::ToolDenied(fact) => &fact.trace,
             other => &other.told()?.trace,
         };
         Some(trace).filter(|trace| !trace.is_none())
@@ -133,7 +133,7 @@ impl Fact {
 }
 
 /// The deliveries that a fact opens or ends.
-pub(crate) fn keys(fact: &Fact, seq: Seq) -> impl Iterator<Item = Key> {
+pub(crate) fn keys(fact: &AnyEvent, seq: Seq) -> impl Iterator<Item = Key> {
     let opened = fact.tells().iter().map(move |agent| Key::Delivery { message: fact.id_at(seq), agent: agent.clone() });
     let ended = fact.voids().map(|over| Key::Delivery { message: over.message.clone(), agent: over.agent.clone() });
     opened.chain(ended)
@@ -154,25 +154,27 @@ enum As {
 type Concerned = (AgentId, As);
 
 /// Whom a fact concerns about a task as it was before.
-fn concerned(fact: &Fact, task: &Task) -> Vec<Concerned> {
+fn concerned(fact: &AnyEvent, task: &Task) -> Vec<Concerned> {
     let colleague = |agent: &AgentId| Some((agent.clone(), As::Colleague));
     let both = match fact {
-        Fact::TaskCompleted(_)
-        | Fact::TaskFailed(_)
-        | Fact::TaskDropped(_)
-        | Fact::TaskTimedOut(_)
-        | Fact::TaskReopened(_) => [asker(task), holder(task)],
-        Fact::TaskAttemptsExhausted(_) => [asker(task), None],
+        AnyEvent::TaskCompleted(_)
+        | AnyEvent::TaskFailed(_)
+        | AnyEvent::TaskDropped(_)
+        | AnyEvent::TaskTimedOut(_)
+        | AnyEvent::TaskReopened(_) => [asker(task), holder(task)],
+        AnyEvent::TaskAttemptsExhausted(_) => [asker(task), None],
         // That it goes on after a pause is no news to whoever knows that it was begun.
-        Fact::TaskStarted(fact) if matches!(fact.from, TaskState::Pending | TaskState::Planning) => [asker(task), None],
+        AnyEvent::TaskStarted(fact) if matches!(fact.from, TaskState::Pending | TaskState::Planning) => {
+            [asker(task), None]
+        }
         // Whoever has left has no inbox.
-        Fact::TaskReleased(fact) if fact.because == ReleaseCause::Holder(ReleaseReason::HolderLeft) => [None, None],
-        Fact::TaskReleased(_) => [None, holder(task)],
+        AnyEvent::TaskReleased(fact) if fact.because == ReleaseCause::Holder(ReleaseReason::HolderLeft) => [None, None],
+        AnyEvent::TaskReleased(_) => [None, holder(task)],
         // One to everybody is there to be found.
-        Fact::HandoffInitiated(fact) => [None, fact.to.as_ref().and_then(colleague)],
+        AnyEvent::HandoffInitiated(fact) => [None, fact.to.as_ref().and_then(colleague)],
         // Somebody may have accepted it for whoever has it now.
-        Fact::HandoffAccepted(fact) => [colleague(&fact.by), colleague(&fact.from)],
-        Fact::HandoffRejected(fact) => [None, colleague(&fact.from)],
+        AnyEvent::HandoffAccepted(fact) => [colleague(&fact.by), colleague(&fact.from)],
+        AnyEvent::HandoffRejected(fact) => [None, colleague(&fact.from)],
         _ => [None, None],
     };
     both.into_iter().flatten().collect()
@@ -190,18 +192,18 @@ fn holder(task: &Task) -> Option<Concerned> {
 
 /// Whether an agent is told by messages: one that asked by a message is, and one that has or is offered work if it said by a
 /// card that it speaks the protocol. Nothing piles up for those who never look.
-fn listens(view: &View, agent: &AgentId, part: As) -> Result<bool, Halt> {
-    let known = view.agent(agent)?.filter(|agent| !agent.has_left());
+fn listens(view: &View, agent: &AgentId, part: As) -> Result<bool, Undecided> {
+    let known = view.find_agent(agent)?.filter(|agent| !agent.has_left());
     Ok(known.is_some_and(|known| part == As::Asker || known.profile.card.is_some()))
 }
 
 /// Who asked for a task and who has it, as far as they are told by messages: whoever ends the task by one tells them by that.
-pub(crate) fn of_its_end(view: &View, task: &Task) -> Result<Vec<AgentId>, Halt> {
+pub(crate) fn of_its_end(view: &View, task: &Task) -> Result<Vec<AgentId>, Undecided> {
     listening(view, [asker(task), holder(task)].into_iter().flatten().collect())
 }
 
-fn listening(view: &View, concerned: Vec<Concerned>) -> Result<Vec<AgentId>, Halt> {
-    view.needs(concerned.iter().map(|(agent, _)| Key::Agent(agent.clone()).into()).collect())?;
+fn listening(view: &View, concerned: Vec<Concerned>) -> Result<Vec<AgentId>, Undecided> {
+    view.ensure_loaded(concerned.iter().map(|(agent, _)| Key::Agent(agent.clone()).into()).collect())?;
     let mut found: Vec<AgentId> = Vec::new();
     for (agent, part) in concerned {
         if !found.contains(&agent) && listens(view, &agent, part)? {
@@ -212,30 +214,30 @@ fn listening(view: &View, concerned: Vec<Concerned>) -> Result<Vec<AgentId>, Hal
 }
 
 /// Writes down in the facts of one command whom each is told to, and which request it makes void.
-pub(crate) fn address(view: &View, caller: &Caller, now: &Now, facts: &mut [Fact]) -> Result<(), Halt> {
-    let telling = |fact: &&Fact| fact.told().is_some();
-    let tasks: Vec<TaskId> = facts.iter().filter(telling).filter_map(Fact::task).cloned().collect();
-    view.needs(tasks.iter().map(|task| Key::Task(task.clone()).into()).collect())?;
+pub(crate) fn address(view: &View, caller: &Caller, now: &Now, facts: &mut [AnyEvent]) -> Result<(), Undecided> {
+    let telling = |fact: &&AnyEvent| fact.told().is_some();
+    let tasks: Vec<TaskId> = facts.iter().filter(telling).filter_map(AnyEvent::task).cloned().collect();
+    view.ensure_loaded(tasks.iter().map(|task| Key::Task(task.clone()).into()).collect())?;
     needs_those_concerned(view, facts)?;
     let by_message = match facts.first() {
-        Some(Fact::EnvelopeReceived(fact)) => Some(fact.task.clone()),
+        Some(AnyEvent::EnvelopeReceived(fact)) => Some(fact.task.clone()),
         _ => None,
     };
     let mut taken: BTreeSet<TaskId> = BTreeSet::new();
     for fact in facts {
         // A task that is made by the same command is nobody's yet.
         let Some(task) = fact.task().filter(|_| fact.told().is_some()) else { continue };
-        let Some(task) = view.task(task)? else { continue };
+        let Some(task) = view.find_task(task)? else { continue };
         let mut to = match fact {
             // A message tells what it does by itself; that no attempt follows is more than it says.
-            Fact::TaskAttemptsExhausted(_) => listening(view, concerned(fact, task))?,
+            AnyEvent::TaskAttemptsExhausted(_) => listening(view, concerned(fact, task))?,
             _ if by_message.as_ref() == Some(&task.id) => vec![],
             _ => listening(view, concerned(fact, task))?,
         };
         // Whoever does something knows of it. A caller without a name may be anybody.
         to.retain(|agent| caller.actor.agent() != Some(agent));
         let over = over(fact, task).filter(|_| !taken.contains(&task.id));
-        if matches!(fact, Fact::TaskClaimed(_)) {
+        if matches!(fact, AnyEvent::TaskClaimed(_)) {
             taken.insert(task.id.clone());
         }
         let thread = task.origin.thread.clone();
@@ -249,22 +251,22 @@ pub(crate) fn address(view: &View, caller: &Caller, now: &Now, facts: &mut [Fact
 }
 
 /// All at once, because many tasks may end together.
-fn needs_those_concerned(view: &View, facts: &[Fact]) -> Result<(), Halt> {
+fn needs_those_concerned(view: &View, facts: &[AnyEvent]) -> Result<(), Undecided> {
     let mut asks: Vec<Ask> = Vec::new();
     for fact in facts.iter().filter(|fact| fact.told().is_some()) {
-        let Some(task) = fact.task().map(|task| view.task(task)).transpose()?.flatten() else { continue };
+        let Some(task) = fact.task().map(|task| view.find_task(task)).transpose()?.flatten() else { continue };
         asks.extend(concerned(fact, task).into_iter().map(|(agent, _)| Ask::from(Key::Agent(agent))));
     }
-    view.needs(asks)
+    view.ensure_loaded(asks)
 }
 
 /// The request to whom the task was only reserved, if that ends by the fact. Whoever takes a task has taken note of it.
-fn over(fact: &Fact, task: &Task) -> Option<Over> {
+fn over(fact: &AnyEvent, task: &Task) -> Option<Over> {
     let (message, agent) = (task.routing.offered_in.clone()?, task.reserved_for.clone()?);
     match fact {
-        Fact::TaskClaimed(fact) if fact.agent == agent => None,
-        Fact::TaskAttemptsExhausted(_) | Fact::TaskStarted(_) => None,
-        Fact::HandoffInitiated(_) | Fact::HandoffAccepted(_) | Fact::HandoffRejected(_) => None,
+        AnyEvent::TaskClaimed(fact) if fact.agent == agent => None,
+        AnyEvent::TaskAttemptsExhausted(_) | AnyEvent::TaskStarted(_) => None,
+        AnyEvent::HandoffInitiated(_) | AnyEvent::HandoffAccepted(_) | AnyEvent::HandoffRejected(_) => None,
         _ => Some(Over { message, agent }),
     }
 }
@@ -322,12 +324,12 @@ mod tests {
 
     /// What was told since a place: the type, the task, and to whom. Each is in those inboxes and in no other.
     fn told(w: &World, since: usize) -> Vec<String> {
-        let telling = w.log[since..].iter().filter(|row| !row.fact.tells().is_empty());
+        let telling = w.log[since..].iter().filter(|row| !row.event.tells().is_empty());
         let lines = telling.map(|row| {
-            let id = row.fact.id_at(row.seq);
-            let to: Vec<&str> = row.fact.tells().iter().map(AgentId::as_str).collect();
+            let id = row.event.id_at(row.seq);
+            let to: Vec<&str> = row.event.tells().iter().map(AgentId::as_str).collect();
             for agent in ["lead", "ui", "plain", "ken", "ada"] {
-                assert_eq!(w.pending(agent).contains(&id.as_str()), to.contains(&agent), "{agent}: {:?}", row.fact);
+                assert_eq!(w.pending(agent).contains(&id.as_str()), to.contains(&agent), "{agent}: {:?}", row.event);
             }
             let shown = envelope::of(row);
             assert_eq!((&shown["id"], &shown["payload"]["told"]), (&json!(id), &Value::Null));
@@ -578,7 +580,7 @@ mod tests {
             w.starts("plain", task);
             w.does(&by("plain"), complete(task));
         }
-        for fact in w.log[since..].iter().map(|row| &row.fact).filter(|fact| fact.told().is_some()) {
+        for fact in w.log[since..].iter().map(|row| &row.event).filter(|fact| fact.told().is_some()) {
             let thread = fact.thread().map(ThreadId::as_str);
             let expected = (fact.task() == Some(&TaskId::from("t"))).then_some("thr_1");
             assert_eq!((thread, fact.tells()), (expected, &[][..]), "{fact:?}");
@@ -693,7 +695,7 @@ mod tests {
         w.does(&anna(), assign("u", "ada"));
         assert_eq!(w.does(&Caller::system(), forward("u", "ada", "fwd_u")), ["task.forwarded"]);
         let created = w.task("u").created;
-        let Some(Fact::TaskForwarded(fact)) = w.log.last().map(|row| &row.fact) else { panic!() };
+        let Some(AnyEvent::TaskForwarded(fact)) = w.log.last().map(|row| &row.event) else { panic!() };
         assert_eq!((&fact.request, fact.accept_by), (&envelope::id_at(created), None), "a person decided it");
         w.creates("first", &[]);
         w.creates("later", &["first"]);

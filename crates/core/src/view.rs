@@ -1,12 +1,12 @@
 //! The rows a batch has seen, with what its commands changed so far laid over them.
 //!
-//! Asking for what was never loaded is a value, [`Halt::Missing`]; the driver loads it and asks the rule again.
+//! Asking for what was never loaded is a value, [`Undecided::Missing`]; the driver loads it and asks the rule again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::Halt;
+use crate::command::Undecided;
 use crate::id::{AgentId, Timestamp};
 use crate::key::{Ask, ColumnValue, Key, Lookup, Match, Table};
 use crate::row::Row;
@@ -59,7 +59,7 @@ pub struct View {
 }
 
 impl View {
-    pub fn knows(&self, ask: &Ask) -> bool {
+    pub fn is_loaded(&self, ask: &Ask) -> bool {
         match ask {
             Ask::Row(key) => self.rows.contains_key(key),
             Ask::Rows(lookup) => self.lookups.contains(lookup),
@@ -114,26 +114,26 @@ impl View {
     }
 
     /// Halts unless all of these are in view, so that what is missing is loaded in one go.
-    pub fn needs(&self, asks: Vec<Ask>) -> Result<(), Halt> {
-        let missing: Vec<Ask> = asks.into_iter().filter(|ask| !self.knows(ask)).collect();
-        if missing.is_empty() { Ok(()) } else { Err(Halt::Missing(missing)) }
+    pub fn ensure_loaded(&self, asks: Vec<Ask>) -> Result<(), Undecided> {
+        let missing: Vec<Ask> = asks.into_iter().filter(|ask| !self.is_loaded(ask)).collect();
+        if missing.is_empty() { Ok(()) } else { Err(Undecided::Missing(missing)) }
     }
 
-    pub fn get(&self, key: &Key) -> Result<Option<&Row>, Halt> {
+    pub fn get(&self, key: &Key) -> Result<Option<&Row>, Undecided> {
         match self.rows.get(key) {
             Some(row) => Ok(row.as_ref()),
-            None => Err(Halt::Missing(vec![key.clone().into()])),
+            None => Err(Undecided::Missing(vec![key.clone().into()])),
         }
     }
 
-    pub fn all(&self, lookup: &Lookup) -> Result<Vec<&Row>, Halt> {
+    pub fn all(&self, lookup: &Lookup) -> Result<Vec<&Row>, Undecided> {
         if !self.lookups.contains(lookup) {
-            return Err(Halt::Missing(vec![lookup.clone().into()]));
+            return Err(Undecided::Missing(vec![lookup.clone().into()]));
         }
         let (table, column) = (lookup.table(), lookup.column());
         let keys: Vec<&Key> = match lookup.wanted() {
             Match::Equals(value) => self.index.get(&(table, column, value)).into_iter().flatten().collect(),
-            Match::Begins(prefix) => self
+            Match::StartsWith(prefix) => self
                 .index
                 .range((table, column, ColumnValue::Text(prefix.clone()))..)
                 .take_while(|((t, c, value), _)| {
@@ -145,10 +145,10 @@ impl View {
         Ok(keys.into_iter().filter_map(|key| self.rows.get(key).and_then(Option::as_ref)).collect())
     }
 
-    pub fn presence(&self, agent: &AgentId) -> Result<Option<Presence>, Halt> {
+    pub fn presence(&self, agent: &AgentId) -> Result<Option<Presence>, Undecided> {
         match self.presence.get(agent) {
             Some(presence) => Ok(*presence),
-            None => Err(Halt::Missing(vec![Ask::Presence(agent.clone())])),
+            None => Err(Undecided::Missing(vec![Ask::Presence(agent.clone())])),
         }
     }
 }

@@ -7,7 +7,7 @@ use rookery_core::instance::{check_name, plain};
 use rookery_core::name::look_alike;
 use rookery_core::session::Session;
 pub use rookery_core::session::hash;
-use rookery_core::{Actor, AgentId, Auth, Authority, Caller, Code, Refusal, Seq, Timestamp};
+use rookery_core::{Actor, AgentId, Auth, Authority, Caller, Code, Rejection, Seq, Timestamp};
 use rookery_store::{ReadError, Store, Token};
 
 use crate::sign_in::{MAX_SESSIONS, RENEW_AFTER_MILLIS, SESSION_MILLIS, SessionHalves, SignInCodes};
@@ -143,13 +143,13 @@ impl Access {
         ended
     }
 
-    pub fn identify(&self, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
+    pub fn identify(&self, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Rejection> {
         let caller = match credentials.bearer {
             Some(secret) => self.by_secret(secret, credentials, now)?,
             None if credentials.session.is_some() => self.by_session(credentials, now)?,
             None if let Some(stored) = credentials.browser => self.by_browser(stored, credentials, now)?,
             None if self.trust == Trust::TokensOnly => {
-                return Err(Refusal::new(Code::Unauthenticated, "a token is required")
+                return Err(Rejection::new(Code::Unauthenticated, "a token is required")
                     .hint("send 'Authorization: Bearer <token>'; 'rookery token create' makes one"));
             }
             None => by_word(credentials)?,
@@ -159,21 +159,21 @@ impl Access {
 
     /// The person of a browser session, which both halves prove. The cookie alone identifies nobody: browsers send it to
     /// every port of this host.
-    fn by_browser(&self, stored: &str, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
+    fn by_browser(&self, stored: &str, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Rejection> {
         let halves = credentials.cookie.map(|cookie| SessionHalves { cookie, stored });
         let Some(session) = halves.and_then(|halves| self.session_of(halves, now)) else {
-            return Err(Refusal::new(Code::Unauthenticated, "this browser is signed out")
+            return Err(Rejection::new(Code::Unauthenticated, "this browser is signed out")
                 .hint("run 'rookery open' and follow the sign-in link that it prints"));
         };
         self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(session.id, now);
         spoken_for(Actor::Person(session.subject), credentials.stated, Authority::Person)
     }
 
-    fn by_session(&self, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
+    fn by_session(&self, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Rejection> {
         let key = credentials.session.unwrap_or_default();
         let session = self.person_key.as_ref().and_then(|hash| Session::from_key(hash, key, now));
         let Some(session) = session else {
-            return Err(Refusal::new(Code::Unauthenticated, "the session key is not valid or has ended")
+            return Err(Rejection::new(Code::Unauthenticated, "the session key is not valid or has ended")
                 .hint("start the agent's program again"));
         };
         let own = Actor::Agent(agent_named("the session's agent", session.agent.as_str())?);
@@ -194,7 +194,7 @@ impl Access {
         self.person_key.as_ref().map(|hash| crate::clutch::courier::key_of(hash, agent))
     }
 
-    fn by_secret(&self, secret: &str, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
+    fn by_secret(&self, secret: &str, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Rejection> {
         let hash = hash(secret);
         if self.person_key.as_ref() == Some(&hash) {
             return spoken_for(Actor::Person("local".to_owned()), credentials.stated, Authority::Person);
@@ -202,7 +202,7 @@ impl Access {
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
         let token = tokens.get(&hash).filter(|token| token.browser.is_none() && is_valid(token, now));
         let Some(token) = token else {
-            return Err(Refusal::new(Code::Unauthenticated, "the token is not known or has expired")
+            return Err(Rejection::new(Code::Unauthenticated, "the token is not known or has expired")
                 .hint("'rookery token list' shows the tokens that are valid"));
         };
         let own = match token.power {
@@ -220,7 +220,7 @@ fn is_valid(token: &Token, now: Timestamp) -> bool {
 }
 
 /// Whom the owner of a credential speaks as: itself, or with a lead's or a person's power any agent, and nobody else.
-fn spoken_for(own: Actor, stated: Option<&str>, power: Authority) -> Result<Caller, Refusal> {
+fn spoken_for(own: Actor, stated: Option<&str>, power: Authority) -> Result<Caller, Rejection> {
     let caller = |actor, by| Caller { actor, auth: Auth::Token, power, fence: None, acting_through: by, session: None };
     let Some(stated) = stated.filter(|stated| own.to_string() != *stated) else { return Ok(caller(own, None)) };
     let stated = agent_named("X-Agent-Id", stated)?;
@@ -230,12 +230,12 @@ fn spoken_for(own: Actor, stated: Option<&str>, power: Authority) -> Result<Call
             let by = own.to_string();
             Ok(caller(Actor::Agent(stated), Some(by)))
         }
-        _ => Err(Refusal::new(Code::Forbidden, format!("this credential is for '{own}', not for '{stated}'"))),
+        _ => Err(Rejection::new(Code::Forbidden, format!("this credential is for '{own}', not for '{stated}'"))),
     }
 }
 
 /// A caller on this machine that says who it is. Nobody is a person by word alone.
-fn by_word(credentials: &Credentials<'_>) -> Result<Caller, Refusal> {
+fn by_word(credentials: &Credentials<'_>) -> Result<Caller, Rejection> {
     if let Some(stated) = credentials.stated {
         return Ok(Caller::asserted(agent_named("X-Agent-Id", stated)?));
     }
@@ -248,10 +248,10 @@ fn by_word(credentials: &Credentials<'_>) -> Result<Caller, Refusal> {
 }
 
 /// The agent that a caller says it is, or that a credential is for: a name an agent could have, as it is written once.
-pub fn agent_named(field: &'static str, name: &str) -> Result<AgentId, Refusal> {
+pub fn agent_named(field: &'static str, name: &str) -> Result<AgentId, Rejection> {
     check_name(field, name)?;
     if Actor::is_reserved(name) {
-        return Err(Refusal::new(Code::Forbidden, format!("'{name}' cannot be claimed by name"))
+        return Err(Rejection::new(Code::Forbidden, format!("'{name}' cannot be claimed by name"))
             .hint("a person needs a token or the project's key file, which the command line uses"));
     }
     Ok(plain(&AgentId::from(name)))

@@ -2,7 +2,7 @@
 
 use rookery_core::instance::{Configured, Instance, Scope, TeamContext, context_keys};
 use rookery_core::key::Table;
-use rookery_core::{Refusal, Row};
+use rookery_core::{Rejection, Row};
 use rookery_store::RowQuery;
 
 use crate::engine::{Engine, EngineError};
@@ -18,7 +18,7 @@ impl Engine {
     /// The context of an instance, or the refusal for one that has none.
     pub async fn needs_context(&self, instance: &Instance) -> Result<TeamContext, EngineError> {
         let context = self.team_context(instance).await?;
-        context.check(instance).map_err(|refusal: Refusal| EngineError::from(refusal))?;
+        context.check(instance).map_err(|refusal: Rejection| EngineError::from(refusal))?;
         Ok(context)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rookery_core::log::LogRow;
 use rookery_core::message::{MessageSent, Recipients, Standing};
-use rookery_core::{AgentId, Fact, Key};
+use rookery_core::{AgentId, AnyEvent, Key};
 
 use crate::engine::{Engine, EngineError};
 use crate::messages::{Arrival, LARGEST_PAGE};
@@ -61,23 +61,25 @@ pub fn ring(engine: &Engine) -> Option<u64> {
 /// Takes note of what a fact means for those that listen here.
 pub fn note(engine: &Engine, row: &LogRow) {
     let notices = engine.notices();
-    engine.counts().note(&row.fact);
-    if let Some(over) = row.fact.voids() {
+    engine.counts().note(&row.event);
+    if let Some(over) = row.event.voids() {
         notices.read(&over.agent, [&over.message]);
         engine.handed().forget(&over.agent, [&over.message]);
     }
-    match &row.fact {
-        Fact::MessageSent(fact) if fact.letter.header.wakes => queued(engine, fact),
-        Fact::MessageReleased(fact) if fact.header.wakes => notices.look_everybody_up_again(),
-        Fact::MessageSent(_) | Fact::MessageReleased(_) => {}
-        Fact::MessagesRead(receipt) => notices.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts)),
-        Fact::MessagesAcked(receipt) => {
+    match &row.event {
+        AnyEvent::MessageSent(fact) if fact.letter.header.wakes => queued(engine, fact),
+        AnyEvent::MessageReleased(fact) if fact.header.wakes => notices.look_everybody_up_again(),
+        AnyEvent::MessageSent(_) | AnyEvent::MessageReleased(_) => {}
+        AnyEvent::MessagesRead(receipt) => {
+            notices.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts))
+        }
+        AnyEvent::MessagesAcked(receipt) => {
             notices.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
             engine.handed().forget(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
         }
-        Fact::DeliveryAbandoned(fact) => engine.handed().forget(&fact.agent, [&fact.message]),
-        Fact::LogRedacted(fact) => fact.cleared.iter().for_each(|cleared| forget(engine, &cleared.key)),
-        Fact::AgentReturned(fact) => notices.look_up_again(&fact.agent),
+        AnyEvent::DeliveryAbandoned(fact) => engine.handed().forget(&fact.agent, [&fact.message]),
+        AnyEvent::LogRedacted(fact) => fact.cleared.iter().for_each(|cleared| forget(engine, &cleared.key)),
+        AnyEvent::AgentReturned(fact) => notices.look_up_again(&fact.agent),
         // Whatever else is put before agents is found by looking.
         fact => match Arrival::of(fact) {
             Arrival::Agents(agents) => agents.into_iter().for_each(|agent| notices.look_up_again(agent)),

@@ -4,7 +4,7 @@ use rookery_core::document::{
     AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, DocumentPath, Version, WriteDocument, text_of,
 };
 use rookery_core::key::Table;
-use rookery_core::{Caller, Code, Command, Instance, Key, Refusal, Row, RunId};
+use rookery_core::{Caller, Code, Command, Instance, Key, Rejection, Row, RunId};
 use rookery_store::query::{ColumnTest, Order};
 use rookery_store::{AnyReply, RowQuery, SubmitError};
 
@@ -28,7 +28,7 @@ pub enum Changed {
     Done(Document),
     /// Nothing was done: this is newer than what the writer has seen. None if it was deleted meanwhile.
     Stale {
-        refusal: Refusal,
+        refusal: Rejection,
         newer: Option<DocumentText>,
     },
 }
@@ -135,8 +135,8 @@ fn document_of(command: &Command) -> Option<&DocumentId> {
     }
 }
 
-fn no_document() -> Refusal {
-    Refusal::new(Code::DocumentNotFound, "the document was changed, and is not there any more")
+fn no_document() -> Rejection {
+    Rejection::new(Code::DocumentNotFound, "the document was changed, and is not there any more")
 }
 
 fn version_of(row: Row) -> Option<Version> {

@@ -11,7 +11,9 @@ use rookery_core::log::{Body, BodyBytes};
 use rookery_core::message::StormGuard;
 use rookery_core::task::{MAX_ATTEMPTS, RETRY_BACKOFF_MILLIS};
 use rookery_core::view::{LifeSource, Presence};
-use rookery_core::{AgentId, Authority, Caller, Code, Command, HandoffId, IntentId, Key, Refusal, Row, SiteId, TaskId};
+use rookery_core::{
+    AgentId, Authority, Caller, Code, Command, HandoffId, IntentId, Key, Rejection, Row, SiteId, TaskId,
+};
 use rookery_store::artifact::{ArtifactError, ArtifactHold, Erased};
 use rookery_store::{
     AnyReply, Clock, Committed, Idempotency, Node, PresenceBoard, ReadError, Store, Submission, SubmitError,
@@ -162,8 +164,8 @@ pub enum EngineError {
     Artifact(#[from] ArtifactError),
 }
 
-impl From<Refusal> for EngineError {
-    fn from(refusal: Refusal) -> EngineError {
+impl From<Rejection> for EngineError {
+    fn from(refusal: Rejection) -> EngineError {
         EngineError::Submit(SubmitError::Refused(refusal))
     }
 }
@@ -356,7 +358,7 @@ impl Engine {
             while !open.is_empty() {
                 match published.recv().await {
                     Ok(batch) => {
-                        open.retain(|intent| !batch.rows().iter().any(|row| row.fact.closes_intent() == Some(intent)))
+                        open.retain(|intent| !batch.rows().iter().any(|row| row.event.closes_intent() == Some(intent)))
                     }
                     Err(_) => open = self.still_open(&open).await?,
                 }
@@ -397,10 +399,10 @@ impl Engine {
 
     /// A sign of life, and the only door to presence. An id that is bound to a credential needs that credential; nobody
     /// shows life for somebody else, an observer for nobody, and strangers leave no trace.
-    pub fn record_presence(&self, caller: &Caller, agent: &AgentId, source: LifeSource) -> Result<(), Refusal> {
+    pub fn record_presence(&self, caller: &Caller, agent: &AgentId, source: LifeSource) -> Result<(), Rejection> {
         let roster = &self.inner.roster;
         if !caller.is_proven() && caller.actor.agent() == Some(agent) && roster.is_sealed(agent) {
-            return Err(Refusal::sealed(agent));
+            return Err(Rejection::sealed(agent));
         }
         if caller.itself() == Some(agent) && roster.knows(agent) {
             self.inner.parts.board.saw(agent, Presence { last_seen: self.clock().now(), source });
@@ -430,7 +432,7 @@ impl Engine {
     /// A declared heartbeat. That of a live agent waits for nothing, neither for the queue nor for the store.
     pub async fn heartbeat(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
         if caller.power == Authority::Observer {
-            return Err(Refusal::new(Code::Forbidden, "an observer may only read").into());
+            return Err(Rejection::new(Code::Forbidden, "an observer may only read").into());
         }
         if !self.inner.roster.knows(agent) {
             self.look_up(agent).await?;
@@ -448,7 +450,7 @@ impl Engine {
     pub(crate) async fn look_up(&self, agent: &AgentId) -> Result<(), EngineError> {
         let found = self.agent(agent).await?;
         let Some(known) = found.value else {
-            let unknown = Refusal::new(Code::AgentNotFound, "Agent not found");
+            let unknown = Rejection::new(Code::AgentNotFound, "Agent not found");
             return Err(unknown.hint("register the agent first").into());
         };
         self.inner.roster.learn(&known, found.head.head);

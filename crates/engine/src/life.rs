@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rookery_core::agent::{Agent, Membership};
 use rookery_core::log::LogRow;
-use rookery_core::{AgentId, Fact, Seq};
+use rookery_core::{AgentId, AnyEvent, Seq};
 
 #[derive(Debug, Default)]
 pub struct Roster {
@@ -73,18 +73,18 @@ impl Roster {
     }
 
     pub fn follow(&self, row: &LogRow) {
-        match &row.fact {
-            Fact::AgentRegistered(fact) => {
+        match &row.event {
+            AnyEvent::AgentRegistered(fact) => {
                 self.take(&fact.id, Known::at(RosterState::Here, fact.sealed, row.seq));
             }
-            Fact::AgentUpdated(fact) => {
+            AnyEvent::AgentUpdated(fact) => {
                 if let Some(known) = self.lock().get_mut(&fact.id) {
                     known.sealed.take(AsOf { value: fact.sealed, seq: row.seq });
                 }
             }
-            Fact::AgentReturned(fact) => self.moved(&fact.agent, RosterState::Here, row.seq),
-            Fact::AgentWentOffline(fact) => self.moved(&fact.agent, RosterState::Offline, row.seq),
-            Fact::AgentLeft(fact) => self.moved(&fact.agent, RosterState::Left, row.seq),
+            AnyEvent::AgentReturned(fact) => self.moved(&fact.agent, RosterState::Here, row.seq),
+            AnyEvent::AgentWentOffline(fact) => self.moved(&fact.agent, RosterState::Offline, row.seq),
+            AnyEvent::AgentLeft(fact) => self.moved(&fact.agent, RosterState::Left, row.seq),
             _ => {}
         }
     }

@@ -6,7 +6,7 @@
 use rookery_core::clutch::Act;
 use rookery_core::instance::bare;
 use rookery_core::name::look_alike;
-use rookery_core::{AgentId, Code, Command, Refusal};
+use rookery_core::{AgentId, Code, Command, Rejection};
 
 use crate::engine::{Engine, EngineError};
 
@@ -30,7 +30,7 @@ impl Engine {
         let agents = self.agents().await?.value;
         match agents.iter().find(|agent| !agent.has_left() && look_alike(bare(&agent.id), name)) {
             Some(agent) => {
-                Err(Refusal::new(Code::Exists, format!("the agent '{}' could be taken for that person", agent.id))
+                Err(Rejection::new(Code::Exists, format!("the agent '{}' could be taken for that person", agent.id))
                     .hint("let the agent leave first, or choose another name for the person")
                     .into())
             }
@@ -58,8 +58,8 @@ impl Engine {
     }
 }
 
-fn resembles(agent: &AgentId, whom: &str) -> Refusal {
-    Refusal::new(Code::Invalid, format!("id '{agent}' could be taken for {whom}"))
+fn resembles(agent: &AgentId, whom: &str) -> Rejection {
+    Rejection::new(Code::Invalid, format!("id '{agent}' could be taken for {whom}"))
         .hint("choose another id, for example the tool's name and a number")
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use rookery_core::file::{Case, FilePath, PathProblem};
-use rookery_core::{Code, Refusal};
+use rookery_core::{Code, Rejection};
 
 use crate::held::HeldFolder;
 
@@ -25,23 +25,23 @@ impl Paths {
     }
 
     /// The claim's path for what a caller wrote. Looks at the file system, so it runs where blocking is allowed.
-    pub async fn resolve(&self, raw: &str) -> Result<FilePath, Refusal> {
+    pub async fn resolve(&self, raw: &str) -> Result<FilePath, Rejection> {
         let (paths, raw) = (self.clone(), raw.to_owned());
         match tokio::task::spawn_blocking(move || paths.resolve_now(&raw)).await {
             Ok(result) => result,
-            Err(error) => Err(Refusal::new(Code::Invalid, format!("path cannot be looked at: {error}"))),
+            Err(error) => Err(Rejection::new(Code::Invalid, format!("path cannot be looked at: {error}"))),
         }
     }
 
     /// The form that needs no look at the file system: for finding what is tracked. Links are not followed.
-    pub fn parse(&self, raw: &str) -> Result<FilePath, Refusal> {
+    pub fn parse(&self, raw: &str) -> Result<FilePath, Rejection> {
         if !raw.starts_with('/') {
             return FilePath::parse(raw, self.case).map_err(refusal);
         }
         self.below(lexical(Path::new(raw)), std::iter::once(self.root.clone()), raw.ends_with('/'))
     }
 
-    fn resolve_now(&self, raw: &str) -> Result<FilePath, Refusal> {
+    fn resolve_now(&self, raw: &str) -> Result<FilePath, Rejection> {
         let named = if raw.starts_with('/') {
             lexical(Path::new(raw))
         } else {
@@ -55,7 +55,7 @@ impl Paths {
     }
 
     /// The path below the innermost of the roots: worktrees often lie below the project.
-    fn below(&self, path: PathBuf, roots: impl Iterator<Item = PathBuf>, subtree: bool) -> Result<FilePath, Refusal> {
+    fn below(&self, path: PathBuf, roots: impl Iterator<Item = PathBuf>, subtree: bool) -> Result<FilePath, Rejection> {
         let inside = roots.filter_map(|root| {
             let rest = path.strip_prefix(&root).ok()?.to_owned();
             Some((root.components().count(), rest))
@@ -63,7 +63,7 @@ impl Paths {
         let Some((_, rest)) = inside.max_by_key(|(depth, _)| *depth) else {
             return Err(refusal(PathProblem::Outside));
         };
-        let Some(text) = rest.to_str() else { return Err(Refusal::new(Code::Invalid, "path is not valid UTF-8")) };
+        let Some(text) = rest.to_str() else { return Err(Rejection::new(Code::Invalid, "path is not valid UTF-8")) };
         if text.is_empty() {
             return Err(refusal(PathProblem::Root));
         }
@@ -105,7 +105,7 @@ const POINTER_BYTES: u64 = 8 << 10;
 /// No path has more parts than this.
 const PATH_PARTS: usize = rookery_core::limit::PATH_DEPTH;
 
-pub fn refusal(problem: PathProblem) -> Refusal {
+pub fn refusal(problem: PathProblem) -> Rejection {
     let hint = match problem {
         PathProblem::Absolute | PathProblem::Outside => "name a path inside of the project, relative to its root",
         PathProblem::Root => "claim the folders you need, each ending in '/'",
@@ -113,7 +113,7 @@ pub fn refusal(problem: PathProblem) -> Refusal {
             "name a file, or a folder with a '/' at its end"
         }
     };
-    Refusal::new(Code::Invalid, problem.to_string()).hint(hint)
+    Rejection::new(Code::Invalid, problem.to_string()).hint(hint)
 }
 
 /// The path without `.` and `..`, as text says it.

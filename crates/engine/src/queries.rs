@@ -131,7 +131,7 @@ impl Engine {
             FileFilter::All.query(),
             RowQuery::all(Table::Tasks).ordered_by("created"),
             RowQuery::all(Table::Handoffs).ordered_by("created"),
-            RowQuery::all(Table::Seats),
+            RowQuery::all(Table::Leadership),
         ];
         let (lists, head) = self.store().lists(queries).await?;
         let mut lists = lists.into_iter();

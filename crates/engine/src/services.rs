@@ -250,7 +250,7 @@ async fn intent_opened(published: &mut CommitFeed, duties: &mut watch::Receiver<
             _ = duties.changed() => return Published::Intent,
         };
         match batch {
-            Ok(batch) if batch.rows().iter().all(|row| !row.fact.opens_intent()) => {}
+            Ok(batch) if batch.rows().iter().all(|row| !row.event.opens_intent()) => {}
             Ok(_) | Err(RecvError::Lagged(_)) => return Published::Intent,
             Err(RecvError::Closed) => return Published::NoMore,
         }

@@ -7,7 +7,7 @@ use rookery_core::instance::plain;
 use rookery_core::log::LogRow;
 use rookery_core::session::{Session, TeamSession};
 use rookery_core::team::{NewMember, Team, TeamRef};
-use rookery_core::{AgentId, Fact, Refusal, Seq, TeamId};
+use rookery_core::{AgentId, AnyEvent, Rejection, Seq, TeamId};
 
 /// The latest generation of every team, as far as this node has heard.
 #[derive(Debug, Default)]
@@ -30,10 +30,10 @@ impl TeamSessions {
     }
 
     pub fn follow(&self, row: &LogRow) {
-        match &row.fact {
-            Fact::TeamStarted(fact) => self.runs(&fact.of, &fact.agents, row.seq),
-            Fact::TeamResumed(fact) => self.runs(&fact.of, &fact.agents, row.seq),
-            Fact::TeamEnded(fact) => {
+        match &row.event {
+            AnyEvent::TeamStarted(fact) => self.runs(&fact.of, &fact.agents, row.seq),
+            AnyEvent::TeamResumed(fact) => self.runs(&fact.of, &fact.agents, row.seq),
+            AnyEvent::TeamEnded(fact) => {
                 let ended = Latest { generation: fact.of.generation, live: false, members: vec![], as_of: row.seq };
                 self.take(&fact.of.team, ended);
             }
@@ -58,11 +58,11 @@ impl TeamSessions {
     /// Rejects the session of a generation that has ended. A generation that this node has not heard of yet started on
     /// another node a moment ago: keys are sealed, so only the project's owner can name one. Writes are checked again in
     /// their transaction.
-    pub fn check(&self, session: &Session) -> Result<(), Refusal> {
+    pub fn check(&self, session: &Session) -> Result<(), Rejection> {
         let Some(bound) = &session.team else { return Ok(()) };
         let teams = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let ended = teams.get(&bound.team).is_some_and(|latest| !latest.admits(bound, &plain(&session.agent)));
-        if ended { Err(Refusal::session_ended(bound)) } else { Ok(()) }
+        if ended { Err(Rejection::session_ended(bound)) } else { Ok(()) }
     }
 }
 

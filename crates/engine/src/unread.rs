@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rookery_core::message::{Header, Recipients};
-use rookery_core::{AgentId, Fact};
+use rookery_core::{AgentId, AnyEvent};
 
 use crate::messages::{Arrival, Unread};
 
@@ -81,13 +81,13 @@ impl Counts {
     }
 
     /// What a fact means for what waits.
-    pub(crate) fn note(&self, fact: &Fact) {
+    pub(crate) fn note(&self, fact: &AnyEvent) {
         match fact {
-            Fact::MessageSent(fact) => self.sent(&fact.letter.header),
-            Fact::MessageReleased(fact) => self.sent(&fact.header),
-            Fact::MessagesRead(receipt) | Fact::MessagesAcked(receipt) => self.changed([&receipt.agent]),
-            Fact::AgentRegistered(fact) => self.changed([&fact.id]),
-            Fact::AgentLeft(fact) => self.changed([&fact.agent]),
+            AnyEvent::MessageSent(fact) => self.sent(&fact.letter.header),
+            AnyEvent::MessageReleased(fact) => self.sent(&fact.header),
+            AnyEvent::MessagesRead(receipt) | AnyEvent::MessagesAcked(receipt) => self.changed([&receipt.agent]),
+            AnyEvent::AgentRegistered(fact) => self.changed([&fact.id]),
+            AnyEvent::AgentLeft(fact) => self.changed([&fact.agent]),
             _ => match Arrival::of(fact) {
                 Arrival::Nobody => {}
                 Arrival::Agents(agents) => self.changed(agents),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_core::file::{ChangeSource, File, RecordChange, RecordUntracked};
-use rookery_core::{Caller, Command, Fact};
+use rookery_core::{AnyEvent, Caller, Command};
 use rookery_store::{Submission, SubmitError};
 use tokio::sync::{mpsc, watch};
 
@@ -117,18 +117,18 @@ async fn follow_once(engine: &Engine, claims: &watch::Sender<Arc<Watched>>) -> R
     loop {
         let files = engine.files(FileFilter::Claimed).await?;
         claims.send_replace(Arc::new(watched(&files.value, |file| content_is_ours(engine, file))));
-        while !subscription.next().await?.rows().iter().any(|row| changes_claims(&row.fact)) {}
+        while !subscription.next().await?.rows().iter().any(|row| changes_claims(&row.event)) {}
     }
 }
 
-fn changes_claims(fact: &Fact) -> bool {
+fn changes_claims(fact: &AnyEvent) -> bool {
     matches!(
         fact,
-        Fact::FileClaimed(_)
-            | Fact::FileReleased(_)
-            | Fact::ClaimForced(_)
-            | Fact::ConflictResolved(_)
-            | Fact::FileModified(_)
+        AnyEvent::FileClaimed(_)
+            | AnyEvent::FileReleased(_)
+            | AnyEvent::ClaimForced(_)
+            | AnyEvent::ConflictResolved(_)
+            | AnyEvent::FileModified(_)
     )
 }
 

@@ -13,8 +13,8 @@ use rookery_core::workspace::{
     not_found,
 };
 use rookery_core::{
-    Authority, Caller, Code, Fact, IntentId, Key, Position, Refusal, Row, RunId, Seq, SiteId, TaskId, WorkspaceId,
-    limit,
+    AnyEvent, Authority, Caller, Code, IntentId, Key, Position, Rejection, Row, RunId, Seq, SiteId, TaskId,
+    WorkspaceId, limit,
 };
 use rookery_store::RowQuery;
 use rookery_store::node::{NodeLiveness, Seen};
@@ -165,17 +165,17 @@ impl Engine {
     }
 
     /// The repository that the project belongs to. There is no other one that work is done in.
-    async fn project_repository(&self) -> Result<Repository, Refusal> {
+    async fn project_repository(&self) -> Result<Repository, Rejection> {
         Repository::of_project(self.paths().root(), self.settings().bwrap.as_deref()).await
     }
 
     /// A path for a worktree that its caller chose: in one of the folders for worktrees. People may choose any other.
-    fn chosen(&self, caller: &Caller, path: &str, repository: &Repository) -> Result<PathBuf, Refusal> {
+    fn chosen(&self, caller: &Caller, path: &str, repository: &Repository) -> Result<PathBuf, Rejection> {
         let path = follow_links(&self.absolute(path));
         let root = self.paths().root();
         if path.starts_with(repository.common()) || path.starts_with(root.join(".rookery")) || root.starts_with(&path) {
             let message = format!("{} is no place for a worktree", path.display());
-            return Err(Refusal::new(Code::Invalid, message).hint("leave path out, and one is chosen"));
+            return Err(Rejection::new(Code::Invalid, message).hint("leave path out, and one is chosen"));
         }
         let folders = [root.join(WORKTREES), beside(repository)];
         let is_below = |folder: &PathBuf| path != *folder && path.starts_with(folder);
@@ -183,7 +183,7 @@ impl Engine {
             return Ok(path);
         }
         let [own, other] = folders.map(|folder| folder.display().to_string());
-        Err(Refusal::new(Code::Forbidden, format!("{} is not in {own} or {other}", path.display()))
+        Err(Rejection::new(Code::Forbidden, format!("{} is not in {own} or {other}", path.display()))
             .hint("leave path out, and one is chosen; only people may choose other folders"))
     }
 
@@ -204,7 +204,7 @@ impl Engine {
         }
         let place = known.first().map(|seen| format!("{} on {}", seen.node.site.root, seen.node.host));
         let place = place.unwrap_or_else(|| format!("site {site}"));
-        Err(Refusal::new(Code::SiteOffline, format!("the workspace is at {place}, where no daemon runs"))
+        Err(Rejection::new(Code::SiteOffline, format!("the workspace is at {place}, where no daemon runs"))
             .hint("start the daemon there with 'rookery up', then try again")
             .into())
     }
@@ -219,14 +219,14 @@ impl Engine {
     }
 
     /// The fact that ended an effect which was opened at or before a position; none if the time is over first.
-    pub async fn outcome(&self, intent: &IntentId, opened: Seq, most: Duration) -> Option<Fact> {
+    pub async fn outcome(&self, intent: &IntentId, opened: Seq, most: Duration) -> Option<AnyEvent> {
         let position = Position { log: None, seq: Seq(opened.0.saturating_sub(1)) };
         let waiting = async {
             let mut log = self.subscribe(Some(position)).await.ok()?;
             loop {
                 let chunk = log.next().await.ok()?;
-                if let Some(row) = chunk.rows().iter().find(|row| row.fact.closes_intent() == Some(intent)) {
-                    return Some(row.fact.clone());
+                if let Some(row) = chunk.rows().iter().find(|row| row.event.closes_intent() == Some(intent)) {
+                    return Some(row.event.clone());
                 }
             }
         };
@@ -265,7 +265,7 @@ enum Job {
 }
 
 impl Job {
-    async fn done_for(self, engine: &Engine, workspace: &Workspace) -> Result<Outcome, Refusal> {
+    async fn done_for(self, engine: &Engine, workspace: &Workspace) -> Result<Outcome, Rejection> {
         let id = workspace.id.as_str();
         let repository = engine.project_repository().await?;
         match (&workspace.repo_path, self) {
@@ -281,7 +281,7 @@ impl Job {
         outcome
     }
 
-    async fn done_in(self, repository: &Repository, workspace: &Workspace) -> Result<Outcome, Refusal> {
+    async fn done_in(self, repository: &Repository, workspace: &Workspace) -> Result<Outcome, Rejection> {
         let (id, path) = (workspace.id.as_str(), Path::new(&workspace.path));
         let (branch, base) = (workspace.branch.as_str(), workspace.base_branch.as_deref());
         Ok(match self {
@@ -303,9 +303,9 @@ impl Job {
 }
 
 /// The refusal that a failed effect was told by.
-pub fn failure_of(fact: &Fact) -> Option<Refusal> {
-    let Fact::WorkspaceFailed(failed) = fact else { return None };
-    let refusal = |message: &str| Refusal::new(failed.code, message);
+pub fn failure_of(fact: &AnyEvent) -> Option<Rejection> {
+    let AnyEvent::WorkspaceFailed(failed) = fact else { return None };
+    let refusal = |message: &str| Rejection::new(failed.code, message);
     Some(match failed.reason.split_once('\n') {
         Some((message, hint)) => refusal(message).hint(hint),
         None => refusal(&failed.reason),
@@ -320,7 +320,7 @@ fn beside(repository: &Repository) -> PathBuf {
 }
 
 /// A folder that is there already, if it is one of the repository's worktrees.
-fn told(path: &Path, repository: &Repository) -> Result<PathBuf, Refusal> {
+fn told(path: &Path, repository: &Repository) -> Result<PathBuf, Rejection> {
     repository.check_worktree(path)?;
     Ok(path.to_owned())
 }
@@ -340,18 +340,18 @@ fn usual_path(repository: &Repository, branch: &str) -> PathBuf {
     folder.join(format!("{}-{}", name.trim_matches('-'), digest.get(..8).unwrap_or(&digest)).trim_start_matches('-'))
 }
 
-fn check_path(field: &'static str, path: Option<&str>) -> Result<(), Refusal> {
+fn check_path(field: &'static str, path: Option<&str>) -> Result<(), Rejection> {
     let Some(path) = path else { return Ok(()) };
     limit::text(field, path, limit::PATH_BYTES)?;
     if path.is_empty() || path.chars().any(char::is_control) {
-        return Err(Refusal::new(Code::Invalid, format!("{field} is not a path"))
+        return Err(Rejection::new(Code::Invalid, format!("{field} is not a path"))
             .hint("name a folder, from the root of the file system or of the project"));
     }
     Ok(())
 }
 
-fn utf8(path: &Path) -> Result<String, Refusal> {
-    let text = path.to_str().ok_or_else(|| Refusal::new(Code::Invalid, "the path is not valid UTF-8"))?;
+fn utf8(path: &Path) -> Result<String, Rejection> {
+    let text = path.to_str().ok_or_else(|| Rejection::new(Code::Invalid, "the path is not valid UTF-8"))?;
     Ok(text.to_owned())
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use rookery_core::agent::{AgentStatus, CurrentTask, DeclareOffline, Evidence, SetAgentStatus};
 use rookery_core::clutch::Shape;
 use rookery_core::view::LifeSource;
-use rookery_core::{AgentId, Caller, Fact, LogId, Timestamp};
+use rookery_core::{AgentId, AnyEvent, Caller, LogId, Timestamp};
 use rookery_engine::clutch::{Carrying, EndpointClient, HttpAnswer, HttpAttempt};
 use rookery_engine::watching::WatchMode;
 use rookery_engine::{Engine, Request, Services, Settings, Subscription};
@@ -109,11 +109,11 @@ impl Scene {
 }
 
 /// The facts up to the first of a kind.
-async fn upto(log: &mut Subscription, kind: &str) -> Vec<Fact> {
+async fn upto(log: &mut Subscription, kind: &str) -> Vec<AnyEvent> {
     let reading = async {
-        let mut facts: Vec<Fact> = Vec::new();
+        let mut facts: Vec<AnyEvent> = Vec::new();
         while facts.last().is_none_or(|fact| fact.kind() != kind) {
-            facts.extend(log.next().await.unwrap().rows().iter().map(|row| row.fact.clone()));
+            facts.extend(log.next().await.unwrap().rows().iter().map(|row| row.event.clone()));
         }
         facts
     };
@@ -137,7 +137,7 @@ async fn what_is_on_its_way_at_the_end_may_arrive_and_is_written_down() {
     };
     tokio::join!(services.stop(&engine), allow);
     let facts = upto(&mut log, "message.acked").await;
-    assert!(matches!(facts.last(), Some(Fact::MessagesAcked(acked)) if acked.messages == ["m1".into()]));
+    assert!(matches!(facts.last(), Some(AnyEvent::MessagesAcked(acked)) if acked.messages == ["m1".into()]));
     assert!(came.try_recv().is_err(), "nothing is begun at the end");
 }
 
@@ -151,7 +151,7 @@ async fn an_endpoint_that_takes_messages_shows_that_its_agent_lives() {
         scene.clock.0.store(1_700_000_000_000 + minutes * 60_000, Ordering::Relaxed);
         scene.sends(&format!("m{number}"), "x.note", "ada", json!({})).await;
         scene.came().await;
-        let kinds: Vec<&str> = upto(&mut log, "message.acked").await.iter().map(Fact::kind).collect();
+        let kinds: Vec<&str> = upto(&mut log, "message.acked").await.iter().map(AnyEvent::kind).collect();
         assert_eq!(kinds, ["envelope.received", "message.acked"], "a sign of life is no fact");
         let seen = || scene.engine.board().get(&ken).unwrap();
         let patient = async {
@@ -169,7 +169,7 @@ async fn an_endpoint_that_takes_messages_shows_that_its_agent_lives() {
     scene.engine.submit(Request::new(Caller::system(), missed)).await.unwrap();
     scene.sends("m4", "x.note", "ada", json!({})).await;
     let facts = upto(&mut log, "agent.returned").await;
-    assert!(matches!(facts.last(), Some(Fact::AgentReturned(back)) if back.agent == ken));
+    assert!(matches!(facts.last(), Some(AnyEvent::AgentReturned(back)) if back.agent == ken));
     let goes = SetAgentStatus { agent: ken.clone(), status: AgentStatus::Offline, current_task: CurrentTask::AsBefore };
     scene.engine.submit(Request::new(Caller::asserted("ken"), goes)).await.unwrap();
     for message in ["m5", "m6"] {

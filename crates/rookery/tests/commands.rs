@@ -419,7 +419,7 @@ fn with_log() -> Project {
         after_hash: None,
         metadata: Default::default(),
     };
-    let fact = rookery_core::Fact::ReportAdded(report);
+    let fact = rookery_core::AnyEvent::ReportAdded(report);
     let row = json!({
         "seq": 1, "at": 1, "kind": fact.kind(), "version": fact.version(), "run": null, "thread": null, "actor": "a",
         "auth": "none", "cause": null, "part_index": 0, "fact": serde_json::from_slice::<Value>(&fact.encode()).unwrap(), "body": null,

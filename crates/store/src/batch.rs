@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use rookery_core::command::{Halt, Now, Reply};
+use rookery_core::command::{Now, Reply, Undecided};
 use rookery_core::file::FileClaimOutcome;
 use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::view::{Presence, View};
 use rookery_core::{
-    Actor, AgentId, Ask, Caller, Code, Decision, Fact, Key, Lookup, Refusal, Row, RunId, Seq, ThreadId, Timestamp,
+    Actor, AgentId, AnyEvent, Ask, Caller, Code, Decision, Key, Lookup, Rejection, Row, RunId, Seq, ThreadId, Timestamp,
 };
 
 use crate::node::{LeaderEpoch, LeaderRole};
@@ -316,7 +316,7 @@ impl Batch {
         let submission = self.submission(place);
         if let Some(tenure) = submission.tenure.filter(|tenure| self.duties.get(&tenure.duty) != Some(&tenure.epoch)) {
             let message = format!("another node has taken over the duty '{}'", tenure.duty.name());
-            return Ok(Err(SubmitError::Refused(Refusal::new(Code::Stale, message))));
+            return Ok(Err(SubmitError::Refused(Rejection::new(Code::Stale, message))));
         }
         // What was answered to somebody is told again only to one that may still ask.
         if let Err(halt) = rookery_core::ensure_may_write(&self.view, &submission.caller) {
@@ -332,10 +332,10 @@ impl Batch {
             Err(halt) => return self.halted(halt),
         };
         let mut needs = Needs::default();
-        let placed = (self.write.head.0 + 1..).map(Seq).zip(&decision.facts);
-        for key in placed.flat_map(|(seq, fact)| rookery_core::touches(fact, seq)) {
+        let placed = (self.write.head.0 + 1..).map(Seq).zip(&decision.events);
+        for key in placed.flat_map(|(seq, fact)| rookery_core::write_set(fact, seq)) {
             let ask = Ask::Row(key);
-            if !self.view.knows(&ask) {
+            if !self.view.is_loaded(&ask) {
                 needs.add(ask);
             }
         }
@@ -345,12 +345,12 @@ impl Batch {
         Ok(Ok(self.commit(place, decision)))
     }
 
-    fn halted(&self, halt: Halt) -> Result<Outcome, Needs> {
+    fn halted(&self, halt: Undecided) -> Result<Outcome, Needs> {
         match halt {
-            Halt::Refused(refusal) => Ok(Err(SubmitError::Refused(refusal))),
-            Halt::Missing(asks) => {
+            Undecided::Rejected(refusal) => Ok(Err(SubmitError::Refused(refusal))),
+            Undecided::Missing(asks) => {
                 let mut needs = Needs::default();
-                asks.into_iter().filter(|ask| !self.view.knows(ask)).for_each(|ask| needs.add(ask));
+                asks.into_iter().filter(|ask| !self.view.is_loaded(ask)).for_each(|ask| needs.add(ask));
                 Err(needs)
             }
         }
@@ -359,7 +359,7 @@ impl Batch {
     fn repeat(&self, idempotency: &Idempotency, earlier: &RememberedReply) -> Outcome {
         if earlier.hash != idempotency.hash {
             return Err(SubmitError::Refused(
-                Refusal::new(
+                Rejection::new(
                     Code::IdempotencyMismatch,
                     format!("idempotency key '{}' was used for another request", idempotency.key),
                 )
@@ -372,8 +372,8 @@ impl Batch {
     /// Puts a decision's facts into the batch. Every row they touch is in view.
     fn commit(&mut self, place: CommandIndex, decision: Decision) -> Committed {
         let first = self.write.head.next();
-        let actor = author(&self.submission(place).caller, &decision.facts);
-        for (part_index, fact) in (0..).zip(decision.facts) {
+        let actor = author(&self.submission(place).caller, &decision.events);
+        for (part_index, fact) in (0..).zip(decision.events) {
             let seq = self.write.head.next();
             self.write.head = seq;
             self.fold(&fact, seq);
@@ -390,11 +390,11 @@ impl Batch {
                 cause: if seq == first { submission.cause } else { Some(first) },
                 part_index,
                 body: if seq == first { submission.body.clone() } else { None },
-                fact,
+                event: fact,
             };
             self.write.log.push(row);
         }
-        self.write.blanked.extend(decision.blanked);
+        self.write.blanked.extend(decision.redacted);
         let duplicate = matches!(decision.reply, Reply::Known(_));
         let answer = self.answer(decision.reply, first);
         // That a claim was refused is no effect: asked again with the same key, it may be granted.
@@ -411,8 +411,8 @@ impl Batch {
         Committed { answer, at: self.write.head, duplicate, others: vec![] }
     }
 
-    fn fold(&mut self, fact: &Fact, seq: Seq) {
-        for key in rookery_core::touches(fact, seq) {
+    fn fold(&mut self, fact: &AnyEvent, seq: Seq) {
+        for key in rookery_core::write_set(fact, seq) {
             let old = self.view.get(&key).ok().flatten().cloned();
             self.before.entry(key.clone()).or_insert_with(|| old.clone());
             if let Some(under_way) = &mut self.under_way {
@@ -456,20 +456,20 @@ impl Batch {
 }
 
 /// Whom the facts are recorded as by: a caller without a name acts as the holder of what it changes.
-fn author(caller: &Caller, facts: &[Fact]) -> Actor {
-    match (&caller.actor, facts.first().and_then(Fact::holder)) {
+fn author(caller: &Caller, facts: &[AnyEvent]) -> Actor {
+    match (&caller.actor, facts.first().and_then(AnyEvent::holder)) {
         (Actor::Anonymous, Some(holder)) => Actor::Agent(holder.clone()),
         (actor, _) => actor.clone(),
     }
 }
 
 /// The run of a fact. The project's default one is written as none, so that there is one way to say it.
-fn run_of(submission: &Submission, fact: &Fact) -> Option<RunId> {
+fn run_of(submission: &Submission, fact: &AnyEvent) -> Option<RunId> {
     submission.run.as_ref().or_else(|| fact.run()).filter(|run| **run != RunId::project_default()).cloned()
 }
 
 /// The thread of a fact, likewise.
-fn thread_of(submission: &Submission, fact: &Fact) -> Option<ThreadId> {
+fn thread_of(submission: &Submission, fact: &AnyEvent) -> Option<ThreadId> {
     let thread = submission.thread.as_ref().or_else(|| fact.thread());
     thread.filter(|thread| **thread != ThreadId::project_default()).cloned()
 }

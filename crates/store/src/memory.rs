@@ -258,13 +258,13 @@ impl State {
 
     fn blank(&mut self, seq: Seq, bytes: &[u8]) {
         let Some(row) = self.log.iter_mut().find(|row| row.seq == seq) else { return };
-        if let Ok(fact) = rookery_core::Fact::decode(row.fact.kind(), row.fact.version(), bytes) {
-            row.fact = fact;
+        if let Ok(fact) = rookery_core::AnyEvent::decode(row.event.kind(), row.event.version(), bytes) {
+            row.event = fact;
         }
         if let Some(body) = &mut row.body {
             body.bytes = BodyBytes::Gone;
         }
-        for key in rookery_core::touches(&row.fact, row.seq) {
+        for key in rookery_core::write_set(&row.event, row.seq) {
             let current = self.rows.get(&key);
             for (remembered, _) in self.replies.values_mut().filter(|(reply, _)| reply.answer.shows(&key)) {
                 remembered.answer = AnyReply::showing(key.clone(), current.cloned());
@@ -446,14 +446,14 @@ impl State {
                 && query.since.is_none_or(|since| row.at.0 > since)
                 && query.actor.as_ref().is_none_or(|actor| row.actor.to_string() == *actor)
                 && query.concerns.as_ref().is_none_or(|agent| row.concerns() == *agent)
-                && query.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|kind| kind == row.fact.kind()))
+                && query.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|kind| kind == row.event.kind()))
                 && query.run.as_ref().is_none_or(|run| row.run.as_ref().map_or("run_default", |r| r.as_str()) == run)
                 && query
                     .thread
                     .as_ref()
                     .is_none_or(|thread| row.thread.as_ref().map_or("thr_default", |t| t.as_str()) == thread)
                 && query.task.as_ref().is_none_or(|task| row.task().is_some_and(|t| t.as_str() == task))
-                && query.path.as_ref().is_none_or(|path| row.fact.path().is_some_and(|p| p.key() == path))
+                && query.path.as_ref().is_none_or(|path| row.event.path().is_some_and(|p| p.key() == path))
         };
         let limit = query.limit as usize;
         let strip = |row: &LogRow| {
@@ -475,7 +475,7 @@ fn within(bytes: usize, rows: impl Iterator<Item = LogRow>) -> Vec<LogRow> {
     let mut taken = 0;
     rows.take_while(|row| {
         let room = taken < bytes;
-        taken += row.fact.encode().len();
+        taken += row.event.encode().len();
         room
     })
     .collect()

@@ -78,7 +78,7 @@ fn weigh(rows: &[LogRow]) -> usize {
     let body = |row: &LogRow| match row.body.as_ref().map(|body| &body.bytes) {
         Some(BodyBytes::Here(bytes)) => bytes.len(),
         // The bytes are on disk; what the fact took from them is not.
-        Some(BodyBytes::Artifact) => row.fact.encode().len(),
+        Some(BodyBytes::Artifact) => row.event.encode().len(),
         Some(BodyBytes::Gone) | None => 0,
     };
     rows.iter().map(|row| ROW_BYTES + 3 * body(row)).sum()
@@ -150,7 +150,7 @@ mod tests {
     use rookery_core::actor::{Actor, Auth};
     use rookery_core::agent::AgentReturned;
     use rookery_core::log::Body;
-    use rookery_core::{Fact, Timestamp};
+    use rookery_core::{AnyEvent, Timestamp};
 
     use super::*;
 
@@ -165,7 +165,7 @@ mod tests {
             via: None,
             cause: None,
             part_index: 0,
-            fact: Fact::AgentReturned(AgentReturned { agent: "a".into() }),
+            event: AnyEvent::AgentReturned(AgentReturned { agent: "a".into() }),
             body: Some(Body { sha256: String::new(), bytes: BodyBytes::Here(vec![0; body]) }),
         }
     }

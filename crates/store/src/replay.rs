@@ -16,9 +16,9 @@ pub struct Fold {
 
 impl Fold {
     pub fn add(&mut self, row: &LogRow) {
-        for key in rookery_core::touches(&row.fact, row.seq) {
+        for key in rookery_core::write_set(&row.event, row.seq) {
             let old = self.rows.remove(&key);
-            if let Some(new) = rookery_core::apply(old, &key, &row.fact, row.seq, row.at) {
+            if let Some(new) = rookery_core::apply(old, &key, &row.event, row.seq, row.at) {
                 self.rows.insert(key, new);
             }
         }

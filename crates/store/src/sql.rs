@@ -123,7 +123,7 @@ pub(crate) fn look_up(dialect: Dialect, lookup: &Lookup) -> Option<Sql> {
     let mut binder = Binder::new(dialect);
     let condition = match lookup.wanted() {
         Match::Equals(wanted) => format!("{column} = {}", binder.bind(wanted)),
-        Match::Begins(prefix) => {
+        Match::StartsWith(prefix) => {
             let end = successor(&prefix);
             let from = format!("{column} >= {}", binder.bind(ColumnValue::Text(prefix)));
             match end {

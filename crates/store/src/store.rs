@@ -8,7 +8,7 @@ use std::time::Duration;
 use rookery_core::actor::Caller;
 use rookery_core::file::FileClaimOutcome;
 use rookery_core::log::{Body, BodyBytes, LogRow};
-use rookery_core::{Command, Key, NodeId, Refusal, Row, RunId, Seq, ThreadId};
+use rookery_core::{Command, Key, NodeId, Rejection, Row, RunId, Seq, ThreadId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -185,10 +185,10 @@ impl<'de> Deserialize<'de> for StoredRow {
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum SubmitError {
     #[error("{0}")]
-    Refused(Refusal),
+    Refused(Rejection),
     /// One of several commands that are done together or not at all, by its place among them.
     #[error("{refusal}")]
-    RefusedOne { place: usize, refusal: Refusal },
+    RefusedOne { place: usize, refusal: Rejection },
     /// The queue is full; nothing was done.
     #[error("too many commands are waiting")]
     Busy,

@@ -1,7 +1,7 @@
 //! What faces share about files: how a path that a caller wrote becomes a claim.
 
 use rookery_core::file::{ClaimFile, ClaimMode};
-use rookery_core::{AgentId, Refusal, TaskId};
+use rookery_core::{AgentId, Rejection, TaskId};
 use rookery_engine::Engine;
 use rookery_engine::watcher::hash_file;
 
@@ -12,7 +12,7 @@ pub async fn claim(
     agent: AgentId,
     task: Option<TaskId>,
     insist: ClaimMode,
-) -> Result<ClaimFile, Refusal> {
+) -> Result<ClaimFile, Rejection> {
     let path = engine.paths().resolve(path).await?;
     let hash = if path.is_subtree() {
         String::new()

@@ -3,7 +3,7 @@
 
 use axum::http::{HeaderMap, Method, header};
 use rookery_core::limit::IDEMPOTENCY_KEY_BYTES;
-use rookery_core::{Actor, Caller, Code, Instance, Refusal, Seq};
+use rookery_core::{Actor, Caller, Code, Instance, Rejection, Seq};
 use rookery_engine::Credentials;
 use rookery_engine::engine::IdempotencyKey;
 use rookery_engine::sign_in::SessionHalves;
@@ -33,7 +33,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    pub fn of(headers: &HeaderMap) -> Result<Sender, Refusal> {
+    pub fn of(headers: &HeaderMap) -> Result<Sender, Rejection> {
         let fence = match text(headers, "x-fence")? {
             None => None,
             Some(value) => Some(Seq(value.parse().map_err(|_| invalid("X-Fence must be a number"))?)),
@@ -53,7 +53,7 @@ impl Sender {
 
     /// As [`Sender::of`], with the method taken into account: any web page can make a browser send a GET, so that such a
     /// request never speaks for an agent by name.
-    pub fn of_request(method: &Method, headers: &HeaderMap) -> Result<Sender, Refusal> {
+    pub fn of_request(method: &Method, headers: &HeaderMap) -> Result<Sender, Rejection> {
         let browser_reads = method.is_safe() && is_from_browser(headers);
         Ok(Sender { browser_reads, ..Sender::of(headers)? })
     }
@@ -70,7 +70,7 @@ impl Sender {
     }
 
     /// The caller of a request that names `argument` as the agent it is about.
-    pub fn caller(&self, app: &App, argument: Option<&str>) -> Result<Caller, Refusal> {
+    pub fn caller(&self, app: &App, argument: Option<&str>) -> Result<Caller, Rejection> {
         let takes_names = !self.browser_reads || self.has_credential();
         let credentials = Credentials {
             bearer: self.bearer.as_deref(),
@@ -91,14 +91,14 @@ impl Sender {
 
     /// The caller of a message that says who sends it: whoever the headers say must be that one. Without any, its word
     /// is taken, as far as words are.
-    pub fn sending_as(&self, app: &App, from: &Actor) -> Result<Caller, Refusal> {
+    pub fn sending_as(&self, app: &App, from: &Actor) -> Result<Caller, Rejection> {
         let stated = self.stated.clone().or_else(|| from.agent().map(ToString::to_string));
         let caller = Sender { stated, ..self.clone() }.caller(app, None)?;
         if caller.actor == *from {
             return Ok(caller);
         }
         let refusal =
-            Refusal::new(Code::Forbidden, format!("the message says that it is from '{from}', and it is not"));
+            Rejection::new(Code::Forbidden, format!("the message says that it is from '{from}', and it is not"));
         Err(match from {
             Actor::Person(_) => refusal.hint("a person needs a token, or the project's key"),
             _ => refusal.hint(format!("'{}' calls: send as that one", caller.actor)),
@@ -153,15 +153,15 @@ fn is_from_browser(headers: &HeaderMap) -> bool {
         || agent.is_some_and(|agent| agent.starts_with(b"Mozilla/"))
 }
 
-fn bearer(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+fn bearer(headers: &HeaderMap) -> Result<Option<String>, Rejection> {
     let Some(value) = text(headers, header::AUTHORIZATION.as_str())? else { return Ok(None) };
     match value.split_once(' ') {
         Some((scheme, secret)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(secret.trim().to_owned())),
-        _ => Err(Refusal::new(Code::Unauthenticated, "Authorization must be 'Bearer <token>'")),
+        _ => Err(Rejection::new(Code::Unauthenticated, "Authorization must be 'Bearer <token>'")),
     }
 }
 
-fn text(headers: &HeaderMap, name: &str) -> Result<Option<String>, Refusal> {
+fn text(headers: &HeaderMap, name: &str) -> Result<Option<String>, Rejection> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     match std::str::from_utf8(value.as_bytes()) {
         Ok(text) => Ok(Some(text.to_owned())),
@@ -169,6 +169,6 @@ fn text(headers: &HeaderMap, name: &str) -> Result<Option<String>, Refusal> {
     }
 }
 
-fn invalid(message: impl Into<String>) -> Refusal {
-    Refusal::new(Code::Invalid, message)
+fn invalid(message: impl Into<String>) -> Rejection {
+    Rejection::new(Code::Invalid, message)
 }

@@ -6,7 +6,7 @@ use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
 use rookery_core::file::{Case, ChangeSource, ClaimFile, ClaimMode, FilePath, RecordChange, ResolveConflict};
 use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff};
 use rookery_core::view::{LifeSource, Presence};
-use rookery_core::{Caller, Command, Fact, LogId, RunId, Timestamp, task};
+use rookery_core::{AnyEvent, Caller, Command, LogId, RunId, Timestamp, task};
 use rookery_store::memory::Database;
 use rookery_store::{PresenceBoard, Submission};
 
@@ -94,13 +94,13 @@ fn a_resolved_conflict_names_the_one_who_loses_the_path() {
     team.person(OfferHandoff { id: "h".into(), from: "one".into(), to: None, task: "t".into(), note });
     team.person(AcceptHandoff { handoff: "h".into(), agent: "three".into() });
     team.person(ResolveConflict { path: path("a"), winner: "two".into() });
-    let losers: Vec<String> = team.database.log().into_iter().filter_map(|row| loser(&row.fact)).collect();
+    let losers: Vec<String> = team.database.log().into_iter().filter_map(|row| loser(&row.event)).collect();
     assert_eq!(losers, ["three"]);
 }
 
-fn loser(fact: &Fact) -> Option<String> {
+fn loser(fact: &AnyEvent) -> Option<String> {
     match fact {
-        Fact::ConflictResolved(fact) => Some(fact.holder.to_string()),
+        AnyEvent::ConflictResolved(fact) => Some(fact.holder.to_string()),
         _ => None,
     }
 }

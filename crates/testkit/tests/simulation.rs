@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::panic::resume_unwind;
 use std::thread;
 
-use rookery_core::Fact;
+use rookery_core::AnyEvent;
 use rookery_testkit::sim::{self, Plan, Sabotage, Summary};
 
 /// What these went through; none of them may fail.
@@ -132,6 +132,6 @@ fn everything_that_can_happen_does_happen() {
         assert!(rare > 0, "{all:?}");
     }
     let happened = |kind: &str| all.iter().any(|summary| summary.kinds.contains(kind));
-    let never: Vec<&str> = Fact::KINDS.iter().map(|(kind, _)| *kind).filter(|kind| !happened(kind)).collect();
+    let never: Vec<&str> = AnyEvent::KINDS.iter().map(|(kind, _)| *kind).filter(|kind| !happened(kind)).collect();
     assert!(never.is_empty(), "no seed led to {never:?}");
 }

@@ -8,10 +8,10 @@ use super::{EndpointGrant, KeyProof, RegisterAgent};
 use crate::actor::Caller;
 use crate::clutch::Card;
 use crate::code::Code;
-use crate::command::{Decision, Halt};
+use crate::command::{Decision, Undecided};
 use crate::id::AgentId;
 use crate::key::{Ask, Key};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 /// Joins the team by a card, or replaces the card that the team knows. What the agent said by other faces and a card
@@ -37,11 +37,11 @@ impl RegisterCard {
         asks(&self.card.agent_id)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         self.announces(view, caller, KeyProof::ByNobody)
     }
 
-    pub(crate) fn announces(&self, view: &View, caller: &Caller, vouched: KeyProof) -> Result<Decision, Halt> {
+    pub(crate) fn announces(&self, view: &View, caller: &Caller, vouched: KeyProof) -> Result<Decision, Undecided> {
         let card = read(&serde_json::to_value(&self.card).unwrap_or_default())?;
         let grant = if self.allow_endpoint { EndpointGrant::ByPerson } else { EndpointGrant::Unchanged };
         register(card, view, caller, vouched, grant)
@@ -53,17 +53,17 @@ impl UpdateCard {
         asks(&self.agent)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         self.announces(view, caller, KeyProof::ByNobody)
     }
 
-    pub(crate) fn announces(&self, view: &View, caller: &Caller, vouched: KeyProof) -> Result<Decision, Halt> {
+    pub(crate) fn announces(&self, view: &View, caller: &Caller, vouched: KeyProof) -> Result<Decision, Undecided> {
         let known = Card::of(view.agent_here(&self.agent)?);
         let mut changed = serde_json::to_value(&known).unwrap_or_default();
         merge(&mut changed, &Value::Object(self.change.clone()));
         let card = read(&changed)?;
         if card.agent_id != self.agent {
-            return Err(Refusal::new(Code::Invalid, "/agent_id: a change cannot give an agent another id").into());
+            return Err(Rejection::new(Code::Invalid, "/agent_id: a change cannot give an agent another id").into());
         }
         register(card, view, caller, vouched, EndpointGrant::Unchanged)
     }
@@ -79,17 +79,17 @@ fn register(
     caller: &Caller,
     vouched: KeyProof,
     grant: EndpointGrant,
-) -> Result<Decision, Halt> {
+) -> Result<Decision, Undecided> {
     let id = card.agent_id.clone();
-    let known = view.agent(&id)?.filter(|agent| !agent.has_left()).map(|agent| &agent.profile);
+    let known = view.find_agent(&id)?.filter(|agent| !agent.has_left()).map(|agent| &agent.profile);
     let profile = card.profile(known);
     RegisterAgent { id, profile }.announces(view, caller, vouched, grant)
 }
 
 /// Whatever way a card came here, it is one that could have come in.
-fn read(card: &Value) -> Result<Card, Refusal> {
+fn read(card: &Value) -> Result<Card, Rejection> {
     Card::read(card).map_err(|faults| {
-        Refusal::new(Code::Invalid, faults.to_string()).hint("'rookery schema card' describes what a card can say")
+        Rejection::new(Code::Invalid, faults.to_string()).hint("'rookery schema card' describes what a card can say")
     })
 }
 

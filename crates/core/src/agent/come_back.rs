@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Agent, AgentReturned, LostFile, Membership, take_if_vacant};
 use crate::actor::Caller;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::file::{self, FileClaimed};
 use crate::id::AgentId;
 use crate::key::{Ask, Key};
@@ -24,7 +24,7 @@ impl ReturnAgent {
         vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         // One that left did so on purpose: a sign of life that was still on its way takes nothing of that back.
         let agent = view.agent_here(&self.agent)?;
         view.ensure_may_act_for(caller, &self.agent)?;
@@ -39,7 +39,7 @@ impl ReturnAgent {
 
 /// Its return and what it gets again. `agent` is the agent as it comes back, with what it says of itself now: what it was
 /// fit for is not given again if it is so no more. Who leads is for the caller to settle.
-pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> {
+pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<AnyEvent>, Undecided> {
     // Everything is asked for at once: an agent may have lost more than a rule may ask for one by one.
     let tasks = agent
         .claims_when_offline
@@ -48,25 +48,25 @@ pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> 
         .chain(agent.claims_when_offline.files.iter().filter_map(|lost| lost.task.as_ref()));
     let mut asks: Vec<Ask> = tasks.map(|task| Key::Task(task.clone()).into()).collect();
     asks.extend(agent.claims_when_offline.files.iter().flat_map(|lost| file::overlap_asks(&lost.path)));
-    view.needs(asks)?;
-    let mut facts = vec![Fact::AgentReturned(AgentReturned { agent: agent.id.clone() })];
+    view.ensure_loaded(asks)?;
+    let mut facts = vec![AnyEvent::AgentReturned(AgentReturned { agent: agent.id.clone() })];
     let mut regained = Vec::new();
     for id in &agent.claims_when_offline.tasks {
-        if let Some(task) = view.task(id)?
+        if let Some(task) = view.find_task(id)?
             && task.claim.is_none()
             && task.reserved_for.is_none()
             && task.state == task::TaskState::Pending
             && is_fit_for(agent, task, regained.len())
         {
-            facts.push(Fact::TaskClaimed(TaskClaimed::new(task, &agent.id)));
+            facts.push(AnyEvent::TaskClaimed(TaskClaimed::new(task, &agent.id)));
             regained.push(task);
         }
     }
     facts.extend(run::start_run(view, &regained)?);
     for lost in &agent.claims_when_offline.files {
         if may_have_again(view, agent, lost)? {
-            let known = view.file(lost.path.key())?;
-            facts.push(Fact::FileClaimed(FileClaimed {
+            let known = view.find_file(lost.path.key())?;
+            facts.push(AnyEvent::FileClaimed(FileClaimed {
                 path: lost.path.clone(),
                 agent: agent.id.clone(),
                 task: lost.task.clone(),
@@ -86,9 +86,9 @@ fn is_fit_for(agent: &Agent, task: &task::Task, regained: usize) -> bool {
 }
 
 /// Nobody took or locked the path, and the task it was claimed for, if any, has not ended meanwhile.
-fn may_have_again(view: &View, agent: &Agent, lost: &LostFile) -> Result<bool, Halt> {
+fn may_have_again(view: &View, agent: &Agent, lost: &LostFile) -> Result<bool, Undecided> {
     if let Some(task) = &lost.task
-        && view.task(task)?.is_none_or(|task| !task.state.is_open())
+        && view.find_task(task)?.is_none_or(|task| !task.state.is_open())
     {
         return Ok(false);
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AgentRole, Metadata, Profile, RegisterAgent};
 use crate::actor::Caller;
-use crate::command::{Decision, Halt};
+use crate::command::{Decision, Undecided};
 use crate::id::AgentId;
 use crate::key::{Ask, Key};
 use crate::view::View;
@@ -21,8 +21,8 @@ impl Join {
         vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        let known = view.agent(&self.agent)?.filter(|agent| !agent.has_left());
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
+        let known = view.find_agent(&self.agent)?.filter(|agent| !agent.has_left());
         let profile = known.map_or_else(nothing_known, |agent| agent.profile.clone());
         RegisterAgent { id: self.agent.clone(), profile }.decide(view, caller)
     }

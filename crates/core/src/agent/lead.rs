@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Agent, AgentRole};
-use crate::command::Halt;
-use crate::fact::Fact;
+use crate::command::Undecided;
+use crate::fact::AnyEvent;
 use crate::id::AgentId;
 use crate::view::View;
 
@@ -37,14 +37,14 @@ pub struct LeadChosen {
 }
 
 impl LeadChosen {
-    pub(crate) fn fact(holder: Option<AgentId>, because: LeadReason, seat: Option<&Lead>) -> Fact {
+    pub(crate) fn fact(holder: Option<AgentId>, because: LeadReason, seat: Option<&Lead>) -> AnyEvent {
         let previous = seat.and_then(|seat| seat.holder.clone());
-        Fact::LeadChosen(LeadChosen { holder, asked: because == LeadReason::Asked, previous, because })
+        AnyEvent::LeadChosen(LeadChosen { holder, asked: because == LeadReason::Asked, previous, because })
     }
 }
 
 /// Who follows when `gone` is no longer there: the oldest live agent that asked, then specialists, then workers.
-pub fn successor(view: &View, gone: &AgentId) -> Result<Option<Fact>, Halt> {
+pub fn successor(view: &View, gone: &AgentId) -> Result<Option<AnyEvent>, Undecided> {
     let seat = view.lead()?;
     if seat.and_then(|seat| seat.holder.as_ref()) != Some(gone) {
         return Ok(None);
@@ -56,7 +56,7 @@ pub fn successor(view: &View, gone: &AgentId) -> Result<Option<Fact>, Halt> {
             let asked = agent.profile.role == AgentRole::Lead;
             let previous = seat.and_then(|seat| seat.holder.clone());
             let holder = Some(agent.id.clone());
-            Fact::LeadChosen(LeadChosen { holder, asked, previous, because: LeadReason::Succession })
+            AnyEvent::LeadChosen(LeadChosen { holder, asked, previous, because: LeadReason::Succession })
         }
     }))
 }
@@ -66,7 +66,7 @@ fn order(agent: &Agent) -> (AgentRole, crate::id::Seq) {
 }
 
 /// A returning agent takes the position if nobody holds it.
-pub fn take_if_vacant(view: &View, agent: &Agent) -> Result<Option<Fact>, Halt> {
+pub fn take_if_vacant(view: &View, agent: &Agent) -> Result<Option<AnyEvent>, Undecided> {
     let seat = view.lead()?;
     if seat.is_some_and(|seat| seat.holder.is_some()) {
         return Ok(None);

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::offline::{freeing_asks, frees};
 use super::successor;
 use crate::actor::Caller;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::AgentId;
 use crate::key::Ask;
@@ -27,13 +27,13 @@ impl LeaveTeam {
         freeing_asks(&self.agent)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let agent = view.agent_known(&self.agent)?;
         view.ensure_may_act_for(caller, &self.agent)?;
         if agent.has_left() {
             return Ok(Decision::nothing(Reply::Done));
         }
-        let mut facts = vec![Fact::AgentLeft(AgentLeft { agent: self.agent.clone() })];
+        let mut facts = vec![AnyEvent::AgentLeft(AgentLeft { agent: self.agent.clone() })];
         facts.extend(frees(view, &self.agent, ReleaseReason::HolderLeft)?.0);
         facts.extend(successor(view, &self.agent)?);
         Ok(Decision::new(facts, Reply::Done))

@@ -28,7 +28,7 @@ pub(crate) use register::{EndpointGrant, KeyProof};
 pub use status::{AgentStatusSet, CurrentTask, SetAgentStatus};
 pub use update::UpdateProfile;
 
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, TaskId, Timestamp};
 use crate::key::ColumnValue;
 use crate::outbound::AllowedHost;
@@ -160,36 +160,36 @@ pub mod tally {
 }
 
 /// What becomes of an agent's row. A fact that does not concern this agent leaves it as it is.
-pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Agent> {
-    if let Fact::AgentRegistered(fact) = fact
+pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<Agent> {
+    if let AnyEvent::AgentRegistered(fact) = fact
         && fact.id == *id
     {
         return Some(fact.joined(old, seq, at));
     }
     let mut agent = old?;
     match fact {
-        Fact::AgentUpdated(fact) if fact.id == *id => fact.update(&mut agent, at),
-        Fact::AgentReturned(fact) if fact.agent == *id => {
+        AnyEvent::AgentUpdated(fact) if fact.id == *id => fact.update(&mut agent, at),
+        AnyEvent::AgentReturned(fact) if fact.agent == *id => {
             agent.membership = Membership::Here;
             agent.status = AgentStatus::Idle;
             agent.seen_at = at;
             (agent.claims_when_offline, agent.said_goodbye) = (ClaimsWhenOffline::default(), false);
         }
-        Fact::AgentStatusSet(fact) if fact.agent == *id => {
+        AnyEvent::AgentStatusSet(fact) if fact.agent == *id => {
             agent.status = fact.status;
             if fact.current_task.is_some() || fact.clears_task {
                 agent.current_task = fact.current_task.clone();
             }
         }
-        Fact::AgentPaused(fact) if fact.agent == *id => agent.paused = Some(fact.paused(at)),
-        Fact::AgentResumed(fact) if fact.agent == *id => agent.paused = None,
-        Fact::AgentLeft(fact) if fact.agent == *id => {
+        AnyEvent::AgentPaused(fact) if fact.agent == *id => agent.paused = Some(fact.paused(at)),
+        AnyEvent::AgentResumed(fact) if fact.agent == *id => agent.paused = None,
+        AnyEvent::AgentLeft(fact) if fact.agent == *id => {
             agent.membership = Membership::Left(at);
             agent.status = AgentStatus::Offline;
             agent.current_task = None;
             (agent.claims_when_offline, agent.paused) = (ClaimsWhenOffline::default(), None);
         }
-        Fact::AgentWentOffline(fact) if fact.agent == *id => {
+        AnyEvent::AgentWentOffline(fact) if fact.agent == *id => {
             agent.membership = Membership::Offline(at);
             agent.status = AgentStatus::Offline;
             agent.current_task = None;
@@ -197,31 +197,31 @@ pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &Fact, seq: Seq, at:
             agent.claims_when_offline = fact.lost.clone();
             agent.said_goodbye = fact.evidence.source.is_none();
         }
-        Fact::TaskReserved(fact) if fact.agent == *id => agent.last_assigned = Some(seq),
-        Fact::TaskReassigned(fact) if fact.to == *id => agent.last_assigned = Some(seq),
-        Fact::TaskClaimed(fact) if fact.agent == *id => agent.took(&fact.task),
-        Fact::TaskClaimed(fact) if fact.from.as_ref() == Some(id) => agent.gave_up(&fact.task),
-        Fact::TaskStarted(fact) if fact.holder == *id => agent.works_on(&fact.task),
-        Fact::TaskStepSet(fact)
+        AnyEvent::TaskReserved(fact) if fact.agent == *id => agent.last_assigned = Some(seq),
+        AnyEvent::TaskReassigned(fact) if fact.to == *id => agent.last_assigned = Some(seq),
+        AnyEvent::TaskClaimed(fact) if fact.agent == *id => agent.took(&fact.task),
+        AnyEvent::TaskClaimed(fact) if fact.from.as_ref() == Some(id) => agent.gave_up(&fact.task),
+        AnyEvent::TaskStarted(fact) if fact.holder == *id => agent.works_on(&fact.task),
+        AnyEvent::TaskStepSet(fact)
             if fact.holder.as_ref() == Some(id) && fact.to == task::TaskState::Review && agent.is_online() =>
         {
             agent.status = AgentStatus::WaitingReview;
         }
-        Fact::TaskReleased(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
-        Fact::TaskCompleted(fact) if fact.holder.as_ref() == Some(id) => {
+        AnyEvent::TaskReleased(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
+        AnyEvent::TaskCompleted(fact) if fact.holder.as_ref() == Some(id) => {
             agent.gave_up(&fact.task);
             agent.recent.succeeded();
         }
-        Fact::TaskFailed(fact) if fact.holder.as_ref() == Some(id) => {
+        AnyEvent::TaskFailed(fact) if fact.holder.as_ref() == Some(id) => {
             agent.gave_up(&fact.task);
             agent.recent.failed();
         }
-        Fact::TaskTimedOut(fact) if fact.holder.as_ref() == Some(id) => {
+        AnyEvent::TaskTimedOut(fact) if fact.holder.as_ref() == Some(id) => {
             agent.gave_up(&fact.task);
             agent.recent.failed();
         }
-        Fact::TaskDropped(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
-        Fact::TaskReopened(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
+        AnyEvent::TaskDropped(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
+        AnyEvent::TaskReopened(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
         _ => {}
     }
     Some(agent)

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::{Agent, successor};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::file::{self, FilePath, ReleaseReason};
 use crate::id::{AgentId, TaskId, Timestamp};
 use crate::key::{Ask, Key, Lookup};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::task;
 use crate::view::{LifeSource, View};
 
@@ -72,22 +72,22 @@ impl DeclareOffline {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let agent = view.agent_known(&self.agent)?;
         view.ensure_authority(caller, "declare an agent offline")?;
         let seen = view.presence(&self.agent)?.map(|presence| presence.last_seen);
         if !agent.is_online() || seen.is_some_and(|seen| seen > self.evidence.last_seen) {
-            return Err(Refusal::new(Code::Stale, format!("agent '{}' is not silent any more", self.agent)).into());
+            return Err(Rejection::new(Code::Stale, format!("agent '{}' is not silent any more", self.agent)).into());
         }
         Ok(Decision::new(goes_offline(view, agent, &self.evidence)?, Reply::Done))
     }
 }
 
 /// Everything that follows when an agent is no longer there to hold it.
-pub(super) fn goes_offline(view: &View, agent: &Agent, evidence: &Evidence) -> Result<Vec<Fact>, Halt> {
+pub(super) fn goes_offline(view: &View, agent: &Agent, evidence: &Evidence) -> Result<Vec<AnyEvent>, Undecided> {
     let (freed, lost) = frees(view, &agent.id, ReleaseReason::HolderOffline)?;
     let gone = AgentWentOffline { agent: agent.id.clone(), evidence: evidence.clone(), lost };
-    let mut facts = vec![Fact::AgentWentOffline(gone)];
+    let mut facts = vec![AnyEvent::AgentWentOffline(gone)];
     facts.extend(freed);
     facts.extend(successor(view, &agent.id)?);
     Ok(facts)
@@ -108,7 +108,7 @@ pub(super) fn frees(
     view: &View,
     agent: &AgentId,
     reason: ReleaseReason,
-) -> Result<(Vec<Fact>, ClaimsWhenOffline), Halt> {
+) -> Result<(Vec<AnyEvent>, ClaimsWhenOffline), Undecided> {
     let (mut facts, mut lost) = (Vec::new(), ClaimsWhenOffline::default());
     for held in view.tasks_held_by(agent)? {
         if held.claim.is_some() {

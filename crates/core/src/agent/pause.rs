@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::Agent;
 use crate::actor::{Authority, Caller};
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,7 +59,7 @@ impl PauseAgent {
     }
 
     /// Asking again with another reason gives that reason.
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         view.ensure_authority(caller, "pause an agent")?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         let agent = view.agent_here(&self.agent)?;
@@ -69,7 +69,7 @@ impl PauseAgent {
         }
         let fact =
             AgentPaused { agent: self.agent.clone(), paused_by: caller.actor.to_string(), reason: self.reason.clone() };
-        Ok(Decision::new(vec![Fact::AgentPaused(fact)], reply))
+        Ok(Decision::new(vec![AnyEvent::AgentPaused(fact)], reply))
     }
 }
 
@@ -78,15 +78,15 @@ impl ResumeAgent {
         asks(&self.agent)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         view.ensure_authority(caller, "let an agent go on")?;
         if caller.actor.agent() == Some(&self.agent) && caller.power != Authority::Person {
-            return Err(Refusal::new(Code::Forbidden, "nobody lets itself go on")
+            return Err(Rejection::new(Code::Forbidden, "nobody lets itself go on")
                 .hint("ask a person, or another lead")
                 .into());
         }
         let agent = view.agent_here(&self.agent)?;
-        let fact = agent.paused.as_ref().map(|_| Fact::AgentResumed(AgentResumed { agent: self.agent.clone() }));
+        let fact = agent.paused.as_ref().map(|_| AnyEvent::AgentResumed(AgentResumed { agent: self.agent.clone() }));
         Ok(Decision::new(fact.into_iter().collect(), Reply::Row(Key::Agent(self.agent.clone()))))
     }
 }
@@ -97,7 +97,7 @@ fn asks(agent: &AgentId) -> Vec<Ask> {
 
 impl Agent {
     /// Refuses new work to one that is paused. People may give it to whom they like.
-    pub(crate) fn takes_work(&self, caller: &Caller) -> Result<(), Refusal> {
+    pub(crate) fn takes_work(&self, caller: &Caller) -> Result<(), Rejection> {
         match &self.paused {
             Some(paused) if caller.power != Authority::Person => Err(self.is_paused(paused)),
             _ => Ok(()),
@@ -105,15 +105,15 @@ impl Agent {
     }
 
     /// Refuses to wake one that is paused, whoever wants it.
-    pub(crate) fn may_be_woken(&self) -> Result<(), Refusal> {
+    pub(crate) fn may_be_woken(&self) -> Result<(), Rejection> {
         self.paused.as_ref().map_or(Ok(()), |paused| Err(self.is_paused(paused)))
     }
 
-    fn is_paused(&self, paused: &Paused) -> Refusal {
+    fn is_paused(&self, paused: &Paused) -> Rejection {
         let why = paused.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let message = format!("agent '{}' is paused by {}{why}", self.id, paused.by);
         let hint = format!("it may finish what it has; a person lets it go on with 'rookery resume {}'", self.id);
-        Refusal::new(Code::AgentPaused, message).hint(hint)
+        Rejection::new(Code::AgentPaused, message).hint(hint)
     }
 }
 

@@ -11,14 +11,14 @@ use crate::actor::{Actor, Authority, Caller};
 use crate::clutch::Card;
 use crate::clutch::signature::{keys_of, same_keys};
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, Timestamp};
 use crate::instance::{Instance, begin, check_name, plain};
 use crate::key::{Ask, Key};
 use crate::limit;
 use crate::outbound::AllowedHost;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 /// What an agent says about itself.
@@ -86,18 +86,18 @@ pub(crate) enum EndpointGrant {
 }
 
 impl EndpointGrant {
-    fn host(self, caller: &Caller, profile: &Profile) -> Result<Option<AllowedHost>, Refusal> {
+    fn host(self, caller: &Caller, profile: &Profile) -> Result<Option<AllowedHost>, Rejection> {
         if self == EndpointGrant::Unchanged {
             return Ok(None);
         }
         if caller.power != Authority::Person {
-            return Err(Refusal::new(Code::Forbidden, "only a person may allow an endpoint")
+            return Err(Rejection::new(Code::Forbidden, "only a person may allow an endpoint")
                 .hint("use 'rookery agents add', or send a person's token"));
         }
         let url = profile.card.as_ref().and_then(|card| Some(card.endpoints.clutch.as_ref()?.url.as_str()));
         let allowed = url.and_then(AllowedHost::of_url);
         allowed.map(Some).ok_or_else(|| {
-            Refusal::new(Code::Invalid, "/endpoints/clutch/url: there is no endpoint to allow")
+            Rejection::new(Code::Invalid, "/endpoints/clutch/url: there is no endpoint to allow")
                 .hint("name an http or https address, with a host name or an address in its usual form")
         })
     }
@@ -105,7 +105,7 @@ impl EndpointGrant {
 
 impl Profile {
     /// What the team knows of an agent after it said this: a card that it sent before stays, with what was said now.
-    fn beside(&self, known: Option<&Agent>) -> Result<Profile, Refusal> {
+    fn beside(&self, known: Option<&Agent>) -> Result<Profile, Rejection> {
         let mut profile = self.clone();
         let known = known.filter(|_| profile.card.is_none());
         if let Some((agent, card)) = known.and_then(|agent| Some((agent, agent.profile.card.as_ref()?))) {
@@ -132,7 +132,7 @@ impl RegisterAgent {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         self.announces(view, caller, KeyProof::ByNobody, EndpointGrant::Unchanged)
     }
 
@@ -142,11 +142,11 @@ impl RegisterAgent {
         caller: &Caller,
         vouched: KeyProof,
         grant: EndpointGrant,
-    ) -> Result<Decision, Halt> {
+    ) -> Result<Decision, Undecided> {
         self.check()?;
         view.ensure_may_act_for(caller, &self.id)?;
         let sealed = caller.is_proven() && caller.itself() == Some(&self.id);
-        let known = view.agent(&self.id)?;
+        let known = view.find_agent(&self.id)?;
         let profile = self.profile.beside(known)?;
         if vouched == KeyProof::ByNobody {
             may_set_keys(view, caller, known, &profile)?;
@@ -166,7 +166,7 @@ impl RegisterAgent {
                     ..agent.clone()
                 };
                 if renewed != *agent {
-                    facts.push(Fact::AgentUpdated(AgentUpdated {
+                    facts.push(AnyEvent::AgentUpdated(AgentUpdated {
                         id: self.id.clone(),
                         profile: renewed.profile.clone(),
                         sealed: renewed.has_credential,
@@ -177,7 +177,7 @@ impl RegisterAgent {
                     facts.extend(super::come_back::comes_back(view, &renewed)?);
                 }
             }
-            _ => facts.push(Fact::AgentRegistered(AgentRegistered {
+            _ => facts.push(AnyEvent::AgentRegistered(AgentRegistered {
                 id: self.id.clone(),
                 profile,
                 sealed: sealed || known.is_some_and(|agent| agent.has_credential),
@@ -190,22 +190,22 @@ impl RegisterAgent {
         Ok(Decision::new(facts, Reply::Row(Key::Agent(self.id.clone()))))
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Rejection> {
         check_name("id", self.id.as_str())?;
         let plain = plain(&self.id);
         if plain != self.id {
-            return Err(Refusal::new(Code::Invalid, format!("id '{}' is written '{plain}'", self.id))
+            return Err(Rejection::new(Code::Invalid, format!("id '{}' is written '{plain}'", self.id))
                 .hint("an agent outside of all instances is called by its bare name"));
         }
         if Actor::is_reserved(self.id.as_str()) {
-            return Err(Refusal::new(Code::Invalid, format!("id '{}' is reserved", self.id))
+            return Err(Rejection::new(Code::Invalid, format!("id '{}' is reserved", self.id))
                 .hint("choose another id, for example the tool's name and a number"));
         }
         let profile = &self.profile;
         limit::text("name", profile.name.as_deref().unwrap_or(""), limit::NAME_BYTES)?;
         limit::json("metadata", &profile.metadata, limit::METADATA_BYTES)?;
         if profile.tool.is_empty() {
-            return Err(Refusal::new(Code::Invalid, "tool must not be empty"));
+            return Err(Rejection::new(Code::Invalid, "tool must not be empty"));
         }
         limit::text("tool", &profile.tool, limit::NAME_BYTES)?;
         limit::list("capabilities", &profile.capabilities)?;
@@ -216,7 +216,7 @@ impl RegisterAgent {
     }
 
     /// The first that asks for the lead gets it; who leads only because nobody asked yields to one that does.
-    fn lead(&self, view: &View) -> Result<Option<Fact>, Halt> {
+    fn lead(&self, view: &View) -> Result<Option<AnyEvent>, Undecided> {
         let seat = view.lead()?;
         let asks = self.profile.role == AgentRole::Lead;
         let reason = match seat.and_then(|lead| lead.holder.as_ref().map(|holder| (holder, lead.asked))) {
@@ -231,7 +231,7 @@ impl RegisterAgent {
 
 /// Keys are what an agent is known by: they are replaced by whoever has one of them, or by the lead or a person, and both
 /// more than by word.
-fn may_set_keys(view: &View, caller: &Caller, known: Option<&Agent>, profile: &Profile) -> Result<(), Halt> {
+fn may_set_keys(view: &View, caller: &Caller, known: Option<&Agent>, profile: &Profile) -> Result<(), Undecided> {
     let (old, new) = (keys_of(known), profile.card.as_ref().map_or(&[][..], |card| &card.security.keys));
     if old.is_empty() || same_keys(old, new) {
         return Ok(());
@@ -239,7 +239,7 @@ fn may_set_keys(view: &View, caller: &Caller, known: Option<&Agent>, profile: &P
     if caller.power == Authority::Person || (caller.is_proven() && view.has_authority(caller)?) {
         return Ok(());
     }
-    Err(Refusal::new(Code::SignatureRequired, "an agent's keys are replaced only by whoever has one of them")
+    Err(Rejection::new(Code::SignatureRequired, "an agent's keys are replaced only by whoever has one of them")
         .hint("send an 'agent.register' or 'agent.update' that is signed by one of its keys, or let the lead or a person do it, with a token")
         .into())
 }

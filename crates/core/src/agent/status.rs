@@ -6,12 +6,12 @@ use super::offline::{Evidence, freeing_asks, goes_offline};
 use super::{Agent, AgentStatus};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, TaskId};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ impl SetAgentStatus {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let agent = view.agent_here(&self.agent)?;
         view.ensure_may_act_for(caller, &self.agent)?;
         self.check_task(view, agent)?;
@@ -97,7 +97,7 @@ impl SetAgentStatus {
             facts.extend(super::take_if_vacant(view, agent)?);
         }
         if self.differs_from(agent) || !facts.is_empty() {
-            facts.push(Fact::AgentStatusSet(AgentStatusSet {
+            facts.push(AnyEvent::AgentStatusSet(AgentStatusSet {
                 agent: self.agent.clone(),
                 from: agent.status,
                 status: self.status,
@@ -110,13 +110,13 @@ impl SetAgentStatus {
 
     /// A task that is newly named must exist. One that was named before may have been removed since: saying the same
     /// again is no mistake.
-    fn check_task(&self, view: &View, agent: &Agent) -> Result<(), Halt> {
+    fn check_task(&self, view: &View, agent: &Agent) -> Result<(), Undecided> {
         let Some(task) = self.current_task.task() else { return Ok(()) };
         limit::text("current_task", task.as_str(), limit::TASK_ID_BYTES)?;
-        if agent.current_task.as_ref() == Some(task) || view.task(task)?.is_some() {
+        if agent.current_task.as_ref() == Some(task) || view.find_task(task)?.is_some() {
             return Ok(());
         }
-        Err(Refusal::new(Code::TaskNotFound, format!("Task not found: '{task}'"))
+        Err(Rejection::new(Code::TaskNotFound, format!("Task not found: '{task}'"))
             .hint("the call counts as a sign of life all the same; name a task that exists, or none")
             .into())
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Metadata, RegisterAgent};
 use crate::actor::Caller;
-use crate::command::{Decision, Halt};
+use crate::command::{Decision, Undecided};
 use crate::id::AgentId;
 use crate::key::{Ask, Key};
 use crate::view::View;
@@ -24,7 +24,7 @@ impl UpdateProfile {
     }
 
     /// The agent announces itself again, with what is known of it and the change.
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let mut profile = view.agent_here(&self.agent)?.profile.clone();
         profile.workspace_path = self.workspace_path.clone().or(profile.workspace_path);
         profile.metadata.extend(self.metadata.clone());

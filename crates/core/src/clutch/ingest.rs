@@ -8,17 +8,17 @@ use super::tool::{Denial, HeldTo, ToolCall};
 use crate::actor::{Actor, Caller};
 use crate::agent::{Agent, KeyProof, RegisterCard, UpdateCard};
 use crate::code::Code;
-use crate::command::{Decision, Halt, Now, Reply};
+use crate::command::{Decision, Now, Reply, Undecided};
 use crate::contract::ContractCheck;
 use crate::envelope;
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::group;
 use crate::id::AgentId;
 use crate::instance::plain;
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
 use crate::message::{Cause, SendMessage, StormGuard, Tone, What};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::run::{self, Ended};
 use crate::task::{self, CompleteTask, FailTask, Outcome, StartTask, Task, TaskState};
 use crate::told;
@@ -99,15 +99,15 @@ impl Ingest {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
         self.decided(view, caller, now).map_err(|halt| match halt {
-            Halt::Refused(refusal) => Halt::Refused(self.placed(refusal)),
-            Halt::Missing(asks) => Halt::Missing(asks),
+            Undecided::Rejected(refusal) => Undecided::Rejected(self.placed(refusal)),
+            Undecided::Missing(asks) => Undecided::Missing(asks),
         })
     }
 
     /// Every refusal says which field of the envelope it is about.
-    fn placed(&self, refusal: Refusal) -> Refusal {
+    fn placed(&self, refusal: Rejection) -> Rejection {
         let pointer = match refusal.code {
             Code::TaskNotFound | Code::InvalidTransition | Code::DependenciesUnfinished => "/task_id",
             Code::NotHolder | Code::Reserved | Code::NotEligible | Code::AlreadyClaimed => "/from/agent_id",
@@ -120,10 +120,10 @@ impl Ingest {
         refusal.about(pointer)
     }
 
-    fn decided(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+    fn decided(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
         if caller.actor != self.from {
             let message = format!("'{}' may not send as '{}'", caller.actor, self.from);
-            return Err(Refusal::new(Code::Forbidden, message)
+            return Err(Rejection::new(Code::Forbidden, message)
                 .hint("send as the agent that the call comes from")
                 .into());
         }
@@ -137,7 +137,7 @@ impl Ingest {
         }
         // What has no id of its own is told under one that is made from its place in the log.
         let is_ours = envelope::is_kept_for_the_log(&self.received.message);
-        if is_ours || view.message(&self.received.message)?.is_some() {
+        if is_ours || view.find_message(&self.received.message)?.is_some() {
             return Err(self.says_something_else().into());
         }
         let reached = self.recipients(view)?;
@@ -147,8 +147,8 @@ impl Ingest {
                 self.needs_known(view, mentions)?;
                 (vec![], self.says(view, caller, now, reached)?)
             }
-            Act::Register(register) => (vec![], register.announces(view, caller, self.vouched())?.facts),
-            Act::Update(update) => (vec![], update.announces(view, caller, self.vouched())?.facts),
+            Act::Register(register) => (vec![], register.announces(view, caller, self.vouched())?.events),
+            Act::Update(update) => (vec![], update.announces(view, caller, self.vouched())?.events),
             // It is passed on to whoever shall do it.
             Act::Request(request) => (vec![], request.creates(view, caller)?),
             Act::Call(_) if denied.is_some() => (vec![], vec![]),
@@ -162,19 +162,19 @@ impl Ingest {
         self.keeps_to_its_step(view)?;
         let signed_by = self.signing.by.as_ref().map(|key| key.kid.clone());
         let received = EnvelopeReceived { delivered, signed_by, denied, ..self.received.clone() };
-        let mut facts = vec![Fact::EnvelopeReceived(received)];
+        let mut facts = vec![AnyEvent::EnvelopeReceived(received)];
         facts.extend(followers);
         Ok(Decision::new(facts, Reply::Row(key)))
     }
 
     /// Whoever has keys, or must have, vouches for what it sends as far as the policy demands. The key that was found was
     /// one of the sender's then; it has to be one still.
-    fn needs_signature(&self, view: &View, caller: &Caller) -> Result<(), Halt> {
+    fn needs_signature(&self, view: &View, caller: &Caller) -> Result<(), Undecided> {
         // People show a token, and whoever speaks in an agent's name has shown one too.
         let Some(sender) = self.from.agent().filter(|_| self.signing.policy != SigningPolicy::Off) else {
             return Ok(());
         };
-        let agent = view.agent(sender)?;
+        let agent = view.find_agent(sender)?;
         let known = signature::keys_of(agent);
         match (&self.signing.by, &self.act) {
             // Whoever is new brings its keys along.
@@ -189,7 +189,7 @@ impl Ingest {
         }
     }
 
-    fn is_to_be_signed(&self, view: &View, sender: Option<&Agent>) -> Result<bool, Halt> {
+    fn is_to_be_signed(&self, view: &View, sender: Option<&Agent>) -> Result<bool, Undecided> {
         match self.signing.policy {
             SigningPolicy::Off => Ok(false),
             SigningPolicy::All => Ok(true),
@@ -206,10 +206,10 @@ impl Ingest {
     }
 
     /// Why a call of a tool comes to nothing. It is recorded, its sender is told, and nobody gets it.
-    fn denied(&self, view: &View, reached: &[AgentId]) -> Result<Option<Denial>, Halt> {
+    fn denied(&self, view: &View, reached: &[AgentId]) -> Result<Option<Denial>, Undecided> {
         let Act::Call(call) = &self.act else { return Ok(None) };
         let caller = match self.from.agent() {
-            Some(agent) => view.agent(agent)?,
+            Some(agent) => view.find_agent(agent)?,
             None => None,
         };
         let forbidden = call.forbidden(caller, &self.held_to(view)?);
@@ -217,13 +217,13 @@ impl Ingest {
         Ok(forbidden.or_else(|| call.unserved().filter(|_| !taken)))
     }
 
-    fn held_to<'v>(&self, view: &'v View) -> Result<HeldTo<'v>, Halt> {
+    fn held_to<'v>(&self, view: &'v View) -> Result<HeldTo<'v>, Undecided> {
         HeldTo::of(view, &self.from, &self.received.task)
     }
 
     /// What answers a request that is bound to a step of a workflow is what that expects.
-    fn keeps_to_its_step(&self, view: &View) -> Result<(), Halt> {
-        match view.task(&self.received.task)? {
+    fn keeps_to_its_step(&self, view: &View) -> Result<(), Undecided> {
+        match view.find_task(&self.received.task)? {
             Some(task) if !matches!(self.act, Act::Request(_)) => {
                 ContractCheck::ensure_fulfils(self.checked.as_deref(), task, view)
             }
@@ -231,18 +231,18 @@ impl Ingest {
         }
     }
 
-    fn says_something_else(&self) -> Refusal {
+    fn says_something_else(&self) -> Rejection {
         let message = format!("message '{}' exists and says something else", self.received.message);
-        Refusal::new(Code::Exists, message).hint("give every message an id of its own").about("/id")
+        Rejection::new(Code::Exists, message).hint("give every message an id of its own").about("/id")
     }
 
     /// The agents that it is to, without its sender. Whoever nobody knows gets nothing, and so does everybody else.
-    fn recipients(&self, view: &View) -> Result<Vec<AgentId>, Halt> {
+    fn recipients(&self, view: &View) -> Result<Vec<AgentId>, Undecided> {
         let mut reached: Vec<AgentId> = Vec::new();
         for (index, address) in self.received.to.iter().enumerate() {
             let pointer = format!("/to/{index}/agent_id");
             match address {
-                Address::Agent(id) if view.agent(id)?.is_some_and(|agent| !agent.has_left()) => {
+                Address::Agent(id) if view.find_agent(id)?.is_some_and(|agent| !agent.has_left()) => {
                     reached.push(id.clone())
                 }
                 // Whoever asked for the task is told of it by this, even if it never registered.
@@ -250,9 +250,9 @@ impl Ingest {
                 Address::Group(name) => match group::members(view, name)? {
                     // Those on a list who are not here are none that can be reached.
                     Some(members) => {
-                        view.needs(members.iter().map(|id| Key::Agent(id.clone()).into()).collect())?;
+                        view.ensure_loaded(members.iter().map(|id| Key::Agent(id.clone()).into()).collect())?;
                         for id in members {
-                            if view.agent(&id)?.is_some_and(|agent| !agent.has_left()) {
+                            if view.find_agent(&id)?.is_some_and(|agent| !agent.has_left()) {
                                 reached.push(id);
                             }
                         }
@@ -263,7 +263,7 @@ impl Ingest {
                 Address::Server(_) if !self.takes_tools() => {
                     let message =
                         format!("'{address}' is a server of tools, and takes no '{}'", self.received.message_type);
-                    return Err(Refusal::new(Code::UnknownRecipient, message).about(&pointer).into());
+                    return Err(Rejection::new(Code::UnknownRecipient, message).about(&pointer).into());
                 }
                 Address::Orchestrator => reached.extend(self.passed_on_to(view)?),
                 Address::Server(_) | Address::Person(_) => {}
@@ -276,8 +276,8 @@ impl Ingest {
 
     /// What an assignee tells the orchestrator about a task is for whoever asked for it, and that it is cancelled for whoever
     /// has it.
-    fn passed_on_to(&self, view: &View) -> Result<Option<AgentId>, Halt> {
-        let Some(task) = view.task(&self.received.task)? else { return Ok(None) };
+    fn passed_on_to(&self, view: &View) -> Result<Option<AgentId>, Undecided> {
+        let Some(task) = view.find_task(&self.received.task)? else { return Ok(None) };
         let concerned = match &self.act {
             Act::Accept(_) | Act::Progress | Act::Complete(_) | Act::Fail { .. } => {
                 match Actor::parse(&task.assigned_by) {
@@ -289,11 +289,11 @@ impl Ingest {
             Act::Record | Act::Call(_) | Act::Say { .. } | Act::Register(_) | Act::Update(_) | Act::Request(_) => None,
         };
         let Some(agent) = concerned else { return Ok(None) };
-        Ok(view.agent(&agent)?.is_some_and(|known| !known.has_left()).then_some(agent))
+        Ok(view.find_agent(&agent)?.is_some_and(|known| !known.has_left()).then_some(agent))
     }
 
     /// Whomever it is to, that a task ends is told to whoever asked for it and whoever has it.
-    fn and_those_concerned(&self, view: &View, mut reached: Vec<AgentId>) -> Result<Vec<AgentId>, Halt> {
+    fn and_those_concerned(&self, view: &View, mut reached: Vec<AgentId>) -> Result<Vec<AgentId>, Undecided> {
         let concerned = told::of_its_end(view, view.task_known(&self.received.task)?)?;
         let new = |agent: &AgentId| self.from.agent() != Some(agent) && !reached.contains(agent);
         let new: Vec<AgentId> = concerned.into_iter().filter(new).collect();
@@ -305,8 +305,8 @@ impl Ingest {
         matches!(self.received.message_type, MessageType::ToolCall | MessageType::Extension(_))
     }
 
-    fn was_asked_by(&self, view: &View, agent: &AgentId) -> Result<bool, Halt> {
-        Ok(view.task(&self.received.task)?.is_some_and(|task| task.assigned_by == agent.as_str()))
+    fn was_asked_by(&self, view: &View, agent: &AgentId) -> Result<bool, Undecided> {
+        Ok(view.find_task(&self.received.task)?.is_some_and(|task| task.assigned_by == agent.as_str()))
     }
 
     fn speech(&self, to: Vec<AgentId>) -> Option<SendMessage> {
@@ -324,9 +324,9 @@ impl Ingest {
     }
 
     /// Whoever is mentioned by name is reached, or the sender is told that nobody of that name is.
-    fn needs_known(&self, view: &View, mentions: &[AgentId]) -> Result<(), Halt> {
+    fn needs_known(&self, view: &View, mentions: &[AgentId]) -> Result<(), Undecided> {
         for (index, agent) in mentions.iter().enumerate() {
-            let here = view.agent(&plain(agent))?.is_some_and(|known| !known.has_left());
+            let here = view.find_agent(&plain(agent))?.is_some_and(|known| !known.has_left());
             if !here && self.from.agent() != Some(agent) {
                 let unknown = unknown_recipient(&Address::Agent(agent.clone()), "agent");
                 return Err(unknown.about(&format!("/payload/mentions/{index}")).into());
@@ -335,26 +335,26 @@ impl Ingest {
         Ok(())
     }
 
-    fn says(&self, view: &View, caller: &Caller, now: &Now, to: Vec<AgentId>) -> Result<Vec<Fact>, Halt> {
+    fn says(&self, view: &View, caller: &Caller, now: &Now, to: Vec<AgentId>) -> Result<Vec<AnyEvent>, Undecided> {
         match self.speech(to) {
-            Some(speech) => Ok(speech.decide(view, caller, now)?.facts),
+            Some(speech) => Ok(speech.decide(view, caller, now)?.events),
             None => Ok(vec![]),
         }
     }
 
     /// What becomes of the task that it is about.
-    fn moves(&self, view: &View, caller: &Caller, now: &Now) -> Result<Vec<Fact>, Halt> {
+    fn moves(&self, view: &View, caller: &Caller, now: &Now) -> Result<Vec<AnyEvent>, Undecided> {
         let task = view.task_known(&self.received.task)?;
         if task.run != self.received.run {
             let message = format!("task {} is in run {}", task.id, task.run);
-            return Err(Refusal::new(Code::Invalid, message).about("/run_id").into());
+            return Err(Rejection::new(Code::Invalid, message).about("/run_id").into());
         }
         match &self.act {
             Act::Accept(agent) => {
                 self.needs_open(task, TaskState::InProgress)?;
                 self.needs_own(view, caller, task)?;
                 let start = StartTask { task: task.id.clone(), agent: Some(agent.clone()) };
-                Ok(start.decide(view, caller, now)?.facts)
+                Ok(start.decide(view, caller, now)?.events)
             }
             Act::Progress => {
                 self.needs_open(task, TaskState::InProgress)?;
@@ -404,12 +404,12 @@ impl Ingest {
     }
 
     /// A task that has ended answers the same, whoever asks.
-    fn needs_open(&self, task: &Task, next: TaskState) -> Result<(), Refusal> {
+    fn needs_open(&self, task: &Task, next: TaskState) -> Result<(), Rejection> {
         if task.state.is_open() { Ok(()) } else { Err(task::refuse_transition(task, next)) }
     }
 
     /// Only whoever has the task tells how it goes, or the lead or a person for it.
-    fn needs_own(&self, view: &View, caller: &Caller, task: &Task) -> Result<(), Halt> {
+    fn needs_own(&self, view: &View, caller: &Caller, task: &Task) -> Result<(), Undecided> {
         let holder = task.held_by();
         let own = match &self.act {
             // One that belongs to nobody is there to be taken.
@@ -420,13 +420,13 @@ impl Ingest {
             return Ok(());
         }
         let whose = holder.map_or_else(|| "nobody yet".to_owned(), ToString::to_string);
-        Err(Refusal::new(Code::NotHolder, format!("task {} belongs to {whose}", task.id))
+        Err(Rejection::new(Code::NotHolder, format!("task {} belongs to {whose}", task.id))
             .hint("only its assignee tells how a task goes; who asked for it can cancel it")
             .into())
     }
 
     /// Whoever ends what it was given began it, though it did not say so.
-    fn begun(&self, view: &View, caller: &Caller, task: &Task, now: &Now) -> Result<(Task, Vec<Fact>), Halt> {
+    fn begun(&self, view: &View, caller: &Caller, task: &Task, now: &Now) -> Result<(Task, Vec<AnyEvent>), Undecided> {
         match self.from.agent() {
             Some(agent) => task::begun(view, caller, task, agent, now),
             None => Ok((task.clone(), vec![])),
@@ -435,8 +435,8 @@ impl Ingest {
 }
 
 /// Whom a message is to is not known.
-pub fn unknown_recipient(address: &Address, what: &str) -> Refusal {
-    Refusal::new(Code::UnknownRecipient, format!("'{address}' is no {what} known here"))
+pub fn unknown_recipient(address: &Address, what: &str) -> Rejection {
+    Rejection::new(Code::UnknownRecipient, format!("'{address}' is no {what} known here"))
         .hint("send to agents that are registered, to 'group:workers', or to 'agent:orchestrator', who chooses")
 }
 

@@ -6,7 +6,7 @@ use super::address::Address;
 use super::message_type::MessageType;
 use super::payload_type::PayloadType;
 use super::tool::Denial;
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, ThreadId, Timestamp};
 use crate::key::{ColumnValue, Key};
 
@@ -88,18 +88,18 @@ impl Filed {
 }
 
 /// What becomes of an envelope's row: it never changes, but that a call is answered.
-pub(crate) fn apply(old: Option<Filed>, id: &MessageId, fact: &Fact, seq: Seq) -> Option<Filed> {
+pub(crate) fn apply(old: Option<Filed>, id: &MessageId, fact: &AnyEvent, seq: Seq) -> Option<Filed> {
     match fact {
-        Fact::EnvelopeReceived(fact) if fact.message == *id => Some(Filed {
+        AnyEvent::EnvelopeReceived(fact) if fact.message == *id => Some(Filed {
             id: id.clone(),
             message_type: fact.message_type.clone(),
             received: seq,
             hash: fact.hash.clone(),
             denied: fact.denied.clone(),
         }),
-        Fact::TaskForwarded(fact) if fact.message == *id => Some(Filed::own(id, MessageType::TaskRequest, seq)),
-        Fact::ToolDenied(fact) if fact.message == *id => Some(Filed::own(id, MessageType::ToolError, seq)),
-        Fact::ToolDenied(fact) if fact.call == *id => old.map(|call| Filed { denied: None, ..call }),
+        AnyEvent::TaskForwarded(fact) if fact.message == *id => Some(Filed::own(id, MessageType::TaskRequest, seq)),
+        AnyEvent::ToolDenied(fact) if fact.message == *id => Some(Filed::own(id, MessageType::ToolError, seq)),
+        AnyEvent::ToolDenied(fact) if fact.call == *id => old.map(|call| Filed { denied: None, ..call }),
         _ => old,
     }
 }

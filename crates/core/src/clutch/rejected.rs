@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::message_type::MessageType;
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::MessageId;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 
 /// Notes that a message was refused. How often that may be noted is for the one who notes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,10 +39,12 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl NoteRejected {
-    pub(crate) fn decide(&self, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, caller: &Caller) -> Result<Decision, Undecided> {
         match caller.actor {
-            Actor::System => Ok(Decision::new(vec![Fact::EnvelopeRejected(self.rejected.clone())], Reply::Recorded)),
-            _ => Err(Refusal::new(Code::Forbidden, "only the daemon notes what it refused").into()),
+            Actor::System => {
+                Ok(Decision::new(vec![AnyEvent::EnvelopeRejected(self.rejected.clone())], Reply::Recorded))
+            }
+            _ => Err(Rejection::new(Code::Forbidden, "only the daemon notes what it refused").into()),
         }
     }
 }

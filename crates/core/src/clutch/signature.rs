@@ -16,7 +16,7 @@ use super::message_type::MessageType;
 use super::security::SCHEME;
 use crate::agent::Agent;
 use crate::code::Code;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 
 /// Which messages must be signed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -82,27 +82,27 @@ pub fn same_keys(some: &[SigningKey], others: &[SigningKey]) -> bool {
 }
 
 /// The key among these that a message is signed by; why it is not, if it is not.
-pub fn signed_by(envelope: &Envelope, keys: &[SigningKey]) -> Result<SigningKey, Refusal> {
+pub fn signed_by(envelope: &Envelope, keys: &[SigningKey]) -> Result<SigningKey, Rejection> {
     let Some(auth) = &envelope.security.auth else { return Err(signature_required(envelope.message_type.as_str())) };
     let Some(key) = keys.iter().find(|key| key.kid == auth.kid) else {
         return Err(unknown_key(&auth.kid, &envelope.from.actor.to_string()));
     };
     match verify(&key.public_key, &auth.sig, &envelope.signing_form()) {
         Ok(()) => Ok(key.clone()),
-        Err(why) => Err(Refusal::new(Code::BadSignature, format!("the signature by key '{}' {why}", auth.kid))
+        Err(why) => Err(Rejection::new(Code::BadSignature, format!("the signature by key '{}' {why}", auth.kid))
             .hint("sign the RFC 8785 form of the whole envelope without 'security.auth.sig'; 'rookery envelope sign' does")
             .about("/security/auth/sig")),
     }
 }
 
-pub(crate) fn unknown_key(kid: &str, sender: &str) -> Refusal {
-    Refusal::new(Code::UnknownKey, format!("'{sender}' has no key '{kid}'"))
+pub(crate) fn unknown_key(kid: &str, sender: &str) -> Rejection {
+    Rejection::new(Code::UnknownKey, format!("'{sender}' has no key '{kid}'"))
         .hint("sign with a key that stands in 'security.keys' of the sender's card")
         .about("/security/auth/kid")
 }
 
-pub(crate) fn signature_required(message_type: &str) -> Refusal {
-    Refusal::new(Code::SignatureRequired, format!("'{message_type}' must be signed by a key of its sender"))
+pub(crate) fn signature_required(message_type: &str) -> Rejection {
+    Rejection::new(Code::SignatureRequired, format!("'{message_type}' must be signed by a key of its sender"))
         .hint("sign it by 'security.auth'; 'rookery envelope sign' does so")
         .about("/security/auth")
 }

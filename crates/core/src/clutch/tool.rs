@@ -10,12 +10,12 @@ use super::security::{Policy, TrustLevel};
 use crate::actor::{Actor, Caller};
 use crate::agent::Agent;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::task::Task;
 use crate::view::View;
 
@@ -165,8 +165,8 @@ pub(super) struct HeldTo<'v> {
 }
 
 impl<'v> HeldTo<'v> {
-    pub(super) fn of(view: &'v View, sender: &Actor, task: &TaskId) -> Result<HeldTo<'v>, Halt> {
-        let named = view.task(task)?;
+    pub(super) fn of(view: &'v View, sender: &Actor, task: &TaskId) -> Result<HeldTo<'v>, Undecided> {
+        let named = view.find_task(task)?;
         let given = |agent: &AgentId, task: &Task| task.held_by() == Some(agent) && task.assigned_by != agent.as_str();
         let held = match sender.agent() {
             Some(agent) if !named.is_some_and(|task| given(agent, task)) => view.tasks_held_by(agent)?,
@@ -244,18 +244,18 @@ impl AnswerCall {
     }
 
     /// Nothing, if the call goes on or was answered before.
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         if caller.actor != Actor::System {
-            return Err(Refusal::new(Code::Forbidden, "only the daemon answers for tools that are not there").into());
+            return Err(Rejection::new(Code::Forbidden, "only the daemon answers for tools that are not there").into());
         }
         let Some(denial) = view.envelope(&self.call)?.and_then(|filed| filed.denied.clone()) else {
             return Ok(Decision::nothing(Reply::Done));
         };
-        if view.envelope(&self.message)?.is_some() || view.message(&self.message)?.is_some() {
-            return Err(Refusal::new(Code::Stale, "the id of the answer is taken").into());
+        if view.envelope(&self.message)?.is_some() || view.find_message(&self.message)?.is_some() {
+            return Err(Rejection::new(Code::Stale, "the id of the answer is taken").into());
         }
         let agent = match self.to.agent() {
-            Some(agent) => view.agent(agent)?.filter(|agent| !agent.has_left()),
+            Some(agent) => view.find_agent(agent)?.filter(|agent| !agent.has_left()),
             None => None,
         };
         let fact = ToolDenied {
@@ -269,7 +269,7 @@ impl AnswerCall {
             denial,
             delivered: agent.map(|agent| agent.id.clone()),
         };
-        Ok(Decision::new(vec![Fact::ToolDenied(fact)], Reply::Done))
+        Ok(Decision::new(vec![AnyEvent::ToolDenied(fact)], Reply::Done))
     }
 }
 
@@ -313,7 +313,7 @@ mod tests {
     fn called(w: &mut World, said: &Value) -> Option<(&'static str, Option<Restriction>)> {
         assert_eq!(sends(w, "call", "tool.call", "ken", said), ["envelope.received"]);
         match w.run(&Caller::system(), answer("call")).unwrap().0.as_slice() {
-            [Fact::ToolDenied(denied)] => Some((denied.denial.code.as_str(), denied.denial.by)),
+            [AnyEvent::ToolDenied(denied)] => Some((denied.denial.code.as_str(), denied.denial.by)),
             [] => None,
             other => panic!("{other:?}"),
         }
@@ -383,7 +383,7 @@ mod tests {
         said["task_id"] = json!(task);
         let (id, caller) = (format!("call-{from}-{task}-{tool}"), crate::testing::sender(from));
         match w.run(&caller, ingest(&id, "tool.call", from, &said)).unwrap().0.as_slice() {
-            [Fact::EnvelopeReceived(call)] => call.denied.as_ref().map(|denied| denied.by),
+            [AnyEvent::EnvelopeReceived(call)] => call.denied.as_ref().map(|denied| denied.by),
             other => panic!("{other:?}"),
         }
     }
@@ -457,7 +457,7 @@ mod tests {
             sends(&mut w, "call", "tool.call", from, &call(BROWSER, None, json!({})));
             let told = AnswerCall { to: Actor::parse(from), ..answer("call") };
             let (facts, _) = w.run(&Caller::system(), told).unwrap();
-            let [Fact::ToolDenied(denied)] = facts.as_slice() else { panic!("{facts:?}") };
+            let [AnyEvent::ToolDenied(denied)] = facts.as_slice() else { panic!("{facts:?}") };
             assert_eq!((denied.to.as_str(), &denied.delivered), (from, &None));
         }
     }

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::{StepContract, StepContracts, built_in};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{Seq, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,27 +31,27 @@ pub struct StepContractsDefined {
 impl DefineStepContracts {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         let schemas = self.rules.iter().take(limit::WORKFLOW_STEPS).map(|rule| &rule.expects.payload_type);
-        let keys = [Key::Workflow(self.workflow.clone()), Key::Lead].into_iter();
+        let keys = [Key::StepContracts(self.workflow.clone()), Key::Lead].into_iter();
         keys.chain(schemas.cloned().map(Key::Schema)).map(Ask::from).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         self.check()?;
         for (at, rule) in self.rules.iter().enumerate() {
             let payload_type = &rule.expects.payload_type;
             if built_in(payload_type).is_none() && view.schema(payload_type)?.is_none() {
                 let message = format!("steps[{at}].expects.payload_type: no schema is registered for {payload_type}");
-                return Err(Refusal::new(Code::UnknownReference, message).hint("register its schema first").into());
+                return Err(Rejection::new(Code::UnknownReference, message).hint("register its schema first").into());
             }
         }
-        let row = Reply::Row(Key::Workflow(self.workflow.clone()));
+        let row = Reply::Row(Key::StepContracts(self.workflow.clone()));
         if let Some(known) = view.workflow(&self.workflow)? {
             if known.rules == self.rules {
                 return Ok(Decision::nothing(row));
             }
             view.may_replace(caller, &known.defined_by, &format!("workflow '{}'", self.workflow))?;
         }
-        let fact = Fact::StepContractsDefined(StepContractsDefined {
+        let fact = AnyEvent::StepContractsDefined(StepContractsDefined {
             workflow: self.workflow.clone(),
             rules: self.rules.clone(),
             defined_by: caller.actor.to_string(),
@@ -59,15 +59,15 @@ impl DefineStepContracts {
         Ok(Decision::new(vec![fact], row))
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Rejection> {
         limit::name("workflow", &self.workflow, limit::NAME_BYTES)?;
-        let invalid = |message: String| Err(Refusal::new(Code::Invalid, message));
+        let invalid = |message: String| Err(Rejection::new(Code::Invalid, message));
         if self.rules.is_empty() {
             return invalid("steps: a workflow needs at least one step".to_owned());
         }
         if self.rules.len() > limit::WORKFLOW_STEPS {
             let message = format!("steps: at most {} are taken", limit::WORKFLOW_STEPS);
-            return Err(Refusal::new(Code::TooLarge, message));
+            return Err(Rejection::new(Code::TooLarge, message));
         }
         let mut ids = BTreeSet::new();
         for (at, rule) in self.rules.iter().enumerate() {

@@ -18,11 +18,11 @@ pub use violation::{Violation, Violations, missing, pointer_below};
 use crate::actor::Caller;
 use crate::clutch::{MessageType, PayloadType};
 use crate::code::Code;
-use crate::command::Halt;
-use crate::fact::Fact;
+use crate::command::Undecided;
+use crate::fact::AnyEvent;
 use crate::id::{Seq, Timestamp};
 use crate::key::{ColumnValue, Key};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::row::Row;
 use crate::task::Task;
 use crate::view::View;
@@ -100,7 +100,7 @@ pub struct ContractCheck {
 
 impl ContractCheck {
     /// What answers a request that is bound to a step of a workflow is what that expects.
-    pub(crate) fn ensure_fulfils(checked: Option<&ContractCheck>, task: &Task, view: &View) -> Result<(), Halt> {
+    pub(crate) fn ensure_fulfils(checked: Option<&ContractCheck>, task: &Task, view: &View) -> Result<(), Undecided> {
         match task.bound_to() {
             Some(bound) => ContractCheck::allows(checked, bound, view),
             None => Ok(()),
@@ -108,11 +108,11 @@ impl ContractCheck {
     }
 
     /// Whether the message may be stored: it was held against the step that it belongs to, by the definition that holds now.
-    fn allows(checked: Option<&ContractCheck>, bound: &ContractBinding, view: &View) -> Result<(), Halt> {
+    fn allows(checked: Option<&ContractCheck>, bound: &ContractBinding, view: &View) -> Result<(), Undecided> {
         let now = view.workflow(&bound.workflow)?.map(|workflow| workflow.defined);
         match checked.filter(|checked| checked.bound == *bound && checked.defined == now) {
             Some(checked) => checked.violations.refusal().map_or(Ok(()), |refusal| Err(refusal.into())),
-            None => Err(Refusal::new(Code::Stale, "what is expected at this step has changed meanwhile")
+            None => Err(Rejection::new(Code::Stale, "what is expected at this step has changed meanwhile")
                 .hint("send it again")
                 .into()),
         }
@@ -122,12 +122,12 @@ impl ContractCheck {
 pub(crate) fn apply_schema(
     old: Option<Schema>,
     payload_type: &PayloadType,
-    fact: &Fact,
+    fact: &AnyEvent,
     seq: Seq,
     at: Timestamp,
 ) -> Option<Schema> {
     match fact {
-        Fact::SchemaRegistered(fact) if fact.payload_type == *payload_type => Some(fact.schema(seq, at)),
+        AnyEvent::SchemaRegistered(fact) if fact.payload_type == *payload_type => Some(fact.schema(seq, at)),
         _ => old,
     }
 }
@@ -135,38 +135,38 @@ pub(crate) fn apply_schema(
 pub(crate) fn apply_workflow(
     old: Option<StepContracts>,
     name: &str,
-    fact: &Fact,
+    fact: &AnyEvent,
     seq: Seq,
     at: Timestamp,
 ) -> Option<StepContracts> {
     match fact {
-        Fact::StepContractsDefined(fact) if fact.workflow == name => Some(fact.workflow(seq, at)),
+        AnyEvent::StepContractsDefined(fact) if fact.workflow == name => Some(fact.workflow(seq, at)),
         _ => old,
     }
 }
 
 impl View {
-    pub fn schema(&self, payload_type: &PayloadType) -> Result<Option<&Schema>, Halt> {
+    pub fn schema(&self, payload_type: &PayloadType) -> Result<Option<&Schema>, Undecided> {
         Ok(match self.get(&Key::Schema(payload_type.clone()))? {
             Some(Row::Schema(schema)) => Some(schema),
             _ => None,
         })
     }
 
-    pub fn workflow(&self, name: &str) -> Result<Option<&StepContracts>, Halt> {
-        Ok(match self.get(&Key::Workflow(name.to_owned()))? {
-            Some(Row::Workflow(workflow)) => Some(workflow),
+    pub fn workflow(&self, name: &str) -> Result<Option<&StepContracts>, Undecided> {
+        Ok(match self.get(&Key::StepContracts(name.to_owned()))? {
+            Some(Row::StepContracts(workflow)) => Some(workflow),
             _ => None,
         })
     }
 
     /// What somebody set, its author, the lead and people may set anew. What nobody in particular set, anybody may.
-    pub(crate) fn may_replace(&self, caller: &Caller, author: &str, what: &str) -> Result<(), Halt> {
+    pub(crate) fn may_replace(&self, caller: &Caller, author: &str, what: &str) -> Result<(), Undecided> {
         let own = caller.actor.to_string() == author || author == crate::actor::Actor::Anonymous.to_string();
         if own || self.has_authority(caller)? {
             return Ok(());
         }
-        Err(Refusal::new(Code::Forbidden, format!("{what} was set by {author}"))
+        Err(Rejection::new(Code::Forbidden, format!("{what} was set by {author}"))
             .hint("ask its author, the lead or a person; or choose another name")
             .into())
     }

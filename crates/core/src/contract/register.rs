@@ -7,12 +7,12 @@ use super::{Schema, built_in};
 use crate::actor::Caller;
 use crate::clutch::PayloadType;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{Seq, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 /// The engine has seen that the text is a schema.
@@ -34,16 +34,16 @@ impl RegisterSchema {
         vec![Key::Schema(self.payload_type.clone()).into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         limit::text("schema", &self.text, limit::SCHEMA_BYTES)?;
         let row = Reply::Row(Key::Schema(self.payload_type.clone()));
         if let Some(text) = built_in(&self.payload_type) {
-            return self.agrees(text).map(|()| Decision::nothing(Reply::Done)).map_err(Halt::from);
+            return self.agrees(text).map(|()| Decision::nothing(Reply::Done)).map_err(Undecided::from);
         }
         if let Some(known) = view.schema(&self.payload_type)? {
-            return self.agrees(&known.text).map(|()| Decision::nothing(row)).map_err(Halt::from);
+            return self.agrees(&known.text).map(|()| Decision::nothing(row)).map_err(Undecided::from);
         }
-        let fact = Fact::SchemaRegistered(SchemaRegistered {
+        let fact = AnyEvent::SchemaRegistered(SchemaRegistered {
             payload_type: self.payload_type.clone(),
             text: self.text.clone(),
             registered_by: caller.actor.to_string(),
@@ -52,13 +52,13 @@ impl RegisterSchema {
     }
 
     /// Spaces and the order of fields make no other schema.
-    fn agrees(&self, known: &str) -> Result<(), Refusal> {
+    fn agrees(&self, known: &str) -> Result<(), Rejection> {
         let value = |text: &str| serde_json::from_str::<Value>(text).ok();
         if self.text == known || value(&self.text).is_some_and(|asked| value(known) == Some(asked)) {
             return Ok(());
         }
         let message = format!("the schema of {} is another one, and a version never changes", self.payload_type);
-        Err(Refusal::new(Code::Exists, message).hint("register it as the next version"))
+        Err(Rejection::new(Code::Exists, message).hint("register it as the next version"))
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Violation {
@@ -67,9 +67,9 @@ impl Violations {
     }
 
     /// Why the message is not taken, if there are any.
-    pub fn refusal(&self) -> Option<Refusal> {
+    pub fn refusal(&self) -> Option<Rejection> {
         let first = self.found.first()?;
-        let refusal = Refusal::new(Code::SchemaViolation, self.to_string()).about(&first.pointer);
+        let refusal = Rejection::new(Code::SchemaViolation, self.to_string()).about(&first.pointer);
         Some(refusal.hint("the step is still open: correct these places and send it again"))
     }
 

@@ -6,11 +6,11 @@ use super::write::stale;
 use super::{Base, DocumentId, Writer, author, writer_agent};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::instance::{Instance, context_keys};
 use crate::key::{Ask, Key};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,12 +36,12 @@ impl DeleteDocument {
         [Key::Document(self.id.clone()), Key::Lead].into_iter().chain(context).chain(agent).map(Ask::from).collect()
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let author = author(view, caller, &self.writer)?;
         view.needs_context(&Instance::of_run(&self.id.run))?;
         let known = view.document(&self.id)?.filter(|known| known.is_here());
         let Some(known) = known else {
-            return Err(Refusal::new(Code::DocumentNotFound, format!("there is no document '{}'", self.id.path))
+            return Err(Rejection::new(Code::DocumentNotFound, format!("there is no document '{}'", self.id.path))
                 .hint("list the documents to see their names")
                 .into());
         };
@@ -56,6 +56,6 @@ impl DeleteDocument {
             author,
             before: known.hash.clone(),
         };
-        Ok(Decision::new(vec![Fact::DocumentDeleted(fact)], Reply::Row(Key::Document(self.id.clone()))))
+        Ok(Decision::new(vec![AnyEvent::DocumentDeleted(fact)], Reply::Row(Key::Document(self.id.clone()))))
     }
 }

@@ -18,11 +18,11 @@ pub use write::{AppendDocument, Base, CreateDocument, DocumentWritten, WriteDocu
 
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
-use crate::command::Halt;
-use crate::fact::Fact;
+use crate::command::Undecided;
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, Seq, Timestamp};
 use crate::key::ColumnValue;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 /// The author of what was found changed in a file.
@@ -140,20 +140,20 @@ pub fn hash_of(text: &str) -> String {
 }
 
 /// Who is recorded as the author; edits of files are told by the daemon alone.
-fn author(view: &View, caller: &Caller, writer: &Writer) -> Result<String, Halt> {
+fn author(view: &View, caller: &Caller, writer: &Writer) -> Result<String, Undecided> {
     match writer {
         Writer::Named(author) => {
             view.ensure_may_author_as(caller, author)?;
             Ok(author.to_string())
         }
         Writer::External if matches!(caller.actor, Actor::System | Actor::Watcher) => Ok(EXTERNAL.to_owned()),
-        Writer::External => Err(Refusal::new(Code::Forbidden, "only the daemon tells of edits outside of it").into()),
+        Writer::External => Err(Rejection::new(Code::Forbidden, "only the daemon tells of edits outside of it").into()),
     }
 }
 
-pub(crate) fn apply(old: Option<Document>, id: &DocumentId, fact: &Fact, at: Timestamp) -> Option<Document> {
+pub(crate) fn apply(old: Option<Document>, id: &DocumentId, fact: &AnyEvent, at: Timestamp) -> Option<Document> {
     match fact {
-        Fact::DocumentWritten(fact) if fact.id == *id => Some(Document {
+        AnyEvent::DocumentWritten(fact) if fact.id == *id => Some(Document {
             id: id.clone(),
             version: fact.version,
             base: fact.base,
@@ -163,7 +163,7 @@ pub(crate) fn apply(old: Option<Document>, id: &DocumentId, fact: &Fact, at: Tim
             author: fact.author.clone(),
             changed_at: at,
         }),
-        Fact::DocumentDeleted(fact) if fact.id == *id => old.map(|old| Document {
+        AnyEvent::DocumentDeleted(fact) if fact.id == *id => old.map(|old| Document {
             version: fact.version,
             status: DocumentStatus::Deleted,
             author: fact.author.clone(),
@@ -177,12 +177,12 @@ pub(crate) fn apply(old: Option<Document>, id: &DocumentId, fact: &Fact, at: Tim
 pub(crate) fn apply_version(
     old: Option<Version>,
     (id, version): (&DocumentId, u64),
-    fact: &Fact,
+    fact: &AnyEvent,
     seq: Seq,
     at: Timestamp,
 ) -> Option<Version> {
     match fact {
-        Fact::DocumentWritten(fact) if fact.id == *id && fact.version == version => Some(Version {
+        AnyEvent::DocumentWritten(fact) if fact.id == *id && fact.version == version => Some(Version {
             id: id.clone(),
             version,
             base: fact.base,
@@ -194,7 +194,7 @@ pub(crate) fn apply_version(
             hash: Some(fact.hash.clone()),
             text: fact.text.clone(),
         }),
-        Fact::DocumentDeleted(fact) if fact.id == *id && fact.version == version => Some(Version {
+        AnyEvent::DocumentDeleted(fact) if fact.id == *id && fact.version == version => Some(Version {
             id: id.clone(),
             version,
             base: version,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::code::Code;
 use crate::instance::CHANNEL;
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(transparent)]
@@ -106,13 +106,13 @@ impl<'de> Deserialize<'de> for DocumentPath {
     }
 }
 
-impl From<DocumentPathProblem> for Refusal {
-    fn from(problem: DocumentPathProblem) -> Refusal {
+impl From<DocumentPathProblem> for Rejection {
+    fn from(problem: DocumentPathProblem) -> Rejection {
         let code = match problem {
             DocumentPathProblem::TooLong | DocumentPathProblem::LongPart => Code::TooLarge,
             _ => Code::Invalid,
         };
-        Refusal::new(code, problem.to_string()).hint("for example notes.md or findings/auth-issues.md")
+        Rejection::new(code, problem.to_string()).hint("for example notes.md or findings/auth-issues.md")
     }
 }
 

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use super::{Change, Document, DocumentId, Version, author, hash_of, text_of, writer_agent};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::AgentId;
 use crate::instance::{Instance, context_keys};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 /// Puts a text in the place of the one before.
@@ -77,7 +77,7 @@ impl WriteDocument {
         asks(&self.id, &self.writer)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let (author, known) = admitted(view, caller, &self.id, &self.writer, &self.text)?;
         let version = known.map_or(0, |known| known.version);
         if let Base::Version(base) = self.base
@@ -95,10 +95,10 @@ impl CreateDocument {
         asks(&self.id, &self.writer)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let (author, known) = admitted(view, caller, &self.id, &self.writer, &self.text)?;
         if known.is_some_and(Document::is_here) {
-            return Err(Refusal::new(Code::Exists, format!("document '{}' exists", self.id.path))
+            return Err(Rejection::new(Code::Exists, format!("document '{}' exists", self.id.path))
                 .hint("write or append to it, or choose another name")
                 .into());
         }
@@ -111,7 +111,7 @@ impl AppendDocument {
         asks(&self.id, &self.writer)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let (author, found) = admitted(view, caller, &self.id, &self.writer, &self.text)?;
         let Some(known) = found.filter(|known| known.is_here()) else {
             return Ok(whole(&self.id, found, Change::Created, author, self.text.clone()));
@@ -147,7 +147,7 @@ fn admitted<'a>(
     id: &DocumentId,
     writer: &Writer,
     text: &str,
-) -> Result<(String, Option<&'a Document>), Halt> {
+) -> Result<(String, Option<&'a Document>), Undecided> {
     check(id, text)?;
     let author = author(view, caller, writer)?;
     view.needs_room_for(id)?;
@@ -160,14 +160,14 @@ fn asks(id: &DocumentId, writer: &Writer) -> Vec<Ask> {
     [Key::Document(id.clone()), Key::Lead].into_iter().chain(context).chain(agent).map(Ask::from).collect()
 }
 
-fn check(id: &DocumentId, text: &str) -> Result<(), Refusal> {
+fn check(id: &DocumentId, text: &str) -> Result<(), Rejection> {
     limit::name("run", id.run.as_str(), limit::NAME_BYTES)?;
     limit::text("content", text, limit::DOCUMENT_BYTES)
 }
 
 /// A new document that nobody has written anything in.
-pub(crate) fn begun(id: DocumentId) -> Fact {
-    Fact::DocumentWritten(whole_text(&id, None, Change::Created, Actor::System.to_string(), String::new()))
+pub(crate) fn begun(id: DocumentId) -> AnyEvent {
+    AnyEvent::DocumentWritten(whole_text(&id, None, Change::Created, Actor::System.to_string(), String::new()))
 }
 
 fn whole(id: &DocumentId, known: Option<&Document>, change: Change, author: String, text: String) -> Decision {
@@ -198,11 +198,11 @@ fn whole_text(
 
 fn decision(fact: DocumentWritten) -> Decision {
     let reply = Reply::Row(Key::Document(fact.id.clone()));
-    Decision::new(vec![Fact::DocumentWritten(fact)], reply)
+    Decision::new(vec![AnyEvent::DocumentWritten(fact)], reply)
 }
 
-pub(super) fn stale(id: &DocumentId, base: u64, version: u64) -> Refusal {
-    Refusal::new(
+pub(super) fn stale(id: &DocumentId, base: u64, version: u64) -> Rejection {
+    Rejection::new(
         Code::StaleVersion,
         format!("document '{}' is at version {version}, and you have seen version {base}", id.path),
     )
@@ -210,7 +210,7 @@ pub(super) fn stale(id: &DocumentId, base: u64, version: u64) -> Refusal {
 }
 
 impl View {
-    fn pieces(&self, id: &DocumentId, base: u64) -> Result<Vec<&Version>, Halt> {
+    fn pieces(&self, id: &DocumentId, base: u64) -> Result<Vec<&Version>, Undecided> {
         use crate::row::Row;
         let rows = self.all(&Lookup::DocumentPieces { document: id.clone(), base })?;
         Ok(rows.into_iter().filter_map(|row| if let Row::Version(piece) = row { Some(piece) } else { None }).collect())
@@ -258,8 +258,8 @@ mod tests {
         let known = w.document(&id);
         assert_eq!((known.version, known.base, known.author.as_str()), (5, 4, "b"));
         assert_eq!((known.hash.clone(), known.bytes), (hash_of("four\nfive\n"), 10));
-        for (row, before) in w.log.iter().filter_map(|row| match &row.fact {
-            Fact::DocumentWritten(fact) => {
+        for (row, before) in w.log.iter().filter_map(|row| match &row.event {
+            AnyEvent::DocumentWritten(fact) => {
                 Some((fact, (fact.version > 1).then(|| hash_of(&texts[fact.version as usize - 2]))))
             }
             _ => None,
@@ -359,8 +359,8 @@ mod tests {
         for text in ["open ", "secret ", "end"] {
             w.does(&by("a"), append("notes.md", "a", text));
         }
-        let row = w.log.iter().find(|row| String::from_utf8_lossy(&row.fact.encode()).contains("secret")).unwrap();
-        let target = Target { seq: row.seq, fact: row.fact.clone(), artifact: None };
+        let row = w.log.iter().find(|row| String::from_utf8_lossy(&row.event.encode()).contains("secret")).unwrap();
+        let target = Target { seq: row.seq, fact: row.event.clone(), artifact: None };
         w.does(&anna(), Redact { rows: vec![target] });
         assert_eq!(w.text(&id, 3), format!("open {REDACTED}end"));
         assert_eq!(w.rebuilt(), *w.rows());

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use super::{FilePath, overlap_asks, overlapping};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Now, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Now, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, SiteId, TaskId, TimerId, Timestamp};
 use crate::key::{Ask, Key};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::report::{self, Report};
 use crate::timer::conflict_timer_id;
 use crate::view::View;
@@ -107,12 +107,12 @@ impl RecordChange {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
         report::check_evidence(self.task.as_ref(), &self.before, &self.after, &self.metadata)?;
         if let Some(by) = &self.by {
             view.ensure_may_author_as(caller, by)?;
         }
-        let known = view.file(self.path.key())?;
+        let known = view.find_file(self.path.key())?;
         let known_hash = known.map_or("", |file| file.content_hash.as_str());
         // A report that follows what the watcher saw is about that change.
         let unexplained = known.and_then(|file| file.unexplained_since.as_deref()).filter(|_| self.by.is_some());
@@ -121,7 +121,7 @@ impl RecordChange {
         if self.source == ChangeSource::Watcher && known.is_some() && after == known_hash {
             return Ok(Decision::nothing(Reply::Done));
         }
-        let mut facts = vec![Fact::FileModified(FileModified {
+        let mut facts = vec![AnyEvent::FileModified(FileModified {
             path: self.path.clone(),
             by: self.by.clone(),
             before: before.clone(),
@@ -135,7 +135,7 @@ impl RecordChange {
         if let Some((holder, intruder)) = self.collision(view)?
             && known.and_then(|file| file.conflict.as_ref()).is_none()
         {
-            facts.push(Fact::ConflictDetected(ConflictDetected {
+            facts.push(AnyEvent::ConflictDetected(ConflictDetected {
                 timer: conflict_timer_id(&self.path),
                 escalate_at: now.at.plus_millis(self.escalate_after_millis),
                 path: self.path.clone(),
@@ -149,7 +149,7 @@ impl RecordChange {
     }
 
     /// The holder and the one who changed what it holds. Without an author, two holders of overlapping paths collide.
-    fn collision(&self, view: &View) -> Result<Option<(AgentId, AgentId)>, Halt> {
+    fn collision(&self, view: &View) -> Result<Option<(AgentId, AgentId)>, Undecided> {
         let nobody = AgentId::from("");
         let held = overlapping(view, &self.path, self.by.as_ref().unwrap_or(&nobody))?;
         let mut holders = held.into_iter().filter_map(|file| file.holder().cloned());
@@ -162,12 +162,12 @@ impl RecordChange {
 }
 
 impl RecordUntracked {
-    pub(crate) fn decide(&self) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self) -> Result<Decision, Undecided> {
         if self.changed == 0 {
-            return Err(Refusal::new(Code::Invalid, "nothing changed").into());
+            return Err(Rejection::new(Code::Invalid, "nothing changed").into());
         }
         let sample = self.sample.iter().take(Report::SAMPLE).cloned().collect();
-        let fact = Fact::UntrackedFilesChanged(UntrackedFilesChanged {
+        let fact = AnyEvent::UntrackedFilesChanged(UntrackedFilesChanged {
             changed: self.changed,
             sample,
             site: self.site.clone(),
@@ -216,8 +216,8 @@ mod tests {
         w.does(&system, RecordChange { before: Some("one".to_owned()), ..seen("x", "two") });
         w.does(&system, seen("x", "three"));
         w.does(&by("b"), RecordChange { after: None, ..told("x", "b", "") });
-        let conflict = w.log.iter().rev().find_map(|row| match &row.fact {
-            Fact::ConflictDetected(fact) => Some((fact.before.as_str(), fact.after.as_str())),
+        let conflict = w.log.iter().rev().find_map(|row| match &row.event {
+            AnyEvent::ConflictDetected(fact) => Some((fact.before.as_str(), fact.after.as_str())),
             _ => None,
         });
         assert_eq!(conflict, Some(("one", "three")));
@@ -237,8 +237,8 @@ mod tests {
         assert_eq!(file.last_modified_by.as_ref().unwrap().as_str(), "b");
         let conflict = Conflict { holder: "a".into(), intruder: "b".into(), since: Timestamp(w.now) };
         assert_eq!(file.conflict, Some(conflict));
-        match &w.log.last().unwrap().fact {
-            Fact::ConflictDetected(found) => {
+        match &w.log.last().unwrap().event {
+            AnyEvent::ConflictDetected(found) => {
                 assert_eq!((found.before.as_str(), found.after.as_str()), ("h0", "h1"));
                 assert_eq!(found.escalate_at, Timestamp(w.now + 600_000));
             }
@@ -255,7 +255,9 @@ mod tests {
         assert_eq!(w.does(&by("a"), told("x", "a", "h1")), ["resource.modified"], "the holder's own work");
         assert_eq!(w.does(&Caller::watcher(), seen("x", "h1")), [""; 0], "known already");
         assert_eq!(w.does(&Caller::watcher(), seen("x", "h2")), ["resource.modified"]);
-        assert!(matches!(&w.log.last().unwrap().fact, Fact::FileModified(f) if f.warning.is_some() && f.by.is_none()));
+        assert!(
+            matches!(&w.log.last().unwrap().event, AnyEvent::FileModified(f) if f.warning.is_some() && f.by.is_none())
+        );
         assert_eq!(w.file("x").last_modified_by.as_ref().unwrap().as_str(), "a");
         assert_eq!(w.does(&by("b"), told("free", "b", "h1")), ["resource.modified"]);
         assert_eq!(w.file("free").state(), FileState::Free);
@@ -377,7 +379,7 @@ mod tests {
         let sample = vec!["f".to_owned(); 50];
         w.does(&Caller::watcher(), RecordUntracked { changed: 50, sample, site: None });
         assert!(
-            matches!(&w.log[0].fact, Fact::UntrackedFilesChanged(f) if f.changed == 50 && f.sample.len() == Report::SAMPLE)
+            matches!(&w.log[0].event, AnyEvent::UntrackedFilesChanged(f) if f.changed == 50 && f.sample.len() == Report::SAMPLE)
         );
         assert_eq!(
             w.refuses(&Caller::watcher(), RecordUntracked { changed: 0, sample: vec![], site: None }),

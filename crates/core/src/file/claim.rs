@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::{ConflictResolved, File, FileClaim, FilePath};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, SiteId, TaskId};
 use crate::key::{Ask, Key, Lookup};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::task::{Task, ensure_fence};
 use crate::view::View;
 
@@ -77,18 +77,18 @@ impl ClaimFile {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let refused = |owner: Option<&AgentId>, reason: String| {
             Ok(Decision::nothing(Reply::Claim(FileClaimOutcome::Refused { owner: owner.cloned(), reason })))
         };
-        match view.agent(&self.agent)? {
+        match view.find_agent(&self.agent)? {
             Some(agent) if agent.is_online() => {}
             Some(agent) if !agent.has_left() => return refused(None, format!("Agent {} is offline", self.agent)),
             _ => return refused(None, format!("Agent {} is not registered", self.agent)),
         }
         view.ensure_may_act_for(caller, &self.agent)?;
         let task = self.task(view)?;
-        let own = view.file(self.path.key())?.and_then(|file| file.claim.as_ref());
+        let own = view.find_file(self.path.key())?.and_then(|file| file.claim.as_ref());
         let own = own.filter(|claim| claim.holder == self.agent);
         self.ensure_fence(caller, own, task)?;
         if own.is_some() {
@@ -109,7 +109,7 @@ impl ClaimFile {
             view.ensure_authority(caller, "force a claim")?;
             facts = taken(view, &others, &self.agent)?;
         }
-        facts.push(Fact::FileClaimed(FileClaimed {
+        facts.push(AnyEvent::FileClaimed(FileClaimed {
             path: self.path.clone(),
             agent: self.agent.clone(),
             task: self.task.clone(),
@@ -121,21 +121,21 @@ impl ClaimFile {
     }
 
     /// The task that the path is claimed for. One that has ended would never free it.
-    fn task<'v>(&self, view: &'v View) -> Result<Option<&'v Task>, Halt> {
+    fn task<'v>(&self, view: &'v View) -> Result<Option<&'v Task>, Undecided> {
         let Some(id) = &self.task else { return Ok(None) };
-        match view.task(id)? {
+        match view.find_task(id)? {
             Some(task) if task.state.is_open() => Ok(Some(task)),
-            Some(_) => Err(Refusal::new(Code::UnknownReference, format!("task_id: {id} has ended"))
+            Some(_) => Err(Rejection::new(Code::UnknownReference, format!("task_id: {id} has ended"))
                 .hint("leave out task_id, or name a task that is open")
                 .into()),
-            None => Err(Refusal::new(Code::UnknownReference, format!("task_id: {id} is not a task known here"))
+            None => Err(Rejection::new(Code::UnknownReference, format!("task_id: {id} is not a task known here"))
                 .hint("leave out task_id, or name one of those that GET /tasks lists")
                 .into()),
         }
     }
 
     /// A fence that is given is that of the claim itself, or of the task it is made for, as far as there is one.
-    fn ensure_fence(&self, caller: &Caller, own: Option<&FileClaim>, task: Option<&Task>) -> Result<(), Refusal> {
+    fn ensure_fence(&self, caller: &Caller, own: Option<&FileClaim>, task: Option<&Task>) -> Result<(), Rejection> {
         let of_task = task.and_then(|task| task.claim.as_ref()).map(|claim| claim.fence);
         let fences = [own.map(|claim| claim.fence), of_task];
         if caller.fence.is_some() && fences.contains(&caller.fence) {
@@ -149,19 +149,19 @@ impl ClaimFile {
 }
 
 /// Takes these claims from their holders by authority; the conflicts about them are settled by that.
-pub(crate) fn taken(view: &View, files: &[&File], winner: &AgentId) -> Result<Vec<Fact>, Halt> {
-    let mut facts: Vec<Fact> =
+pub(crate) fn taken(view: &View, files: &[&File], winner: &AgentId) -> Result<Vec<AnyEvent>, Undecided> {
+    let mut facts: Vec<AnyEvent> =
         conflicts_about(view, files)?.into_iter().filter_map(ConflictResolved::without_winner).collect();
     facts.extend(files.iter().filter_map(|file| {
         let loser = file.holder()?.clone();
-        Some(Fact::ClaimForced(ClaimForced { path: file.path.clone(), loser, winner: winner.clone() }))
+        Some(AnyEvent::ClaimForced(ClaimForced { path: file.path.clone(), loser, winner: winner.clone() }))
     }));
     Ok(facts)
 }
 
 /// The conflicts that go with these claims: about the paths themselves, and about unclaimed ones above or below.
-pub(crate) fn conflicts_about<'v>(view: &'v View, files: &[&File]) -> Result<Vec<&'v File>, Halt> {
-    view.needs(files.iter().flat_map(|file| overlap_asks(&file.path)).collect())?;
+pub(crate) fn conflicts_about<'v>(view: &'v View, files: &[&File]) -> Result<Vec<&'v File>, Undecided> {
+    view.ensure_loaded(files.iter().flat_map(|file| overlap_asks(&file.path)).collect())?;
     let mut found: BTreeMap<&str, &File> = BTreeMap::new();
     for ending in files {
         for file in standing(view, &ending.path)? {
@@ -180,16 +180,16 @@ pub(crate) fn overlap_asks(path: &FilePath) -> Vec<Ask> {
 }
 
 /// What stands in the way of any claim: a lock on this path, above it or below it, and by whom.
-pub(crate) fn lock_on<'v>(view: &'v View, path: &FilePath) -> Result<Option<(&'v File, &'v str)>, Halt> {
+pub(crate) fn lock_on<'v>(view: &'v View, path: &FilePath) -> Result<Option<(&'v File, &'v str)>, Undecided> {
     Ok(standing(view, path)?.into_iter().find_map(|file| Some((file, file.locked_by.as_deref()?))))
 }
 
 /// Every tracked path that is this one or above it, and every claimed, locked or conflicted one below it.
-fn standing<'v>(view: &'v View, path: &FilePath) -> Result<Vec<&'v File>, Halt> {
-    view.needs(overlap_asks(path))?;
-    let mut files: Vec<&File> = view.file(path.key())?.into_iter().collect();
+fn standing<'v>(view: &'v View, path: &FilePath) -> Result<Vec<&'v File>, Undecided> {
+    view.ensure_loaded(overlap_asks(path))?;
+    let mut files: Vec<&File> = view.find_file(path.key())?.into_iter().collect();
     for key in path.covers() {
-        files.extend(view.file(&key)?);
+        files.extend(view.find_file(&key)?);
     }
     for file in view.files_held_under(&path.below())? {
         if !files.iter().any(|known| known.path.key() == file.path.key()) {
@@ -200,7 +200,7 @@ fn standing<'v>(view: &'v View, path: &FilePath) -> Result<Vec<&'v File>, Halt> 
 }
 
 /// The claims of agents other than `agent` that overlap with the path, the path's own first.
-pub fn overlapping<'v>(view: &'v View, path: &FilePath, agent: &AgentId) -> Result<Vec<&'v File>, Halt> {
+pub fn overlapping<'v>(view: &'v View, path: &FilePath, agent: &AgentId) -> Result<Vec<&'v File>, Undecided> {
     let files = standing(view, path)?;
     Ok(files.into_iter().filter(|file| file.holder().is_some_and(|holder| holder != agent)).collect())
 }
@@ -215,7 +215,7 @@ mod tests {
         ClaimFile { insist: ClaimMode::Force, ..claim_file(agent, at) }
     }
 
-    fn owner(name: &str) -> Result<Vec<Fact>, Option<String>> {
+    fn owner(name: &str) -> Result<Vec<AnyEvent>, Option<String>> {
         Err(Some(name.to_owned()))
     }
 
@@ -268,7 +268,9 @@ mod tests {
         let facts = w.asks_file(&by("lead"), force("c", "src/")).unwrap();
         let losers: Vec<_> = facts
             .iter()
-            .filter_map(|fact| if let Fact::ClaimForced(forced) = fact { Some(forced.loser.as_str()) } else { None })
+            .filter_map(
+                |fact| if let AnyEvent::ClaimForced(forced) = fact { Some(forced.loser.as_str()) } else { None },
+            )
             .collect();
         assert_eq!(losers, ["a", "b"]);
         assert_eq!((w.file_holder("src/x"), w.file_holder("src/y"), w.file_holder("src/")), (None, None, Some("c")));

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::FilePath;
 use crate::actor::Caller;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::key::{Ask, Key};
 use crate::view::View;
 
@@ -36,12 +36,12 @@ impl LockFile {
         vec![Key::file(&self.path).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         view.ensure_authority(caller, "lock a path")?;
-        if view.file(self.path.key())?.is_some_and(|file| file.locked_by.is_some()) {
+        if view.find_file(self.path.key())?.is_some_and(|file| file.locked_by.is_some()) {
             return Ok(Decision::nothing(Reply::Row(Key::file(&self.path))));
         }
-        let fact = Fact::FileLocked(FileLocked { path: self.path.clone(), by: caller.actor.to_string() });
+        let fact = AnyEvent::FileLocked(FileLocked { path: self.path.clone(), by: caller.actor.to_string() });
         Ok(Decision::new(vec![fact], Reply::Row(Key::file(&self.path))))
     }
 }
@@ -51,13 +51,13 @@ impl UnlockFile {
         vec![Key::file(&self.path).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         view.ensure_authority(caller, "unlock a path")?;
         let file = view.file_known(&self.path)?;
         if file.locked_by.is_none() {
             return Ok(Decision::nothing(Reply::Row(Key::file(&self.path))));
         }
-        let fact = Fact::FileUnlocked(FileUnlocked { path: self.path.clone(), by: caller.actor.to_string() });
+        let fact = AnyEvent::FileUnlocked(FileUnlocked { path: self.path.clone(), by: caller.actor.to_string() });
         Ok(Decision::new(vec![fact], Reply::Row(Key::file(&self.path))))
     }
 }

@@ -21,7 +21,7 @@ pub(crate) use release::free_files;
 pub use release::{FileReleased, ReleaseFile, ReleaseReason};
 pub use resolve::{ConflictResolved, ResolveConflict};
 
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, SiteId, TaskId, Timestamp};
 use crate::key::ColumnValue;
 
@@ -137,13 +137,13 @@ pub mod tally {
 }
 
 /// What becomes of a path's row. A fact about another path leaves it as it is.
-pub(crate) fn apply(old: Option<File>, key: &str, fact: &Fact, seq: Seq, at: Timestamp) -> Option<File> {
+pub(crate) fn apply(old: Option<File>, key: &str, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<File> {
     if fact.path().map(FilePath::key) != Some(key) {
         return old;
     }
     let of = |path: &FilePath| old.clone().unwrap_or_else(|| File::tracked(path));
     Some(match fact {
-        Fact::FileClaimed(fact) => {
+        AnyEvent::FileClaimed(fact) => {
             let mut file = of(&fact.path);
             file.path = fact.path.clone();
             if fact.from.is_none() {
@@ -154,11 +154,11 @@ pub(crate) fn apply(old: Option<File>, key: &str, fact: &Fact, seq: Seq, at: Tim
             file.claim = Some(FileClaim { holder: fact.agent.clone(), fence: seq, since: at, task: fact.task.clone() });
             file
         }
-        Fact::FileReleased(fact) => File { claim: None, ..of(&fact.path) },
-        Fact::ClaimForced(fact) => File { claim: None, ..of(&fact.path) },
-        Fact::FileLocked(fact) => File { locked_by: Some(fact.by.clone()), ..of(&fact.path) },
-        Fact::FileUnlocked(fact) => File { locked_by: None, ..of(&fact.path) },
-        Fact::FileModified(fact) => {
+        AnyEvent::FileReleased(fact) => File { claim: None, ..of(&fact.path) },
+        AnyEvent::ClaimForced(fact) => File { claim: None, ..of(&fact.path) },
+        AnyEvent::FileLocked(fact) => File { locked_by: Some(fact.by.clone()), ..of(&fact.path) },
+        AnyEvent::FileUnlocked(fact) => File { locked_by: None, ..of(&fact.path) },
+        AnyEvent::FileModified(fact) => {
             let mut file = of(&fact.path);
             file.content_hash = fact.after.clone();
             file.site = fact.site.clone();
@@ -170,11 +170,11 @@ pub(crate) fn apply(old: Option<File>, key: &str, fact: &Fact, seq: Seq, at: Tim
             }
             file
         }
-        Fact::ConflictDetected(fact) => File {
+        AnyEvent::ConflictDetected(fact) => File {
             conflict: Some(Conflict { holder: fact.holder.clone(), intruder: fact.intruder.clone(), since: at }),
             ..of(&fact.path)
         },
-        Fact::ConflictResolved(fact) => {
+        AnyEvent::ConflictResolved(fact) => {
             let mut file = File { conflict: None, ..of(&fact.path) };
             if let Some(winner) = &fact.winner
                 && let Some(claim) = &mut file.claim

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConflictResolved, File, FilePath, conflicts_about};
 use crate::actor::Caller;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::AgentId;
 use crate::key::{Ask, Key};
 use crate::task::ensure_fence;
@@ -39,9 +39,9 @@ impl ReleaseFile {
         vec![Key::file(&self.path).into(), Key::Lead.into(), Key::Agent(self.agent.clone()).into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let not = |reason: String| Ok(Decision::nothing(Reply::NotReleased { reason }));
-        let Some(file) = view.file(self.path.key())? else {
+        let Some(file) = view.find_file(self.path.key())? else {
             return not(format!("{} is not tracked", self.path));
         };
         let Some(claim) = &file.claim else { return not(format!("{} is not claimed", self.path)) };
@@ -55,12 +55,12 @@ impl ReleaseFile {
 }
 
 /// Frees these paths; the conflicts about them are settled by that.
-pub(crate) fn free_files(view: &View, files: &[&File], because: ReleaseReason) -> Result<Vec<Fact>, Halt> {
-    let mut facts: Vec<Fact> =
+pub(crate) fn free_files(view: &View, files: &[&File], because: ReleaseReason) -> Result<Vec<AnyEvent>, Undecided> {
+    let mut facts: Vec<AnyEvent> =
         conflicts_about(view, files)?.into_iter().filter_map(ConflictResolved::without_winner).collect();
     facts.extend(files.iter().filter_map(|file| {
         let holder = file.holder()?.clone();
-        Some(Fact::FileReleased(FileReleased { path: file.path.clone(), holder, because }))
+        Some(AnyEvent::FileReleased(FileReleased { path: file.path.clone(), holder, because }))
     }));
     Ok(facts)
 }

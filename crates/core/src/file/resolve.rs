@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::{File, FilePath, overlap_asks, overlapping, taken};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::AgentId;
 use crate::key::{Ask, Key};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -35,12 +35,12 @@ impl ResolveConflict {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         view.ensure_authority(caller, "resolve a conflict")?;
         let file = view.file_known(&self.path)?;
         view.agent_live(&self.winner)?;
         let Some(conflict) = &file.conflict else {
-            return Err(Refusal::new(Code::NotConflicted, format!("{} has no conflict", self.path)).into());
+            return Err(Rejection::new(Code::NotConflicted, format!("{} has no conflict", self.path)).into());
         };
         let mut facts = Vec::new();
         if file.claim.is_some() {
@@ -49,7 +49,7 @@ impl ResolveConflict {
             others.retain(|other| other.path.key() != self.path.key());
             facts = taken(view, &others, &self.winner)?;
         }
-        facts.push(Fact::ConflictResolved(ConflictResolved {
+        facts.push(AnyEvent::ConflictResolved(ConflictResolved {
             path: file.path.clone(),
             winner: Some(self.winner.clone()),
             // The claim may have been handed over since: the fact names the one it is taken from.
@@ -62,9 +62,9 @@ impl ResolveConflict {
 
 impl ConflictResolved {
     /// The conflict about a path goes with the claim.
-    pub(crate) fn without_winner(file: &File) -> Option<Fact> {
+    pub(crate) fn without_winner(file: &File) -> Option<AnyEvent> {
         let conflict = file.conflict.as_ref()?;
-        Some(Fact::ConflictResolved(ConflictResolved {
+        Some(AnyEvent::ConflictResolved(ConflictResolved {
             path: file.path.clone(),
             winner: None,
             holder: conflict.holder.clone(),

@@ -11,8 +11,8 @@ pub use remove::{GroupRemoved, RemoveGroup};
 pub use set::{GroupSet, SetGroup};
 
 use crate::clutch::{Address, Group as RoleGroup};
-use crate::command::Halt;
-use crate::fact::Fact;
+use crate::command::Undecided;
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, Timestamp};
 use crate::key::{Ask, ColumnValue, Key, Lookup};
 use crate::row::Row;
@@ -44,7 +44,7 @@ pub fn asks(name: &str) -> Ask {
 
 /// Who is meant by a group, each once and in the order of their names: the agents on its list, or all with the role that are
 /// here. `None` if there is no such group.
-pub fn members(view: &View, name: &str) -> Result<Option<Vec<AgentId>>, Halt> {
+pub fn members(view: &View, name: &str) -> Result<Option<Vec<AgentId>>, Undecided> {
     let found: BTreeSet<AgentId> = match RoleGroup::named(name) {
         Some(group) => {
             let live = view.live_agents()?;
@@ -59,7 +59,7 @@ pub fn members(view: &View, name: &str) -> Result<Option<Vec<AgentId>>, Halt> {
 }
 
 /// The members of all lists among these recipients.
-pub(crate) fn listed(view: &View, to: &[Address]) -> Result<Vec<AgentId>, Halt> {
+pub(crate) fn listed(view: &View, to: &[Address]) -> Result<Vec<AgentId>, Undecided> {
     let name = |address: &Address| if let Address::Group(name) = address { Some(name.clone()) } else { None };
     let lists = to.iter().filter_map(name).filter(|name| RoleGroup::named(name).is_none());
     let mut found = BTreeSet::new();
@@ -69,16 +69,16 @@ pub(crate) fn listed(view: &View, to: &[Address]) -> Result<Vec<AgentId>, Halt> 
     Ok(found.into_iter().collect())
 }
 
-pub(crate) fn apply(old: Option<Group>, name: &str, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Group> {
+pub(crate) fn apply(old: Option<Group>, name: &str, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<Group> {
     match fact {
-        Fact::GroupSet(fact) if fact.group == name => Some(fact.group(seq, at)),
-        Fact::GroupRemoved(fact) if fact.group == name => None,
+        AnyEvent::GroupSet(fact) if fact.group == name => Some(fact.group(seq, at)),
+        AnyEvent::GroupRemoved(fact) if fact.group == name => None,
         _ => old,
     }
 }
 
 impl View {
-    pub fn group(&self, name: &str) -> Result<Option<&Group>, Halt> {
+    pub fn group(&self, name: &str) -> Result<Option<&Group>, Undecided> {
         Ok(match self.get(&Key::Group(name.to_owned()))? {
             Some(Row::Group(group)) => Some(group),
             _ => None,

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::key::{Ask, Key};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,19 +25,19 @@ impl RemoveGroup {
         vec![Key::Group(self.group.clone()).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let Some(known) = view.group(&self.group)? else {
-            return Err(Refusal::no_group(&self.group).into());
+            return Err(Rejection::no_group(&self.group).into());
         };
         view.may_replace(caller, &known.set_by, &format!("group '{}'", self.group))?;
-        let fact = Fact::GroupRemoved(GroupRemoved { group: self.group.clone() });
+        let fact = AnyEvent::GroupRemoved(GroupRemoved { group: self.group.clone() });
         Ok(Decision::new(vec![fact], Reply::Done))
     }
 }
 
-impl Refusal {
-    pub fn no_group(name: &str) -> Refusal {
-        Refusal::new(Code::GroupNotFound, format!("there is no group '{name}'"))
+impl Rejection {
+    pub fn no_group(name: &str) -> Rejection {
+        Rejection::new(Code::GroupNotFound, format!("there is no group '{name}'"))
             .hint("list the groups to see their names; 'workers', 'specialists' and 'leads' are always there")
     }
 }

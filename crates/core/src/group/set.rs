@@ -6,12 +6,12 @@ use super::Group;
 use crate::actor::Caller;
 use crate::clutch::Group as RoleGroup;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,7 +32,7 @@ impl SetGroup {
         vec![Key::Group(self.group.clone()).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         self.check()?;
         let mut members = self.members.clone();
         members.sort();
@@ -45,19 +45,19 @@ impl SetGroup {
             view.may_replace(caller, &known.set_by, &format!("group '{}'", self.group))?;
         }
         let set_by = caller.actor.to_string();
-        let fact = Fact::GroupSet(GroupSet { group: self.group.clone(), members, set_by });
+        let fact = AnyEvent::GroupSet(GroupSet { group: self.group.clone(), members, set_by });
         Ok(Decision::new(vec![fact], row))
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Rejection> {
         limit::name("a group's name", &self.group, limit::AGENT_ID_BYTES)?;
         if RoleGroup::named(&self.group).is_some() {
             let message = format!("'{}' is everybody with a role, or everybody, and cannot be a list", self.group);
-            return Err(Refusal::new(Code::Invalid, message).hint("choose another name"));
+            return Err(Rejection::new(Code::Invalid, message).hint("choose another name"));
         }
         if self.group.contains(':') {
             let message = format!("'{}' cannot be a group's name: it must have no ':'", self.group);
-            return Err(Refusal::new(Code::Invalid, message)
+            return Err(Rejection::new(Code::Invalid, message)
                 .hint("leave out 'group:'; it is put in front where a message names it"));
         }
         limit::list("members", &self.members)?;

@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 use super::{Handoff, HandoffStatus};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::file::{self, Case, ConflictResolved, File, FileClaimed, FilePath};
 use crate::id::{AgentId, HandoffId, RunId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
 use crate::message;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::routing;
 use crate::run;
 use crate::task::{Task, TaskClaimed, ack_request, ensure_fence};
@@ -62,9 +62,9 @@ impl AcceptHandoff {
         asks(&self.handoff, &self.agent)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let handoff = answerable(view, caller, &self.handoff, &self.agent)?;
-        let mut facts = vec![Fact::HandoffAccepted(HandoffAccepted {
+        let mut facts = vec![AnyEvent::HandoffAccepted(HandoffAccepted {
             handoff: handoff.id.clone(),
             task: handoff.task.clone(),
             from: handoff.from.clone(),
@@ -86,12 +86,12 @@ impl AcceptHandoff {
     }
 
     /// The task and the claims that belong to it change hands, if the one who offers still holds them.
-    fn takes(&self, view: &View, caller: &Caller, handoff: &Handoff, task: &Task) -> Result<Vec<Fact>, Halt> {
+    fn takes(&self, view: &View, caller: &Caller, handoff: &Handoff, task: &Task) -> Result<Vec<AnyEvent>, Undecided> {
         let mut facts = Vec::new();
         match task.held_by() {
             Some(holder) if *holder == self.agent && task.claim.is_some() => {}
             Some(holder) if *holder != handoff.from && *holder != self.agent => {
-                return Err(Refusal::new(Code::AlreadyClaimed, format!("task {} is held by {holder} now", task.id))
+                return Err(Rejection::new(Code::AlreadyClaimed, format!("task {} is held by {holder} now", task.id))
                     .hint("the one who offered it no longer holds it; reject the handoff")
                     .into());
             }
@@ -100,7 +100,7 @@ impl AcceptHandoff {
                 if task.reserved_for.as_ref() != Some(&self.agent) {
                     routing::ensure_eligible(view, caller, task, &self.agent)?;
                 }
-                facts.push(Fact::TaskClaimed(TaskClaimed::new(task, &self.agent)));
+                facts.push(AnyEvent::TaskClaimed(TaskClaimed::new(task, &self.agent)));
                 facts.extend(run::start_run(view, &[task])?);
                 facts.extend(ack_request(view, task, &self.agent)?);
             }
@@ -112,7 +112,7 @@ impl AcceptHandoff {
     }
 
     /// With the claims of the task goes what overlaps with them: two agents never hold overlapping paths.
-    fn takes_files(&self, view: &View, handoff: &Handoff, task: &Task) -> Result<Vec<Fact>, Halt> {
+    fn takes_files(&self, view: &View, handoff: &Handoff, task: &Task) -> Result<Vec<AnyEvent>, Undecided> {
         let held = view.files_held_by(&handoff.from)?;
         let (mut moving, mut staying): (Vec<&File>, Vec<&File>) =
             held.into_iter().partition(|file| belongs(file, task));
@@ -127,10 +127,10 @@ impl AcceptHandoff {
         // An intruder that is given the path intrudes no more.
         let ours = |file: &&File| file.conflict.as_ref().is_some_and(|conflict| conflict.intruder == self.agent);
         let conflicts = file::conflicts_about(view, &moving)?.into_iter().filter(ours);
-        let mut facts: Vec<Fact> = conflicts.filter_map(ConflictResolved::without_winner).collect();
+        let mut facts: Vec<AnyEvent> = conflicts.filter_map(ConflictResolved::without_winner).collect();
         facts.extend(moving.into_iter().enumerate().map(|(at, file)| {
             let own = file.claim.as_ref().and_then(|claim| claim.task.clone());
-            Fact::FileClaimed(FileClaimed {
+            AnyEvent::FileClaimed(FileClaimed {
                 path: file.path.clone(),
                 agent: self.agent.clone(),
                 task: if at < of_task { Some(task.id.clone()) } else { own },
@@ -159,10 +159,10 @@ impl RejectHandoff {
         asks(&self.handoff, &self.agent)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         limit::text("reason", &self.reason, limit::TEXT_BYTES)?;
         let handoff = answerable(view, caller, &self.handoff, &self.agent)?;
-        let fact = Fact::HandoffRejected(HandoffRejected {
+        let fact = AnyEvent::HandoffRejected(HandoffRejected {
             handoff: handoff.id.clone(),
             task: handoff.task.clone(),
             from: handoff.from.clone(),
@@ -177,12 +177,12 @@ impl RejectHandoff {
 }
 
 /// The run of the task that changes hands.
-fn run_of(view: &View, handoff: &Handoff) -> Result<Option<RunId>, Halt> {
-    Ok(view.task(&handoff.task)?.and_then(Task::run_if_named))
+fn run_of(view: &View, handoff: &Handoff) -> Result<Option<RunId>, Undecided> {
+    Ok(view.find_task(&handoff.task)?.and_then(Task::run_if_named))
 }
 
 /// Whoever answers a handoff itself has seen the message that told of it, by whichever way it learned of it.
-fn seen_by(view: &View, caller: &Caller, handoff: &Handoff, agent: &AgentId) -> Result<Option<Fact>, Halt> {
+fn seen_by(view: &View, caller: &Caller, handoff: &Handoff, agent: &AgentId) -> Result<Option<AnyEvent>, Undecided> {
     match &handoff.told_by {
         Some(message) if caller.actor.agent() == Some(agent) => message::noticed(view, message, agent),
         _ => Ok(None),
@@ -194,26 +194,26 @@ fn asks(handoff: &HandoffId, agent: &AgentId) -> Vec<Ask> {
 }
 
 /// The handoff, if it waits for an answer that this agent may give.
-fn answerable<'v>(view: &'v View, caller: &Caller, id: &HandoffId, agent: &AgentId) -> Result<&'v Handoff, Halt> {
+fn answerable<'v>(view: &'v View, caller: &Caller, id: &HandoffId, agent: &AgentId) -> Result<&'v Handoff, Undecided> {
     let Some(handoff) = view.handoff(id)? else {
-        return Err(Refusal::new(Code::HandoffNotFound, "Handoff not found").into());
+        return Err(Rejection::new(Code::HandoffNotFound, "Handoff not found").into());
     };
     view.agent_here(agent)?;
     view.ensure_may_act_for(caller, agent)?;
     if handoff.status != HandoffStatus::Pending {
         let status = handoff.status.as_str();
-        return Err(Refusal::new(Code::AlreadyAnswered, format!("handoff {id} was {status} already"))
+        return Err(Rejection::new(Code::AlreadyAnswered, format!("handoff {id} was {status} already"))
             .hint("a handoff is answered once; for another change of hands, the holder offers it again")
             .into());
     }
     match &handoff.to {
-        Some(to) if to != agent => Err(Refusal::new(Code::Forbidden, format!("handoff {id} is for {to}"))
+        Some(to) if to != agent => Err(Rejection::new(Code::Forbidden, format!("handoff {id} is for {to}"))
             .hint(format!("only {to} can accept or reject it"))
             .into()),
         _ => {
             // Known before the answer, so that accepting needs one round of loading.
             let wanted = [Ask::Row(Key::Task(handoff.task.clone())), Lookup::FilesHeldBy(handoff.from.clone()).into()];
-            view.needs(wanted.into())?;
+            view.ensure_loaded(wanted.into())?;
             Ok(handoff)
         }
     }

@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, HandoffId, RunId, TaskId};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::task;
 use crate::told::Told;
 use crate::view::View;
@@ -60,23 +60,23 @@ impl OfferHandoff {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         self.check()?;
         if view.handoff(&self.id)?.is_some() {
-            return Err(Refusal::new(Code::Exists, format!("handoff {} exists", self.id)).into());
+            return Err(Rejection::new(Code::Exists, format!("handoff {} exists", self.id)).into());
         }
         view.agent_here(&self.from)?;
         let task = view.task_known(&self.task)?;
         if let Some(to) = &self.to
-            && view.agent(to)?.is_none_or(|agent| agent.has_left())
+            && view.find_agent(to)?.is_none_or(|agent| agent.has_left())
         {
-            return Err(Refusal::new(Code::UnknownReference, format!("to_agent: {to} is not an agent known here"))
+            return Err(Rejection::new(Code::UnknownReference, format!("to_agent: {to} is not an agent known here"))
                 .hint("leave out to_agent to offer it to everybody, or name one of those that GET /agents lists")
                 .into());
         }
         view.ensure_may_act_for(caller, &self.from)?;
         task::ensure_may_change(view, caller, task, Some(&self.from))?;
-        let fact = Fact::HandoffInitiated(HandoffInitiated {
+        let fact = AnyEvent::HandoffInitiated(HandoffInitiated {
             handoff: self.id.clone(),
             from: self.from.clone(),
             to: self.to.clone(),
@@ -88,10 +88,10 @@ impl OfferHandoff {
         Ok(Decision::new(vec![fact], Reply::Row(Key::Handoff(self.id.clone()))))
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Rejection> {
         let note = &self.note;
         if note.summary.trim().is_empty() {
-            return Err(Refusal::new(Code::Invalid, "summary must not be empty"));
+            return Err(Rejection::new(Code::Invalid, "summary must not be empty"));
         }
         limit::text("summary", &note.summary, limit::TEXT_BYTES)?;
         limit::text("context", &note.context, limit::TEXT_BYTES)?;

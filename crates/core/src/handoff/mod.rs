@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub use answer::{AcceptHandoff, HandoffAccepted, HandoffRejected, RejectHandoff};
 pub use initiate::{HandoffInitiated, HandoffNote, OfferHandoff};
 
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, HandoffId, MessageId, Seq, TaskId, Timestamp};
 use crate::key::ColumnValue;
 
@@ -66,9 +66,9 @@ impl Handoff {
     }
 }
 
-pub(crate) fn apply(old: Option<Handoff>, id: &HandoffId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Handoff> {
+pub(crate) fn apply(old: Option<Handoff>, id: &HandoffId, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<Handoff> {
     match fact {
-        Fact::HandoffInitiated(initiated) if initiated.handoff == *id => Some(Handoff {
+        AnyEvent::HandoffInitiated(initiated) if initiated.handoff == *id => Some(Handoff {
             id: initiated.handoff.clone(),
             from: initiated.from.clone(),
             to: initiated.to.clone(),
@@ -81,10 +81,10 @@ pub(crate) fn apply(old: Option<Handoff>, id: &HandoffId, fact: &Fact, seq: Seq,
             created: seq,
             told_by: (!fact.tells().is_empty()).then(|| fact.id_at(seq)),
         }),
-        Fact::HandoffAccepted(fact) if fact.handoff == *id => {
+        AnyEvent::HandoffAccepted(fact) if fact.handoff == *id => {
             old.map(|old| Handoff { status: HandoffStatus::Accepted, answered_by: Some(fact.by.clone()), ..old })
         }
-        Fact::HandoffRejected(fact) if fact.handoff == *id => old.map(|old| Handoff {
+        AnyEvent::HandoffRejected(fact) if fact.handoff == *id => old.map(|old| Handoff {
             status: HandoffStatus::Rejected,
             answered_by: Some(fact.by.clone()),
             reason: Some(fact.reason.clone()),

@@ -2,9 +2,9 @@
 
 use super::context::{Provider, TeamContext};
 use super::{Instance, context_keys};
-use crate::command::Halt;
+use crate::command::Undecided;
 use crate::document::{self, DocumentId};
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::key::{Ask, Key};
 use crate::view::View;
 
@@ -15,7 +15,7 @@ pub(crate) fn asks(instance: &Instance) -> Vec<Ask> {
 
 /// The facts that make the documents that are configured for an instance: empty, and only those that never were. What
 /// somebody wrote stays as it is, and what somebody deleted stays deleted.
-pub(crate) fn documents(view: &View, instance: &Instance, context: &TeamContext) -> Result<Vec<Fact>, Halt> {
+pub(crate) fn documents(view: &View, instance: &Instance, context: &TeamContext) -> Result<Vec<AnyEvent>, Undecided> {
     if context.provider == Provider::Off {
         return Ok(vec![]);
     }
@@ -26,7 +26,7 @@ pub(crate) fn documents(view: &View, instance: &Instance, context: &TeamContext)
             ids.push(id);
         }
     }
-    view.needs(ids.iter().map(|id| Key::Document(id.clone()).into()).collect())?;
+    view.ensure_loaded(ids.iter().map(|id| Key::Document(id.clone()).into()).collect())?;
     let mut facts = Vec::new();
     for id in ids {
         if view.document(&id)?.is_none() {

@@ -7,14 +7,14 @@ use super::place::{self, Folder};
 use super::{Instance, begin};
 use crate::actor::{Authority, Caller};
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
+use crate::command::{Decision, Reply, Undecided};
 use crate::document::DocumentPath;
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::id::SiteId;
 use crate::instance::TeamContext;
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::row::Row;
 use crate::view::View;
 
@@ -43,7 +43,7 @@ impl ConfigureContext {
         keys.chain([Lookup::ConfiguredInstances.into()]).collect()
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         view.ensure_authority(caller, "configure a context")?;
         self.settings.check()?;
         let key = Key::Context(self.scope.clone());
@@ -74,13 +74,13 @@ impl ConfigureContext {
             }
         };
         let Configured { scope, settings, site } = new;
-        let mut facts = vec![Fact::ContextConfigured(ContextConfigured { scope, settings, site })];
+        let mut facts = vec![AnyEvent::ContextConfigured(ContextConfigured { scope, settings, site })];
         facts.extend(begins);
         Ok(Decision::new(facts, Reply::Row(key)))
     }
 
     /// Only people decide where in their project files appear: the daemon writes there, outside of every sandbox.
-    fn may_set_folder(&self, known: Option<&Configured>, caller: &Caller) -> Result<(), Refusal> {
+    fn may_set_folder(&self, known: Option<&Configured>, caller: &Caller) -> Result<(), Rejection> {
         let before = known.and_then(|known| known.settings.dir.as_deref());
         if caller.power == Authority::Person || self.settings.dir.as_deref() == before {
             return Ok(());
@@ -89,21 +89,21 @@ impl ConfigureContext {
             Some(dir) => format!("send dir as it is, '{dir}', or let a person change it"),
             None => "leave dir out, or let a person set it: rookery context configure --folder …".to_owned(),
         };
-        Err(Refusal::new(Code::Forbidden, "only a person may set the folder of a context").hint(hint))
+        Err(Rejection::new(Code::Forbidden, "only a person may set the folder of a context").hint(hint))
     }
 
-    fn check_defaults(&self, view: &View) -> Result<(), Halt> {
+    fn check_defaults(&self, view: &View) -> Result<(), Undecided> {
         let dir = self.settings.dir.as_deref().unwrap_or(FOLDER);
         place::check(dir, &Instance::default())?;
         if !place::tells_instances_apart(dir) {
-            return Err(Refusal::new(Code::Invalid, "dir would be the same folder for every instance")
+            return Err(Rejection::new(Code::Invalid, "dir would be the same folder for every instance")
                 .hint("put ${{ instance }} into it, for example team/${{ instance }}/")
                 .into());
         }
         for (instance, folder) in named(view)? {
             if place::is_given_to_another(&folder, dir, &instance) {
                 let what = format!("dir would give the folder of instance '{instance}' to others: {}", folder.as_str());
-                return Err(Refusal::new(Code::Exists, what)
+                return Err(Rejection::new(Code::Exists, what)
                     .hint(format!(
                         "choose another dir, or first another folder for that instance: rookery context configure \
                          --instance {instance} --folder …"
@@ -115,7 +115,7 @@ impl ConfigureContext {
     }
 
     /// No two instances have one folder, or one inside of the other's.
-    fn check_place(&self, view: &View, instance: &Instance) -> Result<(), Halt> {
+    fn check_place(&self, view: &View, instance: &Instance) -> Result<(), Undecided> {
         limit::name("instance", instance.name(), limit::NAME_BYTES)?;
         let Some(dir) = &self.settings.dir else { return Ok(()) };
         let folder = place::check(dir, instance)?;
@@ -124,11 +124,11 @@ impl ConfigureContext {
         match others.into_iter().find(|(_, taken)| taken.meets(&folder)) {
             None if place::is_given_to_another(&folder, defaults, instance) => {
                 let what = "dir is a folder that another instance gets by the project's own dir, or meets one";
-                Err(Refusal::new(Code::Exists, what).hint(format!("choose one outside of {defaults}")).into())
+                Err(Rejection::new(Code::Exists, what).hint(format!("choose one outside of {defaults}")).into())
             }
             None => Ok(()),
             Some((other, _)) => {
-                Err(Refusal::new(Code::Exists, format!("dir is the folder of instance '{other}', or meets it"))
+                Err(Rejection::new(Code::Exists, format!("dir is the folder of instance '{other}', or meets it"))
                     .hint("choose a folder that no other instance has")
                     .into())
             }
@@ -137,7 +137,7 @@ impl ConfigureContext {
 }
 
 /// What the project says.
-fn project(view: &View) -> Result<Option<&Configured>, Halt> {
+fn project(view: &View) -> Result<Option<&Configured>, Undecided> {
     Ok(match view.get(&Key::Context(Scope::Project))? {
         Some(Row::Context(project)) => Some(project),
         _ => None,
@@ -145,7 +145,7 @@ fn project(view: &View) -> Result<Option<&Configured>, Halt> {
 }
 
 /// The instances that were configured.
-fn configured(view: &View) -> Result<Vec<(Instance, &Configured)>, Halt> {
+fn configured(view: &View) -> Result<Vec<(Instance, &Configured)>, Undecided> {
     let of = |row| match row {
         &Row::Context(ref configured @ Configured { scope: Scope::Instance(ref run), .. }) => {
             Some((Instance::of_run(run), configured))
@@ -156,7 +156,7 @@ fn configured(view: &View) -> Result<Vec<(Instance, &Configured)>, Halt> {
 }
 
 /// The folders of the other instances that were configured.
-fn others(view: &View, instance: &Instance) -> Result<Vec<(Instance, Folder)>, Halt> {
+fn others(view: &View, instance: &Instance) -> Result<Vec<(Instance, Folder)>, Undecided> {
     let project = project(view)?;
     let others = configured(view)?.into_iter().filter(|(other, _)| other != instance);
     let folder = |(other, own)| (TeamContext::of(&other, Some(own), project).folder, other);
@@ -164,7 +164,7 @@ fn others(view: &View, instance: &Instance) -> Result<Vec<(Instance, Folder)>, H
 }
 
 /// The folders that instances were given by name.
-fn named(view: &View) -> Result<Vec<(Instance, Folder)>, Halt> {
+fn named(view: &View) -> Result<Vec<(Instance, Folder)>, Undecided> {
     let folder = |(instance, own): (Instance, &Configured)| {
         let dir = own.settings.dir.as_deref()?;
         let folder = Folder::stored(&place::settled(dir, &instance));
@@ -175,12 +175,12 @@ fn named(view: &View) -> Result<Vec<(Instance, Folder)>, Halt> {
 
 impl ContextSettings {
     /// Whether the names of files are such that documents can have; where the folder is, is for [`ContextSettings::folder`].
-    pub fn check(&self) -> Result<(), Refusal> {
-        let path = |path: &String| DocumentPath::parse(path).map_err(Refusal::from);
+    pub fn check(&self) -> Result<(), Rejection> {
+        let path = |path: &String| DocumentPath::parse(path).map_err(Rejection::from);
         if let Some(channel) = &self.channel {
             DocumentPath::parse_any(channel)?;
             if channel.contains('/') {
-                return Err(Refusal::new(Code::Invalid, "channel must be a file in the instance's folder itself"));
+                return Err(Rejection::new(Code::Invalid, "channel must be a file in the instance's folder itself"));
             }
         }
         self.document.as_ref().map(path).transpose()?;
@@ -190,20 +190,20 @@ impl ContextSettings {
         let channel = self.channel.as_deref().unwrap_or(super::context::CHANNEL);
         let mut all = documents.iter().chain(&self.document);
         if all.any(|document| document.eq_ignore_ascii_case(channel)) {
-            return Err(Refusal::new(Code::Invalid, "channel and documents must be different files"));
+            return Err(Rejection::new(Code::Invalid, "channel and documents must be different files"));
         }
         Ok(())
     }
 
     /// The folder that these settings mean for an instance, if they may. Whether another instance has it is not known here.
-    pub fn folder(&self, instance: &Instance) -> Result<Folder, Refusal> {
+    pub fn folder(&self, instance: &Instance) -> Result<Folder, Rejection> {
         place::check(self.dir.as_deref().unwrap_or(FOLDER), instance)
     }
 }
 
-pub(crate) fn apply(old: Option<Configured>, scope: &Scope, fact: &Fact) -> Option<Configured> {
+pub(crate) fn apply(old: Option<Configured>, scope: &Scope, fact: &AnyEvent) -> Option<Configured> {
     match fact {
-        Fact::ContextConfigured(fact) if fact.scope == *scope => {
+        AnyEvent::ContextConfigured(fact) if fact.scope == *scope => {
             let ContextConfigured { scope, settings, site } = fact.clone();
             Some(Configured { scope, settings, site })
         }

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use super::Instance;
 use super::place::{self, Folder};
 use crate::code::Code;
-use crate::command::Halt;
+use crate::command::Undecided;
 use crate::document::{DocumentId, DocumentPath, DocumentPathProblem};
 use crate::id::{RunId, SiteId};
 use crate::key::{ColumnValue, Key};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::row::Row;
 use crate::view::View;
 
@@ -164,11 +164,11 @@ impl TeamContext {
     }
 
     /// Refuses what an instance without a context must not do.
-    pub fn check(&self, instance: &Instance) -> Result<(), Refusal> {
+    pub fn check(&self, instance: &Instance) -> Result<(), Rejection> {
         if self.provider != Provider::Off {
             return Ok(());
         }
-        Err(Refusal::new(Code::ContextDisabled, format!("the context of instance '{instance}' is turned off")).hint(
+        Err(Rejection::new(Code::ContextDisabled, format!("the context of instance '{instance}' is turned off")).hint(
             "work without channel, inbox and documents; a person can turn it on with 'rookery context configure'",
         ))
     }
@@ -179,7 +179,7 @@ impl TeamContext {
 }
 
 impl View {
-    fn configured(&self, scope: &Scope) -> Result<Option<&Configured>, Halt> {
+    fn configured(&self, scope: &Scope) -> Result<Option<&Configured>, Undecided> {
         Ok(match self.get(&Key::Context(scope.clone()))? {
             Some(Row::Context(configured)) => Some(configured),
             _ => None,
@@ -187,24 +187,24 @@ impl View {
     }
 
     /// The context of an instance as the rules see it.
-    pub(crate) fn team_context(&self, instance: &Instance) -> Result<TeamContext, Halt> {
+    pub(crate) fn team_context(&self, instance: &Instance) -> Result<TeamContext, Undecided> {
         let (own, project) = (Scope::of(instance), Scope::Project);
-        self.needs(keys(instance).into_iter().map(Into::into).collect())?;
+        self.ensure_loaded(keys(instance).into_iter().map(Into::into).collect())?;
         Ok(TeamContext::of(instance, self.configured(&own)?, self.configured(&project)?))
     }
 
     /// Halts where there is no context to speak or write in.
-    pub(crate) fn needs_context(&self, instance: &Instance) -> Result<(), Halt> {
+    pub(crate) fn needs_context(&self, instance: &Instance) -> Result<(), Undecided> {
         Ok(self.team_context(instance)?.check(instance)?)
     }
 
     /// As [`View::needs_context`], for a document that must not be where the channel is kept.
-    pub(crate) fn needs_room_for(&self, id: &DocumentId) -> Result<(), Halt> {
+    pub(crate) fn needs_room_for(&self, id: &DocumentId) -> Result<(), Undecided> {
         let instance = Instance::of_run(&id.run);
         let context = self.team_context(&instance)?;
         context.check(&instance)?;
         if context.is_channel(&id.path) {
-            return Err(Refusal::from(DocumentPathProblem::Channel).into());
+            return Err(Rejection::from(DocumentPathProblem::Channel).into());
         }
         Ok(())
     }

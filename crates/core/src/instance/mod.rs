@@ -22,7 +22,7 @@ use crate::actor::Actor;
 use crate::code::Code;
 use crate::id::{AgentId, RunId, ThreadId};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Instance(Arc<str>);
@@ -110,8 +110,8 @@ pub fn plain(agent: &AgentId) -> AgentId {
 }
 
 /// Whether an agent can be called so: `name`, or `name@instance`. Whether the name is taken is for others to say.
-pub fn check_name(field: &'static str, id: &str) -> Result<(), Refusal> {
-    let bad = |what: &str| Err(Refusal::new(Code::Invalid, format!("{field} {what}")));
+pub fn check_name(field: &'static str, id: &str) -> Result<(), Rejection> {
+    let bad = |what: &str| Err(Rejection::new(Code::Invalid, format!("{field} {what}")));
     limit::name(field, id, limit::AGENT_ID_BYTES)
         .and_then(|()| match id.matches('@').count() {
             0 => Ok(()),

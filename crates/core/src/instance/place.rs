@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use super::{Instance, is_invisible};
 use crate::code::Code;
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 
 /// The longest folder name that an instance's name becomes. File systems take 255 bytes.
 const NAME_BYTES: usize = 120;
@@ -145,9 +145,9 @@ pub fn folder_name(instance: &Instance) -> String {
 }
 
 /// The folder that a setting means, if it is one that may be written in.
-pub(super) fn check(dir: &str, instance: &Instance) -> Result<Folder, Refusal> {
+pub(super) fn check(dir: &str, instance: &Instance) -> Result<Folder, Rejection> {
     let refuse = |what: &str| {
-        Err(Refusal::new(Code::Invalid, format!("dir {what}"))
+        Err(Rejection::new(Code::Invalid, format!("dir {what}"))
             .hint("name a folder inside of the project, for example .workflow/${{ instance }}/"))
     };
     limit::text("dir", dir, limit::DOCUMENT_PATH_BYTES)?;

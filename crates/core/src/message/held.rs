@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::{Fate, Header};
 use crate::actor::{Authority, Caller};
 use crate::code::Code;
-use crate::command::{Decision, Halt, Now, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Now, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,21 +46,21 @@ impl ReleaseHeld {
         vec![Key::Message(self.message.clone()).into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
         if caller.power != Authority::Person {
-            return Err(Refusal::new(Code::Forbidden, "only a person may decide about a held message").into());
+            return Err(Rejection::new(Code::Forbidden, "only a person may decide about a held message").into());
         }
         let message = view.message_known(&self.message)?;
         let header = message.letter.header.clone();
         let reply = Reply::Row(Key::Message(self.message.clone()));
         let fact = match (&message.fate, &self.verdict) {
-            (Fate::Held(_), Verdict::Deliver) => Fact::MessageReleased(MessageReleased {
+            (Fate::Held(_), Verdict::Deliver) => AnyEvent::MessageReleased(MessageReleased {
                 at: view.entry_time(&header.thread, now)?,
                 header: Header { hops: 0, ..header },
             }),
             (Fate::Held(_), Verdict::Discard { reason }) => {
                 limit::text("reason", reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
-                Fact::MessageDiscarded(MessageDiscarded {
+                AnyEvent::MessageDiscarded(MessageDiscarded {
                     message: self.message.clone(),
                     from: header.from,
                     reason: reason.clone(),
@@ -76,8 +76,8 @@ impl ReleaseHeld {
     }
 }
 
-fn decided(what: &str) -> Refusal {
-    Refusal::new(Code::AlreadyAnswered, format!("the message {what} already"))
+fn decided(what: &str) -> Rejection {
+    Rejection::new(Code::AlreadyAnswered, format!("the message {what} already"))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub(crate) use send::posted;
 pub use send::{Ack, Addressees, Cause, MessageHeld, MessageSent, SendMessage, StormGuard, Tone, What};
 pub use undelivered::{Dead, DeliveryAbandoned, DeliveryRetried, GiveUpDelivery, RetryDelivery};
 
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, ThreadId, Timestamp};
 use crate::instance::Instance;
 use crate::key::{ColumnValue, Key};
@@ -335,18 +335,20 @@ impl Delivery {
     }
 }
 
-pub(crate) fn apply(old: Option<Message>, id: &MessageId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Message> {
+pub(crate) fn apply(old: Option<Message>, id: &MessageId, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<Message> {
     let new = |letter: &Letter, fate: Fate, at: Timestamp| Message { letter: letter.clone(), fate, sent: seq, at };
     match fact {
-        Fact::MessageSent(fact) if fact.letter.header.message == *id => Some(new(&fact.letter, Fate::Sent, fact.at)),
-        Fact::MessageHeld(fact) if fact.letter.header.message == *id => {
+        AnyEvent::MessageSent(fact) if fact.letter.header.message == *id => {
+            Some(new(&fact.letter, Fate::Sent, fact.at))
+        }
+        AnyEvent::MessageHeld(fact) if fact.letter.header.message == *id => {
             Some(new(&fact.letter, Fate::Held(fact.because), at))
         }
-        Fact::MessageReleased(fact) if fact.header.message == *id => old.map(|old| {
+        AnyEvent::MessageReleased(fact) if fact.header.message == *id => old.map(|old| {
             let letter = Letter { header: fact.header.clone(), ..old.letter };
             Message { letter, fate: Fate::Sent, sent: seq, at: fact.at }
         }),
-        Fact::MessageDiscarded(fact) if fact.message == *id => {
+        AnyEvent::MessageDiscarded(fact) if fact.message == *id => {
             old.map(|old| Message { fate: Fate::Discarded { reason: fact.reason.clone() }, ..old })
         }
         _ => old,
@@ -356,7 +358,7 @@ pub(crate) fn apply(old: Option<Message>, id: &MessageId, fact: &Fact, seq: Seq,
 pub(crate) fn apply_delivery(
     old: Option<Delivery>,
     (message, agent): (&MessageId, &AgentId),
-    fact: &Fact,
+    fact: &AnyEvent,
     seq: Seq,
     at: Timestamp,
 ) -> Option<Delivery> {
@@ -389,31 +391,31 @@ pub(crate) fn apply_delivery(
     match fact {
         _ if fact.tells().contains(agent) && *message == fact.id_at(seq) => Some(new(as_envelope, fact.task())),
         _ if fact.voids().is_some_and(|over| over.names(message, agent)) => old.map(|delivery| delivery.passes_on(at)),
-        Fact::MessageSent(fact) => queued(&fact.letter.header, fact.at).or(old),
-        Fact::MessageReleased(fact) => queued(&fact.header, fact.at).or(old),
-        Fact::EnvelopeReceived(fact) if fact.reaches(message, agent) => Some(new(as_envelope, Some(&fact.task))),
-        Fact::ToolDenied(fact) if fact.reaches(message, agent) => Some(new(as_envelope, Some(&fact.task))),
-        Fact::TaskForwarded(fact) if fact.message == *message && fact.to == *agent => {
+        AnyEvent::MessageSent(fact) => queued(&fact.letter.header, fact.at).or(old),
+        AnyEvent::MessageReleased(fact) => queued(&fact.header, fact.at).or(old),
+        AnyEvent::EnvelopeReceived(fact) if fact.reaches(message, agent) => Some(new(as_envelope, Some(&fact.task))),
+        AnyEvent::ToolDenied(fact) if fact.reaches(message, agent) => Some(new(as_envelope, Some(&fact.task))),
+        AnyEvent::TaskForwarded(fact) if fact.message == *message && fact.to == *agent => {
             Some(new(as_envelope, Some(&fact.task)))
         }
-        Fact::DeliveryAbandoned(fact) if fact.message == *message && fact.agent == *agent => {
+        AnyEvent::DeliveryAbandoned(fact) if fact.message == *message && fact.agent == *agent => {
             let known = old.or_else(|| fact.broadcast.then(|| new(AddressedAs::Everyone, None)));
             let dead = Some(Dead { attempts: fact.attempts, error: fact.error.clone(), at });
             known.map(|delivery| Delivery { dead, ..delivery })
         }
-        Fact::DeliveryRetried(fact) if fact.message == *message && fact.agent == *agent => {
+        AnyEvent::DeliveryRetried(fact) if fact.message == *message && fact.agent == *agent => {
             old.map(|delivery| Delivery { dead: None, ..delivery })
         }
-        Fact::MessagesRead(receipt) => noted(receipt, Standing::Read),
-        Fact::MessagesAcked(receipt) => noted(receipt, Standing::Acked),
+        AnyEvent::MessagesRead(receipt) => noted(receipt, Standing::Read),
+        AnyEvent::MessagesAcked(receipt) => noted(receipt, Standing::Acked),
         _ => old,
     }
 }
 
-pub(crate) fn apply_thread(old: Option<Thread>, id: &ThreadId, fact: &Fact) -> Option<Thread> {
+pub(crate) fn apply_thread(old: Option<Thread>, id: &ThreadId, fact: &AnyEvent) -> Option<Thread> {
     let (header, at) = match fact {
-        Fact::MessageSent(fact) => (&fact.letter.header, fact.at),
-        Fact::MessageReleased(fact) => (&fact.header, fact.at),
+        AnyEvent::MessageSent(fact) => (&fact.letter.header, fact.at),
+        AnyEvent::MessageReleased(fact) => (&fact.header, fact.at),
         _ => return old,
     };
     if header.thread != *id {
@@ -423,17 +425,17 @@ pub(crate) fn apply_thread(old: Option<Thread>, id: &ThreadId, fact: &Fact) -> O
     Some(Thread { id: id.clone(), last_at: at, messages })
 }
 
-pub(crate) fn apply_sender(old: Option<Sender>, id: &AgentId, fact: &Fact) -> Option<Sender> {
+pub(crate) fn apply_sender(old: Option<Sender>, id: &AgentId, fact: &AnyEvent) -> Option<Sender> {
     let known = old.clone().unwrap_or_else(|| Sender { id: id.clone(), due: Timestamp(0), held: 0 });
     match fact {
-        Fact::MessageSent(fact) if fact.letter.header.from == *id => Some(Sender { due: fact.due, ..known }),
-        Fact::MessageHeld(fact) if fact.letter.header.from == *id => {
+        AnyEvent::MessageSent(fact) if fact.letter.header.from == *id => Some(Sender { due: fact.due, ..known }),
+        AnyEvent::MessageHeld(fact) if fact.letter.header.from == *id => {
             Some(Sender { held: known.held.saturating_add(1), ..known })
         }
-        Fact::MessageReleased(fact) if fact.header.from == *id => {
+        AnyEvent::MessageReleased(fact) if fact.header.from == *id => {
             Some(Sender { held: known.held.saturating_sub(1), ..known })
         }
-        Fact::MessageDiscarded(fact) if fact.from == *id => {
+        AnyEvent::MessageDiscarded(fact) if fact.from == *id => {
             Some(Sender { held: known.held.saturating_sub(1), ..known })
         }
         _ => old,

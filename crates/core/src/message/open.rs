@@ -2,12 +2,12 @@
 
 use super::undelivered::DeliveryAbandoned;
 use super::{Receipt, Standing, receive};
-use crate::command::Halt;
-use crate::fact::Fact;
+use crate::command::Undecided;
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId};
 use crate::key::Ask;
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,12 +33,13 @@ impl Open {
     }
 
     /// Each once and in order. What is acknowledged, or somebody else's by now, does not wait.
-    pub(crate) fn of(view: &View, agent: &AgentId, messages: &[MessageId]) -> Result<Open, Halt> {
-        view.needs(Open::asks(agent, messages))?;
+    pub(crate) fn of(view: &View, agent: &AgentId, messages: &[MessageId]) -> Result<Open, Undecided> {
+        view.ensure_loaded(Open::asks(agent, messages))?;
         let mut open = Open { agent: agent.clone(), waiting: vec![], foreign: vec![] };
         for id in messages {
             let delivery = view.delivery(id, agent)?;
-            let broadcast = delivery.is_none() && view.message(id)?.is_some_and(|known| known.is_broadcast_for(agent));
+            let broadcast =
+                delivery.is_none() && view.find_message(id)?.is_some_and(|known| known.is_broadcast_for(agent));
             let waiting = Waiting {
                 message: id.clone(),
                 unseen: delivery.is_none_or(|delivery| delivery.standing == Standing::Queued),
@@ -56,7 +57,7 @@ impl Open {
     }
 
     /// Without those that were given up on; refused if one is not for the agent.
-    pub(crate) fn for_showing(mut self) -> Result<Open, Refusal> {
+    pub(crate) fn for_showing(mut self) -> Result<Open, Rejection> {
         if let Some(foreign) = self.foreign.first() {
             return Err(receive::not_for(&self.agent, foreign));
         }
@@ -73,13 +74,13 @@ impl Open {
     }
 
     /// The agent is shown them: what says so of those that it never was.
-    pub(crate) fn read(&self) -> Option<Fact> {
-        self.receipt(|waiting| waiting.unseen).map(Fact::MessagesRead)
+    pub(crate) fn read(&self) -> Option<AnyEvent> {
+        self.receipt(|waiting| waiting.unseen).map(AnyEvent::MessagesRead)
     }
 
     /// The agent is done with all of them.
-    pub(crate) fn acked(&self) -> Option<Fact> {
-        self.receipt(|_| true).map(Fact::MessagesAcked)
+    pub(crate) fn acked(&self) -> Option<AnyEvent> {
+        self.receipt(|_| true).map(AnyEvent::MessagesAcked)
     }
 
     fn receipt(&self, counts: impl Fn(&Waiting) -> bool) -> Option<Receipt> {
@@ -93,10 +94,10 @@ impl Open {
     }
 
     /// Nobody tries any more, until somebody wants it.
-    pub(crate) fn given_up(&self, attempts: u32, error: &str) -> Vec<Fact> {
+    pub(crate) fn given_up(&self, attempts: u32, error: &str) -> Vec<AnyEvent> {
         let error = &error[..error.floor_char_boundary(limit::TITLE_BYTES)];
         let abandoned = |waiting: &Waiting| {
-            Fact::DeliveryAbandoned(DeliveryAbandoned {
+            AnyEvent::DeliveryAbandoned(DeliveryAbandoned {
                 message: waiting.message.clone(),
                 agent: self.agent.clone(),
                 attempts,

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::Standing;
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 /// The agent was shown these messages.
@@ -61,7 +61,7 @@ impl Receipt {
         self.messages.iter().chain(&self.broadcasts).map(key).collect()
     }
 
-    fn decision(self, fact: impl FnOnce(Receipt) -> Fact) -> Decision {
+    fn decision(self, fact: impl FnOnce(Receipt) -> AnyEvent) -> Decision {
         if self.messages.is_empty() && self.broadcasts.is_empty() {
             return Decision::nothing(Reply::Done);
         }
@@ -74,12 +74,12 @@ impl ReadMessages {
         asks(&self.agent, &self.messages)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let receipt = receipt(view, caller, &self.agent, &self.messages, |standing| match standing {
             Standing::Queued => Ok(Counts::Yes),
             Standing::Read | Standing::Acked => Ok(Counts::Already),
         })?;
-        Ok(receipt.decision(Fact::MessagesRead))
+        Ok(receipt.decision(AnyEvent::MessagesRead))
     }
 }
 
@@ -88,13 +88,13 @@ impl AckMessages {
         asks(&self.agent, &self.messages)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let receipt = receipt(view, caller, &self.agent, &self.messages, |standing| match (standing, self.shown) {
             (Standing::Acked, _) => Ok(Counts::Already),
             (Standing::Read, _) | (Standing::Queued, Shown::Now) => Ok(Counts::Yes),
             (Standing::Queued, Shown::Before) => Err(()),
         })?;
-        Ok(receipt.decision(Fact::MessagesAcked))
+        Ok(receipt.decision(AnyEvent::MessagesAcked))
     }
 }
 
@@ -121,13 +121,13 @@ fn receipt(
     agent: &AgentId,
     messages: &[MessageId],
     counts: impl Fn(Standing) -> Result<Counts, ()>,
-) -> Result<Receipt, Halt> {
+) -> Result<Receipt, Undecided> {
     limit::list("messages", messages)?;
     view.ensure_may_act_for(caller, agent)?;
     let mut receipt = Receipt { agent: agent.clone(), messages: vec![], broadcasts: vec![] };
     for id in messages {
         let delivery = view.delivery(id, agent)?;
-        if delivery.is_none() && !view.message(id)?.is_some_and(|message| message.is_broadcast_for(agent)) {
+        if delivery.is_none() && !view.find_message(id)?.is_some_and(|message| message.is_broadcast_for(agent)) {
             return Err(not_for(agent, id).into());
         }
         if receipt.names(agent, id) {
@@ -143,21 +143,21 @@ fn receipt(
     Ok(receipt)
 }
 
-pub(super) fn not_for(agent: &AgentId, message: &MessageId) -> Refusal {
-    Refusal::new(Code::MessageNotFound, format!("Message not found: there is no message '{message}' for '{agent}'"))
+pub(super) fn not_for(agent: &AgentId, message: &MessageId) -> Rejection {
+    Rejection::new(Code::MessageNotFound, format!("Message not found: there is no message '{message}' for '{agent}'"))
         .hint("check what is pending; ids are as they were shown there")
 }
 
-fn not_shown(agent: &AgentId, message: &MessageId) -> Refusal {
-    Refusal::new(Code::NotShown, format!("message '{message}' was never shown to '{agent}'"))
+fn not_shown(agent: &AgentId, message: &MessageId) -> Rejection {
+    Rejection::new(Code::NotShown, format!("message '{message}' was never shown to '{agent}'"))
         .hint("read what is pending first, then acknowledge it")
 }
 
 /// That an agent has seen a message by what it does about it, unless it acknowledged that before.
-pub(crate) fn noticed(view: &View, message: &MessageId, agent: &AgentId) -> Result<Option<Fact>, Halt> {
+pub(crate) fn noticed(view: &View, message: &MessageId, agent: &AgentId) -> Result<Option<AnyEvent>, Undecided> {
     let open = view.delivery(message, agent)?.is_some_and(|delivery| delivery.standing != Standing::Acked);
     let receipt = || Receipt { agent: agent.clone(), messages: vec![message.clone()], broadcasts: vec![] };
-    Ok(open.then(receipt).map(Fact::MessagesAcked))
+    Ok(open.then(receipt).map(AnyEvent::MessagesAcked))
 }
 
 #[cfg(test)]
@@ -174,7 +174,7 @@ mod tests {
         }
         assert_eq!(w.reads("b", &["m1", "m2"]), ["message.read"]);
         assert_eq!(w.reads("b", &["m2", "m3", "m3"]), ["message.read"]);
-        let Some(Fact::MessagesRead(receipt)) = w.log.last().map(|row| &row.fact) else { panic!() };
+        let Some(AnyEvent::MessagesRead(receipt)) = w.log.last().map(|row| &row.event) else { panic!() };
         assert_eq!(receipt.messages, ["m3".into()]);
         assert_eq!(w.reads("b", &["m1", "m2", "m3"]), [""; 0], "nothing new was shown");
         assert_eq!(w.pending("b"), ["m1", "m2", "m3"], "to be shown is not to be done with it");

@@ -8,13 +8,13 @@ use super::mention::{is_urgent, mentions};
 use super::{Form, Header, Hold, Letter, Priority, Recipients, UNKNOWN_RECIPIENT_TTL_MILLIS};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
-use crate::command::{Decision, Halt, Now, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Now, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId, Timestamp};
 use crate::instance::{Instance, context_keys, plain};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -164,14 +164,14 @@ impl SendMessage {
         }
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
         self.check()?;
         view.ensure_may_author_as(caller, &self.from)?;
         if self.is_of_context(caller) {
             view.needs_context(&self.instance())?;
         }
         let reply = Reply::Row(Key::Message(self.id.clone()));
-        if let Some(known) = view.message(&self.id)? {
+        if let Some(known) = view.find_message(&self.id)? {
             if known.letter.header.from == self.from && known.letter.text == self.text {
                 return Ok(Decision::nothing(reply));
             }
@@ -182,8 +182,8 @@ impl SendMessage {
         }
         let letter = self.letter(view)?;
         let fact = match self.held(view, &letter.header, now)? {
-            Some(because) => Fact::MessageHeld(MessageHeld { letter, because }),
-            None => Fact::MessageSent(MessageSent {
+            Some(because) => AnyEvent::MessageHeld(MessageHeld { letter, because }),
+            None => AnyEvent::MessageSent(MessageSent {
                 at: view.entry_time(&self.thread, now)?,
                 due: self.due(view, now)?.plus_millis(self.interval_millis()),
                 letter,
@@ -192,11 +192,11 @@ impl SendMessage {
         Ok(Decision::new(vec![fact], reply))
     }
 
-    fn is_another(&self) -> Refusal {
-        Refusal::new(Code::Exists, format!("message '{}' exists and is another one", self.id))
+    fn is_another(&self) -> Rejection {
+        Rejection::new(Code::Exists, format!("message '{}' exists and is another one", self.id))
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Rejection> {
         limit::name("message id", self.id.as_str(), limit::MESSAGE_ID_BYTES)?;
         limit::name("run", self.run.as_str(), limit::NAME_BYTES)?;
         limit::name("thread", self.thread.as_str(), limit::NAME_BYTES)?;
@@ -207,7 +207,7 @@ impl SendMessage {
             What::Entry | What::Notice | What::EntryFor { .. } | What::Chat { .. } | What::Direct { .. }
                 if self.text.trim().is_empty() =>
             {
-                Err(Refusal::new(Code::Invalid, "message must not be empty"))
+                Err(Rejection::new(Code::Invalid, "message must not be empty"))
             }
             What::Entry | What::Notice | What::Chat { .. } => Ok(()),
             What::EntryFor { mentions } => mentions.iter().try_for_each(check_id),
@@ -215,13 +215,13 @@ impl SendMessage {
             What::Coord { topic, subject, to, .. } => {
                 check_topic(topic)?;
                 if subject.trim().is_empty() {
-                    return Err(Refusal::new(Code::Invalid, "subject must not be empty"));
+                    return Err(Rejection::new(Code::Invalid, "subject must not be empty"));
                 }
                 limit::text("subject", subject, limit::TITLE_BYTES)?;
                 match to {
                     Addressees::Everyone => Ok(()),
                     Addressees::Agents(_) if is_about_session(topic) => {
-                        Err(Refusal::new(Code::Invalid, format!("{topic} is a message to all")).hint("give 'all'"))
+                        Err(Rejection::new(Code::Invalid, format!("{topic} is a message to all")).hint("give 'all'"))
                     }
                     Addressees::Agents(to) => check_ids(to),
                 }
@@ -255,16 +255,16 @@ impl SendMessage {
         mentioned
     }
 
-    fn resolve(&self, view: &View) -> Result<Named, Halt> {
+    fn resolve(&self, view: &View) -> Result<Named, Undecided> {
         let mut named = Named::default();
         for name in self.names() {
-            let here = view.agent(&name)?.is_some_and(|agent| !agent.has_left());
+            let here = view.find_agent(&name)?.is_some_and(|agent| !agent.has_left());
             if here { named.known.push(name) } else { named.unknown.push(name) }
         }
         Ok(named)
     }
 
-    fn letter(&self, view: &View) -> Result<Letter, Halt> {
+    fn letter(&self, view: &View) -> Result<Letter, Undecided> {
         let Named { known, unknown } = self.resolve(view)?;
         let mentions: Vec<AgentId> = match &self.what {
             What::Entry | What::EntryFor { .. } => known.clone(),
@@ -327,24 +327,23 @@ impl SendMessage {
         }
     }
 
-    fn reaches_nobody(&self, unknown: &[AgentId]) -> Refusal {
+    fn reaches_nobody(&self, unknown: &[AgentId]) -> Rejection {
         match unknown.first() {
-            Some(first) => Refusal::new(Code::AgentNotFound, format!("no agent '{first}' is on the team"))
+            Some(first) => Rejection::new(Code::AgentNotFound, format!("no agent '{first}' is on the team"))
                 .hint("ask who is here, or write to the channel"),
-            None => {
-                Refusal::new(Code::Invalid, "the message is to nobody but its author").hint("name other agents in 'to'")
-            }
+            None => Rejection::new(Code::Invalid, "the message is to nobody but its author")
+                .hint("name other agents in 'to'"),
         }
     }
 
     /// What led to this message, and how long the chain is by now. What people and the system say begins a new one.
-    fn chain(&self, view: &View) -> Result<(Option<MessageId>, u32), Halt> {
+    fn chain(&self, view: &View) -> Result<(Option<MessageId>, u32), Undecided> {
         let Some(id) = self.cause.message() else { return Ok((None, 0)) };
-        let hops = match (view.message(id)?, &self.cause) {
+        let hops = match (view.find_message(id)?, &self.cause) {
             (Some(cause), _) => cause.letter.header.hops.saturating_add(1),
             (None, Cause::ReplyTo(_)) => {
                 return Err(
-                    Refusal::new(Code::UnknownReference, format!("there is no message '{id}' to reply to")).into()
+                    Rejection::new(Code::UnknownReference, format!("there is no message '{id}' to reply to")).into()
                 );
             }
             (None, _) => return Ok((None, 0)),
@@ -354,7 +353,7 @@ impl SendMessage {
     }
 
     /// Whether the message goes to a person first. A long chain that wakes nobody is no storm.
-    fn held(&self, view: &View, header: &Header, now: &Now) -> Result<Option<Hold>, Halt> {
+    fn held(&self, view: &View, header: &Header, now: &Now) -> Result<Option<Hold>, Undecided> {
         if self.from.as_str() == Actor::System.to_string() {
             return Ok(None);
         }
@@ -366,7 +365,7 @@ impl SendMessage {
             _ => return Ok(None),
         };
         if view.sender(&self.from)?.is_some_and(|sender| sender.held >= limit::HELD_PER_SENDER) {
-            return Err(Refusal::new(
+            return Err(Rejection::new(
                 Code::RateLimited,
                 format!("{} messages of '{}' are held for a person already", limit::HELD_PER_SENDER, self.from),
             )
@@ -378,7 +377,7 @@ impl SendMessage {
 
     /// When all that the author sent before would have been due, but never in the past. Nobody gets further ahead than a
     /// burst: if it seems to be far more, the clock went back, which is not its fault.
-    fn due(&self, view: &View, now: &Now) -> Result<Timestamp, Halt> {
+    fn due(&self, view: &View, now: &Now) -> Result<Timestamp, Undecided> {
         let due = view.sender(&self.from)?.map(|sender| sender.due);
         let sound = due.filter(|due| *due <= now.at.plus_millis(2 * BURST_MILLIS));
         Ok(sound.map_or(now.at, |due| due.max(now.at)))
@@ -414,38 +413,43 @@ fn is_about_session(topic: &str) -> bool {
     matches!(topic, "SESSION_START" | "SESSION_END")
 }
 
-fn check_topic(topic: &str) -> Result<(), Refusal> {
+fn check_topic(topic: &str) -> Result<(), Rejection> {
     limit::text("type", topic, limit::NAME_BYTES)?;
     let fits = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     if topic.starts_with(|c: char| c.is_ascii_uppercase()) && topic.chars().all(fits) {
         return Ok(());
     }
-    Err(Refusal::new(Code::Invalid, format!("type '{topic}' is not upper-case words"))
+    Err(Rejection::new(Code::Invalid, format!("type '{topic}' is not upper-case words"))
         .hint("for example GENERAL, BLOCKING_ISSUE or STATUS_UPDATE"))
 }
 
-fn check_ids(ids: &[AgentId]) -> Result<(), Refusal> {
+fn check_ids(ids: &[AgentId]) -> Result<(), Rejection> {
     if ids.is_empty() {
-        return Err(Refusal::new(Code::Invalid, "to must name somebody").hint("agent ids, or 'all'"));
+        return Err(Rejection::new(Code::Invalid, "to must name somebody").hint("agent ids, or 'all'"));
     }
     ids.iter().try_for_each(check_id)
 }
 
-fn check_id(id: &AgentId) -> Result<(), Refusal> {
+fn check_id(id: &AgentId) -> Result<(), Rejection> {
     limit::name("to", id.as_str(), limit::AGENT_ID_BYTES)
 }
 
 /// What several new posts to one thread come to, in order: each is later than the one before.
-pub(crate) fn posted(view: &View, caller: &Caller, now: &Now, posts: &[SendMessage]) -> Result<Vec<Fact>, Halt> {
+pub(crate) fn posted(
+    view: &View,
+    caller: &Caller,
+    now: &Now,
+    posts: &[SendMessage],
+) -> Result<Vec<AnyEvent>, Undecided> {
     let mut facts = Vec::new();
     let mut before: Option<(Timestamp, Timestamp)> = None;
     for (place, post) in posts.iter().enumerate() {
-        let decided = post.decide(view, caller, now)?.facts;
+        let decided = post.decide(view, caller, now)?.events;
         if decided.is_empty() || posts[..place].iter().any(|other| other.id == post.id) {
             return Err(post.is_another().into());
         }
         for mut fact in decided {
-            if let Fact::MessageSent(sent) = &mut fact {
+            if let AnyEvent::MessageSent(sent) = &mut fact {
                 if let Some((at, due)) = before {
                     sent.at = sent.at.max(at.plus_millis(1));
                     sent.due = sent.due.max(due.plus_millis(post.interval_millis()));
@@ -460,7 +464,7 @@ pub(crate) fn posted(view: &View, caller: &Caller, now: &Now, posts: &[SendMessa
 
 impl View {
     /// The time of the next entry in a thread: now, or just after the last one.
-    pub(super) fn entry_time(&self, thread: &ThreadId, now: &Now) -> Result<Timestamp, Halt> {
+    pub(super) fn entry_time(&self, thread: &ThreadId, now: &Now) -> Result<Timestamp, Undecided> {
         Ok(self.thread(thread)?.map_or(now.at, |thread| now.at.max(thread.last_at.plus_millis(1))))
     }
 }

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::{Delivery, Standing};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 /// The daemon has tried often enough.
@@ -73,22 +73,22 @@ impl GiveUpDelivery {
         asks(&self.message, &self.agent)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         if caller.actor != Actor::System {
-            return Err(Refusal::new(Code::Forbidden, "only the daemon gives up on a delivery").into());
+            return Err(Rejection::new(Code::Forbidden, "only the daemon gives up on a delivery").into());
         }
         let delivery = view.delivery(&self.message, &self.agent)?;
         let reply = Reply::Row(Key::Delivery { message: self.message.clone(), agent: self.agent.clone() });
         match delivery {
             Some(delivery) if delivery.is_dead() => return Ok(Decision::nothing(reply)),
             Some(delivery) if delivery.is_settled() => {
-                return Err(Refusal::new(Code::Stale, "it was acknowledged or passed on meanwhile").into());
+                return Err(Rejection::new(Code::Stale, "it was acknowledged or passed on meanwhile").into());
             }
             Some(_) => {}
-            None if view.message(&self.message)?.is_some_and(|message| message.is_broadcast_for(&self.agent)) => {}
+            None if view.find_message(&self.message)?.is_some_and(|message| message.is_broadcast_for(&self.agent)) => {}
             None => return Err(unknown(&self.message, &self.agent).into()),
         }
-        let fact = Fact::DeliveryAbandoned(DeliveryAbandoned {
+        let fact = AnyEvent::DeliveryAbandoned(DeliveryAbandoned {
             message: self.message.clone(),
             agent: self.agent.clone(),
             attempts: self.attempts,
@@ -106,13 +106,13 @@ impl RetryDelivery {
         asks(&self.message, &self.agent).into_iter().chain(own.map(Ask::from)).collect()
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         view.ensure_may_act_for(caller, &self.agent)?;
         let reply = Reply::Row(Key::Delivery { message: self.message.clone(), agent: self.agent.clone() });
         match view.delivery(&self.message, &self.agent)? {
             Some(delivery) if delivery.is_dead() => {}
             Some(delivery) if delivery.is_passed_on() => {
-                return Err(Refusal::new(
+                return Err(Rejection::new(
                     Code::InvalidState,
                     "what it asks for is somebody else's by now, or nobody's",
                 )
@@ -120,17 +120,17 @@ impl RetryDelivery {
                 .into());
             }
             Some(Delivery { standing: Standing::Acked, .. }) => {
-                return Err(Refusal::new(Code::InvalidState, "the recipient has acknowledged it").into());
+                return Err(Rejection::new(Code::InvalidState, "the recipient has acknowledged it").into());
             }
             Some(_) => {
-                return Err(Refusal::new(Code::InvalidState, "the delivery was not given up on")
+                return Err(Rejection::new(Code::InvalidState, "the delivery was not given up on")
                     .hint("it is still tried, or waits in the recipient's inbox")
                     .into());
             }
             None => return Err(unknown(&self.message, &self.agent).into()),
         }
         let fact = DeliveryRetried { message: self.message.clone(), agent: self.agent.clone() };
-        Ok(Decision::new(vec![Fact::DeliveryRetried(fact)], reply))
+        Ok(Decision::new(vec![AnyEvent::DeliveryRetried(fact)], reply))
     }
 }
 
@@ -139,8 +139,8 @@ fn asks(message: &MessageId, agent: &AgentId) -> Vec<Ask> {
     vec![delivery.into(), Key::Message(message.clone()).into()]
 }
 
-fn unknown(message: &MessageId, agent: &AgentId) -> Refusal {
-    Refusal::new(Code::MessageNotFound, format!("there is no delivery of '{message}' to '{agent}'"))
+fn unknown(message: &MessageId, agent: &AgentId) -> Rejection {
+    Rejection::new(Code::MessageNotFound, format!("there is no delivery of '{message}' to '{agent}'"))
         .hint("list the deliveries; ids are as they are shown there")
 }
 
@@ -190,7 +190,7 @@ mod tests {
         w.does(&by("a"), direct("m", "a", &["b"]));
         let error = "ü".repeat(limit::TITLE_BYTES);
         assert_eq!(w.does(&Caller::system(), GiveUpDelivery { error, ..give_up("m", "b") }), ["delivery.abandoned"]);
-        let Some(Fact::DeliveryAbandoned(fact)) = w.log.last().map(|row| &row.fact) else { panic!() };
+        let Some(AnyEvent::DeliveryAbandoned(fact)) = w.log.last().map(|row| &row.event) else { panic!() };
         assert_eq!(fact.error, "ü".repeat(limit::TITLE_BYTES / 2));
     }
 

@@ -9,7 +9,7 @@ use super::plan::Plan;
 use crate::agent::{self, Agent, TrackRecord};
 use crate::clutch::Card;
 use crate::clutch::card::CostHint;
-use crate::fact::{Fact, touches};
+use crate::fact::{AnyEvent, write_set};
 use crate::id::{AgentId, Seq, TaskId};
 use crate::key::Key;
 use crate::log::LogRow;
@@ -182,36 +182,36 @@ impl Candidates {
     /// Takes the next row of the log, and tells what that means for choices.
     pub fn follow(&mut self, row: &LogRow) -> Change {
         let mut change = Change::Nothing;
-        for key in touches(&row.fact, row.seq) {
+        for key in write_set(&row.event, row.seq) {
             if let Key::Agent(id) = key {
                 change = change.max(self.fold(&id, row));
             }
         }
-        change.max(self.changes_hands(&row.fact))
+        change.max(self.changes_hands(&row.event))
     }
 
-    fn changes_hands(&mut self, fact: &Fact) -> Change {
+    fn changes_hands(&mut self, fact: &AnyEvent) -> Change {
         match fact {
-            Fact::TaskReserved(fact) => self.moves(&fact.task, &fact.agent),
-            Fact::TaskReassigned(fact) => self.moves(&fact.task, &fact.to),
-            Fact::TaskClaimed(fact) => self.moves(&fact.task, &fact.agent),
-            Fact::TaskReleased(fact) => self.unassign(&fact.task),
-            Fact::TaskCompleted(fact) => self.unassign(&fact.task),
-            Fact::TaskFailed(fact) => self.unassign(&fact.task),
-            Fact::TaskTimedOut(fact) => self.unassign(&fact.task),
-            Fact::TaskDropped(fact) => self.unassign(&fact.task),
-            Fact::TaskReopened(fact) => self.unassign(&fact.task),
-            Fact::TaskRemoved(fact) => self.unassign(&fact.task),
+            AnyEvent::TaskReserved(fact) => self.moves(&fact.task, &fact.agent),
+            AnyEvent::TaskReassigned(fact) => self.moves(&fact.task, &fact.to),
+            AnyEvent::TaskClaimed(fact) => self.moves(&fact.task, &fact.agent),
+            AnyEvent::TaskReleased(fact) => self.unassign(&fact.task),
+            AnyEvent::TaskCompleted(fact) => self.unassign(&fact.task),
+            AnyEvent::TaskFailed(fact) => self.unassign(&fact.task),
+            AnyEvent::TaskTimedOut(fact) => self.unassign(&fact.task),
+            AnyEvent::TaskDropped(fact) => self.unassign(&fact.task),
+            AnyEvent::TaskReopened(fact) => self.unassign(&fact.task),
+            AnyEvent::TaskRemoved(fact) => self.unassign(&fact.task),
             _ => Change::Nothing,
         }
     }
 
     fn fold(&mut self, id: &AgentId, row: &LogRow) -> Change {
-        let says_what_it_is = matches!(row.fact, Fact::AgentRegistered(_) | Fact::AgentUpdated(_));
+        let says_what_it_is = matches!(row.event, AnyEvent::AgentRegistered(_) | AnyEvent::AgentUpdated(_));
         match self.agents.get_mut(id) {
             Some(candidate) if !says_what_it_is => {
                 let old = Agent::clone(&candidate.agent);
-                match agent::apply(Some(old), id, &row.fact, row.seq, row.at) {
+                match agent::apply(Some(old), id, &row.event, row.seq, row.at) {
                     Some(agent) if !agent.has_left() => candidate.update(agent),
                     _ => {
                         self.remove(id);
@@ -221,7 +221,7 @@ impl Candidates {
             }
             known => {
                 let old = known.map(|candidate| Agent::clone(&candidate.agent));
-                match agent::apply(old, id, &row.fact, row.seq, row.at) {
+                match agent::apply(old, id, &row.event, row.seq, row.at) {
                     Some(agent) => {
                         self.put(agent);
                         Change::Room

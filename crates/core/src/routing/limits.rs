@@ -6,9 +6,9 @@ use super::demand::TaskDemand;
 use crate::actor::Caller;
 use crate::agent::Agent;
 use crate::code::Code;
-use crate::command::Halt;
+use crate::command::Undecided;
 use crate::id::{AgentId, TaskId};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::task::Task;
 use crate::view::View;
 
@@ -24,7 +24,7 @@ pub(crate) fn blockers(task: &Task, agent: &Agent, load: u32) -> Option<Rejected
 }
 
 /// Refuses a task to an agent whom its request excludes. The lead and people may give it to whom they like.
-pub(crate) fn ensure_eligible(view: &View, caller: &Caller, task: &Task, agent: &AgentId) -> Result<(), Halt> {
+pub(crate) fn ensure_eligible(view: &View, caller: &Caller, task: &Task, agent: &AgentId) -> Result<(), Undecided> {
     if task.origin.terms.is_none() || view.has_authority(caller)? {
         return Ok(());
     }
@@ -36,12 +36,12 @@ pub(crate) fn ensure_eligible(view: &View, caller: &Caller, task: &Task, agent: 
 }
 
 /// How many tasks an agent has, this one left out.
-pub(super) fn load_beside(view: &View, task: &TaskId, agent: &AgentId) -> Result<u32, Halt> {
+pub(super) fn load_beside(view: &View, task: &TaskId, agent: &AgentId) -> Result<u32, Undecided> {
     let others = view.tasks_held_by(agent)?.into_iter().filter(|held| held.id != *task).count();
     Ok(u32::try_from(others).unwrap_or(u32::MAX))
 }
 
-fn refused(task: &Task, rejected: &Rejected) -> Refusal {
+fn refused(task: &Task, rejected: &Rejected) -> Rejection {
     let hint = match rejected.filter {
         RejectionFilter::Concurrency => {
             "finish or give back a task first; the lead or a person can assign this one all the same"
@@ -49,7 +49,7 @@ fn refused(task: &Task, rejected: &Rejected) -> Refusal {
         _ => "take another task, or have the lead or a person assign it; what the agent offers is said by its card",
     };
     let message = format!("task {} is not for {}: it {}", task.id, rejected.agent, rejected.reason);
-    Refusal::new(Code::NotEligible, message).hint(hint)
+    Rejection::new(Code::NotEligible, message).hint(hint)
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
     }
 
     /// Every way to take a task that nobody has.
-    fn attempts(w: &mut World) -> [Result<(), Refusal>; 4] {
+    fn attempts(w: &mut World) -> [Result<(), Rejection>; 4] {
         let told = |w: &mut World, way: usize| match way {
             0 => w.run(&by("ken"), claim("ken", "t")),
             1 => w.run(&by("ken"), start(Some("ken"), "t")),

@@ -12,7 +12,7 @@ use crate::actor::{Actor, Auth, Caller};
 use crate::agent::{Agent, AgentRole, LeaveTeam, Membership, PauseAgent, Paused, ResumeAgent, TrackRecord};
 use crate::clutch::card::{Capability, CostHint};
 use crate::clutch::{Card, Network, Policy, Requirement, TrustLevel};
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, TaskId, Timestamp};
 use crate::key::Key;
 use crate::log::LogRow;
@@ -412,7 +412,7 @@ proptest! {
                 let to = all.choose(&TaskDemand::default()).selected.unwrap();
                 *given.get_mut(&to).unwrap() += 1;
                 let task = TaskId::new(format!("t-{number}"));
-                all.follow(&row(2 * number + 10, Fact::TaskReserved(TaskReserved { task: task.clone(), agent: to.clone() })));
+                all.follow(&row(2 * number + 10, AnyEvent::TaskReserved(TaskReserved { task: task.clone(), agent: to.clone() })));
                 if !kept {
                     all.follow(&row(2 * number + 11, released(task, to)));
                 }
@@ -462,7 +462,7 @@ proptest! {
     }
 }
 
-fn row(seq: u64, fact: Fact) -> LogRow {
+fn row(seq: u64, fact: AnyEvent) -> LogRow {
     LogRow {
         seq: Seq(seq),
         at: Timestamp(0),
@@ -473,13 +473,13 @@ fn row(seq: u64, fact: Fact) -> LogRow {
         via: None,
         cause: None,
         part_index: 0,
-        fact,
+        event: fact,
         body: None,
     }
 }
 
-fn released(task: TaskId, agent: AgentId) -> Fact {
-    Fact::TaskReleased(TaskReleased {
+fn released(task: TaskId, agent: AgentId) -> AnyEvent {
+    AnyEvent::TaskReleased(TaskReleased {
         task,
         run: None,
         holder: None,

@@ -7,12 +7,12 @@ use super::limits::{blockers, load_beside};
 use crate::actor::{Actor, Caller};
 use crate::clutch::Trace;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Now, Reply};
+use crate::command::{Decision, Now, Reply, Undecided};
 use crate::envelope;
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, TaskId, Timestamp};
 use crate::key::{Ask, Key, Lookup};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::run;
 use crate::task::{AlarmKind, Alarms, Task, TaskReserved, doubled};
 use crate::view::View;
@@ -203,7 +203,7 @@ impl RouteTask {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
         needs_router(caller)?;
         let task = view.task_known(&self.task)?;
         if task.clocks.get(AlarmKind::Deadline).is_some_and(|deadline| deadline.due <= now.at) {
@@ -219,7 +219,7 @@ impl RouteTask {
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
     }
 
-    fn gives(&self, view: &View, task: &Task, agent: &AgentId) -> Result<Vec<Fact>, Halt> {
+    fn gives(&self, view: &View, task: &Task, agent: &AgentId) -> Result<Vec<AnyEvent>, Undecided> {
         let known = view.agent_live(agent).map_err(as_stale)?;
         if task.routing.declined_by.contains(agent) {
             return Err(stale("the agent was asked in vain meanwhile").into());
@@ -229,18 +229,18 @@ impl RouteTask {
         }
         let (id, run, choice) = (task.id.clone(), task.run_if_named(), self.choice.clone());
         Ok(vec![
-            Fact::RoutingDecided(RoutingDecided { task: id.clone(), run, choice, trace: trace_of(task) }),
-            Fact::TaskReserved(TaskReserved { task: id, agent: agent.clone() }),
+            AnyEvent::RoutingDecided(RoutingDecided { task: id.clone(), run, choice, trace: trace_of(task) }),
+            AnyEvent::TaskReserved(TaskReserved { task: id, agent: agent.clone() }),
         ])
     }
 
-    fn fails(&self, task: &Task, now: &Now) -> Vec<Fact> {
+    fn fails(&self, task: &Task, now: &Now) -> Vec<AnyEvent> {
         if !is_news(&task.routing, &task.clocks, &self.choice) {
             return vec![];
         }
         let (again_at, trace) = (self.again_at(task, now), trace_of(task));
         let (task, run) = (task.id.clone(), task.run_if_named());
-        vec![Fact::RoutingFailed(RoutingFailed { task, run, choice: self.choice.clone(), again_at, trace })]
+        vec![AnyEvent::RoutingFailed(RoutingFailed { task, run, choice: self.choice.clone(), again_at, trace })]
     }
 
     /// When those who were asked in vain are asked anew, if there are such. Pauses get longer, so that a team that does not
@@ -267,7 +267,7 @@ impl OfferTask {
         keys.into_iter().map(Ask::from).collect()
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
         needs_router(caller)?;
         let task = view.task_known(&self.task)?;
         if task.to_be_passed_on() != Some(&self.to) {
@@ -276,14 +276,14 @@ impl OfferTask {
         // Nobody can accept it before its run goes on, so nobody is asked before.
         run::ensure_open(view, task)?;
         // Who was given work by another face, and does not speak the protocol, finds it there.
-        let speaks = view.agent(&self.to)?.is_some_and(|agent| agent.profile.card.is_some());
+        let speaks = view.find_agent(&self.to)?.is_some_and(|agent| agent.profile.card.is_some());
         if task.origin.terms.is_none() && !speaks {
             return Err(stale("nobody asked by a message, and it has no card").into());
         }
-        if view.envelope(&self.message)?.is_some() || view.message(&self.message)?.is_some() {
+        if view.envelope(&self.message)?.is_some() || view.find_message(&self.message)?.is_some() {
             return Err(stale("the id of its message is taken").into());
         }
-        let fact = Fact::TaskForwarded(TaskForwarded {
+        let fact = AnyEvent::TaskForwarded(TaskForwarded {
             task: task.id.clone(),
             run: task.run_if_named(),
             to: self.to.clone(),
@@ -309,21 +309,21 @@ impl OfferTask {
     }
 }
 
-fn needs_router(caller: &Caller) -> Result<(), Refusal> {
+fn needs_router(caller: &Caller) -> Result<(), Rejection> {
     match caller.actor {
         Actor::System => Ok(()),
-        _ => Err(Refusal::new(Code::Forbidden, "only the router assigns tasks by routing")),
+        _ => Err(Rejection::new(Code::Forbidden, "only the router assigns tasks by routing")),
     }
 }
 
-fn stale(why: &str) -> Refusal {
-    Refusal::new(Code::Stale, format!("the choice is out of date: {why}"))
+fn stale(why: &str) -> Rejection {
+    Rejection::new(Code::Stale, format!("the choice is out of date: {why}"))
 }
 
-fn as_stale(halt: Halt) -> Halt {
+fn as_stale(halt: Undecided) -> Undecided {
     match halt {
-        Halt::Refused(refusal) => stale(&refusal.message).into(),
-        missing @ Halt::Missing(_) => missing,
+        Undecided::Rejected(refusal) => stale(&refusal.message).into(),
+        missing @ Undecided::Missing(_) => missing,
     }
 }
 

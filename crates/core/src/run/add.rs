@@ -6,11 +6,11 @@ use super::plan::{last, planned};
 use super::{PlannedTask, RunStatus, author, ensure_accepts_tasks, reopens, resolve};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{RunId, TaskId};
 use crate::key::{Ask, Key, Lookup};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::run::Run;
 use crate::task::Task;
 use crate::view::View;
@@ -45,7 +45,7 @@ impl AddRunTask {
         ]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let run = view.run_known(&self.run)?;
         has_a_plan(run)?;
         let tasks = view.tasks_of_run(&self.run)?;
@@ -54,7 +54,7 @@ impl AddRunTask {
             None => last(&tasks),
             Some(name) => find(&tasks, name)?.sequence,
         };
-        let mut facts: Vec<Fact> =
+        let mut facts: Vec<AnyEvent> =
             reordered(&self.run, &tasks, after, |sequence| sequence.saturating_add(1)).into_iter().collect();
         facts.extend(planned(view, &self.run, &author(caller), after, resolved)?);
         facts.extend(reopens(run));
@@ -63,29 +63,29 @@ impl AddRunTask {
 }
 
 /// Changes to a plan need one, and a run that was not given up.
-pub(super) fn has_a_plan(run: &Run) -> Result<(), Refusal> {
+pub(super) fn has_a_plan(run: &Run) -> Result<(), Rejection> {
     if run.status == RunStatus::Planning {
-        return Err(Refusal::new(Code::InvalidState, format!("workflow {} has no plan yet", run.id))
+        return Err(Rejection::new(Code::InvalidState, format!("workflow {} has no plan yet", run.id))
             .hint("set its plan with workflow_set_plan"));
     }
     ensure_accepts_tasks(run)
 }
 
 /// A task of the run by its name or id.
-pub(super) fn find<'v>(tasks: &[&'v Task], name: &str) -> Result<&'v Task, Refusal> {
+pub(super) fn find<'v>(tasks: &[&'v Task], name: &str) -> Result<&'v Task, Rejection> {
     let named = tasks.iter().find(|task| task.title == name);
     named.or_else(|| tasks.iter().find(|task| task.id.as_str() == name)).copied().ok_or_else(|| {
-        Refusal::new(Code::TaskNotFound, format!("there is no task '{name}' in this workflow"))
+        Rejection::new(Code::TaskNotFound, format!("there is no task '{name}' in this workflow"))
             .hint("name it exactly as in the plan, or by its id")
     })
 }
 
 /// Moves everything behind a place.
-pub(super) fn reordered(run: &RunId, tasks: &[&Task], after: u32, to: impl Fn(u32) -> u32) -> Option<Fact> {
+pub(super) fn reordered(run: &RunId, tasks: &[&Task], after: u32, to: impl Fn(u32) -> u32) -> Option<AnyEvent> {
     let behind = tasks.iter().filter(|task| task.sequence > after);
     let places: Vec<SequenceChange> =
         behind.map(|task| SequenceChange { task: task.id.clone(), sequence: to(task.sequence) }).collect();
-    (!places.is_empty()).then(|| Fact::RunReordered(RunReordered { run: run.clone(), places }))
+    (!places.is_empty()).then(|| AnyEvent::RunReordered(RunReordered { run: run.clone(), places }))
 }
 
 #[cfg(test)]

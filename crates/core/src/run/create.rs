@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::{Run, RunSpec, RunStatus, author};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{RunId, Seq, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -32,28 +32,32 @@ impl CreateRun {
         vec![Key::Run(self.id.clone()).into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let created = self.created(view, caller)?;
         Ok(Decision::new(vec![created], Reply::Row(Key::Run(self.id.clone()))))
     }
 
     /// The fact that opens the run.
-    pub(crate) fn created(&self, view: &View, caller: &Caller) -> Result<Fact, Halt> {
+    pub(crate) fn created(&self, view: &View, caller: &Caller) -> Result<AnyEvent, Undecided> {
         self.brief.check()?;
         if self.id == RunId::project_default() || view.run(&self.id)?.is_some() {
-            return Err(Refusal::new(Code::Exists, format!("workflow {} exists", self.id)).into());
+            return Err(Rejection::new(Code::Exists, format!("workflow {} exists", self.id)).into());
         }
-        Ok(Fact::RunCreated(RunCreated { run: self.id.clone(), brief: self.brief.clone(), created_by: author(caller) }))
+        Ok(AnyEvent::RunCreated(RunCreated {
+            run: self.id.clone(),
+            brief: self.brief.clone(),
+            created_by: author(caller),
+        }))
     }
 }
 
 impl RunSpec {
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Rejection> {
         if self.title.trim().is_empty() {
-            return Err(Refusal::new(Code::Invalid, "name must not be empty"));
+            return Err(Rejection::new(Code::Invalid, "name must not be empty"));
         }
         if self.max_parallel_tasks == 0 {
-            return Err(Refusal::new(Code::Invalid, "max_parallel_tasks must be at least 1"));
+            return Err(Rejection::new(Code::Invalid, "max_parallel_tasks must be at least 1"));
         }
         limit::text("name", &self.title, limit::TITLE_BYTES)?;
         limit::text("source_ref", self.source_ref.as_deref().unwrap_or(""), limit::TITLE_BYTES)?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::code::Code;
 use crate::id::TaskId;
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::task::{Details, Task};
 
 /// A task as a plan describes it. Others are named by their name, or by their id.
@@ -35,9 +35,9 @@ pub(crate) struct Resolved {
 
 /// Checks new tasks against each other and against those that stay, and resolves their names. A name that one of those
 /// has already is refused with the code `taken`.
-pub(crate) fn resolve(stay: &[&Task], new: &[PlannedTask], taken: Code) -> Result<Vec<Resolved>, Refusal> {
+pub(crate) fn resolve(stay: &[&Task], new: &[PlannedTask], taken: Code) -> Result<Vec<Resolved>, Rejection> {
     if stay.len() + new.len() > limit::RUN_TASKS {
-        return Err(Refusal::new(Code::TooLarge, format!("a workflow has at most {} tasks", limit::RUN_TASKS))
+        return Err(Rejection::new(Code::TooLarge, format!("a workflow has at most {} tasks", limit::RUN_TASKS))
             .hint("split it into several workflows"));
     }
     limit::json("plan", &new, limit::PLAN_BYTES)?;
@@ -48,15 +48,15 @@ pub(crate) fn resolve(stay: &[&Task], new: &[PlannedTask], taken: Code) -> Resul
         resolved.push(names.resolve(task, stay)?);
     }
     match cycle(&resolved) {
-        Some(names) => Err(Refusal::new(Code::DependencyCycle, format!("the tasks wait for each other: {names}"))
+        Some(names) => Err(Rejection::new(Code::DependencyCycle, format!("the tasks wait for each other: {names}"))
             .hint("take one of these dependencies out")),
         None => Ok(resolved),
     }
 }
 
-fn check(task: &PlannedTask) -> Result<(), Refusal> {
+fn check(task: &PlannedTask) -> Result<(), Rejection> {
     if task.title.trim().is_empty() {
-        return Err(Refusal::new(Code::Invalid, "the name of a task must not be empty"));
+        return Err(Rejection::new(Code::Invalid, "the name of a task must not be empty"));
     }
     limit::text("name", &task.title, limit::TITLE_BYTES)?;
     limit::text("description", &task.description, limit::TEXT_BYTES)?;
@@ -71,18 +71,18 @@ struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    fn of(stay: &[&'a Task], new: &'a [PlannedTask], taken: Code) -> Result<Names<'a>, Refusal> {
+    fn of(stay: &[&'a Task], new: &'a [PlannedTask], taken: Code) -> Result<Names<'a>, Rejection> {
         let mut ids: BTreeMap<&str, &TaskId> = BTreeMap::new();
         for task in stay {
             ids.entry(task.title.as_str()).or_insert(&task.id);
         }
         for task in new {
             if stay.iter().any(|old| old.title == task.title) {
-                return Err(Refusal::new(taken, format!("the workflow has a task '{}' already", task.title))
+                return Err(Rejection::new(taken, format!("the workflow has a task '{}' already", task.title))
                     .hint("choose another name: tasks refer to each other by theirs"));
             }
             if ids.insert(task.title.as_str(), &task.id).is_some() {
-                return Err(Refusal::new(Code::DuplicateTaskName, format!("two tasks are named '{}'", task.title))
+                return Err(Rejection::new(Code::DuplicateTaskName, format!("two tasks are named '{}'", task.title))
                     .hint("names are unique within a workflow, because dependencies refer to them"));
             }
         }
@@ -93,7 +93,7 @@ impl<'a> Names<'a> {
         Ok(Names { ids })
     }
 
-    fn resolve(&self, task: &PlannedTask, stay: &[&Task]) -> Result<Resolved, Refusal> {
+    fn resolve(&self, task: &PlannedTask, stay: &[&Task]) -> Result<Resolved, Rejection> {
         let depends_on = self.all(task, "depends_on", &task.depends_on)?;
         let finished = |id: &&TaskId| stay.iter().any(|old| old.id == **id && old.state.is_finished());
         Ok(Resolved {
@@ -105,19 +105,19 @@ impl<'a> Names<'a> {
     }
 
     /// Each once, however often it is named.
-    fn all(&self, task: &PlannedTask, field: &'static str, names: &[String]) -> Result<Vec<TaskId>, Refusal> {
+    fn all(&self, task: &PlannedTask, field: &'static str, names: &[String]) -> Result<Vec<TaskId>, Rejection> {
         limit::list(field, names)?;
         let mut found: Vec<TaskId> = Vec::with_capacity(names.len());
         for name in names {
             let Some(id) = self.ids.get(name.as_str()) else {
-                return Err(Refusal::new(
+                return Err(Rejection::new(
                     Code::UnknownDependency,
                     format!("{field} of '{}': there is no task '{name}' in this workflow", task.title),
                 )
                 .hint("name tasks exactly as they are written in the plan"));
             };
             if **id == task.id {
-                return Err(Refusal::new(Code::SelfDependency, format!("{field} of '{}' names itself", task.title)));
+                return Err(Rejection::new(Code::SelfDependency, format!("{field} of '{}' names itself", task.title)));
             }
             if !found.contains(id) {
                 found.push((*id).clone());

@@ -28,11 +28,11 @@ pub use status::{RunStatusCause, RunStatusSet, SetRunStatus};
 
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
-use crate::command::Halt;
-use crate::fact::Fact;
+use crate::command::Undecided;
+use crate::fact::AnyEvent;
 use crate::id::{RunId, Seq, Timestamp};
 use crate::key::{Ask, ColumnValue, Key, Lookup};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::row::Row;
 use crate::task::{Task, TaskState};
 use crate::view::View;
@@ -246,43 +246,43 @@ pub mod tally {
 }
 
 /// What becomes of a run's row. A fact that does not concern this run leaves it as it is.
-pub(crate) fn apply(old: Option<Run>, id: &RunId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Run> {
+pub(crate) fn apply(old: Option<Run>, id: &RunId, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<Run> {
     if fact.run() != Some(id) {
         return old;
     }
     let mut run = match (fact, old) {
-        (Fact::RunCreated(fact), _) => return Some(fact.run(seq, at)),
-        (Fact::TaskCreated(fact), None) => Run::implied(id, &fact.assigned_by, seq, at),
+        (AnyEvent::RunCreated(fact), _) => return Some(fact.run(seq, at)),
+        (AnyEvent::TaskCreated(fact), None) => Run::implied(id, &fact.assigned_by, seq, at),
         (_, old) => old?,
     };
     match fact {
-        Fact::TaskCreated(_) => {
+        AnyEvent::TaskCreated(_) => {
             run.tasks = run.tasks.saturating_add(1);
             run.unfinished = run.unfinished.saturating_add(1);
         }
         // A failed one was among those that are left all the time.
-        Fact::TaskReopened(fact) if fact.from.is_finished() => run.unfinished = run.unfinished.saturating_add(1),
-        Fact::TaskReopened(fact) if fact.from == TaskState::Failed => run.failed = run.failed.saturating_sub(1),
-        Fact::TaskFailed(_) | Fact::TaskTimedOut(_) => run.failed = run.failed.saturating_add(1),
-        Fact::TaskRetried(_) => run.failed = run.failed.saturating_sub(1),
-        Fact::TaskCompleted(_) => run.unfinished = run.unfinished.saturating_sub(1),
-        Fact::TaskDropped(fact) => {
+        AnyEvent::TaskReopened(fact) if fact.from.is_finished() => run.unfinished = run.unfinished.saturating_add(1),
+        AnyEvent::TaskReopened(fact) if fact.from == TaskState::Failed => run.failed = run.failed.saturating_sub(1),
+        AnyEvent::TaskFailed(_) | AnyEvent::TaskTimedOut(_) => run.failed = run.failed.saturating_add(1),
+        AnyEvent::TaskRetried(_) => run.failed = run.failed.saturating_sub(1),
+        AnyEvent::TaskCompleted(_) => run.unfinished = run.unfinished.saturating_sub(1),
+        AnyEvent::TaskDropped(fact) => {
             run.unfinished = run.unfinished.saturating_sub(1);
             run.failed = run.failed.saturating_sub(u32::from(fact.from == TaskState::Failed));
         }
-        Fact::TaskRemoved(_) => {
+        AnyEvent::TaskRemoved(_) => {
             run.tasks = run.tasks.saturating_sub(1);
             run.unfinished = run.unfinished.saturating_sub(1);
         }
-        Fact::RunPlanned(fact) => {
+        AnyEvent::RunPlanned(fact) => {
             run.status = RunStatus::Ready;
             run.summary = Some(fact.summary.clone());
         }
-        Fact::RunReplanned(fact) => {
+        AnyEvent::RunReplanned(fact) => {
             run.summary = Some(fact.summary.clone());
             run.brief.config = fact.config.clone();
         }
-        Fact::RunStatusSet(fact) => {
+        AnyEvent::RunStatusSet(fact) => {
             run.status = fact.to;
             run.reason = fact.reason.clone();
         }
@@ -307,16 +307,16 @@ pub(crate) fn author(caller: &Caller) -> String {
 }
 
 impl View {
-    pub fn run(&self, id: &RunId) -> Result<Option<&Run>, Halt> {
+    pub fn run(&self, id: &RunId) -> Result<Option<&Run>, Undecided> {
         Ok(match self.get(&Key::Run(id.clone()))? {
             Some(Row::Run(run)) => Some(run),
             _ => None,
         })
     }
 
-    pub(crate) fn run_known(&self, id: &RunId) -> Result<&Run, Halt> {
+    pub(crate) fn run_known(&self, id: &RunId) -> Result<&Run, Undecided> {
         self.run(id)?.ok_or_else(|| {
-            Refusal::new(Code::WorkflowNotFound, "Workflow not found")
+            Rejection::new(Code::WorkflowNotFound, "Workflow not found")
                 .hint("list the workflows to see their ids")
                 .into()
         })
@@ -324,27 +324,27 @@ impl View {
 
     /// Whether the caller may change the plan or the status of a run: whoever opened it, as long as it is here; the lead
     /// and people; and anybody once the one who opened it is gone, so that work never waits for the dead.
-    pub(crate) fn may_steer(&self, caller: &Caller, run: &Run) -> Result<(), Halt> {
+    pub(crate) fn may_steer(&self, caller: &Caller, run: &Run) -> Result<(), Undecided> {
         let Actor::Agent(owner) = Actor::parse(&run.created_by) else { return Ok(()) };
         if caller.actor.agent() == Some(&owner) || self.has_authority(caller)? {
             return Ok(());
         }
-        if !self.agent(&owner)?.is_some_and(|agent| agent.is_online()) {
+        if !self.find_agent(&owner)?.is_some_and(|agent| agent.is_online()) {
             return Ok(());
         }
-        Err(Refusal::new(Code::Forbidden, format!("workflow {} is steered by {owner}, who opened it", run.id))
+        Err(Rejection::new(Code::Forbidden, format!("workflow {} is steered by {owner}, who opened it", run.id))
             .hint(format!("ask {owner} or the lead; anybody may add a task to it"))
             .into())
     }
 
     /// As [`View::may_steer`], for what ends a run or takes from its plan: what a person wished for is given up or planned
     /// anew by people and the lead.
-    pub(crate) fn may_overturn(&self, caller: &Caller, run: &Run) -> Result<(), Halt> {
+    pub(crate) fn may_overturn(&self, caller: &Caller, run: &Run) -> Result<(), Undecided> {
         if let Actor::Person(_) = Actor::parse(&run.created_by)
             && !self.has_authority(caller)?
         {
             let message = format!("workflow {} was opened by {}", run.id, run.created_by);
-            return Err(Refusal::new(Code::Forbidden, message)
+            return Err(Rejection::new(Code::Forbidden, message)
                 .hint("only people and the lead give it up or replan it; anybody may add a task to it or pause it")
                 .into());
         }
@@ -352,7 +352,7 @@ impl View {
     }
 
     /// The tasks of a run, in their sequence.
-    pub(crate) fn tasks_of_run(&self, id: &RunId) -> Result<Vec<&Task>, Halt> {
+    pub(crate) fn tasks_of_run(&self, id: &RunId) -> Result<Vec<&Task>, Undecided> {
         let rows = self.all(&Lookup::TasksOfRun(id.clone()))?;
         let mut tasks: Vec<&Task> =
             rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect();

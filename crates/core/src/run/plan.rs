@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::{PlannedTask, Resolved, RunStatus, author, resolve, rollup, steering_asks};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{RunId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::task::{Task, TaskCreated, TaskOrigin};
 use crate::view::View;
 
@@ -37,22 +37,22 @@ impl SetRunPlan {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let run = view.run_known(&self.run)?;
         view.may_steer(caller, run)?;
         if run.status != RunStatus::Planning {
             let message = format!("workflow {} is {} and has its plan", run.id, run.status.as_str());
-            return Err(Refusal::new(Code::InvalidState, message)
+            return Err(Rejection::new(Code::InvalidState, message)
                 .hint("use workflow_replan to replace what has not begun, or workflow_add_task")
                 .into());
         }
         if self.tasks.is_empty() {
-            return Err(Refusal::new(Code::Invalid, "a plan needs at least one task").into());
+            return Err(Rejection::new(Code::Invalid, "a plan needs at least one task").into());
         }
         check_summary(&self.summary)?;
         let stay = view.tasks_of_run(&self.run)?;
         let resolved = resolve(&stay, &self.tasks, Code::DuplicateTaskName)?;
-        let mut facts = vec![Fact::RunPlanned(RunPlanned {
+        let mut facts = vec![AnyEvent::RunPlanned(RunPlanned {
             run: self.run.clone(),
             summary: self.summary.clone(),
             planned: self.tasks.iter().map(|task| task.id.clone()).collect(),
@@ -63,7 +63,7 @@ impl SetRunPlan {
     }
 }
 
-pub(crate) fn check_summary(summary: &str) -> Result<(), Refusal> {
+pub(crate) fn check_summary(summary: &str) -> Result<(), Rejection> {
     limit::text("summary", summary, limit::TEXT_BYTES)
 }
 
@@ -79,17 +79,17 @@ pub(crate) fn planned(
     author: &str,
     after: u32,
     tasks: Vec<Resolved>,
-) -> Result<Vec<Fact>, Halt> {
-    view.needs(tasks.iter().map(|new| Key::Task(new.task.id.clone()).into()).collect())?;
+) -> Result<Vec<AnyEvent>, Undecided> {
+    view.ensure_loaded(tasks.iter().map(|new| Key::Task(new.task.id.clone()).into()).collect())?;
     let mut facts = Vec::with_capacity(tasks.len());
     let mut sequence = after;
     for Resolved { task, depends_on, context_from, waiting_on } in tasks {
-        let twice = facts.iter().any(|fact: &Fact| fact.task() == Some(&task.id));
-        if twice || view.task(&task.id)?.is_some() {
-            return Err(Refusal::new(Code::Exists, format!("task {} exists", task.id)).into());
+        let twice = facts.iter().any(|fact: &AnyEvent| fact.task() == Some(&task.id));
+        if twice || view.find_task(&task.id)?.is_some() {
+            return Err(Rejection::new(Code::Exists, format!("task {} exists", task.id)).into());
         }
         sequence = sequence.saturating_add(1);
-        facts.push(Fact::TaskCreated(TaskCreated {
+        facts.push(AnyEvent::TaskCreated(TaskCreated {
             task: task.id,
             run: run.clone(),
             title: task.title,

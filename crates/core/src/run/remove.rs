@@ -9,12 +9,12 @@ use super::rollup::ends_with;
 use super::{Run, steering_asks};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::file::{self, ReleaseReason};
 use crate::id::{RunId, TaskId};
 use crate::key::{Ask, Key, Lookup};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::row::Row;
 use crate::task::{Task, TaskState};
 use crate::view::View;
@@ -54,17 +54,19 @@ impl RemoveRunTask {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let run = view.run_known(&self.run)?;
         view.may_overturn(caller, run)?;
         let task = view.task_known(&self.task)?;
         if task.run != self.run {
-            return Err(Refusal::new(Code::TaskNotFound, format!("task {} is not part of {}", task.id, run.id)).into());
+            return Err(
+                Rejection::new(Code::TaskNotFound, format!("task {} is not part of {}", task.id, run.id)).into()
+            );
         }
         has_a_plan(run)?;
         if !is_removable(task) {
             let message = format!("task '{}' is {} and cannot be removed", task.title, shown(task));
-            return Err(Refusal::new(Code::TaskNotRemovable, message)
+            return Err(Rejection::new(Code::TaskNotRemovable, message)
                 .hint("only tasks that nobody has begun or claimed can be removed; skip or cancel it instead")
                 .into());
         }
@@ -108,13 +110,18 @@ pub(super) fn removal_asks(task: &TaskId) -> Vec<Ask> {
 pub(super) type Going<'a> = BTreeMap<&'a TaskId, &'a Task>;
 
 /// The removal of one of those that go, and the end of the file claims that were made for it.
-pub(super) fn removed(view: &View, task: &Task, going: &Going<'_>, of_run: &[&Task]) -> Result<Vec<Fact>, Halt> {
+pub(super) fn removed(
+    view: &View,
+    task: &Task,
+    going: &Going<'_>,
+    of_run: &[&Task],
+) -> Result<Vec<AnyEvent>, Undecided> {
     let dependents: Vec<TaskId> = view.dependents(&task.id)?.into_iter().map(|edge| edge.task.clone()).collect();
-    view.needs(dependents.iter().map(|id| Key::Task(id.clone()).into()).collect())?;
+    view.ensure_loaded(dependents.iter().map(|id| Key::Task(id.clone()).into()).collect())?;
     let left = Estate::of(task, going);
     let mut rewired = Vec::new();
     for id in &dependents {
-        if let Some(dependent) = view.task(id)? {
+        if let Some(dependent) = view.find_task(id)? {
             let gains = if going.contains_key(id) { vec![] } else { left.new_to(dependent) };
             let waits = gains.iter().filter(|dep| left.waiting_on.contains(*dep)).cloned().collect();
             rewired.push(DependencyChange { task: id.clone(), gains, waits });
@@ -125,7 +132,7 @@ pub(super) fn removed(view: &View, task: &Task, going: &Going<'_>, of_run: &[&Ta
     rewired.extend(readers.map(|other| DependencyChange { task: other.id.clone(), gains: vec![], waits: vec![] }));
     let checkpoints = view.all(&Lookup::CheckpointsOf(task.id.clone()))?;
     let checkpoint = |row: &Row| if let Row::Checkpoint(checkpoint) = row { Some(checkpoint.id.clone()) } else { None };
-    let mut facts = vec![Fact::TaskRemoved(TaskRemoved {
+    let mut facts = vec![AnyEvent::TaskRemoved(TaskRemoved {
         task: task.id.clone(),
         run: task.run.clone(),
         depends_on: task.depends_on.clone(),
@@ -172,7 +179,7 @@ impl Estate {
 impl TaskRemoved {
     /// Every row that goes or changes.
     pub(crate) fn touches(&self) -> Vec<Key> {
-        let edge = |task: &TaskId, dep: &TaskId| Key::Edge { task: task.clone(), dep: dep.clone() };
+        let edge = |task: &TaskId, dep: &TaskId| Key::Dependency { task: task.clone(), dep: dep.clone() };
         let mut keys = vec![Key::Task(self.task.clone()), Key::Run(self.run.clone())];
         keys.extend(self.depends_on.iter().map(|dep| edge(&self.task, dep)));
         for rewired in &self.rewired {
@@ -227,7 +234,8 @@ mod tests {
         assert_eq!(end.depends_on, ["tk_open".into(), "tk_done".into()]);
         assert_eq!((end.waiting_on.len(), end.sequence), (1, 3));
         assert!(!w.rows().contains_key(&Key::Task("tk_mid".into())));
-        let edges: Vec<String> = w.rows().keys().filter(|key| matches!(key, Key::Edge { .. })).map(Key::id).collect();
+        let edges: Vec<String> =
+            w.rows().keys().filter(|key| matches!(key, Key::Dependency { .. })).map(Key::id).collect();
         assert_eq!(edges, ["tk_end>tk_done", "tk_end>tk_open"]);
         assert_eq!((w.run_row("wf").tasks, w.run_row("wf").unfinished), (3, 2));
         assert_eq!(w.rebuilt(), *w.rows());

@@ -11,8 +11,8 @@ use super::rollup::ends_with;
 use super::{PlannedTask, Run, author, check_summary, reopens, resolve, steering_asks};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Now, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Now, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{RunId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
@@ -50,7 +50,7 @@ impl ReplanRun {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
         let run = view.run_known(&self.run)?;
         view.may_overturn(caller, run)?;
         has_a_plan(run)?;
@@ -61,9 +61,9 @@ impl ReplanRun {
         let resolved = resolve(&stays, &self.tasks, Code::NameConflict)?;
         let config = self.config(run, now);
         limit::json("config", &config, limit::METADATA_BYTES)?;
-        view.needs(goes.iter().flat_map(|task| removal_asks(&task.id)).collect())?;
+        view.ensure_loaded(goes.iter().flat_map(|task| removal_asks(&task.id)).collect())?;
         let ids = |tasks: &[&Task]| tasks.iter().map(|task| task.id.clone()).collect::<Vec<_>>();
-        let mut facts = vec![Fact::RunReplanned(RunReplanned {
+        let mut facts = vec![AnyEvent::RunReplanned(RunReplanned {
             run: self.run.clone(),
             summary: self.summary.clone(),
             reason: self.reason.clone(),
@@ -82,7 +82,7 @@ impl ReplanRun {
     }
 
     /// A run that has work again is open again; one that has none left is completed.
-    fn outcome(&self, run: &Run, goes: &[&Task]) -> Option<Fact> {
+    fn outcome(&self, run: &Run, goes: &[&Task]) -> Option<AnyEvent> {
         if self.tasks.is_empty() { ends_with(&without(run, goes.len())) } else { reopens(run) }
     }
 
@@ -130,7 +130,7 @@ mod tests {
         let (facts, reply) = w.run(&by("a"), replan(&[("new", &["doing", "done"]), ("newer", &["new"])])).unwrap();
         assert_eq!(reply, Reply::Recorded);
         match &facts[0] {
-            Fact::RunReplanned(fact) => {
+            AnyEvent::RunReplanned(fact) => {
                 assert_eq!(fact.removed, ["tk_later".into(), "tk_last".into()]);
                 assert_eq!(fact.preserved, ["tk_done".into(), "tk_doing".into(), "tk_claimed".into()]);
             }
@@ -166,7 +166,8 @@ mod tests {
         let claimed = w.task("tk_claimed");
         assert_eq!(claimed.depends_on, ["tk_done".into(), "tk_open".into()]);
         assert_eq!(claimed.waiting_on.iter().map(TaskId::as_str).collect::<Vec<_>>(), ["tk_open"]);
-        let edges: Vec<String> = w.rows().keys().filter(|key| matches!(key, Key::Edge { .. })).map(Key::id).collect();
+        let edges: Vec<String> =
+            w.rows().keys().filter(|key| matches!(key, Key::Dependency { .. })).map(Key::id).collect();
         assert_eq!(edges, ["tk_claimed>tk_done", "tk_claimed>tk_open", "tk_new>tk_claimed"]);
         assert_eq!(w.rebuilt(), *w.rows());
         w.starts("a", "tk_open");

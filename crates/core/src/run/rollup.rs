@@ -4,36 +4,36 @@ use std::collections::BTreeSet;
 
 use super::{Run, RunStatus, RunStatusCause, RunStatusSet};
 use crate::code::Code;
-use crate::command::Halt;
-use crate::fact::Fact;
+use crate::command::Undecided;
+use crate::fact::AnyEvent;
 use crate::id::RunId;
 use crate::key::Key;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::task::{Task, TaskState};
 use crate::view::View;
 
 /// Whether tasks of this run may be taken by somebody new.
-pub(crate) fn ensure_open(view: &View, task: &Task) -> Result<(), Halt> {
+pub(crate) fn ensure_open(view: &View, task: &Task) -> Result<(), Undecided> {
     let Some(run) = of(view, task)? else { return Ok(()) };
     if run.status.gives_work() {
         return Ok(());
     }
     let message = format!("workflow {} is {}: its tasks are not given out", run.id, run.status.as_str());
-    Err(Refusal::new(Code::InvalidState, message)
+    Err(Rejection::new(Code::InvalidState, message)
         .hint("take a task of another workflow, or have this one resumed")
         .into())
 }
 
 /// Whether tasks may be added to a run.
-pub(crate) fn ensure_accepts_tasks(run: &Run) -> Result<(), Refusal> {
+pub(crate) fn ensure_accepts_tasks(run: &Run) -> Result<(), Rejection> {
     if run.status != RunStatus::Abandoned {
         return Ok(());
     }
-    Err(Refusal::new(Code::InvalidState, format!("workflow {} was abandoned", run.id)).hint("create a new workflow"))
+    Err(Rejection::new(Code::InvalidState, format!("workflow {} was abandoned", run.id)).hint("create a new workflow"))
 }
 
 /// A claim of any of these tasks begins its run.
-pub(crate) fn start_run(view: &View, claimed: &[&Task]) -> Result<Vec<Fact>, Halt> {
+pub(crate) fn start_run(view: &View, claimed: &[&Task]) -> Result<Vec<AnyEvent>, Undecided> {
     let runs: BTreeSet<RunId> = claimed.iter().filter_map(|task| task.run_if_named()).collect();
     let mut facts = Vec::new();
     for id in runs {
@@ -47,7 +47,7 @@ pub(crate) fn start_run(view: &View, claimed: &[&Task]) -> Result<Vec<Fact>, Hal
 }
 
 /// A run becomes ready that somebody works in already: it is more than that.
-pub(super) fn is_begun(run: &Run, tasks: &[&Task]) -> Option<Fact> {
+pub(super) fn is_begun(run: &Run, tasks: &[&Task]) -> Option<AnyEvent> {
     let begun = tasks.iter().any(|task| task.claim.is_some());
     begun.then(|| {
         follows(&Run { status: RunStatus::Ready, ..run.clone() }, RunStatus::InProgress, RunStatusCause::TaskClaimed)
@@ -83,7 +83,7 @@ impl Ended {
 }
 
 /// The end of a task, and of those that end with it, ends its run if none is open after it.
-pub(crate) fn roll_up(view: &View, task: &Task, ended: Ended) -> Result<Option<Fact>, Halt> {
+pub(crate) fn roll_up(view: &View, task: &Task, ended: Ended) -> Result<Option<AnyEvent>, Undecided> {
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     Ok(of(view, task)?.and_then(|run| {
         let unfinished = run.unfinished.saturating_sub(count(ended.finished + ended.given_up));
@@ -93,7 +93,7 @@ pub(crate) fn roll_up(view: &View, task: &Task, ended: Ended) -> Result<Option<F
 }
 
 /// Ends a run whose tasks will be as it says.
-pub(super) fn ends_with(run: &Run) -> Option<Fact> {
+pub(super) fn ends_with(run: &Run) -> Option<AnyEvent> {
     let to = if run.failed > 0 { RunStatus::Failed } else { RunStatus::Completed };
     let settled = matches!(run.status, RunStatus::Completed | RunStatus::Abandoned) || run.status == to;
     let ends = run.tasks > 0 && run.open() == 0 && !settled;
@@ -101,15 +101,15 @@ pub(super) fn ends_with(run: &Run) -> Option<Fact> {
 }
 
 /// A new task opens a run again that had come to its end.
-pub(crate) fn reopens(run: &Run) -> Option<Fact> {
+pub(crate) fn reopens(run: &Run) -> Option<AnyEvent> {
     let ended = run.has_ended() && run.status != RunStatus::Abandoned;
     ended.then(|| follows(run, RunStatus::InProgress, RunStatusCause::TaskAdded))
 }
 
 /// Tasks that begin anew open the runs again that had come to an end with them.
-pub(crate) fn resume_run(view: &View, opened: &[&Task]) -> Result<Vec<Fact>, Halt> {
+pub(crate) fn resume_run(view: &View, opened: &[&Task]) -> Result<Vec<AnyEvent>, Undecided> {
     let runs: BTreeSet<RunId> = opened.iter().filter_map(|task| task.run_if_named()).collect();
-    view.needs(runs.iter().map(|id| Key::Run(id.clone()).into()).collect())?;
+    view.ensure_loaded(runs.iter().map(|id| Key::Run(id.clone()).into()).collect())?;
     let mut facts = Vec::new();
     for id in runs {
         if let Some(run) = view.run(&id)?
@@ -121,15 +121,15 @@ pub(crate) fn resume_run(view: &View, opened: &[&Task]) -> Result<Vec<Fact>, Hal
     Ok(facts)
 }
 
-fn of<'v>(view: &'v View, task: &Task) -> Result<Option<&'v Run>, Halt> {
+fn of<'v>(view: &'v View, task: &Task) -> Result<Option<&'v Run>, Undecided> {
     match task.run_if_named() {
         Some(id) => view.run(&id),
         None => Ok(None),
     }
 }
 
-fn follows(run: &Run, to: RunStatus, because: RunStatusCause) -> Fact {
-    Fact::RunStatusSet(RunStatusSet { run: run.id.clone(), from: run.status, to, reason: None, because })
+fn follows(run: &Run, to: RunStatus, because: RunStatusCause) -> AnyEvent {
+    AnyEvent::RunStatusSet(RunStatusSet { run: run.id.clone(), from: run.status, to, reason: None, because })
 }
 
 #[cfg(test)]

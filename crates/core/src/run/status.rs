@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::{RunStatus, rollup, steering_asks};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::RunId;
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -46,7 +46,7 @@ impl SetRunStatus {
         steering_asks(&self.run)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let run = view.run_known(&self.run)?;
         match self.to {
             RunStatus::Failed | RunStatus::Abandoned => view.may_overturn(caller, run)?,
@@ -60,21 +60,21 @@ impl SetRunStatus {
         if run.status != self.to && !run.status.may_become(self.to) {
             let message =
                 format!("workflow {} is {} and cannot become {}", run.id, run.status.as_str(), self.to.as_str());
-            return Err(Refusal::new(Code::InvalidTransition, message).hint(hint(run.status)).into());
+            return Err(Rejection::new(Code::InvalidTransition, message).hint(hint(run.status)).into());
         }
         if self.to == RunStatus::Completed && run.unfinished > 0 {
             let message = format!("workflow {} has {} tasks that are not finished", run.id, run.unfinished);
-            return Err(Refusal::new(Code::InvalidState, message)
+            return Err(Rejection::new(Code::InvalidState, message)
                 .hint("it completes by itself with its last task; skip or cancel what is not needed, or abandon it")
                 .into());
         }
         if self.to == RunStatus::InProgress && run.tasks > 0 && run.open() == 0 {
             let message = format!("workflow {} has no open task to go on with", run.id);
-            return Err(Refusal::new(Code::InvalidState, message)
+            return Err(Rejection::new(Code::InvalidState, message)
                 .hint("retry a task that failed, or add one: that opens it again")
                 .into());
         }
-        let mut facts = vec![Fact::RunStatusSet(RunStatusSet {
+        let mut facts = vec![AnyEvent::RunStatusSet(RunStatusSet {
             run: run.id.clone(),
             from: run.status,
             to: self.to,

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Task, TaskRetried};
-use crate::command::{Halt, Now};
-use crate::fact::Fact;
+use crate::command::{Now, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::run::{self, Ended};
 use crate::told::Told;
@@ -42,18 +42,18 @@ pub(crate) fn retry_or_exhaust(
     error: &str,
     backoff_millis: u64,
     now: &Now,
-) -> Result<Vec<Fact>, Halt> {
+) -> Result<Vec<AnyEvent>, Undecided> {
     let again = next_attempt(task, error, backoff_millis, now);
-    let ends = !matches!(again, Some(Fact::TaskRetried(_)));
+    let ends = !matches!(again, Some(AnyEvent::TaskRetried(_)));
     let end = if ends { run::roll_up(view, task, Ended::failed(0))? } else { None };
     Ok(again.into_iter().chain(end).collect())
 }
 
-fn next_attempt(task: &Task, error: &str, backoff_millis: u64, now: &Now) -> Option<Fact> {
+fn next_attempt(task: &Task, error: &str, backoff_millis: u64, now: &Now) -> Option<AnyEvent> {
     let terms = task.origin.terms.as_deref()?;
     let attempts = task.attempts_used();
     if attempts >= terms.max_attempts.unwrap_or(MAX_ATTEMPTS).max(1) {
-        return Some(Fact::TaskAttemptsExhausted(TaskAttemptsExhausted {
+        return Some(AnyEvent::TaskAttemptsExhausted(TaskAttemptsExhausted {
             task: task.id.clone(),
             run: task.run_if_named(),
             attempts,
@@ -67,7 +67,7 @@ fn next_attempt(task: &Task, error: &str, backoff_millis: u64, now: &Now) -> Opt
     if terms.deadline.is_some_and(|deadline| deadline <= not_before) {
         return None;
     }
-    Some(Fact::TaskRetried(TaskRetried {
+    Some(AnyEvent::TaskRetried(TaskRetried {
         task: task.id.clone(),
         run: task.run_if_named(),
         attempt: task.attempt.saturating_add(1),

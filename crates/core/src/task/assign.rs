@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::finish::freed_files;
 use super::{ReleaseCause, TaskReserved, TaskState, released};
 use crate::actor::Caller;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, TaskId};
 use crate::key::{Ask, Key, Lookup};
@@ -33,7 +33,7 @@ impl AssignTask {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let task = view.task_known(&self.task)?;
         if !task.state.is_open() {
             return Err(super::refuse_transition(task, TaskState::Pending).into());
@@ -45,11 +45,11 @@ impl AssignTask {
             return Ok(Decision::nothing(reply));
         }
         let Some(from) = task.held_by() else {
-            let fact = Fact::TaskReserved(TaskReserved { task: self.task.clone(), agent: self.to.clone() });
+            let fact = AnyEvent::TaskReserved(TaskReserved { task: self.task.clone(), agent: self.to.clone() });
             return Ok(Decision::new(vec![fact], reply));
         };
         let reassigned = TaskReassigned { task: self.task.clone(), from: from.clone(), to: self.to.clone() };
-        let mut facts = vec![released(task, ReleaseCause::Reassigned), Fact::TaskReassigned(reassigned)];
+        let mut facts = vec![released(task, ReleaseCause::Reassigned), AnyEvent::TaskReassigned(reassigned)];
         facts.extend(freed_files(view, task, ReleaseReason::Reassigned)?);
         Ok(Decision::new(facts, reply))
     }

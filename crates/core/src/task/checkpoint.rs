@@ -7,12 +7,12 @@ use super::{Checkpoint, CheckpointKind, Task, ensure_may_change};
 use crate::actor::{Actor, Caller};
 use crate::artifact;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -52,18 +52,18 @@ impl AddCheckpoint {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let task = view.task_known(&self.task)?;
         if let Some(agent) = &self.agent {
             view.ensure_may_act_for(caller, agent)?;
         }
         self.may_tell(view, caller, task)?;
-        let fact = Fact::CheckpointAdded(CheckpointAdded::from_asked(self, view, task)?);
+        let fact = AnyEvent::CheckpointAdded(CheckpointAdded::from_asked(self, view, task)?);
         Ok(Decision::new(vec![fact], Reply::Row(Key::Checkpoint(self.id.clone()))))
     }
 
     /// The holder while the task is held, and the one who worked on it when that is over. The lead and people always.
-    fn may_tell(&self, view: &View, caller: &Caller, task: &Task) -> Result<(), Halt> {
+    fn may_tell(&self, view: &View, caller: &Caller, task: &Task) -> Result<(), Undecided> {
         if task.held_by().is_some() {
             return ensure_may_change(view, caller, task, self.agent.as_ref());
         }
@@ -78,21 +78,21 @@ impl AddCheckpoint {
             worker => worker.is_some() && acting == worker,
         };
         if is_worker || view.has_authority(caller)? {
-            return super::ensure_fence(caller, None).map_err(Halt::from);
+            return super::ensure_fence(caller, None).map_err(Undecided::from);
         }
         if task.state.is_open() {
-            return Err(Refusal::new(Code::NotClaimed, format!("nobody holds task {}", task.id))
+            return Err(Rejection::new(Code::NotClaimed, format!("nobody holds task {}", task.id))
                 .hint("claim it first: only its holder adds checkpoints")
                 .into());
         }
-        Err(Refusal::new(Code::NotHolder, format!("task {} was not yours", task.id))
+        Err(Rejection::new(Code::NotHolder, format!("task {} was not yours", task.id))
             .hint("only who worked on it, the lead or a person can add to it")
             .into())
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Rejection> {
         if self.summary.trim().is_empty() {
-            return Err(Refusal::new(Code::Invalid, "summary must not be empty"));
+            return Err(Rejection::new(Code::Invalid, "summary must not be empty"));
         }
         limit::name("id", &self.id, limit::NAME_BYTES)?;
         limit::text("summary", &self.summary, limit::SUMMARY_BYTES)?;
@@ -103,14 +103,14 @@ impl AddCheckpoint {
 
 impl CheckpointAdded {
     /// The next checkpoint of a task, if what is asked for is sound.
-    pub(super) fn from_asked(asked: &AddCheckpoint, view: &View, task: &Task) -> Result<CheckpointAdded, Halt> {
+    pub(super) fn from_asked(asked: &AddCheckpoint, view: &View, task: &Task) -> Result<CheckpointAdded, Undecided> {
         asked.check()?;
         if view.get(&Key::Checkpoint(asked.id.clone()))?.is_some() {
-            return Err(Refusal::new(Code::Exists, format!("checkpoint {} exists", asked.id)).into());
+            return Err(Rejection::new(Code::Exists, format!("checkpoint {} exists", asked.id)).into());
         }
         if task.checkpoints as usize >= limit::TASK_CHECKPOINTS {
             let message = format!("task {} has {} checkpoints, the most it can have", task.id, task.checkpoints);
-            return Err(Refusal::new(Code::TooLarge, message).hint("end it, and go on in another task").into());
+            return Err(Rejection::new(Code::TooLarge, message).hint("end it, and go on in another task").into());
         }
         Ok(CheckpointAdded {
             id: asked.id.clone(),

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::{Task, TaskState, refuse_transition};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key};
 use crate::message;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::routing;
 use crate::run;
 use crate::told::Told;
@@ -54,7 +54,7 @@ impl ClaimTask {
         super::asks(&self.task, Some(&self.agent))
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let task = view.task_known(&self.task)?;
         let facts = grant(view, caller, task, &self.agent)?;
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
@@ -62,7 +62,7 @@ impl ClaimTask {
 }
 
 /// The facts that make `agent` the holder of `task`: none if it is already.
-pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) -> Result<Vec<Fact>, Halt> {
+pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) -> Result<Vec<AnyEvent>, Undecided> {
     if !task.state.is_open() {
         return Err(refuse_transition(task, TaskState::InProgress).into());
     }
@@ -73,12 +73,12 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
         return Ok(vec![]);
     }
     if let Some(holder) = task.holder() {
-        return Err(Refusal::new(Code::AlreadyClaimed, format!("task {} is claimed by {holder}", task.id))
+        return Err(Rejection::new(Code::AlreadyClaimed, format!("task {} is claimed by {holder}", task.id))
             .hint("take another task, or ask the holder for a handoff")
             .into());
     }
     if let Some(other) = task.reserved_for.as_ref().filter(|reserved| *reserved != agent) {
-        return Err(Refusal::new(Code::Reserved, format!("task {} is reserved for {other}", task.id))
+        return Err(Rejection::new(Code::Reserved, format!("task {} is reserved for {other}", task.id))
             .hint("take another task, or have the lead or a person assign it to you")
             .into());
     }
@@ -87,14 +87,14 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
     if task.reserved_for.is_none() {
         routing::ensure_eligible(view, caller, task, agent)?;
     }
-    let mut facts = vec![Fact::TaskClaimed(TaskClaimed::new(task, agent))];
+    let mut facts = vec![AnyEvent::TaskClaimed(TaskClaimed::new(task, agent))];
     facts.extend(run::start_run(view, &[task])?);
     facts.extend(ack_request(view, task, agent)?);
     Ok(facts)
 }
 
 /// Whoever takes a task that the router gave it has seen the request, by whichever way it learned of it.
-pub(crate) fn ack_request(view: &View, task: &Task, agent: &AgentId) -> Result<Option<Fact>, Halt> {
+pub(crate) fn ack_request(view: &View, task: &Task, agent: &AgentId) -> Result<Option<AnyEvent>, Undecided> {
     match &task.routing.offered_in {
         Some(request) => message::noticed(view, request, agent),
         None => Ok(None),

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::{AlarmKind, Alarms, Details, Task, TaskOrigin, TaskState};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::routing::Routing;
 use crate::run;
 use crate::view::View;
@@ -70,19 +70,19 @@ impl CreateTask {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let facts = self.creates(view, caller, TaskOrigin::default())?;
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.id.clone()))))
     }
 
-    pub(super) fn creates(&self, view: &View, caller: &Caller, origin: TaskOrigin) -> Result<Vec<Fact>, Halt> {
+    pub(super) fn creates(&self, view: &View, caller: &Caller, origin: TaskOrigin) -> Result<Vec<AnyEvent>, Undecided> {
         self.check()?;
         view.ensure_may_author_as(caller, &AgentId::from(self.assigned_by.as_str()))?;
-        if view.task(&self.id)?.is_some() {
-            return Err(Refusal::new(Code::Exists, format!("task {} exists", self.id)).about("/task_id").into());
+        if view.find_task(&self.id)?.is_some() {
+            return Err(Rejection::new(Code::Exists, format!("task {} exists", self.id)).about("/task_id").into());
         }
         if let Some(agent) = &self.assigned_to
-            && view.agent(agent)?.is_none_or(|agent| agent.has_left())
+            && view.find_agent(agent)?.is_none_or(|agent| agent.has_left())
         {
             return Err(unknown("assigned_to", agent.as_str(), "an agent").into());
         }
@@ -92,7 +92,7 @@ impl CreateTask {
         }
         let mut waiting_on = Vec::new();
         for dep in &self.depends_on {
-            match view.task(dep)? {
+            match view.find_task(dep)? {
                 None => return Err(unknown("depends_on", dep.as_str(), "a task").into()),
                 Some(task) if !task.state.is_finished() => waiting_on.push(dep.clone()),
                 Some(_) => {}
@@ -102,7 +102,7 @@ impl CreateTask {
         if let Some(run) = run {
             run::ensure_accepts_tasks(run)?;
         }
-        let mut facts = vec![Fact::TaskCreated(TaskCreated {
+        let mut facts = vec![AnyEvent::TaskCreated(TaskCreated {
             task: self.id.clone(),
             run: self.run.clone(),
             title: self.title.clone(),
@@ -117,15 +117,15 @@ impl CreateTask {
             origin,
         })];
         if let Some(agent) = &self.assigned_to {
-            facts.push(Fact::TaskReserved(TaskReserved { task: self.id.clone(), agent: agent.clone() }));
+            facts.push(AnyEvent::TaskReserved(TaskReserved { task: self.id.clone(), agent: agent.clone() }));
         }
         facts.extend(run.and_then(run::reopens));
         Ok(facts)
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Rejection> {
         if self.title.trim().is_empty() {
-            return Err(Refusal::new(Code::Invalid, "title must not be empty"));
+            return Err(Rejection::new(Code::Invalid, "title must not be empty"));
         }
         limit::text("title", &self.title, limit::TITLE_BYTES)?;
         limit::text("description", &self.description, limit::TEXT_BYTES)?;
@@ -137,18 +137,18 @@ impl CreateTask {
         limit::list("depends_on", &self.depends_on)?;
         for (at, dep) in self.depends_on.iter().enumerate() {
             if *dep == self.id {
-                return Err(Refusal::new(Code::DependencyCycle, format!("task {dep} cannot depend on itself")));
+                return Err(Rejection::new(Code::DependencyCycle, format!("task {dep} cannot depend on itself")));
             }
             if self.depends_on[..at].contains(dep) {
-                return Err(Refusal::new(Code::Invalid, format!("depends_on names {dep} twice")));
+                return Err(Rejection::new(Code::Invalid, format!("depends_on names {dep} twice")));
             }
         }
         Ok(())
     }
 }
 
-fn unknown(field: &str, id: &str, what: &str) -> Refusal {
-    Refusal::new(Code::UnknownReference, format!("{field}: {id} is not {what} known here"))
+fn unknown(field: &str, id: &str, what: &str) -> Rejection {
+    Rejection::new(Code::UnknownReference, format!("{field}: {id} is not {what} known here"))
         .hint("list what exists and use one of those ids")
 }
 

@@ -6,8 +6,8 @@ use super::finish::{ending_asks, may_end};
 use super::parts::{dropped, open_parts};
 use super::{Task, TaskState};
 use crate::actor::Caller;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key};
 use crate::limit;
@@ -54,7 +54,7 @@ impl CancelTask {
         ending_asks(&self.task, self.agent.as_ref())
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         drop(view, caller, &self.task, self.agent.as_ref(), TaskState::Cancelled, self.reason.as_deref())
     }
 }
@@ -64,7 +64,7 @@ impl Skip {
         ending_asks(&self.task, self.agent.as_ref())
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         drop(view, caller, &self.task, self.agent.as_ref(), TaskState::Skipped, self.reason.as_deref())
     }
 }
@@ -76,7 +76,7 @@ fn drop(
     agent: Option<&AgentId>,
     to: TaskState,
     reason: Option<&str>,
-) -> Result<Decision, Halt> {
+) -> Result<Decision, Undecided> {
     let task = view.task_known(id)?;
     limit::text("reason", reason.unwrap_or(""), limit::TEXT_BYTES)?;
     may_end(view, caller, task, agent, to)?;
@@ -92,7 +92,7 @@ fn drop(
 }
 
 /// The facts that cancel a task, and with it all that is part of it. Whether somebody may is asked before.
-pub(crate) fn cancelled(view: &View, task: &Task, reason: Option<&str>) -> Result<Vec<Fact>, Halt> {
+pub(crate) fn cancelled(view: &View, task: &Task, reason: Option<&str>) -> Result<Vec<AnyEvent>, Undecided> {
     let mut facts = dropped(view, task, TaskState::Cancelled, reason)?;
     let parts = open_parts(view, task)?;
     for part in &parts {

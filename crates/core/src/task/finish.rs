@@ -7,9 +7,9 @@ use super::parts::{self, WHOLE_IS_COMPLETED};
 use super::{Task, TaskState, check_transition, ensure_fence, ensure_may_change};
 use crate::actor::Caller;
 use crate::artifact;
-use crate::command::{Decision, Halt, Reply};
+use crate::command::{Decision, Reply, Undecided};
 use crate::contract::ContractCheck;
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::file::{self, ReleaseReason};
 use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key, Lookup};
@@ -79,7 +79,7 @@ impl CompleteTask {
         ending_asks(&self.task, self.agent.as_ref())
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let task = view.task_known(&self.task)?;
         let facts = self.completes(view, caller, task)?;
         ContractCheck::ensure_fulfils(self.checked.as_ref(), task, view)?;
@@ -87,11 +87,11 @@ impl CompleteTask {
     }
 
     /// The facts that complete the task, which may have been begun only just now.
-    pub(crate) fn completes(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<Fact>, Halt> {
+    pub(crate) fn completes(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<AnyEvent>, Undecided> {
         limit::text("outcome", self.outcome.text.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         limit::json("outcome_detail", &self.outcome.detail, limit::TEXT_BYTES)?;
         may_end(view, caller, task, self.agent.as_ref(), TaskState::Completed)?;
-        let mut facts = vec![Fact::TaskCompleted(TaskCompleted {
+        let mut facts = vec![AnyEvent::TaskCompleted(TaskCompleted {
             task: task.id.clone(),
             run: task.run_if_named(),
             holder: task.holder().cloned(),
@@ -117,7 +117,7 @@ impl FailTask {
         ending_asks(&self.task, self.agent.as_ref())
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let task = view.task_known(&self.task)?;
         let mut facts = self.fails(view, caller, task)?;
         facts.extend(run::roll_up(view, task, Ended::failed(0))?);
@@ -126,10 +126,10 @@ impl FailTask {
 
     /// The facts that end the task badly, which may have been begun only just now. Whether its run ends with it depends on
     /// whether it is tried again.
-    pub(crate) fn fails(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<Fact>, Halt> {
+    pub(crate) fn fails(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<AnyEvent>, Undecided> {
         limit::text("error", self.error.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         may_end(view, caller, task, self.agent.as_ref(), TaskState::Failed)?;
-        let mut facts = vec![Fact::TaskFailed(TaskFailed {
+        let mut facts = vec![AnyEvent::TaskFailed(TaskFailed {
             task: task.id.clone(),
             run: task.run_if_named(),
             holder: task.holder().cloned(),
@@ -155,7 +155,7 @@ pub(super) fn may_end(
     task: &Task,
     agent: Option<&AgentId>,
     next: TaskState,
-) -> Result<(), Halt> {
+) -> Result<(), Undecided> {
     // That its grant has ended is what a zombie must hear first; a finished task answers the same to everybody.
     if task.state.is_open() {
         ensure_fence(caller, task.claim.as_ref().map(|claim| claim.fence))?;
@@ -168,11 +168,11 @@ pub(super) fn may_end(
 }
 
 /// The tasks that wait for this one and are still open to be told.
-pub(super) fn dependents(view: &View, task: &Task) -> Result<Vec<TaskId>, Halt> {
+pub(super) fn dependents(view: &View, task: &Task) -> Result<Vec<TaskId>, Undecided> {
     Ok(view.dependents(&task.id)?.into_iter().map(|edge| edge.task.clone()).collect())
 }
 
-pub(super) fn freed_files(view: &View, task: &Task, reason: ReleaseReason) -> Result<Vec<Fact>, Halt> {
+pub(super) fn freed_files(view: &View, task: &Task, reason: ReleaseReason) -> Result<Vec<AnyEvent>, Undecided> {
     file::free_files(view, &view.files_of_task(&task.id)?, reason)
 }
 

@@ -52,13 +52,13 @@ pub use update::UpdateStatus;
 
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
-use crate::command::Halt;
+use crate::command::Undecided;
 use crate::contract::ContractBinding;
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::key::{Ask, ColumnValue, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::routing::Routing;
 use crate::view::View;
 
@@ -421,13 +421,13 @@ pub struct Checkpoint {
 }
 
 /// What becomes of a task's row. A fact that does not concern this task leaves it as it is.
-pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Task> {
-    if let Fact::TaskCreated(fact) = fact
+pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<Task> {
+    if let AnyEvent::TaskCreated(fact) = fact
         && fact.task == *id
     {
         return Some(fact.task(seq, at));
     }
-    if let Fact::TaskRemoved(fact) = fact
+    if let AnyEvent::TaskRemoved(fact) = fact
         && fact.task == *id
     {
         return None;
@@ -435,64 +435,64 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
     let mut task = old?;
     match fact {
         // A change of the plan touches those that it moves or rewires.
-        Fact::TaskRemoved(fact) => fact.rewire(&mut task),
-        Fact::RunReordered(fact) => {
+        AnyEvent::TaskRemoved(fact) => fact.rewire(&mut task),
+        AnyEvent::RunReordered(fact) => {
             if let Some(place) = fact.places.iter().find(|place| place.task == *id) {
                 task.sequence = place.sequence;
             }
         }
         // A task that is part of another touches that one.
-        Fact::TaskCreated(fact) if fact.origin.parent.as_ref() == Some(id) => task.has_parts = true,
+        AnyEvent::TaskCreated(fact) if fact.origin.parent.as_ref() == Some(id) => task.has_parts = true,
         // The end of a dependency touches those that wait for it.
-        Fact::TaskCompleted(fact) if fact.task != *id => {
+        AnyEvent::TaskCompleted(fact) if fact.task != *id => {
             task.waiting_on.remove(&fact.task);
         }
-        Fact::TaskDropped(fact) if fact.task != *id => {
+        AnyEvent::TaskDropped(fact) if fact.task != *id => {
             task.waiting_on.remove(&fact.task);
         }
         // That it begins anew touches those that must wait for it again.
-        Fact::TaskReopened(fact) if fact.task != *id && fact.blocks.contains(id) => {
+        AnyEvent::TaskReopened(fact) if fact.task != *id && fact.blocks.contains(id) => {
             task.waiting_on.insert(fact.task.clone());
         }
         _ if fact.task() != Some(id) => {}
-        Fact::TaskReserved(fact) => {
+        AnyEvent::TaskReserved(fact) => {
             task.reserved_for = Some(fact.agent.clone());
             task.routing.offered_in = None;
             task.clocks.stop(&BEFORE_IT_IS_TAKEN);
             (task.routing.failed, task.routing.failed_by) = (false, vec![]);
         }
-        Fact::RoutingFailed(fact) => {
+        AnyEvent::RoutingFailed(fact) => {
             task.routing.told(&fact.choice);
             if let Some(again) = fact.again_at.filter(|_| task.clocks.get(AlarmKind::Reroute).is_none()) {
                 task.routing.reroutes = task.routing.reroutes.saturating_add(1);
                 task.clocks.set(AlarmKind::Reroute, again, seq);
             }
         }
-        Fact::RoutingResumed(fact) => {
+        AnyEvent::RoutingResumed(fact) => {
             task.clocks.stop(&[fact.clock]);
             if fact.clock == AlarmKind::Reroute {
                 task.routing.declined_by.clear();
             }
         }
-        Fact::TaskForwarded(fact) => {
+        AnyEvent::TaskForwarded(fact) => {
             task.routing.offered_in = Some(fact.message.clone());
             if let Some(accept_by) = fact.accept_by.filter(|_| task.reserved_for.as_ref() == Some(&fact.to)) {
                 task.clocks.set(AlarmKind::Accept, accept_by, seq);
             }
         }
-        Fact::TaskReassigned(fact) => {
+        AnyEvent::TaskReassigned(fact) => {
             task.reserved_for = Some(fact.to.clone());
             task.routing.offered_in = None;
             task.clocks.stop(&BEFORE_IT_IS_TAKEN);
         }
-        Fact::TaskClaimed(fact) => {
+        AnyEvent::TaskClaimed(fact) => {
             task.clocks.stop(&BEFORE_IT_IS_TAKEN);
             task.routing.taken_up();
             task.reserved_for = None;
             task.last_holder = Some(fact.agent.clone());
             task.claim = Some(TaskClaim { holder: fact.agent.clone(), fence: seq, since: at });
         }
-        Fact::TaskStarted(fact) => {
+        AnyEvent::TaskStarted(fact) => {
             if let Some(end_by) = fact.end_by {
                 task.clocks.set(AlarmKind::Runtime, end_by, seq);
             }
@@ -501,13 +501,13 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
             task.waiting_for = None;
             task.started_at.get_or_insert(at);
         }
-        Fact::TaskStepSet(fact) => {
+        AnyEvent::TaskStepSet(fact) => {
             task.stop_offer_alarms();
             task.state = fact.to;
             task.reason = fact.reason.clone();
             task.waiting_for = fact.waiting_for;
         }
-        Fact::TaskReleased(fact) => {
+        AnyEvent::TaskReleased(fact) => {
             if matches!(fact.because, ReleaseCause::Asked | ReleaseCause::NotAccepted)
                 && let Some(agent) = task.held_by().cloned()
             {
@@ -520,7 +520,7 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
             task.reason = fact.reason.clone();
             task.waiting_for = None;
         }
-        Fact::TaskRetried(fact) => {
+        AnyEvent::TaskRetried(fact) => {
             let why = task.reason.take();
             task.reset(fact.attempt, seq, at);
             match fact.not_before {
@@ -534,30 +534,30 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
                 None => task.routing.asked_again(fact.attempt),
             }
         }
-        Fact::TaskReopened(fact) => {
+        AnyEvent::TaskReopened(fact) => {
             task.reset(fact.attempt, seq, at);
             (task.outcome, task.outcome_detail) = (None, None);
             task.routing.asked_again(fact.attempt);
         }
-        Fact::TaskTimedOut(fact) => {
+        AnyEvent::TaskTimedOut(fact) => {
             task.reason = Some(fact.reason.clone());
             task.ends(TaskState::Failed, at);
         }
-        Fact::TaskCompleted(fact) => {
+        AnyEvent::TaskCompleted(fact) => {
             task.outcome = fact.outcome.text.clone();
             task.outcome_detail = fact.outcome.detail.clone();
             task.reason = None;
             task.ends(TaskState::Completed, at);
         }
-        Fact::TaskFailed(fact) => {
+        AnyEvent::TaskFailed(fact) => {
             task.reason = fact.error.clone();
             task.ends(TaskState::Failed, at);
         }
-        Fact::TaskDropped(fact) => {
+        AnyEvent::TaskDropped(fact) => {
             task.reason = fact.reason.clone();
             task.ends(fact.to, at);
         }
-        Fact::TaskPlanned(fact) => {
+        AnyEvent::TaskPlanned(fact) => {
             if fact.to != TaskState::Pending {
                 task.stop_offer_alarms();
             }
@@ -565,7 +565,7 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
             task.plan = Some(fact.plan.clone());
             task.context = fact.context.clone();
         }
-        Fact::CheckpointAdded(fact) => {
+        AnyEvent::CheckpointAdded(fact) => {
             task.checkpoints = task.checkpoints.saturating_add(1);
             let room = limit::LIST_ENTRIES.saturating_sub(task.files_changed.len());
             task.files_changed.extend(fact.files_changed.iter().take(room).cloned());
@@ -588,7 +588,7 @@ pub(crate) fn ensure_may_change(
     caller: &Caller,
     task: &Task,
     agent: Option<&AgentId>,
-) -> Result<(), Halt> {
+) -> Result<(), Undecided> {
     ensure_fence(caller, task.claim.as_ref().map(|claim| claim.fence))?;
     let Some(holder) = task.held_by() else { return Ok(()) };
     if matches!(caller.actor, Actor::Anonymous) && agent.is_none() {
@@ -598,22 +598,22 @@ pub(crate) fn ensure_may_change(
     if acting == Some(holder) || view.has_authority(caller)? {
         return Ok(());
     }
-    Err(Refusal::new(Code::NotHolder, format!("task {} belongs to {holder}", task.id))
+    Err(Rejection::new(Code::NotHolder, format!("task {} belongs to {holder}", task.id))
         .hint(format!("only {holder}, the lead or a person can change it; ask for a handoff"))
         .into())
 }
 
-pub(crate) fn ensure_fence(caller: &Caller, fence: Option<Seq>) -> Result<(), Refusal> {
+pub(crate) fn ensure_fence(caller: &Caller, fence: Option<Seq>) -> Result<(), Rejection> {
     match caller.fence {
         Some(given) if fence != Some(given) => {
-            Err(Refusal::new(Code::StaleFence, format!("fence {given} is not the present grant"))
+            Err(Rejection::new(Code::StaleFence, format!("fence {given} is not the present grant"))
                 .hint("the claim ended meanwhile; claim again and use the fence of the new grant"))
         }
         _ => Ok(()),
     }
 }
 
-pub(crate) fn refuse_transition(task: &Task, next: TaskState) -> Refusal {
+pub(crate) fn refuse_transition(task: &Task, next: TaskState) -> Rejection {
     let hint = match (task.state, next) {
         (state, _) if state.is_finished() => "it is finished; create a new task for further work",
         (TaskState::Pending, TaskState::Completed | TaskState::Review | TaskState::Paused | TaskState::Failed) => {
@@ -623,7 +623,7 @@ pub(crate) fn refuse_transition(task: &Task, next: TaskState) -> Refusal {
         (TaskState::Failed, _) => "retry it (queued) or skip it",
         _ => "see the states of a task in the reference",
     };
-    Refusal::new(
+    Rejection::new(
         Code::InvalidTransition,
         format!("task {} is {} and cannot become {}", task.id, task.state.as_str(), next.as_str()),
     )
@@ -631,11 +631,11 @@ pub(crate) fn refuse_transition(task: &Task, next: TaskState) -> Refusal {
 }
 
 /// A finished task answers the same, whoever asks.
-pub(crate) fn refuse_finished(task: &Task, next: TaskState) -> Result<(), Refusal> {
+pub(crate) fn refuse_finished(task: &Task, next: TaskState) -> Result<(), Rejection> {
     if task.state.is_finished() { Err(refuse_transition(task, next)) } else { Ok(()) }
 }
 
-pub(crate) fn check_transition(task: &Task, next: TaskState) -> Result<(), Refusal> {
+pub(crate) fn check_transition(task: &Task, next: TaskState) -> Result<(), Rejection> {
     if task.state.may_become(next) { Ok(()) } else { Err(refuse_transition(task, next)) }
 }
 

@@ -3,13 +3,13 @@
 use super::finish::{dependents, freed_files};
 use super::{Task, TaskDropped, TaskState};
 use crate::code::Code;
-use crate::command::Halt;
-use crate::fact::Fact;
+use crate::command::Undecided;
+use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::TaskId;
 use crate::key::{Ask, Lookup};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::told::Told;
 use crate::view::View;
 
@@ -17,11 +17,11 @@ use crate::view::View;
 pub(super) const WHOLE_IS_COMPLETED: &str = "the task that it was part of is completed";
 
 /// Every open task that is part of this one, directly or within others.
-pub(super) fn open_parts<'v>(view: &'v View, task: &Task) -> Result<Vec<&'v Task>, Halt> {
+pub(super) fn open_parts<'v>(view: &'v View, task: &Task) -> Result<Vec<&'v Task>, Undecided> {
     let mut open = Vec::new();
     let mut level: Vec<TaskId> = Vec::from_iter(task.has_parts.then(|| task.id.clone()));
     while !level.is_empty() {
-        view.needs(level.iter().map(|id| Lookup::PartsOf(id.clone()).into()).collect())?;
+        view.ensure_loaded(level.iter().map(|id| Lookup::PartsOf(id.clone()).into()).collect())?;
         let mut parts = Vec::new();
         for id in &level {
             parts.extend(view.parts_of(id)?);
@@ -30,10 +30,10 @@ pub(super) fn open_parts<'v>(view: &'v View, task: &Task) -> Result<Vec<&'v Task
         open.extend(parts.into_iter().filter(|part| part.state.is_open()));
         if open.len() > limit::TASK_PARTS {
             let message = format!("more than {} open tasks are part of {}", limit::TASK_PARTS, task.id);
-            return Err(Refusal::new(Code::TooLarge, message).hint("end some of them first").into());
+            return Err(Rejection::new(Code::TooLarge, message).hint("end some of them first").into());
         }
     }
-    view.needs(open.iter().flat_map(|part| ends_of(&part.id)).collect())?;
+    view.ensure_loaded(open.iter().flat_map(|part| ends_of(&part.id)).collect())?;
     Ok(open)
 }
 
@@ -42,8 +42,13 @@ fn ends_of(task: &TaskId) -> [Ask; 2] {
 }
 
 /// The facts that end a task without its work being done, and nothing of what follows from them.
-pub(super) fn dropped(view: &View, task: &Task, to: TaskState, reason: Option<&str>) -> Result<Vec<Fact>, Halt> {
-    let mut facts = vec![Fact::TaskDropped(TaskDropped {
+pub(super) fn dropped(
+    view: &View,
+    task: &Task,
+    to: TaskState,
+    reason: Option<&str>,
+) -> Result<Vec<AnyEvent>, Undecided> {
+    let mut facts = vec![AnyEvent::TaskDropped(TaskDropped {
         task: task.id.clone(),
         run: task.run_if_named(),
         holder: task.holder().cloned(),

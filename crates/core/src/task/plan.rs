@@ -7,12 +7,12 @@ use super::release::retried;
 use super::{CheckpointAdded, CheckpointKind, Task, TaskState, ensure_may_change, refuse_finished};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -59,9 +59,9 @@ pub struct TaskPlanned {
 }
 
 impl TaskPlan {
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Rejection> {
         if self.approach.trim().is_empty() {
-            return Err(Refusal::new(Code::Invalid, "plan.approach must not be empty"));
+            return Err(Rejection::new(Code::Invalid, "plan.approach must not be empty"));
         }
         limit::list("plan.steps", &self.steps)?;
         limit::list("plan.context_needed", &self.context_needed)?;
@@ -76,7 +76,7 @@ impl SetTaskPlan {
         super::asks(&self.task, self.agent.as_ref())
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let task = view.task_known(&self.task)?;
         self.plan.check()?;
         refuse_finished(task, TaskState::Planning)?;
@@ -99,7 +99,7 @@ impl ReplanTask {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let task = view.task_known(&self.task)?;
         self.plan.check()?;
         refuse_finished(task, TaskState::Planning)?;
@@ -113,7 +113,7 @@ impl ReplanTask {
         if again {
             facts.push(retried(task));
         }
-        facts.push(Fact::TaskPlanned(TaskPlanned {
+        facts.push(AnyEvent::TaskPlanned(TaskPlanned {
             from: state,
             ..TaskPlanned::new(task, state, &self.plan, task.context.clone())
         }));
@@ -126,20 +126,20 @@ impl ReplanTask {
             detail: task.plan.as_ref().map(|plan| json!({ "previous_plan": plan })),
             files_changed: vec![],
         };
-        facts.push(Fact::CheckpointAdded(CheckpointAdded::from_asked(&replanned, view, task)?));
+        facts.push(AnyEvent::CheckpointAdded(CheckpointAdded::from_asked(&replanned, view, task)?));
         Ok(Decision::new(facts, Reply::Row(Key::Checkpoint(self.checkpoint.clone()))))
     }
 }
 
-fn may_plan(view: &View, caller: &Caller, task: &Task, agent: Option<&AgentId>) -> Result<(), Halt> {
+fn may_plan(view: &View, caller: &Caller, task: &Task, agent: Option<&AgentId>) -> Result<(), Undecided> {
     if let Some(agent) = agent {
         view.ensure_may_act_for(caller, agent)?;
     }
     ensure_may_change(view, caller, task, agent)
 }
 
-fn refuse_state(task: &Task, hint: &str) -> Refusal {
-    Refusal::new(Code::InvalidState, format!("task {} is {}", task.id, task.state.as_str())).hint(hint)
+fn refuse_state(task: &Task, hint: &str) -> Rejection {
+    Rejection::new(Code::InvalidState, format!("task {} is {}", task.id, task.state.as_str())).hint(hint)
 }
 
 impl TaskPlanned {
@@ -156,8 +156,8 @@ impl TaskPlanned {
     }
 }
 
-fn planned(task: &Task, to: TaskState, plan: &TaskPlan, context: Map<String, Value>) -> Fact {
-    Fact::TaskPlanned(TaskPlanned::new(task, to, plan, context))
+fn planned(task: &Task, to: TaskState, plan: &TaskPlan, context: Map<String, Value>) -> AnyEvent {
+    AnyEvent::TaskPlanned(TaskPlanned::new(task, to, plan, context))
 }
 
 #[cfg(test)]

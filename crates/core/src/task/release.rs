@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{CheckpointAdded, CheckpointKind, Task, TaskState, check_transition, ensure_may_change, refuse_finished};
 use crate::actor::Caller;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, TaskId, Timestamp};
 use crate::key::{Ask, Key};
@@ -71,7 +71,7 @@ impl ReleaseTask {
         super::asks(&self.task, self.agent.as_ref())
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let task = view.task_known(&self.task)?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
         refuse_finished(task, TaskState::Pending)?;
@@ -89,7 +89,7 @@ impl ReleaseTask {
             return Ok(Decision::nothing(reply));
         }
         let fact = TaskReleased { reason: self.reason.clone(), ..TaskReleased::of(task, ReleaseCause::Asked) };
-        Ok(Decision::new(vec![Fact::TaskReleased(fact)], reply))
+        Ok(Decision::new(vec![AnyEvent::TaskReleased(fact)], reply))
     }
 }
 
@@ -98,7 +98,7 @@ impl RetryTask {
         super::asks(&self.task, self.agent.as_ref())
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let task = view.task_known(&self.task)?;
         refuse_finished(task, TaskState::Pending)?;
         if let Some(agent) = &self.agent {
@@ -115,19 +115,19 @@ impl RetryTask {
 }
 
 /// A failed task is tried again, and its run goes on if it had ended with it.
-fn again(view: &View, task: &Task) -> Result<Vec<Fact>, Halt> {
+fn again(view: &View, task: &Task) -> Result<Vec<AnyEvent>, Undecided> {
     let mut facts = vec![retried(task)];
     facts.extend(run::resume_run(view, &[task])?);
     Ok(facts)
 }
 
-pub(super) fn retried(task: &Task) -> Fact {
+pub(super) fn retried(task: &Task) -> AnyEvent {
     let attempt = task.attempt.saturating_add(1);
-    Fact::TaskRetried(TaskRetried { task: task.id.clone(), run: task.run_if_named(), attempt, not_before: None })
+    AnyEvent::TaskRetried(TaskRetried { task: task.id.clone(), run: task.run_if_named(), attempt, not_before: None })
 }
 
-pub fn released(task: &Task, because: ReleaseCause) -> Fact {
-    Fact::TaskReleased(TaskReleased::of(task, because))
+pub fn released(task: &Task, because: ReleaseCause) -> AnyEvent {
+    AnyEvent::TaskReleased(TaskReleased::of(task, because))
 }
 
 impl TaskReleased {
@@ -146,14 +146,14 @@ impl TaskReleased {
 }
 
 /// What the next worker should know about why the task came back.
-pub fn recovery(task: &Task, reason: ReleaseReason) -> Fact {
+pub fn recovery(task: &Task, reason: ReleaseReason) -> AnyEvent {
     let holder = task.holder().map_or("its holder", AgentId::as_str);
     let why = match reason {
         ReleaseReason::HolderLeft => "left",
         _ => "went offline",
     };
     let sequence = task.checkpoints.saturating_add(1);
-    Fact::CheckpointAdded(CheckpointAdded {
+    AnyEvent::CheckpointAdded(CheckpointAdded {
         id: format!("cp_{}_{sequence}", task.id),
         task: task.id.clone(),
         run: task.run_if_named(),

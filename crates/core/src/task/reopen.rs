@@ -8,13 +8,13 @@ use super::finish::{dependents, freed_files};
 use super::{Task, TaskState};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::run::{self, Run};
 use crate::told::Told;
 use crate::view::View;
@@ -60,16 +60,16 @@ impl ReopenTask {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let of_run = self.run_known(view)?;
         let task = view.task_known(&self.task).map_err(at_task)?;
         if task.run != self.run {
             let message = format!("task {} is in run {}", task.id, task.run);
-            return Err(Refusal::new(Code::Invalid, message).about("/task_id").into());
+            return Err(Rejection::new(Code::Invalid, message).about("/task_id").into());
         }
         if task.state.is_open() {
             let message = format!("task {} is {}: only what has ended is tried again", task.id, task.state.as_str());
-            return Err(Refusal::new(Code::InvalidTransition, message)
+            return Err(Rejection::new(Code::InvalidTransition, message)
                 .hint("wait for its end, or cancel it first")
                 .about("/task_id")
                 .into());
@@ -82,24 +82,24 @@ impl ReopenTask {
     }
 
     /// The run; the project's default one has no row.
-    fn run_known<'v>(&self, view: &'v View) -> Result<Option<&'v Run>, Halt> {
+    fn run_known<'v>(&self, view: &'v View) -> Result<Option<&'v Run>, Undecided> {
         if self.run == RunId::project_default() {
             return Ok(None);
         }
-        let unknown = || Refusal::new(Code::WorkflowNotFound, "Run not found").hint("list the runs to see their ids");
+        let unknown = || Rejection::new(Code::WorkflowNotFound, "Run not found").hint("list the runs to see their ids");
         Ok(Some(view.run(&self.run)?.ok_or_else(unknown)?))
     }
 
-    fn opens_again(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<Fact>, Halt> {
+    fn opens_again(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<AnyEvent>, Undecided> {
         let found = self.went_on_from(view, task)?;
         let begun = |found: &&Task| found.state != TaskState::Pending || found.held_by().is_some();
         let opened: Vec<&Task> = found.into_iter().filter(begun).collect();
         may_reopen_all(view, caller, &opened)?;
         let files = |task: &&Task| Lookup::FilesOfTask(task.id.clone()).into();
-        view.needs(opened.iter().map(files).collect())?;
+        view.ensure_loaded(opened.iter().map(files).collect())?;
         let mut facts = Vec::new();
         for opened in &opened {
-            facts.push(Fact::TaskReopened(TaskReopened {
+            facts.push(AnyEvent::TaskReopened(TaskReopened {
                 task: opened.id.clone(),
                 run: opened.run_if_named(),
                 holder: opened.holder().cloned(),
@@ -118,7 +118,7 @@ impl ReopenTask {
 
     /// The task itself, and whatever is part of it or depends on it, directly or by others. Those of its run are found at
     /// once, those of other runs one run after the other.
-    fn went_on_from<'v>(&self, view: &'v View, task: &'v Task) -> Result<Vec<&'v Task>, Halt> {
+    fn went_on_from<'v>(&self, view: &'v View, task: &'v Task) -> Result<Vec<&'v Task>, Undecided> {
         let of_run = if task.run_if_named().is_some() { view.tasks_of_run(&self.run)? } else { vec![] };
         let mut found = BTreeMap::from([(task.id.clone(), task)]);
         let mut asked = BTreeSet::new();
@@ -126,7 +126,7 @@ impl ReopenTask {
             within(&of_run, &mut found);
             if found.len() > limit::TASK_PARTS {
                 let message = format!("more than {} tasks went on from {}", limit::TASK_PARTS, task.id);
-                return Err(Refusal::new(Code::TooLarge, message).hint("retry them one by one").into());
+                return Err(Rejection::new(Code::TooLarge, message).hint("retry them one by one").into());
             }
             let next: Vec<TaskId> = found.keys().filter(|id| !asked.contains(*id)).cloned().collect();
             if next.is_empty() {
@@ -138,18 +138,18 @@ impl ReopenTask {
             asked.extend(next);
         }
         let message = format!("what went on from {} is too many steps away from it", task.id);
-        Err(Refusal::new(Code::TooLarge, message).hint("retry what depends on it one by one").into())
+        Err(Rejection::new(Code::TooLarge, message).hint("retry what depends on it one by one").into())
     }
 }
 
 /// The lead and people may have anything begin anew. Others need a right to each task, where whoever has one to the whole
 /// has it to its parts, and take nothing away from whoever works on it.
-fn may_reopen_all(view: &View, caller: &Caller, opened: &[&Task]) -> Result<(), Halt> {
+fn may_reopen_all(view: &View, caller: &Caller, opened: &[&Task]) -> Result<(), Undecided> {
     if view.has_authority(caller)? {
         return Ok(());
     }
     let runs: BTreeSet<RunId> = opened.iter().filter_map(|task| task.run_if_named()).collect();
-    view.needs(runs.into_iter().map(|run| Key::Run(run).into()).collect())?;
+    view.ensure_loaded(runs.into_iter().map(|run| Key::Run(run).into()).collect())?;
     let ids: BTreeSet<&TaskId> = opened.iter().map(|task| &task.id).collect();
     for task in opened {
         if !task.origin.parent.as_ref().is_some_and(|whole| ids.contains(whole)) {
@@ -161,7 +161,7 @@ fn may_reopen_all(view: &View, caller: &Caller, opened: &[&Task]) -> Result<(), 
 
 /// Whoever asked for a task may, and whoever steers its run. Where nobody does, what has failed is anybody's to try again, as it
 /// is to claim; but what was done, skipped or cancelled is undone only by whoever worked on it.
-fn may_reopen(view: &View, caller: &Caller, task: &Task) -> Result<(), Halt> {
+fn may_reopen(view: &View, caller: &Caller, task: &Task) -> Result<(), Undecided> {
     let named = caller.actor != Actor::Anonymous;
     if named && task.assigned_by == caller.actor.to_string() {
         return Ok(());
@@ -185,10 +185,10 @@ fn may_reopen(view: &View, caller: &Caller, task: &Task) -> Result<(), Halt> {
     }
 }
 
-fn is_of_others(task: &Task, worker: Option<&AgentId>) -> Refusal {
+fn is_of_others(task: &Task, worker: Option<&AgentId>) -> Rejection {
     let state = task.state.as_str();
     let by = worker.map(|worker| format!(", and {worker} had it")).unwrap_or_default();
-    Refusal::new(Code::Forbidden, format!("task {} is {state}: {} asked for it{by}", task.id, task.assigned_by))
+    Rejection::new(Code::Forbidden, format!("task {} is {state}: {} asked for it{by}", task.id, task.assigned_by))
         .hint(format!("ask {}, the lead or a person to have it tried again", task.assigned_by))
         .about("/task_id")
 }
@@ -196,7 +196,7 @@ fn is_of_others(task: &Task, worker: Option<&AgentId>) -> Refusal {
 /// How many tasks a refusal names.
 const MAX_NAMED_TASKS: usize = 5;
 
-fn spares_others(caller: &Caller, opened: &[&Task]) -> Result<(), Halt> {
+fn spares_others(caller: &Caller, opened: &[&Task]) -> Result<(), Undecided> {
     let others = opened.iter().filter_map(|task| {
         let holder = task.holder().filter(|holder| caller.actor.agent() != Some(holder))?;
         Some(format!("{} (held by {holder})", task.id))
@@ -208,16 +208,16 @@ fn spares_others(caller: &Caller, opened: &[&Task]) -> Result<(), Halt> {
     let more = others.len().saturating_sub(MAX_NAMED_TASKS);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let named = others.iter().take(MAX_NAMED_TASKS).map(String::as_str).collect::<Vec<_>>().join(", ");
-    Err(Refusal::new(Code::AlreadyClaimed, format!("others work on what would begin anew with it: {named}{more}"))
+    Err(Rejection::new(Code::AlreadyClaimed, format!("others work on what would begin anew with it: {named}{more}"))
         .hint("wait until they have ended or given it back, or have the lead or a person try it again")
         .about("/task_id")
         .into())
 }
 
-fn at_task(halt: Halt) -> Halt {
+fn at_task(halt: Undecided) -> Undecided {
     match halt {
-        Halt::Refused(refusal) => refusal.about("/task_id").into(),
-        missing @ Halt::Missing(_) => missing,
+        Undecided::Rejected(refusal) => refusal.about("/task_id").into(),
+        missing @ Undecided::Missing(_) => missing,
     }
 }
 
@@ -238,17 +238,17 @@ fn within<'v>(of_run: &[&'v Task], found: &mut BTreeMap<TaskId, &'v Task>) {
 }
 
 /// What is part of these tasks or depends on them.
-fn beyond<'v>(view: &'v View, tasks: &[TaskId]) -> Result<Vec<&'v Task>, Halt> {
+fn beyond<'v>(view: &'v View, tasks: &[TaskId]) -> Result<Vec<&'v Task>, Undecided> {
     let asks = |id: &TaskId| [Ask::from(Lookup::PartsOf(id.clone())), Lookup::Dependents(id.clone()).into()];
-    view.needs(tasks.iter().flat_map(asks).collect())?;
+    view.ensure_loaded(tasks.iter().flat_map(asks).collect())?;
     let (mut found, mut dependents) = (Vec::new(), Vec::new());
     for id in tasks {
         found.extend(view.parts_of(id)?);
         dependents.extend(view.dependents(id)?.into_iter().map(|edge| edge.task.clone()));
     }
-    view.needs(dependents.iter().map(|id| Key::Task(id.clone()).into()).collect())?;
+    view.ensure_loaded(dependents.iter().map(|id| Key::Task(id.clone()).into()).collect())?;
     for id in &dependents {
-        found.extend(view.task(id)?);
+        found.extend(view.find_task(id)?);
     }
     Ok(found)
 }

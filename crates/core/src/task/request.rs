@@ -6,14 +6,14 @@ use super::{CreateTask, Task};
 use crate::actor::Caller;
 use crate::clutch::{Address, Policy, Requirement, Trace};
 use crate::code::Code;
-use crate::command::Halt;
+use crate::command::Undecided;
 use crate::contract::ContractBinding;
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::group;
 use crate::id::{AgentId, MessageId, TaskId, ThreadId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 /// What a request says of who shall do the task, how and until when.
@@ -99,7 +99,7 @@ impl Request {
         asks
     }
 
-    pub(crate) fn creates(&self, view: &View, caller: &Caller) -> Result<Vec<Fact>, Halt> {
+    pub(crate) fn creates(&self, view: &View, caller: &Caller) -> Result<Vec<AnyEvent>, Undecided> {
         let whole = match &self.parent {
             Some(parent) => Some(whole(view, parent)?),
             None => None,
@@ -125,26 +125,26 @@ impl Request {
         Trace { trace_id: trace_id.or_else(above), span_id }
     }
 
-    fn fits(&self, parent: &Task) -> Result<u32, Refusal> {
+    fn fits(&self, parent: &Task) -> Result<u32, Rejection> {
         if parent.run != self.create.run {
             let message = format!("task {} is in run {}, and so are its subtasks", parent.id, parent.run);
-            return Err(Refusal::new(Code::Invalid, message).about("/run_id"));
+            return Err(Rejection::new(Code::Invalid, message).about("/run_id"));
         }
         if !parent.state.is_open() {
             let message = format!("task {} is {} and takes no subtasks", parent.id, parent.state.as_str());
-            return Err(Refusal::new(Code::InvalidState, message).about("/parent_task_id"));
+            return Err(Rejection::new(Code::InvalidState, message).about("/parent_task_id"));
         }
         let level = parent.origin.level.saturating_add(1);
         if level > limit::TASK_LEVELS {
             let message = format!("tasks are within each other at most {} levels deep", limit::TASK_LEVELS);
-            return Err(Refusal::new(Code::TooLarge, message).about("/parent_task_id"));
+            return Err(Rejection::new(Code::TooLarge, message).about("/parent_task_id"));
         }
         Ok(level)
     }
 }
 
 /// The task that another is to be part of.
-fn whole<'v>(view: &'v View, parent: &TaskId) -> Result<&'v Task, Halt> {
-    let unknown = || Refusal::new(Code::TaskNotFound, format!("there is no task '{parent}' to be part of"));
-    Ok(view.task(parent)?.ok_or_else(|| unknown().about("/parent_task_id"))?)
+fn whole<'v>(view: &'v View, parent: &TaskId) -> Result<&'v Task, Undecided> {
+    let unknown = || Rejection::new(Code::TaskNotFound, format!("there is no task '{parent}' to be part of"));
+    Ok(view.find_task(parent)?.ok_or_else(|| unknown().about("/parent_task_id"))?)
 }

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::{AlarmKind, Task, TaskClaim, TaskState, check_transition, ensure_may_change};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Now, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Now, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::key::{Ask, Key};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::told::Told;
 use crate::view::View;
 
@@ -39,7 +39,7 @@ impl StartTask {
         super::asks(&self.task, self.agent.as_ref())
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
         let task = view.task_known(&self.task)?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
         if task.state != TaskState::InProgress {
@@ -63,7 +63,7 @@ impl StartTask {
         }
         if task.is_blocked() {
             let names: Vec<&str> = task.waiting_on.iter().map(TaskId::as_str).collect();
-            return Err(Refusal::new(
+            return Err(Rejection::new(
                 Code::DependenciesUnfinished,
                 format!("task {} waits for {}", task.id, names.join(", ")),
             )
@@ -76,7 +76,7 @@ impl StartTask {
         } else {
             facts = super::claim::grant(view, caller, task, &agent)?;
         }
-        facts.push(Fact::TaskStarted(TaskStarted {
+        facts.push(AnyEvent::TaskStarted(TaskStarted {
             task: task.id.clone(),
             run: task.run_if_named(),
             end_by: end_by(view, task, &agent, now)?,
@@ -88,7 +88,7 @@ impl StartTask {
     }
 
     /// The agent who will be working: the one named, unless the lead or a person resumes a held task for its holder.
-    fn worker(&self, view: &View, caller: &Caller, task: &Task) -> Result<AgentId, Halt> {
+    fn worker(&self, view: &View, caller: &Caller, task: &Task) -> Result<AgentId, Undecided> {
         let named = self.agent.as_ref().or(caller.actor.agent());
         if let Some(holder) = task.holder()
             && (named.is_none() || (named != Some(holder) && view.has_authority(caller)?))
@@ -97,13 +97,13 @@ impl StartTask {
         }
         named
             .cloned()
-            .ok_or_else(|| Refusal::new(Code::Invalid, "agent_id is needed: nobody holds the task yet").into())
+            .ok_or_else(|| Rejection::new(Code::Invalid, "agent_id is needed: nobody holds the task yet").into())
     }
 }
 
 /// When an attempt that begins now must have ended: as the request, if there is one, and the agent's card say, whichever is
 /// sooner. The time of an attempt that goes on is not counted anew.
-fn end_by(view: &View, task: &Task, agent: &AgentId, now: &Now) -> Result<Option<Timestamp>, Halt> {
+fn end_by(view: &View, task: &Task, agent: &AgentId, now: &Now) -> Result<Option<Timestamp>, Undecided> {
     if task.clocks.get(AlarmKind::Runtime).is_some() {
         return Ok(None);
     }
@@ -120,13 +120,13 @@ pub(crate) fn begun(
     task: &Task,
     agent: &AgentId,
     now: &Now,
-) -> Result<(Task, Vec<Fact>), Halt> {
+) -> Result<(Task, Vec<AnyEvent>), Undecided> {
     let unbegun = task.state == TaskState::Pending || (task.state == TaskState::Planning && task.claim.is_none());
     if !unbegun || task.held_by() != Some(agent) {
         return Ok((task.clone(), vec![]));
     }
     let start = StartTask { task: task.id.clone(), agent: Some(agent.clone()) };
-    let facts = start.decide(view, caller, now)?.facts;
+    let facts = start.decide(view, caller, now)?.events;
     let granted = || TaskClaim { holder: agent.clone(), fence: Seq::ZERO, since: task.created_at };
     let claim = Some(task.claim.clone().unwrap_or_else(granted));
     Ok((Task { state: TaskState::InProgress, claim, reserved_for: None, ..task.clone() }, facts))

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::{TaskState, check_transition, ensure_may_change, refuse_finished};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 /// What somebody else must do before a paused task goes on.
@@ -56,10 +56,10 @@ pub struct TaskStepSet {
 }
 
 /// Only a pause can be for somebody else's sake.
-pub(super) fn check_waiting_for(to: TaskState, waiting_for: Option<WaitingFor>) -> Result<(), Refusal> {
+pub(super) fn check_waiting_for(to: TaskState, waiting_for: Option<WaitingFor>) -> Result<(), Rejection> {
     match waiting_for {
         Some(_) if to != TaskState::Paused => {
-            Err(Refusal::new(Code::Invalid, "waiting_for is for a task that is paused"))
+            Err(Rejection::new(Code::Invalid, "waiting_for is for a task that is paused"))
         }
         _ => Ok(()),
     }
@@ -70,10 +70,10 @@ impl SetTaskStep {
         super::asks(&self.task, self.agent.as_ref())
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let task = view.task_known(&self.task)?;
         if !matches!(self.to, TaskState::Planning | TaskState::Review | TaskState::Paused) {
-            return Err(Refusal::new(Code::Invalid, format!("{} is not a step", self.to.as_str())).into());
+            return Err(Rejection::new(Code::Invalid, format!("{} is not a step", self.to.as_str())).into());
         }
         check_waiting_for(self.to, self.waiting_for)?;
         refuse_finished(task, self.to)?;
@@ -89,7 +89,7 @@ impl SetTaskStep {
         if task.state != self.to {
             check_transition(task, self.to)?;
         }
-        let fact = Fact::TaskStepSet(TaskStepSet {
+        let fact = AnyEvent::TaskStepSet(TaskStepSet {
             task: task.id.clone(),
             run: task.run_if_named(),
             holder: task.holder().cloned(),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::release::retried;
 use super::{ClaimTask, Task, TaskState};
 use crate::actor::Caller;
-use crate::command::{Decision, Halt, Reply};
+use crate::command::{Decision, Reply, Undecided};
 use crate::id::{AgentId, TaskId};
 use crate::key::{Ask, Key};
 use crate::view::View;
@@ -22,7 +22,7 @@ impl TakeUp {
         super::asks(&self.task, Some(&self.agent))
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let task = view.task_known(&self.task)?;
         if task.state != TaskState::Failed {
             return ClaimTask { task: self.task.clone(), agent: self.agent.clone() }.decide(view, caller);

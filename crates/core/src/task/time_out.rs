@@ -8,13 +8,13 @@ use super::parts::{dropped, open_parts};
 use super::{AlarmKind, ReleaseCause, Task, TaskReleased, TaskState};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
-use crate::command::{Decision, Halt, Now, Reply};
+use crate::command::{Decision, Now, Reply, Undecided};
 use crate::envelope::iso;
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::key::{Ask, Key, Lookup};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::routing::RoutingResumed;
 use crate::run::{self, Ended};
 use crate::told::Told;
@@ -74,12 +74,12 @@ impl FireAlarm {
         vec![Key::Task(self.task.clone()).into(), files.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
         if caller.actor != Actor::System {
-            return Err(Refusal::new(Code::Forbidden, "clocks go off by themselves").into());
+            return Err(Rejection::new(Code::Forbidden, "clocks go off by themselves").into());
         }
-        let stale = || Refusal::new(Code::Stale, format!("the {} of {} is not due", self.clock.as_str(), self.task));
-        let task = view.task(&self.task)?.ok_or_else(stale)?;
+        let stale = || Rejection::new(Code::Stale, format!("the {} of {} is not due", self.clock.as_str(), self.task));
+        let task = view.find_task(&self.task)?.ok_or_else(stale)?;
         let alarm = task.clocks.get(self.clock).filter(|alarm| alarm.set == self.set && alarm.due <= now.at);
         let due = alarm.ok_or_else(stale)?.due;
         let facts = match self.clock {
@@ -88,14 +88,14 @@ impl FireAlarm {
             AlarmKind::Deadline => deadline_is_over(view, task, due)?,
             AlarmKind::RetryBackoff | AlarmKind::Reroute => {
                 let (id, run) = (task.id.clone(), task.run_if_named());
-                vec![Fact::RoutingResumed(RoutingResumed { task: id, run, clock: self.clock })]
+                vec![AnyEvent::RoutingResumed(RoutingResumed { task: id, run, clock: self.clock })]
             }
         };
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
     }
 
     /// The holder loses the task. That is an error as another attempt may mend it.
-    fn runtime_is_over(&self, view: &View, task: &Task, due: Timestamp, now: &Now) -> Result<Vec<Fact>, Halt> {
+    fn runtime_is_over(&self, view: &View, task: &Task, due: Timestamp, now: &Now) -> Result<Vec<AnyEvent>, Undecided> {
         let holder = task.holder().map_or("its holder", AgentId::as_str);
         let why = format!("{holder} had until {} to end attempt {}", iso(due), task.attempt);
         let (timed_out, reason) = timed_out(task, TimeLimit::Runtime, due, &why);
@@ -108,20 +108,20 @@ impl FireAlarm {
 
 /// Whoever it was given to did not take it: it goes to somebody else. If its run rests, nobody could have taken it, and that is
 /// held against nobody: it is given out again when the run goes on.
-fn not_accepted(view: &View, task: &Task, due: Timestamp) -> Result<Fact, Halt> {
+fn not_accepted(view: &View, task: &Task, due: Timestamp) -> Result<AnyEvent, Undecided> {
     let whom = task.reserved_for.as_ref().map_or("nobody", AgentId::as_str);
     let (because, reason) = match run::ensure_open(view, task) {
         Ok(()) => (ReleaseCause::NotAccepted, format!("{whom} did not accept it until {}", iso(due))),
-        Err(Halt::Refused(resting)) => {
+        Err(Undecided::Rejected(resting)) => {
             (ReleaseCause::Reassigned, format!("{whom} could not accept it: {}", resting.message))
         }
-        Err(missing @ Halt::Missing(_)) => return Err(missing),
+        Err(missing @ Undecided::Missing(_)) => return Err(missing),
     };
-    Ok(Fact::TaskReleased(TaskReleased { reason: Some(reason), ..TaskReleased::of(task, because) }))
+    Ok(AnyEvent::TaskReleased(TaskReleased { reason: Some(reason), ..TaskReleased::of(task, because) }))
 }
 
 /// It is of use to nobody any more, and neither is what is part of it.
-fn deadline_is_over(view: &View, task: &Task, due: Timestamp) -> Result<Vec<Fact>, Halt> {
+fn deadline_is_over(view: &View, task: &Task, due: Timestamp) -> Result<Vec<AnyEvent>, Undecided> {
     let why = format!("its deadline was {}", iso(due));
     let (timed_out, reason) = timed_out(task, TimeLimit::Deadline, due, &why);
     let mut facts = vec![timed_out];
@@ -134,9 +134,9 @@ fn deadline_is_over(view: &View, task: &Task, due: Timestamp) -> Result<Vec<Fact
     Ok(facts)
 }
 
-fn timed_out(task: &Task, limit: TimeLimit, due: Timestamp, why: &str) -> (Fact, String) {
+fn timed_out(task: &Task, limit: TimeLimit, due: Timestamp, why: &str) -> (AnyEvent, String) {
     let reason = format!("{}: {why}", limit.code());
-    let fact = Fact::TaskTimedOut(TaskTimedOut {
+    let fact = AnyEvent::TaskTimedOut(TaskTimedOut {
         task: task.id.clone(),
         run: task.run_if_named(),
         holder: task.holder().cloned(),

@@ -10,12 +10,12 @@ use super::{
 };
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Now, Reply};
+use crate::command::{Decision, Now, Reply, Undecided};
 use crate::contract::ContractCheck;
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, TaskId};
 use crate::key::{Ask, Key};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::run::{self, Ended};
 use crate::view::View;
 
@@ -48,7 +48,7 @@ impl UpdateStatus {
         }
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
         check_waiting_for(self.to, self.waiting_for)?;
         let (task, agent) = (self.task.clone(), self.agent.clone());
         match self.to {
@@ -81,22 +81,22 @@ impl UpdateStatus {
 
     /// The task as it is before its end. A holder that never said that it began did so, for otherwise it could not be
     /// done.
-    fn begun(&self, view: &View, caller: &Caller, now: &Now) -> Result<(Task, Vec<Fact>), Halt> {
+    fn begun(&self, view: &View, caller: &Caller, now: &Now) -> Result<(Task, Vec<AnyEvent>), Undecided> {
         let task = view.task_known(&self.task)?;
         if task.state != TaskState::Pending || task.holder().is_none() {
             return Ok((task.clone(), vec![]));
         }
         let start = StartTask { task: self.task.clone(), agent: self.agent.clone() };
-        Ok((Task { state: TaskState::InProgress, ..task.clone() }, start.decide(view, caller, now)?.facts))
+        Ok((Task { state: TaskState::InProgress, ..task.clone() }, start.decide(view, caller, now)?.events))
     }
 
     /// What is missing matters only where the state can be reached at all.
-    fn needs(&self, task: &Task, text: Option<&String>, code: Code, field: &str) -> Result<(), Halt> {
+    fn needs(&self, task: &Task, text: Option<&String>, code: Code, field: &str) -> Result<(), Undecided> {
         check_transition(task, self.to)?;
         if text.is_some_and(|text| !text.trim().is_empty()) {
             return Ok(());
         }
-        Err(Refusal::new(code, format!("{field} is needed for a task that is {}", self.to.as_str()))
+        Err(Rejection::new(code, format!("{field} is needed for a task that is {}", self.to.as_str()))
             .hint("say in a sentence or two what came of it: others go on from there")
             .into())
     }

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::{TeamEnd, TeamRef, needs_person};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::TeamId;
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::turn;
 use crate::view::View;
 
@@ -61,7 +61,7 @@ impl EndTeam {
     }
 
     /// What was under way is over with it. Told twice, it is the same end.
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         needs_person(caller, "end a team")?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         let team = view.team_known(&self.team)?;
@@ -74,13 +74,13 @@ impl EndTeam {
         }
         let mut facts = turn::interrupted(team);
         let ended = TeamEnded { of: team.of.clone(), how: self.how, reason: self.reason.clone() };
-        facts.push(Fact::TeamEnded(ended));
+        facts.push(AnyEvent::TeamEnded(ended));
         Ok(Decision::new(facts, reply))
     }
 }
 
-fn ended_as(ended: &TeamEnd) -> Refusal {
-    Refusal::new(Code::AlreadyAnswered, format!("it has ended already, as {}", ended.how.as_str()))
+fn ended_as(ended: &TeamEnd) -> Rejection {
+    Rejection::new(Code::AlreadyAnswered, format!("it has ended already, as {}", ended.how.as_str()))
 }
 
 #[cfg(test)]

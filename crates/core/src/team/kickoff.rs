@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{TeamRef, needs_person};
 use crate::actor::{Actor, Caller};
-use crate::command::{Decision, Halt, Now, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Now, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, TeamId};
 use crate::instance::{Instance, Provider, context_keys};
 use crate::key::{Ask, Key};
@@ -43,7 +43,7 @@ impl KickOff {
         std::iter::once(Key::Team(self.team.clone()).into()).chain(context).chain(posts).collect()
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
         needs_person(caller, "kick off a team")?;
         let team = view.team_live(&self.team, self.generation)?;
         let reply = Reply::Row(Key::Team(self.team.clone()));
@@ -56,7 +56,7 @@ impl KickOff {
             Provider::File | Provider::Memory => self.posts(),
         };
         let messages = posts.iter().map(|post| post.id.clone()).collect();
-        let mut facts = vec![Fact::TeamKickedOff(TeamKickedOff { of: team.of.clone(), messages })];
+        let mut facts = vec![AnyEvent::TeamKickedOff(TeamKickedOff { of: team.of.clone(), messages })];
         facts.extend(message::posted(view, &Caller::system(), now, &posts)?);
         Ok(Decision::new(facts, reply))
     }

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use super::{TeamRef, needs_person};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{IntentId, SiteId, TeamId};
 use crate::intent::Effect;
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,12 +84,14 @@ impl RequestTeamStart {
     }
 
     /// A team that the log calls live may have lost its runner, which only a machine can tell: whoever starts it looks.
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         needs_person(caller, "start a workflow file")?;
         if self.team.alone().is_some() {
-            return Err(
-                Refusal::new(Code::Invalid, "a workflow file makes the team of an instance, such as '@pr-1'").into()
-            );
+            return Err(Rejection::new(
+                Code::Invalid,
+                "a workflow file makes the team of an instance, such as '@pr-1'",
+            )
+            .into());
         }
         limit::name("file", &self.launch.file, limit::PATH_BYTES)?;
         limit::list("params", &self.launch.params)?;
@@ -98,7 +100,7 @@ impl RequestTeamStart {
             true => team.of.generation,
             false => team.of.generation.saturating_add(1),
         });
-        let fact = Fact::TeamStartRequested(TeamStartRequested {
+        let fact = AnyEvent::TeamStartRequested(TeamStartRequested {
             of: TeamRef::new(&self.team, generation),
             intent: self.intent.clone(),
             launch: self.launch.clone(),
@@ -113,18 +115,18 @@ impl ConcludeTeamStart {
         vec![Key::Intent(self.intent.clone()).into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         if caller.actor != Actor::System {
-            return Err(Refusal::new(Code::Forbidden, "only whoever did it tells how it ended").into());
+            return Err(Rejection::new(Code::Forbidden, "only whoever did it tells how it ended").into());
         }
         let Some(Effect::LaunchTeam { of, launch }) = view.intent(&self.intent)?.map(|intent| &intent.effect) else {
-            return Err(Refusal::new(Code::Stale, format!("intent {} is closed", self.intent)).into());
+            return Err(Rejection::new(Code::Stale, format!("intent {} is closed", self.intent)).into());
         };
         let (of, intent, file) = (of.clone(), self.intent.clone(), launch.file.clone());
         let fact = match &self.outcome {
-            TeamStartOutcome::Running => Fact::TeamSpawned(TeamSpawned { of, intent, file }),
+            TeamStartOutcome::Running => AnyEvent::TeamSpawned(TeamSpawned { of, intent, file }),
             TeamStartOutcome::Failed { reason } => {
-                Fact::TeamStartFailed(TeamStartFailed { of, intent, file, reason: reason.clone() })
+                AnyEvent::TeamStartFailed(TeamStartFailed { of, intent, file, reason: reason.clone() })
             }
         };
         Ok(Decision::new(vec![fact], Reply::Done))

@@ -25,12 +25,12 @@ pub use stop::{RequestTeamStop, TeamStopRequested};
 
 use crate::actor::{Authority, Caller};
 use crate::code::Code;
-use crate::command::Halt;
-use crate::fact::Fact;
+use crate::command::Undecided;
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, Seq, SiteId, TeamId, ThreadId, Timestamp, TurnId};
 use crate::instance::{Instance, check_name, plain};
 use crate::key::{ColumnValue, Key};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::row::Row;
 use crate::turn::{TurnConclusion, Usage};
 use crate::view::View;
@@ -218,13 +218,13 @@ impl TeamId {
     }
 
     /// The one way to write an id: `helper@default` is `helper`.
-    pub fn parse(text: &str) -> Result<TeamId, Refusal> {
+    pub fn parse(text: &str) -> Result<TeamId, Rejection> {
         let hint = "a team is called '@instance', or like the agent that runs alone";
         match text.strip_prefix(OF_INSTANCE) {
             // An instance can be called what an agent in it could have behind its '@'.
             Some(instance) => check_name("team", &format!("x@{instance}"))
                 .map(|()| TeamId::from(text))
-                .map_err(|refusal| Refusal { hint: Some(hint.to_owned()), ..refusal }),
+                .map_err(|refusal| Rejection { hint: Some(hint.to_owned()), ..refusal }),
             None => {
                 check_name("team", text)?;
                 Ok(TeamId::from(plain(&AgentId::from(text)).as_str()))
@@ -302,23 +302,23 @@ impl Team {
     }
 }
 
-pub(crate) fn apply(old: Option<Team>, id: &TeamId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Team> {
+pub(crate) fn apply(old: Option<Team>, id: &TeamId, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<Team> {
     match fact {
-        Fact::TeamStarted(fact) if fact.of.team == *id => Some(fact.team(seq, at)),
-        Fact::TeamResumed(fact) if fact.of.team == *id => old.map(|team| fact.resumes(team, seq, at)),
-        Fact::TeamKickedOff(fact) if fact.of.team == *id => {
+        AnyEvent::TeamStarted(fact) if fact.of.team == *id => Some(fact.team(seq, at)),
+        AnyEvent::TeamResumed(fact) if fact.of.team == *id => old.map(|team| fact.resumes(team, seq, at)),
+        AnyEvent::TeamKickedOff(fact) if fact.of.team == *id => {
             let kickoff = Some(Kickoff { messages: fact.messages.clone(), at });
             old.map(|team| Team { kickoff, ..team })
         }
-        Fact::TeamStopRequested(fact) if fact.of.team == *id => old.map(|team| fact.stops(team, at)),
-        Fact::TeamEnded(fact) if fact.of.team == *id => {
+        AnyEvent::TeamStopRequested(fact) if fact.of.team == *id => old.map(|team| fact.stops(team, at)),
+        AnyEvent::TeamEnded(fact) if fact.of.team == *id => {
             let ended = Some(TeamEnd { how: fact.how, reason: fact.reason.clone(), at });
             old.map(|team| Team { ended, ..team })
         }
-        Fact::TurnStarted(fact) if fact.of.team == *id => {
+        AnyEvent::TurnStarted(fact) if fact.of.team == *id => {
             old.map(|team| team.change(&fact.agent, |member| member.turn = Some(fact.turn.clone())))
         }
-        Fact::TurnEnded(fact) if fact.of.team == *id => old.map(|team| {
+        AnyEvent::TurnEnded(fact) if fact.of.team == *id => old.map(|team| {
             team.change(&fact.agent, |member| {
                 member.turn = None;
                 member.turns = member.turns.saturating_add(1);
@@ -332,19 +332,19 @@ pub(crate) fn apply(old: Option<Team>, id: &TeamId, fact: &Fact, seq: Seq, at: T
 }
 
 impl View {
-    pub fn team(&self, id: &TeamId) -> Result<Option<&Team>, Halt> {
+    pub fn team(&self, id: &TeamId) -> Result<Option<&Team>, Undecided> {
         Ok(match self.get(&Key::Team(id.clone()))? {
             Some(Row::Team(team)) => Some(team),
             _ => None,
         })
     }
 
-    pub(crate) fn team_known(&self, id: &TeamId) -> Result<&Team, Halt> {
+    pub(crate) fn team_known(&self, id: &TeamId) -> Result<&Team, Undecided> {
         self.team(id)?.ok_or_else(|| not_found(id).into())
     }
 
     /// The team, if this generation of it is the one that runs.
-    pub(crate) fn team_live(&self, id: &TeamId, generation: u64) -> Result<&Team, Halt> {
+    pub(crate) fn team_live(&self, id: &TeamId, generation: u64) -> Result<&Team, Undecided> {
         let team = self.team_known(id)?;
         team.runs(generation)?;
         Ok(team)
@@ -352,36 +352,36 @@ impl View {
 }
 
 impl Team {
-    fn runs(&self, generation: u64) -> Result<(), Refusal> {
+    fn runs(&self, generation: u64) -> Result<(), Rejection> {
         if self.of.generation != generation {
             let message = format!(
                 "generation {generation} of {} is not the one of now, which is {}",
                 self.id(),
                 self.of.generation
             );
-            return Err(Refusal::new(Code::Stale, message).hint("somebody started it anew: this runner has to end"));
+            return Err(Rejection::new(Code::Stale, message).hint("somebody started it anew: this runner has to end"));
         }
         match &self.ended {
             Some(ended) => {
                 let message = format!("{} has ended: {}", self.id(), ended.how.as_str());
-                Err(Refusal::new(Code::InvalidState, message).hint("start it again first"))
+                Err(Rejection::new(Code::InvalidState, message).hint("start it again first"))
             }
             None => Ok(()),
         }
     }
 }
 
-pub fn not_found(id: &TeamId) -> Refusal {
-    Refusal::new(Code::TeamNotFound, format!("there is no team '{id}'"))
+pub fn not_found(id: &TeamId) -> Rejection {
+    Rejection::new(Code::TeamNotFound, format!("there is no team '{id}'"))
         .hint("a team is called '@instance', or like the agent that runs alone; GET /teams lists them")
 }
 
 /// Agents are run by people: whoever has the project's key, or a person's token.
-pub(crate) fn needs_person(caller: &Caller, what: &str) -> Result<(), Refusal> {
+pub(crate) fn needs_person(caller: &Caller, what: &str) -> Result<(), Rejection> {
     if caller.power == Authority::Person {
         return Ok(());
     }
-    Err(Refusal::new(Code::Forbidden, format!("only a person may {what}"))
+    Err(Rejection::new(Code::Forbidden, format!("only a person may {what}"))
         .hint("use the command line, which acts as a person, or send a person's token"))
 }
 

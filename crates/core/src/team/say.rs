@@ -2,7 +2,7 @@
 
 use super::{by_system, needs_person};
 use crate::actor::Caller;
-use crate::command::{Decision, Halt, Now};
+use crate::command::{Decision, Now, Undecided};
 use crate::id::{MessageId, TeamId};
 use crate::key::{Ask, Key};
 use crate::message::{SendMessage, What};
@@ -21,7 +21,7 @@ impl AnnounceToTeam {
         std::iter::once(Key::Team(self.team.clone()).into()).chain(self.post().asks()).collect()
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
         needs_person(caller, "speak for the system")?;
         view.team_known(&self.team)?;
         self.post().decide(view, &Caller::system(), now)

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::{Member, Mode, Runner, Team, TeamRef, needs_person};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, TeamId, Timestamp, TurnId};
 use crate::instance::{Instance, check_name};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::row::Row;
 use crate::turn::{self, Usage};
 use crate::view::View;
@@ -138,7 +138,7 @@ impl StartTeam {
         vec![Key::Team(self.team.clone()).into(), Lookup::LiveTeams.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         needs_person(caller, "run agents")?;
         self.check()?;
         let reply = Reply::Row(Key::Team(self.team.clone()));
@@ -154,7 +154,7 @@ impl StartTeam {
             None => {
                 self.is_free(view)?;
                 let generation = before.map_or(1, |team| team.of.generation.saturating_add(1));
-                Ok(Decision::new(vec![Fact::TeamStarted(self.starts(generation))], reply))
+                Ok(Decision::new(vec![AnyEvent::TeamStarted(self.starts(generation))], reply))
             }
         }
     }
@@ -170,10 +170,10 @@ impl StartTeam {
         }
     }
 
-    fn resumes(&self, team: &Team) -> Vec<Fact> {
+    fn resumes(&self, team: &Team) -> Vec<AnyEvent> {
         let mut facts = turn::interrupted(team);
         let interrupted = team.open_turns().map(|(_, turn)| turn.clone()).collect();
-        facts.push(Fact::TeamResumed(TeamResumed {
+        facts.push(AnyEvent::TeamResumed(TeamResumed {
             of: team.of.clone(),
             workflow: self.workflow.clone(),
             file: self.file.clone(),
@@ -185,13 +185,13 @@ impl StartTeam {
         facts
     }
 
-    fn is_running(&self, team: &Team) -> Refusal {
+    fn is_running(&self, team: &Team) -> Rejection {
         let message = format!("{} is run already, by {}", self.team, team.runner.described());
-        Refusal::new(Code::Conflict, message).hint(format!("stop it with 'rookery stop {}'", self.team))
+        Rejection::new(Code::Conflict, message).hint(format!("stop it with 'rookery stop {}'", self.team))
     }
 
     /// No agent is in two teams that run.
-    fn is_free(&self, view: &View) -> Result<(), Halt> {
+    fn is_free(&self, view: &View) -> Result<(), Undecided> {
         for row in view.all(&Lookup::LiveTeams)? {
             let Row::Team(team) = row else { continue };
             let shared = self.agents.iter().find(|new| team.member(&new.agent).is_some());
@@ -199,15 +199,15 @@ impl StartTeam {
                 let message =
                     format!("'{}' is in {} already, run by {}", shared.agent, team.id(), team.runner.described());
                 let hint = format!("stop that first, with 'rookery stop {}'", team.id());
-                return Err(Refusal::new(Code::Conflict, message).hint(hint).into());
+                return Err(Rejection::new(Code::Conflict, message).hint(hint).into());
             }
         }
         Ok(())
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Rejection> {
         if TeamId::parse(self.team.as_str())? != self.team {
-            return Err(Refusal::new(Code::Invalid, "'@default' is left out in the name of a team of one"));
+            return Err(Rejection::new(Code::Invalid, "'@default' is left out in the name of a team of one"));
         }
         limit::text("workflow", &self.workflow, limit::NAME_BYTES)?;
         limit::text("file", self.file.as_deref().unwrap_or(""), limit::PATH_BYTES)?;
@@ -217,13 +217,13 @@ impl StartTeam {
         self.check_agents()
     }
 
-    fn check_agents(&self) -> Result<(), Refusal> {
+    fn check_agents(&self) -> Result<(), Rejection> {
         if self.agents.is_empty() {
-            return Err(Refusal::new(Code::Invalid, "agents must name somebody"));
+            return Err(Rejection::new(Code::Invalid, "agents must name somebody"));
         }
         if self.agents.len() > limit::TEAM_AGENTS {
             let message = format!("a team of {} agents; at most {} are taken", self.agents.len(), limit::TEAM_AGENTS);
-            return Err(Refusal::new(Code::TooLarge, message));
+            return Err(Rejection::new(Code::TooLarge, message));
         }
         let mut seen = BTreeSet::new();
         for new in &self.agents {
@@ -238,7 +238,7 @@ impl StartTeam {
                 _ => None,
             };
             if let Some(wrong) = wrong {
-                return Err(Refusal::new(Code::Invalid, format!("agents: '{}' {wrong}", new.agent)));
+                return Err(Rejection::new(Code::Invalid, format!("agents: '{}' {wrong}", new.agent)));
             }
         }
         Ok(())

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::{Stop, Team, TeamRef, needs_person};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, TeamId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,7 +47,7 @@ impl RequestTeamStop {
         vec![Key::Team(self.team.clone()).into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         needs_person(caller, "stop agents")?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         let team = view.team_known(&self.team)?;
@@ -63,7 +63,7 @@ impl RequestTeamStop {
         if asked {
             return Ok(Decision::nothing(reply));
         }
-        let fact = Fact::TeamStopRequested(TeamStopRequested {
+        let fact = AnyEvent::TeamStopRequested(TeamStopRequested {
             of: team.of.clone(),
             member: self.member.clone(),
             reason: self.reason.clone(),
@@ -72,9 +72,9 @@ impl RequestTeamStop {
         Ok(Decision::new(vec![fact], reply))
     }
 
-    fn is_no_member(&self, team: &Team, agent: &AgentId) -> Refusal {
+    fn is_no_member(&self, team: &Team, agent: &AgentId) -> Rejection {
         let members: Vec<&str> = team.members.iter().map(|member| member.agent.as_str()).collect();
-        Refusal::new(Code::AgentNotFound, format!("'{agent}' is not in {}", self.team))
+        Rejection::new(Code::AgentNotFound, format!("'{agent}' is not in {}", self.team))
             .hint(format!("it has {}", members.join(", ")))
     }
 }

@@ -9,12 +9,12 @@ use super::Template;
 use super::words::fill;
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{RunId, TaskId, TemplateId};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::run::{CreateRun, PlannedTask, RunPlanned, RunSpec, SourceType, author, planned, resolve};
 use crate::view::View;
 
@@ -37,7 +37,7 @@ impl ApplyTemplate {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let template = view.template_known(&self.template)?;
         self.check(template)?;
         let create = CreateRun { id: self.run.clone(), brief: self.brief(template) };
@@ -45,7 +45,7 @@ impl ApplyTemplate {
         let resolved = resolve(&[], &self.planned(template), Code::DuplicateTaskName)?;
         let mut facts = vec![
             create.created(view, caller)?,
-            Fact::RunPlanned(RunPlanned {
+            AnyEvent::RunPlanned(RunPlanned {
                 run: self.run.clone(),
                 summary,
                 planned: self.tasks.iter().take(template.tasks.len()).cloned().collect(),
@@ -55,16 +55,16 @@ impl ApplyTemplate {
         Ok(Decision::new(facts, Reply::Row(Key::Run(self.run.clone()))))
     }
 
-    fn check(&self, template: &Template) -> Result<(), Refusal> {
+    fn check(&self, template: &Template) -> Result<(), Rejection> {
         limit::json("variables", &self.variables, limit::METADATA_BYTES)?;
         let missing: Vec<&str> =
             template.variables.iter().filter(|name| !self.variables.contains_key(*name)).map(String::as_str).collect();
         if !missing.is_empty() {
-            return Err(Refusal::new(Code::MissingVariables, format!("no value for {}", missing.join(", ")))
+            return Err(Rejection::new(Code::MissingVariables, format!("no value for {}", missing.join(", ")))
                 .hint("give every variable that template_list shows for it"));
         }
         if self.tasks.len() < template.tasks.len() {
-            return Err(Refusal::new(Code::Invalid, "fewer ids than the template has tasks"));
+            return Err(Rejection::new(Code::Invalid, "fewer ids than the template has tasks"));
         }
         Ok(())
     }

@@ -8,12 +8,12 @@ use super::words::blanks;
 use super::{Step, Template};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{RunId, Seq, TaskId, TemplateId, Timestamp};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::run::{PlannedTask, author, resolve};
 use crate::task::{Details, Task};
 use crate::view::View;
@@ -69,11 +69,11 @@ impl CreateTemplate {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         self.check()?;
         let named = !view.all(&Lookup::TemplatesNamed(self.title.clone()))?.is_empty();
         if named || view.get(&Key::Template(self.id.clone()))?.is_some() {
-            return Err(Refusal::new(Code::DuplicateTemplate, format!("a template '{}' exists", self.title))
+            return Err(Rejection::new(Code::DuplicateTemplate, format!("a template '{}' exists", self.title))
                 .hint("choose another name")
                 .into());
         }
@@ -85,11 +85,11 @@ impl CreateTemplate {
             }
         };
         if tasks.is_empty() {
-            return Err(Refusal::new(Code::Invalid, "a template needs at least one task").into());
+            return Err(Rejection::new(Code::Invalid, "a template needs at least one task").into());
         }
         let texts = tasks.iter().flat_map(|task| [&task.title, &task.description]);
         variables.extend(texts.flat_map(|text| blanks(text)).map(str::to_owned));
-        let fact = Fact::TemplateCreated(TemplateCreated {
+        let fact = AnyEvent::TemplateCreated(TemplateCreated {
             template: self.id.clone(),
             title: self.title.clone(),
             description: self.description.clone(),
@@ -100,15 +100,15 @@ impl CreateTemplate {
         Ok(Decision::new(vec![fact], Reply::Row(Key::Template(self.id.clone()))))
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Rejection> {
         if self.title.trim().is_empty() {
-            return Err(Refusal::new(Code::Invalid, "name must not be empty"));
+            return Err(Rejection::new(Code::Invalid, "name must not be empty"));
         }
         limit::text("name", &self.title, limit::NAME_BYTES)?;
         limit::text("description", &self.description, limit::TEXT_BYTES)
     }
 
-    fn of_run(&self, view: &View, run: &RunId) -> Result<Vec<Step>, Halt> {
+    fn of_run(&self, view: &View, run: &RunId) -> Result<Vec<Step>, Undecided> {
         view.run_known(run)?;
         let tasks = view.tasks_of_run(run)?;
         let place = |ids: &[TaskId]| -> Vec<usize> {
@@ -127,7 +127,7 @@ impl CreateTemplate {
 }
 
 /// A definition is checked as the plan that it will be.
-fn defined(tasks: &[TemplateTask]) -> Result<Vec<Step>, Refusal> {
+fn defined(tasks: &[TemplateTask]) -> Result<Vec<Step>, Rejection> {
     let planned: Vec<PlannedTask> = tasks
         .iter()
         .enumerate()

@@ -10,11 +10,11 @@ pub use apply::ApplyTemplate;
 pub use create::{CreateTemplate, TemplateCreated, TemplateSource, TemplateTask};
 
 use crate::code::Code;
-use crate::command::Halt;
-use crate::fact::Fact;
+use crate::command::Undecided;
+use crate::fact::AnyEvent;
 use crate::id::{Seq, TemplateId, Timestamp};
 use crate::key::{ColumnValue, Key};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::row::Row;
 use crate::task::Details;
 use crate::view::View;
@@ -49,18 +49,24 @@ impl Template {
     }
 }
 
-pub(crate) fn apply(old: Option<Template>, id: &TemplateId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Template> {
+pub(crate) fn apply(
+    old: Option<Template>,
+    id: &TemplateId,
+    fact: &AnyEvent,
+    seq: Seq,
+    at: Timestamp,
+) -> Option<Template> {
     match fact {
-        Fact::TemplateCreated(fact) if fact.template == *id => Some(fact.template(seq, at)),
+        AnyEvent::TemplateCreated(fact) if fact.template == *id => Some(fact.template(seq, at)),
         _ => old,
     }
 }
 
 impl View {
-    pub(crate) fn template_known(&self, id: &TemplateId) -> Result<&Template, Halt> {
+    pub(crate) fn template_known(&self, id: &TemplateId) -> Result<&Template, Undecided> {
         match self.get(&Key::Template(id.clone()))? {
             Some(Row::Template(template)) => Ok(template),
-            _ => Err(Refusal::new(Code::TemplateNotFound, "Template not found")
+            _ => Err(Rejection::new(Code::TemplateNotFound, "Template not found")
                 .hint("list the templates to see their ids")
                 .into()),
         }

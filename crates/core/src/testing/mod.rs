@@ -17,9 +17,9 @@ use crate::agent::{
     Agent, AgentRole, AgentStatus, CurrentTask, DeclareOffline, Evidence, Lead, Profile, RegisterAgent, SetAgentStatus,
 };
 use crate::code::Code;
-use crate::command::{Command, Halt, Now, Reply, asks, decide};
+use crate::command::{Command, Now, Reply, Undecided, asks, decide};
 use crate::document::{Document, DocumentId, DocumentPath, text_of};
-use crate::fact::{Fact, apply, touches};
+use crate::fact::{AnyEvent, apply, write_set};
 use crate::file::{Case, ClaimFile, ClaimMode, File, FileClaimOutcome, FilePath};
 use crate::handoff::{Handoff, HandoffNote, OfferHandoff};
 use crate::id::{AgentId, IntentId, MessageId, RunId, Seq, TaskId, Timestamp};
@@ -30,7 +30,7 @@ use crate::message::{
     Ack, AckMessages, Addressees, Cause, Delivery, Message, ReadMessages, SendMessage, Shown, Standing, StormGuard,
     What,
 };
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::row::Row;
 use crate::run::{CreateRun, PlannedTask, Run, RunSpec, SetRunPlan, SourceType};
 use crate::task::{self, Task};
@@ -60,7 +60,11 @@ impl World {
         world
     }
 
-    pub(crate) fn run(&mut self, caller: &Caller, command: impl Into<Command>) -> Result<(Vec<Fact>, Reply), Refusal> {
+    pub(crate) fn run(
+        &mut self,
+        caller: &Caller,
+        command: impl Into<Command>,
+    ) -> Result<(Vec<AnyEvent>, Reply), Rejection> {
         let command = command.into();
         self.now += 1;
         let now = Now { at: Timestamp(self.now) };
@@ -68,17 +72,17 @@ impl World {
         self.load(&mut view, asks(caller, &command));
         for _ in 0..MAX_ROUNDS {
             match decide(&view, caller, &command, &now) {
-                Err(Halt::Missing(asks)) => self.load(&mut view, asks),
-                Err(Halt::Refused(refusal)) => return Err(refusal),
+                Err(Undecided::Missing(asks)) => self.load(&mut view, asks),
+                Err(Undecided::Rejected(refusal)) => return Err(refusal),
                 Ok(decision) => {
-                    for fact in &decision.facts {
+                    for fact in &decision.events {
                         self.append(caller, fact.clone());
                     }
-                    for (seq, bytes) in decision.blanked {
+                    for (seq, bytes) in decision.redacted {
                         let row = self.log.iter_mut().find(|row| row.seq == seq).unwrap();
-                        row.fact = Fact::decode(row.fact.kind(), row.fact.version(), &bytes).unwrap();
+                        row.event = AnyEvent::decode(row.event.kind(), row.event.version(), &bytes).unwrap();
                     }
-                    return Ok((decision.facts, decision.reply));
+                    return Ok((decision.events, decision.reply));
                 }
             }
         }
@@ -86,7 +90,7 @@ impl World {
     }
 
     fn load(&self, view: &mut View, asks: Vec<Ask>) {
-        assert!(asks.iter().any(|ask| !view.knows(ask)) || asks.is_empty(), "asked for what it has: {asks:?}");
+        assert!(asks.iter().any(|ask| !view.is_loaded(ask)) || asks.is_empty(), "asked for what it has: {asks:?}");
         for ask in asks {
             match ask {
                 Ask::Row(key) => view.load(key.clone(), self.rows.get(&key).cloned()),
@@ -104,7 +108,7 @@ impl World {
         }
     }
 
-    fn append(&mut self, caller: &Caller, fact: Fact) {
+    fn append(&mut self, caller: &Caller, fact: AnyEvent) {
         let (seq, at) = (Seq(self.log.len() as u64 + 1), Timestamp(self.now));
         fold(&mut self.rows, &fact, seq, at);
         self.log.push(LogRow {
@@ -117,7 +121,7 @@ impl World {
             via: caller.acting_through.clone(),
             cause: None,
             part_index: 0,
-            fact,
+            event: fact,
             body: None,
         });
     }
@@ -126,7 +130,7 @@ impl World {
     pub(crate) fn rebuilt(&self) -> BTreeMap<Key, Row> {
         let mut rows = BTreeMap::new();
         for row in &self.log {
-            fold(&mut rows, &row.fact, row.seq, row.at);
+            fold(&mut rows, &row.event, row.seq, row.at);
         }
         rows
     }
@@ -139,7 +143,7 @@ impl World {
     pub(crate) fn does(&mut self, caller: &Caller, command: impl Into<Command>) -> Vec<&'static str> {
         let command = command.into();
         match self.run(caller, command.clone()) {
-            Ok((facts, _)) => facts.iter().map(Fact::kind).collect(),
+            Ok((facts, _)) => facts.iter().map(AnyEvent::kind).collect(),
             Err(refusal) => panic!("{command:?} by {} was refused: {refusal:?}", caller.actor),
         }
     }
@@ -179,11 +183,11 @@ impl World {
     }
 
     /// Claims a path and tells whether it was granted, or to whom it belongs.
-    pub(crate) fn claims_file(&mut self, agent: &str, path: &str) -> Result<Vec<Fact>, Option<String>> {
+    pub(crate) fn claims_file(&mut self, agent: &str, path: &str) -> Result<Vec<AnyEvent>, Option<String>> {
         self.asks_file(&by(agent), claim_file(agent, path))
     }
 
-    pub(crate) fn asks_file(&mut self, caller: &Caller, command: ClaimFile) -> Result<Vec<Fact>, Option<String>> {
+    pub(crate) fn asks_file(&mut self, caller: &Caller, command: ClaimFile) -> Result<Vec<AnyEvent>, Option<String>> {
         match self.run(caller, command).unwrap() {
             (facts, Reply::Claim(FileClaimOutcome::Granted)) => Ok(facts),
             (facts, Reply::Claim(FileClaimOutcome::Refused { owner, .. })) => {
@@ -325,8 +329,8 @@ impl World {
     }
 }
 
-fn fold(rows: &mut BTreeMap<Key, Row>, fact: &Fact, seq: Seq, at: Timestamp) {
-    for key in touches(fact, seq) {
+fn fold(rows: &mut BTreeMap<Key, Row>, fact: &AnyEvent, seq: Seq, at: Timestamp) {
+    for key in write_set(fact, seq) {
         let old = rows.remove(&key);
         if let Some(new) = apply(old, &key, fact, seq, at) {
             assert_eq!(new.table(), key.table());

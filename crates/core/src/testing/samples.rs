@@ -17,7 +17,7 @@ use crate::clutch::{
 use crate::code::Code;
 use crate::contract::{ContractBinding, ExpectedPayload, SchemaRegistered, StepContract, StepContractsDefined};
 use crate::document::{Change, DocumentDeleted, DocumentId, DocumentPath, DocumentWritten};
-use crate::fact::Fact;
+use crate::fact::AnyEvent;
 use crate::file::{
     ChangeSource, ClaimForced, ConflictDetected, ConflictEscalated, ConflictResolved, FileClaimed, FileLocked,
     FileModified, FileReleased, FileUnlocked, ReleaseReason, UntrackedFilesChanged,
@@ -61,7 +61,7 @@ use crate::workspace::{
     WorkspaceMerging, WorkspaceReady, WorkspaceRemoved, WorkspaceUpdated,
 };
 
-pub(crate) fn samples() -> Vec<Fact> {
+pub(crate) fn samples() -> Vec<AnyEvent> {
     let mut all = agents();
     all.extend(tasks());
     all.extend(files());
@@ -121,31 +121,36 @@ fn card() -> Card {
     Card::read(&said).unwrap()
 }
 
-fn agents() -> Vec<Fact> {
+fn agents() -> Vec<AnyEvent> {
     vec![
-        Fact::AgentRegistered(AgentRegistered {
+        AnyEvent::AgentRegistered(AgentRegistered {
             id: "ada".into(),
             profile: full(),
             sealed: true,
             allowed_endpoint: None,
         }),
-        Fact::AgentUpdated(AgentUpdated { id: "ada".into(), profile: full(), sealed: false, allowed_endpoint: None }),
-        Fact::AgentReturned(AgentReturned { agent: "ada".into() }),
-        Fact::AgentStatusSet(AgentStatusSet {
+        AnyEvent::AgentUpdated(AgentUpdated {
+            id: "ada".into(),
+            profile: full(),
+            sealed: false,
+            allowed_endpoint: None,
+        }),
+        AnyEvent::AgentReturned(AgentReturned { agent: "ada".into() }),
+        AnyEvent::AgentStatusSet(AgentStatusSet {
             agent: "ada".into(),
             from: AgentStatus::Idle,
             status: AgentStatus::WaitingReview,
             current_task: Some("task_1".into()),
             clears_task: true,
         }),
-        Fact::AgentPaused(AgentPaused {
+        AnyEvent::AgentPaused(AgentPaused {
             agent: "ada".into(),
             paused_by: "person:anna".to_owned(),
             reason: Some("secret".to_owned()),
         }),
-        Fact::AgentResumed(AgentResumed { agent: "ada".into() }),
-        Fact::AgentLeft(AgentLeft { agent: "ada".into() }),
-        Fact::AgentWentOffline(AgentWentOffline {
+        AnyEvent::AgentResumed(AgentResumed { agent: "ada".into() }),
+        AnyEvent::AgentLeft(AgentLeft { agent: "ada".into() }),
+        AnyEvent::AgentWentOffline(AgentWentOffline {
             agent: "ada".into(),
             evidence: Evidence {
                 last_seen: Timestamp(1_700_000_000_000),
@@ -157,7 +162,7 @@ fn agents() -> Vec<Fact> {
                 files: vec![LostFile { path: path("src/main.rs"), task: Some("task_1".into()) }],
             },
         }),
-        Fact::LeadChosen(LeadChosen {
+        AnyEvent::LeadChosen(LeadChosen {
             holder: Some("ada".into()),
             asked: true,
             previous: Some("bob".into()),
@@ -189,7 +194,7 @@ fn terms() -> RequestTerms {
     }
 }
 
-fn routing() -> Vec<Fact> {
+fn routing() -> Vec<AnyEvent> {
     let choice = |selected: Option<&str>| RoutingDecision {
         selected: selected.map(AgentId::from),
         candidates: vec![Scored { agent: "ada".into(), score: 0.5, load: 1 }],
@@ -204,20 +209,20 @@ fn routing() -> Vec<Fact> {
     };
     let (task, run) = (TaskId::from("task_1"), Some("run_1".into()));
     vec![
-        Fact::RoutingDecided(RoutingDecided {
+        AnyEvent::RoutingDecided(RoutingDecided {
             task: task.clone(),
             run: run.clone(),
             choice: choice(Some("ada")),
             trace: trace(),
         }),
-        Fact::RoutingFailed(RoutingFailed {
+        AnyEvent::RoutingFailed(RoutingFailed {
             task: task.clone(),
             run: run.clone(),
             choice: choice(None),
             again_at: Some(Timestamp(30_000)),
             trace: trace(),
         }),
-        Fact::TaskForwarded(TaskForwarded {
+        AnyEvent::TaskForwarded(TaskForwarded {
             task: task.clone(),
             run: run.clone(),
             to: "ada".into(),
@@ -227,12 +232,12 @@ fn routing() -> Vec<Fact> {
             accept_by: Some(Timestamp(30_000)),
             artifacts: vec!["aa".repeat(32)],
         }),
-        Fact::RoutingResumed(RoutingResumed { task, run, clock: AlarmKind::Reroute }),
+        AnyEvent::RoutingResumed(RoutingResumed { task, run, clock: AlarmKind::Reroute }),
     ]
 }
 
-fn envelope() -> Fact {
-    Fact::EnvelopeReceived(EnvelopeReceived {
+fn envelope() -> AnyEvent {
+    AnyEvent::EnvelopeReceived(EnvelopeReceived {
         message: "msg_1".into(),
         message_type: MessageType::TaskRequest,
         run: "run_1".into(),
@@ -258,13 +263,13 @@ fn denial(by: Option<Restriction>) -> Denial {
     Denial { code, tool: "mcp:browser".to_owned(), by }
 }
 
-fn refused_envelopes() -> Vec<Fact> {
+fn refused_envelopes() -> Vec<AnyEvent> {
     vec![
-        Fact::LettersDropped(LettersDropped {
+        AnyEvent::LettersDropped(LettersDropped {
             adapter: "http:ci".to_owned(),
             letters: vec![DroppedLetter { seq: Seq(3), attempts: 12, error: "secret".to_owned() }],
         }),
-        Fact::EnvelopeRejected(EnvelopeRejected {
+        AnyEvent::EnvelopeRejected(EnvelopeRejected {
             message: "msg_1".into(),
             message_type: MessageType::TaskCancel,
             from: "ada".to_owned(),
@@ -273,7 +278,7 @@ fn refused_envelopes() -> Vec<Fact> {
             pointer: "/security/auth/sig".to_owned(),
             others: 2,
         }),
-        Fact::ToolDenied(ToolDenied {
+        AnyEvent::ToolDenied(ToolDenied {
             call: "msg_1".into(),
             message: "msg_2".into(),
             to: "ada".to_owned(),
@@ -287,9 +292,9 @@ fn refused_envelopes() -> Vec<Fact> {
     ]
 }
 
-fn tasks() -> Vec<Fact> {
+fn tasks() -> Vec<AnyEvent> {
     vec![
-        Fact::TaskCreated(TaskCreated {
+        AnyEvent::TaskCreated(TaskCreated {
             task: "task_1".into(),
             run: "run_default".into(),
             title: "secret".to_owned(),
@@ -308,16 +313,16 @@ fn tasks() -> Vec<Fact> {
                 terms: Some(Box::new(terms())),
             },
         }),
-        Fact::TaskReserved(TaskReserved { task: "task_1".into(), agent: "ada".into() }),
-        Fact::TaskReassigned(TaskReassigned { task: "task_1".into(), from: "ada".into(), to: "bob".into() }),
-        Fact::TaskClaimed(TaskClaimed {
+        AnyEvent::TaskReserved(TaskReserved { task: "task_1".into(), agent: "ada".into() }),
+        AnyEvent::TaskReassigned(TaskReassigned { task: "task_1".into(), from: "ada".into(), to: "bob".into() }),
+        AnyEvent::TaskClaimed(TaskClaimed {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             agent: "ada".into(),
             from: Some("bob".into()),
             told: told(),
         }),
-        Fact::TaskStarted(TaskStarted {
+        AnyEvent::TaskStarted(TaskStarted {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: "ada".into(),
@@ -325,7 +330,7 @@ fn tasks() -> Vec<Fact> {
             end_by: Some(Timestamp(60_000)),
             told: told(),
         }),
-        Fact::TaskStepSet(TaskStepSet {
+        AnyEvent::TaskStepSet(TaskStepSet {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
@@ -334,7 +339,7 @@ fn tasks() -> Vec<Fact> {
             reason: Some("secret".to_owned()),
             waiting_for: Some(WaitingFor::Input),
         }),
-        Fact::TaskReleased(TaskReleased {
+        AnyEvent::TaskReleased(TaskReleased {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
@@ -344,13 +349,13 @@ fn tasks() -> Vec<Fact> {
             reason: Some("secret".to_owned()),
             told: told(),
         }),
-        Fact::TaskRetried(TaskRetried {
+        AnyEvent::TaskRetried(TaskRetried {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             attempt: 2,
             not_before: Some(Timestamp(1_000)),
         }),
-        Fact::TaskCompleted(TaskCompleted {
+        AnyEvent::TaskCompleted(TaskCompleted {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
@@ -360,7 +365,7 @@ fn tasks() -> Vec<Fact> {
             artifacts: vec!["ab".repeat(32)],
             told: told(),
         }),
-        Fact::TaskFailed(TaskFailed {
+        AnyEvent::TaskFailed(TaskFailed {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
@@ -368,7 +373,7 @@ fn tasks() -> Vec<Fact> {
             error: Some("secret".to_owned()),
             told: told(),
         }),
-        Fact::TaskDropped(TaskDropped {
+        AnyEvent::TaskDropped(TaskDropped {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
@@ -379,7 +384,7 @@ fn tasks() -> Vec<Fact> {
             unblocks: vec!["task_4".into()],
             told: told(),
         }),
-        Fact::TaskTimedOut(TaskTimedOut {
+        AnyEvent::TaskTimedOut(TaskTimedOut {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
@@ -391,7 +396,7 @@ fn tasks() -> Vec<Fact> {
             reason: "secret".to_owned(),
             told: told(),
         }),
-        Fact::TaskAttemptsExhausted(TaskAttemptsExhausted {
+        AnyEvent::TaskAttemptsExhausted(TaskAttemptsExhausted {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             attempts: 3,
@@ -399,7 +404,7 @@ fn tasks() -> Vec<Fact> {
             error: Some("secret".to_owned()),
             told: told(),
         }),
-        Fact::TaskReopened(TaskReopened {
+        AnyEvent::TaskReopened(TaskReopened {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
@@ -410,7 +415,7 @@ fn tasks() -> Vec<Fact> {
             blocks: vec!["task_4".into()],
             told: told(),
         }),
-        Fact::CheckpointAdded(CheckpointAdded {
+        AnyEvent::CheckpointAdded(CheckpointAdded {
             id: "cp_task_1_1".to_owned(),
             task: "task_1".into(),
             run: Some("wf_1".into()),
@@ -438,10 +443,10 @@ fn trace() -> Trace {
     Trace { trace_id: Some("tr_1".to_owned()), span_id: Some("sp_1".to_owned()) }
 }
 
-fn files() -> Vec<Fact> {
+fn files() -> Vec<AnyEvent> {
     let at = || path("src/main.rs");
     vec![
-        Fact::FileClaimed(FileClaimed {
+        AnyEvent::FileClaimed(FileClaimed {
             path: at(),
             agent: "ada".into(),
             task: Some("task_1".into()),
@@ -449,11 +454,11 @@ fn files() -> Vec<Fact> {
             site: None,
             from: Some("bob".into()),
         }),
-        Fact::FileReleased(FileReleased { path: at(), holder: "ada".into(), because: ReleaseReason::TaskEnded }),
-        Fact::ClaimForced(ClaimForced { path: at(), loser: "ada".into(), winner: "bob".into() }),
-        Fact::FileLocked(FileLocked { path: at(), by: "person:anna".to_owned() }),
-        Fact::FileUnlocked(FileUnlocked { path: at(), by: "person:anna".to_owned() }),
-        Fact::FileModified(FileModified {
+        AnyEvent::FileReleased(FileReleased { path: at(), holder: "ada".into(), because: ReleaseReason::TaskEnded }),
+        AnyEvent::ClaimForced(ClaimForced { path: at(), loser: "ada".into(), winner: "bob".into() }),
+        AnyEvent::FileLocked(FileLocked { path: at(), by: "person:anna".to_owned() }),
+        AnyEvent::FileUnlocked(FileUnlocked { path: at(), by: "person:anna".to_owned() }),
+        AnyEvent::FileModified(FileModified {
             path: at(),
             by: Some("bob".into()),
             before: "aa".to_owned(),
@@ -464,12 +469,12 @@ fn files() -> Vec<Fact> {
             metadata: metadata(),
             site: None,
         }),
-        Fact::UntrackedFilesChanged(UntrackedFilesChanged {
+        AnyEvent::UntrackedFilesChanged(UntrackedFilesChanged {
             changed: 12,
             sample: vec!["docs/a.md".to_owned()],
             site: None,
         }),
-        Fact::ConflictDetected(ConflictDetected {
+        AnyEvent::ConflictDetected(ConflictDetected {
             path: at(),
             holder: "ada".into(),
             intruder: "bob".into(),
@@ -478,13 +483,13 @@ fn files() -> Vec<Fact> {
             timer: conflict_timer_id(&at()),
             escalate_at: Timestamp(1_700_000_600_000),
         }),
-        Fact::ConflictResolved(ConflictResolved {
+        AnyEvent::ConflictResolved(ConflictResolved {
             path: at(),
             winner: Some("bob".into()),
             holder: "ada".into(),
             intruder: "bob".into(),
         }),
-        Fact::ConflictEscalated(ConflictEscalated {
+        AnyEvent::ConflictEscalated(ConflictEscalated {
             path: at(),
             holder: "ada".into(),
             intruder: "bob".into(),
@@ -494,9 +499,9 @@ fn files() -> Vec<Fact> {
     ]
 }
 
-fn others() -> Vec<Fact> {
+fn others() -> Vec<AnyEvent> {
     vec![
-        Fact::HandoffInitiated(HandoffInitiated {
+        AnyEvent::HandoffInitiated(HandoffInitiated {
             handoff: "hoff_1".into(),
             from: "ada".into(),
             to: Some("bob".into()),
@@ -511,7 +516,7 @@ fn others() -> Vec<Fact> {
             run: Some("run_1".into()),
             told: told(),
         }),
-        Fact::HandoffAccepted(HandoffAccepted {
+        AnyEvent::HandoffAccepted(HandoffAccepted {
             handoff: "hoff_1".into(),
             task: "task_1".into(),
             from: "ada".into(),
@@ -519,7 +524,7 @@ fn others() -> Vec<Fact> {
             run: Some("run_1".into()),
             told: told(),
         }),
-        Fact::HandoffRejected(HandoffRejected {
+        AnyEvent::HandoffRejected(HandoffRejected {
             handoff: "hoff_1".into(),
             task: "task_1".into(),
             from: "ada".into(),
@@ -528,7 +533,7 @@ fn others() -> Vec<Fact> {
             run: Some("run_1".into()),
             told: told(),
         }),
-        Fact::ReportAdded(Report {
+        AnyEvent::ReportAdded(Report {
             agent: "ada".into(),
             action: "x.deploy.done".to_owned(),
             resource: Some(path("src/main.rs")),
@@ -537,13 +542,13 @@ fn others() -> Vec<Fact> {
             after_hash: Some("bb".to_owned()),
             metadata: metadata(),
         }),
-        Fact::LogRedacted(LogRedacted {
+        AnyEvent::LogRedacted(LogRedacted {
             seq: Seq(3),
             kind: "task.created".to_owned(),
             cleared: vec![Cleared { key: Key::Task("task_1".into()), fields: vec!["title".to_owned()] }],
             erases: vec![Erase { intent: "int_1".into(), sha256: "ab".repeat(32) }],
         }),
-        Fact::IntentClosed(IntentClosed { intent: "int_1".into(), failed: Some("disk is full".to_owned()) }),
+        AnyEvent::IntentClosed(IntentClosed { intent: "int_1".into(), failed: Some("disk is full".to_owned()) }),
     ]
 }
 
@@ -555,7 +560,7 @@ fn details() -> Details {
     }
 }
 
-fn workflows() -> Vec<Fact> {
+fn workflows() -> Vec<AnyEvent> {
     let step = |depends_on: Vec<usize>| Step {
         title: "secret {{what}}".to_owned(),
         description: "s3cret".to_owned(),
@@ -565,7 +570,7 @@ fn workflows() -> Vec<Fact> {
         details: details(),
     };
     vec![
-        Fact::RunCreated(RunCreated {
+        AnyEvent::RunCreated(RunCreated {
             run: "wf_1".into(),
             brief: RunSpec {
                 title: "secret".to_owned(),
@@ -579,12 +584,12 @@ fn workflows() -> Vec<Fact> {
             },
             created_by: "ada".to_owned(),
         }),
-        Fact::RunPlanned(RunPlanned {
+        AnyEvent::RunPlanned(RunPlanned {
             run: "wf_1".into(),
             summary: "secret".to_owned(),
             planned: vec!["task_1".into(), "task_2".into()],
         }),
-        Fact::RunReplanned(RunReplanned {
+        AnyEvent::RunReplanned(RunReplanned {
             run: "wf_1".into(),
             summary: "secret".to_owned(),
             reason: "hush".to_owned(),
@@ -593,18 +598,18 @@ fn workflows() -> Vec<Fact> {
             removed: vec!["task_2".into()],
             preserved: vec!["task_1".into()],
         }),
-        Fact::RunReordered(RunReordered {
+        AnyEvent::RunReordered(RunReordered {
             run: "wf_1".into(),
             places: vec![SequenceChange { task: "task_1".into(), sequence: 2 }],
         }),
-        Fact::RunStatusSet(RunStatusSet {
+        AnyEvent::RunStatusSet(RunStatusSet {
             run: "wf_1".into(),
             from: crate::run::RunStatus::InProgress,
             to: crate::run::RunStatus::Paused,
             reason: Some("secret".to_owned()),
             because: RunStatusCause::Asked,
         }),
-        Fact::TaskPlanned(TaskPlanned {
+        AnyEvent::TaskPlanned(TaskPlanned {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
@@ -619,7 +624,7 @@ fn workflows() -> Vec<Fact> {
             },
             context: metadata(),
         }),
-        Fact::TaskRemoved(TaskRemoved {
+        AnyEvent::TaskRemoved(TaskRemoved {
             task: "task_1".into(),
             run: "wf_1".into(),
             depends_on: vec!["task_2".into()],
@@ -630,7 +635,7 @@ fn workflows() -> Vec<Fact> {
             }],
             checkpoints: vec!["cp_task_1_1".to_owned()],
         }),
-        Fact::TemplateCreated(TemplateCreated {
+        AnyEvent::TemplateCreated(TemplateCreated {
             template: "tmpl_1".into(),
             title: "secret".to_owned(),
             description: "hush".to_owned(),
@@ -665,7 +670,7 @@ fn header() -> Header {
     }
 }
 
-fn messages() -> Vec<Fact> {
+fn messages() -> Vec<AnyEvent> {
     let letter = || Letter { header: header(), subject: Some("hush".to_owned()), text: "a secret".to_owned() };
     let everyone = Letter {
         header: Header { to: Recipients::Everyone, ..header() },
@@ -678,33 +683,33 @@ fn messages() -> Vec<Fact> {
         broadcasts: vec!["msg-1700000000-2".into()],
     };
     vec![
-        Fact::MessageSent(MessageSent {
+        AnyEvent::MessageSent(MessageSent {
             letter: letter(),
             at: Timestamp(1_700_000_000_000),
             due: Timestamp(1_700_000_000_100),
         }),
-        Fact::MessageHeld(MessageHeld { letter: everyone, because: Hold::Hops { most: 20 } }),
-        Fact::MessageReleased(MessageReleased { header: header(), at: Timestamp(1_700_000_000_001) }),
-        Fact::MessageDiscarded(MessageDiscarded {
+        AnyEvent::MessageHeld(MessageHeld { letter: everyone, because: Hold::Hops { most: 20 } }),
+        AnyEvent::MessageReleased(MessageReleased { header: header(), at: Timestamp(1_700_000_000_001) }),
+        AnyEvent::MessageDiscarded(MessageDiscarded {
             message: "msg-1700000000-1".into(),
             from: "ada@pr-1".into(),
             reason: Some("secret".to_owned()),
         }),
-        Fact::MessagesRead(receipt()),
-        Fact::MessagesAcked(receipt()),
-        Fact::DeliveryAbandoned(DeliveryAbandoned {
+        AnyEvent::MessagesRead(receipt()),
+        AnyEvent::MessagesAcked(receipt()),
+        AnyEvent::DeliveryAbandoned(DeliveryAbandoned {
             message: "msg-1700000000-2".into(),
             agent: "bob@pr-1".into(),
             attempts: 8,
             error: "a secret refused".to_owned(),
             broadcast: true,
         }),
-        Fact::DeliveryRetried(DeliveryRetried { message: "msg-1700000000-2".into(), agent: "bob@pr-1".into() }),
+        AnyEvent::DeliveryRetried(DeliveryRetried { message: "msg-1700000000-2".into(), agent: "bob@pr-1".into() }),
     ]
 }
 
-fn context() -> Fact {
-    Fact::ContextConfigured(ContextConfigured {
+fn context() -> AnyEvent {
+    AnyEvent::ContextConfigured(ContextConfigured {
         scope: Scope::Instance("run_pr-1".into()),
         settings: ContextSettings {
             provider: Some(Provider::File),
@@ -717,10 +722,10 @@ fn context() -> Fact {
     })
 }
 
-fn documents() -> Vec<Fact> {
+fn documents() -> Vec<AnyEvent> {
     let id = || DocumentId::new("run_pr-1".into(), DocumentPath::parse("findings/auth.md").unwrap());
     vec![
-        Fact::DocumentWritten(DocumentWritten {
+        AnyEvent::DocumentWritten(DocumentWritten {
             id: id(),
             version: 3,
             base: 2,
@@ -731,7 +736,7 @@ fn documents() -> Vec<Fact> {
             bytes: 12,
             text: "a secret".to_owned(),
         }),
-        Fact::DocumentDeleted(DocumentDeleted {
+        AnyEvent::DocumentDeleted(DocumentDeleted {
             id: id(),
             version: 4,
             author: "external".to_owned(),
@@ -740,10 +745,10 @@ fn documents() -> Vec<Fact> {
     ]
 }
 
-fn workspaces() -> Vec<Fact> {
+fn workspaces() -> Vec<AnyEvent> {
     let (id, run, intent) = (|| "ws_1".into(), || Some("wf_1".into()), || "int_1".into());
     vec![
-        Fact::WorkspaceCreated(WorkspaceCreated {
+        AnyEvent::WorkspaceCreated(WorkspaceCreated {
             workspace: id(),
             run: run(),
             path: "/projects/app-worktrees/feature-x".to_owned(),
@@ -756,14 +761,14 @@ fn workspaces() -> Vec<Fact> {
             created_by: "ada".to_owned(),
             making: Some(intent()),
         }),
-        Fact::WorkspaceReady(WorkspaceReady {
+        AnyEvent::WorkspaceReady(WorkspaceReady {
             workspace: id(),
             run: run(),
             intent: intent(),
             base_branch: "main".to_owned(),
             branch: BranchOrigin::Created,
         }),
-        Fact::WorkspaceUpdated(WorkspaceUpdated {
+        AnyEvent::WorkspaceUpdated(WorkspaceUpdated {
             workspace: id(),
             run: run(),
             from: crate::workspace::WorkspaceStatus::Active,
@@ -774,27 +779,27 @@ fn workspaces() -> Vec<Fact> {
             site: "site_1".into(),
             removing: Some(intent()),
         }),
-        Fact::WorkspaceMerging(WorkspaceMerging {
+        AnyEvent::WorkspaceMerging(WorkspaceMerging {
             workspace: id(),
             run: run(),
             uncommitted: Uncommitted::Commit,
             site: "site_1".into(),
             intent: intent(),
         }),
-        Fact::WorkspaceMerged(WorkspaceMerged {
+        AnyEvent::WorkspaceMerged(WorkspaceMerged {
             workspace: id(),
             run: run(),
             intent: intent(),
             merge_commit: "0a1b2c".to_owned(),
         }),
-        Fact::WorkspaceRemoved(WorkspaceRemoved {
+        AnyEvent::WorkspaceRemoved(WorkspaceRemoved {
             workspace: id(),
             run: run(),
             intent: intent(),
             backup_ref: Some("refs/rookery/backup/ws_1".to_owned()),
             branch: BranchFate::Kept,
         }),
-        Fact::WorkspaceFailed(WorkspaceFailed {
+        AnyEvent::WorkspaceFailed(WorkspaceFailed {
             workspace: id(),
             run: run(),
             intent: intent(),
@@ -805,15 +810,15 @@ fn workspaces() -> Vec<Fact> {
     ]
 }
 
-fn registry() -> Vec<Fact> {
+fn registry() -> Vec<AnyEvent> {
     let payload_type = || PayloadType::parse("research.summary.v2").unwrap();
     vec![
-        Fact::SchemaRegistered(SchemaRegistered {
+        AnyEvent::SchemaRegistered(SchemaRegistered {
             payload_type: payload_type(),
             text: r#"{"type":"object","title":"secret"}"#.to_owned(),
             registered_by: "ada".to_owned(),
         }),
-        Fact::StepContractsDefined(StepContractsDefined {
+        AnyEvent::StepContractsDefined(StepContractsDefined {
             workflow: "product-research".to_owned(),
             rules: vec![StepContract {
                 id: "research".to_owned(),
@@ -825,16 +830,16 @@ fn registry() -> Vec<Fact> {
             }],
             defined_by: "person:anna".to_owned(),
         }),
-        Fact::GroupSet(GroupSet {
+        AnyEvent::GroupSet(GroupSet {
             group: "reviewers".to_owned(),
             members: vec!["ada".into(), "bob@pr-1".into()],
             set_by: "nobody".to_owned(),
         }),
-        Fact::GroupRemoved(GroupRemoved { group: "reviewers".to_owned() }),
+        AnyEvent::GroupRemoved(GroupRemoved { group: "reviewers".to_owned() }),
     ]
 }
 
-fn teams() -> Vec<Fact> {
+fn teams() -> Vec<AnyEvent> {
     let of = || TeamRef { team: "@pr-1".into(), generation: 2, run: "run_pr-1".into(), thread: "thr_pr-1".into() };
     let agents = || {
         vec![NewMember {
@@ -851,7 +856,7 @@ fn teams() -> Vec<Fact> {
         site: Some("site_1".into()),
     };
     vec![
-        Fact::TeamStarted(TeamStarted {
+        AnyEvent::TeamStarted(TeamStarted {
             of: of(),
             workflow: "review".to_owned(),
             file: Some("review.yaml".to_owned()),
@@ -859,7 +864,7 @@ fn teams() -> Vec<Fact> {
             agents: agents(),
             runner: runner(StartTime::Ticks(1_234)),
         }),
-        Fact::TeamResumed(TeamResumed {
+        AnyEvent::TeamResumed(TeamResumed {
             of: of(),
             workflow: "review".to_owned(),
             file: Some("review.yaml".to_owned()),
@@ -868,28 +873,28 @@ fn teams() -> Vec<Fact> {
             runner: runner(StartTime::Text("1234".to_owned())),
             interrupted: vec!["turn_1".into()],
         }),
-        Fact::TeamStartRequested(TeamStartRequested {
+        AnyEvent::TeamStartRequested(TeamStartRequested {
             of: of(),
             intent: "int_1".into(),
             launch: Launch { file: "review.yaml".to_owned(), params: vec!["--depth".to_owned(), "2".to_owned()] },
             site: "site_1".into(),
         }),
-        Fact::TeamSpawned(TeamSpawned { of: of(), intent: "int_1".into(), file: "review.yaml".to_owned() }),
-        Fact::TeamStartFailed(TeamStartFailed {
+        AnyEvent::TeamSpawned(TeamSpawned { of: of(), intent: "int_1".into(), file: "review.yaml".to_owned() }),
+        AnyEvent::TeamStartFailed(TeamStartFailed {
             of: of(),
             intent: "int_1".into(),
             file: "review.yaml".to_owned(),
             reason: "secret".to_owned(),
         }),
-        Fact::TeamKickedOff(TeamKickedOff { of: of(), messages: vec!["msg_1".into(), "msg_2".into()] }),
-        Fact::TeamStopRequested(TeamStopRequested {
+        AnyEvent::TeamKickedOff(TeamKickedOff { of: of(), messages: vec!["msg_1".into(), "msg_2".into()] }),
+        AnyEvent::TeamStopRequested(TeamStopRequested {
             of: of(),
             member: Some("ada@pr-1".into()),
             reason: Some("secret".to_owned()),
             asked_by: "person:anna".to_owned(),
         }),
-        Fact::TeamEnded(TeamEnded { of: of(), how: Conclusion::Failed, reason: Some("secret".to_owned()) }),
-        Fact::TurnStarted(TurnStarted {
+        AnyEvent::TeamEnded(TeamEnded { of: of(), how: Conclusion::Failed, reason: Some("secret".to_owned()) }),
+        AnyEvent::TurnStarted(TurnStarted {
             turn: "turn_1".into(),
             of: of(),
             agent: "ada@pr-1".into(),
@@ -897,7 +902,7 @@ fn teams() -> Vec<Fact> {
             woken: WakeReason::Messages,
             messages: vec!["msg_1".into()],
         }),
-        Fact::TurnEnded(TurnEnded {
+        AnyEvent::TurnEnded(TurnEnded {
             turn: "turn_1".into(),
             of: of(),
             agent: "ada@pr-1".into(),

@@ -6,14 +6,14 @@ use super::{Failure, Turn, TurnConclusion, TurnEnd, Usage, not_found};
 use crate::actor::Caller;
 use crate::artifact::is_sha256;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Now, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Now, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, Seq, Timestamp, TurnId};
 use crate::instance::Instance;
 use crate::key::{Ask, Key};
 use crate::limit;
 use crate::message::{self, Cause, Open, SendMessage, StormGuard, What};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::team::{Team, TeamRef, by_system, needs_person};
 use crate::view::View;
 
@@ -92,9 +92,9 @@ impl TurnEnded {
 }
 
 /// The turns of a team that are over because nobody is at them any more.
-pub(crate) fn interrupted(team: &Team) -> Vec<Fact> {
+pub(crate) fn interrupted(team: &Team) -> Vec<AnyEvent> {
     let ended = |(agent, turn): (&AgentId, &TurnId)| {
-        Fact::TurnEnded(TurnEnded {
+        AnyEvent::TurnEnded(TurnEnded {
             turn: turn.clone(),
             of: team.of.clone(),
             agent: agent.clone(),
@@ -117,7 +117,7 @@ impl EndTurn {
     }
 
     /// Told twice, it is the same end; another one is refused.
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
         needs_person(caller, "end a turn")?;
         self.check()?;
         let turn = view.turn(&self.turn)?.ok_or_else(|| not_found(&self.turn))?;
@@ -135,7 +135,7 @@ impl EndTurn {
         };
         let (posted, unsaid) = self.posts(view, caller, now, turn, settled.len())?;
         let posted_id = posted.first().map(|_| self.message.clone());
-        let ended = Fact::TurnEnded(self.ended(turn, posted_id, unsaid));
+        let ended = AnyEvent::TurnEnded(self.ended(turn, posted_id, unsaid));
         let facts = std::iter::once(ended).chain(settled).chain(posted).collect();
         Ok(Decision::new(facts, reply))
     }
@@ -166,7 +166,7 @@ impl EndTurn {
             .map_or_else(|| "it failed, and nobody said why".to_owned(), |failure| failure.reason.clone())
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Rejection> {
         if let Some(failure) = &self.failure {
             limit::text("error.kind", &failure.kind, limit::NAME_BYTES)?;
             limit::text("error.message", &failure.reason, limit::TEXT_BYTES)?;
@@ -175,7 +175,7 @@ impl EndTurn {
         limit::text("conversation", self.notes.conversation.as_deref().unwrap_or(""), limit::TITLE_BYTES)?;
         match &self.notes.transcript {
             Some(hash) if !is_sha256(hash) => {
-                Err(Refusal::new(Code::Invalid, "transcript must be the hash of an artifact")
+                Err(Rejection::new(Code::Invalid, "transcript must be the hash of an artifact")
                     .hint("upload it first, and give 'sha256:' and the hash that is answered"))
             }
             _ => Ok(()),
@@ -190,16 +190,18 @@ impl EndTurn {
         now: &Now,
         turn: &Turn,
         given_up: usize,
-    ) -> Result<(Vec<Fact>, Option<Unsaid>), Halt> {
+    ) -> Result<(Vec<AnyEvent>, Option<Unsaid>), Undecided> {
         let (post, speaker) = match self.post(turn, given_up) {
             Some(post) if post.from == turn.agent => (post, caller.clone()),
             Some(post) => (post, Caller::system()),
             None => return Ok((vec![], None)),
         };
-        view.needs(post.asks())?;
+        view.ensure_loaded(post.asks())?;
         match message::posted(view, &speaker, now, std::slice::from_ref(&post)) {
             Ok(facts) => Ok((facts, None)),
-            Err(Halt::Refused(refusal)) => Ok((vec![], Some(Unsaid { text: post.text, reason: refusal.message }))),
+            Err(Undecided::Rejected(refusal)) => {
+                Ok((vec![], Some(Unsaid { text: post.text, reason: refusal.message })))
+            }
             Err(missing) => Err(missing),
         }
     }
@@ -249,8 +251,8 @@ fn cut(said: &str) -> String {
     format!("{}{CUT}", &said[..said.floor_char_boundary(limit::TEXT_BYTES - CUT.len())])
 }
 
-fn ended_as(end: &TurnEnd) -> Refusal {
-    Refusal::new(Code::AlreadyAnswered, format!("the turn has ended already, as {}", end.how.as_str()))
+fn ended_as(end: &TurnEnd) -> Rejection {
+    Rejection::new(Code::AlreadyAnswered, format!("the turn has ended already, as {}", end.how.as_str()))
         .hint("somebody else ended it: look at the turn before going on")
 }
 
@@ -291,7 +293,7 @@ mod tests {
         let mut w = under_way();
         assert_eq!(state(&w), MemberState::Working);
         assert_eq!(w.does(&anna(), ends_turn("t", TurnConclusion::Done)), ["turn.ended", "message.acked"]);
-        let Some(Fact::MessagesAcked(receipt)) = w.log.last().map(|row| &row.fact) else { panic!() };
+        let Some(AnyEvent::MessagesAcked(receipt)) = w.log.last().map(|row| &row.event) else { panic!() };
         assert_eq!((receipt.messages.as_slice(), receipt.agent.as_str()), (&["m1".into(), "all".into()][..], A));
         assert_eq!((w.pending(A), w.standing("later", A)), (vec!["later"], Some(Standing::Queued)));
         assert_eq!((state(&w), w.team("@pr-1").usage().cost_micros), (MemberState::Idle, Some(5)));

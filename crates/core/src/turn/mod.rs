@@ -14,11 +14,11 @@ pub use end::{EndTurn, Notes, TurnEnded, Unsaid};
 pub use start::{StartTurn, TurnStarted};
 
 use crate::code::Code;
-use crate::command::Halt;
-use crate::fact::Fact;
+use crate::command::Undecided;
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, Seq, Timestamp, TurnId};
 use crate::key::{ColumnValue, Key};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::row::Row;
 use crate::team::TeamRef;
 use crate::view::View;
@@ -147,16 +147,16 @@ impl Turn {
     }
 }
 
-pub(crate) fn apply(old: Option<Turn>, id: &TurnId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Turn> {
+pub(crate) fn apply(old: Option<Turn>, id: &TurnId, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<Turn> {
     match fact {
-        Fact::TurnStarted(fact) if fact.turn == *id => Some(fact.turn(seq, at)),
-        Fact::TurnEnded(fact) if fact.turn == *id => old.map(|turn| Turn { end: Some(fact.end(seq, at)), ..turn }),
+        AnyEvent::TurnStarted(fact) if fact.turn == *id => Some(fact.turn(seq, at)),
+        AnyEvent::TurnEnded(fact) if fact.turn == *id => old.map(|turn| Turn { end: Some(fact.end(seq, at)), ..turn }),
         _ => old,
     }
 }
 
 impl View {
-    pub(crate) fn turn(&self, id: &TurnId) -> Result<Option<&Turn>, Halt> {
+    pub(crate) fn turn(&self, id: &TurnId) -> Result<Option<&Turn>, Undecided> {
         Ok(match self.get(&Key::Turn(id.clone()))? {
             Some(Row::Turn(turn)) => Some(turn),
             _ => None,
@@ -164,6 +164,6 @@ impl View {
     }
 }
 
-pub fn not_found(id: &TurnId) -> Refusal {
-    Refusal::new(Code::TurnNotFound, format!("there is no turn '{id}'")).hint("GET /turns lists them")
+pub fn not_found(id: &TurnId) -> Rejection {
+    Rejection::new(Code::TurnNotFound, format!("there is no turn '{id}'")).hint("GET /turns lists them")
 }

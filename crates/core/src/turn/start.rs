@@ -6,13 +6,13 @@ use super::{Turn, WakeReason};
 use crate::actor::Caller;
 use crate::agent::Agent;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, Seq, TeamId, Timestamp, TurnId};
 use crate::key::{Ask, Key};
 use crate::limit;
 use crate::message::Open;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::team::{Team, TeamRef, needs_person};
 use crate::view::View;
 
@@ -63,22 +63,22 @@ impl StartTurn {
         own.into_iter().map(Ask::from).chain(Open::asks(&self.agent, &self.messages)).collect()
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         needs_person(caller, "wake agents")?;
         self.check()?;
         let team = view.team_live(&self.team, self.generation)?;
         self.is_idle(team)?;
-        view.agent(&self.agent)?.map_or(Ok(()), Agent::may_be_woken)?;
+        view.find_agent(&self.agent)?.map_or(Ok(()), Agent::may_be_woken)?;
         if view.turn(&self.turn)?.is_some() {
-            return Err(Refusal::new(Code::Exists, format!("turn {} exists", self.turn)).into());
+            return Err(Rejection::new(Code::Exists, format!("turn {} exists", self.turn)).into());
         }
         let open = Open::of(view, &self.agent, &self.messages)?.for_showing()?;
         if open.is_empty() && self.woken == WakeReason::Messages {
-            return Err(Refusal::new(Code::InvalidState, "none of these messages waits for the agent any more")
+            return Err(Rejection::new(Code::InvalidState, "none of these messages waits for the agent any more")
                 .hint("look at its inbox again; what was given up on waits until it is tried again")
                 .into());
         }
-        let started = Fact::TurnStarted(TurnStarted {
+        let started = AnyEvent::TurnStarted(TurnStarted {
             turn: self.turn.clone(),
             of: team.of.clone(),
             agent: self.agent.clone(),
@@ -90,23 +90,23 @@ impl StartTurn {
         Ok(Decision::new(facts, Reply::Row(Key::Turn(self.turn.clone()))))
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Rejection> {
         limit::name("turn", self.turn.as_str(), limit::NAME_BYTES)?;
         limit::list("messages", &self.messages)?;
         match self.attempt {
-            0 => Err(Refusal::new(Code::Invalid, "attempt must be at least 1")),
+            0 => Err(Rejection::new(Code::Invalid, "attempt must be at least 1")),
             _ => Ok(()),
         }
     }
 
-    fn is_idle(&self, team: &Team) -> Result<(), Refusal> {
+    fn is_idle(&self, team: &Team) -> Result<(), Rejection> {
         match team.member(&self.agent) {
-            None => Err(Refusal::new(Code::AgentNotFound, format!("'{}' is not in {}", self.agent, self.team))),
+            None => Err(Rejection::new(Code::AgentNotFound, format!("'{}' is not in {}", self.agent, self.team))),
             Some(member) => match &member.turn {
                 None => Ok(()),
                 Some(turn) => {
                     let message = format!("'{}' is at {turn} still", self.agent);
-                    Err(Refusal::new(Code::Conflict, message).hint("end that turn first"))
+                    Err(Rejection::new(Code::Conflict, message).hint("end that turn first"))
                 }
             },
         }

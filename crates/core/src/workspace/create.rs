@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 use super::{Workspace, WorkspaceEffect, WorkspaceEffectState, WorkspaceStatus, Worktree, branch_place, place};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{IntentId, RunId, Seq, SiteId, TaskId, Timestamp, WorkspaceId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::row::Row;
 use crate::run::author;
 use crate::view::View;
@@ -64,10 +64,10 @@ impl CreateWorkspace {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         self.check()?;
         if view.get(&Key::Workspace(self.id.clone()))?.is_some() {
-            return Err(Refusal::new(Code::Exists, format!("workspace {} exists", self.id)).into());
+            return Err(Rejection::new(Code::Exists, format!("workspace {} exists", self.id)).into());
         }
         if let Some(run) = self.own_run() {
             view.run_known(run)?;
@@ -76,7 +76,7 @@ impl CreateWorkspace {
         if self.make.is_some() {
             self.is_vacant(view)?;
         }
-        let fact = Fact::WorkspaceCreated(WorkspaceCreated {
+        let fact = AnyEvent::WorkspaceCreated(WorkspaceCreated {
             workspace: self.id.clone(),
             run: self.run.clone(),
             path: self.path.clone(),
@@ -92,7 +92,7 @@ impl CreateWorkspace {
         Ok(Decision::new(vec![fact], Reply::Row(Key::Workspace(self.id.clone()))))
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), Rejection> {
         if self.path.is_empty() {
             return Err(missing_path());
         }
@@ -114,13 +114,13 @@ impl CreateWorkspace {
         self.run.as_ref().filter(|run| **run != RunId::project_default())
     }
 
-    fn tasks_fit(&self, view: &View) -> Result<(), Halt> {
+    fn tasks_fit(&self, view: &View) -> Result<(), Undecided> {
         let run = self.run.clone().unwrap_or_else(RunId::project_default);
         for id in &self.tasks {
             let task = view.task_known(id)?;
             if task.run != run {
                 let message = format!("task {id} belongs to workflow {}, not to {run}", task.run);
-                return Err(Refusal::new(Code::WorkflowMismatch, message)
+                return Err(Rejection::new(Code::WorkflowMismatch, message)
                     .hint("name the task's own workflow, or leave the task out")
                     .into());
             }
@@ -137,11 +137,11 @@ impl CreateWorkspace {
     }
 
     /// No other worktree of ours is there, or has the branch.
-    fn is_vacant(&self, view: &View) -> Result<(), Halt> {
+    fn is_vacant(&self, view: &View) -> Result<(), Undecided> {
         for lookup in self.places() {
             if let Some(Row::Workspace(other)) = view.all(&lookup)?.first() {
                 let message = format!("workspace {} has branch '{}' at {}", other.id, other.branch, other.path);
-                return Err(Refusal::new(Code::NameConflict, message)
+                return Err(Rejection::new(Code::NameConflict, message)
                     .hint("work there, end it with workspace_update, or choose another branch")
                     .into());
             }
@@ -150,13 +150,13 @@ impl CreateWorkspace {
     }
 }
 
-pub fn missing_path() -> Refusal {
-    Refusal::new(Code::MissingPath, "a workspace needs a path")
+pub fn missing_path() -> Rejection {
+    Rejection::new(Code::MissingPath, "a workspace needs a path")
         .hint("give path, or create_worktree with repo_path to have one made")
 }
 
-pub fn missing_repo_path() -> Refusal {
-    Refusal::new(Code::MissingRepoPath, "create_worktree needs repo_path")
+pub fn missing_repo_path() -> Rejection {
+    Rejection::new(Code::MissingRepoPath, "create_worktree needs repo_path")
         .hint("give the folder of the git repository as repo_path")
 }
 

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::{WorkspaceStatus, Worktree, is_free};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{IntentId, RunId, SiteId, WorkspaceId};
 use crate::key::{Ask, Key};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 /// What happens with changes in the worktree that are not committed.
@@ -44,22 +44,22 @@ impl MergeWorkspace {
         vec![Key::Workspace(self.workspace.clone()).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let workspace = view.workspace_known(&self.workspace)?;
         view.ensure_may_change(caller, workspace)?;
         is_free(workspace)?;
         // One that was merged may have gone on.
         if workspace.status == WorkspaceStatus::Abandoned {
-            return Err(Refusal::new(Code::InvalidTransition, "the workspace was abandoned")
+            return Err(Rejection::new(Code::InvalidTransition, "the workspace was abandoned")
                 .hint("take it up again with workspace_update, status active")
                 .into());
         }
         if workspace.worktree == Worktree::Removed || workspace.repo_path.is_none() {
-            return Err(Refusal::new(Code::InvalidState, "the workspace has no worktree of a known repository")
+            return Err(Rejection::new(Code::InvalidState, "the workspace has no worktree of a known repository")
                 .hint("merge its branch yourself and tell the commit with workspace_update")
                 .into());
         }
-        let fact = Fact::WorkspaceMerging(WorkspaceMerging {
+        let fact = AnyEvent::WorkspaceMerging(WorkspaceMerging {
             workspace: workspace.id.clone(),
             run: workspace.run.clone(),
             uncommitted: self.uncommitted,

@@ -21,11 +21,11 @@ pub use update::{UpdateWorkspace, WorkspaceUpdated};
 
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::Halt;
-use crate::fact::Fact;
+use crate::command::Undecided;
+use crate::fact::AnyEvent;
 use crate::id::{AgentId, IntentId, RunId, Seq, SiteId, TaskId, Timestamp, WorkspaceId};
 use crate::key::{ColumnValue, Key};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::row::Row;
 use crate::view::View;
 
@@ -167,26 +167,28 @@ pub fn branch_place(site: &SiteId, repo: &str, branch: &str) -> String {
 pub(crate) fn apply(
     old: Option<Workspace>,
     id: &WorkspaceId,
-    fact: &Fact,
+    fact: &AnyEvent,
     seq: Seq,
     at: Timestamp,
 ) -> Option<Workspace> {
     let mut workspace = match (fact, old) {
-        (Fact::WorkspaceCreated(fact), _) if fact.workspace == *id => return Some(fact.workspace(seq, at)),
+        (AnyEvent::WorkspaceCreated(fact), _) if fact.workspace == *id => return Some(fact.workspace(seq, at)),
         (_, old) => old?,
     };
     match fact {
         // What could not be made is as if it had never been asked for.
-        Fact::WorkspaceFailed(fact) if fact.workspace == *id && fact.work == WorkspaceEffect::Making => return None,
-        Fact::WorkspaceFailed(fact) if fact.workspace == *id => workspace.under_way = None,
-        Fact::WorkspaceReady(fact) if fact.workspace == *id => fact.apply(&mut workspace),
-        Fact::WorkspaceUpdated(fact) if fact.workspace == *id => fact.apply(&mut workspace),
-        Fact::WorkspaceMerging(fact) if fact.workspace == *id => {
+        AnyEvent::WorkspaceFailed(fact) if fact.workspace == *id && fact.work == WorkspaceEffect::Making => {
+            return None;
+        }
+        AnyEvent::WorkspaceFailed(fact) if fact.workspace == *id => workspace.under_way = None,
+        AnyEvent::WorkspaceReady(fact) if fact.workspace == *id => fact.apply(&mut workspace),
+        AnyEvent::WorkspaceUpdated(fact) if fact.workspace == *id => fact.apply(&mut workspace),
+        AnyEvent::WorkspaceMerging(fact) if fact.workspace == *id => {
             workspace.under_way =
                 Some(WorkspaceEffectState { intent: fact.intent.clone(), work: WorkspaceEffect::Merging });
         }
-        Fact::WorkspaceMerged(fact) if fact.workspace == *id => fact.apply(&mut workspace),
-        Fact::WorkspaceRemoved(fact) if fact.workspace == *id => fact.apply(&mut workspace),
+        AnyEvent::WorkspaceMerged(fact) if fact.workspace == *id => fact.apply(&mut workspace),
+        AnyEvent::WorkspaceRemoved(fact) if fact.workspace == *id => fact.apply(&mut workspace),
         _ => return Some(workspace),
     }
     workspace.updated_at = at;
@@ -194,7 +196,7 @@ pub(crate) fn apply(
 }
 
 impl View {
-    pub(crate) fn workspace_known(&self, id: &WorkspaceId) -> Result<&Workspace, Halt> {
+    pub(crate) fn workspace_known(&self, id: &WorkspaceId) -> Result<&Workspace, Undecided> {
         match self.get(&Key::Workspace(id.clone()))? {
             Some(Row::Workspace(workspace)) => Ok(workspace),
             _ => Err(not_found().into()),
@@ -203,38 +205,38 @@ impl View {
 
     /// Whoever made a workspace may change it, and so may the holders of its tasks, the lead and people. If its maker is
     /// gone, anybody may.
-    fn ensure_may_change(&self, caller: &Caller, workspace: &Workspace) -> Result<(), Halt> {
+    fn ensure_may_change(&self, caller: &Caller, workspace: &Workspace) -> Result<(), Undecided> {
         let Some(agent) = caller.actor.agent() else { return Ok(()) };
         if workspace.created_by == agent.as_str() || self.has_authority(caller)? {
             return Ok(());
         }
         for task in &workspace.tasks {
-            if self.task(task)?.is_some_and(|task| task.holder() == Some(agent)) {
+            if self.find_task(task)?.is_some_and(|task| task.holder() == Some(agent)) {
                 return Ok(());
             }
         }
-        let maker = self.agent(&AgentId::from(workspace.created_by.as_str()))?;
+        let maker = self.find_agent(&AgentId::from(workspace.created_by.as_str()))?;
         if maker.is_none_or(|maker| maker.has_left()) {
             return Ok(());
         }
-        Err(Refusal::new(Code::Forbidden, format!("the workspace belongs to '{}'", workspace.created_by))
+        Err(Rejection::new(Code::Forbidden, format!("the workspace belongs to '{}'", workspace.created_by))
             .hint("ask its maker, the holder of its task, or the lead")
             .into())
     }
 }
 
 /// Nothing may be begun with a workspace while something is under way with it.
-fn is_free(workspace: &Workspace) -> Result<(), Refusal> {
+fn is_free(workspace: &Workspace) -> Result<(), Rejection> {
     match &workspace.under_way {
         None => Ok(()),
         Some(under_way) => {
             let what = under_way.work.as_str();
-            Err(Refusal::new(Code::InvalidState, format!("the workspace is being {what} right now"))
+            Err(Rejection::new(Code::InvalidState, format!("the workspace is being {what} right now"))
                 .hint("wait a moment and look with workspace_list"))
         }
     }
 }
 
-pub fn not_found() -> Refusal {
-    Refusal::new(Code::WorkspaceNotFound, "Workspace not found").hint("workspace_list shows the ids")
+pub fn not_found() -> Rejection {
+    Rejection::new(Code::WorkspaceNotFound, "Workspace not found").hint("workspace_list shows the ids")
 }

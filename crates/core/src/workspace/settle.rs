@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::{Workspace, WorkspaceEffect, WorkspaceStatus, Worktree};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{IntentId, RunId, WorkspaceId};
 use crate::key::{Ask, Key};
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -115,33 +115,33 @@ impl ConcludeWorkspace {
         vec![Key::Workspace(self.workspace.clone()).into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         if caller.actor != Actor::System {
-            return Err(Refusal::new(Code::Forbidden, "only whoever did it tells how it ended").into());
+            return Err(Rejection::new(Code::Forbidden, "only whoever did it tells how it ended").into());
         }
         let workspace = view.workspace_known(&self.workspace)?;
         let under_way = workspace.under_way.as_ref().filter(|under_way| under_way.intent == self.intent);
         let Some(fact) = under_way.and_then(|under_way| self.fact(workspace, under_way.work)) else {
-            return Err(Refusal::new(Code::Stale, format!("intent {} is closed", self.intent)).into());
+            return Err(Rejection::new(Code::Stale, format!("intent {} is closed", self.intent)).into());
         };
         Ok(Decision::new(vec![fact], Reply::Done))
     }
 
     /// The outcome as a fact, if that is how this work can end.
-    fn fact(&self, of: &Workspace, work: WorkspaceEffect) -> Option<Fact> {
+    fn fact(&self, of: &Workspace, work: WorkspaceEffect) -> Option<AnyEvent> {
         let (workspace, run, intent) = (of.id.clone(), of.run.clone(), self.intent.clone());
         Some(match (work, self.outcome.clone()) {
             (work, Outcome::Failed { code, reason }) => {
-                Fact::WorkspaceFailed(WorkspaceFailed { workspace, run, intent, work, code, reason })
+                AnyEvent::WorkspaceFailed(WorkspaceFailed { workspace, run, intent, work, code, reason })
             }
             (WorkspaceEffect::Making, Outcome::Made { base_branch, branch }) => {
-                Fact::WorkspaceReady(WorkspaceReady { workspace, run, intent, base_branch, branch })
+                AnyEvent::WorkspaceReady(WorkspaceReady { workspace, run, intent, base_branch, branch })
             }
             (WorkspaceEffect::Merging, Outcome::Merged { merge_commit }) => {
-                Fact::WorkspaceMerged(WorkspaceMerged { workspace, run, intent, merge_commit })
+                AnyEvent::WorkspaceMerged(WorkspaceMerged { workspace, run, intent, merge_commit })
             }
             (WorkspaceEffect::Removing, Outcome::Removed { backup_ref, branch }) => {
-                Fact::WorkspaceRemoved(WorkspaceRemoved { workspace, run, intent, backup_ref, branch })
+                AnyEvent::WorkspaceRemoved(WorkspaceRemoved { workspace, run, intent, backup_ref, branch })
             }
             (WorkspaceEffect::Making | WorkspaceEffect::Merging | WorkspaceEffect::Removing, _) => return None,
         })

@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 use super::{Workspace, WorkspaceEffect, WorkspaceEffectState, WorkspaceStatus, Worktree, is_free};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Halt, Reply};
-use crate::fact::Fact;
+use crate::command::{Decision, Reply, Undecided};
+use crate::fact::AnyEvent;
 use crate::id::{IntentId, RunId, SiteId, WorkspaceId};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::Refusal;
+use crate::refusal::Rejection;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug)]
@@ -50,7 +50,7 @@ impl UpdateWorkspace {
         vec![Key::Workspace(self.workspace.clone()).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let workspace = view.workspace_known(&self.workspace)?;
         view.ensure_may_change(caller, workspace)?;
         self.check(workspace)?;
@@ -61,25 +61,25 @@ impl UpdateWorkspace {
         limit::json("config", &fact.config, limit::METADATA_BYTES)?;
         let reply = Reply::Row(Key::Workspace(self.workspace.clone()));
         if fact.changes(workspace) {
-            return Ok(Decision::new(vec![Fact::WorkspaceUpdated(fact)], reply));
+            return Ok(Decision::new(vec![AnyEvent::WorkspaceUpdated(fact)], reply));
         }
         Ok(Decision::nothing(reply))
     }
 
-    fn check(&self, workspace: &Workspace) -> Result<(), Refusal> {
+    fn check(&self, workspace: &Workspace) -> Result<(), Rejection> {
         let next = self.status.unwrap_or(workspace.status);
         let taken_up = next == WorkspaceStatus::Active && workspace.status != WorkspaceStatus::Active;
         if !workspace.status.may_become(next) || (taken_up && workspace.worktree == Worktree::Removed) {
             let (from, to) = (workspace.status.as_str(), next.as_str());
-            return Err(Refusal::new(Code::InvalidTransition, format!("a workspace cannot go from {from} to {to}"))
+            return Err(Rejection::new(Code::InvalidTransition, format!("a workspace cannot go from {from} to {to}"))
                 .hint("make another workspace on the branch"));
         }
         if next == WorkspaceStatus::Merged && self.merge_commit.is_none() && workspace.merge_commit.is_none() {
-            return Err(Refusal::new(Code::MissingMergeCommit, "merged needs merge_commit")
+            return Err(Rejection::new(Code::MissingMergeCommit, "merged needs merge_commit")
                 .hint("give the commit, or let workspace_merge do the merge"));
         }
         if self.remove.is_some() && next == WorkspaceStatus::Active {
-            return Err(Refusal::new(Code::InvalidState, "the worktree of an active workspace is not removed")
+            return Err(Rejection::new(Code::InvalidState, "the worktree of an active workspace is not removed")
                 .hint("give status merged or abandoned along with cleanup_worktree"));
         }
         limit::name("merge_commit", self.merge_commit.as_deref().unwrap_or("none"), limit::NAME_BYTES)?;

@@ -2,7 +2,7 @@
 
 use rookery_core::log::LogRow;
 use rookery_core::task::{ReleaseCause, TaskReleased, TaskState, TimeLimit};
-use rookery_core::{AgentId, Fact, Timestamp};
+use rookery_core::{AgentId, AnyEvent, Timestamp};
 
 /// One agent's work on a task, from taking it up until it ended or changed hands. Whoever was given it and did not accept has
 /// one too, from when it was given until it was taken away.
@@ -102,7 +102,7 @@ pub(super) const KINDS: [&str; 10] = [
 pub(super) fn of(rows: &[LogRow]) -> Vec<TaskAttempt> {
     let mut history = History { number: 1, given_at: None, attempts: vec![] };
     for row in rows {
-        history.add(row.at, &row.fact);
+        history.add(row.at, &row.event);
     }
     history.attempts
 }
@@ -115,24 +115,24 @@ struct History {
 }
 
 impl History {
-    fn add(&mut self, at: Timestamp, fact: &Fact) {
+    fn add(&mut self, at: Timestamp, fact: &AnyEvent) {
         match fact {
-            Fact::TaskClaimed(fact) => self.taken_up(at, &fact.agent),
-            Fact::TaskStarted(fact) => self.taken_up(at, &fact.holder),
-            Fact::TaskRetried(fact) => self.number = fact.attempt,
-            Fact::TaskForwarded(_) => self.given_at = Some(at),
-            Fact::TaskReleased(fact) if fact.because == ReleaseCause::NotAccepted => self.not_accepted(at, fact),
-            Fact::TaskReleased(fact) => self.end(at, Ending::Released { reason: fact.reason.clone() }),
-            Fact::TaskTimedOut(fact) => {
+            AnyEvent::TaskClaimed(fact) => self.taken_up(at, &fact.agent),
+            AnyEvent::TaskStarted(fact) => self.taken_up(at, &fact.holder),
+            AnyEvent::TaskRetried(fact) => self.number = fact.attempt,
+            AnyEvent::TaskForwarded(_) => self.given_at = Some(at),
+            AnyEvent::TaskReleased(fact) if fact.because == ReleaseCause::NotAccepted => self.not_accepted(at, fact),
+            AnyEvent::TaskReleased(fact) => self.end(at, Ending::Released { reason: fact.reason.clone() }),
+            AnyEvent::TaskTimedOut(fact) => {
                 self.end(at, Ending::TimedOut { limit: fact.limit, reason: fact.reason.clone() });
             }
-            Fact::TaskReopened(fact) => {
+            AnyEvent::TaskReopened(fact) => {
                 self.end(at, Ending::Reopened);
                 self.number = fact.attempt;
             }
-            Fact::TaskCompleted(fact) => self.end(at, Ending::Completed { outcome: fact.outcome.text.clone() }),
-            Fact::TaskFailed(fact) => self.end(at, Ending::Failed { error: fact.error.clone() }),
-            Fact::TaskDropped(fact) => {
+            AnyEvent::TaskCompleted(fact) => self.end(at, Ending::Completed { outcome: fact.outcome.text.clone() }),
+            AnyEvent::TaskFailed(fact) => self.end(at, Ending::Failed { error: fact.error.clone() }),
+            AnyEvent::TaskDropped(fact) => {
                 self.end(at, Ending::Dropped { state: fact.to, reason: fact.reason.clone() });
             }
             _ => {}
@@ -175,8 +175,8 @@ mod tests {
 
     use super::*;
 
-    fn rows(facts: Vec<(i64, Fact)>) -> Vec<LogRow> {
-        let row = |(seq, (at, fact)): (usize, (i64, Fact))| LogRow {
+    fn rows(facts: Vec<(i64, AnyEvent)>) -> Vec<LogRow> {
+        let row = |(seq, (at, fact)): (usize, (i64, AnyEvent))| LogRow {
             seq: Seq(seq as u64),
             at: Timestamp(at),
             run: None,
@@ -186,14 +186,14 @@ mod tests {
             via: None,
             cause: None,
             part_index: 0,
-            fact,
+            event: fact,
             body: None,
         };
         facts.into_iter().enumerate().map(row).collect()
     }
 
-    fn claimed(agent: &str) -> Fact {
-        Fact::TaskClaimed(TaskClaimed {
+    fn claimed(agent: &str) -> AnyEvent {
+        AnyEvent::TaskClaimed(TaskClaimed {
             task: "t".into(),
             run: None,
             agent: agent.into(),
@@ -202,8 +202,8 @@ mod tests {
         })
     }
 
-    fn started(agent: &str) -> Fact {
-        Fact::TaskStarted(TaskStarted {
+    fn started(agent: &str) -> AnyEvent {
+        AnyEvent::TaskStarted(TaskStarted {
             task: "t".into(),
             run: None,
             holder: agent.into(),
@@ -213,13 +213,13 @@ mod tests {
         })
     }
 
-    fn failed(error: &str) -> Fact {
+    fn failed(error: &str) -> AnyEvent {
         let (task, from, error) = ("t".into(), TaskState::InProgress, Some(error.to_owned()));
-        Fact::TaskFailed(TaskFailed { task, run: None, holder: None, from, error, told: Told::default() })
+        AnyEvent::TaskFailed(TaskFailed { task, run: None, holder: None, from, error, told: Told::default() })
     }
 
-    fn retried(attempt: u32) -> Fact {
-        Fact::TaskRetried(TaskRetried { task: "t".into(), run: None, attempt, not_before: None })
+    fn retried(attempt: u32) -> AnyEvent {
+        AnyEvent::TaskRetried(TaskRetried { task: "t".into(), run: None, attempt, not_before: None })
     }
 
     #[test]
@@ -254,7 +254,7 @@ mod tests {
     fn whoever_does_not_accept_or_takes_too_long_is_told_of() {
         let (task, run) = (rookery_core::TaskId::from("t"), None);
         let given = |to: &str| {
-            Fact::TaskForwarded(TaskForwarded {
+            AnyEvent::TaskForwarded(TaskForwarded {
                 task: task.clone(),
                 run: run.clone(),
                 to: to.into(),
@@ -265,7 +265,7 @@ mod tests {
                 artifacts: vec![],
             })
         };
-        let not_accepted = Fact::TaskReleased(TaskReleased {
+        let not_accepted = AnyEvent::TaskReleased(TaskReleased {
             task: task.clone(),
             run: run.clone(),
             holder: None,
@@ -275,7 +275,7 @@ mod tests {
             reason: Some("ken did not accept it".to_owned()),
             told: Told::default(),
         });
-        let timed_out = Fact::TaskTimedOut(TaskTimedOut {
+        let timed_out = AnyEvent::TaskTimedOut(TaskTimedOut {
             task: task.clone(),
             run: run.clone(),
             holder: Some("mia".into()),

@@ -69,7 +69,7 @@ impl Engine {
         let shown = envelopes.shown(&row).message;
         match row.body {
             Some(Body { bytes: BodyBytes::Here(bytes), .. })
-                if envelope::has_own_words(&row.fact) && !is_legacy(&shown) =>
+                if envelope::has_own_words(&row.event) && !is_legacy(&shown) =>
             {
                 Ok(Envelope::Verbatim(bytes))
             }
@@ -79,7 +79,7 @@ impl Engine {
 
     /// Puts the words of a row at hand that was read with its body, if it has words of its own and they are kept elsewhere.
     pub(super) async fn read_words(&self, row: &mut LogRow) -> Result<(), EngineError> {
-        if envelope::has_own_words(&row.fact)
+        if envelope::has_own_words(&row.event)
             && let Some(body) = &mut row.body
             && matches!(body.bytes, BodyBytes::Artifact)
         {

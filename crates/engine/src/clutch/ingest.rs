@@ -12,7 +12,7 @@ use rookery_core::log::{Body, BodyBytes};
 use rookery_core::message::Cause;
 use rookery_core::task::MAX_ATTEMPTS;
 use rookery_core::view::LifeSource;
-use rookery_core::{Actor, AgentId, Caller, Code, Key, MessageId, Refusal, Row, Seq, TaskId};
+use rookery_core::{Actor, AgentId, Caller, Code, Key, MessageId, Rejection, Row, Seq, TaskId};
 use rookery_store::artifact::ArtifactHold;
 use rookery_store::{AnyReply, Committed, Idempotency, Submission, SubmitError};
 use sha2::{Digest, Sha256};
@@ -44,10 +44,10 @@ pub enum IngestError {
     Violations(Violations),
     /// It is, and one of them cannot be done.
     #[error("{refusal}")]
-    Refused { refusal: Refusal, pointer: String },
+    Refused { refusal: Rejection, pointer: String },
     /// A sender of one of them sends too fast.
     #[error("{refusal}")]
-    RateLimited { refusal: Refusal, pointer: String, wait_millis: u64 },
+    RateLimited { refusal: Rejection, pointer: String, wait_millis: u64 },
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
@@ -83,7 +83,7 @@ impl Item<'_> {
         }
     }
 
-    pub(super) fn refused(&self, refusal: Refusal) -> IngestError {
+    pub(super) fn refused(&self, refusal: Rejection) -> IngestError {
         let refusal = match refusal.code {
             Code::IdempotencyMismatch => refusal.about("/idempotency_key"),
             _ => refusal,
@@ -125,7 +125,7 @@ impl Engine {
         &self,
         bytes: &[u8],
         shape: Shape,
-        caller: impl Fn(&Actor) -> Result<Caller, Refusal>,
+        caller: impl Fn(&Actor) -> Result<Caller, Rejection>,
     ) -> Result<Vec<Ingested>, IngestError> {
         let received = read_batch(bytes, shape)?;
         let taken = take_in(&received, self.settings().storm_guard)?;
@@ -290,7 +290,7 @@ impl Engine {
         }
     }
 
-    async fn refused(&self, item: Option<&Item<'_>>, refusal: Refusal) -> IngestError {
+    async fn refused(&self, item: Option<&Item<'_>>, refusal: Rejection) -> IngestError {
         match item {
             Some(item) => {
                 self.note_rejected(item, &refusal).await;
@@ -372,7 +372,7 @@ impl Engine {
         let mut ingest = match taken {
             Taken::Command(ingest) => Ingest::clone(ingest),
             Taken::Heartbeat(beat) => {
-                return Err(Refusal::new(Code::Invalid, format!("'{}' only lives", beat.agent)).into());
+                return Err(Rejection::new(Code::Invalid, format!("'{}' only lives", beat.agent)).into());
             }
         };
         self.link(&mut ingest);
@@ -451,6 +451,6 @@ impl Engine {
     }
 }
 
-fn unexpected() -> Refusal {
-    Refusal::new(Code::MessageNotFound, "the message was stored, and is not there any more")
+fn unexpected() -> Rejection {
+    Rejection::new(Code::MessageNotFound, "the message was stored, and is not there any more")
 }

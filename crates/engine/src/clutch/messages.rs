@@ -89,7 +89,7 @@ impl MessageFilter {
 
     /// Whether what a row is shown with passes, which no index of the log tells alone.
     fn takes_shown(&self, row: &LogRow, envelopes: &Envelopes) -> bool {
-        let of_the_router = envelope::is_of_the_router(&row.fact);
+        let of_the_router = envelope::is_of_the_router(&row.event);
         self.message_type.as_ref().is_none_or(|wanted| envelopes.type_of(row) == wanted)
             && self.from.as_ref().is_none_or(|wanted| match wanted {
                 Sender::Author(author) => !of_the_router && row.actor.to_string() == *author,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use rookery_core::clutch::{MessageType, Taken};
-use rookery_core::{Code, Refusal};
+use rookery_core::{Code, Rejection};
 
 use super::ingest::{IngestError, Item};
 use crate::engine::Engine;
@@ -94,7 +94,7 @@ impl Engine {
         let first = counted.iter().find(|(sender, _)| sender == rushed.sender).map(|(_, item)| *item);
         let message = format!("'{}' sends more than {per_minute} envelopes a minute", rushed.sender);
         let hint = format!("nothing was stored; send it again in {} ms", rushed.wait_millis);
-        let refusal = Refusal::new(Code::RateLimited, message).hint(hint).about("/from/agent_id");
+        let refusal = Rejection::new(Code::RateLimited, message).hint(hint).about("/from/agent_id");
         let pointer = first.map_or_else(String::new, |item| item.pointer("/from/agent_id"));
         Err(IngestError::RateLimited { refusal, pointer, wait_millis: rushed.wait_millis })
     }

@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use rookery_core::fact::touches;
+use rookery_core::fact::write_set;
 use rookery_core::key::Table;
 use rookery_core::log::LogRow;
 use rookery_core::routing::{
@@ -18,7 +18,7 @@ use rookery_core::routing::{
 };
 use rookery_core::task::{AlarmKind, Alarms, RequestTerms, Task};
 use rookery_core::{
-    AgentId, Caller, Code, Command, Fact, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, artifact, envelope,
+    AgentId, AnyEvent, Caller, Code, Command, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, artifact, envelope,
 };
 use rookery_store::artifact::{ArtifactError, ArtifactHold};
 use rookery_store::node::{LeaderEpoch, LeaderRole};
@@ -187,16 +187,16 @@ impl Router {
         if change == Change::Room {
             self.due = Due::All;
         }
-        let touched = touches(&row.fact, row.seq).into_iter();
+        let touched = write_set(&row.event, row.seq).into_iter();
         let touched = touched.filter_map(|key| if let Key::Task(task) = key { Some(task) } else { None });
-        let (begins, waiting) = (may_concern_us(&row.fact), &self.waiting);
+        let (begins, waiting) = (may_concern_us(&row.event), &self.waiting);
         self.to_look_at.extend(touched.filter(|task| begins || waiting.contains_key(task)));
-        match &row.fact {
-            Fact::RunStatusSet(fact) => self.look_at_run(&fact.run),
-            Fact::AgentRegistered(fact) => self.look_at_tasks_of(&fact.id),
-            Fact::AgentUpdated(fact) => self.look_at_tasks_of(&fact.id),
+        match &row.event {
+            AnyEvent::RunStatusSet(fact) => self.look_at_run(&fact.run),
+            AnyEvent::AgentRegistered(fact) => self.look_at_tasks_of(&fact.id),
+            AnyEvent::AgentUpdated(fact) => self.look_at_tasks_of(&fact.id),
             // It was reserved just before, and nothing of that is left to be looked at.
-            Fact::TaskForwarded(fact) => {
+            AnyEvent::TaskForwarded(fact) => {
                 self.to_look_at.remove(&fact.task);
                 self.waiting.remove(&fact.task);
             }
@@ -460,19 +460,19 @@ fn waits_alone(task: &TaskId, routed: Result<(), EngineError>) -> Result<Option<
 }
 
 /// Whether tasks that a fact touches may have to be given to somebody from here on, or told to whom they were given.
-fn may_concern_us(fact: &Fact) -> bool {
+fn may_concern_us(fact: &AnyEvent) -> bool {
     match fact {
-        Fact::TaskCreated(fact) => fact.origin.terms.is_some(),
-        Fact::TaskCompleted(fact) => !fact.unblocks.is_empty(),
-        Fact::TaskDropped(fact) => !fact.unblocks.is_empty(),
-        Fact::TaskReserved(_)
-        | Fact::TaskReassigned(_)
-        | Fact::TaskRetried(_)
-        | Fact::TaskReopened(_)
-        | Fact::TaskReleased(_)
-        | Fact::TaskRemoved(_)
-        | Fact::TaskPlanned(_)
-        | Fact::RoutingResumed(_) => true,
+        AnyEvent::TaskCreated(fact) => fact.origin.terms.is_some(),
+        AnyEvent::TaskCompleted(fact) => !fact.unblocks.is_empty(),
+        AnyEvent::TaskDropped(fact) => !fact.unblocks.is_empty(),
+        AnyEvent::TaskReserved(_)
+        | AnyEvent::TaskReassigned(_)
+        | AnyEvent::TaskRetried(_)
+        | AnyEvent::TaskReopened(_)
+        | AnyEvent::TaskReleased(_)
+        | AnyEvent::TaskRemoved(_)
+        | AnyEvent::TaskPlanned(_)
+        | AnyEvent::RoutingResumed(_) => true,
         _ => false,
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use rookery_core::key::Table;
 use rookery_core::run::{Run, RunStatus};
 use rookery_core::task::Task;
-use rookery_core::{Code, Refusal, RunId, Seq, TaskId, Timestamp};
+use rookery_core::{Code, Rejection, RunId, Seq, TaskId, Timestamp};
 use rookery_store::query::{ColumnTest, Order};
 use rookery_store::{LogQuery, RowQuery};
 
@@ -197,8 +197,8 @@ fn runs_query(before: Seq) -> RowQuery {
     newest.with("created", ColumnTest::AtMost(stored(Seq(before.0.saturating_sub(1))))).at_most(Some(READ))
 }
 
-fn unknown_run() -> Refusal {
-    Refusal::new(Code::WorkflowNotFound, "Run not found").hint("list the runs to see their ids")
+fn unknown_run() -> Rejection {
+    Rejection::new(Code::WorkflowNotFound, "Run not found").hint("list the runs to see their ids")
 }
 
 /// Puts each task under its parent, which was there before it. One whose parent is not among these, or stands too deep,
@@ -227,7 +227,7 @@ fn gather(parent: Option<TaskId>, below: &mut BTreeMap<Option<TaskId>, Vec<TaskN
 
 #[cfg(test)]
 mod tests {
-    use rookery_core::Fact;
+    use rookery_core::AnyEvent;
     use rookery_core::task::TaskCreated;
 
     use super::*;
@@ -248,7 +248,7 @@ mod tests {
             origin: rookery_core::task::TaskOrigin::default(),
         };
         let key = rookery_core::Key::Task(id.into());
-        let row = rookery_core::apply(None, &key, &Fact::TaskCreated(fact), Seq(created), Timestamp(0));
+        let row = rookery_core::apply(None, &key, &AnyEvent::TaskCreated(fact), Seq(created), Timestamp(0));
         let Some(rookery_core::Row::Task(task)) = row else { panic!("{id} was not created") };
         TaskNode { task, parent: parent.map(Into::into), attempts: vec![], messages: 0, children: vec![] }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rookery_core::log::{Body, BodyBytes, LogRow};
-use rookery_core::{Fact, Seq, Timestamp, envelope};
+use rookery_core::{AnyEvent, Seq, Timestamp, envelope};
 use rookery_store::publish::Slot;
 use rookery_store::query::Bodies;
 use rookery_store::{LogQuery, Published};
@@ -43,12 +43,12 @@ impl Envelopes {
 
     /// What is told to somebody is a message of its own, whatever it follows from.
     fn led_to(&self, row: &LogRow) -> bool {
-        row.fact.tells().is_empty() && row.cause.is_some_and(|cause| self.0.contains(&cause))
+        row.event.tells().is_empty() && row.cause.is_some_and(|cause| self.0.contains(&cause))
     }
 
     /// The type that a row is shown with.
     pub fn type_of<'r>(&self, row: &'r LogRow) -> &'r str {
-        if self.led_to(row) { row.fact.kind() } else { envelope::message_type(&row.fact) }
+        if self.led_to(row) { row.event.kind() } else { envelope::message_type(&row.event) }
     }
 
     /// A row as a message. Its body, if it has words of its own, is at hand.
@@ -59,7 +59,7 @@ impl Envelopes {
 }
 
 fn is_envelope(row: &LogRow) -> bool {
-    matches!(row.fact, Fact::EnvelopeReceived(_))
+    matches!(row.event, AnyEvent::EnvelopeReceived(_))
 }
 
 impl Engine {
@@ -125,7 +125,7 @@ impl Engine {
 
     /// Those that have words of their own and came without them, read again.
     async fn with_bodies(&self, rows: &[LogRow]) -> Result<Vec<LogRow>, EngineError> {
-        let lacking = rows.iter().filter(|row| row.body.is_none() && envelope::has_own_words(&row.fact));
+        let lacking = rows.iter().filter(|row| row.body.is_none() && envelope::has_own_words(&row.event));
         let places: Vec<Seq> = lacking.map(|row| row.seq).collect();
         if places.is_empty() {
             return Ok(vec![]);
@@ -138,7 +138,7 @@ impl Engine {
 /// type of its own for.
 fn causes_elsewhere(rows: &[LogRow]) -> Vec<Seq> {
     let is_here = |cause: &Seq| rows.binary_search_by_key(cause, |row| row.seq).is_ok();
-    let matters = |row: &&LogRow| envelope::message_type(&row.fact) != row.fact.kind();
+    let matters = |row: &&LogRow| envelope::message_type(&row.event) != row.event.kind();
     let causes = rows.iter().filter(matters).filter_map(|row| row.cause).filter(|cause| !is_here(cause));
     causes.collect::<BTreeSet<Seq>>().into_iter().collect()
 }
@@ -221,7 +221,7 @@ mod tests {
             via: None,
             cause: None,
             part_index: 0,
-            fact: Fact::ReportAdded(Report {
+            event: AnyEvent::ReportAdded(Report {
                 agent: "a".into(),
                 action: "x.n".to_owned(),
                 resource: None,

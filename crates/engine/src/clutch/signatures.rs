@@ -9,7 +9,7 @@ use rookery_core::agent::Agent;
 use rookery_core::clutch::card::SigningKey;
 use rookery_core::clutch::signature::{keys_of, signed_by};
 use rookery_core::clutch::{Act, Card, EnvelopeRejected, NoteRejected, SigningPolicy, Taken};
-use rookery_core::{AgentId, Caller, Code, Key, Refusal, Row};
+use rookery_core::{AgentId, Caller, Code, Key, Rejection, Row};
 use rookery_store::Submission;
 use serde_json::Value;
 
@@ -81,7 +81,7 @@ impl Engine {
         }
         let known: Option<Agent> = self.agent(&card.agent_id).await?.value;
         match known {
-            Some(agent) if !keys_of(Some(&agent)).is_empty() && Card::of(&agent) != *card => Err(Refusal::new(
+            Some(agent) if !keys_of(Some(&agent)).is_empty() && Card::of(&agent) != *card => Err(Rejection::new(
                 Code::SignatureRequired,
                 format!("'{}' has keys, and signs what changes its card", agent.id),
             )
@@ -92,7 +92,7 @@ impl Engine {
     }
 
     /// Notes in the log that somebody signed what it may not, unless too much of that was noted just now.
-    pub(super) async fn note_rejected(&self, item: &Item<'_>, refusal: &Refusal) {
+    pub(super) async fn note_rejected(&self, item: &Item<'_>, refusal: &Rejection) {
         if !matches!(refusal.code, Code::BadSignature | Code::UnknownKey) {
             return;
         }
@@ -121,7 +121,7 @@ fn found_key(
     item: &Item<'_>,
     keys: &mut Vec<SigningKey>,
     policy: SigningPolicy,
-) -> Result<Option<SigningKey>, Refusal> {
+) -> Result<Option<SigningKey>, Rejection> {
     let brought = brought(item);
     // Whoever has no keys yet vouches with those that it brings.
     let own = if keys.is_empty() { &brought } else { &*keys };

@@ -37,7 +37,7 @@ pub(super) struct Validated {
 impl Engine {
     /// What the steps of a workflow expect.
     pub async fn workflow_rules(&self, name: &str) -> Result<Option<StepContracts>, EngineError> {
-        let (mut rows, _) = self.store().rows(vec![Key::Workflow(name.to_owned())]).await?;
+        let (mut rows, _) = self.store().rows(vec![Key::StepContracts(name.to_owned())]).await?;
         Ok(rows.pop().flatten().and_then(workflow))
     }
 
@@ -47,7 +47,7 @@ impl Engine {
         after: Option<Seq>,
         limit: u32,
     ) -> Result<At<Vec<StepContracts>>, EngineError> {
-        let query = RowQuery::all(Table::Workflows)
+        let query = RowQuery::all(Table::StepContracts)
             .with("defined", ColumnTest::Above(after.unwrap_or(Seq(0)).0.cast_signed()))
             .ordered_by("defined");
         let (rows, head) = self.store().list(query.at_most(Some(limit))).await?;
@@ -123,7 +123,7 @@ fn lacking(expects: &ExpectedPayload, payload_type: Option<&PayloadType>, payloa
 }
 
 fn workflow(row: Row) -> Option<StepContracts> {
-    if let Row::Workflow(workflow) = row { Some(workflow) } else { None }
+    if let Row::StepContracts(workflow) = row { Some(workflow) } else { None }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Cutting a context until it fits: what matters least goes first, and no more of it than is needed.
 
-use rookery_core::{Code, Refusal};
+use rookery_core::{Code, Rejection};
 
 use super::view::{Cut, Kept, Rank, Sorted};
 use super::{Include, Material, TaskContextView, estimate};
@@ -52,9 +52,9 @@ fn kept(by: usize) -> Kept {
 }
 
 /// The context of a task in at most so many tokens.
-pub fn compose(material: &Material, include: &Include, max_tokens: usize) -> Result<TaskContextView, Refusal> {
+pub fn compose(material: &Material, include: &Include, max_tokens: usize) -> Result<TaskContextView, Rejection> {
     if max_tokens < MIN_TOKENS {
-        return Err(Refusal::new(
+        return Err(Rejection::new(
             Code::Invalid,
             format!("max_tokens is {max_tokens}; at least {MIN_TOKENS} are needed"),
         )
@@ -80,7 +80,7 @@ pub fn compose(material: &Material, include: &Include, max_tokens: usize) -> Res
         }
     }
     let message = format!("the task does not fit into {max_tokens} tokens, whatever is left out");
-    Err(Refusal::new(Code::TooLarge, message).hint("allow more tokens"))
+    Err(Rejection::new(Code::TooLarge, message).hint("allow more tokens"))
 }
 
 /// The context with the least cut that fits, given the one with the most.

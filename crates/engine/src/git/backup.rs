@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use rookery_core::{Code, Refusal};
+use rookery_core::{Code, Rejection};
 
 use super::merge::{add_all, copy_index};
 use super::process::{Git, LONG, ask_git};
@@ -62,7 +62,7 @@ impl Repository {
         worktree: &Worktree,
         workspace: &str,
         base: Option<&str>,
-    ) -> Result<Option<String>, Refusal> {
+    ) -> Result<Option<String>, Rejection> {
         let name = backup_ref(workspace);
         let mut content = self.content(worktree).await?;
         // Somebody may be writing right now. Once two looks in a row find the same, there is nothing between them.
@@ -74,7 +74,7 @@ impl Repository {
             }
             content = again;
         }
-        Err(Refusal::new(Code::InvalidState, format!("files in {} are still changing", worktree.path.display()))
+        Err(Rejection::new(Code::InvalidState, format!("files in {} are still changing", worktree.path.display()))
             .hint("stop whoever works there, then try again"))
     }
 
@@ -85,7 +85,7 @@ impl Repository {
         content: &Content,
         worktree: &Worktree,
         base: Option<&str>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let before = self.commit(name).await?;
         let commit = if content.is_committed() {
             match &content.head {
@@ -101,14 +101,19 @@ impl Repository {
         Ok(())
     }
 
-    async fn is_in(&self, commit: &str, base: Option<&str>) -> Result<bool, Refusal> {
+    async fn is_in(&self, commit: &str, base: Option<&str>) -> Result<bool, Rejection> {
         match base {
             Some(base) => self.is_ancestor(commit, base).await,
             None => Ok(false),
         }
     }
 
-    async fn committed(&self, content: &Content, before: Option<&str>, worktree: &Worktree) -> Result<String, Refusal> {
+    async fn committed(
+        &self,
+        content: &Content,
+        before: Option<&str>,
+        worktree: &Worktree,
+    ) -> Result<String, Rejection> {
         let git = self.git(Access::Add)?.identity(Identity::rookery());
         let path = worktree.path.display();
         let commit = async |tree: &str, parents: Vec<&str>, message: String| {
@@ -127,7 +132,7 @@ impl Repository {
         parents.extend(content.set_aside.iter().map(String::as_str));
         let tree = content.files.as_ref().or(content.staged.as_ref()).or(content.committed.as_ref());
         let Some(tree) = tree else {
-            return Err(Refusal::new(Code::GitFailed, format!("nothing can be read of {path}")));
+            return Err(Rejection::new(Code::GitFailed, format!("nothing can be read of {path}")));
         };
         // The same as before is not kept twice.
         if let Some(before) = before
@@ -140,14 +145,14 @@ impl Repository {
     }
 
     /// Whether a commit is of exactly this tree on top of exactly these.
-    async fn commit_holds(&self, commit: &str, tree: &str, parents: &[&str]) -> Result<bool, Refusal> {
+    async fn commit_holds(&self, commit: &str, tree: &str, parents: &[&str]) -> Result<bool, Rejection> {
         let git = self.git(Access::Read)?;
         let of_it = git.text(&["rev-parse", "--verify", &format!("{commit}^{{tree}}")]).await?;
         let line = git.text(&["rev-list", "--parents", "--max-count=1", "--end-of-options", commit]).await?;
         Ok(of_it == tree && line.split_whitespace().skip(1).eq(parents.iter().copied()))
     }
 
-    async fn content(&self, worktree: &Worktree) -> Result<Content, Refusal> {
+    async fn content(&self, worktree: &Worktree) -> Result<Content, Rejection> {
         let head = match &worktree.admin.read("HEAD", POINTER_BYTES).ok().flatten().and_then(|head| Head::parse(&head))
         {
             Some(head) => self.commit(head.name()).await?,
@@ -175,7 +180,7 @@ impl Repository {
         Ok(Content { head, committed, staged, files, set_aside })
     }
 
-    async fn staged(&self, worktree: &Worktree) -> Result<Option<String>, Refusal> {
+    async fn staged(&self, worktree: &Worktree) -> Result<Option<String>, Rejection> {
         let view = self.view_of(None)?;
         let copy = view.path("staged");
         if !copy_index(&worktree.admin, &copy)? {
@@ -185,7 +190,7 @@ impl Repository {
     }
 
     /// The files of a worktree as a tree, by an index of ours.
-    async fn files(&self, worktree: &Worktree, folder: &HeldFolder, head: Option<&str>) -> Result<String, Refusal> {
+    async fn files(&self, worktree: &Worktree, folder: &HeldFolder, head: Option<&str>) -> Result<String, Rejection> {
         let view = self.view_of(head.map(|head| Head::Commit(head.to_owned())).as_ref())?;
         let index = view.path("files");
         let git = self.git_with(&view, Some((folder, Files::Read)), Access::Add)?.index(&index).lasting(LONG);
@@ -206,20 +211,20 @@ impl Repository {
 
     /// Whether only a part of the files is checked out. Worktrees may have settings of their own for that; they are an
     /// agent's to write, and all that they decide here is how its own work is saved.
-    async fn is_sparse(&self, worktree: &Worktree) -> Result<bool, Refusal> {
+    async fn is_sparse(&self, worktree: &Worktree) -> Result<bool, Rejection> {
         let own = worktree.admin.read("config.worktree", POINTER_BYTES).ok().flatten().unwrap_or_default();
         let asked = ["config", "--file", "-", "--no-includes", "--type=bool", "--get", "core.sparseCheckout"];
         Ok(self.settings.is_sparse || ask_git(&asked, own).await?.text() == "true")
     }
 }
 
-async fn hides_changes(git: &Git<'_>) -> Result<bool, Refusal> {
+async fn hides_changes(git: &Git<'_>) -> Result<bool, Rejection> {
     let listed = git.text(&["ls-files", "-v"]).await?;
     Ok(listed.lines().any(|line| line.starts_with(|c: char| c.is_ascii_lowercase() || c == 'S')))
 }
 
 /// Refuses repositories that are checked out in folders which git knows as such: what changed in them is not saved.
-async fn check_repositories(git: &Git<'_>, worktree: &Worktree, folder: &HeldFolder) -> Result<(), Refusal> {
+async fn check_repositories(git: &Git<'_>, worktree: &Worktree, folder: &HeldFolder) -> Result<(), Rejection> {
     let staged = git.bytes(&["ls-files", "--stage", "-z"]).await?;
     let entries = staged.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
     for path in entries.filter_map(|entry| std::str::from_utf8(entry).ok()?.split_once('\t').map(|(_, path)| path)) {
@@ -238,14 +243,14 @@ fn holds_repository(folder: &HeldFolder, path: &str) -> bool {
     here.is_ok_and(|inside| inside.has(".git"))
 }
 
-fn repository_inside(worktree: &Worktree, path: &str) -> Refusal {
+fn repository_inside(worktree: &Worktree, path: &str) -> Rejection {
     let place = worktree.path.join(path);
-    Refusal::new(Code::InvalidState, format!("{} is a git repository of its own", place.display()))
+    Rejection::new(Code::InvalidState, format!("{} is a git repository of its own", place.display()))
         .hint("what is in it cannot be saved from here: move it away, then try again")
 }
 
 /// Of a repository in a folder below, git keeps only the name of a commit: its files would be lost.
-async fn check_added(git: &Git<'_>, worktree: &Worktree, head: Option<&str>) -> Result<(), Refusal> {
+async fn check_added(git: &Git<'_>, worktree: &Worktree, head: Option<&str>) -> Result<(), Rejection> {
     let changed = match head {
         Some(head) => git.text(&["diff-index", "--cached", "--raw", "--no-renames", head]).await?,
         None => git.text(&["ls-files", "--stage"]).await?,

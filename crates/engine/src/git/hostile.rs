@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rookery_core::workspace::Uncommitted;
-use rookery_core::{Code, Refusal};
+use rookery_core::{Code, Rejection};
 
 use super::Wanted;
 use super::repository::Repository;
@@ -58,7 +58,7 @@ impl Bench {
         }
     }
 
-    async fn reopened(&self) -> Result<Repository, Refusal> {
+    async fn reopened(&self) -> Result<Repository, Rejection> {
         Repository::of_project(&self.root, bwrap().as_deref()).await
     }
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rookery_core::workspace::Uncommitted;
-use rookery_core::{Code, Refusal};
+use rookery_core::{Code, Rejection};
 
 use super::process::{Git, LONG, complaint};
 use super::repository::{Access, Files, Head, Repository, unreadable};
@@ -34,7 +34,7 @@ pub struct Offered<'a> {
 
 impl Repository {
     /// The commit that the base branch has after it.
-    pub async fn merge(&self, offered: Offered<'_>) -> Result<String, Refusal> {
+    pub async fn merge(&self, offered: Offered<'_>) -> Result<String, Rejection> {
         self.settle_changes(&offered).await?;
         for _ in 0..TRIES {
             let (tip, base) = self.ends(&offered).await?;
@@ -50,13 +50,13 @@ impl Repository {
                 return Ok(target);
             }
         }
-        Err(Refusal::new(Code::InvalidState, format!("branch '{}' keeps moving", offered.base))
+        Err(Rejection::new(Code::InvalidState, format!("branch '{}' keeps moving", offered.base))
             .hint("try again in a moment"))
     }
 
-    async fn ends(&self, offered: &Offered<'_>) -> Result<(String, String), Refusal> {
+    async fn ends(&self, offered: &Offered<'_>) -> Result<(String, String), Rejection> {
         let missing = |name: &str| {
-            Refusal::new(Code::InvalidState, format!("there is no branch '{name}' in {}", self.root.display()))
+            Rejection::new(Code::InvalidState, format!("there is no branch '{name}' in {}", self.root.display()))
                 .hint("only a branch of this repository can be merged, and merged into")
         };
         let tip = self.branch(offered.branch).await?.ok_or_else(|| missing(offered.branch))?;
@@ -65,7 +65,7 @@ impl Repository {
     }
 
     /// Refuses a branch that has files of Rookery's own folder: they would take the place of keys and settings.
-    async fn check_changes(&self, offered: &Offered<'_>, base: &str, tip: &str) -> Result<(), Refusal> {
+    async fn check_changes(&self, offered: &Offered<'_>, base: &str, tip: &str) -> Result<(), Rejection> {
         let git = self.git(Access::Read)?.lasting(LONG);
         let range = format!("{base}...{tip}");
         let changed = git.bytes(&["diff", "--no-renames", "--name-only", "-z", &range]).await?;
@@ -73,7 +73,7 @@ impl Repository {
             |path: &&[u8]| path.split(|byte| *byte == b'/').any(|part| part.eq_ignore_ascii_case(OWN.as_bytes()));
         let Some(path) = changed.split(|byte| *byte == 0).find(is_own) else { return Ok(()) };
         let path = String::from_utf8_lossy(path);
-        Err(Refusal::new(
+        Err(Rejection::new(
             Code::Forbidden,
             format!("branch '{}' changes {path}, which is Rookery's own", offered.branch),
         )
@@ -81,11 +81,11 @@ impl Repository {
     }
 
     /// Commits what is not committed, or refuses because of it.
-    async fn settle_changes(&self, offered: &Offered<'_>) -> Result<(), Refusal> {
+    async fn settle_changes(&self, offered: &Offered<'_>) -> Result<(), Rejection> {
         let Some(worktree) = self.find(offered.workspace, offered.path).await? else { return Ok(()) };
         let Some(folder) = &worktree.folder else { return Ok(()) };
         let place = worktree.path.display();
-        let refused = |message: String| Refusal::new(Code::InvalidState, message);
+        let refused = |message: String| Rejection::new(Code::InvalidState, message);
         let on = worktree.head.as_ref().and_then(Head::branch);
         let Some(head) = worktree.head.as_ref().filter(|_| on == Some(offered.branch)) else {
             let where_it_is = on.map_or("no branch".to_owned(), |on| format!("branch '{on}'"));
@@ -108,7 +108,7 @@ impl Repository {
     }
 
     /// Commits every change in a worktree to the branch that is checked out there.
-    async fn commit_all(&self, folder: &HeldFolder, own: &HeldFolder, branch: &str) -> Result<(), Refusal> {
+    async fn commit_all(&self, folder: &HeldFolder, own: &HeldFolder, branch: &str) -> Result<(), Rejection> {
         let name = format!("refs/heads/{branch}");
         let view = self.view_of(Some(&Head::Ref(name.clone())))?;
         let git = self.git_with(&view, Some((folder, Files::Read)), Access::Write)?.lasting(LONG);
@@ -137,7 +137,7 @@ impl Repository {
         folder: &HeldFolder,
         own: &HeldFolder,
         head: &Head,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, Rejection> {
         let view = self.view_of(Some(head))?;
         copy_index(own, &view.path("index"))?;
         let git = self.git_with(&view, Some((folder, Files::Read)), Access::Read)?.lasting(LONG);
@@ -145,16 +145,16 @@ impl Repository {
     }
 
     /// Whether everything in the worktree at a path is committed.
-    pub async fn is_clean(&self, path: &Path) -> Result<bool, Refusal> {
+    pub async fn is_clean(&self, path: &Path) -> Result<bool, Rejection> {
         let CheckedOut { folder, own, head } = self.worktree_at(path)?;
         match head {
             Some(head) => self.is_clean_at(&folder, &own, &head).await,
-            None => Err(Refusal::new(Code::InvalidState, format!("it is not known what {} is on", path.display()))),
+            None => Err(Rejection::new(Code::InvalidState, format!("it is not known what {} is on", path.display()))),
         }
     }
 
     /// A merge of two branches that both have something, as a commit that no branch has yet.
-    async fn joined(&self, offered: &Offered<'_>, base: &str, tip: &str) -> Result<String, Refusal> {
+    async fn joined(&self, offered: &Offered<'_>, base: &str, tip: &str) -> Result<String, Rejection> {
         let git = self.git(Access::Add)?.lasting(LONG);
         let said = git.run(&["merge-tree", "--write-tree", "--name-only", "--no-messages", base, tip]).await?;
         let text = said.text();
@@ -170,7 +170,7 @@ impl Repository {
     }
 
     /// Moves the base branch forward, in the worktree that has it checked out if one has. False if it moved meanwhile.
-    async fn advance(&self, name: &str, from: &str, to: &str) -> Result<bool, Refusal> {
+    async fn advance(&self, name: &str, from: &str, to: &str) -> Result<bool, Rejection> {
         let holder = self.listed().into_iter().find(|listed| listed.branch() == Some(name));
         let opened = holder.as_ref().map(|holder| self.open_any(holder)).transpose()?.flatten();
         let Some(CheckedOut { folder, own, .. }) = opened else {
@@ -188,12 +188,12 @@ impl Repository {
         }
         let told = complaint(&said).message;
         let message = format!("branch '{name}' cannot go forward in {}: {told}", folder.path().display());
-        Err(Refusal::new(Code::InvalidState, message)
+        Err(Rejection::new(Code::InvalidState, message)
             .hint("commit or stash what is in the way there, then merge again"))
     }
 
     /// The commit that brought a tip into a base which has it already.
-    async fn merged_by(&self, tip: &str, base: &str) -> Result<String, Refusal> {
+    async fn merged_by(&self, tip: &str, base: &str) -> Result<String, Rejection> {
         let range = format!("{tip}..{base}");
         let since = self.git(Access::Read)?.text(&["rev-list", "--first-parent", "--ancestry-path", &range]).await?;
         let Some(first) = since.lines().last() else { return Ok(tip.to_owned()) };
@@ -204,17 +204,17 @@ impl Repository {
 }
 
 /// The index of a worktree, for git to write. Git would follow a link and replace what it leads to.
-fn real_index(own: &HeldFolder) -> Result<PathBuf, Refusal> {
+fn real_index(own: &HeldFolder) -> Result<PathBuf, Rejection> {
     let index = own.path().join("index");
     if own.is_link("index") {
-        return Err(Refusal::new(Code::InvalidState, format!("{} is a link", index.display()))
+        return Err(Rejection::new(Code::InvalidState, format!("{} is a link", index.display()))
             .hint("remove it, then run 'git reset' in the worktree"));
     }
     Ok(index)
 }
 
 /// Copies the index of a worktree. Without one, git takes nothing for staged.
-pub(super) fn copy_index(own: &HeldFolder, to: &Path) -> Result<bool, Refusal> {
+pub(super) fn copy_index(own: &HeldFolder, to: &Path) -> Result<bool, Rejection> {
     let failed = |error: io::Error| unreadable(&own.path().join("index"), &error);
     let Some(mut index) = own.file("index").map_err(failed)? else { return Ok(false) };
     let mut copy = File::create(to).map_err(failed)?;
@@ -223,7 +223,7 @@ pub(super) fn copy_index(own: &HeldFolder, to: &Path) -> Result<bool, Refusal> {
 }
 
 /// Stages every change, except in repositories of their own: git would start another git in those, with their settings.
-pub(super) async fn add_all(git: &Git<'_>) -> Result<(), Refusal> {
+pub(super) async fn add_all(git: &Git<'_>) -> Result<(), Rejection> {
     let staged = git.bytes(&["ls-files", "--stage", "-z"]).await?;
     let entries = staged.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
     let mut pathspecs = b".\0".to_vec();
@@ -238,16 +238,19 @@ pub(super) async fn add_all(git: &Git<'_>) -> Result<(), Refusal> {
     git.text(&["-c", "core.safecrlf=false", "add", "--all", &from, "--pathspec-file-nul"]).await.map(drop)
 }
 
-fn conflict<'a>(offered: &Offered<'_>, files: impl Iterator<Item = &'a str>) -> Refusal {
+fn conflict<'a>(offered: &Offered<'_>, files: impl Iterator<Item = &'a str>) -> Rejection {
     let mut files: Vec<&str> = files.take_while(|line| !line.is_empty()).collect();
     files.dedup();
     let more = files.len().saturating_sub(NAMED);
     let named = files.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let (branch, base) = (offered.branch, offered.base);
-    Refusal::new(Code::MergeConflict, format!("'{branch}' and '{base}' both changed {named}{more}; nothing was merged"))
-        .hint(format!(
-            "run 'git merge {base}' in {}, resolve the conflicts there, then merge again",
-            offered.path.display()
-        ))
+    Rejection::new(
+        Code::MergeConflict,
+        format!("'{branch}' and '{base}' both changed {named}{more}; nothing was merged"),
+    )
+    .hint(format!(
+        "run 'git merge {base}' in {}, resolve the conflicts there, then merge again",
+        offered.path.display()
+    ))
 }

@@ -11,7 +11,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::{Code, Refusal};
+use rookery_core::{Code, Rejection};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
@@ -77,17 +77,17 @@ pub(super) struct Programs {
 
 impl Programs {
     /// Looks git up on our own `PATH`, and the sandbox for it.
-    pub async fn find(bwrap: Option<&Path>) -> Result<Programs, Refusal> {
+    pub async fn find(bwrap: Option<&Path>) -> Result<Programs, Rejection> {
         let git = find_git()?;
         let sandbox = Sandbox::find(bwrap, &git).await?;
         Ok(Programs { git, sandbox })
     }
 }
 
-fn find_git() -> Result<PathBuf, Refusal> {
+fn find_git() -> Result<PathBuf, Rejection> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join("git")).find(|program| program.is_file());
-    let missing = || Refusal::new(Code::GitFailed, "there is no git").hint("install git where the daemon finds it");
+    let missing = || Rejection::new(Code::GitFailed, "there is no git").hint("install git where the daemon finds it");
     found.and_then(|git| git.canonicalize().ok()).ok_or_else(missing)
 }
 
@@ -123,11 +123,11 @@ impl<'a> Git<'a> {
     }
 
     /// Runs git; how it ends is for the caller to judge.
-    pub async fn run<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Said, Refusal> {
+    pub async fn run<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Said, Rejection> {
         let said = run(self.command(arguments), &name_of(arguments), self.most, None).await?;
         if self.programs.sandbox.is_some() && said.status.code() == Some(EXCHANGED) {
             let message = "a folder of the repository was exchanged for another one while git was started";
-            return Err(Refusal::new(Code::InvalidState, message).hint("look what is going on there, then try again"));
+            return Err(Rejection::new(Code::InvalidState, message).hint("look what is going on there, then try again"));
         }
         // How bubblewrap ends must not pass for an answer of git.
         if !said.status.success() && said.stderr.starts_with("bwrap: ") {
@@ -137,24 +137,24 @@ impl<'a> Git<'a> {
     }
 
     /// Git's output, if it succeeds.
-    pub async fn text<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<String, Refusal> {
+    pub async fn text<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<String, Rejection> {
         let said = self.run(arguments).await?;
         if said.status.success() { Ok(said.text()) } else { Err(complaint(&said)) }
     }
 
     /// Git's output as it is, if it succeeds.
-    pub async fn bytes<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Vec<u8>, Refusal> {
+    pub async fn bytes<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Vec<u8>, Rejection> {
         let said = self.run(arguments).await?;
         if said.status.success() { Ok(said.stdout) } else { Err(complaint(&said)) }
     }
 
     /// Whether git succeeds.
-    pub async fn succeeds<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<bool, Refusal> {
+    pub async fn succeeds<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<bool, Rejection> {
         Ok(self.run(arguments).await?.status.success())
     }
 
     /// Git's output, if it succeeds and prints anything.
-    pub async fn maybe<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Option<String>, Refusal> {
+    pub async fn maybe<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Option<String>, Rejection> {
         let said = self.run(arguments).await?;
         Ok(Some(said.text()).filter(|text| said.status.success() && !text.is_empty()))
     }
@@ -193,7 +193,7 @@ impl<'a> Git<'a> {
 
 /// Asks git something that needs no repository: it reads its arguments, standard input and, for `config --list` alone,
 /// the settings of the person and of the machine. None of these is an agent's, and no command is run for any of it.
-pub(super) async fn ask_git(arguments: &[&str], input: Vec<u8>) -> Result<Said, Refusal> {
+pub(super) async fn ask_git(arguments: &[&str], input: Vec<u8>) -> Result<Said, Rejection> {
     let mut command = start(&find_git()?);
     command.env_clear().envs(PERSON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     command.envs([("LC_ALL", "C"), ("PATH", "/nonexistent"), ("GIT_DIR", "/nonexistent"), ("GIT_PAGER", "cat")]);
@@ -210,8 +210,8 @@ fn name_of<A: AsRef<OsStr>>(arguments: &[A]) -> String {
     arguments.first().map(|first| OsString::from(first.as_ref()).to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-async fn run(mut command: Command, name: &str, most: Duration, input: Option<Vec<u8>>) -> Result<Said, Refusal> {
-    let failed = |what: String| Refusal::new(Code::GitFailed, what);
+async fn run(mut command: Command, name: &str, most: Duration, input: Option<Vec<u8>>) -> Result<Said, Rejection> {
+    let failed = |what: String| Rejection::new(Code::GitFailed, what);
     command.process_group(0).kill_on_drop(true).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| {
         failed(format!("git cannot be started: {error}")).hint("check that git is installed and the folder is there")
@@ -243,13 +243,13 @@ async fn run(mut command: Command, name: &str, most: Duration, input: Option<Vec
 }
 
 /// Turns the complaint of git into a refusal.
-pub(super) fn complaint(said: &Said) -> Refusal {
+pub(super) fn complaint(said: &Said) -> Rejection {
     let lines: Vec<&str> = said.stderr.lines().filter(|line| !line.starts_with("hint: ")).collect();
     let message = match lines.join("; ") {
         empty if empty.is_empty() => format!("git ended with {}", said.status),
         words => words.trim_start_matches("fatal: ").trim_start_matches("error: ").to_owned(),
     };
-    Refusal::new(Code::GitFailed, message)
+    Rejection::new(Code::GitFailed, message)
 }
 
 /// Git and whatever it started, ended together when nobody waits any more.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rookery_core::workspace::{BranchFate, BranchOrigin};
-use rookery_core::{Code, Refusal};
+use rookery_core::{Code, Rejection};
 
 use super::backup::backup_ref;
 use super::repository::{Repository, unwritten};
@@ -25,7 +25,7 @@ pub struct Removed {
 }
 
 impl Repository {
-    pub async fn remove(&self, unwanted: Unwanted<'_>) -> Result<Removed, Refusal> {
+    pub async fn remove(&self, unwanted: Unwanted<'_>) -> Result<Removed, Rejection> {
         let base = self.base(unwanted.base).await.ok().map(|base| base.commit);
         let Some(worktree) = self.find(unwanted.workspace, unwanted.path).await? else {
             return self.not_there(unwanted).await;
@@ -44,10 +44,10 @@ impl Repository {
     }
 
     /// Nothing to remove: it was removed before, or was never a worktree.
-    async fn not_there(&self, unwanted: Unwanted<'_>) -> Result<Removed, Refusal> {
+    async fn not_there(&self, unwanted: Unwanted<'_>) -> Result<Removed, Rejection> {
         if unwanted.path.exists() {
             let message = format!("{} is not a worktree of {}", unwanted.path.display(), self.root.display());
-            return Err(Refusal::new(Code::InvalidState, message)
+            return Err(Rejection::new(Code::InvalidState, message)
                 .hint("nothing was removed; remove the folder yourself if it is not needed"));
         }
         let kept = backup_ref(unwanted.workspace);
@@ -56,21 +56,24 @@ impl Repository {
         Ok(Removed { backup_ref, branch })
     }
 
-    fn may_go(&self, worktree: &Worktree) -> Result<(), Refusal> {
+    fn may_go(&self, worktree: &Worktree) -> Result<(), Rejection> {
         let path = worktree.path.display();
         if let Some(reason) = &worktree.locked {
             let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-            return Err(Refusal::new(Code::Locked, format!("the worktree at {path} is locked{why}"))
+            return Err(Rejection::new(Code::Locked, format!("the worktree at {path} is locked{why}"))
                 .hint(format!("'git worktree unlock {path}' unlocks it")));
         }
         if [self.project(), self.common()].iter().any(|kept| kept.starts_with(&worktree.path)) {
-            return Err(Refusal::new(Code::Forbidden, format!("the project itself is in the worktree at {path}"))
+            return Err(Rejection::new(Code::Forbidden, format!("the project itself is in the worktree at {path}"))
                 .hint("remove it yourself with 'git worktree remove' if it is not needed"));
         }
         let modules = worktree.admin.child("modules").and_then(|modules| modules.names());
         if modules.is_ok_and(|modules| !modules.is_empty()) {
-            return Err(Refusal::new(Code::InvalidState, format!("the worktree at {path} has submodules of its own"))
-                .hint("push what is in them, run 'git submodule deinit --all' there, then try again"));
+            return Err(Rejection::new(
+                Code::InvalidState,
+                format!("the worktree at {path} has submodules of its own"),
+            )
+            .hint("push what is in them, run 'git submodule deinit --all' there, then try again"));
         }
         Ok(())
     }
@@ -81,7 +84,7 @@ impl Repository {
         origin: Option<BranchOrigin>,
         branch: &str,
         base: Option<&str>,
-    ) -> Result<BranchFate, Refusal> {
+    ) -> Result<BranchFate, Rejection> {
         let Some(tip) = self.branch(branch).await? else { return Ok(BranchFate::Gone) };
         let Some(base) = base.filter(|_| origin == Some(BranchOrigin::Created)) else {
             return Ok(BranchFate::Kept);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::{Code, Refusal, limit};
+use rookery_core::{Code, Rejection, limit};
 
 use super::process::{Git, LONG, Programs, ask_git};
 use super::sandbox::Mount;
@@ -120,9 +120,9 @@ pub struct Found {
 }
 
 /// A name for a branch, by git's own rules. Asked outside of any repository, where no shorthand means anything.
-pub async fn check_branch(field: &'static str, name: &str) -> Result<(), Refusal> {
+pub async fn check_branch(field: &'static str, name: &str) -> Result<(), Rejection> {
     let refused = || {
-        Refusal::new(
+        Rejection::new(
             Code::Invalid,
             format!("{field} '{}' is not a name that git takes for a branch", name.escape_debug()),
         )
@@ -145,13 +145,13 @@ struct Located {
 
 impl Repository {
     /// Opens the repository that a project belongs to. Git runs in a sandbox if `bwrap` is there and works.
-    pub async fn of_project(project: &Path, bwrap: Option<&Path>) -> Result<Repository, Refusal> {
+    pub async fn of_project(project: &Path, bwrap: Option<&Path>) -> Result<Repository, Rejection> {
         let Located { root, main, common } = locate(project)?;
         let programs = Programs::find(bwrap).await?;
         let settings = RepositorySettings::read(&common).await?;
         if programs.sandbox.is_some() && common.has("objects/info/alternates") {
             let message = format!("{} borrows objects from another repository", root.display());
-            return Err(Refusal::new(Code::GitFailed, message)
+            return Err(Rejection::new(Code::GitFailed, message)
                 .hint("'git repack -a -d' copies them; then remove .git/objects/info/alternates"));
         }
         let views = views(project);
@@ -161,17 +161,17 @@ impl Repository {
     }
 
     /// Refuses a folder that another repository than the project's is in.
-    pub fn check_named(&self, folder: &Path) -> Result<(), Refusal> {
+    pub fn check_named(&self, folder: &Path) -> Result<(), Rejection> {
         let other = locate(folder)?.common;
         if matches!((other.inode(), self.common.inode()), (Ok(one), Ok(own)) if one == own) {
             return Ok(());
         }
-        Err(Refusal::new(Code::Forbidden, format!("{} is not in the project's repository", folder.display()))
+        Err(Rejection::new(Code::Forbidden, format!("{} is not in the project's repository", folder.display()))
             .hint(format!("name {}, or start Rookery in the other repository", self.root.display())))
     }
 
     /// Waits until nobody else is at work on a workspace: a git that a process before us started may still be.
-    pub async fn for_workspace(mut self, workspace: &str) -> Result<Repository, Refusal> {
+    pub async fn for_workspace(mut self, workspace: &str) -> Result<Repository, Rejection> {
         let path = self.lock_of(workspace)?;
         let failed = |error: io::Error| unwritten(&path, &error);
         fs::create_dir_all(self.state().join("locks")).map_err(failed)?;
@@ -182,7 +182,7 @@ impl Repository {
             }
         };
         if tokio::time::timeout(LONG, waiting).await.is_err() {
-            return Err(Refusal::new(
+            return Err(Rejection::new(
                 Code::GitFailed,
                 format!("a git of before is still at work in {}", self.root.display()),
             )
@@ -199,7 +199,7 @@ impl Repository {
         }
     }
 
-    fn lock_of(&self, workspace: &str) -> Result<PathBuf, Refusal> {
+    fn lock_of(&self, workspace: &str) -> Result<PathBuf, Rejection> {
         Ok(self.state().join("locks").join(format!("{}.lock", plain_id(workspace)?)))
     }
 
@@ -217,12 +217,12 @@ impl Repository {
     }
 
     /// Git without a worktree.
-    pub(super) fn git(&self, access: Access) -> Result<Git<'_>, Refusal> {
+    pub(super) fn git(&self, access: Access) -> Result<Git<'_>, Rejection> {
         self.git_with(&self.view, None, access)
     }
 
     /// A view of a worktree with this head, if it has one.
-    pub(super) fn view_of(&self, head: Option<&Head>) -> Result<View, Refusal> {
+    pub(super) fn view_of(&self, head: Option<&Head>) -> Result<View, Rejection> {
         let views = views(&self.project);
         View::of_worktree(&views, self.common.path(), &self.settings, head.map(Head::line).as_deref())
             .map_err(|error| unwritten(&views, &error))
@@ -234,7 +234,7 @@ impl Repository {
         view: &'a View,
         worktree: Option<(&HeldFolder, Files)>,
         access: Access,
-    ) -> Result<Git<'a>, Refusal> {
+    ) -> Result<Git<'a>, Rejection> {
         Ok(Git {
             programs: &self.programs,
             view,
@@ -283,21 +283,21 @@ impl Repository {
     }
 
     /// The commit that a name stands for.
-    pub async fn commit(&self, name: &str) -> Result<Option<String>, Refusal> {
+    pub async fn commit(&self, name: &str) -> Result<Option<String>, Rejection> {
         let name = format!("{name}^{{commit}}");
         self.git(Access::Read)?.maybe(&["rev-parse", "--verify", "--quiet", "--end-of-options", &name]).await
     }
 
-    pub async fn branch(&self, name: &str) -> Result<Option<String>, Refusal> {
+    pub async fn branch(&self, name: &str) -> Result<Option<String>, Rejection> {
         self.commit(&format!("refs/heads/{name}")).await
     }
 
-    pub async fn is_ancestor(&self, one: &str, of: &str) -> Result<bool, Refusal> {
+    pub async fn is_ancestor(&self, one: &str, of: &str) -> Result<bool, Rejection> {
         self.git(Access::Read)?.succeeds(&["merge-base", "--is-ancestor", "--end-of-options", one, of]).await
     }
 
     /// The commit that a branch is to be made from.
-    pub async fn base(&self, named: Option<&str>) -> Result<Found, Refusal> {
+    pub async fn base(&self, named: Option<&str>) -> Result<Found, Rejection> {
         let Some(name) = named else { return self.usual_base().await };
         for candidate in [format!("refs/heads/{name}"), format!("refs/remotes/origin/{name}"), name.to_owned()] {
             if let Some(commit) = self.commit(&candidate).await? {
@@ -305,11 +305,11 @@ impl Repository {
             }
         }
         self.has_commits().await?;
-        Err(Refusal::new(Code::Invalid, format!("there is no base branch '{name}' in {}", self.root.display()))
+        Err(Rejection::new(Code::Invalid, format!("there is no base branch '{name}' in {}", self.root.display()))
             .hint("name a branch that exists, or leave base_branch out"))
     }
 
-    async fn usual_base(&self) -> Result<Found, Refusal> {
+    async fn usual_base(&self) -> Result<Found, Rejection> {
         let current = self.main_head().and_then(|head| head.branch().map(str::to_owned));
         for name in USUAL_BASES.into_iter().map(str::to_owned).chain(current) {
             if let Some(commit) = self.branch(&name).await? {
@@ -317,33 +317,33 @@ impl Repository {
             }
         }
         self.has_commits().await?;
-        Err(Refusal::new(Code::Invalid, format!("{} has neither main nor master", self.root.display()))
+        Err(Rejection::new(Code::Invalid, format!("{} has neither main nor master", self.root.display()))
             .hint("say in base_branch what to begin from"))
     }
 
     /// A worktree needs a commit to begin from.
-    async fn has_commits(&self) -> Result<(), Refusal> {
+    async fn has_commits(&self) -> Result<(), Rejection> {
         if self.git(Access::Read)?.maybe(&["rev-list", "--all", "--max-count=1"]).await?.is_some() {
             return Ok(());
         }
-        Err(Refusal::new(Code::InvalidState, format!("{} has no commits yet", self.root.display()))
+        Err(Rejection::new(Code::InvalidState, format!("{} has no commits yet", self.root.display()))
             .hint("make a first commit, then try again"))
     }
 
     /// Deletes a ref, if it still is what it was.
-    pub(super) async fn delete_ref(&self, name: &str, was: &str) -> Result<bool, Refusal> {
+    pub(super) async fn delete_ref(&self, name: &str, was: &str) -> Result<bool, Rejection> {
         self.git(Access::Write)?.succeeds(&["update-ref", "-d", name, was]).await
     }
 }
 
 /// Finds the repository that a folder is in, by the nearest `.git` at or above it.
-fn locate(folder: &Path) -> Result<Located, Refusal> {
+fn locate(folder: &Path) -> Result<Located, Rejection> {
     let refused = |message: String| {
-        Refusal::new(Code::Invalid, message).hint("give the folder of a git repository that is not set up by links")
+        Rejection::new(Code::Invalid, message).hint("give the folder of a git repository that is not set up by links")
     };
     let start = HeldFolder::open(folder).map_err(|error| {
         let what = if error.kind() == io::ErrorKind::NotFound { "there is no folder" } else { "cannot open" };
-        Refusal::new(Code::GitFailed, format!("{what} {}: {error}", folder.display()))
+        Rejection::new(Code::GitFailed, format!("{what} {}: {error}", folder.display()))
     })?;
     if start.has("HEAD") && start.child("objects").is_ok() && start.child("refs").is_ok() && !start.has(".git") {
         check_commondir(&start)?;
@@ -367,7 +367,7 @@ fn locate(folder: &Path) -> Result<Located, Refusal> {
 }
 
 /// The repository of a folder whose `.git` is a file that leads to `own`.
-fn locate_by_file(folder: &Path, own: HeldFolder) -> Result<Located, Refusal> {
+fn locate_by_file(folder: &Path, own: HeldFolder) -> Result<Located, Rejection> {
     let worktrees = own.path().parent().filter(|parent| parent.ends_with("worktrees"));
     let Some(common) = worktrees.and_then(Path::parent).filter(|_| own.has("commondir")) else {
         check_commondir(&own)?;
@@ -384,7 +384,7 @@ fn locate_by_file(folder: &Path, own: HeldFolder) -> Result<Located, Refusal> {
 }
 
 /// A git folder that all worktrees share says of no other one that it is.
-fn check_commondir(common: &HeldFolder) -> Result<(), Refusal> {
+fn check_commondir(common: &HeldFolder) -> Result<(), Rejection> {
     if !common.has("commondir") {
         return Ok(());
     }
@@ -401,8 +401,8 @@ pub(super) fn pointed_to(folder: &HeldFolder) -> Option<HeldFolder> {
     HeldFolder::open(&path).ok()
 }
 
-fn leads_elsewhere(folder: &Path) -> Refusal {
-    Refusal::new(Code::Forbidden, format!("{} leads to another repository", folder.join("commondir").display()))
+fn leads_elsewhere(folder: &Path) -> Rejection {
+    Rejection::new(Code::Forbidden, format!("{} leads to another repository", folder.join("commondir").display()))
         .hint("remove that file if you did not make it")
 }
 
@@ -415,20 +415,20 @@ fn views(project: &Path) -> PathBuf {
 }
 
 /// The id of a workspace as the name of a file.
-pub(super) fn plain_id(workspace: &str) -> Result<&str, Refusal> {
+pub(super) fn plain_id(workspace: &str) -> Result<&str, Rejection> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if !workspace.is_empty() && workspace.chars().all(plain) {
         return Ok(workspace);
     }
-    Err(Refusal::new(Code::Invalid, format!("'{}' is not the id of a workspace", workspace.escape_debug())))
+    Err(Rejection::new(Code::Invalid, format!("'{}' is not the id of a workspace", workspace.escape_debug())))
 }
 
-pub(super) fn unwritten(path: &Path, error: &io::Error) -> Refusal {
-    Refusal::new(Code::GitFailed, format!("cannot write in {}: {error}", path.display()))
+pub(super) fn unwritten(path: &Path, error: &io::Error) -> Rejection {
+    Rejection::new(Code::GitFailed, format!("cannot write in {}: {error}", path.display()))
         .hint("check who owns it, whether a part of the path is a link, and whether the disk is full")
 }
 
-pub(super) fn unreadable(path: &Path, error: &io::Error) -> Refusal {
-    Refusal::new(Code::GitFailed, format!("cannot read {}: {error}", path.display()))
+pub(super) fn unreadable(path: &Path, error: &io::Error) -> Rejection {
+    Rejection::new(Code::GitFailed, format!("cannot read {}: {error}", path.display()))
         .hint("check who owns it, and whether a part of the path is a link")
 }

@@ -11,7 +11,7 @@ use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use rookery_core::{Code, Refusal};
+use rookery_core::{Code, Rejection};
 
 use super::process::start;
 use crate::held::{HeldFolder, Inode};
@@ -78,7 +78,7 @@ impl Sandbox {
     /// The sandbox for a git program, if bubblewrap is there and git can run in it. Tried once for each pair. A trial that
     /// fails for another reason than the machine's setup is an error: load on the machine must not be able to
     /// get git out of its sandbox.
-    pub async fn find(bwrap: Option<&Path>, git: &Path) -> Result<Option<Sandbox>, Refusal> {
+    pub async fn find(bwrap: Option<&Path>, git: &Path) -> Result<Option<Sandbox>, Rejection> {
         static TRIED: Mutex<Vec<(PathBuf, PathBuf, bool)>> = Mutex::new(Vec::new());
         let Some(bwrap) = bwrap else { return Ok(None) };
         let known = {
@@ -98,9 +98,9 @@ impl Sandbox {
     }
 
     /// Whether git runs in a sandbox here.
-    async fn try_out(&self, git: &Path) -> Result<bool, Refusal> {
+    async fn try_out(&self, git: &Path) -> Result<bool, Rejection> {
         let failed = |reason: String| {
-            Refusal::new(Code::GitFailed, format!("the sandbox for git cannot be made: {reason}"))
+            Rejection::new(Code::GitFailed, format!("the sandbox for git cannot be made: {reason}"))
                 .hint("try again; 'rookery doctor' tells whether sandboxes work here")
         };
         let shown = HeldFolder::open(Path::new("/usr")).and_then(|usr| usr.inode());

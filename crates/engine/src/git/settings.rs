@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use rookery_core::{Code, Refusal};
+use rookery_core::{Code, Rejection};
 
 use super::process::{ask_git, complaint};
 use crate::held::HeldFolder;
@@ -87,9 +87,9 @@ pub(super) struct RepositorySettings {
 
 impl RepositorySettings {
     /// Reads what is carried over from the repository and from the person's own settings.
-    pub async fn read(common: &HeldFolder) -> Result<RepositorySettings, Refusal> {
+    pub async fn read(common: &HeldFolder) -> Result<RepositorySettings, Rejection> {
         let unreadable = |error: std::io::Error| {
-            Refusal::new(Code::GitFailed, format!("cannot read the settings of {}: {error}", common.path().display()))
+            Rejection::new(Code::GitFailed, format!("cannot read the settings of {}: {error}", common.path().display()))
         };
         let text = common.read("config", MOST_READ).map_err(unreadable)?.unwrap_or_default();
         // Read from standard input: no file, no repository, and no `include` is looked at.
@@ -141,10 +141,10 @@ impl Pairs {
         text
     }
 
-    fn check_supported(&self) -> Result<(), Refusal> {
+    fn check_supported(&self) -> Result<(), Rejection> {
         match self.last("extensions.refstorage") {
             None | Some("files") => Ok(()),
-            Some(_) => Err(Refusal::new(Code::GitFailed, "the repository does not keep its branches in files")
+            Some(_) => Err(Rejection::new(Code::GitFailed, "the repository does not keep its branches in files")
                 .hint("'git refs migrate --ref-format=files' changes how they are kept")),
         }
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rookery_core::workspace::{BranchFate, BranchOrigin, Uncommitted};
-use rookery_core::{Code, Refusal};
+use rookery_core::{Code, Rejection};
 use tempfile::TempDir;
 
 use super::backup::backup_ref;
@@ -41,7 +41,7 @@ impl Bench {
         Bench { path: root.parent().unwrap().join("app-worktrees/b"), _folder: folder, root, repository }
     }
 
-    pub async fn make(&self) -> Result<Made, Refusal> {
+    pub async fn make(&self) -> Result<Made, Rejection> {
         self.repository.make(Wanted { workspace: ID, path: &self.path, branch: "b", base: None }).await
     }
 
@@ -51,11 +51,11 @@ impl Bench {
         bench
     }
 
-    pub async fn remove(&self) -> Result<Removed, Refusal> {
+    pub async fn remove(&self) -> Result<Removed, Rejection> {
         self.repository.remove(Unwanted { workspace: ID, path: &self.path, branch: "b", base: Some("main") }).await
     }
 
-    pub async fn merge(&self, uncommitted: Uncommitted) -> Result<String, Refusal> {
+    pub async fn merge(&self, uncommitted: Uncommitted) -> Result<String, Rejection> {
         let offered = Offered { workspace: ID, path: &self.path, branch: "b", base: "main", uncommitted };
         self.repository.merge(offered).await
     }

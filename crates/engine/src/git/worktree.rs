@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use rookery_core::workspace::BranchOrigin;
-use rookery_core::{Code, Refusal};
+use rookery_core::{Code, Rejection};
 use serde::{Deserialize, Serialize};
 
 use super::process::LONG;
@@ -103,7 +103,7 @@ pub(super) struct CheckedOut {
 
 impl Repository {
     /// Makes a worktree, or finishes one that was begun before.
-    pub async fn make(&self, wanted: Wanted<'_>) -> Result<Made, Refusal> {
+    pub async fn make(&self, wanted: Wanted<'_>) -> Result<Made, Rejection> {
         if let Some(record) = self.record(wanted.workspace)? {
             let there = self.listed().into_iter().find(|listed| is_recorded(&record, listed));
             match (record.state, there) {
@@ -132,7 +132,7 @@ impl Repository {
         self.add(wanted, record, &base.commit).await
     }
 
-    async fn add(&self, wanted: Wanted<'_>, mut record: Record, from: &str) -> Result<Made, Refusal> {
+    async fn add(&self, wanted: Wanted<'_>, mut record: Record, from: &str) -> Result<Made, Rejection> {
         match self.check_out(wanted, &mut record, from).await {
             Ok(()) => self.finish(record),
             Err(refused) => {
@@ -142,7 +142,7 @@ impl Repository {
         }
     }
 
-    async fn check_out(&self, wanted: Wanted<'_>, record: &mut Record, from: &str) -> Result<(), Refusal> {
+    async fn check_out(&self, wanted: Wanted<'_>, record: &mut Record, from: &str) -> Result<(), Rejection> {
         let folder = self.empty_folder(wanted.path)?;
         let branch = format!("refs/heads/{}", wanted.branch);
         if self.branch(wanted.branch).await?.is_none() {
@@ -164,10 +164,10 @@ impl Repository {
     }
 
     /// The folder of a new worktree, made without following a link, and held.
-    fn empty_folder(&self, path: &Path) -> Result<HeldFolder, Refusal> {
+    fn empty_folder(&self, path: &Path) -> Result<HeldFolder, Rejection> {
         let failed = |error: io::Error| unwritten(path, &error);
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(Refusal::new(Code::Invalid, format!("{} is no place for a worktree", path.display())));
+            return Err(Rejection::new(Code::Invalid, format!("{} is no place for a worktree", path.display())));
         };
         let parent = HeldFolder::create(parent).map_err(failed)?;
         if parent.path().ends_with(HIDDEN) {
@@ -181,7 +181,7 @@ impl Repository {
     }
 
     /// A new part of the git folder, named after the folder of the worktree.
-    fn new_admin(&self, path: &Path) -> Result<HeldFolder, Refusal> {
+    fn new_admin(&self, path: &Path) -> Result<HeldFolder, Rejection> {
         let failed = |error: io::Error| unwritten(self.common.path(), &error);
         let all = self.common.child_or_new("worktrees").map_err(failed)?;
         let name = path.file_name().map(OsStr::to_string_lossy).unwrap_or_default();
@@ -199,7 +199,7 @@ impl Repository {
     }
 
     /// Records that the worktree is whole.
-    fn finish(&self, record: Record) -> Result<Made, Refusal> {
+    fn finish(&self, record: Record) -> Result<Made, Rejection> {
         let record = Record { state: State::Made, ..record };
         self.write_record(&record)?;
         Ok(record.made())
@@ -243,8 +243,8 @@ impl Repository {
         Ok(())
     }
 
-    fn check_vacant(&self, wanted: &Wanted<'_>) -> Result<(), Refusal> {
-        let conflict = |message: String| Refusal::new(Code::NameConflict, message);
+    fn check_vacant(&self, wanted: &Wanted<'_>) -> Result<(), Rejection> {
+        let conflict = |message: String| Rejection::new(Code::NameConflict, message);
         for listed in self.listed() {
             if listed.branch() == Some(wanted.branch) {
                 let message = format!("branch '{}' is checked out at {}", wanted.branch, listed.path.display());
@@ -264,12 +264,12 @@ impl Repository {
                 Ok(())
             }
             Ok(_) => Err(occupied(wanted.path)),
-            Err(error) => Err(Refusal::new(Code::Invalid, format!("{}: {error}", wanted.path.display()))),
+            Err(error) => Err(Rejection::new(Code::Invalid, format!("{}: {error}", wanted.path.display()))),
         }
     }
 
     /// The worktree of a workspace: the recorded one, wherever it was moved to; else the one at its path.
-    pub async fn find(&self, workspace: &str, path: &Path) -> Result<Option<Worktree>, Refusal> {
+    pub async fn find(&self, workspace: &str, path: &Path) -> Result<Option<Worktree>, Rejection> {
         let record = self.record(workspace)?;
         let mut linked: Vec<Listed> = self.listed().into_iter().filter(|listed| listed.admin.is_some()).collect();
         let recorded = |listed: &Listed| {
@@ -282,7 +282,7 @@ impl Repository {
     }
 
     /// Opens a linked worktree, if its folder and its part of the git folder lead to each other.
-    fn open_linked(&self, listed: Listed, origin: Option<BranchOrigin>) -> Result<Worktree, Refusal> {
+    fn open_linked(&self, listed: Listed, origin: Option<BranchOrigin>) -> Result<Worktree, Rejection> {
         let Listed { path, head, locked, admin: Some(admin) } = listed else {
             return Err(foreign(&listed.path, self));
         };
@@ -294,7 +294,7 @@ impl Repository {
     }
 
     /// Opens any worktree of this repository, the main folder too; none if its folder is gone.
-    pub(super) fn open_any(&self, listed: &Listed) -> Result<Option<CheckedOut>, Refusal> {
+    pub(super) fn open_any(&self, listed: &Listed) -> Result<Option<CheckedOut>, Rejection> {
         let Some(folder) = open_if_there(&listed.path)? else { return Ok(None) };
         let own = match &listed.admin {
             Some(admin) => admin.try_clone(),
@@ -310,14 +310,14 @@ impl Repository {
     }
 
     /// The worktree at a path; refused if the folder is no worktree of this repository.
-    pub(super) fn worktree_at(&self, path: &Path) -> Result<CheckedOut, Refusal> {
+    pub(super) fn worktree_at(&self, path: &Path) -> Result<CheckedOut, Rejection> {
         let listed = self.listed().into_iter().find(|listed| listed.path == path);
         let opened = listed.map(|listed| self.open_any(&listed)).transpose()?.flatten();
         opened.ok_or_else(|| foreign(path, self))
     }
 
     /// Refuses a folder that is not the root of one of the project's worktrees.
-    pub fn check_worktree(&self, path: &Path) -> Result<(), Refusal> {
+    pub fn check_worktree(&self, path: &Path) -> Result<(), Rejection> {
         self.worktree_at(path).map(drop)
     }
 
@@ -335,17 +335,17 @@ impl Repository {
         main.chain(linked).collect()
     }
 
-    fn record(&self, workspace: &str) -> Result<Option<Record>, Refusal> {
+    fn record(&self, workspace: &str) -> Result<Option<Record>, Rejection> {
         let path = self.record_path(workspace)?;
         Ok(fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
-    pub(super) fn record_path(&self, workspace: &str) -> Result<PathBuf, Refusal> {
+    pub(super) fn record_path(&self, workspace: &str) -> Result<PathBuf, Rejection> {
         Ok(self.state().join("worktrees").join(format!("{}.json", plain_id(workspace)?)))
     }
 
     /// Writes a record so that it is there whole or not at all.
-    fn write_record(&self, record: &Record) -> Result<(), Refusal> {
+    fn write_record(&self, record: &Record) -> Result<(), Rejection> {
         let path = self.record_path(&record.workspace)?;
         let write = || {
             fs::create_dir_all(self.state().join("worktrees"))?;
@@ -399,7 +399,7 @@ fn write_admin(admin: &HeldFolder, path: &Path, head: &Head) -> io::Result<()> {
     admin.write_new("commondir", b"../..\n")
 }
 
-fn open_if_there(path: &Path) -> Result<Option<HeldFolder>, Refusal> {
+fn open_if_there(path: &Path) -> Result<Option<HeldFolder>, Rejection> {
     match HeldFolder::open(path) {
         Ok(folder) => Ok(Some(folder)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -441,12 +441,12 @@ pub(super) fn remove_empty_parent(path: &Path) {
     }
 }
 
-fn occupied(path: &Path) -> Refusal {
-    Refusal::new(Code::NameConflict, format!("there is something at {} already", path.display()))
+fn occupied(path: &Path) -> Rejection {
+    Rejection::new(Code::NameConflict, format!("there is something at {} already", path.display()))
         .hint("move it away, or choose another path")
 }
 
-fn foreign(path: &Path, repository: &Repository) -> Refusal {
+fn foreign(path: &Path, repository: &Repository) -> Rejection {
     let message = format!("{} is not a worktree of {}", path.display(), repository.root.display());
-    Refusal::new(Code::Forbidden, message).hint("name a worktree of the project's repository, or have one made")
+    Rejection::new(Code::Forbidden, message).hint("name a worktree of the project's repository, or have one made")
 }

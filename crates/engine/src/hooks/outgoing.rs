@@ -87,7 +87,7 @@ mod tests {
     use rookery_core::actor::{Actor, Auth};
     use rookery_core::agent::AgentLeft;
     use rookery_core::log::LogRow;
-    use rookery_core::{Fact, Seq};
+    use rookery_core::{AnyEvent, Seq};
     use serde_json::json;
 
     use super::*;
@@ -118,7 +118,7 @@ mod tests {
             via: None,
             cause: None,
             part_index: 0,
-            fact: Fact::AgentLeft(AgentLeft { agent: "ken".into() }),
+            event: AnyEvent::AgentLeft(AgentLeft { agent: "ken".into() }),
             body: None,
         };
         let envelopes = Envelopes::default();

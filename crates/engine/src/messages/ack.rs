@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rookery_core::message::{AckMessages, Delivery, Form, Shown, Standing};
-use rookery_core::{AgentId, Caller, Code, Key, MessageId, Refusal, Row, Seq, Timestamp};
+use rookery_core::{AgentId, Caller, Code, Key, MessageId, Rejection, Row, Seq, Timestamp};
 
 use super::inbox::is_in_inbox;
 use super::place::Place;
@@ -70,7 +70,7 @@ impl Engine {
         match (rows.next().flatten(), rows.next().flatten()) {
             (Some(Row::Message(message)), Some(_)) => Ok(message.sent),
             (None, Some(Row::Delivery(delivery))) => Ok(delivery.sent),
-            _ => Err(Refusal::new(Code::MessageNotFound, format!("Message not found: '{id}' is not in your inbox"))
+            _ => Err(Rejection::new(Code::MessageNotFound, format!("Message not found: '{id}' is not in your inbox"))
                 .hint("give a time, or the id of a message as the inbox shows it")
                 .into()),
         }

@@ -1,7 +1,7 @@
 //! Whom a fact puts something before: where whoever waits for messages looks again.
 
 use rookery_core::message::{Header, Recipients};
-use rookery_core::{AgentId, Fact};
+use rookery_core::{AgentId, AnyEvent};
 
 /// Those for whom something may wait that did not before.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,16 +12,16 @@ pub enum Arrival<'f> {
 }
 
 impl<'f> Arrival<'f> {
-    pub fn of(fact: &'f Fact) -> Arrival<'f> {
+    pub fn of(fact: &'f AnyEvent) -> Arrival<'f> {
         match fact {
-            Fact::MessageSent(fact) => Arrival::of_letter(&fact.letter.header),
-            Fact::MessageReleased(fact) => Arrival::of_letter(&fact.header),
-            Fact::EnvelopeReceived(fact) => Arrival::agents(fact.delivered.iter()),
-            Fact::ToolDenied(fact) => Arrival::agents(&fact.delivered),
-            Fact::TaskForwarded(fact) => Arrival::agents([&fact.to]),
-            Fact::DeliveryRetried(fact) => Arrival::agents([&fact.agent]),
+            AnyEvent::MessageSent(fact) => Arrival::of_letter(&fact.letter.header),
+            AnyEvent::MessageReleased(fact) => Arrival::of_letter(&fact.header),
+            AnyEvent::EnvelopeReceived(fact) => Arrival::agents(fact.delivered.iter()),
+            AnyEvent::ToolDenied(fact) => Arrival::agents(&fact.delivered),
+            AnyEvent::TaskForwarded(fact) => Arrival::agents([&fact.to]),
+            AnyEvent::DeliveryRetried(fact) => Arrival::agents([&fact.agent]),
             // What waited for it, and what was said to everybody before it came.
-            Fact::AgentRegistered(fact) => Arrival::agents([&fact.id]),
+            AnyEvent::AgentRegistered(fact) => Arrival::agents([&fact.id]),
             other => Arrival::agents(other.tells()),
         }
     }

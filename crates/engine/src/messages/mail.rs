@@ -193,7 +193,7 @@ impl Engine {
             .collect();
         let head = |place: Place| {
             let row = told.get(&place.sent);
-            let message_type = row.map_or("message", |row| envelope::message_type(&row.fact)).to_owned();
+            let message_type = row.map_or("message", |row| envelope::message_type(&row.event)).to_owned();
             let task = place.task.as_ref().and_then(|task| tasks.get(task)).filter(|_| message_type == REQUEST);
             Head {
                 request: task.map(|task| Request::of(task, &place.message, agent)),
@@ -213,7 +213,7 @@ impl Engine {
 
 fn author(row: &LogRow) -> AgentId {
     match &row.actor {
-        _ if envelope::ROUTERS_KINDS.contains(&row.fact.kind()) => AgentId::from(ORCHESTRATOR),
+        _ if envelope::ROUTERS_KINDS.contains(&row.event.kind()) => AgentId::from(ORCHESTRATOR),
         Actor::Agent(agent) => agent.clone(),
         other => AgentId::new(other.to_string()),
     }

@@ -5,7 +5,7 @@ use rookery_core::agent::Agent;
 use rookery_core::key::Table;
 use rookery_core::message::{Delivery, Message, Shown};
 use rookery_core::{
-    Actor, AgentId, Authority, Caller, Code, Key, MessageId, Refusal, Row, Seq, TaskId, Timestamp, envelope, limit,
+    Actor, AgentId, Authority, Caller, Code, Key, MessageId, Rejection, Row, Seq, TaskId, Timestamp, envelope, limit,
 };
 use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;
@@ -85,7 +85,7 @@ impl Mailbox {
     async fn arrival(&mut self) -> Result<(), SubscribeError> {
         loop {
             let chunk = self.log.next().await?;
-            if chunk.rows().iter().any(|row| Arrival::of(&row.fact).concerns(&self.agent)) {
+            if chunk.rows().iter().any(|row| Arrival::of(&row.event).concerns(&self.agent)) {
                 return Ok(());
             }
         }
@@ -240,18 +240,18 @@ impl Engine {
     /// One that left has none.
     pub async fn may_open_inbox(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
         if self.agent(agent).await?.value.is_none_or(|known| known.has_left()) {
-            return Err(Refusal::new(Code::AgentNotFound, format!("there is no agent '{agent}', or it has left"))
+            return Err(Rejection::new(Code::AgentNotFound, format!("there is no agent '{agent}', or it has left"))
                 .hint("register it first, by its card")
                 .into());
         }
         match &caller.actor {
             Actor::Agent(id) if id != agent && caller.power < Authority::Lead && !self.leads(id).await? => {
-                Err(Refusal::new(Code::Forbidden, format!("'{id}' may not open the inbox of '{agent}'"))
+                Err(Rejection::new(Code::Forbidden, format!("'{id}' may not open the inbox of '{agent}'"))
                     .hint("every agent has its own inbox; the lead and people may look into others")
                     .into())
             }
             Actor::Agent(_) | Actor::Anonymous if !caller.is_proven() && self.is_sealed(agent) => {
-                Err(Refusal::sealed(agent).into())
+                Err(Rejection::sealed(agent).into())
             }
             _ => Ok(()),
         }

@@ -2,7 +2,7 @@
 
 use rookery_core::key::Table;
 use rookery_core::message::{Ack, Addressees, Cause, Message, SendMessage, What};
-use rookery_core::{AgentId, Caller, Code, Instance, Key, MessageId, Refusal, Row};
+use rookery_core::{AgentId, Caller, Code, Instance, Key, MessageId, Rejection, Row};
 use rookery_store::query::ColumnTest;
 use rookery_store::{AnyReply, RowQuery};
 use sha2::{Digest, Sha256};
@@ -111,6 +111,6 @@ impl Engine {
     }
 }
 
-fn no_message() -> Refusal {
-    Refusal::new(Code::MessageNotFound, "the message was sent, and is not there any more")
+fn no_message() -> Rejection {
+    Rejection::new(Code::MessageNotFound, "the message was sent, and is not there any more")
 }

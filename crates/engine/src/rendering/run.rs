@@ -10,7 +10,7 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use rookery_core::instance::{Configured, Instance, Provider, Scope, TeamContext};
 use rookery_core::key::Table;
 use rookery_core::message::{Form, Header};
-use rookery_core::{AgentId, Fact, Key, LogId, Position, Row};
+use rookery_core::{AgentId, AnyEvent, Key, LogId, Position, Row};
 use rookery_store::query::ColumnTest;
 use rookery_store::{LogQuery, RowQuery};
 use tokio::sync::{Notify, watch};
@@ -170,7 +170,7 @@ impl Desk {
             tokio::select! {
                 chunk = subscription.next() => {
                     for row in chunk?.rows() {
-                        self.heed(&row.fact).await;
+                        self.heed(&row.event).await;
                     }
                 }
                 () = hints.arrived.notified() => self.touched(&hints.take()),
@@ -224,20 +224,20 @@ impl Desk {
     }
 
     /// Takes note of what a fact means for the files.
-    pub(super) async fn heed(&mut self, fact: &Fact) {
+    pub(super) async fn heed(&mut self, fact: &AnyEvent) {
         match fact {
-            Fact::MessageSent(fact) if fact.letter.header.form == Form::Entry => self.said(&fact.letter.header),
-            Fact::MessageReleased(fact) if fact.header.form == Form::Entry => self.said(&fact.header),
-            Fact::DocumentWritten(fact) => self.changed(&Instance::of_run(&fact.id.run)),
-            Fact::DocumentDeleted(fact) => self.changed(&Instance::of_run(&fact.id.run)),
-            Fact::AgentRegistered(fact) => {
+            AnyEvent::MessageSent(fact) if fact.letter.header.form == Form::Entry => self.said(&fact.letter.header),
+            AnyEvent::MessageReleased(fact) if fact.header.form == Form::Entry => self.said(&fact.header),
+            AnyEvent::DocumentWritten(fact) => self.changed(&Instance::of_run(&fact.id.run)),
+            AnyEvent::DocumentDeleted(fact) => self.changed(&Instance::of_run(&fact.id.run)),
+            AnyEvent::AgentRegistered(fact) => {
                 if let Some(instance) = named(&fact.id) {
                     self.add(&instance);
                     self.used(&instance);
                 }
             }
-            Fact::ContextConfigured(fact) => self.reconfigure(&fact.scope).await,
-            Fact::LogRedacted(fact) if fact.cleared.iter().any(|cleared| is_rendered(&cleared.key)) => {
+            AnyEvent::ContextConfigured(fact) => self.reconfigure(&fact.scope).await,
+            AnyEvent::LogRedacted(fact) if fact.cleared.iter().any(|cleared| is_rendered(&cleared.key)) => {
                 self.reread_all();
             }
             _ => {}

@@ -3,7 +3,7 @@
 use rookery_core::log::LogRow;
 use rookery_core::message::{Form, Letter, Recipients};
 use rookery_core::turn::Turn;
-use rookery_core::{Fact, Seq};
+use rookery_core::{AnyEvent, Seq};
 use rookery_store::LogQuery;
 
 use crate::engine::{Engine, EngineError};
@@ -40,31 +40,31 @@ impl Engine {
 }
 
 fn deed(row: &LogRow) -> Option<Deed> {
-    let summary = match &row.fact {
+    let summary = match &row.event {
         // That it looked and that it is here is nothing that could be done twice.
-        Fact::MessagesRead(_)
-        | Fact::AgentRegistered(_)
-        | Fact::AgentUpdated(_)
-        | Fact::AgentReturned(_)
-        | Fact::AgentStatusSet(_)
-        | Fact::LeadChosen(_) => return None,
-        Fact::MessageSent(fact) => said(&fact.letter),
-        Fact::MessageHeld(fact) => format!("{} (held for a person)", said(&fact.letter)),
-        Fact::MessagesAcked(fact) => {
+        AnyEvent::MessagesRead(_)
+        | AnyEvent::AgentRegistered(_)
+        | AnyEvent::AgentUpdated(_)
+        | AnyEvent::AgentReturned(_)
+        | AnyEvent::AgentStatusSet(_)
+        | AnyEvent::LeadChosen(_) => return None,
+        AnyEvent::MessageSent(fact) => said(&fact.letter),
+        AnyEvent::MessageHeld(fact) => format!("{} (held for a person)", said(&fact.letter)),
+        AnyEvent::MessagesAcked(fact) => {
             let count = fact.messages.len() + fact.broadcasts.len();
             format!("acknowledged {count} message{}", if count == 1 { "" } else { "s" })
         }
-        Fact::DocumentWritten(fact) => format!("wrote {}, version {}", fact.id.path, fact.version),
-        Fact::DocumentDeleted(fact) => format!("deleted {}", fact.id.path),
-        Fact::CheckpointAdded(fact) => format!("noted on {}: {}", fact.task, fact.summary),
-        Fact::TaskCreated(fact) => format!("created {}: {}", fact.task, fact.title),
-        Fact::WorkspaceCreated(fact) => format!("created workspace {} on {}", fact.workspace, fact.branch),
+        AnyEvent::DocumentWritten(fact) => format!("wrote {}, version {}", fact.id.path, fact.version),
+        AnyEvent::DocumentDeleted(fact) => format!("deleted {}", fact.id.path),
+        AnyEvent::CheckpointAdded(fact) => format!("noted on {}: {}", fact.task, fact.summary),
+        AnyEvent::TaskCreated(fact) => format!("created {}: {}", fact.task, fact.title),
+        AnyEvent::WorkspaceCreated(fact) => format!("created workspace {} on {}", fact.workspace, fact.branch),
         fact => {
             let about = fact.task().map(ToString::to_string).or_else(|| fact.path().map(ToString::to_string));
             about.map_or_else(|| fact.kind().to_owned(), |about| format!("{} {about}", fact.kind()))
         }
     };
-    Some(Deed { seq: row.seq, kind: row.fact.kind(), summary: line(&summary) })
+    Some(Deed { seq: row.seq, kind: row.event.kind(), summary: line(&summary) })
 }
 
 fn said(letter: &Letter) -> String {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rookery_core::instance::Instance;
 use rookery_core::team::{Launch, RequestTeamStart, Team, TeamStartOutcome};
-use rookery_core::{Code, Refusal, Seq, TeamId, limit};
+use rookery_core::{Code, Rejection, Seq, TeamId, limit};
 use rookery_store::Pending;
 use serde_json::Value;
 
@@ -55,30 +55,30 @@ pub struct Refusing {
 
 impl Engine {
     /// None where nothing can start them.
-    pub fn launcher(&self) -> Result<Arc<dyn TeamStarter>, Refusal> {
-        let missing = || Refusal::new(Code::InvalidState, "this daemon cannot start workflow files");
+    pub fn launcher(&self) -> Result<Arc<dyn TeamStarter>, Rejection> {
+        let missing = || Rejection::new(Code::InvalidState, "this daemon cannot start workflow files");
         self.settings().launcher.clone().ok_or_else(missing)
     }
 
     /// A file that a caller names, if it is one of the project.
-    pub fn launch_of(&self, file: &str, params: Vec<String>) -> Result<Launch, Refusal> {
+    pub fn launch_of(&self, file: &str, params: Vec<String>) -> Result<Launch, Rejection> {
         limit::name("file", file, limit::PATH_BYTES)?;
         let root = self.paths().root();
         let path = follow_links(&lexical(&root.join(file)));
         let inside = path.strip_prefix(root).ok().and_then(Path::to_str).filter(|inside| !inside.is_empty());
         let Some(inside) = inside else {
-            return Err(Refusal::new(Code::Invalid, format!("{file} is not in the project"))
+            return Err(Rejection::new(Code::Invalid, format!("{file} is not in the project"))
                 .hint("only workflow files of the project are started from here; others with 'rookery start FILE'"));
         };
         if !path.is_file() {
-            return Err(Refusal::new(Code::Invalid, format!("there is no file {inside}"))
+            return Err(Rejection::new(Code::Invalid, format!("there is no file {inside}"))
                 .hint("GET /workflow-files lists the workflow files of the project"));
         }
         Ok(Launch { file: inside.to_owned(), params })
     }
 
     /// The command that asks for a team, after it was looked whether its file is there.
-    pub fn prepare_launch(&self, team: TeamId, file: &str, params: Vec<String>) -> Result<RequestTeamStart, Refusal> {
+    pub fn prepare_launch(&self, team: TeamId, file: &str, params: Vec<String>) -> Result<RequestTeamStart, Rejection> {
         self.launcher()?;
         let launch = self.launch_of(file, params)?;
         Ok(RequestTeamStart { intent: self.mint_intent(), team, launch, site: self.attending().node().site.id.clone() })

@@ -11,7 +11,7 @@ use rookery_core::key::{ColumnValue, Table};
 use rookery_core::run::{Run, RunSpec, RunStatus, SourceType, tally};
 use rookery_core::task::{Checkpoint, CheckpointKind, Task, TaskState};
 use rookery_core::template::Template;
-use rookery_core::{AgentId, Code, Fact, Refusal, Row, RunId, Seq, TaskId, TemplateId, Timestamp};
+use rookery_core::{AgentId, AnyEvent, Code, Rejection, Row, RunId, Seq, TaskId, TemplateId, Timestamp};
 use rookery_store::query::{ColumnTest, KEY, Order};
 use rookery_store::{Head, LogQuery, RowQuery};
 use schemars::JsonSchema;
@@ -434,7 +434,8 @@ impl Engine {
         let (rows, head) = self.store().list(query).await?;
         let unknown = || {
             EngineError::from(
-                Refusal::new(Code::TemplateNotFound, "Template not found").hint("list the templates to see their ids"),
+                Rejection::new(Code::TemplateNotFound, "Template not found")
+                    .hint("list the templates to see their ids"),
             )
         };
         templates_of(rows).pop().map(|value| At { value, head }).ok_or_else(unknown)
@@ -446,20 +447,20 @@ impl Engine {
         let (rows, _) = self.store().log(query).await?;
         let mut change = PlanChange::default();
         for row in rows.iter().take_while(|row| row.first() == first) {
-            match &row.fact {
-                Fact::RunReplanned(fact) => {
+            match &row.event {
+                AnyEvent::RunReplanned(fact) => {
                     change.added = fact.added.clone();
                     change.removed = fact.removed.clone();
                     change.preserved = fact.preserved.clone();
                 }
-                Fact::TaskRemoved(fact) => {
+                AnyEvent::TaskRemoved(fact) => {
                     if !change.removed.contains(&fact.task) {
                         change.removed.push(fact.task.clone());
                     }
                     change.dependencies_rewired +=
                         fact.rewired.iter().map(|rewired| rewired.gains.len()).sum::<usize>();
                 }
-                Fact::RunReordered(fact) => change.tasks_renumbered += fact.places.len(),
+                AnyEvent::RunReordered(fact) => change.tasks_renumbered += fact.places.len(),
                 _ => {}
             }
         }
@@ -549,12 +550,12 @@ pub(crate) fn default_run(tasks: &[Task]) -> Run {
     }
 }
 
-fn unknown_run() -> Refusal {
-    Refusal::new(Code::WorkflowNotFound, "Workflow not found").hint("list the workflows to see their ids")
+fn unknown_run() -> Rejection {
+    Rejection::new(Code::WorkflowNotFound, "Workflow not found").hint("list the workflows to see their ids")
 }
 
-pub(crate) fn unknown_task() -> Refusal {
-    Refusal::new(Code::TaskNotFound, "Task not found")
+pub(crate) fn unknown_task() -> Rejection {
+    Rejection::new(Code::TaskNotFound, "Task not found")
 }
 
 pub(crate) fn run_query(id: &RunId) -> RowQuery {

@@ -16,7 +16,7 @@ use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff};
 use rookery_core::log::BodyBytes;
 use rookery_core::run::{RunStatus, SetRunStatus};
 use rookery_core::task::{ClaimTask, CompleteTask, CreateTask, Outcome, StartTask, Task, TaskState};
-use rookery_core::{Actor, Caller, Command, Fact, LogId, RunId, TaskId};
+use rookery_core::{Actor, AnyEvent, Caller, Command, LogId, RunId, TaskId};
 use rookery_engine::clutch::{Envelope, Routing};
 use rookery_engine::{Engine, EngineError, Request, Settings, SystemClock, attendance};
 use rookery_store::SubmitError;
@@ -119,15 +119,16 @@ impl Team {
     fn told(&self) -> BTreeMap<&'static str, usize> {
         let mut told = BTreeMap::new();
         for row in self.database.log() {
-            *told.entry(row.fact.kind()).or_default() += 1;
+            *told.entry(row.event.kind()).or_default() += 1;
         }
         told
     }
 
     /// The hash of the body that a message came with, which is a file.
     fn artifact_of(&self, request: &str) -> String {
-        let is_it = |fact: &Fact| matches!(fact, Fact::EnvelopeReceived(fact) if fact.message.as_str() == request);
-        let body = self.database.log().into_iter().find(|row| is_it(&row.fact)).unwrap().body.unwrap();
+        let is_it =
+            |fact: &AnyEvent| matches!(fact, AnyEvent::EnvelopeReceived(fact) if fact.message.as_str() == request);
+        let body = self.database.log().into_iter().find(|row| is_it(&row.event)).unwrap().body.unwrap();
         assert_eq!(body.bytes, BodyBytes::Artifact);
         body.sha256
     }

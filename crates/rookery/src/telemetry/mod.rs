@@ -13,7 +13,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use reqwest::Url;
 use rookery_core::log::LogRow;
-use rookery_core::{Fact, TaskId, Timestamp};
+use rookery_core::{AnyEvent, TaskId, Timestamp};
 use rookery_engine::Engine;
 use rookery_engine::subscribe::{SubscribeError, Subscription};
 use rookery_store::node::LeaderRole;
@@ -112,11 +112,11 @@ async fn follow(engine: &Engine, exporter: &SpanExporter, mut subscription: Subs
 
 /// The task that a row ends.
 fn ended(row: &LogRow) -> Option<(&TaskId, Timestamp)> {
-    match &row.fact {
-        Fact::TaskCompleted(fact) => Some((&fact.task, row.at)),
-        Fact::TaskFailed(fact) => Some((&fact.task, row.at)),
-        Fact::TaskTimedOut(fact) => Some((&fact.task, row.at)),
-        Fact::TaskDropped(fact) => Some((&fact.task, row.at)),
+    match &row.event {
+        AnyEvent::TaskCompleted(fact) => Some((&fact.task, row.at)),
+        AnyEvent::TaskFailed(fact) => Some((&fact.task, row.at)),
+        AnyEvent::TaskTimedOut(fact) => Some((&fact.task, row.at)),
+        AnyEvent::TaskDropped(fact) => Some((&fact.task, row.at)),
         _ => None,
     }
 }

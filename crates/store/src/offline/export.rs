@@ -7,7 +7,7 @@ use std::io::Write;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rookery_core::log::{Body, BodyBytes};
-use rookery_core::{Fact, Key, Row, Table, apply, touches};
+use rookery_core::{AnyEvent, Key, Row, Table, apply, write_set};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -103,8 +103,8 @@ struct Refs {
 
 impl Refs {
     fn add(&mut self, raw: &RawRow) {
-        let Ok(fact) = Fact::decode(&raw.kind, raw.version, &raw.fact) else { return };
-        for key in touches(&fact, raw.seq).into_iter().filter(|key| key.table() == Table::ArtifactRefs) {
+        let Ok(fact) = AnyEvent::decode(&raw.kind, raw.version, &raw.fact) else { return };
+        for key in write_set(&fact, raw.seq).into_iter().filter(|key| key.table() == Table::ArtifactRefs) {
             let old = self.rows.remove(&key);
             if let Some(row) = apply(old, &key, &fact, raw.seq, raw.at) {
                 self.rows.insert(key, row);

@@ -1,9 +1,9 @@
 //! A row of the log as it is stored: the fact in the very bytes that were written, whatever its version.
 
 use rookery_core::actor::{Actor, Auth};
-use rookery_core::fact::FactError;
+use rookery_core::fact::EventError;
 use rookery_core::log::{Body, BodyBytes, LogRow};
-use rookery_core::{Fact, RunId, Seq, ThreadId, Timestamp};
+use rookery_core::{AnyEvent, RunId, Seq, ThreadId, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::OfflineError;
@@ -39,14 +39,14 @@ pub struct Entry {
 #[derive(Debug, thiserror::Error)]
 pub enum RowError {
     #[error("is unreadable: {0}")]
-    Fact(FactError),
+    Fact(EventError),
     #[error("has auth {0}")]
     Auth(String),
 }
 
 impl RawRow {
     pub fn decode(self) -> Result<Entry, RowError> {
-        let fact = Fact::decode(&self.kind, self.version, &self.fact).map_err(RowError::Fact)?;
+        let fact = AnyEvent::decode(&self.kind, self.version, &self.fact).map_err(RowError::Fact)?;
         let auth = Auth::parse(&self.auth).ok_or_else(|| RowError::Auth(self.auth.clone()))?;
         let row = LogRow {
             seq: self.seq,
@@ -58,7 +58,7 @@ impl RawRow {
             via: self.via.clone(),
             cause: self.cause,
             part_index: self.part_index,
-            fact,
+            event: fact,
             body: None,
         };
         Ok(Entry { raw: self, row })

@@ -2,7 +2,7 @@
 
 use rookery_core::actor::{Actor, Auth};
 use rookery_core::log::{Body, BodyBytes, LogRow};
-use rookery_core::{Fact, RunId, Seq, ThreadId, Timestamp};
+use rookery_core::{AnyEvent, RunId, Seq, ThreadId, Timestamp};
 use tokio_postgres::Row;
 
 use super::connection::{Question, column, seq, some_text, stored_seq, text};
@@ -41,7 +41,7 @@ impl<'a> From<&'a Entry> for Raw<'a> {
 
 impl Raw<'_> {
     pub(super) fn of(row: &LogRow) -> Raw<'_> {
-        let (kind, version, fact) = (row.fact.kind(), row.fact.version(), row.fact.encode());
+        let (kind, version, fact) = (row.event.kind(), row.event.version(), row.event.encode());
         Raw { row, kind, version, fact, body: row.body.as_ref() }
     }
 }
@@ -68,7 +68,7 @@ pub(super) fn append(raws: Vec<Raw<'_>>) -> Question {
             column(&raws, |raw| owned(raw.row.run.as_ref().map(RunId::as_str))),
             column(&raws, |raw| owned(raw.row.thread.as_ref().map(ThreadId::as_str))),
             column(&raws, |raw| owned(raw.row.task().map(|task| task.as_str()))),
-            column(&raws, |raw| owned(raw.row.fact.path().map(|path| path.key()))),
+            column(&raws, |raw| owned(raw.row.event.path().map(|path| path.key()))),
             column(&raws, |raw| stored(&raw.row.actor.to_string())),
             column(&raws, |raw| stored(&raw.row.concerns())),
             column(&raws, |raw| raw.row.auth.as_str().to_owned()),
@@ -139,7 +139,7 @@ pub(super) fn decode(row: &Row, bodies: Bodies) -> Result<LogRow, Problem> {
     let place: i64 = row.try_get(0)?;
     let kind: &str = row.try_get(2)?;
     let version = u32::try_from(row.try_get::<_, i32>(3)?).unwrap_or(u32::MAX);
-    let fact = Fact::decode(kind, version, row.try_get(9)?)
+    let fact = AnyEvent::decode(kind, version, row.try_get(9)?)
         .map_err(|error| Problem::Unreadable(format!("log row {place}: {error}")))?;
     let auth =
         Auth::parse(row.try_get(7)?).ok_or_else(|| Problem::Unreadable(format!("the auth of log row {place}")))?;
@@ -157,7 +157,7 @@ pub(super) fn decode(row: &Row, bodies: Bodies) -> Result<LogRow, Problem> {
         via: some_text(row, 12)?,
         cause: row.try_get::<_, Option<i64>>(8)?.map(seq).transpose()?,
         part_index: part_index(row)?,
-        fact,
+        event: fact,
         body,
     })
 }

@@ -2,7 +2,7 @@
 
 use rookery_core::actor::{Actor, Auth};
 use rookery_core::log::{Body, BodyBytes, LogRow};
-use rookery_core::{Fact, RunId, Seq, ThreadId, Timestamp};
+use rookery_core::{AnyEvent, RunId, Seq, ThreadId, Timestamp};
 use rusqlite::{Connection, params, params_from_iter};
 
 use super::connection::{seq, stored_seq};
@@ -29,7 +29,7 @@ struct Raw<'a> {
 
 pub(super) fn append(connection: &Connection, rows: &[LogRow]) -> Result<(), Problem> {
     for row in rows {
-        let (kind, version, fact) = (row.fact.kind(), row.fact.version(), row.fact.encode());
+        let (kind, version, fact) = (row.event.kind(), row.event.version(), row.event.encode());
         append_raw(connection, &Raw { row, kind, version, fact: &fact, body: row.body.as_ref() })?;
     }
     Ok(())
@@ -59,7 +59,7 @@ fn append_raw(connection: &Connection, raw: &Raw<'_>) -> Result<(), Problem> {
         row.run.as_ref().map(RunId::as_str),
         row.thread.as_ref().map(ThreadId::as_str),
         row.task().map(|task| task.as_str()),
-        row.fact.path().map(|path| path.key()),
+        row.event.path().map(|path| path.key()),
         row.actor.to_string(),
         row.concerns(),
         row.auth.as_str(),
@@ -139,7 +139,7 @@ fn decode(row: &rusqlite::Row<'_>, bodies: Bodies) -> Result<LogRow, Problem> {
     let unreadable = |what: &str| Problem::Unreadable(format!("{what} of log row {place}"));
     let (kind, version): (String, u32) = (row.get(2)?, row.get(3)?);
     let bytes = row.get_ref(9)?.as_blob().map_err(rusqlite::Error::from)?;
-    let fact = Fact::decode(&kind, version, bytes)
+    let fact = AnyEvent::decode(&kind, version, bytes)
         .map_err(|error| Problem::Unreadable(format!("log row {place}: {error}")))?;
     let body = match bodies {
         Bodies::Left => None,
@@ -155,7 +155,7 @@ fn decode(row: &rusqlite::Row<'_>, bodies: Bodies) -> Result<LogRow, Problem> {
         via: row.get(12)?,
         cause: row.get::<_, Option<i64>>(8)?.map(seq).transpose()?,
         part_index: row.get(13)?,
-        fact,
+        event: fact,
         body,
     })
 }

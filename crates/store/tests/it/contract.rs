@@ -142,7 +142,7 @@ async fn a_workflow_is_planned_found_and_worked_off(world: &World) {
     let (tallies, _) = store.tallies().await.unwrap();
     assert_eq!((tallies.get("runs"), tallies.get("runs.completed")), (Some(&2), Some(&1)));
     let of_run = LogQuery { run: Some("wf_1".to_owned()), ..LogQuery::after(Seq::ZERO, 100) };
-    let kinds: Vec<_> = store.log(of_run).await.unwrap().0.iter().map(|row| row.fact.kind()).collect();
+    let kinds: Vec<_> = store.log(of_run).await.unwrap().0.iter().map(|row| row.event.kind()).collect();
     assert!(kinds.contains(&"task.started") && kinds.last() == Some(&"run.status_set"), "{kinds:?}");
 }
 
@@ -548,12 +548,12 @@ async fn a_redacted_row_keeps_its_place_and_hash(world: &World) {
     done(store, secret()).await;
     let row = whole_log(store).await.remove(0);
     let hash = row.body.as_ref().unwrap().sha256.clone();
-    let target = Target { seq: row.seq, fact: row.fact.clone(), artifact: None };
+    let target = Target { seq: row.seq, fact: row.event.clone(), artifact: None };
     done(store, Submission::new(Caller::person("anna"), Redact { rows: vec![target] })).await;
     let log = whole_log(store).await;
     let body = log[0].body.clone().unwrap();
     assert_eq!((body.sha256, body.bytes), (hash, BodyBytes::Gone));
-    assert!(!String::from_utf8(log[0].fact.encode()).unwrap().contains("secret"));
+    assert!(!String::from_utf8(log[0].event.encode()).unwrap().contains("secret"));
     let (rows, _) = store.rows(vec![Key::Task("task_1".into())]).await.unwrap();
     assert!(matches!(&rows[0], Some(Row::Task(task)) if task.title == "[redacted]"));
     // Nor is it told to whoever asks again.

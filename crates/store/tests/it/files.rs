@@ -58,7 +58,7 @@ pub(crate) async fn filled(place: &Place) -> Vec<LogRow> {
     let secret = b"the secret ".repeat(5_000);
     done(&store, with_key(with_body(create("task_secret", "the secret"), &secret), "secret", "h")).await;
     let row = whole_log(&store).await.pop().unwrap();
-    let target = Target { seq: row.seq, fact: row.fact, artifact: None };
+    let target = Target { seq: row.seq, fact: row.event, artifact: None };
     done(&store, Submission::new(Caller::person("anna"), Redact { rows: vec![target] })).await;
     for bytes in [vec![3; 2_500_000], vec![b'x'; 100]] {
         let sha256 = place.artifacts().put(&bytes).unwrap();
@@ -82,7 +82,7 @@ async fn a_text_that_was_overwritten_before_its_redaction_is_nowhere_in_the_file
     }
     // The remembered replies show the secret, too, and are gone before anybody asks for it.
     store.operate(Operation::ForgetReplies { before: Timestamp(i64::MAX) }).await.unwrap();
-    let target = |row: LogRow| Target { seq: row.seq, fact: row.fact, artifact: None };
+    let target = |row: LogRow| Target { seq: row.seq, fact: row.event, artifact: None };
     let rows = whole_log(&store).await.into_iter().map(target).collect();
     done(&store, Submission::new(Caller::person("anna"), Redact { rows })).await;
     store.close().await;

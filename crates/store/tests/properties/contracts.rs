@@ -58,8 +58,8 @@ pub(crate) fn hold(command: &mut Command, rows: &BTreeMap<Key, Row>) {
     };
     let Some(Row::Task(task)) = rows.get(&Key::Task(task.clone())) else { return };
     let checked = task.bound_to().map(|bound| {
-        let defined = match rows.get(&Key::Workflow(bound.workflow.clone())) {
-            Some(Row::Workflow(workflow)) => Some(workflow.defined),
+        let defined = match rows.get(&Key::StepContracts(bound.workflow.clone())) {
+            Some(Row::StepContracts(workflow)) => Some(workflow.defined),
             _ => None,
         };
         ContractCheck { bound: bound.clone(), defined, violations: Violations::default() }

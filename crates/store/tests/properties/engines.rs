@@ -57,7 +57,7 @@ async fn told(store: &dyn Store, asked: Vec<Submission>) -> (Vec<Value>, Vec<Str
             // Whoever redacts has read what stands in this very log.
             for target in &mut redact.rows {
                 let (mut rows, _) = store.log(LogQuery::one(target.seq)).await.unwrap();
-                target.fact = rows.pop().unwrap().fact;
+                target.fact = rows.pop().unwrap().event;
             }
         }
         answers.push(brief(store.submit(submission).await));
@@ -74,10 +74,10 @@ async fn told(store: &dyn Store, asked: Vec<Submission>) -> (Vec<Value>, Vec<Str
 }
 
 fn fact(row: &LogRow) -> Value {
-    let mut fact = serde_json::to_value(&row.fact).unwrap();
+    let mut fact = serde_json::to_value(&row.event).unwrap();
     without_times(&mut fact);
     let cause = row.cause.map(|cause| cause.0);
-    serde_json::json!([row.seq.0, row.fact.kind(), row.actor.to_string(), row.via, cause, row.part_index, fact])
+    serde_json::json!([row.seq.0, row.event.kind(), row.actor.to_string(), row.via, cause, row.part_index, fact])
 }
 
 fn without_times(value: &mut Value) {

@@ -8,7 +8,7 @@ use rookery_core::log::LogRow;
 use rookery_core::run;
 use rookery_core::task::{AlarmKind, Task, TaskState};
 use rookery_core::timer::conflict_timer_id;
-use rookery_core::{AgentId, Fact, Key, Row, Seq, TaskId, TimerId, apply, touches};
+use rookery_core::{AgentId, AnyEvent, Key, Row, Seq, TaskId, TimerId, apply, write_set};
 use rookery_store::replay::Fold;
 
 use crate::team::Team;
@@ -114,7 +114,9 @@ fn edges_are_the_dependencies_and_lead_nowhere_in_a_circle(
 ) {
     let edges: BTreeSet<(TaskId, TaskId)> = rows
         .values()
-        .filter_map(|row| if let Row::Edge(edge) = row { Some((edge.task.clone(), edge.dep.clone())) } else { None })
+        .filter_map(
+            |row| if let Row::Dependency(edge) = row { Some((edge.task.clone(), edge.dep.clone())) } else { None },
+        )
         .collect();
     let named = |task: &&Task| task.depends_on.iter().map(|dep| (task.id.clone(), dep.clone())).collect::<Vec<_>>();
     assert_eq!(edges, tasks.values().flat_map(named).collect());
@@ -174,16 +176,16 @@ fn checkpoints_are_counted(rows: &BTreeMap<Key, Row>, tasks: &BTreeMap<&TaskId, 
 fn timers_are_those_of_open_conflicts(log: &[LogRow], rows: &BTreeMap<Key, Row>, files: &[&File]) {
     let (mut open, mut unescalated) = (BTreeSet::new(), BTreeSet::new());
     for row in log {
-        match &row.fact {
-            Fact::ConflictDetected(fact) => {
+        match &row.event {
+            AnyEvent::ConflictDetected(fact) => {
                 open.insert(fact.path.clone());
                 unescalated.insert(conflict_timer_id(&fact.path));
             }
-            Fact::ConflictResolved(fact) => {
+            AnyEvent::ConflictResolved(fact) => {
                 open.remove(&fact.path);
                 unescalated.remove(&conflict_timer_id(&fact.path));
             }
-            Fact::ConflictEscalated(fact) => {
+            AnyEvent::ConflictEscalated(fact) => {
                 unescalated.remove(&conflict_timer_id(&fact.path));
             }
             _ => {}
@@ -237,11 +239,16 @@ fn clocks_go_for_what_goes_on(tasks: &BTreeMap<&TaskId, &Task>) {
 fn an_attempt_ends_once(log: &[LogRow]) {
     let mut ended: BTreeMap<TaskId, u32> = BTreeMap::new();
     for row in log {
-        let Some(task) = row.fact.task().cloned() else { continue };
-        match &row.fact {
-            Fact::TaskCreated(_) | Fact::TaskRetried(_) | Fact::TaskReopened(_) => drop(ended.insert(task, 0)),
-            Fact::TaskDropped(fact) if fact.from == TaskState::Failed => {}
-            Fact::TaskCompleted(_) | Fact::TaskFailed(_) | Fact::TaskTimedOut(_) | Fact::TaskDropped(_) => {
+        let Some(task) = row.event.task().cloned() else { continue };
+        match &row.event {
+            AnyEvent::TaskCreated(_) | AnyEvent::TaskRetried(_) | AnyEvent::TaskReopened(_) => {
+                drop(ended.insert(task, 0))
+            }
+            AnyEvent::TaskDropped(fact) if fact.from == TaskState::Failed => {}
+            AnyEvent::TaskCompleted(_)
+            | AnyEvent::TaskFailed(_)
+            | AnyEvent::TaskTimedOut(_)
+            | AnyEvent::TaskDropped(_) => {
                 let ends = ended.entry(task).or_default();
                 *ends += 1;
                 assert_eq!(*ends, 1, "{row:?}");
@@ -271,15 +278,15 @@ fn only_facts_change_holders(log: &[LogRow]) {
         _ => None,
     };
     for entry in log {
-        for key in touches(&entry.fact, entry.seq) {
+        for key in write_set(&entry.event, entry.seq) {
             let old = rows.remove(&key);
             let before = holder(old.as_ref());
-            let new = apply(old, &key, &entry.fact, entry.seq, entry.at);
+            let new = apply(old, &key, &entry.event, entry.seq, entry.at);
             let after = holder(new.as_ref());
             if before != after {
-                let (loser, winner) = changes(&entry.fact);
-                assert_eq!(before.as_ref(), loser, "{:?} by {:?}", key, entry.fact);
-                assert_eq!(after.as_ref(), winner, "{:?} by {:?}", key, entry.fact);
+                let (loser, winner) = changes(&entry.event);
+                assert_eq!(before.as_ref(), loser, "{:?} by {:?}", key, entry.event);
+                assert_eq!(after.as_ref(), winner, "{:?} by {:?}", key, entry.event);
             }
             if let Some(new) = new {
                 rows.insert(key, new);
@@ -289,19 +296,19 @@ fn only_facts_change_holders(log: &[LogRow]) {
 }
 
 /// Who loses and who gets a claim by a fact.
-fn changes(fact: &Fact) -> (Option<&AgentId>, Option<&AgentId>) {
+fn changes(fact: &AnyEvent) -> (Option<&AgentId>, Option<&AgentId>) {
     match fact {
-        Fact::TaskClaimed(fact) => (fact.from.as_ref(), Some(&fact.agent)),
-        Fact::TaskReleased(fact) => (fact.holder.as_ref(), None),
-        Fact::TaskCompleted(fact) => (fact.holder.as_ref(), None),
-        Fact::TaskFailed(fact) => (fact.holder.as_ref(), None),
-        Fact::TaskTimedOut(fact) => (fact.holder.as_ref(), None),
-        Fact::TaskDropped(fact) => (fact.holder.as_ref(), None),
-        Fact::TaskReopened(fact) => (fact.holder.as_ref(), None),
-        Fact::FileClaimed(fact) => (fact.from.as_ref(), Some(&fact.agent)),
-        Fact::FileReleased(fact) => (Some(&fact.holder), None),
-        Fact::ClaimForced(fact) => (Some(&fact.loser), None),
-        Fact::ConflictResolved(fact) => (Some(&fact.holder), fact.winner.as_ref()),
+        AnyEvent::TaskClaimed(fact) => (fact.from.as_ref(), Some(&fact.agent)),
+        AnyEvent::TaskReleased(fact) => (fact.holder.as_ref(), None),
+        AnyEvent::TaskCompleted(fact) => (fact.holder.as_ref(), None),
+        AnyEvent::TaskFailed(fact) => (fact.holder.as_ref(), None),
+        AnyEvent::TaskTimedOut(fact) => (fact.holder.as_ref(), None),
+        AnyEvent::TaskDropped(fact) => (fact.holder.as_ref(), None),
+        AnyEvent::TaskReopened(fact) => (fact.holder.as_ref(), None),
+        AnyEvent::FileClaimed(fact) => (fact.from.as_ref(), Some(&fact.agent)),
+        AnyEvent::FileReleased(fact) => (Some(&fact.holder), None),
+        AnyEvent::ClaimForced(fact) => (Some(&fact.loser), None),
+        AnyEvent::ConflictResolved(fact) => (Some(&fact.holder), fact.winner.as_ref()),
         other => panic!("{} changes no holder", other.kind()),
     }
 }

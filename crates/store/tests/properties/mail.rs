@@ -17,7 +17,7 @@ use rookery_core::message::{
     Ack, AckMessages, AddressedAs, Addressees, Cause, Fate, GiveUpDelivery, Header, ReadMessages, Receipt, Recipients,
     ReleaseHeld, RetryDelivery, SendMessage, Shown, Standing, StormGuard, Verdict, What,
 };
-use rookery_core::{AgentId, Command, Fact, Instance, Key, MessageId, Row, Seq, TaskId, Timestamp};
+use rookery_core::{AgentId, AnyEvent, Command, Instance, Key, MessageId, Row, Seq, TaskId, Timestamp};
 
 use crate::envelopes::ENVELOPES;
 use crate::steps::{AGENTS, Step, steps};
@@ -155,47 +155,47 @@ impl Ledger {
     fn of(log: &[LogRow]) -> Ledger {
         let mut ledger = Ledger::default();
         for row in log {
-            match &row.fact {
-                Fact::MessageSent(fact) => ledger.queue(&fact.letter.header, fact.at),
-                Fact::MessageHeld(fact) => {
+            match &row.event {
+                AnyEvent::MessageSent(fact) => ledger.queue(&fact.letter.header, fact.at),
+                AnyEvent::MessageHeld(fact) => {
                     let header = &fact.letter.header;
                     assert_eq!(ledger.held.insert(header.message.clone(), header.from.clone()), None);
                 }
-                Fact::MessageReleased(fact) => {
+                AnyEvent::MessageReleased(fact) => {
                     assert!(ledger.held.remove(&fact.header.message).is_some());
                     ledger.queue(&fact.header, fact.at);
                 }
-                Fact::MessageDiscarded(fact) => assert!(ledger.held.remove(&fact.message).is_some()),
-                Fact::EnvelopeReceived(fact) => {
+                AnyEvent::MessageDiscarded(fact) => assert!(ledger.held.remove(&fact.message).is_some()),
+                AnyEvent::EnvelopeReceived(fact) => {
                     for agent in &fact.delivered {
                         let key = (fact.message.clone(), agent.clone());
                         assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
                     }
                 }
-                Fact::ToolDenied(fact) => {
+                AnyEvent::ToolDenied(fact) => {
                     if let Some(agent) = &fact.delivered {
                         let key = (fact.message.clone(), agent.clone());
                         assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
                     }
                 }
-                Fact::TaskForwarded(fact) => {
+                AnyEvent::TaskForwarded(fact) => {
                     let key = (fact.message.clone(), fact.to.clone());
                     assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
                     ledger.requests.insert(fact.message.clone(), fact.task.clone());
                 }
-                Fact::DeliveryAbandoned(fact) if fact.broadcast => {
+                AnyEvent::DeliveryAbandoned(fact) if fact.broadcast => {
                     let key = (fact.message.clone(), fact.agent.clone());
                     assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
                 }
-                Fact::MessagesRead(receipt) => ledger.note(receipt, Standing::Read),
-                Fact::MessagesAcked(receipt) => ledger.note(receipt, Standing::Acked),
+                AnyEvent::MessagesRead(receipt) => ledger.note(receipt, Standing::Read),
+                AnyEvent::MessagesAcked(receipt) => ledger.note(receipt, Standing::Acked),
                 _ => {}
             }
-            for agent in row.fact.tells() {
-                let key = (row.fact.id_at(row.seq), agent.clone());
+            for agent in row.event.tells() {
+                let key = (row.event.id_at(row.seq), agent.clone());
                 assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
             }
-            if let Some(over) = row.fact.voids() {
+            if let Some(over) = row.event.voids() {
                 let key = (over.message.clone(), over.agent.clone());
                 assert!(ledger.deliveries.contains_key(&key), "{over:?} was never sent");
                 assert!(ledger.passed_on.insert(key), "{over:?} is void already");
@@ -272,15 +272,15 @@ pub(crate) fn check(log: &[LogRow], rows: &BTreeMap<Key, Row>) {
 fn documents_are_what_was_written(log: &[LogRow], rows: &BTreeMap<Key, Row>) {
     let mut texts: BTreeMap<DocumentId, (u64, Option<String>)> = BTreeMap::new();
     for row in log {
-        match &row.fact {
-            Fact::DocumentWritten(fact) => {
+        match &row.event {
+            AnyEvent::DocumentWritten(fact) => {
                 let (version, text) = texts.entry(fact.id.clone()).or_default();
                 *version += 1;
                 assert_eq!(*version, fact.version);
                 let before = text.take().filter(|_| fact.base < fact.version).unwrap_or_default();
                 *text = Some(before + &fact.text);
             }
-            Fact::DocumentDeleted(fact) => {
+            AnyEvent::DocumentDeleted(fact) => {
                 let (version, text) = texts.entry(fact.id.clone()).or_default();
                 *version += 1;
                 assert_eq!((*version, text.take().is_some()), (fact.version, true));

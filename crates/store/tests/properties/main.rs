@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use rookery_core::{Key, Row, Seq, Timestamp, apply, touches};
+use rookery_core::{Key, Row, Seq, Timestamp, apply, write_set};
 use rookery_store::replay::Fold;
 use steps::{Step, steps};
 use team::Team;
@@ -91,14 +91,14 @@ proptest! {
         team.play(&steps);
         let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
         for entry in team.log() {
-            let named = touches(&entry.fact, entry.seq);
+            let named = write_set(&entry.event, entry.seq);
             for (key, row) in rows.iter().filter(|(key, _)| !named.contains(key)) {
-                let after = apply(Some(row.clone()), key, &entry.fact, entry.seq, entry.at);
-                prop_assert_eq!(after.as_ref(), Some(row), "{} changes {:?}", entry.fact.kind(), key);
+                let after = apply(Some(row.clone()), key, &entry.event, entry.seq, entry.at);
+                prop_assert_eq!(after.as_ref(), Some(row), "{} changes {:?}", entry.event.kind(), key);
             }
             for key in named {
                 let old = rows.remove(&key);
-                if let Some(new) = apply(old, &key, &entry.fact, entry.seq, entry.at) {
+                if let Some(new) = apply(old, &key, &entry.event, entry.seq, entry.at) {
                     rows.insert(key, new);
                 }
             }
@@ -113,8 +113,8 @@ proptest! {
         let log = team.log();
         let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
         for (at, pick) in picks.iter().enumerate() {
-            let fact = &pick.get(&log).fact;
-            for key in touches(fact, Seq(at as u64)) {
+            let fact = &pick.get(&log).event;
+            for key in write_set(fact, Seq(at as u64)) {
                 let alone = apply(None, &key, fact, Seq(at as u64), Timestamp(0));
                 prop_assert!(alone.is_none_or(|row| row.table() == key.table()));
                 let old = rows.remove(&key);
@@ -151,8 +151,8 @@ fn random_steps_get_somewhere() {
         let steps: Vec<Step> = steps(160).new_tree(&mut runner).map(|tree| tree.current()).unwrap_or_default();
         let mut team = Team::new();
         team.play(&steps);
-        team.log().iter().for_each(|row| *seen.entry(row.fact.kind()).or_default() += 1);
+        team.log().iter().for_each(|row| *seen.entry(row.event.kind()).or_default() += 1);
     }
-    let unseen: Vec<_> = rookery_core::Fact::KINDS.iter().filter(|(kind, _)| !seen.contains_key(kind)).collect();
+    let unseen: Vec<_> = rookery_core::AnyEvent::KINDS.iter().filter(|(kind, _)| !seen.contains_key(kind)).collect();
     assert!(unseen.is_empty(), "never came up: {unseen:?}\n{seen:?}");
 }

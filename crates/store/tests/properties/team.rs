@@ -133,7 +133,7 @@ impl Team {
                 self.intents += 1;
                 let intent = IntentId::new(format!("int_{}", self.intents));
                 let artifact = on_disk.then(|| Erase { intent, sha256: "ab".to_owned() });
-                let target = Target { seq: row.seq, fact: row.fact.clone(), artifact };
+                let target = Target { seq: row.seq, fact: row.event.clone(), artifact };
                 Submission::new(Caller::person("anna"), Redact { rows: vec![target] })
             }
             Step::Close { pick } => {

@@ -12,7 +12,7 @@ use rookery_core::team::{
     RequestTeamStop, Runner, StartTeam, StartTime, Takeover, TeamStartOutcome,
 };
 use rookery_core::turn::{EndTurn, Failure, Notes, StartTurn, Turn, TurnConclusion, TurnEnded, Usage, WakeReason};
-use rookery_core::{AgentId, Command, Fact, IntentId, Key, MessageId, Row, TeamId, TurnId, apply, touches};
+use rookery_core::{AgentId, AnyEvent, Command, IntentId, Key, MessageId, Row, TeamId, TurnId, apply, write_set};
 
 use crate::mail::message;
 use crate::steps::AGENTS;
@@ -203,10 +203,10 @@ fn agents_are_in_one_team_and_at_one_turn(rows: &BTreeMap<Key, Row>) {
 fn kickoffs_are_posted_once(log: &[LogRow]) {
     let mut kicked_off = BTreeSet::new();
     for row in log {
-        let Fact::TeamKickedOff(fact) = &row.fact else { continue };
+        let AnyEvent::TeamKickedOff(fact) = &row.event else { continue };
         assert!(kicked_off.insert((&fact.of.team, fact.of.generation)), "{row:?}");
-        let posted = caused_by(log, row).filter_map(|row| match &row.fact {
-            Fact::MessageSent(sent) => Some(sent.letter.header.message.clone()),
+        let posted = caused_by(log, row).filter_map(|row| match &row.event {
+            AnyEvent::MessageSent(sent) => Some(sent.letter.header.message.clone()),
             _ => None,
         });
         assert_eq!(posted.collect::<Vec<_>>(), fact.messages);
@@ -225,14 +225,14 @@ fn turns_end_once_and_decide_about_their_own_messages(log: &[LogRow]) {
     let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
     let mut ended = BTreeSet::new();
     for entry in log {
-        if let Fact::TurnEnded(fact) = &entry.fact {
+        if let AnyEvent::TurnEnded(fact) = &entry.event {
             assert!(ended.insert(fact.turn.clone()), "{fact:?} again");
             let Some(Row::Turn(turn)) = rows.get(&Key::Turn(fact.turn.clone())) else { panic!("{fact:?} of no turn") };
             decides_about_its_own(fact, turn, &rows, &caused_by(log, entry).collect::<Vec<_>>());
         }
-        for key in touches(&entry.fact, entry.seq) {
+        for key in write_set(&entry.event, entry.seq) {
             let old = rows.remove(&key);
-            if let Some(new) = apply(old, &key, &entry.fact, entry.seq, entry.at) {
+            if let Some(new) = apply(old, &key, &entry.event, entry.seq, entry.at) {
                 rows.insert(key, new);
             }
         }
@@ -255,12 +255,12 @@ fn decides_about_its_own(fact: &TurnEnded, turn: &Turn, before: &BTreeMap<Key, R
         open.iter().copied().filter(|message| delivery(message).is_some_and(|delivery| !delivery.is_dead())).collect();
     let (mut acked, mut given_up) = (BTreeSet::new(), BTreeSet::new());
     for row in with_it {
-        match &row.fact {
-            Fact::MessagesAcked(receipt) => {
+        match &row.event {
+            AnyEvent::MessagesAcked(receipt) => {
                 assert_eq!(receipt.agent, turn.agent);
                 acked.extend(receipt.messages.iter().chain(&receipt.broadcasts));
             }
-            Fact::DeliveryAbandoned(abandoned) => {
+            AnyEvent::DeliveryAbandoned(abandoned) => {
                 assert_eq!(abandoned.agent, turn.agent);
                 given_up.insert(&abandoned.message);
             }

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::agent::{Agent, LeaveTeam, RegisterCard};
 use rookery_core::clutch::{Card, Heartbeat};
-use rookery_core::{Code, Refusal, Row};
+use rookery_core::{Code, Rejection, Row};
 use rookery_engine::At;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -68,7 +68,7 @@ pub async fn get(State(app): State<App>, call: Call, NamedAgent(id): NamedAgent)
     call.reader().await?;
     let found = app.engine().agent(&id).await?;
     let card = found.value.as_ref().map(shown);
-    let card = card.ok_or_else(|| Refusal::new(Code::AgentNotFound, "Agent not found"))?;
+    let card = card.ok_or_else(|| Rejection::new(Code::AgentNotFound, "Agent not found"))?;
     Ok(call::at(At { value: card, head: found.head }))
 }
 

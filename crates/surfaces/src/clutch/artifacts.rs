@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use http_body_util::BodyExt;
 use rookery_core::artifact::{is_sha256, reference};
-use rookery_core::{Code, Refusal};
+use rookery_core::{Code, Rejection};
 use rookery_store::artifact::{ArtifactError, ArtifactInfo, Incoming, Outgoing, Stored};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -135,7 +135,7 @@ impl Pace<'_> {
         let piece = match tokio::time::timeout(self.pause, body.frame()).await {
             Err(_) => return Err(too_slow("nothing more of the upload came")),
             Ok(Some(Err(error))) => {
-                return Err(Refusal::new(Code::Invalid, format!("the upload broke off: {error}")).into());
+                return Err(Rejection::new(Code::Invalid, format!("the upload broke off: {error}")).into());
             }
             // What follows the content is not part of it.
             Ok(Some(Ok(frame))) => Some(frame.into_data().unwrap_or_default()),
@@ -302,7 +302,7 @@ fn id(sha256: &str) -> String {
 fn named_hash(id: &str) -> Result<&str, ClutchError> {
     let hash = id.strip_prefix("sha256-").filter(|hash| is_sha256(hash));
     hash.ok_or_else(|| {
-        let refusal = Refusal::new(Code::Invalid, "an artifact is named by 'sha256-' and 64 hexadecimal digits");
+        let refusal = Rejection::new(Code::Invalid, "an artifact is named by 'sha256-' and 64 hexadecimal digits");
         refusal.hint("take the reference without 'artifact:'").into()
     })
 }

@@ -4,7 +4,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use rookery_core::clutch::Address;
-use rookery_core::{Actor, AgentId, Authority, Caller, Code, Command, Refusal};
+use rookery_core::{Actor, AgentId, Authority, Caller, Code, Command, Rejection};
 use rookery_store::Committed;
 use serde::de::DeserializeOwned;
 
@@ -63,7 +63,7 @@ impl Call {
     pub async fn writer(&self) -> Result<Caller, ClutchError> {
         let caller = self.0.reader().await?;
         if caller.power == Authority::Observer {
-            return Err(Refusal::new(Code::Forbidden, "an observer may only read").into());
+            return Err(Rejection::new(Code::Forbidden, "an observer may only read").into());
         }
         Ok(caller)
     }
@@ -79,7 +79,7 @@ impl Call {
     }
 
     /// The caller of a message that says who sends it.
-    pub fn sending_as(&self, from: &Actor) -> Result<Caller, Refusal> {
+    pub fn sending_as(&self, from: &Actor) -> Result<Caller, Rejection> {
         self.0.sending_as(from)
     }
 
@@ -124,7 +124,7 @@ impl FromRequestParts<App> for NamedAgent {
         let Segment(text) = Segment::from_request_parts(parts, app).await?;
         match Address::parse(&text) {
             Some(Address::Agent(id)) => Ok(NamedAgent(id)),
-            _ => Err(Refusal::new(Code::Invalid, format!("'{text}' is not the id of an agent")).into()),
+            _ => Err(Rejection::new(Code::Invalid, format!("'{text}' is not the id of an agent")).into()),
         }
     }
 }

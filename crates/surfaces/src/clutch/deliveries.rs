@@ -8,7 +8,7 @@ use axum::response::Response;
 use rookery_core::clutch::Address;
 use rookery_core::envelope::iso;
 use rookery_core::message::RetryDelivery;
-use rookery_core::{Code, Refusal, Row, Seq, Timestamp};
+use rookery_core::{Code, Rejection, Row, Seq, Timestamp};
 use rookery_engine::messages::{DeliveryFilter, DeliveryId, DeliveryPage, DeliveryState, DeliveryStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -138,7 +138,7 @@ async fn wanted(app: &App, query: &DeliveriesQuery) -> Result<DeliveryFilter, Cl
 pub async fn retry(State(app): State<App>, call: Call, Segment(text): Segment) -> Result<Response, ClutchError> {
     let Some(DeliveryId { message, agent }) = DeliveryId::parse(&text) else {
         let message = format!("there is no delivery '{text}'");
-        return Err(Refusal::new(Code::MessageNotFound, message).hint("ids are as they are listed").into());
+        return Err(Rejection::new(Code::MessageNotFound, message).hint("ids are as they are listed").into());
     };
     let caller = call.caller(&agent)?;
     let committed = call.submit(caller, RetryDelivery { message, agent }, &Bytes::new()).await?;

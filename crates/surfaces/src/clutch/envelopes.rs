@@ -6,7 +6,7 @@ use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rookery_core::clutch::Shape;
 use rookery_core::envelope::iso;
-use rookery_core::{Code, MessageId, Refusal};
+use rookery_core::{Code, MessageId, Rejection};
 use rookery_engine::clutch::{Envelope, IngestError, Ingested, Located};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -75,7 +75,7 @@ pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Re
     call.reader().await?;
     let found = app.engine().envelope(&MessageId::from(id.as_str())).await?.value;
     let Some(Located { at, envelope, .. }) = found else {
-        return Err(Refusal::new(Code::MessageNotFound, format!("there is no message '{id}'")).into());
+        return Err(Rejection::new(Code::MessageNotFound, format!("there is no message '{id}'")).into());
     };
     let received = [(RECEIVED_AT, iso(at))];
     Ok(match envelope {

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use rookery_core::clutch::{FaultCode, Faults};
 use rookery_core::contract::Violations;
-use rookery_core::{Code, Refusal, RetryAdvice};
+use rookery_core::{Code, Rejection, RetryAdvice};
 use rookery_engine::{EngineError, SubscribeError};
 use rookery_store::SubmitError;
 use rookery_store::artifact::ArtifactError;
@@ -66,7 +66,7 @@ impl ClutchError {
 
     /// What is wrong with a parameter of the address, or a field of a frame.
     pub fn parameter(name: &str, message: impl Into<String>) -> ClutchError {
-        ClutchError::from(Refusal::new(Code::Invalid, format!("{name} {}", message.into()))).detail("parameter", name)
+        ClutchError::from(Rejection::new(Code::Invalid, format!("{name} {}", message.into()))).detail("parameter", name)
     }
 
     /// What it tells, for those who are told otherwise than by a response.
@@ -140,8 +140,8 @@ impl From<RestError> for ClutchError {
     }
 }
 
-impl From<Refusal> for ClutchError {
-    fn from(refusal: Refusal) -> ClutchError {
+impl From<Rejection> for ClutchError {
+    fn from(refusal: Rejection) -> ClutchError {
         let pointer = refusal.pointer.clone();
         let error = ClutchError::from(RestError::from(refusal));
         match pointer {

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::clutch::Address;
 use rookery_core::group::{Group, RemoveGroup, SetGroup};
-use rookery_core::{AgentId, Refusal, Row, Seq};
+use rookery_core::{AgentId, Rejection, Row, Seq};
 use rookery_engine::At;
 use rookery_engine::clutch::Members;
 use serde::{Deserialize, Serialize};
@@ -81,7 +81,7 @@ pub async fn get(
     match app.engine().group(&name).await? {
         Some(Members::Listed(group)) => Ok(axum::Json(shown(group))),
         Some(Members::OfRole(members)) => Ok(axum::Json(GroupMembers { name, members: addresses(members) })),
-        None => Err(Refusal::no_group(&name).into()),
+        None => Err(Rejection::no_group(&name).into()),
     }
 }
 

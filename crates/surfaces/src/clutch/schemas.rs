@@ -6,7 +6,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rookery_core::clutch::PayloadType;
 use rookery_core::contract::RegisterSchema;
-use rookery_core::{Code, Refusal, Seq};
+use rookery_core::{Code, Rejection, Seq};
 use rookery_engine::At;
 use rookery_engine::clutch::{KnownSchema, UnfitSchema};
 use serde::Serialize;
@@ -84,7 +84,7 @@ pub async fn list(State(app): State<App>, call: Call, Query(page): Query<PageQue
 fn named(name: &str) -> Result<PayloadType, ClutchError> {
     PayloadType::parse(name).ok_or_else(|| {
         let message = format!("'{name}' is no payload type");
-        Refusal::new(Code::Invalid, message).hint("a name with a version, like 'research.summary.v1'").into()
+        Rejection::new(Code::Invalid, message).hint("a name with a version, like 'research.summary.v1'").into()
     })
 }
 
@@ -95,7 +95,7 @@ fn text(body: &Bytes) -> Result<String, ClutchError> {
 
 fn missing(payload_type: &PayloadType) -> ClutchError {
     let message = format!("no schema is registered for '{payload_type}'");
-    Refusal::new(Code::SchemaNotFound, message).hint("list the schemas to see which there are").into()
+    Rejection::new(Code::SchemaNotFound, message).hint("list the schemas to see which there are").into()
 }
 
 fn registered_at(known: &KnownSchema) -> Option<Seq> {

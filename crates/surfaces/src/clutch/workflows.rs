@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::Response;
 use rookery_core::contract::{DefineStepContracts, ExpectedPayload, StepContract, StepContracts};
-use rookery_core::{Code, Refusal, Row, Seq, limit};
+use rookery_core::{Code, Rejection, Row, Seq, limit};
 use rookery_engine::At;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -100,7 +100,7 @@ pub async fn define(call: Call, Segment(name): Segment, rules: Rules) -> Result<
     let command = DefineStepContracts { workflow, rules: steps };
     let committed = call.submit(call.anybody()?, command, &rules.bytes).await?;
     match call::row_of(&committed) {
-        Some(Row::Workflow(workflow)) => Ok(call::written(StatusCode::OK, &committed, shown(workflow))),
+        Some(Row::StepContracts(workflow)) => Ok(call::written(StatusCode::OK, &committed, shown(workflow))),
         _ => Err(call::unexpected(&committed).into()),
     }
 }
@@ -116,7 +116,7 @@ pub async fn get(
 ) -> Result<axum::Json<WorkflowRules>, ClutchError> {
     call.reader().await?;
     let missing = || {
-        Refusal::new(Code::WorkflowNotFound, format!("nothing is defined for workflow '{name}'"))
+        Rejection::new(Code::WorkflowNotFound, format!("nothing is defined for workflow '{name}'"))
             .hint("list the workflows to see which are defined")
     };
     Ok(axum::Json(shown(app.engine().workflow_rules(&name).await?.ok_or_else(missing)?)))

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rookery_core::{Actor, AgentId, Authority, Caller, Code, Command, Refusal, Row};
+use rookery_core::{Actor, AgentId, Authority, Caller, Code, Command, Rejection, Row};
 use rookery_engine::messages::Unread;
 use rookery_engine::{Engine, Request};
 use rookery_store::{AnyReply, Committed};
@@ -124,13 +124,13 @@ impl Call {
             && own != named
         {
             if !self.leads(&caller, own).await? {
-                return Err(Refusal::new(Code::Forbidden, format!("'{own}' may not act as '{named}'"))
+                return Err(Rejection::new(Code::Forbidden, format!("'{own}' may not act as '{named}'"))
                     .hint("leave out agent_id, or name the agent that the call comes from")
                     .into());
             }
             if !caller.is_proven() && self.engine().agent(named).await?.value.is_some_and(|agent| agent.has_credential)
             {
-                return Err(Refusal::sealed(named).into());
+                return Err(Rejection::sealed(named).into());
             }
         }
         let agent = named.or_else(|| caller.actor.agent().cloned());

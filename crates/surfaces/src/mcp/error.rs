@@ -1,7 +1,7 @@
 //! The map from what can go wrong to what a model reads: a code, a sentence, whether calling differently may help, and
 //! what to do next.
 
-use rookery_core::{Code, Refusal, RetryAdvice};
+use rookery_core::{Code, Rejection, RetryAdvice};
 use rookery_engine::EngineError;
 use rookery_store::{ReadError, SubmitError};
 use serde::Serialize;
@@ -83,8 +83,8 @@ fn usual_suggestion(code: Code) -> Option<&'static str> {
     }
 }
 
-impl From<Refusal> for ToolError {
-    fn from(refusal: Refusal) -> ToolError {
+impl From<Rejection> for ToolError {
+    fn from(refusal: Rejection) -> ToolError {
         let usual = usual_suggestion(refusal.code).map(str::to_owned);
         // What to do about an agent that nobody knows is in the words of these tools.
         let suggestion = if refusal.code == Code::AgentNotFound { usual } else { refusal.hint.or(usual) };
@@ -148,11 +148,11 @@ mod tests {
 
     #[test]
     fn a_refusal_says_what_to_do() {
-        let error = ToolError::from(Refusal::new(Code::TaskNotFound, "Task not found"));
+        let error = ToolError::from(Rejection::new(Code::TaskNotFound, "Task not found"));
         let text = serde_json::to_value(&error).unwrap();
         assert_eq!((&text["code"], &text["recoverable"]), (&"TASK_NOT_FOUND".into(), &false.into()));
         assert!(text["suggestion"].is_string());
-        let blocked = ToolError::from(Refusal::new(Code::DependenciesUnfinished, "waits").hint("finish t1"));
+        let blocked = ToolError::from(Rejection::new(Code::DependenciesUnfinished, "waits").hint("finish t1"));
         assert_eq!((blocked.code, blocked.recoverable), ("TASK_BLOCKED", true));
         assert_eq!(blocked.suggestion.as_deref(), Some("finish t1"));
     }

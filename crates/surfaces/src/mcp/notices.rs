@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use rookery_core::message::{Header, Recipients};
-use rookery_core::{AgentId, Fact};
+use rookery_core::{AgentId, AnyEvent};
 use rookery_engine::SubscribeError;
 use tokio::sync::Notify;
 
@@ -33,7 +33,7 @@ pub enum Concerned {
 }
 
 /// What a fact changes. A fact that puts something before an agent belongs here.
-pub fn concerned(fact: &Fact) -> Concerned {
+pub fn concerned(fact: &AnyEvent) -> Concerned {
     let inboxes = |agents: &[AgentId]| Concerned::Addresses(agents.iter().map(resources::inbox).collect());
     let message = |header: &Header| match &header.to {
         Recipients::Agents(agents) => inboxes(agents),
@@ -41,14 +41,14 @@ pub fn concerned(fact: &Fact) -> Concerned {
         Recipients::Everyone => Concerned::Nothing,
     };
     match fact {
-        Fact::HandoffInitiated(handoff) => inboxes(handoff.to.as_slice()),
-        Fact::TaskReserved(task) => inboxes(std::slice::from_ref(&task.agent)),
-        Fact::EnvelopeReceived(received) => inboxes(&received.delivered),
-        Fact::TaskReassigned(task) => inboxes(std::slice::from_ref(&task.to)),
-        Fact::MessageSent(sent) => message(&sent.letter.header),
-        Fact::MessageReleased(released) => message(&released.header),
-        Fact::DocumentWritten(written) => Concerned::Addresses(vec![resources::document(&written.id)]),
-        Fact::DocumentDeleted(deleted) => Concerned::Addresses(vec![resources::document(&deleted.id)]),
+        AnyEvent::HandoffInitiated(handoff) => inboxes(handoff.to.as_slice()),
+        AnyEvent::TaskReserved(task) => inboxes(std::slice::from_ref(&task.agent)),
+        AnyEvent::EnvelopeReceived(received) => inboxes(&received.delivered),
+        AnyEvent::TaskReassigned(task) => inboxes(std::slice::from_ref(&task.to)),
+        AnyEvent::MessageSent(sent) => message(&sent.letter.header),
+        AnyEvent::MessageReleased(released) => message(&released.header),
+        AnyEvent::DocumentWritten(written) => Concerned::Addresses(vec![resources::document(&written.id)]),
+        AnyEvent::DocumentDeleted(deleted) => Concerned::Addresses(vec![resources::document(&deleted.id)]),
         _ => Concerned::Nothing,
     }
 }
@@ -75,7 +75,7 @@ async fn tail(app: &App) -> Result<(), SubscribeError> {
             chunk = log.next() => chunk?,
         };
         for row in chunk.rows() {
-            match concerned(&row.fact) {
+            match concerned(&row.event) {
                 Concerned::Nothing => {}
                 Concerned::Addresses(addresses) => addresses.iter().for_each(|it| app.notices().changed(it)),
                 Concerned::Everyone => app.notices().all_changed(|address| resources::owner(address).is_some()),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use rmcp::model::{Resource, ResourceTemplate};
 use rookery_core::document::{Document, DocumentId, DocumentPath};
-use rookery_core::{Actor, AgentId, Authority, Caller, Code, Instance, MessageId, Refusal};
+use rookery_core::{Actor, AgentId, Authority, Caller, Code, Instance, MessageId, Rejection};
 use serde_json::json;
 
 use super::call::Call;
@@ -155,7 +155,7 @@ pub async fn may_see(call: &Call, named: &Named) -> Result<(), ToolError> {
     if caller.power >= Authority::Lead {
         return Ok(());
     }
-    Err(Refusal::new(Code::Forbidden, format!("the inbox of '{agent}' is not yours")).into())
+    Err(Rejection::new(Code::Forbidden, format!("the inbox of '{agent}' is not yours")).into())
 }
 
 /// Who reads an inbox: the caller, or whoever gave no name and thereby says that it is the inbox's agent.
@@ -169,7 +169,7 @@ pub async fn read(call: &Call, named: &Named) -> Result<String, ToolError> {
         Named::Inbox(agent) => read_inbox(call, agent).await,
         Named::Document(id) => match call.engine().document_text(id).await? {
             Some(document) => Ok(document.text),
-            None => Err(Refusal::new(Code::DocumentNotFound, format!("there is no document '{}'", id.path)).into()),
+            None => Err(Rejection::new(Code::DocumentNotFound, format!("there is no document '{}'", id.path)).into()),
         },
         Named::Message(id) => read_message(call, id).await,
     }
@@ -182,7 +182,7 @@ async fn read_message(call: &Call, id: &MessageId) -> Result<String, ToolError> 
         Some(agent) => call.engine().mail(agent, id).await?,
         None => None,
     };
-    let unknown = || Refusal::new(Code::MessageNotFound, format!("there is no message '{id}' to you"));
+    let unknown = || Rejection::new(Code::MessageNotFound, format!("there is no message '{id}' to you"));
     Ok(mail.and_then(|mail| mail.envelope).ok_or_else(unknown)?.to_string())
 }
 

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use regex::bytes::Regex;
 use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::redact::{Erase, Redact, Target};
-use rookery_core::{Actor, Authority, Code, Fact, IntentId, Refusal, Seq};
+use rookery_core::{Actor, AnyEvent, Authority, Code, IntentId, Rejection, Seq};
 use rookery_engine::artifacts::{Collected, Trial};
 use rookery_engine::names::NewToken;
 use rookery_engine::{At, Engine, EngineError, Waited, access, ambient};
@@ -148,7 +148,7 @@ pub async fn revoke_token(
     call.person()?;
     let engine = app.engine();
     if !engine.store().tokens().await?.iter().any(|token| token.id == id && token.browser.is_none()) {
-        return Err(Refusal::new(Code::TokenNotFound, "Token not found").into());
+        return Err(Rejection::new(Code::TokenNotFound, "Token not found").into());
     }
     engine.store().operate(Operation::RevokeToken { id }).await?;
     heed_tokens(engine).await;
@@ -203,7 +203,7 @@ fn target(app: &App, row: LogRow) -> Target {
     let artifact = row.body.filter(|body| body.bytes == BodyBytes::Artifact);
     Target {
         seq: row.seq,
-        fact: row.fact,
+        fact: row.event,
         artifact: artifact.map(|body| Erase { intent: app.engine().mint_intent(), sha256: body.sha256 }),
     }
 }
@@ -214,7 +214,7 @@ async fn by_seq(app: &App, seqs: &[u64]) -> Result<Vec<LogRow>, RestError> {
     }
     let mut rows = Vec::new();
     for seq in seqs {
-        let unknown = || RestError::from(Refusal::new(Code::EventNotFound, format!("there is no event {seq}")));
+        let unknown = || RestError::from(Rejection::new(Code::EventNotFound, format!("there is no event {seq}")));
         if i64::try_from(*seq).is_err() || *seq == 0 {
             return Err(unknown());
         }
@@ -235,15 +235,15 @@ async fn by_match(app: &App, pattern: &str) -> Result<(Vec<LogRow>, Vec<u64>), R
         let Some(last) = page.last() else { return Ok((rows, remaining)) };
         after = last.seq;
         for row in page {
-            if rows.len() >= MAX_REDACTED || bytes >= REDACT_BYTES || matches!(row.fact, Fact::LogRedacted(_)) {
+            if rows.len() >= MAX_REDACTED || bytes >= REDACT_BYTES || matches!(row.event, AnyEvent::LogRedacted(_)) {
                 continue;
             }
-            if regex.is_match(&row.fact.blanked()) {
+            if regex.is_match(&row.event.blanked()) {
                 remaining.push(row.seq.0);
             }
-            let in_text = row.fact.texts().iter().any(|text| regex.is_match(text.as_bytes()));
+            let in_text = row.event.texts().iter().any(|text| regex.is_match(text.as_bytes()));
             if in_text || body_holds(app, &row, &regex).await? {
-                bytes += row.fact.encode().len();
+                bytes += row.event.encode().len();
                 rows.push(row);
             }
         }

@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, Limited};
-use rookery_core::{Actor, Caller, Code, Command, Refusal, Row};
+use rookery_core::{Actor, Caller, Code, Command, Rejection, Row};
 use rookery_engine::{At, Request as EngineRequest};
 use rookery_store::{AnyReply, Committed, Head, Token};
 use serde::Serialize;
@@ -52,7 +52,7 @@ impl Call {
     }
 
     /// The caller of a message that says who sends it.
-    pub fn sending_as(&self, from: &Actor) -> Result<Caller, Refusal> {
+    pub fn sending_as(&self, from: &Actor) -> Result<Caller, Rejection> {
         self.sender.sending_as(&self.app, from)
     }
 
@@ -275,10 +275,10 @@ fn placed(mut response: Response, head: &Head) -> Response {
 
 /// The one thing that was asked for, or that there is none.
 pub fn at_or<T: Serialize>(found: At<Option<T>>, code: Code, message: &str) -> Response {
-    at_or_else(found, Refusal::new(code, message))
+    at_or_else(found, Rejection::new(code, message))
 }
 
-pub fn at_or_else<T: Serialize>(found: At<Option<T>>, missing: Refusal) -> Response {
+pub fn at_or_else<T: Serialize>(found: At<Option<T>>, missing: Rejection) -> Response {
     match found.value {
         Some(value) => at(At { value, head: found.head }),
         None => placed(RestError::from(missing).into_response(), &found.head),

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use rookery_core::document::{Base, Change, Document, DocumentId, DocumentPath, Version, WriteDocument, Writer};
-use rookery_core::{Actor, AgentId, Code, Instance, Refusal};
+use rookery_core::{Actor, AgentId, Code, Instance, Rejection};
 use rookery_engine::documents::{Changed, DocumentText};
 use rookery_engine::{At, Request};
 use serde::{Deserialize, Serialize};
@@ -92,7 +92,7 @@ pub async fn get(
     };
     let head = app.engine().tallies().await?.head;
     let missing = format!("document '{path}' has no text there");
-    Ok(call::at_or_else(At { value: found.map(shown), head }, Refusal::new(Code::DocumentNotFound, missing)))
+    Ok(call::at_or_else(At { value: found.map(shown), head }, Rejection::new(Code::DocumentNotFound, missing)))
 }
 
 /// The changes of a document, newest first.
@@ -135,7 +135,7 @@ pub async fn write(call: Call, Segments(name, path): Segments, body: JsonBody<Ne
     }
 }
 
-fn stale(refusal: Refusal, newer: Option<DocumentText>) -> Response {
+fn stale(refusal: Rejection, newer: Option<DocumentText>) -> Response {
     #[derive(Serialize)]
     struct Stale {
         error: String,
@@ -147,7 +147,7 @@ fn stale(refusal: Refusal, newer: Option<DocumentText>) -> Response {
 }
 
 fn named(instance: &str, path: &str) -> Result<DocumentId, RestError> {
-    let path = DocumentPath::parse(path).map_err(Refusal::from)?;
+    let path = DocumentPath::parse(path).map_err(Rejection::from)?;
     Ok(DocumentId { run: Instance::new(instance).run(), path })
 }
 

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use rookery_core::{Code, CodeClass, Refusal};
+use rookery_core::{Code, CodeClass, Rejection};
 use rookery_engine::{EngineError, SubscribeError};
 use rookery_store::{ReadError, SubmitError};
 
@@ -39,7 +39,7 @@ impl RestError {
     }
 
     pub fn invalid(message: impl Into<String>) -> RestError {
-        RestError::from(Refusal::new(Code::Invalid, message))
+        RestError::from(Rejection::new(Code::Invalid, message))
     }
 
     #[must_use]
@@ -110,8 +110,8 @@ pub(crate) fn is_status_of(code: Code, status: StatusCode) -> bool {
     status == status_of(code) || FURTHER_STATUSES.contains(&(code, status))
 }
 
-impl From<Refusal> for RestError {
-    fn from(refusal: Refusal) -> RestError {
+impl From<Rejection> for RestError {
+    fn from(refusal: Rejection) -> RestError {
         let error = RestError::new(refusal.code, refusal.message);
         let body = Box::new(ErrorBody { hint: refusal.hint, ..*error.body });
         RestError { body, pointer: refusal.pointer, ..error }

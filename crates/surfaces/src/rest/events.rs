@@ -70,7 +70,7 @@ async fn pages(app: &App, mut wanted: LogQuery, action: Option<&str>) -> Result<
     loop {
         let (count, last) = (page.value.len(), page.value.last().map(|row| row.seq));
         rows.extend(
-            page.value.into_iter().filter(|row| action.is_none_or(|action| translate::action(&row.fact) == action)),
+            page.value.into_iter().filter(|row| action.is_none_or(|action| translate::action(&row.event) == action)),
         );
         let ended = count < wanted.limit as usize;
         if rows.len() >= limit || ended {

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use rookery_core::instance::Instance;
 use rookery_core::team::not_found;
-use rookery_core::{Code, Fact, Refusal, TeamId};
+use rookery_core::{AnyEvent, Code, Rejection, TeamId};
 use rookery_engine::teams::LAUNCH_WAITS;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -102,7 +102,7 @@ pub async fn launch(call: Call, Segment(id): Segment, body: JsonBody<LaunchReque
         false => engine.outcome(&intent, committed.at, LAUNCH_WAITS).await,
     };
     match outcome {
-        Some(Fact::TeamStartFailed(failed)) => Err(Refusal::new(Code::InvalidState, failed.reason)
+        Some(AnyEvent::TeamStartFailed(failed)) => Err(Rejection::new(Code::InvalidState, failed.reason)
             .hint("'rookery check FILE' tells what a file would do")
             .into()),
         Some(_) => teams::shown_now(&call, &team).await,
@@ -123,18 +123,18 @@ pub async fn bury(call: Call, Segment(id): Segment, _body: MaybeBody<Option<Valu
     let launcher = engine.launcher()?;
     let found = engine.team(&team).await?.value.ok_or_else(|| not_found(&team))?;
     if !launcher.is_lost(&found) {
-        let refusal = Refusal::new(Code::InvalidState, format!("{team} has a runner, or is over"));
+        let refusal = Rejection::new(Code::InvalidState, format!("{team} has a runner, or is over"));
         return Err(refusal.hint("ask it to stop: POST /teams/{id}/stop").into());
     }
-    launcher.bury(team.clone()).await.map_err(|refusing| Refusal::new(Code::InvalidState, refusing.reason))?;
+    launcher.bury(team.clone()).await.map_err(|refusing| Rejection::new(Code::InvalidState, refusing.reason))?;
     teams::shown_now(&call, &team).await
 }
 
 /// A file makes the team of an instance.
-fn instance(id: &str) -> Result<Instance, Refusal> {
+fn instance(id: &str) -> Result<Instance, Rejection> {
     let team = TeamId::parse(id)?;
     match team.alone() {
         None => Ok(team.instance()),
-        Some(_) => Err(Refusal::new(Code::Invalid, "a workflow file makes the team of an instance, such as '@pr-1'")),
+        Some(_) => Err(Rejection::new(Code::Invalid, "a workflow file makes the team of an instance, such as '@pr-1'")),
     }
 }

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::file::{ClaimMode, FileClaimOutcome, LockFile, ReleaseFile, ResolveConflict, UnlockFile};
-use rookery_core::{AgentId, Refusal, Row};
+use rookery_core::{AgentId, Rejection, Row};
 use rookery_engine::queries::FileFilter;
 use rookery_store::{AnyReply, Committed};
 
@@ -114,7 +114,7 @@ pub async fn get(State(app): State<App>, call: Call, Segment(path): Segment) -> 
     call.reader().await?;
     let path = app.engine().paths().resolve(&path).await?;
     let found = app.engine().file(path.key()).await?;
-    Ok(call::at_or_else(found.map(|file| file.map(translate::resource)), Refusal::not_tracked()))
+    Ok(call::at_or_else(found.map(|file| file.map(translate::resource)), Rejection::not_tracked()))
 }
 
 /// Reads a file that has the name of one of our verbs.

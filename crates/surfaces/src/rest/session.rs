@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use rookery_core::{Actor, Code, Refusal, limit};
+use rookery_core::{Actor, Code, Rejection, limit};
 use rookery_engine::ambient;
 use rookery_engine::sign_in::{NewSession, SESSION_MILLIS};
 use rookery_store::Token;
@@ -106,7 +106,7 @@ pub async fn sign_in(
     let [code] = call::need("code is required", [&body.value.code])?;
     let Some(NewSession { cookie, stored, session }) = app.engine().sign_in(&code, browser_name(&headers)).await?
     else {
-        let refusal = Refusal::new(Code::Unauthenticated, "this sign-in link was used already, or is too old");
+        let refusal = Rejection::new(Code::Unauthenticated, "this sign-in link was used already, or is too old");
         return Err(refusal.hint("'rookery open' prints a new one").into());
     };
     let body = SignedIn { secret: stored, session: session.id, person: session.subject };

@@ -178,8 +178,8 @@ impl Filter {
 
     fn passes(&self, row: &LogRow) -> bool {
         self.agent.as_ref().is_none_or(|agent| row.concerns() == *agent)
-            && self.action.as_ref().is_none_or(|action| translate::action(&row.fact) == *action)
-            && self.path.as_ref().is_none_or(|path| row.fact.path().is_some_and(|known| known.key() == path))
+            && self.action.as_ref().is_none_or(|action| translate::action(&row.event) == *action)
+            && self.path.as_ref().is_none_or(|path| row.event.path().is_some_and(|known| known.key() == path))
             && self.run.as_ref().is_none_or(|run| row.run.as_ref().map_or("run_default", |run| run.as_str()) == run)
     }
 }

@@ -2,7 +2,7 @@
 
 use rookery_core::log::{LogRow, event_id};
 use rookery_core::view::Presence;
-use rookery_core::{Fact, NodeId, agent, file, handoff, task};
+use rookery_core::{AnyEvent, NodeId, agent, file, handoff, task};
 use rookery_engine::queries::TaskShape;
 use rookery_store::node::{NodeLiveness, Seen};
 use serde_json::{Map, Value};
@@ -33,92 +33,92 @@ pub const ACTIONS: [&str; 19] = [
 ];
 
 /// What a fact is called here. Facts without an action of the contract are `x.` and their kind.
-pub fn action(fact: &Fact) -> String {
+pub fn action(fact: &AnyEvent) -> String {
     let action = match fact {
-        Fact::AgentRegistered(_) => "agent.joined",
-        Fact::AgentLeft(_) => "agent.left",
-        Fact::AgentReturned(_) => "agent.heartbeat",
-        Fact::AgentStatusSet(_) | Fact::AgentWentOffline(_) => "agent.status_changed",
-        Fact::FileClaimed(_) => "resource.claimed",
-        Fact::FileReleased(_) => "resource.released",
-        Fact::FileModified(_) => "resource.modified",
-        Fact::ConflictDetected(_) => "resource.conflict_detected",
-        Fact::ConflictResolved(_) => "resource.conflict_resolved",
-        Fact::TaskCreated(_) => "task.created",
-        Fact::TaskReserved(_) | Fact::TaskClaimed(_) => "task.assigned",
-        Fact::TaskStarted(_) => "task.started",
-        Fact::TaskCompleted(_) => "task.completed",
-        Fact::TaskFailed(_) | Fact::TaskTimedOut(_) => "task.blocked",
-        Fact::TaskStepSet(fact) if fact.to == task::TaskState::Paused => "task.blocked",
-        Fact::HandoffInitiated(_) => "handoff.initiated",
-        Fact::HandoffAccepted(_) => "handoff.accepted",
-        Fact::HandoffRejected(_) => "handoff.rejected",
-        Fact::LeadChosen(_) | Fact::ClaimForced(_) | Fact::TaskReassigned(_) => "authority.decision",
-        Fact::ConflictEscalated(_)
-        | Fact::MessageHeld(_)
-        | Fact::TaskAttemptsExhausted(_)
-        | Fact::DeliveryAbandoned(_) => "authority.escalation",
-        Fact::ReportAdded(report) => return report.action.clone(),
-        Fact::AgentUpdated(_)
-        | Fact::AgentPaused(_)
-        | Fact::AgentResumed(_)
-        | Fact::TaskStepSet(_)
-        | Fact::TaskReleased(_)
-        | Fact::TaskRetried(_)
-        | Fact::TaskDropped(_)
-        | Fact::CheckpointAdded(_)
-        | Fact::FileLocked(_)
-        | Fact::FileUnlocked(_)
-        | Fact::UntrackedFilesChanged(_)
-        | Fact::LogRedacted(_)
-        | Fact::IntentClosed(_)
-        | Fact::RunCreated(_)
-        | Fact::RunPlanned(_)
-        | Fact::RunReplanned(_)
-        | Fact::RunReordered(_)
-        | Fact::RunStatusSet(_)
-        | Fact::TaskPlanned(_)
-        | Fact::TaskRemoved(_)
-        | Fact::TemplateCreated(_) => return format!("x.{}", fact.kind()),
-        Fact::MessageSent(_)
-        | Fact::MessageReleased(_)
-        | Fact::MessageDiscarded(_)
-        | Fact::MessagesRead(_)
-        | Fact::MessagesAcked(_)
-        | Fact::DeliveryRetried(_)
-        | Fact::DocumentWritten(_)
-        | Fact::DocumentDeleted(_)
-        | Fact::ContextConfigured(_)
-        | Fact::WorkspaceCreated(_)
-        | Fact::WorkspaceReady(_)
-        | Fact::WorkspaceUpdated(_)
-        | Fact::WorkspaceMerging(_)
-        | Fact::WorkspaceMerged(_)
-        | Fact::WorkspaceRemoved(_)
-        | Fact::WorkspaceFailed(_)
-        | Fact::SchemaRegistered(_)
-        | Fact::StepContractsDefined(_)
-        | Fact::GroupSet(_)
-        | Fact::GroupRemoved(_)
-        | Fact::EnvelopeReceived(_)
-        | Fact::EnvelopeRejected(_)
-        | Fact::LettersDropped(_)
-        | Fact::ToolDenied(_)
-        | Fact::RoutingDecided(_)
-        | Fact::RoutingFailed(_)
-        | Fact::RoutingResumed(_)
-        | Fact::TaskForwarded(_)
-        | Fact::TaskReopened(_)
-        | Fact::TeamStartRequested(_)
-        | Fact::TeamSpawned(_)
-        | Fact::TeamStartFailed(_)
-        | Fact::TeamStarted(_)
-        | Fact::TeamResumed(_)
-        | Fact::TeamKickedOff(_)
-        | Fact::TeamStopRequested(_)
-        | Fact::TeamEnded(_)
-        | Fact::TurnStarted(_)
-        | Fact::TurnEnded(_) => return format!("x.{}", fact.kind()),
+        AnyEvent::AgentRegistered(_) => "agent.joined",
+        AnyEvent::AgentLeft(_) => "agent.left",
+        AnyEvent::AgentReturned(_) => "agent.heartbeat",
+        AnyEvent::AgentStatusSet(_) | AnyEvent::AgentWentOffline(_) => "agent.status_changed",
+        AnyEvent::FileClaimed(_) => "resource.claimed",
+        AnyEvent::FileReleased(_) => "resource.released",
+        AnyEvent::FileModified(_) => "resource.modified",
+        AnyEvent::ConflictDetected(_) => "resource.conflict_detected",
+        AnyEvent::ConflictResolved(_) => "resource.conflict_resolved",
+        AnyEvent::TaskCreated(_) => "task.created",
+        AnyEvent::TaskReserved(_) | AnyEvent::TaskClaimed(_) => "task.assigned",
+        AnyEvent::TaskStarted(_) => "task.started",
+        AnyEvent::TaskCompleted(_) => "task.completed",
+        AnyEvent::TaskFailed(_) | AnyEvent::TaskTimedOut(_) => "task.blocked",
+        AnyEvent::TaskStepSet(fact) if fact.to == task::TaskState::Paused => "task.blocked",
+        AnyEvent::HandoffInitiated(_) => "handoff.initiated",
+        AnyEvent::HandoffAccepted(_) => "handoff.accepted",
+        AnyEvent::HandoffRejected(_) => "handoff.rejected",
+        AnyEvent::LeadChosen(_) | AnyEvent::ClaimForced(_) | AnyEvent::TaskReassigned(_) => "authority.decision",
+        AnyEvent::ConflictEscalated(_)
+        | AnyEvent::MessageHeld(_)
+        | AnyEvent::TaskAttemptsExhausted(_)
+        | AnyEvent::DeliveryAbandoned(_) => "authority.escalation",
+        AnyEvent::ReportAdded(report) => return report.action.clone(),
+        AnyEvent::AgentUpdated(_)
+        | AnyEvent::AgentPaused(_)
+        | AnyEvent::AgentResumed(_)
+        | AnyEvent::TaskStepSet(_)
+        | AnyEvent::TaskReleased(_)
+        | AnyEvent::TaskRetried(_)
+        | AnyEvent::TaskDropped(_)
+        | AnyEvent::CheckpointAdded(_)
+        | AnyEvent::FileLocked(_)
+        | AnyEvent::FileUnlocked(_)
+        | AnyEvent::UntrackedFilesChanged(_)
+        | AnyEvent::LogRedacted(_)
+        | AnyEvent::IntentClosed(_)
+        | AnyEvent::RunCreated(_)
+        | AnyEvent::RunPlanned(_)
+        | AnyEvent::RunReplanned(_)
+        | AnyEvent::RunReordered(_)
+        | AnyEvent::RunStatusSet(_)
+        | AnyEvent::TaskPlanned(_)
+        | AnyEvent::TaskRemoved(_)
+        | AnyEvent::TemplateCreated(_) => return format!("x.{}", fact.kind()),
+        AnyEvent::MessageSent(_)
+        | AnyEvent::MessageReleased(_)
+        | AnyEvent::MessageDiscarded(_)
+        | AnyEvent::MessagesRead(_)
+        | AnyEvent::MessagesAcked(_)
+        | AnyEvent::DeliveryRetried(_)
+        | AnyEvent::DocumentWritten(_)
+        | AnyEvent::DocumentDeleted(_)
+        | AnyEvent::ContextConfigured(_)
+        | AnyEvent::WorkspaceCreated(_)
+        | AnyEvent::WorkspaceReady(_)
+        | AnyEvent::WorkspaceUpdated(_)
+        | AnyEvent::WorkspaceMerging(_)
+        | AnyEvent::WorkspaceMerged(_)
+        | AnyEvent::WorkspaceRemoved(_)
+        | AnyEvent::WorkspaceFailed(_)
+        | AnyEvent::SchemaRegistered(_)
+        | AnyEvent::StepContractsDefined(_)
+        | AnyEvent::GroupSet(_)
+        | AnyEvent::GroupRemoved(_)
+        | AnyEvent::EnvelopeReceived(_)
+        | AnyEvent::EnvelopeRejected(_)
+        | AnyEvent::LettersDropped(_)
+        | AnyEvent::ToolDenied(_)
+        | AnyEvent::RoutingDecided(_)
+        | AnyEvent::RoutingFailed(_)
+        | AnyEvent::RoutingResumed(_)
+        | AnyEvent::TaskForwarded(_)
+        | AnyEvent::TaskReopened(_)
+        | AnyEvent::TeamStartRequested(_)
+        | AnyEvent::TeamSpawned(_)
+        | AnyEvent::TeamStartFailed(_)
+        | AnyEvent::TeamStarted(_)
+        | AnyEvent::TeamResumed(_)
+        | AnyEvent::TeamKickedOff(_)
+        | AnyEvent::TeamStopRequested(_)
+        | AnyEvent::TeamEnded(_)
+        | AnyEvent::TurnStarted(_)
+        | AnyEvent::TurnEnded(_) => return format!("x.{}", fact.kind()),
     };
     action.to_owned()
 }
@@ -165,38 +165,38 @@ const SHOWN: [&str; 16] = [
 ];
 
 pub fn event(row: &LogRow) -> wire::ProtocolEvent {
-    let (before_hash, after_hash) = hashes(&row.fact);
+    let (before_hash, after_hash) = hashes(&row.event);
     wire::ProtocolEvent {
         id: event_id::of(row.seq),
         timestamp: row.at.0,
         agent_id: row.concerns(),
-        action: action(&row.fact),
-        resource: row.fact.path().map(ToString::to_string),
+        action: action(&row.event),
+        resource: row.event.path().map(ToString::to_string),
         task_id: row.task().map(ToString::to_string),
         before_hash,
         after_hash,
-        metadata: metadata(&row.fact),
+        metadata: metadata(&row.event),
         seq: row.seq.0,
     }
 }
 
-fn hashes(fact: &Fact) -> (Option<String>, Option<String>) {
+fn hashes(fact: &AnyEvent) -> (Option<String>, Option<String>) {
     match fact {
-        Fact::FileModified(fact) => (Some(fact.before.clone()), Some(fact.after.clone())),
-        Fact::ConflictDetected(fact) => (Some(fact.before.clone()), Some(fact.after.clone())),
-        Fact::ReportAdded(report) => (report.before_hash.clone(), report.after_hash.clone()),
+        AnyEvent::FileModified(fact) => (Some(fact.before.clone()), Some(fact.after.clone())),
+        AnyEvent::ConflictDetected(fact) => (Some(fact.before.clone()), Some(fact.after.clone())),
+        AnyEvent::ReportAdded(report) => (report.before_hash.clone(), report.after_hash.clone()),
         _ => (None, None),
     }
 }
 
 /// What else the fact says; a reporter's own metadata as it gave it.
-fn metadata(fact: &Fact) -> Map<String, Value> {
+fn metadata(fact: &AnyEvent) -> Map<String, Value> {
     let Ok(Value::Object(mut fields)) = serde_json::to_value(fact) else { return Map::new() };
     let own = match fields.remove("metadata") {
         Some(Value::Object(own)) => own,
         _ => Map::new(),
     };
-    if matches!(fact, Fact::ReportAdded(_)) {
+    if matches!(fact, AnyEvent::ReportAdded(_)) {
         return own;
     }
     // Whose inboxes of the Clutch face it reaches is no matter of this one.
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn every_kind_is_found_by_the_action_it_is_shown_with() {
-        for (kind, _) in Fact::KINDS.iter().filter(|(kind, _)| *kind != "report.added") {
+        for (kind, _) in AnyEvent::KINDS.iter().filter(|(kind, _)| *kind != "report.added") {
             let found = ACTIONS.iter().map(|action| (*action).to_owned()).chain([format!("x.{kind}")]);
             let found: Vec<String> = found.filter(|action| kinds(action).iter().any(|known| known == kind)).collect();
             assert!(!found.is_empty(), "{kind}");

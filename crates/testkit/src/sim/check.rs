@@ -13,7 +13,7 @@ use rookery_core::log::LogRow;
 use rookery_core::run::RunStatus;
 use rookery_core::task::{ReleaseCause, TaskState};
 use rookery_core::{
-    Actor, AgentId, Auth, Caller, Command, Fact, Key, NodeId, Position, Refusal, Row, RunId, Seq, Timestamp,
+    Actor, AgentId, AnyEvent, Auth, Caller, Command, Key, NodeId, Position, Rejection, Row, RunId, Seq, Timestamp,
 };
 use rookery_engine::subscribe;
 use rookery_store::memory::Database;
@@ -61,7 +61,7 @@ pub(super) fn sealed_ids_are_proven(model: &Model, row: &LogRow) -> Checked {
     let Actor::Agent(id) = &row.actor else { return Ok(()) };
     match model.row(&Key::Agent(id.clone())) {
         Some(Row::Agent(agent)) if agent.has_credential && !matches!(row.auth, Auth::Token | Auth::Session) => {
-            violated("sealed_ids_are_proven", format!("{} of {id} is known by {:?}", row.fact.kind(), row.auth))
+            violated("sealed_ids_are_proven", format!("{} of {id} is known by {:?}", row.event.kind(), row.auth))
         }
         _ => Ok(()),
     }
@@ -69,33 +69,33 @@ pub(super) fn sealed_ids_are_proven(model: &Model, row: &LogRow) -> Checked {
 
 /// A task changes hands only by a fact that says so, and says from whom. Told before the row is taken in.
 pub(super) fn task_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
-    for key in rookery_core::touches(&row.fact, row.seq) {
+    for key in rookery_core::write_set(&row.event, row.seq) {
         let Some(Row::Task(old)) = model.row(&key) else { continue };
-        let new = rookery_core::apply(model.row(&key).cloned(), &key, &row.fact, row.seq, row.at);
+        let new = rookery_core::apply(model.row(&key).cloned(), &key, &row.event, row.seq, row.at);
         // What nobody holds may be taken out of a plan.
-        if new.is_none() && matches!(row.fact, Fact::TaskRemoved(_)) && old.held_by().is_none() {
+        if new.is_none() && matches!(row.event, AnyEvent::TaskRemoved(_)) && old.held_by().is_none() {
             continue;
         }
         let Some(Row::Task(new)) = new else {
-            return violated("task_claims_end_by_facts", format!("{key:?} vanished by {}", row.fact.kind()));
+            return violated("task_claims_end_by_facts", format!("{key:?} vanished by {}", row.event.kind()));
         };
         if old.claim == new.claim {
             continue;
         }
-        let said = match &row.fact {
-            Fact::TaskClaimed(fact) => fact.from.as_ref(),
-            Fact::TaskReleased(fact) => fact.holder.as_ref(),
-            Fact::TaskCompleted(fact) => fact.holder.as_ref(),
-            Fact::TaskFailed(fact) => fact.holder.as_ref(),
-            Fact::TaskTimedOut(fact) => fact.holder.as_ref(),
-            Fact::TaskDropped(fact) => fact.holder.as_ref(),
-            Fact::TaskReopened(fact) => fact.holder.as_ref(),
+        let said = match &row.event {
+            AnyEvent::TaskClaimed(fact) => fact.from.as_ref(),
+            AnyEvent::TaskReleased(fact) => fact.holder.as_ref(),
+            AnyEvent::TaskCompleted(fact) => fact.holder.as_ref(),
+            AnyEvent::TaskFailed(fact) => fact.holder.as_ref(),
+            AnyEvent::TaskTimedOut(fact) => fact.holder.as_ref(),
+            AnyEvent::TaskDropped(fact) => fact.holder.as_ref(),
+            AnyEvent::TaskReopened(fact) => fact.holder.as_ref(),
             other => {
                 return violated("task_claims_end_by_facts", format!("{key:?} changed hands by {}", other.kind()));
             }
         };
         if said != old.holder() {
-            let what = format!("{}: {} took it from {said:?}, held by {:?}", new.id, row.fact.kind(), old.holder());
+            let what = format!("{}: {} took it from {said:?}, held by {:?}", new.id, row.event.kind(), old.holder());
             return violated("task_claims_end_by_facts", what);
         }
     }
@@ -104,25 +104,25 @@ pub(super) fn task_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
 
 /// A path changes hands only by a fact that says so. Told before the row is taken in.
 pub(super) fn file_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
-    for key in rookery_core::touches(&row.fact, row.seq) {
+    for key in rookery_core::write_set(&row.event, row.seq) {
         let Some(Row::File(old)) = model.row(&key) else { continue };
         let Some(holder) = old.holder() else { continue };
-        let new = rookery_core::apply(model.row(&key).cloned(), &key, &row.fact, row.seq, row.at);
+        let new = rookery_core::apply(model.row(&key).cloned(), &key, &row.event, row.seq, row.at);
         let Some(Row::File(new)) = new else {
-            return violated("file_claims_end_by_facts", format!("{key:?} vanished by {}", row.fact.kind()));
+            return violated("file_claims_end_by_facts", format!("{key:?} vanished by {}", row.event.kind()));
         };
         if new.holder() == Some(holder) {
             continue;
         }
-        let said = match &row.fact {
-            Fact::FileClaimed(fact) => fact.from.as_ref(),
-            Fact::FileReleased(fact) => Some(&fact.holder),
-            Fact::ClaimForced(fact) => Some(&fact.loser),
-            Fact::ConflictResolved(fact) => Some(&fact.holder),
+        let said = match &row.event {
+            AnyEvent::FileClaimed(fact) => fact.from.as_ref(),
+            AnyEvent::FileReleased(fact) => Some(&fact.holder),
+            AnyEvent::ClaimForced(fact) => Some(&fact.loser),
+            AnyEvent::ConflictResolved(fact) => Some(&fact.holder),
             _ => None,
         };
         if said != Some(holder) {
-            let what = format!("{}: {} took it from {said:?}, held by {holder}", new.path, row.fact.kind());
+            let what = format!("{}: {} took it from {said:?}, held by {holder}", new.path, row.event.kind());
             return violated("file_claims_end_by_facts", what);
         }
     }
@@ -132,13 +132,13 @@ pub(super) fn file_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
 /// Where an agent stands with a message only goes on, from queued to read to acked, and is never gone. Told before the
 /// row is taken in.
 pub(super) fn deliveries_only_go_on(model: &Model, row: &LogRow) -> Checked {
-    for key in rookery_core::touches(&row.fact, row.seq) {
+    for key in rookery_core::write_set(&row.event, row.seq) {
         let Some(Row::Delivery(old)) = model.row(&key) else { continue };
-        let new = rookery_core::apply(model.row(&key).cloned(), &key, &row.fact, row.seq, row.at);
+        let new = rookery_core::apply(model.row(&key).cloned(), &key, &row.event, row.seq, row.at);
         match new {
             Some(Row::Delivery(new)) if new.standing >= old.standing => {}
             other => {
-                let what = format!("{key:?} went from {:?} to {other:?} by {}", old.standing, row.fact.kind());
+                let what = format!("{key:?} went from {:?} to {other:?} by {}", old.standing, row.event.kind());
                 return violated("deliveries_only_go_on", what);
             }
         }
@@ -197,7 +197,7 @@ pub(super) fn runs_follow_their_tasks(model: &Model) -> Checked {
 
 /// A change of lead starts from the one who holds the position. Told before the row is taken in.
 pub(super) fn lead_changes_by_facts(model: &Model, row: &LogRow) -> Checked {
-    let Fact::LeadChosen(fact) = &row.fact else { return Ok(()) };
+    let AnyEvent::LeadChosen(fact) = &row.event else { return Ok(()) };
     let holder = lead(model);
     let asked = matches!(model.row(&Key::Lead), Some(Row::Lead(lead)) if lead.asked);
     let changes = fact.holder.as_ref() != holder || fact.asked != asked;
@@ -311,7 +311,7 @@ pub(super) fn duties_are_done_by_whoever_has_them(row: &LogRow, writer: &NodeId,
     match database.posts().get(&duty) {
         Some(post) if post.node == *writer => Ok(()),
         post => {
-            let what = format!("{} {} was written by {writer}, {post:?}", row.seq, row.fact.kind());
+            let what = format!("{} {} was written by {writer}, {post:?}", row.seq, row.event.kind());
             violated("duties_are_done_by_whoever_has_them", what)
         }
     }
@@ -319,14 +319,18 @@ pub(super) fn duties_are_done_by_whoever_has_them(row: &LogRow, writer: &NodeId,
 
 /// The duty that leads to such a fact; only our own subscribers act as the system.
 fn out_of_duty(row: &LogRow) -> Option<LeaderRole> {
-    match &row.fact {
+    match &row.event {
         _ if row.actor != Actor::System => None,
-        Fact::AgentWentOffline(_) => Some(LeaderRole::Sweeper),
-        Fact::ConflictEscalated(_) | Fact::TaskTimedOut(_) | Fact::RoutingResumed(_) => Some(LeaderRole::Timers),
-        Fact::TaskReleased(fact) if fact.because == ReleaseCause::NotAccepted => Some(LeaderRole::Timers),
-        Fact::IntentClosed(_) => Some(LeaderRole::Effects),
-        Fact::MessagesAcked(_) | Fact::DeliveryAbandoned(_) => Some(LeaderRole::Courier),
-        Fact::RoutingDecided(_) | Fact::RoutingFailed(_) | Fact::TaskForwarded(_) => Some(LeaderRole::Router),
+        AnyEvent::AgentWentOffline(_) => Some(LeaderRole::Sweeper),
+        AnyEvent::ConflictEscalated(_) | AnyEvent::TaskTimedOut(_) | AnyEvent::RoutingResumed(_) => {
+            Some(LeaderRole::Timers)
+        }
+        AnyEvent::TaskReleased(fact) if fact.because == ReleaseCause::NotAccepted => Some(LeaderRole::Timers),
+        AnyEvent::IntentClosed(_) => Some(LeaderRole::Effects),
+        AnyEvent::MessagesAcked(_) | AnyEvent::DeliveryAbandoned(_) => Some(LeaderRole::Courier),
+        AnyEvent::RoutingDecided(_) | AnyEvent::RoutingFailed(_) | AnyEvent::TaskForwarded(_) => {
+            Some(LeaderRole::Router)
+        }
         _ => None,
     }
 }
@@ -380,10 +384,10 @@ fn was_redacted(model: &Model, answer: &AnyReply, at: Seq) -> bool {
     let AnyReply::Row(key, shown) = answer else { return false };
     let touched = |seq: Seq| {
         let row = model.log().get((seq.0 - 1) as usize);
-        row.is_some_and(|row| rookery_core::touches(&row.fact, row.seq).contains(key))
+        row.is_some_and(|row| rookery_core::write_set(&row.event, row.seq).contains(key))
     };
-    let redactions = model.log().iter().filter_map(|row| match &row.fact {
-        Fact::LogRedacted(fact) if touched(fact.seq) => Some(row.seq),
+    let redactions = model.log().iter().filter_map(|row| match &row.event {
+        AnyEvent::LogRedacted(fact) if touched(fact.seq) => Some(row.seq),
         _ => None,
     });
     let mut after = redactions.flat_map(|seq| (seq.0..=at.0).map(Seq));
@@ -399,12 +403,12 @@ fn was_decided(model: &Model, sent: &Sent, before: Seq, rows: &[LogRow], answer:
             return violated(check, format!("{} ({}) after {before}: {other:?}", sent.id, sent.command.name()));
         }
     };
-    if !decision.facts.iter().eq(rows.iter().map(|row| &row.fact)) {
+    if !decision.events.iter().eq(rows.iter().map(|row| &row.event)) {
         let what = format!("{} ({:?}) after {before} decides other facts than {rows:?}", sent.id, sent.command);
         return violated(check, what);
     }
     // A caller without a name acts as the holder of what it changes.
-    let author = match (&sent.caller.actor, rows.first().and_then(|row| row.fact.holder())) {
+    let author = match (&sent.caller.actor, rows.first().and_then(|row| row.event.holder())) {
         (Actor::Anonymous, Some(holder)) => Actor::Agent(holder.clone()),
         (actor, _) => actor.clone(),
     };
@@ -420,7 +424,7 @@ fn was_decided(model: &Model, sent: &Sent, before: Seq, rows: &[LogRow], answer:
 }
 
 /// A refusal was right at some place of the log between asking and being told.
-pub(super) fn refusal_is_justified(model: &Model, sent: &Sent, asked: Seq, refusal: &Refusal) -> Checked {
+pub(super) fn refusal_is_justified(model: &Model, sent: &Sent, asked: Seq, refusal: &Rejection) -> Checked {
     let refused = |at: Seq| {
         let redone = model.decide_at(at, &sent.caller, &sent.command, Timestamp(0));
         matches!(redone, Redone::Refused(again) if again.code == refusal.code)
@@ -488,17 +492,17 @@ pub(super) fn facts_never_change(model: &Model, database: &Database) -> Checked 
     let redacted: Vec<Seq> = model
         .log()
         .iter()
-        .filter_map(|row| if let Fact::LogRedacted(fact) = &row.fact { Some(fact.seq) } else { None })
+        .filter_map(|row| if let AnyEvent::LogRedacted(fact) = &row.event { Some(fact.seq) } else { None })
         .collect();
     for (stored, written) in stored.iter().zip(model.log()) {
         let same = if redacted.contains(&stored.seq) {
-            same_document(&stored.fact.encode(), &written.fact.blanked())
+            same_document(&stored.event.encode(), &written.event.blanked())
         } else {
-            stored.fact == written.fact && stored.body == written.body
+            stored.event == written.event && stored.body == written.body
         };
         let placed = stored.seq == written.seq && stored.at == written.at && stored.actor == written.actor;
         if !same || !placed {
-            let what = format!("{} was {:?} and is {:?}", written.seq, written.fact, stored.fact);
+            let what = format!("{} was {:?} and is {:?}", written.seq, written.event, stored.event);
             return violated("facts_never_change", what);
         }
     }
@@ -558,8 +562,8 @@ pub(super) fn ends_a_command(next: Option<&LogRow>) -> bool {
 
 /// A declaration by us, with its evidence.
 pub(super) fn declaration(row: &LogRow) -> Option<(&AgentId, &Evidence)> {
-    match &row.fact {
-        Fact::AgentWentOffline(fact) if row.actor == Actor::System => Some((&fact.agent, &fact.evidence)),
+    match &row.event {
+        AnyEvent::AgentWentOffline(fact) if row.actor == Actor::System => Some((&fact.agent, &fact.evidence)),
         _ => None,
     }
 }

@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rookery_core::clutch::Envelope;
-use rookery_core::command::{Halt, Now, Reply};
+use rookery_core::command::{Now, Reply, Undecided};
 use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::view::View;
-use rookery_core::{Ask, Caller, Command, Decision, Fact, Key, Lookup, MessageId, Refusal, Row, Seq, Timestamp};
+use rookery_core::{AnyEvent, Ask, Caller, Command, Decision, Key, Lookup, MessageId, Rejection, Row, Seq, Timestamp};
 use rookery_store::batch::{Loaded, Needs};
 use rookery_store::store::StoredRow;
 use rookery_store::{AnyReply, PresenceBoard};
@@ -35,9 +35,9 @@ pub(super) struct Model {
 
 impl Model {
     pub(super) fn add(&mut self, row: LogRow) {
-        for key in rookery_core::touches(&row.fact, row.seq) {
+        for key in rookery_core::write_set(&row.event, row.seq) {
             let old = self.row(&key).cloned();
-            let new = rookery_core::apply(old, &key, &row.fact, row.seq, row.at);
+            let new = rookery_core::apply(old, &key, &row.event, row.seq, row.at);
             self.history.entry(key).or_default().push((row.seq, new));
         }
         if let Some(request) = request_of(&row) {
@@ -101,8 +101,8 @@ impl Model {
         for _ in 0..MAX_ROUNDS {
             match rookery_core::decide(view, caller, command, &Now { at }) {
                 Ok(decision) => return Redone::Decided(decision),
-                Err(Halt::Refused(refusal)) => return Redone::Refused(refusal),
-                Err(Halt::Missing(asks)) => asks.into_iter().for_each(|ask| self.show(view, seq, ask)),
+                Err(Undecided::Rejected(refusal)) => return Redone::Refused(refusal),
+                Err(Undecided::Missing(asks)) => asks.into_iter().for_each(|ask| self.show(view, seq, ask)),
             }
         }
         Redone::Endless
@@ -116,7 +116,7 @@ impl Model {
         for (place, command) in commands.iter().enumerate() {
             last = (place, self.decide_in(&mut view, seq, caller, command, at));
             let Redone::Decided(decision) = &last.1 else { return last };
-            for fact in &decision.facts {
+            for fact in &decision.events {
                 head = head.next();
                 self.lay_over(&mut view, seq, fact, head);
             }
@@ -124,8 +124,8 @@ impl Model {
         last
     }
 
-    fn lay_over(&self, view: &mut View, seq: Seq, fact: &Fact, head: Seq) {
-        for key in rookery_core::touches(fact, head) {
+    fn lay_over(&self, view: &mut View, seq: Seq, fact: &AnyEvent, head: Seq) {
+        for key in rookery_core::write_set(fact, head) {
             self.show(view, seq, Ask::Row(key.clone()));
             let old = view.get(&key).ok().flatten().cloned();
             let new = rookery_core::apply(old, &key, fact, head, Timestamp(0));
@@ -180,15 +180,15 @@ impl Model {
 #[derive(Debug)]
 pub(super) enum Redone {
     Decided(Decision),
-    Refused(Refusal),
+    Refused(Rejection),
     Endless,
 }
 
 /// Every request of the simulation carries its id as its body; an envelope has an id of its own.
 pub(super) fn request_of(row: &LogRow) -> Option<String> {
-    match &row.fact {
-        Fact::EnvelopeReceived(fact) => Some(envelope_request(&fact.message)),
-        Fact::TaskForwarded(_) => None,
+    match &row.event {
+        AnyEvent::EnvelopeReceived(fact) => Some(envelope_request(&fact.message)),
+        AnyEvent::TaskForwarded(_) => None,
         _ => String::from_utf8(body_of(row)?.to_vec()).ok(),
     }
 }
@@ -200,7 +200,7 @@ pub(super) fn envelope_request(message: &MessageId) -> String {
 
 /// The idempotency key that an envelope came in with.
 pub(super) fn key_of(row: &LogRow) -> Option<UsedKey> {
-    let Fact::EnvelopeReceived(_) = &row.fact else { return None };
+    let AnyEvent::EnvelopeReceived(_) = &row.event else { return None };
     used_key(&Envelope::read(body_of(row)?).ok()?)
 }
 

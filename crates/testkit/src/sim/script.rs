@@ -543,7 +543,7 @@ impl Script<'_> {
         let Some(row) = self.model.log().choose(self.rng) else { return self.others() };
         let erase = Erase { intent: IntentId::new(format!("int_{}", self.fresh)), sha256: "ab".repeat(32) };
         let artifact = self.rng.random_bool(0.4).then_some(erase);
-        Redact { rows: vec![Target { seq: row.seq, fact: row.fact.clone(), artifact }] }.into()
+        Redact { rows: vec![Target { seq: row.seq, fact: row.event.clone(), artifact }] }.into()
     }
 }
 

@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rookery_core::view::LifeSource;
-use rookery_core::{AgentId, Auth, Caller, Key, LogId, MessageId, NodeId, Position, Refusal, Row, Seq, Timestamp};
+use rookery_core::{AgentId, Auth, Caller, Key, LogId, MessageId, NodeId, Position, Rejection, Row, Seq, Timestamp};
 use rookery_engine::EngineError;
 use rookery_engine::clutch::IngestError;
 use rookery_store::memory::{Database, Fault};
@@ -260,7 +260,7 @@ impl World {
         }
         let mut hasher = DefaultHasher::new();
         for row in self.model.log() {
-            (row.seq.0, row.at.0, row.actor.to_string(), row.fact.encode()).hash(&mut hasher);
+            (row.seq.0, row.at.0, row.actor.to_string(), row.event.encode()).hash(&mut hasher);
         }
         self.summary.facts = self.model.head().0;
         self.summary.digest = hasher.finish();
@@ -620,10 +620,10 @@ impl World {
         let model = &self.model;
         process.follows(|row| {
             let known = model.log().get((row.seq.0 - 1) as usize);
-            if known.is_some_and(|known| known.fact.kind() == row.fact.kind() && known.at == row.at) {
+            if known.is_some_and(|known| known.event.kind() == row.event.kind() && known.at == row.at) {
                 return Ok(());
             }
-            let what = format!("{} is {} here and {known:?} in the log", row.seq, row.fact.kind());
+            let what = format!("{} is {} here and {known:?} in the log", row.seq, row.event.kind());
             Err(Violation { check: "stream_is_the_log", what })
         })
     }
@@ -691,7 +691,7 @@ impl World {
         }
     }
 
-    fn refused(&mut self, bundle: &Bundle, asked: Seq, refusal: &Refusal, pointer: &str) -> Checked {
+    fn refused(&mut self, bundle: &Bundle, asked: Seq, refusal: &Rejection, pointer: &str) -> Checked {
         self.summary.refused += 1;
         envelopes::failure_left_no_trace(&self.model, bundle)?;
         envelopes::refusal_is_justified(&self.model, bundle, asked, refusal, pointer)
@@ -773,7 +773,7 @@ impl World {
                 check::expired_after_clear_sight(agent, evidence, &self.sight(node, agent))?;
                 self.summary.declared_offline += 1;
             }
-            self.summary.kinds.insert(row.fact.kind());
+            self.summary.kinds.insert(row.event.kind());
             self.model.add(row.clone());
             if check::ends_a_command(rows.get(at + 1)) {
                 check::one_holder_per_path(&self.model)?;

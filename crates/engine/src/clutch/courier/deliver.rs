@@ -6,7 +6,7 @@ use std::time::Duration;
 use rookery_core::message::{AckMessages, GiveUpDelivery, Shown};
 use rookery_core::outbound::AllowedHost;
 use rookery_core::view::LifeSource;
-use rookery_core::{AgentId, Auth, Caller, Code, Command, Key, MessageId, Refusal, Row};
+use rookery_core::{AgentId, Auth, Caller, Code, Command, Key, MessageId, Rejection, Row};
 use rookery_store::node::LeaderEpoch;
 use rookery_store::{Submission, SubmitError};
 
@@ -201,7 +201,7 @@ impl Job {
 }
 
 /// Whether it was acknowledged or passed on, or is gone. Anything else is a fault of ours, and does not end a delivery.
-fn is_settled(refusal: &Refusal) -> bool {
+fn is_settled(refusal: &Rejection) -> bool {
     matches!(refusal.code, Code::Stale | Code::MessageNotFound)
 }
 

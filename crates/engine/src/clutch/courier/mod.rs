@@ -22,7 +22,7 @@ use std::time::Duration;
 use rookery_core::agent::Agent;
 use rookery_core::key::Table;
 use rookery_core::log::LogRow;
-use rookery_core::{AgentId, Fact, MessageId, Row, Seq};
+use rookery_core::{AgentId, AnyEvent, MessageId, Row, Seq};
 use rookery_store::RowQuery;
 use rookery_store::node::{LeaderEpoch, LeaderRole};
 use tokio::task::{JoinError, JoinSet};
@@ -193,26 +193,26 @@ impl Courier {
             return;
         }
         self.at = row.seq;
-        match &row.fact {
-            Fact::AgentRegistered(fact) => drop(self.to_look_up.insert(fact.id.clone())),
-            Fact::AgentUpdated(fact) => drop(self.to_look_up.insert(fact.id.clone())),
-            Fact::AgentLeft(fact) => drop(self.to_look_up.insert(fact.agent.clone())),
-            Fact::MessagesAcked(receipt) => {
+        match &row.event {
+            AnyEvent::AgentRegistered(fact) => drop(self.to_look_up.insert(fact.id.clone())),
+            AnyEvent::AgentUpdated(fact) => drop(self.to_look_up.insert(fact.id.clone())),
+            AnyEvent::AgentLeft(fact) => drop(self.to_look_up.insert(fact.agent.clone())),
+            AnyEvent::MessagesAcked(receipt) => {
                 for message in receipt.messages.iter().chain(&receipt.broadcasts) {
                     self.over(&receipt.agent, message);
                 }
             }
-            Fact::DeliveryAbandoned(fact) => self.over(&fact.agent, &fact.message),
+            AnyEvent::DeliveryAbandoned(fact) => self.over(&fact.agent, &fact.message),
             _ => {}
         }
-        if let Some(over) = row.fact.voids() {
+        if let Some(over) = row.event.voids() {
             self.over(&over.agent, &over.message);
         }
-        let look = match &row.fact {
-            Fact::DeliveryRetried(_) | Fact::AgentRegistered(_) => Look::Anew,
+        let look = match &row.event {
+            AnyEvent::DeliveryRetried(_) | AnyEvent::AgentRegistered(_) => Look::Anew,
             _ => Look::Further,
         };
-        let concerned: Vec<AgentId> = match Arrival::of(&row.fact) {
+        let concerned: Vec<AgentId> = match Arrival::of(&row.event) {
             Arrival::Nobody => vec![],
             Arrival::Agents(agents) => agents.into_iter().cloned().collect(),
             Arrival::Everyone => self.rounds.keys().cloned().collect(),

@@ -16,7 +16,7 @@ use futures_util::FutureExt;
 use rookery_core::document::{Base, DeleteDocument, DocumentId, DocumentPath, Version, WriteDocument, Writer, hash_of};
 use rookery_core::instance::{ConfigureContext, Configured, ContextSettings, Provider, Scope};
 use rookery_core::redact::{Redact, Target};
-use rookery_core::{Caller, Fact, Instance, LogId, Seq, Timestamp};
+use rookery_core::{AnyEvent, Caller, Instance, LogId, Seq, Timestamp};
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::{Clock, LogQuery, Node, PresenceBoard, Site};
 
@@ -115,7 +115,7 @@ impl Site1 {
         self.pace.monotonic.fetch_add(500, Ordering::Relaxed);
         while let Some(chunk) = sitting.subscription.next().now_or_never() {
             for row in chunk.unwrap().rows() {
-                sitting.desk.heed(&row.fact).await;
+                sitting.desk.heed(&row.event).await;
             }
         }
         sitting.desk.hurry();
@@ -716,8 +716,8 @@ async fn redacted_words_leave_the_files_too() {
     site.writes("notes.md", "s3cret").await;
     let mut sitting = site.settled().await;
     let rows = site.engine.log(LogQuery::after(Seq::ZERO, 100)).await.unwrap().value;
-    let secret = rows.into_iter().filter(|row| row.fact.texts().iter().any(|text| text.contains("s3cret")));
-    let rows = secret.map(|row| Target { seq: row.seq, fact: row.fact, artifact: None }).collect();
+    let secret = rows.into_iter().filter(|row| row.event.texts().iter().any(|text| text.contains("s3cret")));
+    let rows = secret.map(|row| Target { seq: row.seq, fact: row.event, artifact: None }).collect();
     site.engine.submit(Request::new(Caller::person("anna"), Redact { rows })).await.unwrap();
     site.settle(&mut sitting).await;
     site.check(&["notes.md"]).await;
@@ -738,8 +738,8 @@ async fn redactions_while_nobody_was_there_are_made_up_for() {
     sitting.desk.note_position(&position);
     drop(sitting);
     let row = site.engine.log(LogQuery::after(Seq::ZERO, 100)).await.unwrap().value.pop().unwrap();
-    assert!(matches!(row.fact, Fact::MessageSent(_)));
-    let rows = vec![Target { seq: row.seq, fact: row.fact, artifact: None }];
+    assert!(matches!(row.event, AnyEvent::MessageSent(_)));
+    let rows = vec![Target { seq: row.seq, fact: row.event, artifact: None }];
     site.engine.submit(Request::new(Caller::person("anna"), Redact { rows })).await.unwrap();
     drop(site.settled().await);
     site.check(&[]).await;

@@ -215,7 +215,7 @@ impl Peer {
             Some(Ok(Message::Text(text))) => text,
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => return Ok(Answer::Frames(vec![])),
             Some(Ok(Message::Binary(_))) => {
-                let refused = rookery_core::Refusal::new(rookery_core::Code::Invalid, "frames must be text, in JSON");
+                let refused = rookery_core::Rejection::new(rookery_core::Code::Invalid, "frames must be text, in JSON");
                 return Ok(Answer::Frames(vec![frame::error(&refused.into())]));
             }
             Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(End::Gone),

@@ -71,7 +71,7 @@ impl Asked<'_> {
 
 fn unexpected(error: serde_json::Error) -> ClutchError {
     let message = format!("the frame is not what is expected: {error}");
-    ClutchError::from(rookery_core::Refusal::new(rookery_core::Code::Invalid, message)).hint(
+    ClutchError::from(rookery_core::Rejection::new(rookery_core::Code::Invalid, message)).hint(
         "send {\"op\": \"subscribe\", …} with the filters of the stream, or {\"op\": \"publish\", \"message\": …}",
     )
 }
@@ -112,7 +112,7 @@ pub(super) fn read_secret(text: &str) -> Result<String, ClutchError> {
 /// The first frame did not prove a browser session.
 pub(super) fn not_authenticated() -> ClutchError {
     let message = "the first frame must be {\"op\": \"authenticate\", \"secret\": …}";
-    ClutchError::from(rookery_core::Refusal::new(rookery_core::Code::Unauthenticated, message))
+    ClutchError::from(rookery_core::Rejection::new(rookery_core::Code::Unauthenticated, message))
 }
 
 /// The stream is open for this caller.

@@ -1,7 +1,7 @@
 //! Agents: joining, showing life, leaving, and who else is here.
 
 use rookery_core::agent::{Agent, CurrentTask, LeaveTeam, Profile, RegisterAgent, SetAgentStatus, UpdateProfile};
-use rookery_core::{AgentId, Caller, Code, Instance, Refusal, Row, RunId};
+use rookery_core::{AgentId, Caller, Code, Instance, Rejection, Row, RunId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -213,7 +213,7 @@ async fn set_status(
 
 async fn known(call: &Call, agent: &AgentId) -> Result<Agent, ToolError> {
     let found = call.engine().agent(agent).await?.value;
-    found.ok_or_else(|| Refusal::new(Code::AgentNotFound, "Agent not found").into())
+    found.ok_or_else(|| Rejection::new(Code::AgentNotFound, "Agent not found").into())
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -6,7 +6,7 @@ use rookery_core::document::{
     WriteDocument, Writer,
 };
 use rookery_core::envelope::iso;
-use rookery_core::{Code, Command, Refusal};
+use rookery_core::{Code, Command, Rejection};
 use rookery_engine::documents::{Changed, DocumentText};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -86,7 +86,7 @@ struct Meant {
 async fn meant(call: &Call, instance: &Instance, file: Option<&str>) -> Result<Meant, ToolError> {
     let entry = call.engine().entry_document(instance).await?;
     let path = match file {
-        Some(file) => DocumentPath::parse(file.trim()).map_err(Refusal::from)?,
+        Some(file) => DocumentPath::parse(file.trim()).map_err(Rejection::from)?,
         None => entry.clone(),
     };
     Ok(Meant { is_entry: path == entry, id: DocumentId::new(instance.run(), path) })
@@ -124,7 +124,7 @@ async fn read(call: Call, asked: Reading) -> Answer<Content> {
 }
 
 fn not_there(id: &DocumentId) -> ToolError {
-    Refusal::new(Code::DocumentNotFound, format!("there is no document '{}'", id.path)).into()
+    Rejection::new(Code::DocumentNotFound, format!("there is no document '{}'", id.path)).into()
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -320,7 +320,7 @@ async fn history(call: Call, asked: Asking) -> Answer<History> {
     };
     let Some(DocumentText { version, text }) = call.engine().document_at(&id, version).await? else {
         let missing = format!("document '{file}' has no text at version {version}");
-        return Err(ToolError::from(Refusal::new(Code::DocumentNotFound, missing))
+        return Err(ToolError::from(Rejection::new(Code::DocumentNotFound, missing))
             .suggest("document_history without 'version' shows the versions that there are"));
     };
     Ok(Reply::said(text.clone(), History { file, content: Some(text), versions: vec![past(&version)] }))

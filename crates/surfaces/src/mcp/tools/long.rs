@@ -3,7 +3,7 @@
 
 use rookery_core::document::{CreateDocument, DocumentId, DocumentPath, Writer};
 use rookery_core::message::mentions;
-use rookery_core::{Refusal, Row, limit};
+use rookery_core::{Rejection, Row, limit};
 
 use super::messages::Member;
 use crate::mcp::call::row_of;
@@ -17,7 +17,7 @@ pub async fn fitting(call: &Call, member: &Member, text: String) -> Result<Strin
     if text.len() <= limit::TEXT_BYTES {
         return Ok(text);
     }
-    let path = DocumentPath::parse(&format!("messages/{}.md", call.engine().mint("text_"))).map_err(Refusal::from)?;
+    let path = DocumentPath::parse(&format!("messages/{}.md", call.engine().mint("text_"))).map_err(Rejection::from)?;
     let id = DocumentId::new(member.instance.run(), path);
     let mut excerpt: String = text.chars().take(EXCERPT_CHARACTERS).collect();
     let shown = mentions(&excerpt, &member.instance);

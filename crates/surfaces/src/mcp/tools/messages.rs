@@ -3,7 +3,7 @@
 use rookery_core::envelope::iso;
 use rookery_core::instance::plain;
 use rookery_core::message::{Fate, Form, Hold, Message, Priority, Recipients};
-use rookery_core::{Actor, AgentId, Authority, Caller, Code, Instance, MessageId, Refusal, Timestamp};
+use rookery_core::{Actor, AgentId, Authority, Caller, Code, Instance, MessageId, Rejection, Timestamp};
 use rookery_engine::messages::{Mail, MessageStatus, Pending, Reached, RecipientStatus, Waiting};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -262,7 +262,7 @@ async fn status(call: Call, asked: Asked) -> Answer<Status> {
     let id = MessageId::new(asked.id.as_str());
     let found = call.engine().message_status(&id).await?.filter(|status| may_see(&caller, &status.message));
     let Some(MessageStatus { message, recipients }) = found else {
-        return Err(Refusal::new(Code::MessageNotFound, format!("Message not found: '{id}'"))
+        return Err(Rejection::new(Code::MessageNotFound, format!("Message not found: '{id}'"))
             .hint("the id is in the result of the call that sent it, and in what the channel and the inbox show")
             .into());
     };

@@ -1,7 +1,7 @@
 //! Tasks: looking at one, taking it, giving it back, moving it along.
 
 use rookery_core::task::{Outcome, ReleaseTask, TakeUp, Task, TaskState, UpdateStatus, WaitingFor};
-use rookery_core::{AgentId, Code, Refusal, Row, TaskId};
+use rookery_core::{AgentId, Code, Rejection, Row, TaskId};
 use rookery_engine::messages::Mail;
 use rookery_engine::workflows::{CheckpointFilter, Dependencies, PendingDependency};
 use schemars::JsonSchema;
@@ -101,7 +101,7 @@ async fn newest(call: &Call, task: &TaskId, count: u32) -> Result<Vec<Checkpoint
 
 pub(super) async fn known(call: &Call, task: &TaskId) -> Result<Task, ToolError> {
     let found = call.engine().task(task).await?.value;
-    found.ok_or_else(|| Refusal::new(Code::TaskNotFound, "Task not found").into())
+    found.ok_or_else(|| Rejection::new(Code::TaskNotFound, "Task not found").into())
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -216,10 +216,10 @@ async fn release(call: Call, asked: Releasing) -> Answer<Done> {
     let task = TaskId::from(asked.task_id.as_str());
     let held = known(&call, &task).await?;
     if call.engine().agent(&agent).await?.value.is_none() {
-        return Err(Refusal::new(Code::AgentNotFound, "Agent not found").into());
+        return Err(Rejection::new(Code::AgentNotFound, "Agent not found").into());
     }
     if held.held_by().is_none() && !held.state.is_finished() {
-        return Err(Refusal::new(Code::NotClaimed, format!("nobody holds task {task}"))
+        return Err(Rejection::new(Code::NotClaimed, format!("nobody holds task {task}"))
             .hint("there is nothing to give back")
             .into());
     }

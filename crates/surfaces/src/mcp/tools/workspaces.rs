@@ -8,7 +8,7 @@ use futures_util::stream;
 use rookery_core::workspace::{
     self, MergeWorkspace, Uncommitted, UpdateWorkspace, Workspace, WorkspaceRemoved, not_found,
 };
-use rookery_core::{Code, Fact, Row, RunId, TaskId, WorkspaceId};
+use rookery_core::{AnyEvent, Code, Row, RunId, TaskId, WorkspaceId};
 use rookery_engine::workspaces::{Making, NewWorkspace, WAIT, WorkspaceFilter, failure_of};
 use rookery_store::Committed;
 use schemars::JsonSchema;
@@ -215,7 +215,7 @@ async fn update(call: Call, asked: Updating) -> Answer<Updated> {
             Updated { worktree_removed: Some(true), ..updated.kept_under(workspace.backup_ref.as_deref(), &workspace) }
         }
         Ok(Ended::As(fact)) => match *fact {
-            Fact::WorkspaceRemoved(fact) => updated.removed(&fact, &workspace),
+            AnyEvent::WorkspaceRemoved(fact) => updated.removed(&fact, &workspace),
             _ => return Err(ToolError::unexpected()),
         },
         Ok(Ended::NotYet) => updated.stays("it is still being removed; workspace_list shows when it is done"),
@@ -270,7 +270,7 @@ async fn merge(call: Call, asked: Merging) -> Answer<Merged> {
     let workspace = workspace_of(&committed)?;
     match ended(&call, &committed, &workspace).await? {
         Ended::As(fact) => match *fact {
-            Fact::WorkspaceMerged(fact) => Ok(Reply::of(Merged { success: true, merge_commit: fact.merge_commit })),
+            AnyEvent::WorkspaceMerged(fact) => Ok(Reply::of(Merged { success: true, merge_commit: fact.merge_commit })),
             _ => Err(ToolError::unexpected()),
         },
         Ended::NotYet => Err(pending(&workspace)),
@@ -383,7 +383,7 @@ fn workspace_of(committed: &Committed) -> Result<Workspace, ToolError> {
 enum Ended {
     /// It opened none.
     Nothing,
-    As(Box<Fact>),
+    As(Box<AnyEvent>),
     NotYet,
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rookery_core::agent::ReturnAgent;
 use rookery_core::clutch::{EnvelopeReceived, Filed};
 use rookery_core::log::LogRow;
-use rookery_core::{AgentId, Caller, Code, Command, Fact, Key, MessageId, Refusal, Row, Seq, Timestamp};
+use rookery_core::{AgentId, AnyEvent, Caller, Code, Command, Key, MessageId, Rejection, Row, Seq, Timestamp};
 use rookery_engine::clutch::{Envelope, Ingested};
 use rookery_store::AnyReply;
 use rookery_store::store::StoredRow;
@@ -46,21 +46,21 @@ pub(in crate::sim) fn bundles_are_whole(
 pub(in crate::sim) fn calls_are_answered_once(model: &Model, rows: &[LogRow]) -> Checked {
     let in_vain = rows.iter().filter_map(received).filter(|fact| fact.denied.is_some()).map(|fact| &fact.message);
     for call in in_vain {
-        let answers = rows.iter().filter(|row| matches!(&row.fact, Fact::ToolDenied(fact) if fact.call == *call));
+        let answers = rows.iter().filter(|row| matches!(&row.event, AnyEvent::ToolDenied(fact) if fact.call == *call));
         let waits = filed(model, call).is_none_or(|filed| filed.denied.is_some());
         if answers.count() != 1 || waits {
             return violated("calls_are_answered_once", format!("at {}: {call}", model.head()));
         }
     }
     let answered = |call: &MessageId| rows.iter().filter_map(received).any(|fact| fact.message == *call);
-    match rows.iter().find(|row| matches!(&row.fact, Fact::ToolDenied(fact) if !answered(&fact.call))) {
+    match rows.iter().find(|row| matches!(&row.event, AnyEvent::ToolDenied(fact) if !answered(&fact.call))) {
         None => Ok(()),
         Some(row) => violated("calls_are_answered_once", format!("{} answers what came before", row.seq)),
     }
 }
 
 fn received(row: &LogRow) -> Option<&EnvelopeReceived> {
-    if let Fact::EnvelopeReceived(fact) = &row.fact { Some(fact) } else { None }
+    if let AnyEvent::EnvelopeReceived(fact) = &row.event { Some(fact) } else { None }
 }
 
 fn ids(bundle: &Bundle) -> Vec<&str> {
@@ -119,7 +119,7 @@ pub(in crate::sim) fn reply_agrees_with_the_log(model: &Model, bundle: &Bundle, 
 }
 
 fn was_redacted(model: &Model, seq: Seq) -> bool {
-    model.log().iter().any(|row| matches!(&row.fact, Fact::LogRedacted(fact) if fact.seq == seq))
+    model.log().iter().any(|row| matches!(&row.event, AnyEvent::LogRedacted(fact) if fact.seq == seq))
 }
 
 /// What came of an envelope is what its rule decides over the rows before it.
@@ -164,7 +164,7 @@ pub(in crate::sim) fn refusal_is_justified(
     model: &Model,
     bundle: &Bundle,
     asked: Seq,
-    refusal: &Refusal,
+    refusal: &Rejection,
     pointer: &str,
 ) -> Checked {
     let place = bundle.place(pointer);
@@ -184,7 +184,7 @@ pub(in crate::sim) fn refusal_is_justified(
 }
 
 /// Whether this one of them is refused so, after those before it.
-fn refused_together(model: &Model, bundle: &Bundle, place: usize, at: Seq, refusal: &Refusal) -> bool {
+fn refused_together(model: &Model, bundle: &Bundle, place: usize, at: Seq, refusal: &Rejection) -> bool {
     let upto = || bundle.items.iter().enumerate().take(place + 1);
     // What has a key that was used before is answered without being decided.
     let is_new = |(position, item): &(usize, &Item)| {
@@ -202,7 +202,7 @@ fn refused_together(model: &Model, bundle: &Bundle, place: usize, at: Seq, refus
 }
 
 /// Whether the sender was refused before anything was decided: it could not be brought back.
-fn is_not_here(model: &Model, bundle: &Bundle, at: Seq, refusal: &Refusal) -> bool {
+fn is_not_here(model: &Model, bundle: &Bundle, at: Seq, refusal: &Rejection) -> bool {
     let Some(agent) = sender(&bundle.caller) else { return false };
     let back = ReturnAgent { agent: agent.clone() }.into();
     let redone = model.decide_at(at, &bundle.caller, &back, Timestamp(0));

@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use rookery_core::log::LogRow;
 use rookery_core::message::Delivery;
 use rookery_core::turn::{Turn, TurnConclusion, TurnEnded};
-use rookery_core::{AgentId, Fact, Key, MessageId, Row};
+use rookery_core::{AgentId, AnyEvent, Key, MessageId, Row};
 
 use super::{Checked, violated};
 use crate::sim::model::Model;
 
 /// Told before the row is taken in.
 pub(in crate::sim) fn kickoffs_are_posted_once(model: &Model, row: &LogRow) -> Checked {
-    let Fact::TeamKickedOff(fact) = &row.fact else { return Ok(()) };
+    let AnyEvent::TeamKickedOff(fact) = &row.event else { return Ok(()) };
     match model.row(&Key::Team(fact.of.team.clone())) {
         Some(Row::Team(team)) if team.is_live() && team.of == fact.of && team.kickoff.is_none() => Ok(()),
         team => violated("kickoffs_are_posted_once", format!("at {}: {fact:?} of {team:?}", row.seq)),
@@ -22,7 +22,7 @@ pub(in crate::sim) fn kickoffs_are_posted_once(model: &Model, row: &LogRow) -> C
 
 /// Told before the row is taken in.
 pub(in crate::sim) fn turns_end_once(model: &Model, row: &LogRow) -> Checked {
-    let Fact::TurnEnded(fact) = &row.fact else { return Ok(()) };
+    let AnyEvent::TurnEnded(fact) = &row.event else { return Ok(()) };
     match turn(model, fact) {
         Some(turn) if turn.end.is_none() && turn.of == fact.of && turn.agent == fact.agent => Ok(()),
         turn => violated("turns_end_once", format!("at {}: {fact:?} of {turn:?}", row.seq)),
@@ -31,7 +31,7 @@ pub(in crate::sim) fn turns_end_once(model: &Model, row: &LogRow) -> Checked {
 
 /// No agent is in two live teams, or at two turns, or at one of a team that has ended. Told with each command's last fact.
 pub(in crate::sim) fn agents_are_at_one_turn(model: &Model, last: &LogRow) -> Checked {
-    if first_of(model, last).fact.of_team().is_none() {
+    if first_of(model, last).event.of_team().is_none() {
         return Ok(());
     }
     let check = "agents_are_at_one_turn";
@@ -66,14 +66,14 @@ pub(in crate::sim) fn agents_are_at_one_turn(model: &Model, last: &LogRow) -> Ch
 /// and none is both acknowledged and given up. Told with each command's last fact.
 pub(in crate::sim) fn turns_settle_their_own_messages(model: &Model, last: &LogRow) -> Checked {
     let first = first_of(model, last);
-    let Fact::TurnEnded(fact) = &first.fact else { return Ok(()) };
+    let AnyEvent::TurnEnded(fact) = &first.event else { return Ok(()) };
     let Some(turn) = turn(model, fact) else { return Ok(()) };
     let check = "turns_settle_their_own_messages";
     let (mut acked, mut given_up): (BTreeSet<&MessageId>, BTreeSet<&MessageId>) = (BTreeSet::new(), BTreeSet::new());
     for row in model.decided_from(first.seq) {
-        match &row.fact {
-            Fact::MessagesAcked(receipt) => acked.extend(receipt.messages.iter().chain(&receipt.broadcasts)),
-            Fact::DeliveryAbandoned(fact) => drop(given_up.insert(&fact.message)),
+        match &row.event {
+            AnyEvent::MessagesAcked(receipt) => acked.extend(receipt.messages.iter().chain(&receipt.broadcasts)),
+            AnyEvent::DeliveryAbandoned(fact) => drop(given_up.insert(&fact.message)),
             _ => {}
         }
     }
