@@ -423,15 +423,15 @@ impl View {
         })
     }
 
-    pub(crate) fn agent_known(&self, id: &AgentId) -> Result<&Agent, Undecided> {
+    pub(crate) fn agent_row(&self, id: &AgentId) -> Result<&Agent, Undecided> {
         self.find_agent(id)?.ok_or_else(|| {
             Rejection::new(Code::AgentNotFound, "Agent not found").hint("register the agent first").into()
         })
     }
 
     /// Known and not gone; it may be offline.
-    pub(crate) fn agent_here(&self, id: &AgentId) -> Result<&Agent, Undecided> {
-        let agent = self.agent_known(id)?;
+    pub(crate) fn agent(&self, id: &AgentId) -> Result<&Agent, Undecided> {
+        let agent = self.agent_row(id)?;
         if agent.has_left() {
             return Err(Rejection::new(Code::AgentNotFound, format!("Agent not found: '{id}' has left the team"))
                 .hint("register it again first")
@@ -441,8 +441,8 @@ impl View {
     }
 
     /// Here right now. Claims go to nobody else: only a fact about a live agent could end them again.
-    pub(crate) fn agent_live(&self, id: &AgentId) -> Result<&Agent, Undecided> {
-        let agent = self.agent_here(id)?;
+    pub(crate) fn online_agent(&self, id: &AgentId) -> Result<&Agent, Undecided> {
+        let agent = self.agent(id)?;
         if !agent.is_online() {
             return Err(Rejection::new(Code::AgentOffline, format!("agent '{id}' is offline"))
                 .hint("it can take this when it shows signs of life again, by a heartbeat or any call")
@@ -458,7 +458,7 @@ impl View {
         })
     }
 
-    pub(crate) fn task_known(&self, id: &TaskId) -> Result<&Task, Undecided> {
+    pub(crate) fn task(&self, id: &TaskId) -> Result<&Task, Undecided> {
         self.find_task(id)?.ok_or_else(|| Rejection::new(Code::TaskNotFound, "Task not found").into())
     }
 
@@ -469,7 +469,7 @@ impl View {
         })
     }
 
-    pub(crate) fn file_known(&self, path: &FilePath) -> Result<&File, Undecided> {
+    pub(crate) fn file(&self, path: &FilePath) -> Result<&File, Undecided> {
         self.find_file(path.key())?.ok_or_else(|| Rejection::not_tracked().into())
     }
 
@@ -501,7 +501,7 @@ impl View {
         })
     }
 
-    pub(crate) fn message_known(&self, id: &MessageId) -> Result<&Message, Undecided> {
+    pub(crate) fn message(&self, id: &MessageId) -> Result<&Message, Undecided> {
         let missing = || Rejection::new(Code::MessageNotFound, format!("Message not found: '{id}'")).into();
         self.find_message(id)?.ok_or_else(missing)
     }

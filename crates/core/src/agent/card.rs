@@ -58,7 +58,7 @@ impl UpdateCard {
     }
 
     pub(crate) fn announces(&self, view: &View, caller: &Caller, vouched: KeyProof) -> Result<Decision, Undecided> {
-        let known = Card::of(view.agent_here(&self.agent)?);
+        let known = Card::of(view.agent(&self.agent)?);
         let mut changed = serde_json::to_value(&known).unwrap_or_default();
         merge(&mut changed, &Value::Object(self.change.clone()));
         let card = read(&changed)?;

@@ -26,7 +26,7 @@ impl ReturnAgent {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         // One that left did so on purpose: a sign of life that was still on its way takes nothing of that back.
-        let agent = view.agent_here(&self.agent)?;
+        let agent = view.agent(&self.agent)?;
         view.ensure_may_act_for(caller, &self.agent)?;
         if agent.is_online() {
             return Ok(Decision::nothing(Reply::Done));

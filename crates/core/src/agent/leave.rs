@@ -28,7 +28,7 @@ impl LeaveTeam {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let agent = view.agent_known(&self.agent)?;
+        let agent = view.agent_row(&self.agent)?;
         view.ensure_may_act_for(caller, &self.agent)?;
         if agent.has_left() {
             return Ok(Decision::nothing(Reply::Done));

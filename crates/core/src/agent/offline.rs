@@ -73,7 +73,7 @@ impl DeclareOffline {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let agent = view.agent_known(&self.agent)?;
+        let agent = view.agent_row(&self.agent)?;
         view.ensure_authority(caller, "declare an agent offline")?;
         let seen = view.presence(&self.agent)?.map(|presence| presence.last_seen);
         if !agent.is_online() || seen.is_some_and(|seen| seen > self.evidence.last_seen) {

@@ -62,7 +62,7 @@ impl PauseAgent {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         view.ensure_authority(caller, "pause an agent")?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
-        let agent = view.agent_here(&self.agent)?;
+        let agent = view.agent(&self.agent)?;
         let reply = Reply::Row(Key::Agent(self.agent.clone()));
         if agent.paused.as_ref().is_some_and(|paused| paused.reason == self.reason) {
             return Ok(Decision::nothing(reply));
@@ -85,7 +85,7 @@ impl ResumeAgent {
                 .hint("ask a person, or another lead")
                 .into());
         }
-        let agent = view.agent_here(&self.agent)?;
+        let agent = view.agent(&self.agent)?;
         let fact = agent.paused.as_ref().map(|_| AnyEvent::AgentResumed(AgentResumed { agent: self.agent.clone() }));
         Ok(Decision::new(fact.into_iter().collect(), Reply::Row(Key::Agent(self.agent.clone()))))
     }

@@ -81,7 +81,7 @@ impl SetAgentStatus {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let agent = view.agent_here(&self.agent)?;
+        let agent = view.agent(&self.agent)?;
         view.ensure_may_act_for(caller, &self.agent)?;
         self.check_task(view, agent)?;
         if self.status == AgentStatus::Offline {

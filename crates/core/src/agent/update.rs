@@ -25,7 +25,7 @@ impl UpdateProfile {
 
     /// The agent announces itself again, with what is known of it and the change.
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let mut profile = view.agent_here(&self.agent)?.profile.clone();
+        let mut profile = view.agent(&self.agent)?.profile.clone();
         profile.workspace_path = self.workspace_path.clone().or(profile.workspace_path);
         profile.metadata.extend(self.metadata.clone());
         RegisterAgent { id: self.agent.clone(), profile }.decide(view, caller)

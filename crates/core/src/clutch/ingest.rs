@@ -294,7 +294,7 @@ impl Ingest {
 
     /// Whomever it is to, that a task ends is told to whoever asked for it and whoever has it.
     fn and_those_concerned(&self, view: &View, mut reached: Vec<AgentId>) -> Result<Vec<AgentId>, Undecided> {
-        let concerned = told::of_its_end(view, view.task_known(&self.received.task)?)?;
+        let concerned = told::of_its_end(view, view.task(&self.received.task)?)?;
         let new = |agent: &AgentId| self.from.agent() != Some(agent) && !reached.contains(agent);
         let new: Vec<AgentId> = concerned.into_iter().filter(new).collect();
         reached.extend(new);
@@ -344,7 +344,7 @@ impl Ingest {
 
     /// What becomes of the task that it is about.
     fn moves(&self, view: &View, caller: &Caller, now: &Now) -> Result<Vec<AnyEvent>, Undecided> {
-        let task = view.task_known(&self.received.task)?;
+        let task = view.task(&self.received.task)?;
         if task.run != self.received.run {
             let message = format!("task {} is in run {}", task.id, task.run);
             return Err(Rejection::new(Code::Invalid, message).about("/run_id").into());

@@ -53,7 +53,7 @@ impl UnlockFile {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         view.ensure_authority(caller, "unlock a path")?;
-        let file = view.file_known(&self.path)?;
+        let file = view.file(&self.path)?;
         if file.locked_by.is_none() {
             return Ok(Decision::nothing(Reply::Row(Key::file(&self.path))));
         }

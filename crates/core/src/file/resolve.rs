@@ -37,8 +37,8 @@ impl ResolveConflict {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         view.ensure_authority(caller, "resolve a conflict")?;
-        let file = view.file_known(&self.path)?;
-        view.agent_live(&self.winner)?;
+        let file = view.file(&self.path)?;
+        view.online_agent(&self.winner)?;
         let Some(conflict) = &file.conflict else {
             return Err(Rejection::new(Code::NotConflicted, format!("{} has no conflict", self.path)).into());
         };

@@ -73,8 +73,8 @@ impl AcceptHandoff {
             told: Told::default(),
         })];
         facts.extend(seen_by(view, caller, handoff, &self.agent)?);
-        view.agent_live(&self.agent)?;
-        let task = view.task_known(&handoff.task)?;
+        view.online_agent(&self.agent)?;
+        let task = view.task(&handoff.task)?;
         if let Some(claim) = &task.claim {
             ensure_fence(caller, Some(claim.fence))?;
         }
@@ -96,7 +96,7 @@ impl AcceptHandoff {
                     .into());
             }
             _ => {
-                view.agent_known(&self.agent)?.takes_work(caller)?;
+                view.agent_row(&self.agent)?.takes_work(caller)?;
                 if task.reserved_for.as_ref() != Some(&self.agent) {
                     routing::ensure_eligible(view, caller, task, &self.agent)?;
                 }
@@ -198,7 +198,7 @@ fn answerable<'v>(view: &'v View, caller: &Caller, id: &HandoffId, agent: &Agent
     let Some(handoff) = view.handoff(id)? else {
         return Err(Rejection::new(Code::HandoffNotFound, "Handoff not found").into());
     };
-    view.agent_here(agent)?;
+    view.agent(agent)?;
     view.ensure_may_act_for(caller, agent)?;
     if handoff.status != HandoffStatus::Pending {
         let status = handoff.status.as_str();

@@ -65,8 +65,8 @@ impl OfferHandoff {
         if view.handoff(&self.id)?.is_some() {
             return Err(Rejection::new(Code::Exists, format!("handoff {} exists", self.id)).into());
         }
-        view.agent_here(&self.from)?;
-        let task = view.task_known(&self.task)?;
+        view.agent(&self.from)?;
+        let task = view.task(&self.task)?;
         if let Some(to) = &self.to
             && view.find_agent(to)?.is_none_or(|agent| agent.has_left())
         {

@@ -50,7 +50,7 @@ impl ReleaseHeld {
         if caller.power != Authority::Person {
             return Err(Rejection::new(Code::Forbidden, "only a person may decide about a held message").into());
         }
-        let message = view.message_known(&self.message)?;
+        let message = view.message(&self.message)?;
         let header = message.letter.header.clone();
         let reply = Reply::Row(Key::Message(self.message.clone()));
         let fact = match (&message.fate, &self.verdict) {

@@ -29,7 +29,7 @@ pub(crate) fn ensure_eligible(view: &View, caller: &Caller, task: &Task, agent: 
         return Ok(());
     }
     let load = load_beside(view, &task.id, agent)?;
-    match blockers(task, view.agent_known(agent)?, load) {
+    match blockers(task, view.agent_row(agent)?, load) {
         Some(rejected) => Err(refused(task, &rejected).into()),
         None => Ok(()),
     }

@@ -205,7 +205,7 @@ impl RouteTask {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
         needs_router(caller)?;
-        let task = view.task_known(&self.task)?;
+        let task = view.task(&self.task)?;
         if task.clocks.get(AlarmKind::Deadline).is_some_and(|deadline| deadline.due <= now.at) {
             return Err(stale("its deadline is over").into());
         }
@@ -220,7 +220,7 @@ impl RouteTask {
     }
 
     fn gives(&self, view: &View, task: &Task, agent: &AgentId) -> Result<Vec<AnyEvent>, Undecided> {
-        let known = view.agent_live(agent).map_err(as_stale)?;
+        let known = view.online_agent(agent).map_err(as_stale)?;
         if task.routing.declined_by.contains(agent) {
             return Err(stale("the agent was asked in vain meanwhile").into());
         }
@@ -269,7 +269,7 @@ impl OfferTask {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
         needs_router(caller)?;
-        let task = view.task_known(&self.task)?;
+        let task = view.task(&self.task)?;
         if task.to_be_passed_on() != Some(&self.to) {
             return Err(stale("the task is not reserved for it, or was passed on already").into());
         }

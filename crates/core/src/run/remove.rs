@@ -57,7 +57,7 @@ impl RemoveRunTask {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let run = view.run_known(&self.run)?;
         view.may_overturn(caller, run)?;
-        let task = view.task_known(&self.task)?;
+        let task = view.task(&self.task)?;
         if task.run != self.run {
             return Err(
                 Rejection::new(Code::TaskNotFound, format!("task {} is not part of {}", task.id, run.id)).into()

@@ -34,12 +34,12 @@ impl AssignTask {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task_known(&self.task)?;
+        let task = view.task(&self.task)?;
         if !task.state.is_open() {
             return Err(super::refuse_transition(task, TaskState::Pending).into());
         }
         view.ensure_authority(caller, "assign a task")?;
-        view.agent_live(&self.to)?;
+        view.online_agent(&self.to)?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
         if task.held_by() == Some(&self.to) {
             return Ok(Decision::nothing(reply));

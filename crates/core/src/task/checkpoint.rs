@@ -53,7 +53,7 @@ impl AddCheckpoint {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task_known(&self.task)?;
+        let task = view.task(&self.task)?;
         if let Some(agent) = &self.agent {
             view.ensure_may_act_for(caller, agent)?;
         }

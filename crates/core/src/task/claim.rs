@@ -55,7 +55,7 @@ impl ClaimTask {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task_known(&self.task)?;
+        let task = view.task(&self.task)?;
         let facts = grant(view, caller, task, &self.agent)?;
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
     }
@@ -66,7 +66,7 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
     if !task.state.is_open() {
         return Err(refuse_transition(task, TaskState::InProgress).into());
     }
-    view.agent_live(agent)?;
+    view.online_agent(agent)?;
     view.ensure_may_act_for(caller, agent)?;
     super::ensure_fence(caller, task.claim.as_ref().map(|claim| claim.fence))?;
     if task.holder() == Some(agent) {
@@ -83,7 +83,7 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
             .into());
     }
     run::ensure_open(view, task)?;
-    view.agent_known(agent)?.takes_work(caller)?;
+    view.agent_row(agent)?.takes_work(caller)?;
     if task.reserved_for.is_none() {
         routing::ensure_eligible(view, caller, task, agent)?;
     }

@@ -88,7 +88,7 @@ impl CreateTask {
         }
         if let Some(agent) = &self.assigned_to {
             // Nothing would end a reservation for one that is gone already.
-            view.agent_live(agent)?;
+            view.online_agent(agent)?;
         }
         let mut waiting_on = Vec::new();
         for dep in &self.depends_on {

@@ -77,7 +77,7 @@ fn drop(
     to: TaskState,
     reason: Option<&str>,
 ) -> Result<Decision, Undecided> {
-    let task = view.task_known(id)?;
+    let task = view.task(id)?;
     limit::text("reason", reason.unwrap_or(""), limit::TEXT_BYTES)?;
     may_end(view, caller, task, agent, to)?;
     let facts = match to {

@@ -80,7 +80,7 @@ impl CompleteTask {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task_known(&self.task)?;
+        let task = view.task(&self.task)?;
         let facts = self.completes(view, caller, task)?;
         ContractCheck::ensure_fulfils(self.checked.as_ref(), task, view)?;
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
@@ -118,7 +118,7 @@ impl FailTask {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task_known(&self.task)?;
+        let task = view.task(&self.task)?;
         let mut facts = self.fails(view, caller, task)?;
         facts.extend(run::roll_up(view, task, Ended::failed(0))?);
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))

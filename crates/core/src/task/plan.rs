@@ -77,7 +77,7 @@ impl SetTaskPlan {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task_known(&self.task)?;
+        let task = view.task(&self.task)?;
         self.plan.check()?;
         refuse_finished(task, TaskState::Planning)?;
         may_plan(view, caller, task, self.agent.as_ref())?;
@@ -100,7 +100,7 @@ impl ReplanTask {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task_known(&self.task)?;
+        let task = view.task(&self.task)?;
         self.plan.check()?;
         refuse_finished(task, TaskState::Planning)?;
         may_plan(view, caller, task, self.agent.as_ref())?;

@@ -72,7 +72,7 @@ impl ReleaseTask {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task_known(&self.task)?;
+        let task = view.task(&self.task)?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
         refuse_finished(task, TaskState::Pending)?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
@@ -99,7 +99,7 @@ impl RetryTask {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task_known(&self.task)?;
+        let task = view.task(&self.task)?;
         refuse_finished(task, TaskState::Pending)?;
         if let Some(agent) = &self.agent {
             view.ensure_may_act_for(caller, agent)?;

@@ -62,7 +62,7 @@ impl ReopenTask {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
         let of_run = self.run_known(view)?;
-        let task = view.task_known(&self.task).map_err(at_task)?;
+        let task = view.task(&self.task).map_err(at_task)?;
         if task.run != self.run {
             let message = format!("task {} is in run {}", task.id, task.run);
             return Err(Rejection::new(Code::Invalid, message).about("/task_id").into());

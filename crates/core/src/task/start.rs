@@ -40,7 +40,7 @@ impl StartTask {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
-        let task = view.task_known(&self.task)?;
+        let task = view.task(&self.task)?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
         if task.state != TaskState::InProgress {
             check_transition(task, TaskState::InProgress)?;
@@ -107,7 +107,7 @@ fn end_by(view: &View, task: &Task, agent: &AgentId, now: &Now) -> Result<Option
     if task.clocks.get(AlarmKind::Runtime).is_some() {
         return Ok(None);
     }
-    let (terms, card) = (task.origin.terms.as_ref(), view.agent_known(agent)?.profile.card.as_ref());
+    let (terms, card) = (task.origin.terms.as_ref(), view.agent_row(agent)?.profile.card.as_ref());
     let limits = [terms.and_then(|terms| terms.max_runtime_sec), card.and_then(|card| card.limits.max_runtime_sec)];
     let seconds = limits.into_iter().flatten().min();
     Ok(seconds.map(|seconds| now.at.plus_millis(u64::from(seconds) * 1_000)))

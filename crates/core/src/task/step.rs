@@ -71,7 +71,7 @@ impl SetTaskStep {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task_known(&self.task)?;
+        let task = view.task(&self.task)?;
         if !matches!(self.to, TaskState::Planning | TaskState::Review | TaskState::Paused) {
             return Err(Rejection::new(Code::Invalid, format!("{} is not a step", self.to.as_str())).into());
         }

@@ -23,7 +23,7 @@ impl TakeUp {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task_known(&self.task)?;
+        let task = view.task(&self.task)?;
         if task.state != TaskState::Failed {
             return ClaimTask { task: self.task.clone(), agent: self.agent.clone() }.decide(view, caller);
         }

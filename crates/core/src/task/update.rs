@@ -82,7 +82,7 @@ impl UpdateStatus {
     /// The task as it is before its end. A holder that never said that it began did so, for otherwise it could not be
     /// done.
     fn begun(&self, view: &View, caller: &Caller, now: &Now) -> Result<(Task, Vec<AnyEvent>), Undecided> {
-        let task = view.task_known(&self.task)?;
+        let task = view.task(&self.task)?;
         if task.state != TaskState::Pending || task.holder().is_none() {
             return Ok((task.clone(), vec![]));
         }

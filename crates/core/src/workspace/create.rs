@@ -117,7 +117,7 @@ impl CreateWorkspace {
     fn tasks_fit(&self, view: &View) -> Result<(), Undecided> {
         let run = self.run.clone().unwrap_or_else(RunId::project_default);
         for id in &self.tasks {
-            let task = view.task_known(id)?;
+            let task = view.task(id)?;
             if task.run != run {
                 let message = format!("task {id} belongs to workflow {}, not to {run}", task.run);
                 return Err(Rejection::new(Code::WorkflowMismatch, message)
