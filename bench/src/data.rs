@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::Context;
 use futures_util::future::join_all;
 use rookery_core::task::{ClaimTask, CompleteTask, CreateTask, Outcome, StartTask};
-use rookery_core::{AgentId, Caller, Command, RunId, TaskId, ThreadId};
+use rookery_core::{AgentId, AnyCommand, Caller, RunId, TaskId, ThreadId};
 use rookery_store::sqlite::SqliteStore;
 use rookery_store::{Store, Submission};
 
@@ -142,7 +142,7 @@ async fn live_through(store: &SqliteStore, at: u64) -> anyhow::Result<()> {
         depends_on: vec![],
     };
     let outcome = Outcome { text: Some("done".to_owned()), detail: None };
-    let steps: [Command; 4] = [
+    let steps: [AnyCommand; 4] = [
         create.into(),
         ClaimTask { task: id.clone(), agent: agent.clone() }.into(),
         StartTask { task: id.clone(), agent: Some(agent.clone()) }.into(),

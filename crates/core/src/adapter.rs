@@ -5,11 +5,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::actor::{Actor, Caller};
+use crate::actor::Actor;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::Seq;
+use crate::key::ReadSet;
 use crate::limit;
 use crate::refusal::Rejection;
 
@@ -37,12 +38,18 @@ pub struct DroppedLetter {
     pub error: String,
 }
 
-impl NoteDropped {
-    pub(crate) fn decide(&self, caller: &Caller) -> Result<Decision, Undecided> {
+impl Command for NoteDropped {
+    const NAME: &'static str = "NoteDropped";
+
+    fn read_set(&self) -> ReadSet {
+        vec![]
+    }
+
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         let dropped = &self.dropped;
         limit::list("letters", &dropped.letters)?;
         limit::text("adapter", &dropped.adapter, limit::NAME_BYTES)?;
-        match caller.actor {
+        match cx.caller.actor {
             Actor::Person(_) => Ok(Decision::new(vec![AnyEvent::LettersDropped(dropped.clone())], Reply::Recorded)),
             _ => Err(Rejection::new(Code::Forbidden, "only a person lets go of what was not passed on").into()),
         }
@@ -52,6 +59,7 @@ impl NoteDropped {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actor::Caller;
     use crate::testing::{World, anna, by};
 
     #[test]

@@ -3,13 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{IntentId, Seq, SiteId, WorkspaceId};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::refusal::Rejection;
 use crate::team::{Launch, TeamRef};
-use crate::view::View;
 use crate::workspace::Uncommitted;
 
 /// An effect that is still to happen, or of which we do not know yet whether it happened.
@@ -79,13 +78,15 @@ pub struct IntentClosed {
     pub failed: Option<String>,
 }
 
-impl CloseIntent {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for CloseIntent {
+    const NAME: &'static str = "CloseIntent";
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::Intent(self.intent.clone()).into()]
     }
 
-    pub(crate) fn decide(&self, view: &View) -> Result<Decision, Undecided> {
-        if view.intent(&self.intent)?.is_none() {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        if cx.view.intent(&self.intent)?.is_none() {
             return Err(Rejection::new(Code::Stale, format!("intent {} is closed", self.intent)).into());
         }
         let fact = AnyEvent::IntentClosed(IntentClosed { intent: self.intent.clone(), failed: self.failed.clone() });

@@ -496,24 +496,27 @@ impl Lookup {
     }
 }
 
-/// Something a rule needs to see before it can decide.
+/// Everything that a decision needs to see.
+pub type ReadSet = Vec<ReadItem>;
+
+/// One thing that a decision needs to see.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Ask {
+pub enum ReadItem {
     Row(Key),
     Rows(Lookup),
     /// The newest sign of life of an agent: an input like the clock, not a derived row.
     Presence(AgentId),
 }
 
-impl From<Key> for Ask {
-    fn from(key: Key) -> Ask {
-        Ask::Row(key)
+impl From<Key> for ReadItem {
+    fn from(key: Key) -> ReadItem {
+        ReadItem::Row(key)
     }
 }
 
-impl From<Lookup> for Ask {
-    fn from(lookup: Lookup) -> Ask {
-        Ask::Rows(lookup)
+impl From<Lookup> for ReadItem {
+    fn from(lookup: Lookup) -> ReadItem {
+        ReadItem::Rows(lookup)
     }
 }
 

@@ -32,6 +32,7 @@ pub mod name;
 pub mod outbound;
 pub mod redact;
 pub mod refusal;
+pub mod registry;
 pub mod report;
 pub mod routing;
 pub mod row;
@@ -52,14 +53,16 @@ pub mod workspace;
 pub use actor::{Actor, Auth, Authority, Caller};
 pub use area::Area;
 pub use code::{Code, CodeClass, RetryAdvice};
-pub use command::{Command, Decision, Now, Reply, Undecided, asks, decide, ensure_may_write};
+pub use command::{
+    AnyCommand, Command, Decision, DecisionContext, Reply, Undecided, decide, ensure_may_write, read_set,
+};
 pub use fact::{AnyEvent, apply, write_set};
 pub use id::{
     AgentId, HandoffId, IntentId, LogId, MessageId, NodeId, Position, RunId, Seq, SiteId, TaskId, TeamId, TemplateId,
     ThreadId, TimerId, Timestamp, TurnId, WorkspaceId,
 };
 pub use instance::Instance;
-pub use key::{Ask, Key, Lookup, Table};
+pub use key::{Key, Lookup, ReadItem, ReadSet, Table};
 pub use refusal::Rejection;
 pub use row::Row;
 pub use view::View;

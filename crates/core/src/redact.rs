@@ -6,15 +6,14 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::actor::{Authority, Caller};
+use crate::actor::Authority;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::{AnyEvent, write_set};
 use crate::id::{IntentId, Seq};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadItem, ReadSet};
 use crate::refusal::Rejection;
 use crate::row::Row;
-use crate::view::View;
 
 pub const REDACTED: &str = "[redacted]";
 
@@ -78,13 +77,15 @@ pub struct Cleared {
     pub fields: Vec<String>,
 }
 
-impl Redact {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        self.rows.iter().flat_map(|target| write_set(&target.fact, target.seq)).map(Ask::from).collect()
+impl Command for Redact {
+    const NAME: &'static str = "Redact";
+
+    fn read_set(&self) -> ReadSet {
+        self.rows.iter().flat_map(|target| write_set(&target.fact, target.seq)).map(ReadItem::from).collect()
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        if caller.power != Authority::Person {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        if cx.caller.power != Authority::Person {
             return Err(Rejection::new(Code::Forbidden, "only a person may redact").into());
         }
         if self.rows.is_empty() {
@@ -95,7 +96,7 @@ impl Redact {
             let texts = texts(&serde_json::to_value(&target.fact).unwrap_or_default());
             let mut cleared = Vec::new();
             for key in write_set(&target.fact, target.seq) {
-                let Some(row) = view.get(&key)? else { continue };
+                let Some(row) = cx.view.get(&key)? else { continue };
                 let fields = showing(row, &texts);
                 // What it named, it names no longer.
                 let named = matches!(row, Row::ArtifactRef(row) if row.named_in.contains(&target.seq));
@@ -112,6 +113,10 @@ impl Redact {
             decision.redacted.push((target.seq, target.fact.blanked()));
         }
         Ok(decision)
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.rows.iter().map(|target| 256 + 2 * target.fact.encode().len()).sum()
     }
 }
 
@@ -197,6 +202,7 @@ pub(crate) fn apply(row: Row, key: &Key, fact: &LogRedacted) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actor::Caller;
     use crate::intent::CloseIntent;
     use crate::task::{CancelTask, CompleteTask, CreateTask, FailTask, Outcome, SetTaskStep, TaskState};
     use crate::testing::{World, anna, by, cancel, complete, create, fail, hand_over, moves, retry};

@@ -2,15 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::actor::Caller;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::FilePath;
 use crate::id::{AgentId, TaskId};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
-use crate::view::View;
 
 /// An event as its reporter tells it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -29,21 +27,25 @@ pub struct Report {
     pub metadata: serde_json::Map<String, serde_json::Value>,
 }
 
-impl Report {
-    /// How many paths a summary of changes names.
-    pub const SAMPLE: usize = 10;
+impl Command for Report {
+    const NAME: &'static str = "AddReport";
 
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+    fn read_set(&self) -> ReadSet {
         vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         limit::name("agent_id", self.agent.as_str(), limit::AGENT_ID_BYTES)?;
         limit::name("action", &self.action, limit::NAME_BYTES)?;
         check_evidence(self.task.as_ref(), &self.before_hash, &self.after_hash, &self.metadata)?;
-        view.ensure_may_author_as(caller, &self.agent)?;
+        cx.view.ensure_may_author_as(cx.caller, &self.agent)?;
         Ok(Decision::new(vec![AnyEvent::ReportAdded(self.clone())], Reply::Recorded))
     }
+}
+
+impl Report {
+    /// How many paths a summary of changes names.
+    pub const SAMPLE: usize = 10;
 }
 
 /// What a report may carry along, whether it has an effect or not.
@@ -63,6 +65,7 @@ pub(crate) fn check_evidence(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actor::Caller;
     use crate::code::Code;
     use crate::task::TaskState;
     use crate::testing::{World, anna, by};

@@ -3,13 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
-use crate::command::{Decision, Now, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::{ConflictEscalated, FilePath};
 use crate::id::{Seq, TimerId, Timestamp};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::refusal::Rejection;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Timer {
@@ -37,20 +36,22 @@ pub struct FireTimer {
     pub version: Seq,
 }
 
-impl FireTimer {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for FireTimer {
+    const NAME: &'static str = "FireTimer";
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::Timer(self.timer.clone()).into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, now: &Now) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         let stale = || Undecided::from(Rejection::new(Code::Stale, format!("timer {} is not due", self.timer)));
-        let timer = view.timer(&self.timer)?.ok_or_else(stale)?;
-        if timer.version != self.version || timer.due > now.at {
+        let timer = cx.view.timer(&self.timer)?.ok_or_else(stale)?;
+        if timer.version != self.version || timer.due > cx.now {
             return Err(stale());
         }
         let fact = match &timer.purpose {
             Purpose::EscalateConflict { path } => {
-                let file = view.find_file(path.key())?;
+                let file = cx.view.find_file(path.key())?;
                 let conflict = file.and_then(|file| file.conflict.as_ref()).ok_or_else(stale)?;
                 AnyEvent::ConflictEscalated(ConflictEscalated {
                     path: path.clone(),

@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::{Actor, Caller};
 use crate::clutch::Trace;
-use crate::command::{Now, Undecided};
+use crate::command::Undecided;
 use crate::envelope;
 use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, MessageId, Seq, TaskId, ThreadId, Timestamp};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadItem, ReadSet};
 use crate::task::{ReleaseCause, Task, TaskState};
 use crate::view::View;
 
@@ -214,7 +214,7 @@ fn listening(view: &View, concerned: Vec<Concerned>) -> Result<Vec<AgentId>, Und
 }
 
 /// Writes down in the facts of one command whom each is told to, and which request it makes void.
-pub(crate) fn address(view: &View, caller: &Caller, now: &Now, facts: &mut [AnyEvent]) -> Result<(), Undecided> {
+pub(crate) fn address(view: &View, caller: &Caller, now: Timestamp, facts: &mut [AnyEvent]) -> Result<(), Undecided> {
     let telling = |fact: &&AnyEvent| fact.told().is_some();
     let tasks: Vec<TaskId> = facts.iter().filter(telling).filter_map(AnyEvent::task).cloned().collect();
     view.ensure_loaded(tasks.iter().map(|task| Key::Task(task.clone()).into()).collect())?;
@@ -241,7 +241,7 @@ pub(crate) fn address(view: &View, caller: &Caller, now: &Now, facts: &mut [AnyE
             taken.insert(task.id.clone());
         }
         let thread = task.origin.thread.clone();
-        let at = (!to.is_empty()).then_some(now.at);
+        let at = (!to.is_empty()).then_some(now);
         let trace = task.origin.terms.as_ref().map(|terms| terms.trace.clone()).unwrap_or_default();
         if let Some(told) = fact.told_mut() {
             *told = Told { to, thread, at, over, trace };
@@ -252,12 +252,12 @@ pub(crate) fn address(view: &View, caller: &Caller, now: &Now, facts: &mut [AnyE
 
 /// All at once, because many tasks may end together.
 fn needs_those_concerned(view: &View, facts: &[AnyEvent]) -> Result<(), Undecided> {
-    let mut asks: Vec<Ask> = Vec::new();
+    let mut read_set: ReadSet = Vec::new();
     for fact in facts.iter().filter(|fact| fact.told().is_some()) {
         let Some(task) = fact.task().map(|task| view.find_task(task)).transpose()?.flatten() else { continue };
-        asks.extend(concerned(fact, task).into_iter().map(|(agent, _)| Ask::from(Key::Agent(agent))));
+        read_set.extend(concerned(fact, task).into_iter().map(|(agent, _)| ReadItem::from(Key::Agent(agent))));
     }
-    view.ensure_loaded(asks)
+    view.ensure_loaded(read_set)
 }
 
 /// The request to whom the task was only reserved, if that ends by the fact. Whoever takes a task has taken note of it.

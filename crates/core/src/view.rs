@@ -6,10 +6,22 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::actor::{Actor, Authority, Caller};
+use crate::agent::{Agent, Lead};
+use crate::clutch::Filed;
+use crate::code::Code;
 use crate::command::Undecided;
-use crate::id::{AgentId, Timestamp};
-use crate::key::{Ask, ColumnValue, Key, Lookup, Match, Table};
+use crate::document::{Document, DocumentId};
+use crate::file::{File, FilePath};
+use crate::handoff::Handoff;
+use crate::id::{AgentId, HandoffId, IntentId, MessageId, TaskId, ThreadId, TimerId, Timestamp};
+use crate::intent::Intent;
+use crate::key::{ColumnValue, Key, Lookup, Match, ReadItem, ReadSet, Table};
+use crate::message::{Delivery, Message, Sender, Thread};
+use crate::refusal::Rejection;
 use crate::row::Row;
+use crate::task::{Dependency, Task};
+use crate::timer::Timer;
 
 /// How an agent shows that it lives, strongest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
@@ -59,11 +71,11 @@ pub struct View {
 }
 
 impl View {
-    pub fn is_loaded(&self, ask: &Ask) -> bool {
+    pub fn is_loaded(&self, ask: &ReadItem) -> bool {
         match ask {
-            Ask::Row(key) => self.rows.contains_key(key),
-            Ask::Rows(lookup) => self.lookups.contains(lookup),
-            Ask::Presence(agent) => self.presence.contains_key(agent),
+            ReadItem::Row(key) => self.rows.contains_key(key),
+            ReadItem::Rows(lookup) => self.lookups.contains(lookup),
+            ReadItem::Presence(agent) => self.presence.contains_key(agent),
         }
     }
 
@@ -114,8 +126,8 @@ impl View {
     }
 
     /// Halts unless all of these are in view, so that what is missing is loaded in one go.
-    pub fn ensure_loaded(&self, asks: Vec<Ask>) -> Result<(), Undecided> {
-        let missing: Vec<Ask> = asks.into_iter().filter(|ask| !self.is_loaded(ask)).collect();
+    pub fn ensure_loaded(&self, read_set: ReadSet) -> Result<(), Undecided> {
+        let missing: ReadSet = read_set.into_iter().filter(|ask| !self.is_loaded(ask)).collect();
         if missing.is_empty() { Ok(()) } else { Err(Undecided::Missing(missing)) }
     }
 
@@ -148,7 +160,224 @@ impl View {
     pub fn presence(&self, agent: &AgentId) -> Result<Option<Presence>, Undecided> {
         match self.presence.get(agent) {
             Some(presence) => Ok(*presence),
-            None => Err(Undecided::Missing(vec![Ask::Presence(agent.clone())])),
+            None => Err(Undecided::Missing(vec![ReadItem::Presence(agent.clone())])),
         }
+    }
+}
+
+/// Typed access to rows. `find_x` returns `None` for a missing row, `x` rejects the command.
+impl View {
+    pub fn find_agent(&self, id: &AgentId) -> Result<Option<&Agent>, Undecided> {
+        Ok(match self.get(&Key::Agent(id.clone()))? {
+            Some(Row::Agent(agent)) => Some(agent),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn agent_row(&self, id: &AgentId) -> Result<&Agent, Undecided> {
+        self.find_agent(id)?.ok_or_else(|| {
+            Rejection::new(Code::AgentNotFound, "Agent not found").hint("register the agent first").into()
+        })
+    }
+
+    /// Known and not gone; it may be offline.
+    pub(crate) fn agent(&self, id: &AgentId) -> Result<&Agent, Undecided> {
+        let agent = self.agent_row(id)?;
+        if agent.has_left() {
+            return Err(Rejection::new(Code::AgentNotFound, format!("Agent not found: '{id}' has left the team"))
+                .hint("register it again first")
+                .into());
+        }
+        Ok(agent)
+    }
+
+    /// Here right now. Claims go to nobody else: only a fact about a live agent could end them again.
+    pub(crate) fn online_agent(&self, id: &AgentId) -> Result<&Agent, Undecided> {
+        let agent = self.agent(id)?;
+        if !agent.is_online() {
+            return Err(Rejection::new(Code::AgentOffline, format!("agent '{id}' is offline"))
+                .hint("it can take this when it shows signs of life again, by a heartbeat or any call")
+                .into());
+        }
+        Ok(agent)
+    }
+
+    pub fn find_task(&self, id: &TaskId) -> Result<Option<&Task>, Undecided> {
+        Ok(match self.get(&Key::Task(id.clone()))? {
+            Some(Row::Task(task)) => Some(task),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn task(&self, id: &TaskId) -> Result<&Task, Undecided> {
+        self.find_task(id)?.ok_or_else(|| Rejection::new(Code::TaskNotFound, "Task not found").into())
+    }
+
+    pub fn find_file(&self, key: &str) -> Result<Option<&File>, Undecided> {
+        Ok(match self.get(&Key::File(key.to_owned()))? {
+            Some(Row::File(file)) => Some(file),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn file(&self, path: &FilePath) -> Result<&File, Undecided> {
+        self.find_file(path.key())?.ok_or_else(|| Rejection::not_tracked().into())
+    }
+
+    pub(crate) fn handoff(&self, id: &HandoffId) -> Result<Option<&Handoff>, Undecided> {
+        Ok(match self.get(&Key::Handoff(id.clone()))? {
+            Some(Row::Handoff(handoff)) => Some(handoff),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn timer(&self, id: &TimerId) -> Result<Option<&Timer>, Undecided> {
+        Ok(match self.get(&Key::Timer(id.clone()))? {
+            Some(Row::Timer(timer)) => Some(timer),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn intent(&self, id: &IntentId) -> Result<Option<&Intent>, Undecided> {
+        Ok(match self.get(&Key::Intent(id.clone()))? {
+            Some(Row::Intent(intent)) => Some(intent),
+            _ => None,
+        })
+    }
+
+    pub fn find_message(&self, id: &MessageId) -> Result<Option<&Message>, Undecided> {
+        Ok(match self.get(&Key::Message(id.clone()))? {
+            Some(Row::Message(message)) => Some(message),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn message(&self, id: &MessageId) -> Result<&Message, Undecided> {
+        let missing = || Rejection::new(Code::MessageNotFound, format!("Message not found: '{id}'")).into();
+        self.find_message(id)?.ok_or_else(missing)
+    }
+
+    pub(crate) fn delivery(&self, message: &MessageId, agent: &AgentId) -> Result<Option<&Delivery>, Undecided> {
+        Ok(match self.get(&Key::Delivery { message: message.clone(), agent: agent.clone() })? {
+            Some(Row::Delivery(delivery)) => Some(delivery),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn thread(&self, id: &ThreadId) -> Result<Option<&Thread>, Undecided> {
+        Ok(match self.get(&Key::Thread(id.clone()))? {
+            Some(Row::Thread(thread)) => Some(thread),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn sender(&self, id: &AgentId) -> Result<Option<&Sender>, Undecided> {
+        Ok(match self.get(&Key::Sender(id.clone()))? {
+            Some(Row::Sender(sender)) => Some(sender),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn envelope(&self, id: &MessageId) -> Result<Option<&Filed>, Undecided> {
+        Ok(match self.get(&Key::Envelope(id.clone()))? {
+            Some(Row::Envelope(filed)) => Some(filed),
+            _ => None,
+        })
+    }
+
+    pub fn document(&self, id: &DocumentId) -> Result<Option<&Document>, Undecided> {
+        Ok(match self.get(&Key::Document(id.clone()))? {
+            Some(Row::Document(document)) => Some(document),
+            _ => None,
+        })
+    }
+
+    pub fn lead(&self) -> Result<Option<&Lead>, Undecided> {
+        Ok(match self.get(&Key::Lead)? {
+            Some(Row::Lead(lead)) => Some(lead),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn live_agents(&self) -> Result<Vec<&Agent>, Undecided> {
+        let rows = self.all(&Lookup::LiveAgents)?;
+        Ok(rows.into_iter().filter_map(|row| if let Row::Agent(agent) = row { Some(agent) } else { None }).collect())
+    }
+
+    pub(crate) fn tasks_held_by(&self, agent: &AgentId) -> Result<Vec<&Task>, Undecided> {
+        let rows = self.all(&Lookup::TasksHeldBy(agent.clone()))?;
+        Ok(rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect())
+    }
+
+    pub(crate) fn parts_of(&self, task: &TaskId) -> Result<Vec<&Task>, Undecided> {
+        let rows = self.all(&Lookup::PartsOf(task.clone()))?;
+        Ok(rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect())
+    }
+
+    pub(crate) fn dependents(&self, task: &TaskId) -> Result<Vec<&Dependency>, Undecided> {
+        let rows = self.all(&Lookup::Dependents(task.clone()))?;
+        Ok(rows.into_iter().filter_map(|row| if let Row::Dependency(edge) = row { Some(edge) } else { None }).collect())
+    }
+
+    pub(crate) fn files_held_by(&self, agent: &AgentId) -> Result<Vec<&File>, Undecided> {
+        self.files(&Lookup::FilesHeldBy(agent.clone()))
+    }
+
+    pub(crate) fn files_of_task(&self, task: &TaskId) -> Result<Vec<&File>, Undecided> {
+        self.files(&Lookup::FilesOfTask(task.clone()))
+    }
+
+    pub(crate) fn files_held_under(&self, prefix: &str) -> Result<Vec<&File>, Undecided> {
+        self.files(&Lookup::HeldUnder(prefix.to_owned()))
+    }
+
+    fn files(&self, lookup: &Lookup) -> Result<Vec<&File>, Undecided> {
+        let rows = self.all(lookup)?;
+        Ok(rows.into_iter().filter_map(|row| if let Row::File(file) = row { Some(file) } else { None }).collect())
+    }
+
+    /// A person, or the holder of the lead's position.
+    pub(crate) fn has_authority(&self, caller: &Caller) -> Result<bool, Undecided> {
+        if caller.power >= Authority::Lead {
+            return Ok(true);
+        }
+        let Some(agent) = caller.actor.agent() else { return Ok(false) };
+        Ok(self.lead()?.and_then(|lead| lead.holder.as_ref()) == Some(agent))
+    }
+
+    pub(crate) fn ensure_authority(&self, caller: &Caller, what: &str) -> Result<(), Undecided> {
+        if self.has_authority(caller)? {
+            return Ok(());
+        }
+        Err(Rejection::new(Code::Forbidden, format!("only the lead or a person may {what}"))
+            .hint("ask the lead, or use the command line, which acts as a person")
+            .into())
+    }
+
+    /// An identified caller speaks for itself; the lead and people may speak for others. A caller without a name may
+    /// speak for whom it likes. But an id that is bound to a credential is spoken for by nobody on their word alone,
+    /// not even by the lead.
+    pub(crate) fn ensure_may_act_for(&self, caller: &Caller, agent: &AgentId) -> Result<(), Undecided> {
+        match &caller.actor {
+            Actor::Agent(id) if id != agent && !self.has_authority(caller)? => {
+                Err(Rejection::new(Code::Forbidden, format!("'{id}' may not act as '{agent}'"))
+                    .hint("leave out agent_id, or name the agent that the call comes from")
+                    .into())
+            }
+            Actor::Agent(_) | Actor::Anonymous
+                if !caller.is_proven() && self.find_agent(agent)?.is_some_and(|agent| agent.has_credential) =>
+            {
+                Err(Rejection::sealed(agent).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`View::ensure_may_act_for`], for authors that need not be registered: no name of another kind may be borrowed.
+    pub(crate) fn ensure_may_author_as(&self, caller: &Caller, author: &AgentId) -> Result<(), Undecided> {
+        if Actor::is_reserved(author.as_str()) && caller.actor.to_string() != author.as_str() {
+            return Err(Rejection::new(Code::Forbidden, format!("'{author}' is not the name of an agent")).into());
+        }
+        self.ensure_may_act_for(caller, author)
     }
 }

@@ -4,7 +4,7 @@ use rookery_core::document::{
     AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, DocumentPath, Version, WriteDocument, text_of,
 };
 use rookery_core::key::Table;
-use rookery_core::{Caller, Code, Command, Instance, Key, Rejection, Row, RunId};
+use rookery_core::{AnyCommand, Caller, Code, Instance, Key, Rejection, Row, RunId};
 use rookery_store::query::{ColumnTest, Order};
 use rookery_store::{AnyReply, RowQuery, SubmitError};
 
@@ -125,14 +125,12 @@ impl Engine {
     }
 }
 
-fn document_of(command: &Command) -> Option<&DocumentId> {
-    match command {
-        Command::WriteDocument(command) => Some(&command.id),
-        Command::AppendDocument(command) => Some(&command.id),
-        Command::CreateDocument(command) => Some(&command.id),
-        Command::DeleteDocument(command) => Some(&command.id),
-        _ => None,
-    }
+fn document_of(command: &AnyCommand) -> Option<&DocumentId> {
+    let written = command.get().map(|write: &WriteDocument| &write.id);
+    written
+        .or_else(|| command.get().map(|append: &AppendDocument| &append.id))
+        .or_else(|| command.get().map(|create: &CreateDocument| &create.id))
+        .or_else(|| command.get().map(|delete: &DeleteDocument| &delete.id))
 }
 
 fn no_document() -> Rejection {

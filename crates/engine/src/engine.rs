@@ -1,5 +1,20 @@
 //! Submitting commands and waiting for their effects.
 
+use rookery_core::agent::Join;
+use rookery_core::agent::LeaveTeam;
+use rookery_core::agent::RegisterAgent;
+use rookery_core::agent::SetAgentStatus;
+use rookery_core::agent::UpdateProfile;
+use rookery_core::message::AckMessages;
+use rookery_core::message::ReadMessages;
+use rookery_core::message::ReleaseHeld;
+use rookery_core::message::SendMessage;
+use rookery_core::team::AnnounceToTeam;
+use rookery_core::team::EndTeam;
+use rookery_core::team::KickOff;
+use rookery_core::team::StartTeam;
+use rookery_core::turn::EndTurn;
+use rookery_core::turn::StartTurn;
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +27,7 @@ use rookery_core::message::StormGuard;
 use rookery_core::task::{MAX_ATTEMPTS, RETRY_BACKOFF_MILLIS};
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{
-    AgentId, Authority, Caller, Code, Command, HandoffId, IntentId, Key, Rejection, Row, SiteId, TaskId,
+    AgentId, AnyCommand, Authority, Caller, Code, HandoffId, IntentId, Key, Rejection, Row, SiteId, TaskId,
 };
 use rookery_store::artifact::{ArtifactError, ArtifactHold, Erased};
 use rookery_store::{
@@ -135,7 +150,7 @@ impl Settings {
 #[derive(Clone, Debug)]
 pub struct Request {
     pub caller: Caller,
-    pub command: Command,
+    pub command: AnyCommand,
     pub idempotency: Option<IdempotencyKey>,
     /// The request's body as received.
     pub body: Option<Vec<u8>>,
@@ -149,7 +164,7 @@ pub struct IdempotencyKey {
 }
 
 impl Request {
-    pub fn new(caller: Caller, command: impl Into<Command>) -> Request {
+    pub fn new(caller: Caller, command: impl Into<AnyCommand>) -> Request {
         Request { caller, command: command.into(), idempotency: None, body: None }
     }
 }
@@ -289,7 +304,7 @@ impl Engine {
         // Whoever calls lives now, however long its command will wait and whatever it will come to.
         if let Some(agent) = caller.itself() {
             self.record_presence(&caller, agent, LifeSource::Call)?;
-            if self.inner.roster.is_offline(agent) && !settles_membership(&request.command) {
+            if self.inner.roster.is_offline(agent) && !request.command.settles_membership() {
                 self.comes_back_unless_left(agent, &caller).await?;
             }
         }
@@ -311,36 +326,41 @@ impl Engine {
     }
 
     /// Takes note of who is here and what waits at once, so that the next call finds it so; the log will tell the same.
-    fn learn(&self, caller: &Caller, command: &Command, committed: &Committed) {
+    fn learn(&self, caller: &Caller, command: &AnyCommand, committed: &Committed) {
         let (roster, at) = (&self.inner.roster, committed.at);
-        match (command, &committed.answer) {
-            (Command::RegisterAgent(_) | Command::Join(_) | Command::UpdateProfile(_), AnyReply::Row(_, row)) => {
-                if let Row::Agent(agent) = &row.0 {
-                    roster.learn(agent, at);
-                    // What is committed is answered: a seal that came in between is the next call's matter.
-                    self.record_presence(caller, &agent.id, LifeSource::Call).ok();
-                }
+        let row = if let AnyReply::Row(_, row) = &committed.answer { Some(&row.0) } else { None };
+        match row {
+            Some(Row::Agent(agent)) if makes_agents_known(command) => {
+                roster.learn(agent, at);
+                // What is committed is answered: a seal that came in between is the next call's matter.
+                self.record_presence(caller, &agent.id, LifeSource::Call).ok();
             }
-            (Command::StartTeam(_) | Command::EndTeam(_), AnyReply::Row(_, row)) => {
-                if let Row::Team(team) = &row.0 {
-                    self.access().team_sessions().learn(team, at);
-                }
+            Some(Row::Team(team)) if command.get::<StartTeam>().is_some() || command.get::<EndTeam>().is_some() => {
+                self.access().team_sessions().learn(team, at);
             }
-            (Command::SetAgentStatus(set), _) if set.status == AgentStatus::Offline => {
-                roster.moved(&set.agent, RosterState::Offline, at);
+            Some(Row::Message(message))
+                if command.get::<SendMessage>().is_some() || command.get::<ReleaseHeld>().is_some() =>
+            {
+                self.counts().sent(&message.letter.header);
             }
-            (Command::SetAgentStatus(set), _) => roster.moved(&set.agent, RosterState::Here, at),
-            (Command::LeaveTeam(leave), _) => roster.moved(&leave.agent, RosterState::Left, at),
-            (Command::SendMessage(_) | Command::ReleaseHeld(_), AnyReply::Row(_, row)) => {
-                if let Row::Message(message) = &row.0 {
-                    self.counts().sent(&message.letter.header);
-                }
-            }
-            (Command::ReadMessages(read), _) => self.counts().changed([&read.agent]),
-            (Command::AckMessages(ack), _) => self.counts().changed([&ack.agent]),
-            (Command::StartTurn(turn), _) => self.counts().changed([&turn.agent]),
-            (Command::KickOff(_) | Command::AnnounceToTeam(_) | Command::EndTurn(_), _) => self.counts().all_changed(),
             _ => {}
+        }
+        if let Some(set) = command.get::<SetAgentStatus>() {
+            let is_offline = set.status == AgentStatus::Offline;
+            roster.moved(&set.agent, if is_offline { RosterState::Offline } else { RosterState::Here }, at);
+        } else if let Some(leave) = command.get::<LeaveTeam>() {
+            roster.moved(&leave.agent, RosterState::Left, at);
+        } else if let Some(read) = command.get::<ReadMessages>() {
+            self.counts().changed([&read.agent]);
+        } else if let Some(ack) = command.get::<AckMessages>() {
+            self.counts().changed([&ack.agent]);
+        } else if let Some(turn) = command.get::<StartTurn>() {
+            self.counts().changed([&turn.agent]);
+        } else if command.get::<KickOff>().is_some()
+            || command.get::<AnnounceToTeam>().is_some()
+            || command.get::<EndTurn>().is_some()
+        {
+            self.counts().all_changed();
         }
     }
 
@@ -573,10 +593,11 @@ impl Engine {
     }
 }
 
-/// Whether the command itself says if its agent is here.
-fn settles_membership(command: &Command) -> bool {
-    use Command::{Join, LeaveTeam, RegisterAgent, ReturnAgent, SetAgentStatus, UpdateProfile};
-    matches!(command, RegisterAgent(_) | Join(_) | UpdateProfile(_) | LeaveTeam(_) | SetAgentStatus(_) | ReturnAgent(_))
+/// Whether the answer to a command is the agent that it made known.
+fn makes_agents_known(command: &AnyCommand) -> bool {
+    command.get::<RegisterAgent>().is_some()
+        || command.get::<Join>().is_some()
+        || command.get::<UpdateProfile>().is_some()
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

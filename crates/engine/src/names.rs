@@ -3,10 +3,14 @@
 //! Tokens are no part of the log, so the rules cannot know whose names are taken by people: it is checked here, before a command
 //! that makes an agent known is submitted.
 
+use rookery_core::agent::RegisterAgent;
+use rookery_core::agent::RegisterCard;
 use rookery_core::clutch::Act;
+use rookery_core::clutch::Ingest;
 use rookery_core::instance::bare;
 use rookery_core::name::look_alike;
-use rookery_core::{AgentId, Code, Command, Rejection};
+use rookery_core::team::StartTeam;
+use rookery_core::{AgentId, AnyCommand, Code, Rejection};
 
 use crate::engine::{Engine, EngineError};
 
@@ -40,7 +44,7 @@ impl Engine {
 
     /// Refuses agents whose name is that of a person with a token, or looks like it. A name with letters of other scripts must
     /// not look like that of another agent either.
-    pub(crate) async fn check_new_names(&self, command: &Command) -> Result<(), EngineError> {
+    pub(crate) async fn check_new_names(&self, command: &AnyCommand) -> Result<(), EngineError> {
         for agent in named_by(command) {
             if let Some(person) = self.access().person_like(bare(agent)) {
                 return Err(resembles(agent, &format!("the person '{person}'")).into());
@@ -64,15 +68,16 @@ fn resembles(agent: &AgentId, whom: &str) -> Rejection {
 }
 
 /// The agents that a command makes known.
-fn named_by(command: &Command) -> Vec<&AgentId> {
-    match command {
-        Command::RegisterAgent(register) => vec![&register.id],
-        Command::RegisterCard(register) => vec![&register.card.agent_id],
-        Command::StartTeam(start) => start.agents.iter().map(|new| &new.agent).collect(),
-        Command::Ingest(ingest) => match &ingest.act {
-            Act::Register(register) => vec![&register.card.agent_id],
-            _ => vec![],
-        },
-        _ => vec![],
+fn named_by(command: &AnyCommand) -> Vec<&AgentId> {
+    if let Some(register) = command.get::<RegisterAgent>() {
+        vec![&register.id]
+    } else if let Some(register) = command.get::<RegisterCard>() {
+        vec![&register.card.agent_id]
+    } else if let Some(start) = command.get::<StartTeam>() {
+        start.agents.iter().map(|new| &new.agent).collect()
+    } else if let Some(Ingest { act: Act::Register(register), .. }) = command.get() {
+        vec![&register.card.agent_id]
+    } else {
+        vec![]
     }
 }

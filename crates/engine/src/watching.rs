@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_core::file::{ChangeSource, File, RecordChange, RecordUntracked};
-use rookery_core::{AnyEvent, Caller, Command};
+use rookery_core::{AnyCommand, AnyEvent, Caller};
 use rookery_store::{Submission, SubmitError};
 use tokio::sync::{mpsc, watch};
 
@@ -152,7 +152,7 @@ fn watched(files: &[File], is_ours: impl Fn(&File) -> bool) -> Watched {
 }
 
 async fn note(engine: &Engine, observation: Observation) {
-    let command: Command = match observation {
+    let command: AnyCommand = match observation {
         Observation::Claimed { path, before, after } => match engine.paths().parse(&path) {
             Ok(path) => RecordChange {
                 path,
@@ -175,7 +175,7 @@ async fn note(engine: &Engine, observation: Observation) {
 }
 
 /// Submits until it is decided: what was seen is not seen again. Meanwhile the watcher merges what it cannot hand over.
-async fn record(engine: &Engine, command: Command) {
+async fn record(engine: &Engine, command: AnyCommand) {
     loop {
         match engine.store().submit(Submission::internal(Caller::watcher(), command.clone())).await {
             Ok(_) | Err(SubmitError::Refused(_) | SubmitError::Stopped) => return,
@@ -183,7 +183,7 @@ async fn record(engine: &Engine, command: Command) {
                 return tracing::warn!(%error, "a change of files was not recorded");
             }
             // A change that is told twice is told once, but what is only counted would count double.
-            Err(error @ SubmitError::OutcomeUnknown { .. }) if matches!(command, Command::RecordUntracked(_)) => {
+            Err(error @ SubmitError::OutcomeUnknown { .. }) if command.get::<RecordUntracked>().is_some() => {
                 return tracing::warn!(%error, "a change of files may not be recorded");
             }
             Err(error) => tracing::debug!(%error, "a change of files is recorded later"),

@@ -17,7 +17,7 @@ use rookery_core::task::{
     UpdateStatus,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource};
-use rookery_core::{AgentId, Caller, Code, Command, LogId, RunId, TaskId};
+use rookery_core::{AgentId, AnyCommand, Caller, Code, LogId, RunId, TaskId};
 use rookery_engine::context::{Beside, Checkpoints, DEFAULT_TOKENS, Include};
 use rookery_engine::workflows::{CheckpointFilter, FailedTasks, RunFilter, Search, SummaryFormat};
 use rookery_engine::{Engine, EngineError, Request, Settings, SystemClock};
@@ -30,7 +30,7 @@ fn engine() -> Engine {
     support::engine(&database, Arc::new(SystemClock::default()), node, Settings::new("test", "/"))
 }
 
-async fn does(engine: &Engine, command: impl Into<Command>) -> Committed {
+async fn does(engine: &Engine, command: impl Into<AnyCommand>) -> Committed {
     engine.submit(Request::new(Caller::asserted("a"), command)).await.unwrap()
 }
 

@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use rookery_core::command::{Now, Reply, Undecided};
+use rookery_core::command::{DecisionContext, Reply, Undecided};
 use rookery_core::file::FileClaimOutcome;
 use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::view::{Presence, View};
 use rookery_core::{
-    Actor, AgentId, AnyEvent, Ask, Caller, Code, Decision, Key, Lookup, Rejection, Row, RunId, Seq, ThreadId, Timestamp,
+    Actor, AgentId, AnyEvent, Caller, Code, Decision, Key, Lookup, ReadItem, Rejection, Row, RunId, Seq, ThreadId,
+    Timestamp,
 };
 
 use crate::node::{LeaderEpoch, LeaderRole};
@@ -33,11 +34,11 @@ pub struct Needs {
 }
 
 impl Needs {
-    fn add(&mut self, ask: Ask) {
+    fn add(&mut self, ask: ReadItem) {
         match ask {
-            Ask::Row(key) => drop(self.rows.insert(key)),
-            Ask::Rows(lookup) => drop(self.lookups.insert(lookup)),
-            Ask::Presence(agent) => drop(self.presence.insert(agent)),
+            ReadItem::Row(key) => drop(self.rows.insert(key)),
+            ReadItem::Rows(lookup) => drop(self.lookups.insert(lookup)),
+            ReadItem::Presence(agent) => drop(self.presence.insert(agent)),
         }
     }
 
@@ -120,7 +121,7 @@ pub struct Batch {
     /// The epochs as they are now.
     duties: HashMap<LeaderRole, u64>,
     write: CommitSet,
-    now: Now,
+    now: Timestamp,
     asked: bool,
     /// The submission of several commands that is under way.
     under_way: Option<UnderWay>,
@@ -150,7 +151,7 @@ impl Batch {
             remembered: HashMap::new(),
             duties: HashMap::new(),
             write: CommitSet::default(),
-            now: Now { at: Timestamp(0) },
+            now: Timestamp(0),
             asked: false,
             under_way: None,
         }
@@ -159,7 +160,7 @@ impl Batch {
     /// Puts the batch on top of `head`, at one time for all of its facts.
     pub fn begin(&mut self, head: Seq, at: Timestamp) {
         self.write.head = head;
-        self.now = Now { at };
+        self.now = at;
     }
 
     /// What the batch will want first, whatever the head is: an engine whose rows are far away loads them while it asks
@@ -234,7 +235,7 @@ impl Batch {
     fn asks(&self) -> Needs {
         let mut needs = Needs::default();
         for submission in self.submissions.iter().flat_map(Submission::all) {
-            rookery_core::asks(&submission.caller, &submission.command).into_iter().for_each(|ask| needs.add(ask));
+            rookery_core::read_set(&submission.caller, &submission.command).into_iter().for_each(|ask| needs.add(ask));
             if let Some(idempotency) = &submission.idempotency {
                 needs.replies.insert((idempotency.scope.clone(), idempotency.key.clone()));
             }
@@ -327,14 +328,15 @@ impl Batch {
         {
             return Ok(self.repeat(idempotency, earlier));
         }
-        let decision = match rookery_core::decide(&self.view, &submission.caller, &submission.command, &self.now) {
+        let cx = DecisionContext { view: &self.view, caller: &submission.caller, now: self.now };
+        let decision = match rookery_core::decide(&cx, &submission.command) {
             Ok(decision) => decision,
             Err(halt) => return self.halted(halt),
         };
         let mut needs = Needs::default();
         let placed = (self.write.head.0 + 1..).map(Seq).zip(&decision.events);
         for key in placed.flat_map(|(seq, fact)| rookery_core::write_set(fact, seq)) {
-            let ask = Ask::Row(key);
+            let ask = ReadItem::Row(key);
             if !self.view.is_loaded(&ask) {
                 needs.add(ask);
             }
@@ -380,7 +382,7 @@ impl Batch {
             let submission = self.submission(place);
             let row = LogRow {
                 seq,
-                at: self.now.at,
+                at: self.now,
                 run: run_of(submission, &fact),
                 thread: thread_of(submission, &fact),
                 actor: actor.clone(),
@@ -418,7 +420,7 @@ impl Batch {
             if let Some(under_way) = &mut self.under_way {
                 under_way.rows.push((key.clone(), old.clone()));
             }
-            let new = rookery_core::apply(old, &key, fact, seq, self.now.at);
+            let new = rookery_core::apply(old, &key, fact, seq, self.now);
             self.view.set(key, new);
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rookery_core::actor::Caller;
 use rookery_core::file::FileClaimOutcome;
 use rookery_core::log::{Body, BodyBytes, LogRow};
-use rookery_core::{Command, Key, NodeId, Rejection, Row, RunId, Seq, ThreadId};
+use rookery_core::{AnyCommand, Key, NodeId, Rejection, Row, RunId, Seq, ThreadId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -30,7 +30,7 @@ pub type Tallies = BTreeMap<String, u64>;
 #[derive(Clone, Debug)]
 pub struct Submission {
     pub caller: Caller,
-    pub command: Command,
+    pub command: AnyCommand,
     pub lane: Lane,
     pub idempotency: Option<Idempotency>,
     /// The request as received.
@@ -48,17 +48,17 @@ pub struct Submission {
 
 impl Submission {
     /// A command that somebody asks for; it takes its turn among those of the same caller.
-    pub fn new(caller: Caller, command: impl Into<Command>) -> Submission {
+    pub fn new(caller: Caller, command: impl Into<AnyCommand>) -> Submission {
         let lane = Lane::Caller(caller.actor.to_string());
         Submission::in_lane(lane, caller, command)
     }
 
     /// A command of our own. Surfaces have no use for it.
-    pub fn internal(caller: Caller, command: impl Into<Command>) -> Submission {
+    pub fn internal(caller: Caller, command: impl Into<AnyCommand>) -> Submission {
         Submission::in_lane(Lane::Internal, caller, command)
     }
 
-    fn in_lane(lane: Lane, caller: Caller, command: impl Into<Command>) -> Submission {
+    fn in_lane(lane: Lane, caller: Caller, command: impl Into<AnyCommand>) -> Submission {
         Submission {
             caller,
             command: command.into(),
@@ -92,20 +92,8 @@ impl Submission {
             Some(BodyBytes::Here(bytes)) => bytes.len(),
             _ => 0,
         };
-        let targets = match &self.command {
-            Command::Redact(redact) => redact.rows.iter().map(|target| 256 + 2 * target.fact.encode().len()).sum(),
-            _ => 0,
-        };
-        // What came in by another way than as a body.
-        let text = match &self.command {
-            Command::SendMessage(command) => command.text.len(),
-            Command::WriteDocument(command) => command.text.len(),
-            Command::AppendDocument(command) => command.text.len(),
-            Command::CreateDocument(command) => command.text.len(),
-            _ => 0,
-        };
         let others: usize = self.others.iter().map(Submission::bytes).sum();
-        256 + body + self.received_bytes.max(body).max(text) + targets + others
+        256 + body + self.received_bytes.max(body).max(self.command.queued_bytes()) + others
     }
 }
 

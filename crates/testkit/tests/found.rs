@@ -6,7 +6,7 @@ use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
 use rookery_core::file::{Case, ChangeSource, ClaimFile, ClaimMode, FilePath, RecordChange, ResolveConflict};
 use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff};
 use rookery_core::view::{LifeSource, Presence};
-use rookery_core::{AnyEvent, Caller, Command, LogId, RunId, Timestamp, task};
+use rookery_core::{AnyCommand, AnyEvent, Caller, LogId, RunId, Timestamp, task};
 use rookery_store::memory::Database;
 use rookery_store::{PresenceBoard, Submission};
 
@@ -22,13 +22,13 @@ impl Team {
         team
     }
 
-    fn by(&self, caller: Caller, command: impl Into<Command>) {
+    fn by(&self, caller: Caller, command: impl Into<AnyCommand>) {
         let submission = Submission::new(caller, command);
         let outcome = self.database.run(vec![submission], Timestamp(1_000), &self.board, None).remove(0);
         outcome.unwrap();
     }
 
-    fn person(&self, command: impl Into<Command>) {
+    fn person(&self, command: impl Into<AnyCommand>) {
         self.by(Caller::person("anna"), command);
     }
 

@@ -8,9 +8,9 @@ use super::{EndpointGrant, KeyProof, RegisterAgent};
 use crate::actor::Caller;
 use crate::clutch::Card;
 use crate::code::Code;
-use crate::command::{Decision, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Undecided};
 use crate::id::AgentId;
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::refusal::Rejection;
 use crate::view::View;
 
@@ -32,15 +32,19 @@ pub struct UpdateCard {
     pub change: Map<String, Value>,
 }
 
+impl Command for RegisterCard {
+    const NAME: &'static str = "RegisterCard";
+
+    fn read_set(&self) -> ReadSet {
+        read_set(&self.card.agent_id)
+    }
+
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        self.announces(cx.view, cx.caller, KeyProof::ByNobody)
+    }
+}
+
 impl RegisterCard {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        asks(&self.card.agent_id)
-    }
-
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        self.announces(view, caller, KeyProof::ByNobody)
-    }
-
     pub(crate) fn announces(&self, view: &View, caller: &Caller, vouched: KeyProof) -> Result<Decision, Undecided> {
         let card = read(&serde_json::to_value(&self.card).unwrap_or_default())?;
         let grant = if self.allow_endpoint { EndpointGrant::ByPerson } else { EndpointGrant::Unchanged };
@@ -48,15 +52,19 @@ impl RegisterCard {
     }
 }
 
+impl Command for UpdateCard {
+    const NAME: &'static str = "UpdateCard";
+
+    fn read_set(&self) -> ReadSet {
+        read_set(&self.agent)
+    }
+
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        self.announces(cx.view, cx.caller, KeyProof::ByNobody)
+    }
+}
+
 impl UpdateCard {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        asks(&self.agent)
-    }
-
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        self.announces(view, caller, KeyProof::ByNobody)
-    }
-
     pub(crate) fn announces(&self, view: &View, caller: &Caller, vouched: KeyProof) -> Result<Decision, Undecided> {
         let known = Card::of(view.agent(&self.agent)?);
         let mut changed = serde_json::to_value(&known).unwrap_or_default();
@@ -69,7 +77,7 @@ impl UpdateCard {
     }
 }
 
-fn asks(agent: &AgentId) -> Vec<Ask> {
+fn read_set(agent: &AgentId) -> ReadSet {
     vec![Key::Agent(agent.clone()).into(), Key::Lead.into()]
 }
 

@@ -3,12 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Agent, AgentReturned, LostFile, Membership, take_if_vacant};
-use crate::actor::Caller;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::{self, FileClaimed};
 use crate::id::AgentId;
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::routing;
 use crate::run;
 use crate::task::{self, TaskClaimed};
@@ -19,20 +18,23 @@ pub struct ReturnAgent {
     pub agent: AgentId,
 }
 
-impl ReturnAgent {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for ReturnAgent {
+    const NAME: &'static str = "ReturnAgent";
+    const SETTLES_MEMBERSHIP: bool = true;
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         // One that left did so on purpose: a sign of life that was still on its way takes nothing of that back.
-        let agent = view.agent(&self.agent)?;
-        view.ensure_may_act_for(caller, &self.agent)?;
+        let agent = cx.view.agent(&self.agent)?;
+        cx.view.ensure_may_act_for(cx.caller, &self.agent)?;
         if agent.is_online() {
             return Ok(Decision::nothing(Reply::Done));
         }
-        let mut facts = comes_back(view, agent)?;
-        facts.extend(take_if_vacant(view, agent)?);
+        let mut facts = comes_back(cx.view, agent)?;
+        facts.extend(take_if_vacant(cx.view, agent)?);
         Ok(Decision::new(facts, Reply::Done))
     }
 }
@@ -46,9 +48,9 @@ pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<AnyEvent>, Un
         .tasks
         .iter()
         .chain(agent.claims_when_offline.files.iter().filter_map(|lost| lost.task.as_ref()));
-    let mut asks: Vec<Ask> = tasks.map(|task| Key::Task(task.clone()).into()).collect();
-    asks.extend(agent.claims_when_offline.files.iter().flat_map(|lost| file::overlap_asks(&lost.path)));
-    view.ensure_loaded(asks)?;
+    let mut read_set: ReadSet = tasks.map(|task| Key::Task(task.clone()).into()).collect();
+    read_set.extend(agent.claims_when_offline.files.iter().flat_map(|lost| file::overlap_asks(&lost.path)));
+    view.ensure_loaded(read_set)?;
     let mut facts = vec![AnyEvent::AgentReturned(AgentReturned { agent: agent.id.clone() })];
     let mut regained = Vec::new();
     for id in &agent.claims_when_offline.tasks {

@@ -3,11 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{AgentRole, Metadata, Profile, RegisterAgent};
-use crate::actor::Caller;
-use crate::command::{Decision, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Undecided};
 use crate::id::AgentId;
-use crate::key::{Ask, Key};
-use crate::view::View;
+use crate::key::{Key, ReadSet};
 
 /// Joins as a worker of which nothing else is known. What the team knows already stays as it is: whoever announces
 /// itself at the same moment is not unsaid.
@@ -16,15 +14,18 @@ pub struct Join {
     pub agent: AgentId,
 }
 
-impl Join {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for Join {
+    const NAME: &'static str = "Join";
+    const SETTLES_MEMBERSHIP: bool = true;
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let known = view.find_agent(&self.agent)?.filter(|agent| !agent.has_left());
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let known = cx.view.find_agent(&self.agent)?.filter(|agent| !agent.has_left());
         let profile = known.map_or_else(nothing_known, |agent| agent.profile.clone());
-        RegisterAgent { id: self.agent.clone(), profile }.decide(view, caller)
+        RegisterAgent { id: self.agent.clone(), profile }.decide(cx)
     }
 }
 

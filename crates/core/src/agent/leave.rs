@@ -4,13 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::offline::{freeing_asks, frees};
 use super::successor;
-use crate::actor::Caller;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::AgentId;
-use crate::key::Ask;
-use crate::view::View;
+use crate::key::ReadSet;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LeaveTeam {
@@ -22,20 +20,23 @@ pub struct AgentLeft {
     pub agent: AgentId,
 }
 
-impl LeaveTeam {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for LeaveTeam {
+    const NAME: &'static str = "LeaveTeam";
+    const SETTLES_MEMBERSHIP: bool = true;
+
+    fn read_set(&self) -> ReadSet {
         freeing_asks(&self.agent)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let agent = view.agent_row(&self.agent)?;
-        view.ensure_may_act_for(caller, &self.agent)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let agent = cx.view.agent_row(&self.agent)?;
+        cx.view.ensure_may_act_for(cx.caller, &self.agent)?;
         if agent.has_left() {
             return Ok(Decision::nothing(Reply::Done));
         }
         let mut facts = vec![AnyEvent::AgentLeft(AgentLeft { agent: self.agent.clone() })];
-        facts.extend(frees(view, &self.agent, ReleaseReason::HolderLeft)?.0);
-        facts.extend(successor(view, &self.agent)?);
+        facts.extend(frees(cx.view, &self.agent, ReleaseReason::HolderLeft)?.0);
+        facts.extend(successor(cx.view, &self.agent)?);
         Ok(Decision::new(facts, Reply::Done))
     }
 }
@@ -43,6 +44,7 @@ impl LeaveTeam {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actor::Caller;
     use crate::agent::AgentStatus;
     use crate::code::Code;
     use crate::file::ResolveConflict;

@@ -3,13 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Agent, successor};
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::{self, FilePath, ReleaseReason};
 use crate::id::{AgentId, TaskId, Timestamp};
-use crate::key::{Ask, Key, Lookup};
+use crate::key::{Key, Lookup, ReadItem, ReadSet};
 use crate::refusal::Rejection;
 use crate::task;
 use crate::view::{LifeSource, View};
@@ -65,21 +64,23 @@ pub struct AgentReturned {
     pub agent: AgentId,
 }
 
-impl DeclareOffline {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks = freeing_asks(&self.agent);
-        asks.push(Ask::Presence(self.agent.clone()));
-        asks
+impl Command for DeclareOffline {
+    const NAME: &'static str = "DeclareOffline";
+
+    fn read_set(&self) -> ReadSet {
+        let mut read_set = freeing_asks(&self.agent);
+        read_set.push(ReadItem::Presence(self.agent.clone()));
+        read_set
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let agent = view.agent_row(&self.agent)?;
-        view.ensure_authority(caller, "declare an agent offline")?;
-        let seen = view.presence(&self.agent)?.map(|presence| presence.last_seen);
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let agent = cx.view.agent_row(&self.agent)?;
+        cx.view.ensure_authority(cx.caller, "declare an agent offline")?;
+        let seen = cx.view.presence(&self.agent)?.map(|presence| presence.last_seen);
         if !agent.is_online() || seen.is_some_and(|seen| seen > self.evidence.last_seen) {
             return Err(Rejection::new(Code::Stale, format!("agent '{}' is not silent any more", self.agent)).into());
         }
-        Ok(Decision::new(goes_offline(view, agent, &self.evidence)?, Reply::Done))
+        Ok(Decision::new(goes_offline(cx.view, agent, &self.evidence)?, Reply::Done))
     }
 }
 
@@ -93,7 +94,7 @@ pub(super) fn goes_offline(view: &View, agent: &Agent, evidence: &Evidence) -> R
     Ok(facts)
 }
 
-pub(super) fn freeing_asks(agent: &AgentId) -> Vec<Ask> {
+pub(super) fn freeing_asks(agent: &AgentId) -> ReadSet {
     vec![
         Key::Agent(agent.clone()).into(),
         Key::Lead.into(),

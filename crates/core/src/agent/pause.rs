@@ -6,13 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::Agent;
 use crate::actor::{Authority, Caller};
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Timestamp};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PauseAgent {
@@ -53,45 +52,52 @@ impl AgentPaused {
     }
 }
 
-impl PauseAgent {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        asks(&self.agent)
+impl Command for PauseAgent {
+    const NAME: &'static str = "PauseAgent";
+
+    fn read_set(&self) -> ReadSet {
+        read_set(&self.agent)
     }
 
     /// Asking again with another reason gives that reason.
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        view.ensure_authority(caller, "pause an agent")?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        cx.view.ensure_authority(cx.caller, "pause an agent")?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
-        let agent = view.agent(&self.agent)?;
+        let agent = cx.view.agent(&self.agent)?;
         let reply = Reply::Row(Key::Agent(self.agent.clone()));
         if agent.paused.as_ref().is_some_and(|paused| paused.reason == self.reason) {
             return Ok(Decision::nothing(reply));
         }
-        let fact =
-            AgentPaused { agent: self.agent.clone(), paused_by: caller.actor.to_string(), reason: self.reason.clone() };
+        let fact = AgentPaused {
+            agent: self.agent.clone(),
+            paused_by: cx.caller.actor.to_string(),
+            reason: self.reason.clone(),
+        };
         Ok(Decision::new(vec![AnyEvent::AgentPaused(fact)], reply))
     }
 }
 
-impl ResumeAgent {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        asks(&self.agent)
+impl Command for ResumeAgent {
+    const NAME: &'static str = "ResumeAgent";
+
+    fn read_set(&self) -> ReadSet {
+        read_set(&self.agent)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        view.ensure_authority(caller, "let an agent go on")?;
-        if caller.actor.agent() == Some(&self.agent) && caller.power != Authority::Person {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        cx.view.ensure_authority(cx.caller, "let an agent go on")?;
+        if cx.caller.actor.agent() == Some(&self.agent) && cx.caller.power != Authority::Person {
             return Err(Rejection::new(Code::Forbidden, "nobody lets itself go on")
                 .hint("ask a person, or another lead")
                 .into());
         }
-        let agent = view.agent(&self.agent)?;
+        let agent = cx.view.agent(&self.agent)?;
         let fact = agent.paused.as_ref().map(|_| AnyEvent::AgentResumed(AgentResumed { agent: self.agent.clone() }));
         Ok(Decision::new(fact.into_iter().collect(), Reply::Row(Key::Agent(self.agent.clone()))))
     }
 }
 
-fn asks(agent: &AgentId) -> Vec<Ask> {
+fn read_set(agent: &AgentId) -> ReadSet {
     vec![Key::Agent(agent.clone()).into(), Key::Lead.into()]
 }
 

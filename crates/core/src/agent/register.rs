@@ -11,11 +11,11 @@ use crate::actor::{Actor, Authority, Caller};
 use crate::clutch::Card;
 use crate::clutch::signature::{keys_of, same_keys};
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, Timestamp};
 use crate::instance::{Instance, begin, check_name, plain};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::outbound::AllowedHost;
 use crate::refusal::Rejection;
@@ -125,17 +125,22 @@ impl Profile {
     }
 }
 
+impl Command for RegisterAgent {
+    const NAME: &'static str = "RegisterAgent";
+    const SETTLES_MEMBERSHIP: bool = true;
+
+    fn read_set(&self) -> ReadSet {
+        let mut read_set = vec![Key::Agent(self.id.clone()).into(), Key::Lead.into()];
+        read_set.extend(begin::read_set(&Instance::of(&self.id)));
+        read_set
+    }
+
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        self.announces(cx.view, cx.caller, KeyProof::ByNobody, EndpointGrant::Unchanged)
+    }
+}
+
 impl RegisterAgent {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks = vec![Key::Agent(self.id.clone()).into(), Key::Lead.into()];
-        asks.extend(begin::asks(&Instance::of(&self.id)));
-        asks
-    }
-
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        self.announces(view, caller, KeyProof::ByNobody, EndpointGrant::Unchanged)
-    }
-
     pub(crate) fn announces(
         &self,
         view: &View,
@@ -218,11 +223,11 @@ impl RegisterAgent {
     /// The first that asks for the lead gets it; who leads only because nobody asked yields to one that does.
     fn lead(&self, view: &View) -> Result<Option<AnyEvent>, Undecided> {
         let seat = view.lead()?;
-        let asks = self.profile.role == AgentRole::Lead;
+        let read_set = self.profile.role == AgentRole::Lead;
         let reason = match seat.and_then(|lead| lead.holder.as_ref().map(|holder| (holder, lead.asked))) {
-            None if asks => LeadReason::Asked,
+            None if read_set => LeadReason::Asked,
             None => LeadReason::First,
-            Some((_, false)) if asks => LeadReason::Asked,
+            Some((_, false)) if read_set => LeadReason::Asked,
             Some(_) => return Ok(None),
         };
         Ok(Some(LeadChosen::fact(Some(self.id.clone()), reason, seat)))

@@ -4,12 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::offline::{Evidence, freeing_asks, goes_offline};
 use super::{Agent, AgentStatus};
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, TaskId};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::view::View;
@@ -65,36 +64,34 @@ pub struct AgentStatusSet {
     pub clears_task: bool,
 }
 
-impl SetAgentStatus {
-    /// Whether an agent that is as this would be another by it.
-    pub(crate) fn differs_from(&self, agent: &Agent) -> bool {
-        agent.status != self.status || self.current_task.differs_from(agent.current_task.as_ref())
-    }
+impl Command for SetAgentStatus {
+    const NAME: &'static str = "SetAgentStatus";
+    const SETTLES_MEMBERSHIP: bool = true;
 
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks = match self.status {
+    fn read_set(&self) -> ReadSet {
+        let mut read_set = match self.status {
             AgentStatus::Offline => freeing_asks(&self.agent),
             _ => vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()],
         };
-        asks.extend(self.current_task.task().map(|task| Key::Task(task.clone()).into()));
-        asks
+        read_set.extend(self.current_task.task().map(|task| Key::Task(task.clone()).into()));
+        read_set
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let agent = view.agent(&self.agent)?;
-        view.ensure_may_act_for(caller, &self.agent)?;
-        self.check_task(view, agent)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let agent = cx.view.agent(&self.agent)?;
+        cx.view.ensure_may_act_for(cx.caller, &self.agent)?;
+        self.check_task(cx.view, agent)?;
         if self.status == AgentStatus::Offline {
             if !agent.is_online() {
                 return Ok(Decision::nothing(Reply::Done));
             }
             let evidence = Evidence { last_seen: agent.seen_at, source: None, limit_millis: 0 };
-            return Ok(Decision::new(goes_offline(view, agent, &evidence)?, Reply::Done));
+            return Ok(Decision::new(goes_offline(cx.view, agent, &evidence)?, Reply::Done));
         }
         let mut facts = Vec::new();
         if !agent.is_online() {
-            facts.extend(super::come_back::comes_back(view, agent)?);
-            facts.extend(super::take_if_vacant(view, agent)?);
+            facts.extend(super::come_back::comes_back(cx.view, agent)?);
+            facts.extend(super::take_if_vacant(cx.view, agent)?);
         }
         if self.differs_from(agent) || !facts.is_empty() {
             facts.push(AnyEvent::AgentStatusSet(AgentStatusSet {
@@ -106,6 +103,13 @@ impl SetAgentStatus {
             }));
         }
         Ok(Decision::new(facts, Reply::Done))
+    }
+}
+
+impl SetAgentStatus {
+    /// Whether an agent that is as this would be another by it.
+    pub(crate) fn differs_from(&self, agent: &Agent) -> bool {
+        agent.status != self.status || self.current_task.differs_from(agent.current_task.as_ref())
     }
 
     /// A task that is newly named must exist. One that was named before may have been removed since: saying the same

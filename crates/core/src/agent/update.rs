@@ -3,11 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Metadata, RegisterAgent};
-use crate::actor::Caller;
-use crate::command::{Decision, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Undecided};
 use crate::id::AgentId;
-use crate::key::{Ask, Key};
-use crate::view::View;
+use crate::key::{Key, ReadSet};
 
 /// What changes, and nothing else: two that change different things at once both come to pass.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -18,17 +16,20 @@ pub struct UpdateProfile {
     pub metadata: Metadata,
 }
 
-impl UpdateProfile {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for UpdateProfile {
+    const NAME: &'static str = "UpdateProfile";
+    const SETTLES_MEMBERSHIP: bool = true;
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()]
     }
 
     /// The agent announces itself again, with what is known of it and the change.
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let mut profile = view.agent(&self.agent)?.profile.clone();
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let mut profile = cx.view.agent(&self.agent)?.profile.clone();
         profile.workspace_path = self.workspace_path.clone().or(profile.workspace_path);
         profile.metadata.extend(self.metadata.clone());
-        RegisterAgent { id: self.agent.clone(), profile }.decide(view, caller)
+        RegisterAgent { id: self.agent.clone(), profile }.decide(cx)
     }
 }
 

@@ -8,14 +8,14 @@ use super::tool::{Denial, HeldTo, ToolCall};
 use crate::actor::{Actor, Caller};
 use crate::agent::{Agent, KeyProof, RegisterCard, UpdateCard};
 use crate::code::Code;
-use crate::command::{Decision, Now, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::contract::ContractCheck;
 use crate::envelope;
 use crate::fact::AnyEvent;
 use crate::group;
-use crate::id::AgentId;
+use crate::id::{AgentId, Timestamp};
 use crate::instance::plain;
-use crate::key::{Ask, Key, Lookup};
+use crate::key::{Key, Lookup, ReadSet};
 use crate::limit;
 use crate::message::{Cause, SendMessage, StormGuard, Tone, What};
 use crate::refusal::Rejection;
@@ -72,40 +72,44 @@ pub enum Again {
     },
 }
 
-impl Ingest {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for Ingest {
+    const NAME: &'static str = "Ingest";
+
+    fn read_set(&self) -> ReadSet {
         let received = &self.received;
-        let mut asks: Vec<Ask> =
+        let mut read_set: ReadSet =
             vec![Key::Envelope(received.message.clone()).into(), Key::Message(received.message.clone()).into()];
-        asks.extend(received.to.iter().filter_map(|address| match address {
+        read_set.extend(received.to.iter().filter_map(|address| match address {
             Address::Agent(id) => Some(Key::Agent(id.clone()).into()),
-            Address::Group(name) => Some(group::asks(name)),
+            Address::Group(name) => Some(group::read_set(name)),
             Address::Person(_) | Address::Server(_) | Address::Orchestrator => None,
         }));
-        asks.push(Key::Task(received.task.clone()).into());
+        read_set.push(Key::Task(received.task.clone()).into());
         match &self.act {
             Act::Record | Act::Call(_) => {}
-            Act::Say { .. } => asks.extend(self.speech(vec![]).into_iter().flat_map(|speech| speech.asks())),
-            Act::Register(register) => asks.extend(register.asks()),
-            Act::Update(update) => asks.extend(update.asks()),
-            Act::Request(request) => asks.extend(request.asks()),
-            Act::Accept(_) | Act::Progress => asks.push(Key::Lead.into()),
+            Act::Say { .. } => read_set.extend(self.speech(vec![]).into_iter().flat_map(|speech| speech.read_set())),
+            Act::Register(register) => read_set.extend(register.read_set()),
+            Act::Update(update) => read_set.extend(update.read_set()),
+            Act::Request(request) => read_set.extend(request.read_set()),
+            Act::Accept(_) | Act::Progress => read_set.push(Key::Lead.into()),
             Act::Complete(_) | Act::Fail { .. } | Act::Cancel(_) => {
-                asks.push(Key::Lead.into());
-                asks.push(Lookup::Dependents(received.task.clone()).into());
-                asks.push(Lookup::FilesOfTask(received.task.clone()).into());
+                read_set.push(Key::Lead.into());
+                read_set.push(Lookup::Dependents(received.task.clone()).into());
+                read_set.push(Lookup::FilesOfTask(received.task.clone()).into());
             }
         }
-        asks
+        read_set
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
-        self.decided(view, caller, now).map_err(|halt| match halt {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        self.decided(cx.view, cx.caller, cx.now).map_err(|halt| match halt {
             Undecided::Rejected(refusal) => Undecided::Rejected(self.placed(refusal)),
-            Undecided::Missing(asks) => Undecided::Missing(asks),
+            Undecided::Missing(read_set) => Undecided::Missing(read_set),
         })
     }
+}
 
+impl Ingest {
     /// Every refusal says which field of the envelope it is about.
     fn placed(&self, refusal: Rejection) -> Rejection {
         let pointer = match refusal.code {
@@ -120,7 +124,7 @@ impl Ingest {
         refusal.about(pointer)
     }
 
-    fn decided(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
+    fn decided(&self, view: &View, caller: &Caller, now: Timestamp) -> Result<Decision, Undecided> {
         if caller.actor != self.from {
             let message = format!("'{}' may not send as '{}'", caller.actor, self.from);
             return Err(Rejection::new(Code::Forbidden, message)
@@ -335,15 +339,15 @@ impl Ingest {
         Ok(())
     }
 
-    fn says(&self, view: &View, caller: &Caller, now: &Now, to: Vec<AgentId>) -> Result<Vec<AnyEvent>, Undecided> {
+    fn says(&self, view: &View, caller: &Caller, now: Timestamp, to: Vec<AgentId>) -> Result<Vec<AnyEvent>, Undecided> {
         match self.speech(to) {
-            Some(speech) => Ok(speech.decide(view, caller, now)?.events),
+            Some(speech) => Ok(speech.decide(&DecisionContext { view, caller, now })?.events),
             None => Ok(vec![]),
         }
     }
 
     /// What becomes of the task that it is about.
-    fn moves(&self, view: &View, caller: &Caller, now: &Now) -> Result<Vec<AnyEvent>, Undecided> {
+    fn moves(&self, view: &View, caller: &Caller, now: Timestamp) -> Result<Vec<AnyEvent>, Undecided> {
         let task = view.task(&self.received.task)?;
         if task.run != self.received.run {
             let message = format!("task {} is in run {}", task.id, task.run);
@@ -354,7 +358,7 @@ impl Ingest {
                 self.needs_open(task, TaskState::InProgress)?;
                 self.needs_own(view, caller, task)?;
                 let start = StartTask { task: task.id.clone(), agent: Some(agent.clone()) };
-                Ok(start.decide(view, caller, now)?.events)
+                Ok(start.decide(&DecisionContext { view, caller, now })?.events)
             }
             Act::Progress => {
                 self.needs_open(task, TaskState::InProgress)?;
@@ -426,7 +430,13 @@ impl Ingest {
     }
 
     /// Whoever ends what it was given began it, though it did not say so.
-    fn begun(&self, view: &View, caller: &Caller, task: &Task, now: &Now) -> Result<(Task, Vec<AnyEvent>), Undecided> {
+    fn begun(
+        &self,
+        view: &View,
+        caller: &Caller,
+        task: &Task,
+        now: Timestamp,
+    ) -> Result<(Task, Vec<AnyEvent>), Undecided> {
         match self.from.agent() {
             Some(agent) => task::begun(view, caller, task, agent, now),
             None => Ok((task.clone(), vec![])),

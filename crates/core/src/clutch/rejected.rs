@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::message_type::MessageType;
-use crate::actor::{Actor, Caller};
+use crate::actor::Actor;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::MessageId;
+use crate::key::ReadSet;
 use crate::refusal::Rejection;
 
 /// Notes that a message was refused. How often that may be noted is for the one who notes.
@@ -38,9 +39,15 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-impl NoteRejected {
-    pub(crate) fn decide(&self, caller: &Caller) -> Result<Decision, Undecided> {
-        match caller.actor {
+impl Command for NoteRejected {
+    const NAME: &'static str = "NoteRejected";
+
+    fn read_set(&self) -> ReadSet {
+        vec![]
+    }
+
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        match cx.caller.actor {
             Actor::System => {
                 Ok(Decision::new(vec![AnyEvent::EnvelopeRejected(self.rejected.clone())], Reply::Recorded))
             }
@@ -52,6 +59,7 @@ impl NoteRejected {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actor::Caller;
     use crate::testing::{World, anna, by};
 
     #[test]

@@ -7,13 +7,13 @@ use super::address::Address;
 use super::card::{Card, tool_name};
 use super::envelope::{Envelope, Trace};
 use super::security::{Policy, TrustLevel};
-use crate::actor::{Actor, Caller};
+use crate::actor::Actor;
 use crate::agent::Agent;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadItem, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::task::Task;
@@ -236,26 +236,28 @@ impl ToolDenied {
     }
 }
 
-impl AnswerCall {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for AnswerCall {
+    const NAME: &'static str = "AnswerCall";
+
+    fn read_set(&self) -> ReadSet {
         let keys =
             [Key::Envelope(self.call.clone()), Key::Envelope(self.message.clone()), Key::Message(self.message.clone())];
-        keys.into_iter().chain(self.to.agent().map(|agent| Key::Agent(agent.clone()))).map(Ask::from).collect()
+        keys.into_iter().chain(self.to.agent().map(|agent| Key::Agent(agent.clone()))).map(ReadItem::from).collect()
     }
 
     /// Nothing, if the call goes on or was answered before.
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        if caller.actor != Actor::System {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        if cx.caller.actor != Actor::System {
             return Err(Rejection::new(Code::Forbidden, "only the daemon answers for tools that are not there").into());
         }
-        let Some(denial) = view.envelope(&self.call)?.and_then(|filed| filed.denied.clone()) else {
+        let Some(denial) = cx.view.envelope(&self.call)?.and_then(|filed| filed.denied.clone()) else {
             return Ok(Decision::nothing(Reply::Done));
         };
-        if view.envelope(&self.message)?.is_some() || view.find_message(&self.message)?.is_some() {
+        if cx.view.envelope(&self.message)?.is_some() || cx.view.find_message(&self.message)?.is_some() {
             return Err(Rejection::new(Code::Stale, "the id of the answer is taken").into());
         }
         let agent = match self.to.agent() {
-            Some(agent) => view.find_agent(agent)?.filter(|agent| !agent.has_left()),
+            Some(agent) => cx.view.find_agent(agent)?.filter(|agent| !agent.has_left()),
             None => None,
         };
         let fact = ToolDenied {
@@ -276,6 +278,7 @@ impl AnswerCall {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actor::Caller;
     use crate::agent::RegisterCard;
     use crate::message::Standing;
     use crate::testing::{World, by, ingest, sends};

@@ -5,15 +5,13 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{StepContract, StepContracts, built_in};
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{Seq, Timestamp};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadItem, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DefineStepContracts {
@@ -28,37 +26,41 @@ pub struct StepContractsDefined {
     pub defined_by: String,
 }
 
-impl DefineStepContracts {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for DefineStepContracts {
+    const NAME: &'static str = "DefineStepContracts";
+
+    fn read_set(&self) -> ReadSet {
         let schemas = self.rules.iter().take(limit::WORKFLOW_STEPS).map(|rule| &rule.expects.payload_type);
         let keys = [Key::StepContracts(self.workflow.clone()), Key::Lead].into_iter();
-        keys.chain(schemas.cloned().map(Key::Schema)).map(Ask::from).collect::<BTreeSet<_>>().into_iter().collect()
+        keys.chain(schemas.cloned().map(Key::Schema)).map(ReadItem::from).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         self.check()?;
         for (at, rule) in self.rules.iter().enumerate() {
             let payload_type = &rule.expects.payload_type;
-            if built_in(payload_type).is_none() && view.schema(payload_type)?.is_none() {
+            if built_in(payload_type).is_none() && cx.view.schema(payload_type)?.is_none() {
                 let message = format!("steps[{at}].expects.payload_type: no schema is registered for {payload_type}");
                 return Err(Rejection::new(Code::UnknownReference, message).hint("register its schema first").into());
             }
         }
         let row = Reply::Row(Key::StepContracts(self.workflow.clone()));
-        if let Some(known) = view.workflow(&self.workflow)? {
+        if let Some(known) = cx.view.workflow(&self.workflow)? {
             if known.rules == self.rules {
                 return Ok(Decision::nothing(row));
             }
-            view.may_replace(caller, &known.defined_by, &format!("workflow '{}'", self.workflow))?;
+            cx.view.may_replace(cx.caller, &known.defined_by, &format!("workflow '{}'", self.workflow))?;
         }
         let fact = AnyEvent::StepContractsDefined(StepContractsDefined {
             workflow: self.workflow.clone(),
             rules: self.rules.clone(),
-            defined_by: caller.actor.to_string(),
+            defined_by: cx.caller.actor.to_string(),
         });
         Ok(Decision::new(vec![fact], row))
     }
+}
 
+impl DefineStepContracts {
     fn check(&self) -> Result<(), Rejection> {
         limit::name("workflow", &self.workflow, limit::NAME_BYTES)?;
         let invalid = |message: String| Err(Rejection::new(Code::Invalid, message));

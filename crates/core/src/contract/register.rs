@@ -4,16 +4,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Schema, built_in};
-use crate::actor::Caller;
 use crate::clutch::PayloadType;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{Seq, Timestamp};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
-use crate::view::View;
 
 /// The engine has seen that the text is a schema.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,28 +27,32 @@ pub struct SchemaRegistered {
     pub registered_by: String,
 }
 
-impl RegisterSchema {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for RegisterSchema {
+    const NAME: &'static str = "RegisterSchema";
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::Schema(self.payload_type.clone()).into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         limit::text("schema", &self.text, limit::SCHEMA_BYTES)?;
         let row = Reply::Row(Key::Schema(self.payload_type.clone()));
         if let Some(text) = built_in(&self.payload_type) {
             return self.agrees(text).map(|()| Decision::nothing(Reply::Done)).map_err(Undecided::from);
         }
-        if let Some(known) = view.schema(&self.payload_type)? {
+        if let Some(known) = cx.view.schema(&self.payload_type)? {
             return self.agrees(&known.text).map(|()| Decision::nothing(row)).map_err(Undecided::from);
         }
         let fact = AnyEvent::SchemaRegistered(SchemaRegistered {
             payload_type: self.payload_type.clone(),
             text: self.text.clone(),
-            registered_by: caller.actor.to_string(),
+            registered_by: cx.caller.actor.to_string(),
         });
         Ok(Decision::new(vec![fact], row))
     }
+}
 
+impl RegisterSchema {
     /// Spaces and the order of fields make no other schema.
     fn agrees(&self, known: &str) -> Result<(), Rejection> {
         let value = |text: &str| serde_json::from_str::<Value>(text).ok();

@@ -4,14 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::write::stale;
 use super::{Base, DocumentId, Writer, author, writer_agent};
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::instance::{Instance, context_keys};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadItem, ReadSet};
 use crate::refusal::Rejection;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeleteDocument {
@@ -29,17 +27,24 @@ pub struct DocumentDeleted {
     pub before: String,
 }
 
-impl DeleteDocument {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for DeleteDocument {
+    const NAME: &'static str = "DeleteDocument";
+
+    fn read_set(&self) -> ReadSet {
         let agent = writer_agent(&self.writer).map(|agent| Key::Agent(agent.clone()));
         let context = context_keys(&Instance::of_run(&self.id.run));
-        [Key::Document(self.id.clone()), Key::Lead].into_iter().chain(context).chain(agent).map(Ask::from).collect()
+        [Key::Document(self.id.clone()), Key::Lead]
+            .into_iter()
+            .chain(context)
+            .chain(agent)
+            .map(ReadItem::from)
+            .collect()
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let author = author(view, caller, &self.writer)?;
-        view.needs_context(&Instance::of_run(&self.id.run))?;
-        let known = view.document(&self.id)?.filter(|known| known.is_here());
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let author = author(cx.view, cx.caller, &self.writer)?;
+        cx.view.needs_context(&Instance::of_run(&self.id.run))?;
+        let known = cx.view.document(&self.id)?.filter(|known| known.is_here());
         let Some(known) = known else {
             return Err(Rejection::new(Code::DocumentNotFound, format!("there is no document '{}'", self.id.path))
                 .hint("list the documents to see their names")

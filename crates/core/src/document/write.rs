@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::{Change, Document, DocumentId, Version, author, hash_of, text_of, writer_agent};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::AgentId;
 use crate::instance::{Instance, context_keys};
-use crate::key::{Ask, Key, Lookup};
+use crate::key::{Key, Lookup, ReadItem, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::view::View;
@@ -72,13 +72,15 @@ pub struct DocumentWritten {
     pub text: String,
 }
 
-impl WriteDocument {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        asks(&self.id, &self.writer)
+impl Command for WriteDocument {
+    const NAME: &'static str = "WriteDocument";
+
+    fn read_set(&self) -> ReadSet {
+        read_set(&self.id, &self.writer)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let (author, known) = admitted(view, caller, &self.id, &self.writer, &self.text)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let (author, known) = admitted(cx.view, cx.caller, &self.id, &self.writer, &self.text)?;
         let version = known.map_or(0, |known| known.version);
         if let Base::Version(base) = self.base
             && base != version
@@ -88,15 +90,21 @@ impl WriteDocument {
         let change = if known.is_some_and(Document::is_here) { Change::Written } else { Change::Created };
         Ok(whole(&self.id, known, change, author, self.text.clone()))
     }
+
+    fn queued_bytes(&self) -> usize {
+        self.text.len()
+    }
 }
 
-impl CreateDocument {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        asks(&self.id, &self.writer)
+impl Command for CreateDocument {
+    const NAME: &'static str = "CreateDocument";
+
+    fn read_set(&self) -> ReadSet {
+        read_set(&self.id, &self.writer)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let (author, known) = admitted(view, caller, &self.id, &self.writer, &self.text)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let (author, known) = admitted(cx.view, cx.caller, &self.id, &self.writer, &self.text)?;
         if known.is_some_and(Document::is_here) {
             return Err(Rejection::new(Code::Exists, format!("document '{}' exists", self.id.path))
                 .hint("write or append to it, or choose another name")
@@ -104,22 +112,28 @@ impl CreateDocument {
         }
         Ok(whole(&self.id, known, Change::Created, author, self.text.clone()))
     }
+
+    fn queued_bytes(&self) -> usize {
+        self.text.len()
+    }
 }
 
-impl AppendDocument {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        asks(&self.id, &self.writer)
+impl Command for AppendDocument {
+    const NAME: &'static str = "AppendDocument";
+
+    fn read_set(&self) -> ReadSet {
+        read_set(&self.id, &self.writer)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let (author, found) = admitted(view, caller, &self.id, &self.writer, &self.text)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let (author, found) = admitted(cx.view, cx.caller, &self.id, &self.writer, &self.text)?;
         let Some(known) = found.filter(|known| known.is_here()) else {
             return Ok(whole(&self.id, found, Change::Created, author, self.text.clone()));
         };
         if self.text.is_empty() {
             return Ok(Decision::nothing(Reply::Row(Key::Document(self.id.clone()))));
         }
-        let text = text_of(view.pieces(&self.id, known.base)?) + &self.text;
+        let text = text_of(cx.view.pieces(&self.id, known.base)?) + &self.text;
         limit::text("the document with it", &text, limit::DOCUMENT_BYTES)?;
         let version = known.version.saturating_add(1);
         if version.saturating_sub(known.base) >= limit::DOCUMENT_PIECES {
@@ -138,6 +152,10 @@ impl AppendDocument {
         };
         Ok(decision(fact))
     }
+
+    fn queued_bytes(&self) -> usize {
+        self.text.len()
+    }
 }
 
 /// Who writes, and the document as it is known, if this may be written at all.
@@ -154,10 +172,10 @@ fn admitted<'a>(
     Ok((author, view.document(id)?))
 }
 
-fn asks(id: &DocumentId, writer: &Writer) -> Vec<Ask> {
+fn read_set(id: &DocumentId, writer: &Writer) -> ReadSet {
     let agent = writer_agent(writer).map(|agent| Key::Agent(agent.clone()));
     let context = context_keys(&Instance::of_run(&id.run));
-    [Key::Document(id.clone()), Key::Lead].into_iter().chain(context).chain(agent).map(Ask::from).collect()
+    [Key::Document(id.clone()), Key::Lead].into_iter().chain(context).chain(agent).map(ReadItem::from).collect()
 }
 
 fn check(id: &DocumentId, text: &str) -> Result<(), Rejection> {

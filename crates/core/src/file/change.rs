@@ -6,12 +6,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{FilePath, overlap_asks, overlapping};
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Now, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, SiteId, TaskId, TimerId, Timestamp};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::refusal::Rejection;
 use crate::report::{self, Report};
 use crate::timer::conflict_timer_id;
@@ -99,20 +98,22 @@ pub struct ConflictEscalated {
     pub timer_version: Seq,
 }
 
-impl RecordChange {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks = overlap_asks(&self.path);
-        asks.push(Key::Lead.into());
-        asks.extend(self.by.iter().map(|by| Key::Agent(by.clone()).into()));
-        asks
+impl Command for RecordChange {
+    const NAME: &'static str = "RecordChange";
+
+    fn read_set(&self) -> ReadSet {
+        let mut read_set = overlap_asks(&self.path);
+        read_set.push(Key::Lead.into());
+        read_set.extend(self.by.iter().map(|by| Key::Agent(by.clone()).into()));
+        read_set
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         report::check_evidence(self.task.as_ref(), &self.before, &self.after, &self.metadata)?;
         if let Some(by) = &self.by {
-            view.ensure_may_author_as(caller, by)?;
+            cx.view.ensure_may_author_as(cx.caller, by)?;
         }
-        let known = view.find_file(self.path.key())?;
+        let known = cx.view.find_file(self.path.key())?;
         let known_hash = known.map_or("", |file| file.content_hash.as_str());
         // A report that follows what the watcher saw is about that change.
         let unexplained = known.and_then(|file| file.unexplained_since.as_deref()).filter(|_| self.by.is_some());
@@ -132,12 +133,12 @@ impl RecordChange {
             metadata: self.metadata.clone(),
             site: self.site.clone(),
         })];
-        if let Some((holder, intruder)) = self.collision(view)?
+        if let Some((holder, intruder)) = self.collision(cx.view)?
             && known.and_then(|file| file.conflict.as_ref()).is_none()
         {
             facts.push(AnyEvent::ConflictDetected(ConflictDetected {
                 timer: conflict_timer_id(&self.path),
-                escalate_at: now.at.plus_millis(self.escalate_after_millis),
+                escalate_at: cx.now.plus_millis(self.escalate_after_millis),
                 path: self.path.clone(),
                 holder,
                 intruder,
@@ -147,7 +148,9 @@ impl RecordChange {
         }
         Ok(Decision::new(facts, Reply::Recorded))
     }
+}
 
+impl RecordChange {
     /// The holder and the one who changed what it holds. Without an author, two holders of overlapping paths collide.
     fn collision(&self, view: &View) -> Result<Option<(AgentId, AgentId)>, Undecided> {
         let nobody = AgentId::from("");
@@ -161,8 +164,14 @@ impl RecordChange {
     }
 }
 
-impl RecordUntracked {
-    pub(crate) fn decide(&self) -> Result<Decision, Undecided> {
+impl Command for RecordUntracked {
+    const NAME: &'static str = "RecordUntracked";
+
+    fn read_set(&self) -> ReadSet {
+        vec![]
+    }
+
+    fn decide(&self, _cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         if self.changed == 0 {
             return Err(Rejection::new(Code::Invalid, "nothing changed").into());
         }
@@ -179,6 +188,7 @@ impl RecordUntracked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actor::Caller;
     use crate::file::{Conflict, FileState, ReleaseFile, ResolveConflict};
     use crate::key::Key;
     use crate::limit;

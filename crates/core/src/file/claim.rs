@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::{ConflictResolved, File, FileClaim, FilePath};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, SiteId, TaskId};
-use crate::key::{Ask, Key, Lookup};
+use crate::key::{Key, Lookup, ReadSet};
 use crate::refusal::Rejection;
 use crate::task::{Task, ensure_fence};
 use crate::view::View;
@@ -68,36 +68,38 @@ pub enum FileClaimOutcome {
     Refused { owner: Option<AgentId>, reason: String },
 }
 
-impl ClaimFile {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks = overlap_asks(&self.path);
-        asks.push(Key::Agent(self.agent.clone()).into());
-        asks.push(Key::Lead.into());
-        asks.extend(self.task.iter().map(|task| Key::Task(task.clone()).into()));
-        asks
+impl Command for ClaimFile {
+    const NAME: &'static str = "ClaimFile";
+
+    fn read_set(&self) -> ReadSet {
+        let mut read_set = overlap_asks(&self.path);
+        read_set.push(Key::Agent(self.agent.clone()).into());
+        read_set.push(Key::Lead.into());
+        read_set.extend(self.task.iter().map(|task| Key::Task(task.clone()).into()));
+        read_set
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         let refused = |owner: Option<&AgentId>, reason: String| {
             Ok(Decision::nothing(Reply::Claim(FileClaimOutcome::Refused { owner: owner.cloned(), reason })))
         };
-        match view.find_agent(&self.agent)? {
+        match cx.view.find_agent(&self.agent)? {
             Some(agent) if agent.is_online() => {}
             Some(agent) if !agent.has_left() => return refused(None, format!("Agent {} is offline", self.agent)),
             _ => return refused(None, format!("Agent {} is not registered", self.agent)),
         }
-        view.ensure_may_act_for(caller, &self.agent)?;
-        let task = self.task(view)?;
-        let own = view.find_file(self.path.key())?.and_then(|file| file.claim.as_ref());
+        cx.view.ensure_may_act_for(cx.caller, &self.agent)?;
+        let task = self.task(cx.view)?;
+        let own = cx.view.find_file(self.path.key())?.and_then(|file| file.claim.as_ref());
         let own = own.filter(|claim| claim.holder == self.agent);
-        self.ensure_fence(caller, own, task)?;
+        self.ensure_fence(cx.caller, own, task)?;
         if own.is_some() {
             return Ok(Decision::nothing(Reply::Claim(FileClaimOutcome::Granted)));
         }
-        if let Some((file, by)) = lock_on(view, &self.path)? {
+        if let Some((file, by)) = lock_on(cx.view, &self.path)? {
             return refused(file.holder(), format!("Resource locked by {by}"));
         }
-        let others = overlapping(view, &self.path, &self.agent)?;
+        let others = overlapping(cx.view, &self.path, &self.agent)?;
         let mut facts = Vec::new();
         if let Some(other) = others.first() {
             let owner = other.holder();
@@ -106,8 +108,8 @@ impl ClaimFile {
                 let how = if other.path == self.path { "".to_owned() } else { format!(" through {}", other.path) };
                 return refused(owner, format!("Resource claimed by {name}{how}"));
             }
-            view.ensure_authority(caller, "force a claim")?;
-            facts = taken(view, &others, &self.agent)?;
+            cx.view.ensure_authority(cx.caller, "force a claim")?;
+            facts = taken(cx.view, &others, &self.agent)?;
         }
         facts.push(AnyEvent::FileClaimed(FileClaimed {
             path: self.path.clone(),
@@ -119,7 +121,9 @@ impl ClaimFile {
         }));
         Ok(Decision::new(facts, Reply::Claim(FileClaimOutcome::Granted)))
     }
+}
 
+impl ClaimFile {
     /// The task that the path is claimed for. One that has ended would never free it.
     fn task<'v>(&self, view: &'v View) -> Result<Option<&'v Task>, Undecided> {
         let Some(id) = &self.task else { return Ok(None) };
@@ -173,10 +177,10 @@ pub(crate) fn conflicts_about<'v>(view: &'v View, files: &[&File]) -> Result<Vec
     Ok(found.into_values().collect())
 }
 
-pub(crate) fn overlap_asks(path: &FilePath) -> Vec<Ask> {
-    let mut asks: Vec<Ask> = vec![Key::file(path).into(), Lookup::HeldUnder(path.below()).into()];
-    asks.extend(path.covers().into_iter().map(|key| Key::File(key).into()));
-    asks
+pub(crate) fn overlap_asks(path: &FilePath) -> ReadSet {
+    let mut read_set: ReadSet = vec![Key::file(path).into(), Lookup::HeldUnder(path.below()).into()];
+    read_set.extend(path.covers().into_iter().map(|key| Key::File(key).into()));
+    read_set
 }
 
 /// What stands in the way of any claim: a lock on this path, above it or below it, and by whom.

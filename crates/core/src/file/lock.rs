@@ -3,11 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::FilePath;
-use crate::actor::Caller;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
-use crate::key::{Ask, Key};
-use crate::view::View;
+use crate::key::{Key, ReadSet};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LockFile {
@@ -31,33 +29,37 @@ pub struct FileUnlocked {
     pub by: String,
 }
 
-impl LockFile {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for LockFile {
+    const NAME: &'static str = "LockFile";
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::file(&self.path).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        view.ensure_authority(caller, "lock a path")?;
-        if view.find_file(self.path.key())?.is_some_and(|file| file.locked_by.is_some()) {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        cx.view.ensure_authority(cx.caller, "lock a path")?;
+        if cx.view.find_file(self.path.key())?.is_some_and(|file| file.locked_by.is_some()) {
             return Ok(Decision::nothing(Reply::Row(Key::file(&self.path))));
         }
-        let fact = AnyEvent::FileLocked(FileLocked { path: self.path.clone(), by: caller.actor.to_string() });
+        let fact = AnyEvent::FileLocked(FileLocked { path: self.path.clone(), by: cx.caller.actor.to_string() });
         Ok(Decision::new(vec![fact], Reply::Row(Key::file(&self.path))))
     }
 }
 
-impl UnlockFile {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for UnlockFile {
+    const NAME: &'static str = "UnlockFile";
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::file(&self.path).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        view.ensure_authority(caller, "unlock a path")?;
-        let file = view.file(&self.path)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        cx.view.ensure_authority(cx.caller, "unlock a path")?;
+        let file = cx.view.file(&self.path)?;
         if file.locked_by.is_none() {
             return Ok(Decision::nothing(Reply::Row(Key::file(&self.path))));
         }
-        let fact = AnyEvent::FileUnlocked(FileUnlocked { path: self.path.clone(), by: caller.actor.to_string() });
+        let fact = AnyEvent::FileUnlocked(FileUnlocked { path: self.path.clone(), by: cx.caller.actor.to_string() });
         Ok(Decision::new(vec![fact], Reply::Row(Key::file(&self.path))))
     }
 }

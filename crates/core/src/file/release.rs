@@ -3,11 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{ConflictResolved, File, FilePath, conflicts_about};
-use crate::actor::Caller;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::AgentId;
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::task::ensure_fence;
 use crate::view::View;
 
@@ -34,23 +33,25 @@ pub struct FileReleased {
     pub because: ReleaseReason,
 }
 
-impl ReleaseFile {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for ReleaseFile {
+    const NAME: &'static str = "ReleaseFile";
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::file(&self.path).into(), Key::Lead.into(), Key::Agent(self.agent.clone()).into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         let not = |reason: String| Ok(Decision::nothing(Reply::NotReleased { reason }));
-        let Some(file) = view.find_file(self.path.key())? else {
+        let Some(file) = cx.view.find_file(self.path.key())? else {
             return not(format!("{} is not tracked", self.path));
         };
         let Some(claim) = &file.claim else { return not(format!("{} is not claimed", self.path)) };
-        ensure_fence(caller, caller.fence.and(Some(claim.fence)))?;
-        if claim.holder != self.agent && !view.has_authority(caller)? {
+        ensure_fence(cx.caller, cx.caller.fence.and(Some(claim.fence)))?;
+        if claim.holder != self.agent && !cx.view.has_authority(cx.caller)? {
             return not(format!("{} is claimed by {}", self.path, claim.holder));
         }
-        view.ensure_may_act_for(caller, &self.agent)?;
-        Ok(Decision::new(free_files(view, &[file], ReleaseReason::Released)?, Reply::Released))
+        cx.view.ensure_may_act_for(cx.caller, &self.agent)?;
+        Ok(Decision::new(free_files(cx.view, &[file], ReleaseReason::Released)?, Reply::Released))
     }
 }
 
@@ -68,6 +69,7 @@ pub(crate) fn free_files(view: &View, files: &[&File], because: ReleaseReason) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actor::Caller;
     use crate::code::Code;
     use crate::file::FileState;
     use crate::id::Seq;

@@ -3,14 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::{File, FilePath, overlap_asks, overlapping, taken};
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::AgentId;
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::refusal::Rejection;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ResolveConflict {
@@ -28,26 +26,28 @@ pub struct ConflictResolved {
     pub intruder: AgentId,
 }
 
-impl ResolveConflict {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks = overlap_asks(&self.path);
-        asks.extend([Key::Lead.into(), Key::Agent(self.winner.clone()).into()]);
-        asks
+impl Command for ResolveConflict {
+    const NAME: &'static str = "ResolveConflict";
+
+    fn read_set(&self) -> ReadSet {
+        let mut read_set = overlap_asks(&self.path);
+        read_set.extend([Key::Lead.into(), Key::Agent(self.winner.clone()).into()]);
+        read_set
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        view.ensure_authority(caller, "resolve a conflict")?;
-        let file = view.file(&self.path)?;
-        view.online_agent(&self.winner)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        cx.view.ensure_authority(cx.caller, "resolve a conflict")?;
+        let file = cx.view.file(&self.path)?;
+        cx.view.online_agent(&self.winner)?;
         let Some(conflict) = &file.conflict else {
             return Err(Rejection::new(Code::NotConflicted, format!("{} has no conflict", self.path)).into());
         };
         let mut facts = Vec::new();
         if file.claim.is_some() {
             // The path passes to the winner: what others hold above or below it would overlap.
-            let mut others = overlapping(view, &self.path, &self.winner)?;
+            let mut others = overlapping(cx.view, &self.path, &self.winner)?;
             others.retain(|other| other.path.key() != self.path.key());
-            facts = taken(view, &others, &self.winner)?;
+            facts = taken(cx.view, &others, &self.winner)?;
         }
         facts.push(AnyEvent::ConflictResolved(ConflictResolved {
             path: file.path.clone(),

@@ -14,7 +14,7 @@ use crate::clutch::{Address, Group as RoleGroup};
 use crate::command::Undecided;
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, Timestamp};
-use crate::key::{Ask, ColumnValue, Key, Lookup};
+use crate::key::{ColumnValue, Key, Lookup, ReadItem};
 use crate::row::Row;
 use crate::view::View;
 
@@ -35,7 +35,7 @@ impl Group {
 }
 
 /// What [`members`] needs to see.
-pub fn asks(name: &str) -> Ask {
+pub fn read_set(name: &str) -> ReadItem {
     match RoleGroup::named(name) {
         Some(_) => Lookup::LiveAgents.into(),
         None => Key::Group(name.to_owned()).into(),
@@ -95,13 +95,13 @@ mod tests {
     fn resolved(w: &World, name: &str) -> Option<Vec<String>> {
         let mut view = View::default();
         let all = w.rows().iter().map(|(key, row)| (key.clone(), row.clone()));
-        match asks(name) {
-            Ask::Row(key) => view.load(key.clone(), w.rows().get(&key).cloned()),
-            Ask::Rows(lookup) => {
+        match read_set(name) {
+            ReadItem::Row(key) => view.load(key.clone(), w.rows().get(&key).cloned()),
+            ReadItem::Rows(lookup) => {
                 let found = all.filter(|(key, row)| key.table() == lookup.table() && lookup.matches(row)).collect();
                 view.load_all(lookup, found);
             }
-            Ask::Presence(_) => {}
+            ReadItem::Presence(_) => {}
         }
         members(&view, name).unwrap().map(|ids| ids.iter().map(ToString::to_string).collect())
     }

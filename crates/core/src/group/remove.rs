@@ -2,13 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::refusal::Rejection;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RemoveGroup {
@@ -20,16 +18,18 @@ pub struct GroupRemoved {
     pub group: String,
 }
 
-impl RemoveGroup {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for RemoveGroup {
+    const NAME: &'static str = "RemoveGroup";
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::Group(self.group.clone()).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let Some(known) = view.group(&self.group)? else {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let Some(known) = cx.view.group(&self.group)? else {
             return Err(Rejection::no_group(&self.group).into());
         };
-        view.may_replace(caller, &known.set_by, &format!("group '{}'", self.group))?;
+        cx.view.may_replace(cx.caller, &known.set_by, &format!("group '{}'", self.group))?;
         let fact = AnyEvent::GroupRemoved(GroupRemoved { group: self.group.clone() });
         Ok(Decision::new(vec![fact], Reply::Done))
     }

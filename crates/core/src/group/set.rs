@@ -3,16 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::Group;
-use crate::actor::Caller;
 use crate::clutch::Group as RoleGroup;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, Timestamp};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SetGroup {
@@ -27,28 +25,32 @@ pub struct GroupSet {
     pub set_by: String,
 }
 
-impl SetGroup {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for SetGroup {
+    const NAME: &'static str = "SetGroup";
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::Group(self.group.clone()).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         self.check()?;
         let mut members = self.members.clone();
         members.sort();
         members.dedup();
         let row = Reply::Row(Key::Group(self.group.clone()));
-        if let Some(known) = view.group(&self.group)? {
+        if let Some(known) = cx.view.group(&self.group)? {
             if known.members == members {
                 return Ok(Decision::nothing(row));
             }
-            view.may_replace(caller, &known.set_by, &format!("group '{}'", self.group))?;
+            cx.view.may_replace(cx.caller, &known.set_by, &format!("group '{}'", self.group))?;
         }
-        let set_by = caller.actor.to_string();
+        let set_by = cx.caller.actor.to_string();
         let fact = AnyEvent::GroupSet(GroupSet { group: self.group.clone(), members, set_by });
         Ok(Decision::new(vec![fact], row))
     }
+}
 
+impl SetGroup {
     fn check(&self) -> Result<(), Rejection> {
         limit::name("a group's name", &self.group, limit::AGENT_ID_BYTES)?;
         if RoleGroup::named(&self.group).is_some() {

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::{Handoff, HandoffStatus};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::{self, Case, ConflictResolved, File, FileClaimed, FilePath};
 use crate::id::{AgentId, HandoffId, RunId, TaskId};
-use crate::key::{Ask, Key, Lookup};
+use crate::key::{Key, Lookup, ReadItem, ReadSet};
 use crate::limit;
 use crate::message;
 use crate::refusal::Rejection;
@@ -57,34 +57,38 @@ pub struct HandoffRejected {
     pub told: Told,
 }
 
-impl AcceptHandoff {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        asks(&self.handoff, &self.agent)
+impl Command for AcceptHandoff {
+    const NAME: &'static str = "AcceptHandoff";
+
+    fn read_set(&self) -> ReadSet {
+        read_set(&self.handoff, &self.agent)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let handoff = answerable(view, caller, &self.handoff, &self.agent)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let handoff = answerable(cx.view, cx.caller, &self.handoff, &self.agent)?;
         let mut facts = vec![AnyEvent::HandoffAccepted(HandoffAccepted {
             handoff: handoff.id.clone(),
             task: handoff.task.clone(),
             from: handoff.from.clone(),
             by: self.agent.clone(),
-            run: run_of(view, handoff)?,
+            run: run_of(cx.view, handoff)?,
             told: Told::default(),
         })];
-        facts.extend(seen_by(view, caller, handoff, &self.agent)?);
-        view.online_agent(&self.agent)?;
-        let task = view.task(&handoff.task)?;
+        facts.extend(seen_by(cx.view, cx.caller, handoff, &self.agent)?);
+        cx.view.online_agent(&self.agent)?;
+        let task = cx.view.task(&handoff.task)?;
         if let Some(claim) = &task.claim {
-            ensure_fence(caller, Some(claim.fence))?;
+            ensure_fence(cx.caller, Some(claim.fence))?;
         }
         if task.state.is_open() {
-            facts.extend(self.takes(view, caller, handoff, task)?);
+            facts.extend(self.takes(cx.view, cx.caller, handoff, task)?);
         }
         // With the task goes its new fence.
         Ok(Decision::new(facts, Reply::Row(Key::Task(handoff.task.clone()))))
     }
+}
 
+impl AcceptHandoff {
     /// The task and the claims that belong to it change hands, if the one who offers still holds them.
     fn takes(&self, view: &View, caller: &Caller, handoff: &Handoff, task: &Task) -> Result<Vec<AnyEvent>, Undecided> {
         let mut facts = Vec::new();
@@ -154,24 +158,26 @@ fn belongs(file: &File, task: &Task) -> bool {
     file.claim.as_ref().and_then(|claim| claim.task.as_ref()) == Some(&task.id) || task.resources.iter().any(names)
 }
 
-impl RejectHandoff {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        asks(&self.handoff, &self.agent)
+impl Command for RejectHandoff {
+    const NAME: &'static str = "RejectHandoff";
+
+    fn read_set(&self) -> ReadSet {
+        read_set(&self.handoff, &self.agent)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         limit::text("reason", &self.reason, limit::TEXT_BYTES)?;
-        let handoff = answerable(view, caller, &self.handoff, &self.agent)?;
+        let handoff = answerable(cx.view, cx.caller, &self.handoff, &self.agent)?;
         let fact = AnyEvent::HandoffRejected(HandoffRejected {
             handoff: handoff.id.clone(),
             task: handoff.task.clone(),
             from: handoff.from.clone(),
             by: self.agent.clone(),
             reason: self.reason.clone(),
-            run: run_of(view, handoff)?,
+            run: run_of(cx.view, handoff)?,
             told: Told::default(),
         });
-        let facts = std::iter::once(fact).chain(seen_by(view, caller, handoff, &self.agent)?).collect();
+        let facts = std::iter::once(fact).chain(seen_by(cx.view, cx.caller, handoff, &self.agent)?).collect();
         Ok(Decision::new(facts, Reply::Done))
     }
 }
@@ -189,7 +195,7 @@ fn seen_by(view: &View, caller: &Caller, handoff: &Handoff, agent: &AgentId) -> 
     }
 }
 
-fn asks(handoff: &HandoffId, agent: &AgentId) -> Vec<Ask> {
+fn read_set(handoff: &HandoffId, agent: &AgentId) -> ReadSet {
     vec![Key::Handoff(handoff.clone()).into(), Key::Agent(agent.clone()).into(), Key::Lead.into()]
 }
 
@@ -212,7 +218,8 @@ fn answerable<'v>(view: &'v View, caller: &Caller, id: &HandoffId, agent: &Agent
             .into()),
         _ => {
             // Known before the answer, so that accepting needs one round of loading.
-            let wanted = [Ask::Row(Key::Task(handoff.task.clone())), Lookup::FilesHeldBy(handoff.from.clone()).into()];
+            let wanted =
+                [ReadItem::Row(Key::Task(handoff.task.clone())), Lookup::FilesHeldBy(handoff.from.clone()).into()];
             view.ensure_loaded(wanted.into())?;
             Ok(handoff)
         }

@@ -2,17 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, HandoffId, RunId, TaskId};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::task;
 use crate::told::Told;
-use crate::view::View;
 
 /// What the next agent needs to know.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -52,30 +50,32 @@ pub struct HandoffInitiated {
     pub told: Told,
 }
 
-impl OfferHandoff {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks = task::asks(&self.task, Some(&self.from));
-        asks.push(Key::Handoff(self.id.clone()).into());
-        asks.extend(self.to.iter().map(|to| Key::Agent(to.clone()).into()));
-        asks
+impl Command for OfferHandoff {
+    const NAME: &'static str = "OfferHandoff";
+
+    fn read_set(&self) -> ReadSet {
+        let mut read_set = task::read_set(&self.task, Some(&self.from));
+        read_set.push(Key::Handoff(self.id.clone()).into());
+        read_set.extend(self.to.iter().map(|to| Key::Agent(to.clone()).into()));
+        read_set
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         self.check()?;
-        if view.handoff(&self.id)?.is_some() {
+        if cx.view.handoff(&self.id)?.is_some() {
             return Err(Rejection::new(Code::Exists, format!("handoff {} exists", self.id)).into());
         }
-        view.agent(&self.from)?;
-        let task = view.task(&self.task)?;
+        cx.view.agent(&self.from)?;
+        let task = cx.view.task(&self.task)?;
         if let Some(to) = &self.to
-            && view.find_agent(to)?.is_none_or(|agent| agent.has_left())
+            && cx.view.find_agent(to)?.is_none_or(|agent| agent.has_left())
         {
             return Err(Rejection::new(Code::UnknownReference, format!("to_agent: {to} is not an agent known here"))
                 .hint("leave out to_agent to offer it to everybody, or name one of those that GET /agents lists")
                 .into());
         }
-        view.ensure_may_act_for(caller, &self.from)?;
-        task::ensure_may_change(view, caller, task, Some(&self.from))?;
+        cx.view.ensure_may_act_for(cx.caller, &self.from)?;
+        task::ensure_may_change(cx.view, cx.caller, task, Some(&self.from))?;
         let fact = AnyEvent::HandoffInitiated(HandoffInitiated {
             handoff: self.id.clone(),
             from: self.from.clone(),
@@ -87,7 +87,9 @@ impl OfferHandoff {
         });
         Ok(Decision::new(vec![fact], Reply::Row(Key::Handoff(self.id.clone()))))
     }
+}
 
+impl OfferHandoff {
     fn check(&self) -> Result<(), Rejection> {
         let note = &self.note;
         if note.summary.trim().is_empty() {
@@ -112,6 +114,7 @@ impl OfferHandoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actor::Caller;
     use crate::testing::{World, anna, by, hand_over};
 
     #[test]

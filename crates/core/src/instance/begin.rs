@@ -5,12 +5,12 @@ use super::{Instance, context_keys};
 use crate::command::Undecided;
 use crate::document::{self, DocumentId};
 use crate::fact::AnyEvent;
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadItem, ReadSet};
 use crate::view::View;
 
 /// What an instance's documents depend on.
-pub(crate) fn asks(instance: &Instance) -> Vec<Ask> {
-    context_keys(instance).into_iter().map(Ask::from).collect()
+pub(crate) fn read_set(instance: &Instance) -> ReadSet {
+    context_keys(instance).into_iter().map(ReadItem::from).collect()
 }
 
 /// The facts that make the documents that are configured for an instance: empty, and only those that never were. What

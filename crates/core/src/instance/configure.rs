@@ -7,12 +7,12 @@ use super::place::{self, Folder};
 use super::{Instance, begin};
 use crate::actor::{Authority, Caller};
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::document::DocumentPath;
 use crate::fact::AnyEvent;
 use crate::id::SiteId;
 use crate::instance::TeamContext;
-use crate::key::{Ask, Key, Lookup};
+use crate::key::{Key, Lookup, ReadItem, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::row::Row;
@@ -36,23 +36,25 @@ pub struct ContextConfigured {
     pub site: Option<SiteId>,
 }
 
-impl ConfigureContext {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for ConfigureContext {
+    const NAME: &'static str = "ConfigureContext";
+
+    fn read_set(&self) -> ReadSet {
         let scopes = [self.scope.clone(), Scope::Project];
-        let keys = scopes.into_iter().map(Key::Context).chain([Key::Lead]).map(Ask::from);
+        let keys = scopes.into_iter().map(Key::Context).chain([Key::Lead]).map(ReadItem::from);
         keys.chain([Lookup::ConfiguredInstances.into()]).collect()
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        view.ensure_authority(caller, "configure a context")?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        cx.view.ensure_authority(cx.caller, "configure a context")?;
         self.settings.check()?;
         let key = Key::Context(self.scope.clone());
         let new = Configured { scope: self.scope.clone(), settings: self.settings.clone(), site: self.site.clone() };
-        let known = match view.get(&key)? {
+        let known = match cx.view.get(&key)? {
             Some(Row::Context(known)) => Some(known),
             _ => None,
         };
-        self.may_set_folder(known, caller)?;
+        self.may_set_folder(known, cx.caller)?;
         let same = match known {
             Some(known) => *known == new,
             None => self.settings == ContextSettings::default() && self.scope == Scope::Project,
@@ -63,14 +65,14 @@ impl ConfigureContext {
         let begins = match &self.scope {
             // An instance that goes by the defaults gets its documents when somebody joins it.
             Scope::Project => {
-                self.check_defaults(view)?;
+                self.check_defaults(cx.view)?;
                 vec![]
             }
             Scope::Instance(run) => {
                 let instance = Instance::of_run(run);
-                self.check_place(view, &instance)?;
-                let context = TeamContext::of(&instance, Some(&new), project(view)?);
-                begin::documents(view, &instance, &context)?
+                self.check_place(cx.view, &instance)?;
+                let context = TeamContext::of(&instance, Some(&new), project(cx.view)?);
+                begin::documents(cx.view, &instance, &context)?
             }
         };
         let Configured { scope, settings, site } = new;
@@ -78,7 +80,9 @@ impl ConfigureContext {
         facts.extend(begins);
         Ok(Decision::new(facts, Reply::Row(key)))
     }
+}
 
+impl ConfigureContext {
     /// Only people decide where in their project files appear: the daemon writes there, outside of every sandbox.
     fn may_set_folder(&self, known: Option<&Configured>, caller: &Caller) -> Result<(), Rejection> {
         let before = known.and_then(|known| known.settings.dir.as_deref());

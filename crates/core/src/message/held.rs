@@ -3,15 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Fate, Header};
-use crate::actor::{Authority, Caller};
+use crate::actor::Authority;
 use crate::code::Code;
-use crate::command::{Decision, Now, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, Timestamp};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReleaseHeld {
@@ -41,21 +40,23 @@ pub struct MessageDiscarded {
     pub reason: Option<String>,
 }
 
-impl ReleaseHeld {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for ReleaseHeld {
+    const NAME: &'static str = "ReleaseHeld";
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::Message(self.message.clone()).into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
-        if caller.power != Authority::Person {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        if cx.caller.power != Authority::Person {
             return Err(Rejection::new(Code::Forbidden, "only a person may decide about a held message").into());
         }
-        let message = view.message(&self.message)?;
+        let message = cx.view.message(&self.message)?;
         let header = message.letter.header.clone();
         let reply = Reply::Row(Key::Message(self.message.clone()));
         let fact = match (&message.fate, &self.verdict) {
             (Fate::Held(_), Verdict::Deliver) => AnyEvent::MessageReleased(MessageReleased {
-                at: view.entry_time(&header.thread, now)?,
+                at: cx.view.entry_time(&header.thread, cx.now)?,
                 header: Header { hops: 0, ..header },
             }),
             (Fate::Held(_), Verdict::Discard { reason }) => {
@@ -83,6 +84,7 @@ fn decided(what: &str) -> Rejection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actor::Caller;
     use crate::message::{SendMessage, Standing, StormGuard};
     use crate::testing::{World, anna, by, coord, direct, entry};
 

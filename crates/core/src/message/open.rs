@@ -5,7 +5,7 @@ use super::{Receipt, Standing, receive};
 use crate::command::Undecided;
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId};
-use crate::key::Ask;
+use crate::key::ReadSet;
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::view::View;
@@ -28,13 +28,13 @@ struct Waiting {
 }
 
 impl Open {
-    pub(crate) fn asks(agent: &AgentId, messages: &[MessageId]) -> Vec<Ask> {
-        receive::asks(agent, messages)
+    pub(crate) fn read_set(agent: &AgentId, messages: &[MessageId]) -> ReadSet {
+        receive::read_set(agent, messages)
     }
 
     /// Each once and in order. What is acknowledged, or somebody else's by now, does not wait.
     pub(crate) fn of(view: &View, agent: &AgentId, messages: &[MessageId]) -> Result<Open, Undecided> {
-        view.ensure_loaded(Open::asks(agent, messages))?;
+        view.ensure_loaded(Open::read_set(agent, messages))?;
         let mut open = Open { agent: agent.clone(), waiting: vec![], foreign: vec![] };
         for id in messages {
             let delivery = view.delivery(id, agent)?;

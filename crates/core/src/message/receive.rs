@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::Standing;
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadItem, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::view::View;
@@ -69,13 +69,15 @@ impl Receipt {
     }
 }
 
-impl ReadMessages {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        asks(&self.agent, &self.messages)
+impl Command for ReadMessages {
+    const NAME: &'static str = "ReadMessages";
+
+    fn read_set(&self) -> ReadSet {
+        read_set(&self.agent, &self.messages)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let receipt = receipt(view, caller, &self.agent, &self.messages, |standing| match standing {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let receipt = receipt(cx.view, cx.caller, &self.agent, &self.messages, |standing| match standing {
             Standing::Queued => Ok(Counts::Yes),
             Standing::Read | Standing::Acked => Ok(Counts::Already),
         })?;
@@ -83,17 +85,20 @@ impl ReadMessages {
     }
 }
 
-impl AckMessages {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        asks(&self.agent, &self.messages)
+impl Command for AckMessages {
+    const NAME: &'static str = "AckMessages";
+
+    fn read_set(&self) -> ReadSet {
+        read_set(&self.agent, &self.messages)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let receipt = receipt(view, caller, &self.agent, &self.messages, |standing| match (standing, self.shown) {
-            (Standing::Acked, _) => Ok(Counts::Already),
-            (Standing::Read, _) | (Standing::Queued, Shown::Now) => Ok(Counts::Yes),
-            (Standing::Queued, Shown::Before) => Err(()),
-        })?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let receipt =
+            receipt(cx.view, cx.caller, &self.agent, &self.messages, |standing| match (standing, self.shown) {
+                (Standing::Acked, _) => Ok(Counts::Already),
+                (Standing::Read, _) | (Standing::Queued, Shown::Now) => Ok(Counts::Yes),
+                (Standing::Queued, Shown::Before) => Err(()),
+            })?;
         Ok(receipt.decision(AnyEvent::MessagesAcked))
     }
 }
@@ -103,14 +108,14 @@ enum Counts {
     Already,
 }
 
-pub(super) fn asks(agent: &AgentId, messages: &[MessageId]) -> Vec<Ask> {
+pub(super) fn read_set(agent: &AgentId, messages: &[MessageId]) -> ReadSet {
     let pair = |message: &MessageId| {
         [Key::Message(message.clone()), Key::Delivery { message: message.clone(), agent: agent.clone() }]
     };
     let own = [Key::Agent(agent.clone()), Key::Lead];
     // One too many is enough to be refused.
     let messages = messages.iter().take(limit::LIST_ENTRIES + 1);
-    own.into_iter().chain(messages.flat_map(pair)).map(Ask::from).collect()
+    own.into_iter().chain(messages.flat_map(pair)).map(ReadItem::from).collect()
 }
 
 /// Which of the messages change by where this agent stands with each. One that is not for the agent is refused, and so

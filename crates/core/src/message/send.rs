@@ -8,11 +8,11 @@ use super::mention::{is_urgent, mentions};
 use super::{Form, Header, Hold, Letter, Priority, Recipients, UNKNOWN_RECIPIENT_TTL_MILLIS};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
-use crate::command::{Decision, Now, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId, Timestamp};
 use crate::instance::{Instance, context_keys, plain};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadItem, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::view::View;
@@ -117,8 +117,10 @@ struct Named {
     unknown: Vec<AgentId>,
 }
 
-impl SendMessage {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for SendMessage {
+    const NAME: &'static str = "SendMessage";
+
+    fn read_set(&self) -> ReadSet {
         let own = [
             Key::Message(self.id.clone()),
             Key::Envelope(self.id.clone()),
@@ -130,9 +132,43 @@ impl SendMessage {
         let cause = self.cause.message().map(|cause| Key::Message(cause.clone()));
         let named = self.names().into_iter().map(Key::Agent);
         let context = context_keys(&self.instance());
-        own.into_iter().chain(cause).chain(named).chain(context).map(Ask::from).collect()
+        own.into_iter().chain(cause).chain(named).chain(context).map(ReadItem::from).collect()
     }
 
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        self.check()?;
+        cx.view.ensure_may_author_as(cx.caller, &self.from)?;
+        if self.is_of_context(cx.caller) {
+            cx.view.needs_context(&self.instance())?;
+        }
+        let reply = Reply::Row(Key::Message(self.id.clone()));
+        if let Some(known) = cx.view.find_message(&self.id)? {
+            if known.letter.header.from == self.from && known.letter.text == self.text {
+                return Ok(Decision::nothing(reply));
+            }
+            return Err(self.is_another().into());
+        }
+        if cx.view.envelope(&self.id)?.is_some() {
+            return Err(self.is_another().into());
+        }
+        let letter = self.letter(cx.view)?;
+        let fact = match self.held(cx.view, &letter.header, cx.now)? {
+            Some(because) => AnyEvent::MessageHeld(MessageHeld { letter, because }),
+            None => AnyEvent::MessageSent(MessageSent {
+                at: cx.view.entry_time(&self.thread, cx.now)?,
+                due: self.due(cx.view, cx.now)?.plus_millis(self.interval_millis()),
+                letter,
+            }),
+        };
+        Ok(Decision::new(vec![fact], reply))
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.text.len()
+    }
+}
+
+impl SendMessage {
     fn instance(&self) -> Instance {
         Instance::of_thread(&self.thread)
     }
@@ -162,34 +198,6 @@ impl SendMessage {
             What::Direct { .. } => !by_person,
             What::Chat { .. } | What::Coord { .. } => false,
         }
-    }
-
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
-        self.check()?;
-        view.ensure_may_author_as(caller, &self.from)?;
-        if self.is_of_context(caller) {
-            view.needs_context(&self.instance())?;
-        }
-        let reply = Reply::Row(Key::Message(self.id.clone()));
-        if let Some(known) = view.find_message(&self.id)? {
-            if known.letter.header.from == self.from && known.letter.text == self.text {
-                return Ok(Decision::nothing(reply));
-            }
-            return Err(self.is_another().into());
-        }
-        if view.envelope(&self.id)?.is_some() {
-            return Err(self.is_another().into());
-        }
-        let letter = self.letter(view)?;
-        let fact = match self.held(view, &letter.header, now)? {
-            Some(because) => AnyEvent::MessageHeld(MessageHeld { letter, because }),
-            None => AnyEvent::MessageSent(MessageSent {
-                at: view.entry_time(&self.thread, now)?,
-                due: self.due(view, now)?.plus_millis(self.interval_millis()),
-                letter,
-            }),
-        };
-        Ok(Decision::new(vec![fact], reply))
     }
 
     fn is_another(&self) -> Rejection {
@@ -353,11 +361,11 @@ impl SendMessage {
     }
 
     /// Whether the message goes to a person first. A long chain that wakes nobody is no storm.
-    fn held(&self, view: &View, header: &Header, now: &Now) -> Result<Option<Hold>, Undecided> {
+    fn held(&self, view: &View, header: &Header, now: Timestamp) -> Result<Option<Hold>, Undecided> {
         if self.from.as_str() == Actor::System.to_string() {
             return Ok(None);
         }
-        let ahead = now.at.plus_millis(BURST_MILLIS.saturating_sub(self.interval_millis()));
+        let ahead = now.plus_millis(BURST_MILLIS.saturating_sub(self.interval_millis()));
         let rushed = self.due(view, now)? > ahead;
         let hold = match self.guard {
             guard if header.wakes && header.hops > guard.hops => Hold::Hops { most: guard.hops },
@@ -377,10 +385,10 @@ impl SendMessage {
 
     /// When all that the author sent before would have been due, but never in the past. Nobody gets further ahead than a
     /// burst: if it seems to be far more, the clock went back, which is not its fault.
-    fn due(&self, view: &View, now: &Now) -> Result<Timestamp, Undecided> {
+    fn due(&self, view: &View, now: Timestamp) -> Result<Timestamp, Undecided> {
         let due = view.sender(&self.from)?.map(|sender| sender.due);
-        let sound = due.filter(|due| *due <= now.at.plus_millis(2 * BURST_MILLIS));
-        Ok(sound.map_or(now.at, |due| due.max(now.at)))
+        let sound = due.filter(|due| *due <= now.plus_millis(2 * BURST_MILLIS));
+        Ok(sound.map_or(now, |due| due.max(now)))
     }
 
     fn interval_millis(&self) -> u64 {
@@ -438,13 +446,13 @@ fn check_id(id: &AgentId) -> Result<(), Rejection> {
 pub(crate) fn posted(
     view: &View,
     caller: &Caller,
-    now: &Now,
+    now: Timestamp,
     posts: &[SendMessage],
 ) -> Result<Vec<AnyEvent>, Undecided> {
     let mut facts = Vec::new();
     let mut before: Option<(Timestamp, Timestamp)> = None;
     for (place, post) in posts.iter().enumerate() {
-        let decided = post.decide(view, caller, now)?.events;
+        let decided = post.decide(&DecisionContext { view, caller, now })?.events;
         if decided.is_empty() || posts[..place].iter().any(|other| other.id == post.id) {
             return Err(post.is_another().into());
         }
@@ -464,8 +472,8 @@ pub(crate) fn posted(
 
 impl View {
     /// The time of the next entry in a thread: now, or just after the last one.
-    pub(super) fn entry_time(&self, thread: &ThreadId, now: &Now) -> Result<Timestamp, Undecided> {
-        Ok(self.thread(thread)?.map_or(now.at, |thread| now.at.max(thread.last_at.plus_millis(1))))
+    pub(super) fn entry_time(&self, thread: &ThreadId, now: Timestamp) -> Result<Timestamp, Undecided> {
+        Ok(self.thread(thread)?.map_or(now, |thread| now.max(thread.last_at.plus_millis(1))))
     }
 }
 

@@ -4,15 +4,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Delivery, Standing};
-use crate::actor::{Actor, Caller};
+use crate::actor::Actor;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadItem, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
-use crate::view::View;
 
 /// The daemon has tried often enough.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,16 +67,18 @@ impl DeliveryRetried {
     }
 }
 
-impl GiveUpDelivery {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        asks(&self.message, &self.agent)
+impl Command for GiveUpDelivery {
+    const NAME: &'static str = "GiveUpDelivery";
+
+    fn read_set(&self) -> ReadSet {
+        read_set(&self.message, &self.agent)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        if caller.actor != Actor::System {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        if cx.caller.actor != Actor::System {
             return Err(Rejection::new(Code::Forbidden, "only the daemon gives up on a delivery").into());
         }
-        let delivery = view.delivery(&self.message, &self.agent)?;
+        let delivery = cx.view.delivery(&self.message, &self.agent)?;
         let reply = Reply::Row(Key::Delivery { message: self.message.clone(), agent: self.agent.clone() });
         match delivery {
             Some(delivery) if delivery.is_dead() => return Ok(Decision::nothing(reply)),
@@ -85,7 +86,10 @@ impl GiveUpDelivery {
                 return Err(Rejection::new(Code::Stale, "it was acknowledged or passed on meanwhile").into());
             }
             Some(_) => {}
-            None if view.find_message(&self.message)?.is_some_and(|message| message.is_broadcast_for(&self.agent)) => {}
+            None if cx
+                .view
+                .find_message(&self.message)?
+                .is_some_and(|message| message.is_broadcast_for(&self.agent)) => {}
             None => return Err(unknown(&self.message, &self.agent).into()),
         }
         let fact = AnyEvent::DeliveryAbandoned(DeliveryAbandoned {
@@ -100,16 +104,18 @@ impl GiveUpDelivery {
     }
 }
 
-impl RetryDelivery {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for RetryDelivery {
+    const NAME: &'static str = "RetryDelivery";
+
+    fn read_set(&self) -> ReadSet {
         let own = [Key::Agent(self.agent.clone()), Key::Lead];
-        asks(&self.message, &self.agent).into_iter().chain(own.map(Ask::from)).collect()
+        read_set(&self.message, &self.agent).into_iter().chain(own.map(ReadItem::from)).collect()
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        view.ensure_may_act_for(caller, &self.agent)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        cx.view.ensure_may_act_for(cx.caller, &self.agent)?;
         let reply = Reply::Row(Key::Delivery { message: self.message.clone(), agent: self.agent.clone() });
-        match view.delivery(&self.message, &self.agent)? {
+        match cx.view.delivery(&self.message, &self.agent)? {
             Some(delivery) if delivery.is_dead() => {}
             Some(delivery) if delivery.is_passed_on() => {
                 return Err(Rejection::new(
@@ -134,7 +140,7 @@ impl RetryDelivery {
     }
 }
 
-fn asks(message: &MessageId, agent: &AgentId) -> Vec<Ask> {
+fn read_set(message: &MessageId, agent: &AgentId) -> ReadSet {
     let delivery = Key::Delivery { message: message.clone(), agent: agent.clone() };
     vec![delivery.into(), Key::Message(message.clone()).into()]
 }
@@ -147,6 +153,7 @@ fn unknown(message: &MessageId, agent: &AgentId) -> Rejection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actor::Caller;
     use crate::key::ColumnValue;
     use crate::testing::{World, anna, by, coord, direct};
 

@@ -7,11 +7,11 @@ use super::limits::{blockers, load_beside};
 use crate::actor::{Actor, Caller};
 use crate::clutch::Trace;
 use crate::code::Code;
-use crate::command::{Decision, Now, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::envelope;
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, TaskId, Timestamp};
-use crate::key::{Ask, Key, Lookup};
+use crate::key::{Key, Lookup, ReadItem, ReadSet};
 use crate::refusal::Rejection;
 use crate::run;
 use crate::task::{AlarmKind, Alarms, Task, TaskReserved, doubled};
@@ -193,32 +193,36 @@ impl TaskForwarded {
     }
 }
 
-impl RouteTask {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks: Vec<Ask> = vec![Key::Task(self.task.clone()).into()];
+impl Command for RouteTask {
+    const NAME: &'static str = "RouteTask";
+
+    fn read_set(&self) -> ReadSet {
+        let mut read_set: ReadSet = vec![Key::Task(self.task.clone()).into()];
         if let Some(agent) = &self.choice.selected {
-            asks.push(Key::Agent(agent.clone()).into());
-            asks.push(Lookup::TasksHeldBy(agent.clone()).into());
+            read_set.push(Key::Agent(agent.clone()).into());
+            read_set.push(Lookup::TasksHeldBy(agent.clone()).into());
         }
-        asks
+        read_set
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
-        needs_router(caller)?;
-        let task = view.task(&self.task)?;
-        if task.clocks.get(AlarmKind::Deadline).is_some_and(|deadline| deadline.due <= now.at) {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        needs_router(cx.caller)?;
+        let task = cx.view.task(&self.task)?;
+        if task.clocks.get(AlarmKind::Deadline).is_some_and(|deadline| deadline.due <= cx.now) {
             return Err(stale("its deadline is over").into());
         }
         task.to_be_routed().ok_or_else(|| stale("it is not to be routed any more"))?;
         // Nothing to look at again before the run goes on.
-        run::ensure_open(view, task)?;
+        run::ensure_open(cx.view, task)?;
         let facts = match &self.choice.selected {
-            Some(agent) => self.gives(view, task, agent)?,
-            None => self.fails(task, now),
+            Some(agent) => self.gives(cx.view, task, agent)?,
+            None => self.fails(task, cx.now),
         };
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
     }
+}
 
+impl RouteTask {
     fn gives(&self, view: &View, task: &Task, agent: &AgentId) -> Result<Vec<AnyEvent>, Undecided> {
         let known = view.online_agent(agent).map_err(as_stale)?;
         if task.routing.declined_by.contains(agent) {
@@ -234,7 +238,7 @@ impl RouteTask {
         ])
     }
 
-    fn fails(&self, task: &Task, now: &Now) -> Vec<AnyEvent> {
+    fn fails(&self, task: &Task, now: Timestamp) -> Vec<AnyEvent> {
         if !is_news(&task.routing, &task.clocks, &self.choice) {
             return vec![];
         }
@@ -245,10 +249,10 @@ impl RouteTask {
 
     /// When those who were asked in vain are asked anew, if there are such. Pauses get longer, so that a team that does not
     /// answer does not fill the log.
-    fn again_at(&self, task: &Task, now: &Now) -> Option<Timestamp> {
+    fn again_at(&self, task: &Task, now: Timestamp) -> Option<Timestamp> {
         self.choice.counts.get(&RejectionFilter::Tried)?;
         let pause = doubled(self.pause_millis, task.routing.reroutes, LONGEST_PAUSE_MILLIS);
-        Some(task.clocks.get(AlarmKind::Reroute).map_or_else(|| now.at.plus_millis(pause), |alarm| alarm.due))
+        Some(task.clocks.get(AlarmKind::Reroute).map_or_else(|| now.plus_millis(pause), |alarm| alarm.due))
     }
 }
 
@@ -256,31 +260,33 @@ fn trace_of(task: &Task) -> Trace {
     task.origin.terms.as_ref().map(|terms| terms.trace.clone()).unwrap_or_default()
 }
 
-impl OfferTask {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for OfferTask {
+    const NAME: &'static str = "OfferTask";
+
+    fn read_set(&self) -> ReadSet {
         let keys = [
             Key::Task(self.task.clone()),
             Key::Agent(self.to.clone()),
             Key::Envelope(self.message.clone()),
             Key::Message(self.message.clone()),
         ];
-        keys.into_iter().map(Ask::from).collect()
+        keys.into_iter().map(ReadItem::from).collect()
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
-        needs_router(caller)?;
-        let task = view.task(&self.task)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        needs_router(cx.caller)?;
+        let task = cx.view.task(&self.task)?;
         if task.to_be_passed_on() != Some(&self.to) {
             return Err(stale("the task is not reserved for it, or was passed on already").into());
         }
         // Nobody can accept it before its run goes on, so nobody is asked before.
-        run::ensure_open(view, task)?;
+        run::ensure_open(cx.view, task)?;
         // Who was given work by another face, and does not speak the protocol, finds it there.
-        let speaks = view.find_agent(&self.to)?.is_some_and(|agent| agent.profile.card.is_some());
+        let speaks = cx.view.find_agent(&self.to)?.is_some_and(|agent| agent.profile.card.is_some());
         if task.origin.terms.is_none() && !speaks {
             return Err(stale("nobody asked by a message, and it has no card").into());
         }
-        if view.envelope(&self.message)?.is_some() || view.find_message(&self.message)?.is_some() {
+        if cx.view.envelope(&self.message)?.is_some() || cx.view.find_message(&self.message)?.is_some() {
             return Err(stale("the id of its message is taken").into());
         }
         let fact = AnyEvent::TaskForwarded(TaskForwarded {
@@ -294,7 +300,7 @@ impl OfferTask {
                 .as_ref()
                 .map_or_else(|| envelope::id_at(task.created), |terms| terms.request.clone()),
             attempt: task.attempt,
-            accept_by: self.accept_by(task, now),
+            accept_by: self.accept_by(task, cx.now),
             artifacts: self.artifacts.clone(),
         });
         Ok(Decision::new(vec![fact], Reply::Row(Key::Task(self.task.clone()))))
@@ -303,9 +309,9 @@ impl OfferTask {
 
 impl OfferTask {
     /// Only what the router can give to somebody else has to be accepted in time.
-    fn accept_by(&self, task: &Task, now: &Now) -> Option<Timestamp> {
+    fn accept_by(&self, task: &Task, now: Timestamp) -> Option<Timestamp> {
         let routed = task.origin.terms.as_ref().is_some_and(|terms| terms.is_for_agents());
-        routed.then(|| now.at.plus_millis(self.accept_within_millis))
+        routed.then(|| now.plus_millis(self.accept_within_millis))
     }
 }
 

@@ -4,16 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::{last, planned};
 use super::{PlannedTask, RunStatus, author, ensure_accepts_tasks, reopens, resolve};
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{RunId, TaskId};
-use crate::key::{Ask, Key, Lookup};
+use crate::key::{Key, Lookup, ReadSet};
 use crate::refusal::Rejection;
 use crate::run::Run;
 use crate::task::Task;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct AddRunTask {
@@ -36,8 +34,10 @@ pub struct SequenceChange {
     pub sequence: u32,
 }
 
-impl AddRunTask {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for AddRunTask {
+    const NAME: &'static str = "AddRunTask";
+
+    fn read_set(&self) -> ReadSet {
         vec![
             Key::Run(self.run.clone()).into(),
             Lookup::TasksOfRun(self.run.clone()).into(),
@@ -45,10 +45,10 @@ impl AddRunTask {
         ]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let run = view.run_known(&self.run)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let run = cx.view.run_known(&self.run)?;
         has_a_plan(run)?;
-        let tasks = view.tasks_of_run(&self.run)?;
+        let tasks = cx.view.tasks_of_run(&self.run)?;
         let resolved = resolve(&tasks, std::slice::from_ref(&self.task), Code::DuplicateTaskName)?;
         let after = match &self.after {
             None => last(&tasks),
@@ -56,7 +56,7 @@ impl AddRunTask {
         };
         let mut facts: Vec<AnyEvent> =
             reordered(&self.run, &tasks, after, |sequence| sequence.saturating_add(1)).into_iter().collect();
-        facts.extend(planned(view, &self.run, &author(caller), after, resolved)?);
+        facts.extend(planned(cx.view, &self.run, &author(cx.caller), after, resolved)?);
         facts.extend(reopens(run));
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.id.clone()))))
     }

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::{Run, RunSpec, RunStatus, author};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{RunId, Seq, Timestamp};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::view::View;
@@ -27,16 +27,20 @@ pub struct RunCreated {
     pub created_by: String,
 }
 
-impl CreateRun {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for CreateRun {
+    const NAME: &'static str = "CreateRun";
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::Run(self.id.clone()).into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let created = self.created(view, caller)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let created = self.created(cx.view, cx.caller)?;
         Ok(Decision::new(vec![created], Reply::Row(Key::Run(self.id.clone()))))
     }
+}
 
+impl CreateRun {
     /// The fact that opens the run.
     pub(crate) fn created(&self, view: &View, caller: &Caller) -> Result<AnyEvent, Undecided> {
         self.brief.check()?;

@@ -31,7 +31,7 @@ use crate::code::Code;
 use crate::command::Undecided;
 use crate::fact::AnyEvent;
 use crate::id::{RunId, Seq, Timestamp};
-use crate::key::{Ask, ColumnValue, Key, Lookup};
+use crate::key::{ColumnValue, Key, Lookup, ReadSet};
 use crate::refusal::Rejection;
 use crate::row::Row;
 use crate::task::{Task, TaskState};
@@ -294,7 +294,7 @@ pub(crate) fn apply(old: Option<Run>, id: &RunId, fact: &AnyEvent, seq: Seq, at:
 }
 
 /// What deciding who steers a run needs to see first.
-fn steering_asks(run: &RunId) -> Vec<Ask> {
+fn steering_asks(run: &RunId) -> ReadSet {
     vec![Key::Run(run.clone()).into(), Key::Lead.into()]
 }
 

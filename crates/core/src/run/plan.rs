@@ -3,12 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{PlannedTask, Resolved, RunStatus, author, resolve, rollup, steering_asks};
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{RunId, TaskId};
-use crate::key::{Ask, Key, Lookup};
+use crate::key::{Key, Lookup, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::task::{Task, TaskCreated, TaskOrigin};
@@ -29,17 +28,19 @@ pub struct RunPlanned {
     pub planned: Vec<TaskId>,
 }
 
-impl SetRunPlan {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks: Vec<Ask> = steering_asks(&self.run);
-        asks.push(Lookup::TasksOfRun(self.run.clone()).into());
-        asks.extend(self.tasks.iter().take(limit::RUN_TASKS).map(|task| Key::Task(task.id.clone()).into()));
-        asks
+impl Command for SetRunPlan {
+    const NAME: &'static str = "SetRunPlan";
+
+    fn read_set(&self) -> ReadSet {
+        let mut read_set: ReadSet = steering_asks(&self.run);
+        read_set.push(Lookup::TasksOfRun(self.run.clone()).into());
+        read_set.extend(self.tasks.iter().take(limit::RUN_TASKS).map(|task| Key::Task(task.id.clone()).into()));
+        read_set
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let run = view.run_known(&self.run)?;
-        view.may_steer(caller, run)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let run = cx.view.run_known(&self.run)?;
+        cx.view.may_steer(cx.caller, run)?;
         if run.status != RunStatus::Planning {
             let message = format!("workflow {} is {} and has its plan", run.id, run.status.as_str());
             return Err(Rejection::new(Code::InvalidState, message)
@@ -50,14 +51,14 @@ impl SetRunPlan {
             return Err(Rejection::new(Code::Invalid, "a plan needs at least one task").into());
         }
         check_summary(&self.summary)?;
-        let stay = view.tasks_of_run(&self.run)?;
+        let stay = cx.view.tasks_of_run(&self.run)?;
         let resolved = resolve(&stay, &self.tasks, Code::DuplicateTaskName)?;
         let mut facts = vec![AnyEvent::RunPlanned(RunPlanned {
             run: self.run.clone(),
             summary: self.summary.clone(),
             planned: self.tasks.iter().map(|task| task.id.clone()).collect(),
         })];
-        facts.extend(planned(view, &self.run, &author(caller), last(&stay), resolved)?);
+        facts.extend(planned(cx.view, &self.run, &author(cx.caller), last(&stay), resolved)?);
         facts.extend(rollup::is_begun(run, &stay));
         Ok(Decision::new(facts, Reply::Row(Key::Run(self.run.clone()))))
     }

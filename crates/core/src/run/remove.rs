@@ -7,13 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::add::{has_a_plan, reordered};
 use super::rollup::ends_with;
 use super::{Run, steering_asks};
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::{self, ReleaseReason};
 use crate::id::{RunId, TaskId};
-use crate::key::{Ask, Key, Lookup};
+use crate::key::{Key, Lookup, ReadSet};
 use crate::refusal::Rejection;
 use crate::row::Row;
 use crate::task::{Task, TaskState};
@@ -46,18 +45,20 @@ pub struct DependencyChange {
     pub waits: Vec<TaskId>,
 }
 
-impl RemoveRunTask {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks: Vec<Ask> = steering_asks(&self.run);
-        asks.push(Lookup::TasksOfRun(self.run.clone()).into());
-        asks.extend(removal_asks(&self.task));
-        asks
+impl Command for RemoveRunTask {
+    const NAME: &'static str = "RemoveRunTask";
+
+    fn read_set(&self) -> ReadSet {
+        let mut read_set: ReadSet = steering_asks(&self.run);
+        read_set.push(Lookup::TasksOfRun(self.run.clone()).into());
+        read_set.extend(removal_asks(&self.task));
+        read_set
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let run = view.run_known(&self.run)?;
-        view.may_overturn(caller, run)?;
-        let task = view.task(&self.task)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let run = cx.view.run_known(&self.run)?;
+        cx.view.may_overturn(cx.caller, run)?;
+        let task = cx.view.task(&self.task)?;
         if task.run != self.run {
             return Err(
                 Rejection::new(Code::TaskNotFound, format!("task {} is not part of {}", task.id, run.id)).into()
@@ -70,8 +71,8 @@ impl RemoveRunTask {
                 .hint("only tasks that nobody has begun or claimed can be removed; skip or cancel it instead")
                 .into());
         }
-        let tasks = view.tasks_of_run(&self.run)?;
-        let mut facts = removed(view, task, &Going::from([(&task.id, task)]), &tasks)?;
+        let tasks = cx.view.tasks_of_run(&self.run)?;
+        let mut facts = removed(cx.view, task, &Going::from([(&task.id, task)]), &tasks)?;
         let rest: Vec<&Task> = tasks.into_iter().filter(|other| other.id != task.id).collect();
         facts.extend(reordered(&self.run, &rest, task.sequence, |sequence| sequence.saturating_sub(1)));
         facts.extend(ends_with(&without(run, 1)));
@@ -97,7 +98,7 @@ fn shown(task: &Task) -> String {
     }
 }
 
-pub(super) fn removal_asks(task: &TaskId) -> Vec<Ask> {
+pub(super) fn removal_asks(task: &TaskId) -> ReadSet {
     vec![
         Key::Task(task.clone()).into(),
         Lookup::Dependents(task.clone()).into(),

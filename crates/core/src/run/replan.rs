@@ -9,15 +9,13 @@ use super::plan::{last, planned};
 use super::remove::{Going, is_removable, removal_asks, removed, without};
 use super::rollup::ends_with;
 use super::{PlannedTask, Run, author, check_summary, reopens, resolve, steering_asks};
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Now, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
-use crate::id::{RunId, TaskId};
-use crate::key::{Ask, Key, Lookup};
+use crate::id::{RunId, TaskId, Timestamp};
+use crate::key::{Key, Lookup, ReadSet};
 use crate::limit;
 use crate::task::Task;
-use crate::view::View;
 
 /// How many earlier plans are remembered in the run's `replan_history`; the log has them all.
 const HISTORY: usize = 20;
@@ -42,26 +40,28 @@ pub struct RunReplanned {
     pub preserved: Vec<TaskId>,
 }
 
-impl ReplanRun {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks: Vec<Ask> = steering_asks(&self.run);
-        asks.push(Lookup::TasksOfRun(self.run.clone()).into());
-        asks.extend(self.tasks.iter().take(limit::RUN_TASKS).map(|task| Key::Task(task.id.clone()).into()));
-        asks
+impl Command for ReplanRun {
+    const NAME: &'static str = "ReplanRun";
+
+    fn read_set(&self) -> ReadSet {
+        let mut read_set: ReadSet = steering_asks(&self.run);
+        read_set.push(Lookup::TasksOfRun(self.run.clone()).into());
+        read_set.extend(self.tasks.iter().take(limit::RUN_TASKS).map(|task| Key::Task(task.id.clone()).into()));
+        read_set
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
-        let run = view.run_known(&self.run)?;
-        view.may_overturn(caller, run)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let run = cx.view.run_known(&self.run)?;
+        cx.view.may_overturn(cx.caller, run)?;
         has_a_plan(run)?;
         check_summary(&self.summary)?;
         limit::text("reason", &self.reason, limit::TITLE_BYTES)?;
-        let tasks = view.tasks_of_run(&self.run)?;
+        let tasks = cx.view.tasks_of_run(&self.run)?;
         let (goes, stays): (Vec<&Task>, Vec<&Task>) = tasks.iter().partition(|task| is_removable(task));
         let resolved = resolve(&stays, &self.tasks, Code::NameConflict)?;
-        let config = self.config(run, now);
+        let config = self.config(run, cx.now);
         limit::json("config", &config, limit::METADATA_BYTES)?;
-        view.ensure_loaded(goes.iter().flat_map(|task| removal_asks(&task.id)).collect())?;
+        cx.view.ensure_loaded(goes.iter().flat_map(|task| removal_asks(&task.id)).collect())?;
         let ids = |tasks: &[&Task]| tasks.iter().map(|task| task.id.clone()).collect::<Vec<_>>();
         let mut facts = vec![AnyEvent::RunReplanned(RunReplanned {
             run: self.run.clone(),
@@ -74,25 +74,27 @@ impl ReplanRun {
         })];
         let going: Going<'_> = goes.iter().map(|task| (&task.id, *task)).collect();
         for task in &goes {
-            facts.extend(removed(view, task, &going, &tasks)?);
+            facts.extend(removed(cx.view, task, &going, &tasks)?);
         }
-        facts.extend(planned(view, &self.run, &author(caller), last(&stays), resolved)?);
+        facts.extend(planned(cx.view, &self.run, &author(cx.caller), last(&stays), resolved)?);
         facts.extend(self.outcome(run, &goes));
         Ok(Decision::new(facts, Reply::Recorded))
     }
+}
 
+impl ReplanRun {
     /// A run that has work again is open again; one that has none left is completed.
     fn outcome(&self, run: &Run, goes: &[&Task]) -> Option<AnyEvent> {
         if self.tasks.is_empty() { ends_with(&without(run, goes.len())) } else { reopens(run) }
     }
 
-    fn config(&self, run: &Run, now: &Now) -> Map<String, Value> {
+    fn config(&self, run: &Run, now: Timestamp) -> Map<String, Value> {
         let mut config = run.brief.config.clone();
         let mut history = match config.remove("replan_history") {
             Some(Value::Array(history)) => history,
             _ => vec![],
         };
-        history.push(json!({ "summary": self.summary, "reason": self.reason, "timestamp": now.at }));
+        history.push(json!({ "summary": self.summary, "reason": self.reason, "timestamp": now }));
         history.drain(..history.len().saturating_sub(HISTORY));
         config.insert("replan_history".to_owned(), Value::Array(history));
         config

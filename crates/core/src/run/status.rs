@@ -3,15 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::{RunStatus, rollup, steering_asks};
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::RunId;
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SetRunStatus {
@@ -41,16 +39,18 @@ pub struct RunStatusSet {
     pub because: RunStatusCause,
 }
 
-impl SetRunStatus {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for SetRunStatus {
+    const NAME: &'static str = "SetRunStatus";
+
+    fn read_set(&self) -> ReadSet {
         steering_asks(&self.run)
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let run = view.run_known(&self.run)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let run = cx.view.run_known(&self.run)?;
         match self.to {
-            RunStatus::Failed | RunStatus::Abandoned => view.may_overturn(caller, run)?,
-            _ => view.may_steer(caller, run)?,
+            RunStatus::Failed | RunStatus::Abandoned => cx.view.may_overturn(cx.caller, run)?,
+            _ => cx.view.may_steer(cx.caller, run)?,
         }
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         let reply = Reply::Row(Key::Run(self.run.clone()));
@@ -82,7 +82,7 @@ impl SetRunStatus {
             because: RunStatusCause::Asked,
         })];
         if self.to == RunStatus::Ready {
-            facts.extend(rollup::is_begun(run, &view.tasks_of_run(&self.run)?));
+            facts.extend(rollup::is_begun(run, &cx.view.tasks_of_run(&self.run)?));
         }
         Ok(Decision::new(facts, reply))
     }

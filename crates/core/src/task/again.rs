@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Task, TaskRetried};
-use crate::command::{Now, Undecided};
+use crate::command::Undecided;
 use crate::fact::AnyEvent;
-use crate::id::{AgentId, RunId, TaskId};
+use crate::id::{AgentId, RunId, TaskId, Timestamp};
 use crate::run::{self, Ended};
 use crate::told::Told;
 use crate::view::View;
@@ -41,7 +41,7 @@ pub(crate) fn retry_or_exhaust(
     task: &Task,
     error: &str,
     backoff_millis: u64,
-    now: &Now,
+    now: Timestamp,
 ) -> Result<Vec<AnyEvent>, Undecided> {
     let again = next_attempt(task, error, backoff_millis, now);
     let ends = !matches!(again, Some(AnyEvent::TaskRetried(_)));
@@ -49,7 +49,7 @@ pub(crate) fn retry_or_exhaust(
     Ok(again.into_iter().chain(end).collect())
 }
 
-fn next_attempt(task: &Task, error: &str, backoff_millis: u64, now: &Now) -> Option<AnyEvent> {
+fn next_attempt(task: &Task, error: &str, backoff_millis: u64, now: Timestamp) -> Option<AnyEvent> {
     let terms = task.origin.terms.as_deref()?;
     let attempts = task.attempts_used();
     if attempts >= terms.max_attempts.unwrap_or(MAX_ATTEMPTS).max(1) {
@@ -62,7 +62,7 @@ fn next_attempt(task: &Task, error: &str, backoff_millis: u64, now: &Now) -> Opt
             told: Told::default(),
         }));
     }
-    let not_before = now.at.plus_millis(doubled(backoff_millis, attempts - 1, LONGEST_BACKOFF_MILLIS));
+    let not_before = now.plus_millis(doubled(backoff_millis, attempts - 1, LONGEST_BACKOFF_MILLIS));
     // An attempt that could only begin when the task is of use to nobody is none.
     if terms.deadline.is_some_and(|deadline| deadline <= not_before) {
         return None;

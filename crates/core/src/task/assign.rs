@@ -4,13 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::finish::freed_files;
 use super::{ReleaseCause, TaskReserved, TaskState, released};
-use crate::actor::Caller;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, TaskId};
-use crate::key::{Ask, Key, Lookup};
-use crate::view::View;
+use crate::key::{Key, Lookup, ReadSet};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AssignTask {
@@ -26,20 +24,22 @@ pub struct TaskReassigned {
     pub to: AgentId,
 }
 
-impl AssignTask {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks = super::asks(&self.task, Some(&self.to));
-        asks.push(Lookup::FilesOfTask(self.task.clone()).into());
-        asks
+impl Command for AssignTask {
+    const NAME: &'static str = "AssignTask";
+
+    fn read_set(&self) -> ReadSet {
+        let mut read_set = super::read_set(&self.task, Some(&self.to));
+        read_set.push(Lookup::FilesOfTask(self.task.clone()).into());
+        read_set
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task(&self.task)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let task = cx.view.task(&self.task)?;
         if !task.state.is_open() {
             return Err(super::refuse_transition(task, TaskState::Pending).into());
         }
-        view.ensure_authority(caller, "assign a task")?;
-        view.online_agent(&self.to)?;
+        cx.view.ensure_authority(cx.caller, "assign a task")?;
+        cx.view.online_agent(&self.to)?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
         if task.held_by() == Some(&self.to) {
             return Ok(Decision::nothing(reply));
@@ -50,7 +50,7 @@ impl AssignTask {
         };
         let reassigned = TaskReassigned { task: self.task.clone(), from: from.clone(), to: self.to.clone() };
         let mut facts = vec![released(task, ReleaseCause::Reassigned), AnyEvent::TaskReassigned(reassigned)];
-        facts.extend(freed_files(view, task, ReleaseReason::Reassigned)?);
+        facts.extend(freed_files(cx.view, task, ReleaseReason::Reassigned)?);
         Ok(Decision::new(facts, reply))
     }
 }

@@ -7,10 +7,10 @@ use super::{Checkpoint, CheckpointKind, Task, ensure_may_change};
 use crate::actor::{Actor, Caller};
 use crate::artifact;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::view::View;
@@ -45,23 +45,27 @@ pub struct CheckpointAdded {
     pub artifacts: Vec<String>,
 }
 
-impl AddCheckpoint {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks = super::asks(&self.task, self.agent.as_ref());
-        asks.push(Key::Checkpoint(self.id.clone()).into());
-        asks
+impl Command for AddCheckpoint {
+    const NAME: &'static str = "AddCheckpoint";
+
+    fn read_set(&self) -> ReadSet {
+        let mut read_set = super::read_set(&self.task, self.agent.as_ref());
+        read_set.push(Key::Checkpoint(self.id.clone()).into());
+        read_set
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task(&self.task)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let task = cx.view.task(&self.task)?;
         if let Some(agent) = &self.agent {
-            view.ensure_may_act_for(caller, agent)?;
+            cx.view.ensure_may_act_for(cx.caller, agent)?;
         }
-        self.may_tell(view, caller, task)?;
-        let fact = AnyEvent::CheckpointAdded(CheckpointAdded::from_asked(self, view, task)?);
+        self.may_tell(cx.view, cx.caller, task)?;
+        let fact = AnyEvent::CheckpointAdded(CheckpointAdded::from_asked(self, cx.view, task)?);
         Ok(Decision::new(vec![fact], Reply::Row(Key::Checkpoint(self.id.clone()))))
     }
+}
 
+impl AddCheckpoint {
     /// The holder while the task is held, and the one who worked on it when that is over. The lead and people always.
     fn may_tell(&self, view: &View, caller: &Caller, task: &Task) -> Result<(), Undecided> {
         if task.held_by().is_some() {

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::{Task, TaskState, refuse_transition};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, TaskId};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::message;
 use crate::refusal::Rejection;
 use crate::routing;
@@ -49,14 +49,16 @@ impl TaskClaimed {
     }
 }
 
-impl ClaimTask {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        super::asks(&self.task, Some(&self.agent))
+impl Command for ClaimTask {
+    const NAME: &'static str = "ClaimTask";
+
+    fn read_set(&self) -> ReadSet {
+        super::read_set(&self.task, Some(&self.agent))
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task(&self.task)?;
-        let facts = grant(view, caller, task, &self.agent)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let task = cx.view.task(&self.task)?;
+        let facts = grant(cx.view, cx.caller, task, &self.agent)?;
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
     }
 }

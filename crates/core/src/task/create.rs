@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::{AlarmKind, Alarms, Details, Task, TaskOrigin, TaskState};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::routing::Routing;
@@ -62,19 +62,23 @@ pub struct TaskReserved {
     pub agent: AgentId,
 }
 
-impl CreateTask {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks: Vec<Ask> = vec![Key::Task(self.id.clone()).into()];
-        asks.extend(self.assigned_to.iter().map(|agent| Key::Agent(agent.clone()).into()));
-        asks.extend(self.depends_on.iter().take(limit::LIST_ENTRIES).map(|dep| Key::Task(dep.clone()).into()));
-        asks
+impl Command for CreateTask {
+    const NAME: &'static str = "CreateTask";
+
+    fn read_set(&self) -> ReadSet {
+        let mut read_set: ReadSet = vec![Key::Task(self.id.clone()).into()];
+        read_set.extend(self.assigned_to.iter().map(|agent| Key::Agent(agent.clone()).into()));
+        read_set.extend(self.depends_on.iter().take(limit::LIST_ENTRIES).map(|dep| Key::Task(dep.clone()).into()));
+        read_set
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let facts = self.creates(view, caller, TaskOrigin::default())?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let facts = self.creates(cx.view, cx.caller, TaskOrigin::default())?;
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.id.clone()))))
     }
+}
 
+impl CreateTask {
     pub(super) fn creates(&self, view: &View, caller: &Caller, origin: TaskOrigin) -> Result<Vec<AnyEvent>, Undecided> {
         self.check()?;
         view.ensure_may_author_as(caller, &AgentId::from(self.assigned_by.as_str()))?;

@@ -6,10 +6,10 @@ use super::finish::{ending_asks, may_end};
 use super::parts::{dropped, open_parts};
 use super::{Task, TaskState};
 use crate::actor::Caller;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, TaskId};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::run::{self, Ended};
 use crate::told::Told;
@@ -49,23 +49,27 @@ pub struct TaskDropped {
     pub told: Told,
 }
 
-impl CancelTask {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for CancelTask {
+    const NAME: &'static str = "CancelTask";
+
+    fn read_set(&self) -> ReadSet {
         ending_asks(&self.task, self.agent.as_ref())
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        drop(view, caller, &self.task, self.agent.as_ref(), TaskState::Cancelled, self.reason.as_deref())
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        drop(cx.view, cx.caller, &self.task, self.agent.as_ref(), TaskState::Cancelled, self.reason.as_deref())
     }
 }
 
-impl Skip {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for Skip {
+    const NAME: &'static str = "SkipTask";
+
+    fn read_set(&self) -> ReadSet {
         ending_asks(&self.task, self.agent.as_ref())
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        drop(view, caller, &self.task, self.agent.as_ref(), TaskState::Skipped, self.reason.as_deref())
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        drop(cx.view, cx.caller, &self.task, self.agent.as_ref(), TaskState::Skipped, self.reason.as_deref())
     }
 }
 

@@ -7,12 +7,12 @@ use super::parts::{self, WHOLE_IS_COMPLETED};
 use super::{Task, TaskState, check_transition, ensure_fence, ensure_may_change};
 use crate::actor::Caller;
 use crate::artifact;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::contract::ContractCheck;
 use crate::fact::AnyEvent;
 use crate::file::{self, ReleaseReason};
 use crate::id::{AgentId, RunId, TaskId};
-use crate::key::{Ask, Key, Lookup};
+use crate::key::{Key, Lookup, ReadSet};
 use crate::limit;
 use crate::run::{self, Ended};
 use crate::told::Told;
@@ -74,18 +74,22 @@ pub struct TaskFailed {
     pub told: Told,
 }
 
-impl CompleteTask {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for CompleteTask {
+    const NAME: &'static str = "CompleteTask";
+
+    fn read_set(&self) -> ReadSet {
         ending_asks(&self.task, self.agent.as_ref())
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task(&self.task)?;
-        let facts = self.completes(view, caller, task)?;
-        ContractCheck::ensure_fulfils(self.checked.as_ref(), task, view)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let task = cx.view.task(&self.task)?;
+        let facts = self.completes(cx.view, cx.caller, task)?;
+        ContractCheck::ensure_fulfils(self.checked.as_ref(), task, cx.view)?;
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
     }
+}
 
+impl CompleteTask {
     /// The facts that complete the task, which may have been begun only just now.
     pub(crate) fn completes(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<AnyEvent>, Undecided> {
         limit::text("outcome", self.outcome.text.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
@@ -112,18 +116,22 @@ impl CompleteTask {
     }
 }
 
-impl FailTask {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for FailTask {
+    const NAME: &'static str = "FailTask";
+
+    fn read_set(&self) -> ReadSet {
         ending_asks(&self.task, self.agent.as_ref())
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task(&self.task)?;
-        let mut facts = self.fails(view, caller, task)?;
-        facts.extend(run::roll_up(view, task, Ended::failed(0))?);
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let task = cx.view.task(&self.task)?;
+        let mut facts = self.fails(cx.view, cx.caller, task)?;
+        facts.extend(run::roll_up(cx.view, task, Ended::failed(0))?);
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
     }
+}
 
+impl FailTask {
     /// The facts that end the task badly, which may have been begun only just now. Whether its run ends with it depends on
     /// whether it is tried again.
     pub(crate) fn fails(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<AnyEvent>, Undecided> {
@@ -142,11 +150,11 @@ impl FailTask {
     }
 }
 
-pub(super) fn ending_asks(task: &TaskId, agent: Option<&AgentId>) -> Vec<Ask> {
-    let mut asks = super::asks(task, agent);
-    asks.push(Lookup::Dependents(task.clone()).into());
-    asks.push(Lookup::FilesOfTask(task.clone()).into());
-    asks
+pub(super) fn ending_asks(task: &TaskId, agent: Option<&AgentId>) -> ReadSet {
+    let mut read_set = super::read_set(task, agent);
+    read_set.push(Lookup::Dependents(task.clone()).into());
+    read_set.push(Lookup::FilesOfTask(task.clone()).into());
+    read_set
 }
 
 pub(super) fn may_end(

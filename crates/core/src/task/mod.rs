@@ -56,7 +56,7 @@ use crate::command::Undecided;
 use crate::contract::ContractBinding;
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
-use crate::key::{Ask, ColumnValue, Key};
+use crate::key::{ColumnValue, Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::routing::Routing;
@@ -576,10 +576,10 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &AnyEvent, seq: Seq, a
 }
 
 /// What most commands on a task need to see.
-pub(crate) fn asks(task: &TaskId, agent: Option<&AgentId>) -> Vec<Ask> {
-    let mut asks = vec![Key::Task(task.clone()).into(), Key::Lead.into()];
-    asks.extend(agent.map(|agent| Key::Agent(agent.clone()).into()));
-    asks
+pub(crate) fn read_set(task: &TaskId, agent: Option<&AgentId>) -> ReadSet {
+    let mut read_set = vec![Key::Task(task.clone()).into(), Key::Lead.into()];
+    read_set.extend(agent.map(|agent| Key::Agent(agent.clone()).into()));
+    read_set
 }
 
 /// The holder may, the lead and people may, and a caller without a name acts as the holder; anybody else may not.

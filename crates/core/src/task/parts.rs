@@ -7,7 +7,7 @@ use crate::command::Undecided;
 use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::TaskId;
-use crate::key::{Ask, Lookup};
+use crate::key::{Lookup, ReadItem};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::told::Told;
@@ -37,7 +37,7 @@ pub(super) fn open_parts<'v>(view: &'v View, task: &Task) -> Result<Vec<&'v Task
     Ok(open)
 }
 
-fn ends_of(task: &TaskId) -> [Ask; 2] {
+fn ends_of(task: &TaskId) -> [ReadItem; 2] {
     [Lookup::Dependents(task.clone()).into(), Lookup::FilesOfTask(task.clone()).into()]
 }
 

@@ -7,10 +7,10 @@ use super::release::retried;
 use super::{CheckpointAdded, CheckpointKind, Task, TaskState, ensure_may_change, refuse_finished};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, TaskId};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::view::View;
@@ -71,16 +71,18 @@ impl TaskPlan {
     }
 }
 
-impl SetTaskPlan {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        super::asks(&self.task, self.agent.as_ref())
+impl Command for SetTaskPlan {
+    const NAME: &'static str = "SetTaskPlan";
+
+    fn read_set(&self) -> ReadSet {
+        super::read_set(&self.task, self.agent.as_ref())
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task(&self.task)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let task = cx.view.task(&self.task)?;
         self.plan.check()?;
         refuse_finished(task, TaskState::Planning)?;
-        may_plan(view, caller, task, self.agent.as_ref())?;
+        may_plan(cx.view, cx.caller, task, self.agent.as_ref())?;
         if !matches!(task.state, TaskState::Pending | TaskState::Planning) {
             return Err(refuse_state(task, "its plan can be replaced with task_replan").into());
         }
@@ -92,18 +94,20 @@ impl SetTaskPlan {
     }
 }
 
-impl ReplanTask {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks = super::asks(&self.task, self.agent.as_ref());
-        asks.push(Key::Checkpoint(self.checkpoint.clone()).into());
-        asks
+impl Command for ReplanTask {
+    const NAME: &'static str = "ReplanTask";
+
+    fn read_set(&self) -> ReadSet {
+        let mut read_set = super::read_set(&self.task, self.agent.as_ref());
+        read_set.push(Key::Checkpoint(self.checkpoint.clone()).into());
+        read_set
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task(&self.task)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let task = cx.view.task(&self.task)?;
         self.plan.check()?;
         refuse_finished(task, TaskState::Planning)?;
-        may_plan(view, caller, task, self.agent.as_ref())?;
+        may_plan(cx.view, cx.caller, task, self.agent.as_ref())?;
         let again = task.state == TaskState::Failed;
         if matches!(task.state, TaskState::Pending | TaskState::Planning) {
             return Err(refuse_state(task, "it has not begun; set its plan with task_set_plan").into());
@@ -126,7 +130,7 @@ impl ReplanTask {
             detail: task.plan.as_ref().map(|plan| json!({ "previous_plan": plan })),
             files_changed: vec![],
         };
-        facts.push(AnyEvent::CheckpointAdded(CheckpointAdded::from_asked(&replanned, view, task)?));
+        facts.push(AnyEvent::CheckpointAdded(CheckpointAdded::from_asked(&replanned, cx.view, task)?));
         Ok(Decision::new(facts, Reply::Row(Key::Checkpoint(self.checkpoint.clone()))))
     }
 }

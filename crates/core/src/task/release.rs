@@ -3,12 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{CheckpointAdded, CheckpointKind, Task, TaskState, check_transition, ensure_may_change, refuse_finished};
-use crate::actor::Caller;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, TaskId, Timestamp};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::run;
 use crate::told::Told;
@@ -66,22 +65,24 @@ pub struct TaskRetried {
     pub not_before: Option<Timestamp>,
 }
 
-impl ReleaseTask {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        super::asks(&self.task, self.agent.as_ref())
+impl Command for ReleaseTask {
+    const NAME: &'static str = "ReleaseTask";
+
+    fn read_set(&self) -> ReadSet {
+        super::read_set(&self.task, self.agent.as_ref())
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task(&self.task)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let task = cx.view.task(&self.task)?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
         refuse_finished(task, TaskState::Pending)?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         if let Some(agent) = &self.agent {
-            view.ensure_may_act_for(caller, agent)?;
+            cx.view.ensure_may_act_for(cx.caller, agent)?;
         }
-        ensure_may_change(view, caller, task, self.agent.as_ref())?;
+        ensure_may_change(cx.view, cx.caller, task, self.agent.as_ref())?;
         if task.state == TaskState::Failed {
-            return Ok(Decision::new(again(view, task)?, reply));
+            return Ok(Decision::new(again(cx.view, task)?, reply));
         }
         if task.state != TaskState::Pending {
             check_transition(task, TaskState::Pending)?;
@@ -93,24 +94,26 @@ impl ReleaseTask {
     }
 }
 
-impl RetryTask {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        super::asks(&self.task, self.agent.as_ref())
+impl Command for RetryTask {
+    const NAME: &'static str = "RetryTask";
+
+    fn read_set(&self) -> ReadSet {
+        super::read_set(&self.task, self.agent.as_ref())
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task(&self.task)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let task = cx.view.task(&self.task)?;
         refuse_finished(task, TaskState::Pending)?;
         if let Some(agent) = &self.agent {
-            view.ensure_may_act_for(caller, agent)?;
+            cx.view.ensure_may_act_for(cx.caller, agent)?;
         }
-        ensure_may_change(view, caller, task, self.agent.as_ref())?;
+        ensure_may_change(cx.view, cx.caller, task, self.agent.as_ref())?;
         if task.state != TaskState::Failed {
             return Err(super::refuse_transition(task, TaskState::Pending)
                 .hint("only a failed task can be retried")
                 .into());
         }
-        Ok(Decision::new(again(view, task)?, Reply::Row(Key::Task(self.task.clone()))))
+        Ok(Decision::new(again(cx.view, task)?, Reply::Row(Key::Task(self.task.clone()))))
     }
 }
 

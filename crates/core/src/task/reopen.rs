@@ -8,11 +8,11 @@ use super::finish::{dependents, freed_files};
 use super::{Task, TaskState};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, TaskId};
-use crate::key::{Ask, Key, Lookup};
+use crate::key::{Key, Lookup, ReadItem, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::run::{self, Run};
@@ -50,19 +50,21 @@ pub struct TaskReopened {
     pub told: Told,
 }
 
-impl ReopenTask {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks = super::asks(&self.task, None);
+impl Command for ReopenTask {
+    const NAME: &'static str = "ReopenTask";
+
+    fn read_set(&self) -> ReadSet {
+        let mut read_set = super::read_set(&self.task, None);
         if self.run != RunId::project_default() {
-            asks.push(Key::Run(self.run.clone()).into());
-            asks.push(Lookup::TasksOfRun(self.run.clone()).into());
+            read_set.push(Key::Run(self.run.clone()).into());
+            read_set.push(Lookup::TasksOfRun(self.run.clone()).into());
         }
-        asks
+        read_set
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let of_run = self.run_known(view)?;
-        let task = view.task(&self.task).map_err(at_task)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let of_run = self.run_known(cx.view)?;
+        let task = cx.view.task(&self.task).map_err(at_task)?;
         if task.run != self.run {
             let message = format!("task {} is in run {}", task.id, task.run);
             return Err(Rejection::new(Code::Invalid, message).about("/task_id").into());
@@ -77,10 +79,12 @@ impl ReopenTask {
         if let Some(run) = of_run {
             run::ensure_accepts_tasks(run)?;
         }
-        let facts = self.opens_again(view, caller, task)?;
+        let facts = self.opens_again(cx.view, cx.caller, task)?;
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
     }
+}
 
+impl ReopenTask {
     /// The run; the project's default one has no row.
     fn run_known<'v>(&self, view: &'v View) -> Result<Option<&'v Run>, Undecided> {
         if self.run == RunId::project_default() {
@@ -239,8 +243,8 @@ fn within<'v>(of_run: &[&'v Task], found: &mut BTreeMap<TaskId, &'v Task>) {
 
 /// What is part of these tasks or depends on them.
 fn beyond<'v>(view: &'v View, tasks: &[TaskId]) -> Result<Vec<&'v Task>, Undecided> {
-    let asks = |id: &TaskId| [Ask::from(Lookup::PartsOf(id.clone())), Lookup::Dependents(id.clone()).into()];
-    view.ensure_loaded(tasks.iter().flat_map(asks).collect())?;
+    let read_set = |id: &TaskId| [ReadItem::from(Lookup::PartsOf(id.clone())), Lookup::Dependents(id.clone()).into()];
+    view.ensure_loaded(tasks.iter().flat_map(read_set).collect())?;
     let (mut found, mut dependents) = (Vec::new(), Vec::new());
     for id in tasks {
         found.extend(view.parts_of(id)?);

@@ -6,12 +6,12 @@ use super::{CreateTask, Task};
 use crate::actor::Caller;
 use crate::clutch::{Address, Policy, Requirement, Trace};
 use crate::code::Code;
-use crate::command::Undecided;
+use crate::command::{Command, Undecided};
 use crate::contract::ContractBinding;
 use crate::fact::AnyEvent;
 use crate::group;
 use crate::id::{AgentId, MessageId, TaskId, ThreadId, Timestamp};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::view::View;
@@ -92,11 +92,11 @@ pub struct Request {
 }
 
 impl Request {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks = self.create.asks();
-        asks.push(Key::Run(self.create.run.clone()).into());
-        asks.extend(self.parent.iter().map(|parent| Key::Task(parent.clone()).into()));
-        asks
+    pub(crate) fn read_set(&self) -> ReadSet {
+        let mut read_set = self.create.read_set();
+        read_set.push(Key::Run(self.create.run.clone()).into());
+        read_set.extend(self.parent.iter().map(|parent| Key::Task(parent.clone()).into()));
+        read_set
     }
 
     pub(crate) fn creates(&self, view: &View, caller: &Caller) -> Result<Vec<AnyEvent>, Undecided> {

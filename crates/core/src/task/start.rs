@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::{AlarmKind, Task, TaskClaim, TaskState, check_transition, ensure_may_change};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Now, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::refusal::Rejection;
 use crate::told::Told;
 use crate::view::View;
@@ -34,30 +34,32 @@ pub struct TaskStarted {
     pub told: Told,
 }
 
-impl StartTask {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        super::asks(&self.task, self.agent.as_ref())
+impl Command for StartTask {
+    const NAME: &'static str = "StartTask";
+
+    fn read_set(&self) -> ReadSet {
+        super::read_set(&self.task, self.agent.as_ref())
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
-        let task = view.task(&self.task)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let task = cx.view.task(&self.task)?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
         if task.state != TaskState::InProgress {
             check_transition(task, TaskState::InProgress)?;
         }
         if let Some(agent) = &self.agent {
-            view.ensure_may_act_for(caller, agent)?;
+            cx.view.ensure_may_act_for(cx.caller, agent)?;
         }
         let agent = match &self.agent {
             // Under way: nobody else gets it by being named, the lead neither. To be told yes would be to believe it.
             Some(named) if task.state == TaskState::InProgress => named.clone(),
-            _ => self.worker(view, caller, task)?,
+            _ => self.worker(cx.view, cx.caller, task)?,
         };
         if task.state == TaskState::InProgress {
             if task.holder() == Some(&agent) {
-                ensure_may_change(view, caller, task, self.agent.as_ref())?;
+                ensure_may_change(cx.view, cx.caller, task, self.agent.as_ref())?;
             } else {
-                super::claim::grant(view, caller, task, &agent)?;
+                super::claim::grant(cx.view, cx.caller, task, &agent)?;
             }
             return Ok(Decision::nothing(reply));
         }
@@ -72,21 +74,23 @@ impl StartTask {
         }
         let mut facts = Vec::new();
         if task.holder() == Some(&agent) {
-            ensure_may_change(view, caller, task, self.agent.as_ref())?;
+            ensure_may_change(cx.view, cx.caller, task, self.agent.as_ref())?;
         } else {
-            facts = super::claim::grant(view, caller, task, &agent)?;
+            facts = super::claim::grant(cx.view, cx.caller, task, &agent)?;
         }
         facts.push(AnyEvent::TaskStarted(TaskStarted {
             task: task.id.clone(),
             run: task.run_if_named(),
-            end_by: end_by(view, task, &agent, now)?,
+            end_by: end_by(cx.view, task, &agent, cx.now)?,
             holder: agent,
             from: task.state,
             told: Told::default(),
         }));
         Ok(Decision::new(facts, reply))
     }
+}
 
+impl StartTask {
     /// The agent who will be working: the one named, unless the lead or a person resumes a held task for its holder.
     fn worker(&self, view: &View, caller: &Caller, task: &Task) -> Result<AgentId, Undecided> {
         let named = self.agent.as_ref().or(caller.actor.agent());
@@ -103,14 +107,14 @@ impl StartTask {
 
 /// When an attempt that begins now must have ended: as the request, if there is one, and the agent's card say, whichever is
 /// sooner. The time of an attempt that goes on is not counted anew.
-fn end_by(view: &View, task: &Task, agent: &AgentId, now: &Now) -> Result<Option<Timestamp>, Undecided> {
+fn end_by(view: &View, task: &Task, agent: &AgentId, now: Timestamp) -> Result<Option<Timestamp>, Undecided> {
     if task.clocks.get(AlarmKind::Runtime).is_some() {
         return Ok(None);
     }
     let (terms, card) = (task.origin.terms.as_ref(), view.agent_row(agent)?.profile.card.as_ref());
     let limits = [terms.and_then(|terms| terms.max_runtime_sec), card.and_then(|card| card.limits.max_runtime_sec)];
     let seconds = limits.into_iter().flatten().min();
-    Ok(seconds.map(|seconds| now.at.plus_millis(u64::from(seconds) * 1_000)))
+    Ok(seconds.map(|seconds| now.plus_millis(u64::from(seconds) * 1_000)))
 }
 
 /// A task that its agent ends without having said that it began: as it is once it has, and the facts that begin it.
@@ -119,14 +123,14 @@ pub(crate) fn begun(
     caller: &Caller,
     task: &Task,
     agent: &AgentId,
-    now: &Now,
+    now: Timestamp,
 ) -> Result<(Task, Vec<AnyEvent>), Undecided> {
     let unbegun = task.state == TaskState::Pending || (task.state == TaskState::Planning && task.claim.is_none());
     if !unbegun || task.held_by() != Some(agent) {
         return Ok((task.clone(), vec![]));
     }
     let start = StartTask { task: task.id.clone(), agent: Some(agent.clone()) };
-    let facts = start.decide(view, caller, now)?.events;
+    let facts = start.decide(&DecisionContext { view, caller, now })?.events;
     let granted = || TaskClaim { holder: agent.clone(), fence: Seq::ZERO, since: task.created_at };
     let claim = Some(task.claim.clone().unwrap_or_else(granted));
     Ok((Task { state: TaskState::InProgress, claim, reserved_for: None, ..task.clone() }, facts))

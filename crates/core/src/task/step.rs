@@ -3,15 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::{TaskState, check_transition, ensure_may_change, refuse_finished};
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, TaskId};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
-use crate::view::View;
 
 /// What somebody else must do before a paused task goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -65,13 +63,15 @@ pub(super) fn check_waiting_for(to: TaskState, waiting_for: Option<WaitingFor>) 
     }
 }
 
-impl SetTaskStep {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        super::asks(&self.task, self.agent.as_ref())
+impl Command for SetTaskStep {
+    const NAME: &'static str = "SetTaskStep";
+
+    fn read_set(&self) -> ReadSet {
+        super::read_set(&self.task, self.agent.as_ref())
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task(&self.task)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let task = cx.view.task(&self.task)?;
         if !matches!(self.to, TaskState::Planning | TaskState::Review | TaskState::Paused) {
             return Err(Rejection::new(Code::Invalid, format!("{} is not a step", self.to.as_str())).into());
         }
@@ -79,9 +79,9 @@ impl SetTaskStep {
         refuse_finished(task, self.to)?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         if let Some(agent) = &self.agent {
-            view.ensure_may_act_for(caller, agent)?;
+            cx.view.ensure_may_act_for(cx.caller, agent)?;
         }
-        ensure_may_change(view, caller, task, self.agent.as_ref())?;
+        ensure_may_change(cx.view, cx.caller, task, self.agent.as_ref())?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
         if task.state == self.to && task.reason == self.reason && task.waiting_for == self.waiting_for {
             return Ok(Decision::nothing(reply));

@@ -4,11 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::release::retried;
 use super::{ClaimTask, Task, TaskState};
-use crate::actor::Caller;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::id::{AgentId, TaskId};
-use crate::key::{Ask, Key};
-use crate::view::View;
+use crate::key::{Key, ReadSet};
 
 /// As [`ClaimTask`], and a failed task is put back into the queue first.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -17,19 +15,21 @@ pub struct TakeUp {
     pub agent: AgentId,
 }
 
-impl TakeUp {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        super::asks(&self.task, Some(&self.agent))
+impl Command for TakeUp {
+    const NAME: &'static str = "TakeUpTask";
+
+    fn read_set(&self) -> ReadSet {
+        super::read_set(&self.task, Some(&self.agent))
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let task = view.task(&self.task)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let task = cx.view.task(&self.task)?;
         if task.state != TaskState::Failed {
-            return ClaimTask { task: self.task.clone(), agent: self.agent.clone() }.decide(view, caller);
+            return ClaimTask { task: self.task.clone(), agent: self.agent.clone() }.decide(cx);
         }
         let again = Task { state: TaskState::Pending, ..task.clone() };
         let mut facts = vec![retried(task)];
-        facts.extend(super::claim::grant(view, caller, &again, &self.agent)?);
+        facts.extend(super::claim::grant(cx.view, cx.caller, &again, &self.agent)?);
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
     }
 }

@@ -6,14 +6,14 @@ use super::again::retry_or_exhaust;
 use super::finish::freed_files;
 use super::parts::{dropped, open_parts};
 use super::{AlarmKind, ReleaseCause, Task, TaskReleased, TaskState};
-use crate::actor::{Actor, Caller};
+use crate::actor::Actor;
 use crate::code::Code;
-use crate::command::{Decision, Now, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::envelope::iso;
 use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
-use crate::key::{Ask, Key, Lookup};
+use crate::key::{Key, Lookup, ReadSet};
 use crate::refusal::Rejection;
 use crate::routing::RoutingResumed;
 use crate::run::{self, Ended};
@@ -68,24 +68,26 @@ pub struct TaskTimedOut {
     pub told: Told,
 }
 
-impl FireAlarm {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for FireAlarm {
+    const NAME: &'static str = "FireAlarm";
+
+    fn read_set(&self) -> ReadSet {
         let files = Lookup::FilesOfTask(self.task.clone());
         vec![Key::Task(self.task.clone()).into(), files.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
-        if caller.actor != Actor::System {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        if cx.caller.actor != Actor::System {
             return Err(Rejection::new(Code::Forbidden, "clocks go off by themselves").into());
         }
         let stale = || Rejection::new(Code::Stale, format!("the {} of {} is not due", self.clock.as_str(), self.task));
-        let task = view.find_task(&self.task)?.ok_or_else(stale)?;
-        let alarm = task.clocks.get(self.clock).filter(|alarm| alarm.set == self.set && alarm.due <= now.at);
+        let task = cx.view.find_task(&self.task)?.ok_or_else(stale)?;
+        let alarm = task.clocks.get(self.clock).filter(|alarm| alarm.set == self.set && alarm.due <= cx.now);
         let due = alarm.ok_or_else(stale)?.due;
         let facts = match self.clock {
-            AlarmKind::Accept => vec![not_accepted(view, task, due)?],
-            AlarmKind::Runtime => self.runtime_is_over(view, task, due, now)?,
-            AlarmKind::Deadline => deadline_is_over(view, task, due)?,
+            AlarmKind::Accept => vec![not_accepted(cx.view, task, due)?],
+            AlarmKind::Runtime => self.runtime_is_over(cx.view, task, due, cx.now)?,
+            AlarmKind::Deadline => deadline_is_over(cx.view, task, due)?,
             AlarmKind::RetryBackoff | AlarmKind::Reroute => {
                 let (id, run) = (task.id.clone(), task.run_if_named());
                 vec![AnyEvent::RoutingResumed(RoutingResumed { task: id, run, clock: self.clock })]
@@ -93,9 +95,17 @@ impl FireAlarm {
         };
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
     }
+}
 
+impl FireAlarm {
     /// The holder loses the task. That is an error as another attempt may mend it.
-    fn runtime_is_over(&self, view: &View, task: &Task, due: Timestamp, now: &Now) -> Result<Vec<AnyEvent>, Undecided> {
+    fn runtime_is_over(
+        &self,
+        view: &View,
+        task: &Task,
+        due: Timestamp,
+        now: Timestamp,
+    ) -> Result<Vec<AnyEvent>, Undecided> {
         let holder = task.holder().map_or("its holder", AgentId::as_str);
         let why = format!("{holder} had until {} to end attempt {}", iso(due), task.attempt);
         let (timed_out, reason) = timed_out(task, TimeLimit::Runtime, due, &why);

@@ -3,7 +3,7 @@
 use super::TaskState;
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::Command;
+use crate::command::AnyCommand;
 use crate::testing::{World, anna, assign, by, cancel, claim, complete, fail, moves, release, retry, skip, start};
 
 /// How a caller stands to the task.
@@ -38,7 +38,7 @@ fn world(state: TaskState) -> World {
     if state != TaskState::Skipped {
         w.claims("holder", "t");
     }
-    let steps: Vec<Command> = match state {
+    let steps: Vec<AnyCommand> = match state {
         TaskState::Pending => vec![],
         TaskState::Planning => vec![moves("t", TaskState::Planning).into()],
         TaskState::InProgress => vec![start(None, "t").into()],
@@ -56,7 +56,7 @@ fn world(state: TaskState) -> World {
     w
 }
 
-fn command(to: TaskState) -> Command {
+fn command(to: TaskState) -> AnyCommand {
     match to {
         TaskState::Pending => release("t").into(),
         TaskState::Planning | TaskState::Review | TaskState::Paused => moves("t", to).into(),
@@ -125,7 +125,7 @@ fn every_transition_by_everybody() {
 fn a_finished_task_answers_the_same_whoever_asks() {
     for state in [TaskState::Completed, TaskState::Skipped, TaskState::Cancelled] {
         for caller in [by("holder"), by("other"), by("stranger"), by("lead"), anna(), Caller::nobody()] {
-            let mut commands: Vec<Command> = TaskState::ALL.into_iter().map(command).collect();
+            let mut commands: Vec<AnyCommand> = TaskState::ALL.into_iter().map(command).collect();
             commands.extend([claim("other", "t").into(), claim("stranger", "t").into(), retry("t").into()]);
             commands.push(assign("t", "other").into());
             for command in commands {
@@ -176,17 +176,18 @@ fn a_zombie_with_an_old_fence_gets_nothing() {
 
 #[test]
 fn a_named_agent_must_be_the_caller_unless_it_has_authority() {
-    let named = |agent: &str, to: TaskState| -> Command {
+    let named = |agent: &str, to: TaskState| -> AnyCommand {
         let agent = Some(agent.into());
-        match command(to) {
-            Command::ReleaseTask(c) => super::ReleaseTask { agent, ..c }.into(),
-            Command::SetTaskStep(c) => super::SetTaskStep { agent, ..c }.into(),
-            Command::StartTask(c) => super::StartTask { agent, ..c }.into(),
-            Command::CompleteTask(c) => super::CompleteTask { agent, ..c }.into(),
-            Command::FailTask(c) => super::FailTask { agent, ..c }.into(),
-            Command::SkipTask(c) => super::Skip { agent, ..c }.into(),
-            Command::CancelTask(c) => super::CancelTask { agent, ..c }.into(),
-            other => other,
+        match to {
+            TaskState::Pending => super::ReleaseTask { agent, ..release("t") }.into(),
+            TaskState::Planning | TaskState::Review | TaskState::Paused => {
+                super::SetTaskStep { agent, ..moves("t", to) }.into()
+            }
+            TaskState::InProgress => super::StartTask { agent, ..start(None, "t") }.into(),
+            TaskState::Completed => super::CompleteTask { agent, ..complete("t") }.into(),
+            TaskState::Failed => super::FailTask { agent, ..fail("t") }.into(),
+            TaskState::Skipped => super::Skip { agent, ..skip("t") }.into(),
+            TaskState::Cancelled => super::CancelTask { agent, ..cancel("t") }.into(),
         }
     };
     for to in [

@@ -10,11 +10,11 @@ use super::{
 };
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Now, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::contract::ContractCheck;
 use crate::fact::AnyEvent;
-use crate::id::{AgentId, TaskId};
-use crate::key::{Ask, Key};
+use crate::id::{AgentId, TaskId, Timestamp};
+use crate::key::{Key, ReadSet};
 use crate::refusal::Rejection;
 use crate::run::{self, Ended};
 use crate::view::View;
@@ -34,8 +34,10 @@ pub struct UpdateStatus {
     pub checked: Option<ContractCheck>,
 }
 
-impl UpdateStatus {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for UpdateStatus {
+    const NAME: &'static str = "UpdateTaskStatus";
+
+    fn read_set(&self) -> ReadSet {
         match self.to {
             TaskState::Completed | TaskState::Failed | TaskState::Skipped | TaskState::Cancelled => {
                 ending_asks(&self.task, self.agent.as_ref())
@@ -44,50 +46,55 @@ impl UpdateStatus {
             | TaskState::Planning
             | TaskState::InProgress
             | TaskState::Review
-            | TaskState::Paused => super::asks(&self.task, self.agent.as_ref()),
+            | TaskState::Paused => super::read_set(&self.task, self.agent.as_ref()),
         }
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         check_waiting_for(self.to, self.waiting_for)?;
         let (task, agent) = (self.task.clone(), self.agent.clone());
         match self.to {
-            TaskState::Pending => ReleaseTask { task, agent, reason: self.reason.clone() }.decide(view, caller),
-            TaskState::InProgress => StartTask { task, agent }.decide(view, caller, now),
+            TaskState::Pending => ReleaseTask { task, agent, reason: self.reason.clone() }.decide(cx),
+            TaskState::InProgress => StartTask { task, agent }.decide(cx),
             TaskState::Planning | TaskState::Review | TaskState::Paused => {
                 let (reason, waiting_for) = (self.reason.clone(), self.waiting_for);
-                SetTaskStep { task, agent, to: self.to, reason, waiting_for }.decide(view, caller)
+                SetTaskStep { task, agent, to: self.to, reason, waiting_for }.decide(cx)
             }
             TaskState::Completed => {
-                let (begun, mut facts) = self.begun(view, caller, now)?;
+                let (begun, mut facts) = self.begun(cx.view, cx.caller, cx.now)?;
                 self.needs(&begun, self.outcome.text.as_ref(), Code::MissingOutcome, "outcome")?;
                 let complete = CompleteTask { task, agent, outcome: self.outcome.clone(), checked: None };
-                facts.extend(complete.completes(view, caller, &begun)?);
-                ContractCheck::ensure_fulfils(self.checked.as_ref(), &begun, view)?;
+                facts.extend(complete.completes(cx.view, cx.caller, &begun)?);
+                ContractCheck::ensure_fulfils(self.checked.as_ref(), &begun, cx.view)?;
                 Ok(Decision::new(facts, Reply::Row(Key::Task(begun.id))))
             }
             TaskState::Failed => {
-                let (begun, mut facts) = self.begun(view, caller, now)?;
+                let (begun, mut facts) = self.begun(cx.view, cx.caller, cx.now)?;
                 self.needs(&begun, self.error.as_ref(), Code::MissingError, "error")?;
                 let fail = FailTask { task, agent, error: self.error.clone() };
-                facts.extend(fail.fails(view, caller, &begun)?);
-                facts.extend(run::roll_up(view, &begun, Ended::failed(0))?);
+                facts.extend(fail.fails(cx.view, cx.caller, &begun)?);
+                facts.extend(run::roll_up(cx.view, &begun, Ended::failed(0))?);
                 Ok(Decision::new(facts, Reply::Row(Key::Task(begun.id))))
             }
-            TaskState::Skipped => Skip { task, agent, reason: self.reason.clone() }.decide(view, caller),
-            TaskState::Cancelled => CancelTask { task, agent, reason: self.reason.clone() }.decide(view, caller),
+            TaskState::Skipped => Skip { task, agent, reason: self.reason.clone() }.decide(cx),
+            TaskState::Cancelled => CancelTask { task, agent, reason: self.reason.clone() }.decide(cx),
         }
     }
+}
 
+impl UpdateStatus {
     /// The task as it is before its end. A holder that never said that it began did so, for otherwise it could not be
     /// done.
-    fn begun(&self, view: &View, caller: &Caller, now: &Now) -> Result<(Task, Vec<AnyEvent>), Undecided> {
+    fn begun(&self, view: &View, caller: &Caller, now: Timestamp) -> Result<(Task, Vec<AnyEvent>), Undecided> {
         let task = view.task(&self.task)?;
         if task.state != TaskState::Pending || task.holder().is_none() {
             return Ok((task.clone(), vec![]));
         }
         let start = StartTask { task: self.task.clone(), agent: self.agent.clone() };
-        Ok((Task { state: TaskState::InProgress, ..task.clone() }, start.decide(view, caller, now)?.events))
+        Ok((
+            Task { state: TaskState::InProgress, ..task.clone() },
+            start.decide(&DecisionContext { view, caller, now })?.events,
+        ))
     }
 
     /// What is missing matters only where the state can be reached at all.

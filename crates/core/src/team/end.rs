@@ -3,16 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::{TeamEnd, TeamRef, needs_person};
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::TeamId;
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::turn;
-use crate::view::View;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -55,16 +53,18 @@ pub struct TeamEnded {
     pub reason: Option<String>,
 }
 
-impl EndTeam {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for EndTeam {
+    const NAME: &'static str = "EndTeam";
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::Team(self.team.clone()).into()]
     }
 
     /// What was under way is over with it. Told twice, it is the same end.
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        needs_person(caller, "end a team")?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        needs_person(cx.caller, "end a team")?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
-        let team = view.team_known(&self.team)?;
+        let team = cx.view.team_known(&self.team)?;
         let reply = Reply::Row(Key::Team(self.team.clone()));
         match &team.ended {
             Some(ended) if team.of.generation == self.generation => {

@@ -4,13 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{TeamRef, needs_person};
 use crate::actor::{Actor, Caller};
-use crate::command::{Decision, Now, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, TeamId};
 use crate::instance::{Instance, Provider, context_keys};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadItem, ReadSet};
 use crate::message::{self, Cause, SendMessage, StormGuard, What};
-use crate::view::View;
 
 /// What is said before the kickoff.
 pub const WORKFLOW_STARTED: &str = "Workflow started";
@@ -36,31 +35,35 @@ pub struct TeamKickedOff {
     pub messages: Vec<MessageId>,
 }
 
-impl KickOff {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let posts = self.posts().into_iter().flat_map(|post| post.asks());
-        let context = context_keys(&self.team.instance()).map(Ask::from);
+impl Command for KickOff {
+    const NAME: &'static str = "KickOff";
+
+    fn read_set(&self) -> ReadSet {
+        let posts = self.posts().into_iter().flat_map(|post| post.read_set());
+        let context = context_keys(&self.team.instance()).map(ReadItem::from);
         std::iter::once(Key::Team(self.team.clone()).into()).chain(context).chain(posts).collect()
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
-        needs_person(caller, "kick off a team")?;
-        let team = view.team_live(&self.team, self.generation)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        needs_person(cx.caller, "kick off a team")?;
+        let team = cx.view.team_live(&self.team, self.generation)?;
         let reply = Reply::Row(Key::Team(self.team.clone()));
         if team.kickoff.is_some() {
             return Ok(Decision::nothing(reply));
         }
-        let posts = match view.team_context(&team.instance())?.provider {
+        let posts = match cx.view.team_context(&team.instance())?.provider {
             // Nobody can say anything there: the runner has to hand it over itself.
             Provider::Off => vec![],
             Provider::File | Provider::Memory => self.posts(),
         };
         let messages = posts.iter().map(|post| post.id.clone()).collect();
         let mut facts = vec![AnyEvent::TeamKickedOff(TeamKickedOff { of: team.of.clone(), messages })];
-        facts.extend(message::posted(view, &Caller::system(), now, &posts)?);
+        facts.extend(message::posted(cx.view, &Caller::system(), cx.now, &posts)?);
         Ok(Decision::new(facts, reply))
     }
+}
 
+impl KickOff {
     fn posts(&self) -> Vec<SendMessage> {
         let instance = self.team.instance();
         let what = match &self.mentions {

@@ -4,16 +4,15 @@
 use serde::{Deserialize, Serialize};
 
 use super::{TeamRef, needs_person};
-use crate::actor::{Actor, Caller};
+use crate::actor::Actor;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{IntentId, SiteId, TeamId};
 use crate::intent::Effect;
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RequestTeamStart {
@@ -78,14 +77,16 @@ pub struct TeamStartFailed {
     pub reason: String,
 }
 
-impl RequestTeamStart {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for RequestTeamStart {
+    const NAME: &'static str = "RequestTeamStart";
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::Team(self.team.clone()).into()]
     }
 
     /// A team that the log calls live may have lost its runner, which only a machine can tell: whoever starts it looks.
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        needs_person(caller, "start a workflow file")?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        needs_person(cx.caller, "start a workflow file")?;
         if self.team.alone().is_some() {
             return Err(Rejection::new(
                 Code::Invalid,
@@ -96,7 +97,7 @@ impl RequestTeamStart {
         limit::name("file", &self.launch.file, limit::PATH_BYTES)?;
         limit::list("params", &self.launch.params)?;
         limit::json("params", &self.launch.params, limit::TEXT_BYTES)?;
-        let generation = view.team(&self.team)?.map_or(1, |team| match team.is_live() {
+        let generation = cx.view.team(&self.team)?.map_or(1, |team| match team.is_live() {
             true => team.of.generation,
             false => team.of.generation.saturating_add(1),
         });
@@ -110,16 +111,18 @@ impl RequestTeamStart {
     }
 }
 
-impl ConcludeTeamStart {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for ConcludeTeamStart {
+    const NAME: &'static str = "ConcludeTeamStart";
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::Intent(self.intent.clone()).into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        if caller.actor != Actor::System {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        if cx.caller.actor != Actor::System {
             return Err(Rejection::new(Code::Forbidden, "only whoever did it tells how it ended").into());
         }
-        let Some(Effect::LaunchTeam { of, launch }) = view.intent(&self.intent)?.map(|intent| &intent.effect) else {
+        let Some(Effect::LaunchTeam { of, launch }) = cx.view.intent(&self.intent)?.map(|intent| &intent.effect) else {
             return Err(Rejection::new(Code::Stale, format!("intent {} is closed", self.intent)).into());
         };
         let (of, intent, file) = (of.clone(), self.intent.clone(), launch.file.clone());
@@ -136,6 +139,7 @@ impl ConcludeTeamStart {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actor::Caller;
     use crate::team::Conclusion;
     use crate::testing::{World, anna, by, end, runs_in};
 

@@ -2,11 +2,10 @@
 
 use super::{by_system, needs_person};
 use crate::actor::Caller;
-use crate::command::{Decision, Now, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Undecided};
 use crate::id::{MessageId, TeamId};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::message::{SendMessage, What};
-use crate::view::View;
 
 /// A message by the system in the channel of the team's instance.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,17 +15,21 @@ pub struct AnnounceToTeam {
     pub text: String,
 }
 
+impl Command for AnnounceToTeam {
+    const NAME: &'static str = "AnnounceToTeam";
+
+    fn read_set(&self) -> ReadSet {
+        std::iter::once(Key::Team(self.team.clone()).into()).chain(self.post().read_set()).collect()
+    }
+
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        needs_person(cx.caller, "speak for the system")?;
+        cx.view.team_known(&self.team)?;
+        self.post().decide(&DecisionContext { caller: &Caller::system(), ..*cx })
+    }
+}
+
 impl AnnounceToTeam {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        std::iter::once(Key::Team(self.team.clone()).into()).chain(self.post().asks()).collect()
-    }
-
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
-        needs_person(caller, "speak for the system")?;
-        view.team_known(&self.team)?;
-        self.post().decide(view, &Caller::system(), now)
-    }
-
     fn post(&self) -> SendMessage {
         by_system(&self.message, &self.team.instance(), What::Entry, &self.text)
     }

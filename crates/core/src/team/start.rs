@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{Member, Mode, Runner, Team, TeamRef, needs_person};
-use crate::actor::{Actor, Caller};
+use crate::actor::Actor;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, TeamId, Timestamp, TurnId};
 use crate::instance::{Instance, check_name};
-use crate::key::{Ask, Key, Lookup};
+use crate::key::{Key, Lookup, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::row::Row;
@@ -133,32 +133,36 @@ impl TeamResumed {
     }
 }
 
-impl StartTeam {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for StartTeam {
+    const NAME: &'static str = "StartTeam";
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::Team(self.team.clone()).into(), Lookup::LiveTeams.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        needs_person(caller, "run agents")?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        needs_person(cx.caller, "run agents")?;
         self.check()?;
         let reply = Reply::Row(Key::Team(self.team.clone()));
-        let before = view.team(&self.team)?;
+        let before = cx.view.team(&self.team)?;
         match before.filter(|team| team.is_live()) {
             // It asks again because it did not hear the answer.
             Some(team) if team.runner == self.runner => Ok(Decision::nothing(reply)),
             Some(team) if self.takeover == Takeover::Refused => Err(self.is_running(team).into()),
             Some(team) => {
-                self.is_free(view)?;
+                self.is_free(cx.view)?;
                 Ok(Decision::new(self.resumes(team), reply))
             }
             None => {
-                self.is_free(view)?;
+                self.is_free(cx.view)?;
                 let generation = before.map_or(1, |team| team.of.generation.saturating_add(1));
                 Ok(Decision::new(vec![AnyEvent::TeamStarted(self.starts(generation))], reply))
             }
         }
     }
+}
 
+impl StartTeam {
     fn starts(&self, generation: u64) -> TeamStarted {
         TeamStarted {
             of: TeamRef::new(&self.team, generation),
@@ -249,6 +253,7 @@ impl StartTeam {
 mod tests {
     use super::*;
     use crate::actor::Authority;
+    use crate::actor::Caller;
     use crate::team::Conclusion;
     use crate::testing::{World, anna, by, end, entry, kickoff, runs_in, starts, wakes};
 

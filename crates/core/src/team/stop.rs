@@ -3,15 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Stop, Team, TeamRef, needs_person};
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, TeamId, Timestamp};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RequestTeamStop {
@@ -42,15 +40,17 @@ impl TeamStopRequested {
     }
 }
 
-impl RequestTeamStop {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for RequestTeamStop {
+    const NAME: &'static str = "RequestTeamStop";
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::Team(self.team.clone()).into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        needs_person(caller, "stop agents")?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        needs_person(cx.caller, "stop agents")?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
-        let team = view.team_known(&self.team)?;
+        let team = cx.view.team_known(&self.team)?;
         team.runs(team.of.generation)?;
         let reply = Reply::Row(Key::Team(self.team.clone()));
         let asked = match &self.member {
@@ -67,11 +67,13 @@ impl RequestTeamStop {
             of: team.of.clone(),
             member: self.member.clone(),
             reason: self.reason.clone(),
-            asked_by: caller.actor.to_string(),
+            asked_by: cx.caller.actor.to_string(),
         });
         Ok(Decision::new(vec![fact], reply))
     }
+}
 
+impl RequestTeamStop {
     fn is_no_member(&self, team: &Team, agent: &AgentId) -> Rejection {
         let members: Vec<&str> = team.members.iter().map(|member| member.agent.as_str()).collect();
         Rejection::new(Code::AgentNotFound, format!("'{agent}' is not in {}", self.team))

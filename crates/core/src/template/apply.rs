@@ -7,16 +7,14 @@ use serde_json::Map;
 
 use super::Template;
 use super::words::fill;
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{RunId, TaskId, TemplateId};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::run::{CreateRun, PlannedTask, RunPlanned, RunSpec, SourceType, author, planned, resolve};
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ApplyTemplate {
@@ -30,31 +28,36 @@ pub struct ApplyTemplate {
     pub max_parallel_tasks: u32,
 }
 
-impl ApplyTemplate {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks: Vec<Ask> = vec![Key::Template(self.template.clone()).into(), Key::Run(self.run.clone()).into()];
-        asks.extend(self.tasks.iter().take(limit::RUN_TASKS).map(|id| Key::Task(id.clone()).into()));
-        asks
+impl Command for ApplyTemplate {
+    const NAME: &'static str = "ApplyTemplate";
+
+    fn read_set(&self) -> ReadSet {
+        let mut read_set: ReadSet =
+            vec![Key::Template(self.template.clone()).into(), Key::Run(self.run.clone()).into()];
+        read_set.extend(self.tasks.iter().take(limit::RUN_TASKS).map(|id| Key::Task(id.clone()).into()));
+        read_set
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let template = view.template_known(&self.template)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let template = cx.view.template_known(&self.template)?;
         self.check(template)?;
         let create = CreateRun { id: self.run.clone(), brief: self.brief(template) };
         let summary = fill(&template.description, &self.variables);
         let resolved = resolve(&[], &self.planned(template), Code::DuplicateTaskName)?;
         let mut facts = vec![
-            create.created(view, caller)?,
+            create.created(cx.view, cx.caller)?,
             AnyEvent::RunPlanned(RunPlanned {
                 run: self.run.clone(),
                 summary,
                 planned: self.tasks.iter().take(template.tasks.len()).cloned().collect(),
             }),
         ];
-        facts.extend(planned(view, &self.run, &author(caller), 0, resolved)?);
+        facts.extend(planned(cx.view, &self.run, &author(cx.caller), 0, resolved)?);
         Ok(Decision::new(facts, Reply::Row(Key::Run(self.run.clone()))))
     }
+}
 
+impl ApplyTemplate {
     fn check(&self, template: &Template) -> Result<(), Rejection> {
         limit::json("variables", &self.variables, limit::METADATA_BYTES)?;
         let missing: Vec<&str> =

@@ -6,12 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::words::blanks;
 use super::{Step, Template};
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{RunId, Seq, TaskId, TemplateId, Timestamp};
-use crate::key::{Ask, Key, Lookup};
+use crate::key::{Key, Lookup, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::run::{PlannedTask, author, resolve};
@@ -58,27 +57,29 @@ pub struct TemplateCreated {
     pub created_by: String,
 }
 
-impl CreateTemplate {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks: Vec<Ask> =
+impl Command for CreateTemplate {
+    const NAME: &'static str = "CreateTemplate";
+
+    fn read_set(&self) -> ReadSet {
+        let mut read_set: ReadSet =
             vec![Key::Template(self.id.clone()).into(), Lookup::TemplatesNamed(self.title.clone()).into()];
         if let TemplateSource::Run(run) = &self.source {
-            asks.push(Key::Run(run.clone()).into());
-            asks.push(Lookup::TasksOfRun(run.clone()).into());
+            read_set.push(Key::Run(run.clone()).into());
+            read_set.push(Lookup::TasksOfRun(run.clone()).into());
         }
-        asks
+        read_set
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         self.check()?;
-        let named = !view.all(&Lookup::TemplatesNamed(self.title.clone()))?.is_empty();
-        if named || view.get(&Key::Template(self.id.clone()))?.is_some() {
+        let named = !cx.view.all(&Lookup::TemplatesNamed(self.title.clone()))?.is_empty();
+        if named || cx.view.get(&Key::Template(self.id.clone()))?.is_some() {
             return Err(Rejection::new(Code::DuplicateTemplate, format!("a template '{}' exists", self.title))
                 .hint("choose another name")
                 .into());
         }
         let (tasks, mut variables) = match &self.source {
-            TemplateSource::Run(run) => (self.of_run(view, run)?, BTreeSet::new()),
+            TemplateSource::Run(run) => (self.of_run(cx.view, run)?, BTreeSet::new()),
             TemplateSource::Definition { tasks, variables } => {
                 limit::list("variables", variables)?;
                 (defined(tasks)?, variables.iter().cloned().collect())
@@ -95,11 +96,13 @@ impl CreateTemplate {
             description: self.description.clone(),
             tasks,
             variables: variables.into_iter().collect(),
-            created_by: author(caller),
+            created_by: author(cx.caller),
         });
         Ok(Decision::new(vec![fact], Reply::Row(Key::Template(self.id.clone()))))
     }
+}
 
+impl CreateTemplate {
     fn check(&self) -> Result<(), Rejection> {
         if self.title.trim().is_empty() {
             return Err(Rejection::new(Code::Invalid, "name must not be empty"));

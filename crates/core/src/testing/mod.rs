@@ -17,14 +17,14 @@ use crate::agent::{
     Agent, AgentRole, AgentStatus, CurrentTask, DeclareOffline, Evidence, Lead, Profile, RegisterAgent, SetAgentStatus,
 };
 use crate::code::Code;
-use crate::command::{Command, Now, Reply, Undecided, asks, decide};
+use crate::command::{AnyCommand, DecisionContext, Reply, Undecided, decide, read_set};
 use crate::document::{Document, DocumentId, DocumentPath, text_of};
 use crate::fact::{AnyEvent, apply, write_set};
 use crate::file::{Case, ClaimFile, ClaimMode, File, FileClaimOutcome, FilePath};
 use crate::handoff::{Handoff, HandoffNote, OfferHandoff};
 use crate::id::{AgentId, IntentId, MessageId, RunId, Seq, TaskId, Timestamp};
 use crate::instance::Instance;
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadItem, ReadSet};
 use crate::log::LogRow;
 use crate::message::{
     Ack, AckMessages, Addressees, Cause, Delivery, Message, ReadMessages, SendMessage, Shown, Standing, StormGuard,
@@ -63,16 +63,16 @@ impl World {
     pub(crate) fn run(
         &mut self,
         caller: &Caller,
-        command: impl Into<Command>,
+        command: impl Into<AnyCommand>,
     ) -> Result<(Vec<AnyEvent>, Reply), Rejection> {
         let command = command.into();
         self.now += 1;
-        let now = Now { at: Timestamp(self.now) };
+        let now = Timestamp(self.now);
         let mut view = View::default();
-        self.load(&mut view, asks(caller, &command));
+        self.load(&mut view, read_set(caller, &command));
         for _ in 0..MAX_ROUNDS {
-            match decide(&view, caller, &command, &now) {
-                Err(Undecided::Missing(asks)) => self.load(&mut view, asks),
+            match decide(&DecisionContext { view: &view, caller, now }, &command) {
+                Err(Undecided::Missing(read_set)) => self.load(&mut view, read_set),
                 Err(Undecided::Rejected(refusal)) => return Err(refusal),
                 Ok(decision) => {
                     for fact in &decision.events {
@@ -89,18 +89,19 @@ impl World {
         panic!("{} asked for more than {MAX_ROUNDS} times", command.name());
     }
 
-    fn load(&self, view: &mut View, asks: Vec<Ask>) {
-        assert!(asks.iter().any(|ask| !view.is_loaded(ask)) || asks.is_empty(), "asked for what it has: {asks:?}");
-        for ask in asks {
+    fn load(&self, view: &mut View, read_set: ReadSet) {
+        let is_new = read_set.iter().any(|item| !view.is_loaded(item));
+        assert!(is_new || read_set.is_empty(), "asked for what it has: {read_set:?}");
+        for ask in read_set {
             match ask {
-                Ask::Row(key) => view.load(key.clone(), self.rows.get(&key).cloned()),
-                Ask::Rows(lookup) => {
+                ReadItem::Row(key) => view.load(key.clone(), self.rows.get(&key).cloned()),
+                ReadItem::Rows(lookup) => {
                     let found =
                         self.rows.iter().filter(|(key, row)| key.table() == lookup.table() && lookup.matches(row));
                     let found = found.map(|(key, row)| (key.clone(), row.clone())).collect();
                     view.load_all(lookup, found);
                 }
-                Ask::Presence(agent) => {
+                ReadItem::Presence(agent) => {
                     let presence = self.presence.get(&agent).copied();
                     view.load_presence(agent, presence);
                 }
@@ -140,7 +141,7 @@ impl World {
     }
 
     /// Runs a command that must be done, and tells the kinds of its facts.
-    pub(crate) fn does(&mut self, caller: &Caller, command: impl Into<Command>) -> Vec<&'static str> {
+    pub(crate) fn does(&mut self, caller: &Caller, command: impl Into<AnyCommand>) -> Vec<&'static str> {
         let command = command.into();
         match self.run(caller, command.clone()) {
             Ok((facts, _)) => facts.iter().map(AnyEvent::kind).collect(),
@@ -149,7 +150,7 @@ impl World {
     }
 
     /// Runs a command that must be refused and leave no trace.
-    pub(crate) fn refuses(&mut self, caller: &Caller, command: impl Into<Command>) -> Code {
+    pub(crate) fn refuses(&mut self, caller: &Caller, command: impl Into<AnyCommand>) -> Code {
         let command = command.into();
         let (rows, head) = (self.rows.clone(), self.log.len());
         match self.run(caller, command.clone()) {

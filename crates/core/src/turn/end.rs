@@ -6,11 +6,11 @@ use super::{Failure, Turn, TurnConclusion, TurnEnd, Usage, not_found};
 use crate::actor::Caller;
 use crate::artifact::is_sha256;
 use crate::code::Code;
-use crate::command::{Decision, Now, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, Seq, Timestamp, TurnId};
 use crate::instance::Instance;
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::message::{self, Cause, Open, SendMessage, StormGuard, What};
 use crate::refusal::Rejection;
@@ -111,35 +111,39 @@ pub(crate) fn interrupted(team: &Team) -> Vec<AnyEvent> {
     team.open_turns().map(ended).collect()
 }
 
-impl EndTurn {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for EndTurn {
+    const NAME: &'static str = "EndTurn";
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::Turn(self.turn.clone()).into()]
     }
 
     /// Told twice, it is the same end; another one is refused.
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Undecided> {
-        needs_person(caller, "end a turn")?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        needs_person(cx.caller, "end a turn")?;
         self.check()?;
-        let turn = view.turn(&self.turn)?.ok_or_else(|| not_found(&self.turn))?;
+        let turn = cx.view.turn(&self.turn)?.ok_or_else(|| not_found(&self.turn))?;
         let reply = Reply::Row(Key::Turn(self.turn.clone()));
         match &turn.end {
             Some(end) if end.how == self.how && end.gave_up == self.gives_up() => return Ok(Decision::nothing(reply)),
             Some(end) => return Err(ended_as(end).into()),
             None => {}
         }
-        let open = Open::of(view, &turn.agent, &turn.messages)?;
+        let open = Open::of(cx.view, &turn.agent, &turn.messages)?;
         let settled = match self.how {
             TurnConclusion::Done => open.acked().into_iter().collect(),
             TurnConclusion::Failed if self.gives_up() => open.given_up(turn.attempt, &self.why()),
             TurnConclusion::Failed | TurnConclusion::Interrupted => vec![],
         };
-        let (posted, unsaid) = self.posts(view, caller, now, turn, settled.len())?;
+        let (posted, unsaid) = self.posts(cx.view, cx.caller, cx.now, turn, settled.len())?;
         let posted_id = posted.first().map(|_| self.message.clone());
         let ended = AnyEvent::TurnEnded(self.ended(turn, posted_id, unsaid));
         let facts = std::iter::once(ended).chain(settled).chain(posted).collect();
         Ok(Decision::new(facts, reply))
     }
+}
 
+impl EndTurn {
     fn ended(&self, turn: &Turn, posted: Option<MessageId>, unsaid: Option<Unsaid>) -> TurnEnded {
         TurnEnded {
             turn: self.turn.clone(),
@@ -187,7 +191,7 @@ impl EndTurn {
         &self,
         view: &View,
         caller: &Caller,
-        now: &Now,
+        now: Timestamp,
         turn: &Turn,
         given_up: usize,
     ) -> Result<(Vec<AnyEvent>, Option<Unsaid>), Undecided> {
@@ -196,7 +200,7 @@ impl EndTurn {
             Some(post) => (post, Caller::system()),
             None => return Ok((vec![], None)),
         };
-        view.ensure_loaded(post.asks())?;
+        view.ensure_loaded(post.read_set())?;
         match message::posted(view, &speaker, now, std::slice::from_ref(&post)) {
             Ok(facts) => Ok((facts, None)),
             Err(Undecided::Rejected(refusal)) => {

@@ -3,18 +3,16 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Turn, WakeReason};
-use crate::actor::Caller;
 use crate::agent::Agent;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, Seq, TeamId, Timestamp, TurnId};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadItem, ReadSet};
 use crate::limit;
 use crate::message::Open;
 use crate::refusal::Rejection;
 use crate::team::{Team, TeamRef, needs_person};
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StartTurn {
@@ -57,22 +55,24 @@ impl TurnStarted {
     }
 }
 
-impl StartTurn {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for StartTurn {
+    const NAME: &'static str = "StartTurn";
+
+    fn read_set(&self) -> ReadSet {
         let own = [Key::Turn(self.turn.clone()), Key::Team(self.team.clone()), Key::Agent(self.agent.clone())];
-        own.into_iter().map(Ask::from).chain(Open::asks(&self.agent, &self.messages)).collect()
+        own.into_iter().map(ReadItem::from).chain(Open::read_set(&self.agent, &self.messages)).collect()
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        needs_person(caller, "wake agents")?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        needs_person(cx.caller, "wake agents")?;
         self.check()?;
-        let team = view.team_live(&self.team, self.generation)?;
+        let team = cx.view.team_live(&self.team, self.generation)?;
         self.is_idle(team)?;
-        view.find_agent(&self.agent)?.map_or(Ok(()), Agent::may_be_woken)?;
-        if view.turn(&self.turn)?.is_some() {
+        cx.view.find_agent(&self.agent)?.map_or(Ok(()), Agent::may_be_woken)?;
+        if cx.view.turn(&self.turn)?.is_some() {
             return Err(Rejection::new(Code::Exists, format!("turn {} exists", self.turn)).into());
         }
-        let open = Open::of(view, &self.agent, &self.messages)?.for_showing()?;
+        let open = Open::of(cx.view, &self.agent, &self.messages)?.for_showing()?;
         if open.is_empty() && self.woken == WakeReason::Messages {
             return Err(Rejection::new(Code::InvalidState, "none of these messages waits for the agent any more")
                 .hint("look at its inbox again; what was given up on waits until it is tried again")
@@ -89,7 +89,9 @@ impl StartTurn {
         let facts = std::iter::once(started).chain(open.read()).collect();
         Ok(Decision::new(facts, Reply::Row(Key::Turn(self.turn.clone()))))
     }
+}
 
+impl StartTurn {
     fn check(&self) -> Result<(), Rejection> {
         limit::name("turn", self.turn.as_str(), limit::NAME_BYTES)?;
         limit::list("messages", &self.messages)?;

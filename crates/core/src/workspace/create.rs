@@ -4,12 +4,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Workspace, WorkspaceEffect, WorkspaceEffectState, WorkspaceStatus, Worktree, branch_place, place};
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{IntentId, RunId, Seq, SiteId, TaskId, Timestamp, WorkspaceId};
-use crate::key::{Ask, Key, Lookup};
+use crate::key::{Key, Lookup, ReadItem, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::row::Row;
@@ -53,28 +52,30 @@ pub struct WorkspaceCreated {
     pub making: Option<IntentId>,
 }
 
-impl CreateWorkspace {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks: Vec<Ask> = vec![Key::Workspace(self.id.clone()).into()];
-        asks.extend(self.own_run().map(|run| Ask::from(Key::Run(run.clone()))));
-        asks.extend(self.tasks.iter().map(|task| Ask::from(Key::Task(task.clone()))));
+impl Command for CreateWorkspace {
+    const NAME: &'static str = "CreateWorkspace";
+
+    fn read_set(&self) -> ReadSet {
+        let mut read_set: ReadSet = vec![Key::Workspace(self.id.clone()).into()];
+        read_set.extend(self.own_run().map(|run| ReadItem::from(Key::Run(run.clone()))));
+        read_set.extend(self.tasks.iter().map(|task| ReadItem::from(Key::Task(task.clone()))));
         if self.make.is_some() {
-            asks.extend(self.places().into_iter().map(Ask::from));
+            read_set.extend(self.places().into_iter().map(ReadItem::from));
         }
-        asks
+        read_set
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         self.check()?;
-        if view.get(&Key::Workspace(self.id.clone()))?.is_some() {
+        if cx.view.get(&Key::Workspace(self.id.clone()))?.is_some() {
             return Err(Rejection::new(Code::Exists, format!("workspace {} exists", self.id)).into());
         }
         if let Some(run) = self.own_run() {
-            view.run_known(run)?;
+            cx.view.run_known(run)?;
         }
-        self.tasks_fit(view)?;
+        self.tasks_fit(cx.view)?;
         if self.make.is_some() {
-            self.is_vacant(view)?;
+            self.is_vacant(cx.view)?;
         }
         let fact = AnyEvent::WorkspaceCreated(WorkspaceCreated {
             workspace: self.id.clone(),
@@ -86,12 +87,14 @@ impl CreateWorkspace {
             tasks: self.tasks.clone(),
             config: self.config.clone(),
             site: self.site.clone(),
-            created_by: author(caller),
+            created_by: author(cx.caller),
             making: self.make.clone(),
         });
         Ok(Decision::new(vec![fact], Reply::Row(Key::Workspace(self.id.clone()))))
     }
+}
 
+impl CreateWorkspace {
     fn check(&self) -> Result<(), Rejection> {
         if self.path.is_empty() {
             return Err(missing_path());

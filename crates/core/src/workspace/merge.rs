@@ -3,14 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::{WorkspaceStatus, Worktree, is_free};
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{IntentId, RunId, SiteId, WorkspaceId};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::refusal::Rejection;
-use crate::view::View;
 
 /// What happens with changes in the worktree that are not committed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -39,14 +37,16 @@ pub struct WorkspaceMerging {
     pub intent: IntentId,
 }
 
-impl MergeWorkspace {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for MergeWorkspace {
+    const NAME: &'static str = "MergeWorkspace";
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::Workspace(self.workspace.clone()).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let workspace = view.workspace_known(&self.workspace)?;
-        view.ensure_may_change(caller, workspace)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let workspace = cx.view.workspace_known(&self.workspace)?;
+        cx.view.ensure_may_change(cx.caller, workspace)?;
         is_free(workspace)?;
         // One that was merged may have gone on.
         if workspace.status == WorkspaceStatus::Abandoned {
@@ -73,6 +73,7 @@ impl MergeWorkspace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actor::Caller;
     use crate::testing::{World, by, made, makes, sets, tells};
     use crate::workspace::{BranchFate, ConcludeWorkspace, Outcome};
 

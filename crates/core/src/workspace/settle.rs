@@ -3,14 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Workspace, WorkspaceEffect, WorkspaceStatus, Worktree};
-use crate::actor::{Actor, Caller};
+use crate::actor::Actor;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{IntentId, RunId, WorkspaceId};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::refusal::Rejection;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConcludeWorkspace {
@@ -110,23 +109,27 @@ pub struct WorkspaceFailed {
     pub reason: String,
 }
 
-impl ConcludeWorkspace {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for ConcludeWorkspace {
+    const NAME: &'static str = "ConcludeWorkspace";
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::Workspace(self.workspace.clone()).into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        if caller.actor != Actor::System {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        if cx.caller.actor != Actor::System {
             return Err(Rejection::new(Code::Forbidden, "only whoever did it tells how it ended").into());
         }
-        let workspace = view.workspace_known(&self.workspace)?;
+        let workspace = cx.view.workspace_known(&self.workspace)?;
         let under_way = workspace.under_way.as_ref().filter(|under_way| under_way.intent == self.intent);
         let Some(fact) = under_way.and_then(|under_way| self.fact(workspace, under_way.work)) else {
             return Err(Rejection::new(Code::Stale, format!("intent {} is closed", self.intent)).into());
         };
         Ok(Decision::new(vec![fact], Reply::Done))
     }
+}
 
+impl ConcludeWorkspace {
     /// The outcome as a fact, if that is how this work can end.
     fn fact(&self, of: &Workspace, work: WorkspaceEffect) -> Option<AnyEvent> {
         let (workspace, run, intent) = (of.id.clone(), of.run.clone(), self.intent.clone());
@@ -175,6 +178,7 @@ impl WorkspaceRemoved {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actor::Caller;
     use crate::testing::{World, by, made, makes, removes};
 
     fn failed(intent: &str) -> ConcludeWorkspace {

@@ -4,15 +4,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Workspace, WorkspaceEffect, WorkspaceEffectState, WorkspaceStatus, Worktree, is_free};
-use crate::actor::Caller;
 use crate::code::Code;
-use crate::command::{Decision, Reply, Undecided};
+use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{IntentId, RunId, SiteId, WorkspaceId};
-use crate::key::{Ask, Key};
+use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct UpdateWorkspace {
@@ -45,14 +43,16 @@ pub struct WorkspaceUpdated {
     pub removing: Option<IntentId>,
 }
 
-impl UpdateWorkspace {
-    pub(crate) fn asks(&self) -> Vec<Ask> {
+impl Command for UpdateWorkspace {
+    const NAME: &'static str = "UpdateWorkspace";
+
+    fn read_set(&self) -> ReadSet {
         vec![Key::Workspace(self.workspace.clone()).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Undecided> {
-        let workspace = view.workspace_known(&self.workspace)?;
-        view.ensure_may_change(caller, workspace)?;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        let workspace = cx.view.workspace_known(&self.workspace)?;
+        cx.view.ensure_may_change(cx.caller, workspace)?;
         self.check(workspace)?;
         is_free(workspace)?;
         // What is gone need not be removed again.
@@ -65,7 +65,9 @@ impl UpdateWorkspace {
         }
         Ok(Decision::nothing(reply))
     }
+}
 
+impl UpdateWorkspace {
     fn check(&self, workspace: &Workspace) -> Result<(), Rejection> {
         let next = self.status.unwrap_or(workspace.status);
         let taken_up = next == WorkspaceStatus::Active && workspace.status != WorkspaceStatus::Active;

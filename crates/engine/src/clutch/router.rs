@@ -18,7 +18,7 @@ use rookery_core::routing::{
 };
 use rookery_core::task::{AlarmKind, Alarms, RequestTerms, Task};
 use rookery_core::{
-    AgentId, AnyEvent, Caller, Code, Command, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, artifact, envelope,
+    AgentId, AnyCommand, AnyEvent, Caller, Code, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, artifact, envelope,
 };
 use rookery_store::artifact::{ArtifactError, ArtifactHold};
 use rookery_store::node::{LeaderEpoch, LeaderRole};
@@ -392,7 +392,7 @@ impl Router {
         millis(self.engine.settings().accept_timeout)
     }
 
-    fn submission(&self, task: &Task, command: impl Into<Command>) -> Submission {
+    fn submission(&self, task: &Task, command: impl Into<AnyCommand>) -> Submission {
         let mut submission = Submission::internal(Caller::system(), command).out_of(self.tenure);
         submission.run = Some(task.run.clone());
         submission.thread = task.origin.thread.clone();

@@ -5,8 +5,10 @@ use rookery_core::contract::{
     ContractCheck, ExpectedPayload, StepContract, StepContracts, Violation, Violations, missing,
 };
 use rookery_core::key::Table;
+use rookery_core::task::CompleteTask;
 use rookery_core::task::TaskState;
-use rookery_core::{Command, Key, Row, Seq};
+use rookery_core::task::UpdateStatus;
+use rookery_core::{AnyCommand, Key, Row, Seq};
 use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;
 use serde_json::Value;
@@ -69,13 +71,14 @@ impl Engine {
 
     /// Holds the outcome of a task that is completed without a message against the step that the task is bound to: its detail
     /// is the payload, of the type that is expected.
-    pub(crate) async fn hold_outcome(&self, command: &mut Command) -> Result<(), EngineError> {
-        let (task, outcome, checked) = match command {
-            Command::CompleteTask(complete) => (&complete.task, &complete.outcome, &mut complete.checked),
-            Command::UpdateTaskStatus(update) if update.to == TaskState::Completed => {
-                (&update.task, &update.outcome, &mut update.checked)
-            }
-            _ => return Ok(()),
+    pub(crate) async fn hold_outcome(&self, command: &mut AnyCommand) -> Result<(), EngineError> {
+        let (task, outcome, checked) = if command.get::<CompleteTask>().is_some() {
+            let Some(complete) = command.get_mut::<CompleteTask>() else { return Ok(()) };
+            (&complete.task, &complete.outcome, &mut complete.checked)
+        } else if let Some(update) = command.get_mut::<UpdateStatus>().filter(|to| to.to == TaskState::Completed) {
+            (&update.task, &update.outcome, &mut update.checked)
+        } else {
+            return Ok(());
         };
         let (mut rows, _) = self.store().rows(vec![Key::Task(task.clone())]).await?;
         let Some(Row::Task(task)) = rows.pop().flatten() else { return Ok(()) };

@@ -16,7 +16,7 @@ use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff};
 use rookery_core::log::BodyBytes;
 use rookery_core::run::{RunStatus, SetRunStatus};
 use rookery_core::task::{ClaimTask, CompleteTask, CreateTask, Outcome, StartTask, Task, TaskState};
-use rookery_core::{Actor, AnyEvent, Caller, Command, LogId, RunId, TaskId};
+use rookery_core::{Actor, AnyCommand, AnyEvent, Caller, LogId, RunId, TaskId};
 use rookery_engine::clutch::{Envelope, Routing};
 use rookery_engine::{Engine, EngineError, Request, Settings, SystemClock, attendance};
 use rookery_store::SubmitError;
@@ -83,7 +83,7 @@ impl Team {
         self.sends(&format!("req_{task}"), "task.request", "ui", said).await;
     }
 
-    async fn does(&self, agent: &str, command: impl Into<Command>) {
+    async fn does(&self, agent: &str, command: impl Into<AnyCommand>) {
         self.engine.submit(Request::new(Caller::asserted(agent), command)).await.unwrap();
     }
 

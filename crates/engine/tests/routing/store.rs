@@ -1,5 +1,6 @@
 //! A store in memory that counts what the router submits, and fails where a test wants it to.
 
+use rookery_core::routing::RouteTask;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rookery_core::log::LogRow;
-use rookery_core::{Command, Key, NodeId, Row};
+use rookery_core::{Key, NodeId, Row};
 use rookery_store::artifact::{ArtifactError, ArtifactHold, ArtifactInfo, Erased, Incoming, Outgoing};
 use rookery_store::memory::MemoryStore;
 use rookery_store::store::{Health, Tallies};
@@ -65,7 +66,7 @@ impl Watched {
 
 impl Store for Watched {
     fn submit(&self, submission: Submission) -> Pending<'_, Result<Committed, SubmitError>> {
-        if matches!(submission.command, Command::RouteTask(_)) {
+        if submission.command.get::<RouteTask>().is_some() {
             self.choices.fetch_add(1, Ordering::Relaxed);
             if self.withholds.swap(false, Ordering::Relaxed) {
                 *self.withheld.lock().unwrap() = Some(submission);

@@ -285,7 +285,7 @@ async fn rows_are_read_by_key_and_listed(world: &World) {
 async fn rows_are_found_by_what_they_became(world: &World) {
     let store = &*world.store;
     done(store, register("a")).await;
-    let by = |command: rookery_core::Command| Submission::new(Caller::asserted("a"), command);
+    let by = |command: rookery_core::AnyCommand| Submission::new(Caller::asserted("a"), command);
     let (task, agent) = (|| "task_1".into(), None);
     let steps: [(Submission, &str, Option<&str>); 4] = [
         (create("task_1", "one"), "pending", None),

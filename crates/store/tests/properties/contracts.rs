@@ -1,5 +1,8 @@
 //! What random callers expect of each other's payloads, and the groups they make.
 
+use rookery_core::clutch::Ingest;
+use rookery_core::task::CompleteTask;
+use rookery_core::task::UpdateStatus;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -10,7 +13,7 @@ use rookery_core::contract::{
     ContractCheck, DefineStepContracts, ExpectedPayload, RegisterSchema, StepContract, Violations,
 };
 use rookery_core::group::{RemoveGroup, SetGroup};
-use rookery_core::{AgentId, Command, Key, Row};
+use rookery_core::{AgentId, AnyCommand, Key, Row};
 
 use crate::steps::AGENTS;
 
@@ -23,7 +26,7 @@ fn payload_type() -> impl Strategy<Value = PayloadType> {
     select(&TYPES[..]).prop_filter_map("a type", PayloadType::parse)
 }
 
-pub(crate) fn asked() -> BoxedStrategy<(Caller, Command)> {
+pub(crate) fn asked() -> BoxedStrategy<(Caller, AnyCommand)> {
     let caller = prop_oneof![2 => select(&AGENTS[..]).prop_map(Caller::asserted), 1 => Just(Caller::person("anna"))];
     let register = (payload_type(), select(vec!["{}", "true"]))
         .prop_map(|(payload_type, text)| RegisterSchema { payload_type, text: text.to_owned() });
@@ -40,22 +43,19 @@ pub(crate) fn asked() -> BoxedStrategy<(Caller, Command)> {
         members: members.into_iter().map(AgentId::from).collect(),
     });
     let command = prop_oneof![
-        1 => register.prop_map(Command::from),
-        2 => define.prop_map(Command::from),
-        2 => set.prop_map(Command::from),
-        1 => Just(Command::from(RemoveGroup { group: GROUP.to_owned() })),
+        1 => register.prop_map(AnyCommand::from),
+        2 => define.prop_map(AnyCommand::from),
+        2 => set.prop_map(AnyCommand::from),
+        1 => Just(AnyCommand::from(RemoveGroup { group: GROUP.to_owned() })),
     ];
     (caller, command).boxed()
 }
 
 /// Holds what a command says about a task against the step that this is bound to, as things stand; nothing is wrong with it.
-pub(crate) fn hold(command: &mut Command, rows: &BTreeMap<Key, Row>) {
-    let task = match command {
-        Command::Ingest(ingest) => &ingest.received.task,
-        Command::CompleteTask(complete) => &complete.task,
-        Command::UpdateTaskStatus(update) => &update.task,
-        _ => return,
-    };
+pub(crate) fn hold(command: &mut AnyCommand, rows: &BTreeMap<Key, Row>) {
+    let task = command.get().map(|ingest: &Ingest| &ingest.received.task);
+    let task = task.or_else(|| command.get().map(|complete: &CompleteTask| &complete.task));
+    let Some(task) = task.or_else(|| command.get().map(|update: &UpdateStatus| &update.task)) else { return };
     let Some(Row::Task(task)) = rows.get(&Key::Task(task.clone())) else { return };
     let checked = task.bound_to().map(|bound| {
         let defined = match rows.get(&Key::StepContracts(bound.workflow.clone())) {
@@ -64,10 +64,11 @@ pub(crate) fn hold(command: &mut Command, rows: &BTreeMap<Key, Row>) {
         };
         ContractCheck { bound: bound.clone(), defined, violations: Violations::default() }
     });
-    match command {
-        Command::Ingest(ingest) => ingest.checked = checked.map(Box::new),
-        Command::CompleteTask(complete) => complete.checked = checked,
-        Command::UpdateTaskStatus(update) => update.checked = checked,
-        _ => {}
+    if let Some(ingest) = command.get_mut::<Ingest>() {
+        ingest.checked = checked.map(Box::new);
+    } else if let Some(complete) = command.get_mut::<CompleteTask>() {
+        complete.checked = checked;
+    } else if let Some(update) = command.get_mut::<UpdateStatus>() {
+        update.checked = checked;
     }
 }

@@ -2,12 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
+use rookery_core::redact::Redact;
 use std::sync::Arc;
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use rookery_core::log::LogRow;
-use rookery_core::{Command, Seq, Timestamp};
+use rookery_core::{Seq, Timestamp};
 use rookery_store::postgres::{self, Birth, PostgresStore};
 use rookery_store::queue::Limits;
 use rookery_store::replay::Fold;
@@ -53,7 +54,7 @@ fn stories() -> Vec<Team> {
 async fn told(store: &dyn Store, asked: Vec<Submission>) -> (Vec<Value>, Vec<String>) {
     let mut answers = Vec::new();
     for mut submission in asked {
-        if let Command::Redact(redact) = &mut submission.command {
+        if let Some(redact) = submission.command.get_mut::<Redact>() {
             // Whoever redacts has read what stands in this very log.
             for target in &mut redact.rows {
                 let (mut rows, _) = store.log(LogQuery::one(target.seq)).await.unwrap();

@@ -12,7 +12,7 @@ use rookery_core::log::LogRow;
 use rookery_core::message::StormGuard;
 use rookery_core::routing::{Candidates, OfferTask, RequiredCapability, RouteTask, TaskDemand};
 use rookery_core::task::{AlarmKind, FireAlarm, Task};
-use rookery_core::{Code, Command, Key, MessageId, Row};
+use rookery_core::{AnyCommand, Code, Key, MessageId, Row};
 use serde_json::{Value, json};
 
 use crate::contracts::{STEP, WORKFLOW};
@@ -37,7 +37,7 @@ const KINDS: [&str; 12] = [
     "tool.call",
 ];
 
-type Asked = (Caller, Command);
+type Asked = (Caller, AnyCommand);
 
 /// Ids are few, so that the same comes again, and something else under the same id.
 fn id() -> impl Strategy<Value = MessageId> {
@@ -151,7 +151,7 @@ fn ingest(envelope: &Value, limits: Limits) -> Option<Asked> {
         Actor::Person(name) => Caller::person(name),
         sender => Caller::asserted(sender.agent()?.clone()),
     };
-    Some((caller, Command::Ingest(*ingest)))
+    Some((caller, AnyCommand::from(*ingest)))
 }
 
 /// What the router would do now with one of the tasks that wait for it, or with another.

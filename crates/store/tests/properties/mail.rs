@@ -17,7 +17,7 @@ use rookery_core::message::{
     Ack, AckMessages, AddressedAs, Addressees, Cause, Fate, GiveUpDelivery, Header, ReadMessages, Receipt, Recipients,
     ReleaseHeld, RetryDelivery, SendMessage, Shown, Standing, StormGuard, Verdict, What,
 };
-use rookery_core::{AgentId, AnyEvent, Command, Instance, Key, MessageId, Row, Seq, TaskId, Timestamp};
+use rookery_core::{AgentId, AnyCommand, AnyEvent, Instance, Key, MessageId, Row, Seq, TaskId, Timestamp};
 
 use crate::envelopes::ENVELOPES;
 use crate::steps::{AGENTS, Step, steps};
@@ -26,7 +26,7 @@ use crate::team::Team;
 const MESSAGES: [&str; 5] = ["m0", "m1", "m2", "m3", "m4"];
 const WORDS: [&str; 4] = ["@a look", "@b and @c: urgent", "@d @ghost", "nobody in particular"];
 
-type Asked = (Caller, Command);
+type Asked = (Caller, AnyCommand);
 
 fn agent() -> impl Strategy<Value = AgentId> {
     select(&AGENTS[..]).prop_map(AgentId::from)
@@ -321,7 +321,7 @@ proptest! {
             let before = team.rows();
             let submission = team.submission(step);
             let done = team.submit(vec![submission]).iter().all(Result::is_ok);
-            if let Step::Ask { command: Command::AckMessages(ack), key: None, .. } = step && done {
+            if let Step::Ask { command, key: None, .. } = step && let Some(ack) = command.get::<AckMessages>() && done {
                 let after = team.rows();
                 for message in &ack.messages {
                     let seen = standing(&before, message, &ack.agent) != Standing::Queued;

@@ -25,7 +25,7 @@ use rookery_core::task::{
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource, TemplateTask};
 use rookery_core::view::LifeSource;
-use rookery_core::{AgentId, Command, HandoffId, RunId, Seq, TaskId, TemplateId, Timestamp};
+use rookery_core::{AgentId, AnyCommand, HandoffId, RunId, Seq, TaskId, TemplateId, Timestamp};
 
 pub(crate) const AGENTS: [&str; 4] = ["a", "b", "c", "d"];
 pub(crate) const TASKS: [&str; 6] = ["t0", "t1", "t2", "t3", "t4", "t5"];
@@ -43,7 +43,7 @@ const TEXTS: [&str; 3] = ["", "one", "two"];
 pub(crate) enum Step {
     Ask {
         caller: Caller,
-        command: Command,
+        command: AnyCommand,
         key: Option<u8>,
     },
     /// Fires the timer about a path, in the version that is set or an older one.
@@ -77,7 +77,7 @@ pub(crate) enum Step {
     /// Sends the fence of the present grant along, or a stale one.
     Fenced {
         caller: Caller,
-        command: Command,
+        command: AnyCommand,
         task: TaskId,
         stale: bool,
     },
@@ -112,7 +112,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-type Asked = (Caller, Command);
+type Asked = (Caller, AnyCommand);
 
 fn retry_part() -> impl Strategy<Value = Asked> {
     let run = prop_oneof![2 => Just("run_default"), 1 => select(&RUNS[..])].prop_map(RunId::from);

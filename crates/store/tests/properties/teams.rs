@@ -12,7 +12,7 @@ use rookery_core::team::{
     RequestTeamStop, Runner, StartTeam, StartTime, Takeover, TeamStartOutcome,
 };
 use rookery_core::turn::{EndTurn, Failure, Notes, StartTurn, Turn, TurnConclusion, TurnEnded, Usage, WakeReason};
-use rookery_core::{AgentId, AnyEvent, Command, IntentId, Key, MessageId, Row, TeamId, TurnId, apply, write_set};
+use rookery_core::{AgentId, AnyCommand, AnyEvent, IntentId, Key, MessageId, Row, TeamId, TurnId, apply, write_set};
 
 use crate::mail::message;
 use crate::steps::AGENTS;
@@ -42,7 +42,7 @@ fn generation() -> impl Strategy<Value = u64> {
     prop_oneof![4 => Just(1_u64), 1 => 2_u64..4]
 }
 
-pub(crate) fn asked() -> BoxedStrategy<(Caller, Command)> {
+pub(crate) fn asked() -> BoxedStrategy<(Caller, AnyCommand)> {
     let caller = prop_oneof![12 => Just(Caller::person("anna")), 1 => Just(Caller::asserted("a"))];
     let mentions = prop::option::of(select(vec![vec![], vec!["b".to_owned()]]));
     let kickoff =
@@ -62,14 +62,14 @@ pub(crate) fn asked() -> BoxedStrategy<(Caller, Command)> {
         reason: Some("two".to_owned()),
     });
     let command = prop_oneof![
-        5 => start().prop_map(Command::from),
-        2 => kickoff.prop_map(Command::from),
-        1 => say.prop_map(Command::from),
-        1 => stop.prop_map(Command::from),
-        2 => launch().prop_map(Command::from),
-        1 => end.prop_map(Command::from),
-        10 => wake().prop_map(Command::from),
-        10 => ends().prop_map(Command::from),
+        5 => start().prop_map(AnyCommand::from),
+        2 => kickoff.prop_map(AnyCommand::from),
+        1 => say.prop_map(AnyCommand::from),
+        1 => stop.prop_map(AnyCommand::from),
+        2 => launch().prop_map(AnyCommand::from),
+        1 => end.prop_map(AnyCommand::from),
+        10 => wake().prop_map(AnyCommand::from),
+        10 => ends().prop_map(AnyCommand::from),
     ];
     prop_oneof![20 => (caller, command), 2 => settle().prop_map(|settle| (Caller::system(), settle.into()))].boxed()
 }
@@ -143,32 +143,30 @@ fn ends() -> impl Strategy<Value = EndTurn> {
 
 /// Makes what a runner asks for fit how its team is, unless it is about another generation than the first: it knows what it
 /// runs, most of the time.
-pub(crate) fn fit(command: &mut Command, rows: &BTreeMap<Key, Row>) {
+pub(crate) fn fit(command: &mut AnyCommand, rows: &BTreeMap<Key, Row>) {
     let live = |id: &TeamId| match rows.get(&Key::Team(id.clone())) {
         Some(Row::Team(team)) => team.of.generation,
         _ => 1,
     };
-    match command {
-        Command::KickOff(kickoff) if kickoff.generation == 1 => kickoff.generation = live(&kickoff.team),
-        Command::EndTeam(end) if end.generation == 1 => end.generation = live(&end.team),
-        Command::StartTurn(turn) if turn.generation == 1 => {
-            turn.generation = live(&turn.team);
-            let waits = rows.values().filter_map(|row| match row {
-                Row::Delivery(delivery) if delivery.agent == turn.agent && !delivery.is_settled() => {
-                    Some(delivery.message.clone())
-                }
-                _ => None,
-            });
-            turn.messages = waits.take(turn.messages.len()).collect();
-        }
-        Command::EndTurn(end) => {
-            let open = |row: &Row| matches!(row, Row::Turn(turn) if turn.end.is_none());
-            let open = rows.iter().find(|(_, row)| open(row)).map(|(key, _)| key.clone());
-            if let (Some(Key::Turn(turn)), true) = (open, end.usage.output_tokens == FITTING) {
-                end.turn = turn;
+    if let Some(kickoff) = command.get_mut::<KickOff>().filter(|kickoff| kickoff.generation == 1) {
+        kickoff.generation = live(&kickoff.team);
+    } else if let Some(end) = command.get_mut::<EndTeam>().filter(|end| end.generation == 1) {
+        end.generation = live(&end.team);
+    } else if let Some(turn) = command.get_mut::<StartTurn>().filter(|turn| turn.generation == 1) {
+        turn.generation = live(&turn.team);
+        let waits = rows.values().filter_map(|row| match row {
+            Row::Delivery(delivery) if delivery.agent == turn.agent && !delivery.is_settled() => {
+                Some(delivery.message.clone())
             }
+            _ => None,
+        });
+        turn.messages = waits.take(turn.messages.len()).collect();
+    } else if let Some(end) = command.get_mut::<EndTurn>() {
+        let open = |row: &Row| matches!(row, Row::Turn(turn) if turn.end.is_none());
+        let open = rows.iter().find(|(_, row)| open(row)).map(|(key, _)| key.clone());
+        if let (Some(Key::Turn(turn)), true) = (open, end.usage.output_tokens == FITTING) {
+            end.turn = turn;
         }
-        _ => {}
     }
 }
 

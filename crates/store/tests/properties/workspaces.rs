@@ -9,7 +9,7 @@ use rookery_core::workspace::{
     BranchFate, BranchOrigin, ConcludeWorkspace, CreateWorkspace, MergeWorkspace, Outcome, Uncommitted,
     UpdateWorkspace, Workspace, WorkspaceEffect, WorkspaceStatus, Worktree,
 };
-use rookery_core::{Code, Command, IntentId, Key, Row, WorkspaceId};
+use rookery_core::{AnyCommand, Code, IntentId, Key, Row, WorkspaceId};
 
 use crate::steps::AGENTS;
 
@@ -24,7 +24,7 @@ fn intent() -> impl Strategy<Value = IntentId> {
     any::<u64>().prop_map(|number| IntentId::new(format!("int_w{number}")))
 }
 
-pub(crate) fn asked() -> BoxedStrategy<(Caller, Command)> {
+pub(crate) fn asked() -> BoxedStrategy<(Caller, AnyCommand)> {
     let caller = prop_oneof![1 => select(&AGENTS[..]).prop_map(Caller::asserted), 2 => Just(Caller::person("anna"))];
     let create = (id(), select(vec!["x", "y"]), prop::option::weighted(0.8, intent()), any::<bool>());
     let create = create.prop_map(|(id, branch, make, elsewhere)| CreateWorkspace {
@@ -55,9 +55,9 @@ pub(crate) fn asked() -> BoxedStrategy<(Caller, Command)> {
         intent,
     });
     let command = prop_oneof![
-        3 => create.prop_map(Command::from),
-        6 => update.prop_map(Command::from),
-        1 => merge.prop_map(Command::from),
+        3 => create.prop_map(AnyCommand::from),
+        6 => update.prop_map(AnyCommand::from),
+        1 => merge.prop_map(AnyCommand::from),
     ];
     (caller, command).boxed()
 }

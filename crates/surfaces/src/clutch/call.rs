@@ -4,7 +4,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use rookery_core::clutch::Address;
-use rookery_core::{Actor, AgentId, Authority, Caller, Code, Command, Rejection};
+use rookery_core::{Actor, AgentId, AnyCommand, Authority, Caller, Code, Rejection};
 use rookery_store::Committed;
 use serde::de::DeserializeOwned;
 
@@ -48,7 +48,7 @@ impl Call {
     pub async fn submit(
         &self,
         caller: Caller,
-        command: impl Into<Command>,
+        command: impl Into<AnyCommand>,
         body: &Bytes,
     ) -> Result<Committed, ClutchError> {
         Ok(self.0.submit(caller, command, body).await?)

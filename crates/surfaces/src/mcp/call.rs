@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rookery_core::{Actor, AgentId, Authority, Caller, Code, Command, Rejection, Row};
+use rookery_core::{Actor, AgentId, AnyCommand, Authority, Caller, Code, Rejection, Row};
 use rookery_engine::messages::Unread;
 use rookery_engine::{Engine, Request};
 use rookery_store::{AnyReply, Committed};
@@ -154,11 +154,11 @@ impl Call {
         Ok(arrival::arrive(&self.app, caller).await?)
     }
 
-    pub async fn submit(&self, caller: Caller, command: impl Into<Command>) -> Result<Committed, ToolError> {
+    pub async fn submit(&self, caller: Caller, command: impl Into<AnyCommand>) -> Result<Committed, ToolError> {
         Ok(self.engine().submit(self.request(caller, command)).await?)
     }
 
-    pub fn request(&self, caller: Caller, command: impl Into<Command>) -> Request {
+    pub fn request(&self, caller: Caller, command: impl Into<AnyCommand>) -> Request {
         self.marked(Request::new(caller, command))
     }
 

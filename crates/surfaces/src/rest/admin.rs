@@ -190,7 +190,7 @@ pub async fn redact(call: Call, body: JsonBody<wire::RedactRequest>) -> Result<J
     let intents: Vec<IntentId> =
         rows.iter().filter_map(|row| row.artifact.as_ref()).map(|erase| erase.intent.clone()).collect();
     // The request itself would name what is to be forgotten: its body is not kept.
-    let request = rookery_engine::Request::new(caller, rookery_core::Command::Redact(Redact { rows }));
+    let request = rookery_engine::Request::new(caller, Redact { rows });
     let waited = app.engine().submit_and_wait(request, intents, REDACT_WAITS).await?;
     let pending = match waited {
         Waited::Done(_) => vec![],

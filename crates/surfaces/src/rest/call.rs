@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, Limited};
-use rookery_core::{Actor, Caller, Code, Command, Rejection, Row};
+use rookery_core::{Actor, AnyCommand, Caller, Code, Rejection, Row};
 use rookery_engine::{At, Request as EngineRequest};
 use rookery_store::{AnyReply, Committed, Head, Token};
 use serde::Serialize;
@@ -92,7 +92,7 @@ impl Call {
     pub async fn submit(
         &self,
         caller: Caller,
-        command: impl Into<Command>,
+        command: impl Into<AnyCommand>,
         body: &Bytes,
     ) -> Result<Committed, RestError> {
         let idempotency = self.sender.idempotency(|| format!("{}\n{}", self.target, String::from_utf8_lossy(body)));

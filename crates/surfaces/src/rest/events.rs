@@ -6,7 +6,7 @@ use axum::response::Response;
 use rookery_core::file::{ChangeSource, RecordChange};
 use rookery_core::log::{LogRow, event_id};
 use rookery_core::report::Report;
-use rookery_core::{AgentId, Code, Command, Position, Seq};
+use rookery_core::{AgentId, AnyCommand, Code, Position, Seq};
 use rookery_engine::{At, EngineError, subscribe, watching};
 use rookery_store::query::Order;
 use rookery_store::{AnyReply, LogQuery};
@@ -126,7 +126,7 @@ pub async fn report(call: Call, body: JsonBody<wire::NewEvent>) -> Result<Respon
         None => None,
     };
     let caller = call.caller(Some(&agent))?;
-    let command: Command = match (action.as_str(), resource) {
+    let command: AnyCommand = match (action.as_str(), resource) {
         ("resource.modified", None) => return Err(RestError::invalid("resource is required for resource.modified")),
         ("resource.modified", Some(path)) => RecordChange {
             path,

@@ -8,7 +8,7 @@ use rookery_core::task::{
     self, AssignTask, CancelTask, ClaimTask, CompleteTask, CreateTask, Outcome, ReleaseTask, RetryTask, SetTaskStep,
     StartTask,
 };
-use rookery_core::{AgentId, Code, Command, Row, RunId, TaskId};
+use rookery_core::{AgentId, AnyCommand, Code, Row, RunId, TaskId};
 use rookery_engine::queries::TaskFilter;
 use rookery_store::Committed;
 
@@ -57,7 +57,7 @@ pub async fn update(call: Call, Segment(id): Segment, body: JsonBody<wire::TaskC
     };
     let (task, agent) = (TaskId::from(id.as_str()), AgentId::from(agent_id.as_str()));
     let named = Some(agent.clone());
-    let command: Command = match status {
+    let command: AnyCommand = match status {
         TaskStatus::Queued => ReleaseTask { task, agent: named, reason: request.reason }.into(),
         TaskStatus::Assigned => ClaimTask { task, agent }.into(),
         TaskStatus::InProgress => StartTask { task, agent: named }.into(),

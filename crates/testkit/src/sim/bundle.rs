@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rookery_core::clutch::signature::signed_by;
 use rookery_core::clutch::{Act, Envelope, Ingest, Received, Shape, Taken, read_batch, take_in};
-use rookery_core::{Caller, Command, MessageId, Seq};
+use rookery_core::{AnyCommand, Caller, MessageId, Seq};
 use serde_json::Value;
 
 use super::script::GUARD;
@@ -62,8 +62,8 @@ impl Bundle {
 }
 
 impl Item {
-    pub(super) fn command(&self) -> Option<Command> {
-        self.ingest.as_deref().cloned().map(Command::from)
+    pub(super) fn command(&self) -> Option<AnyCommand> {
+        self.ingest.as_deref().cloned().map(AnyCommand::from)
     }
 }
 

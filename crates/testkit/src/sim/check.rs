@@ -13,7 +13,7 @@ use rookery_core::log::LogRow;
 use rookery_core::run::RunStatus;
 use rookery_core::task::{ReleaseCause, TaskState};
 use rookery_core::{
-    Actor, AgentId, AnyEvent, Auth, Caller, Command, Key, NodeId, Position, Rejection, Row, RunId, Seq, Timestamp,
+    Actor, AgentId, AnyCommand, AnyEvent, Auth, Caller, Key, NodeId, Position, Rejection, Row, RunId, Seq, Timestamp,
 };
 use rookery_engine::subscribe;
 use rookery_store::memory::Database;
@@ -41,7 +41,7 @@ fn violated(check: &'static str, what: impl Into<String>) -> Checked {
 pub(super) struct Sent {
     pub(super) id: String,
     pub(super) caller: Caller,
-    pub(super) command: Box<Command>,
+    pub(super) command: Box<AnyCommand>,
     pub(super) keyed: bool,
     /// The head of the log when it was first sent.
     pub(super) since: Seq,

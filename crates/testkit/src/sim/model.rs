@@ -3,13 +3,17 @@
 //! The model is fed with the log as it grows and folds it with `touches` and `apply` alone. Commands are decided again
 //! over it, one at a time, without the driver, its batches and its overlay.
 
+use rookery_core::Reply;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rookery_core::clutch::Envelope;
-use rookery_core::command::{Now, Reply, Undecided};
+use rookery_core::command::Undecided;
 use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::view::View;
-use rookery_core::{AnyEvent, Ask, Caller, Command, Decision, Key, Lookup, MessageId, Rejection, Row, Seq, Timestamp};
+use rookery_core::{
+    AnyCommand, AnyEvent, Caller, Decision, DecisionContext, Key, Lookup, MessageId, ReadItem, Rejection, Row, Seq,
+    Timestamp,
+};
 use rookery_store::batch::{Loaded, Needs};
 use rookery_store::store::StoredRow;
 use rookery_store::{AnyReply, PresenceBoard};
@@ -93,16 +97,16 @@ impl Model {
     }
 
     /// Decides a command over the rows as they were right after `seq`.
-    pub(super) fn decide_at(&self, seq: Seq, caller: &Caller, command: &Command, at: Timestamp) -> Redone {
+    pub(super) fn decide_at(&self, seq: Seq, caller: &Caller, command: &AnyCommand, at: Timestamp) -> Redone {
         self.decide_in(&mut View::default(), seq, caller, command, at)
     }
 
-    fn decide_in(&self, view: &mut View, seq: Seq, caller: &Caller, command: &Command, at: Timestamp) -> Redone {
+    fn decide_in(&self, view: &mut View, seq: Seq, caller: &Caller, command: &AnyCommand, at: Timestamp) -> Redone {
         for _ in 0..MAX_ROUNDS {
-            match rookery_core::decide(view, caller, command, &Now { at }) {
+            match rookery_core::decide(&DecisionContext { view, caller, now: at }, command) {
                 Ok(decision) => return Redone::Decided(decision),
                 Err(Undecided::Rejected(refusal)) => return Redone::Refused(refusal),
-                Err(Undecided::Missing(asks)) => asks.into_iter().for_each(|ask| self.show(view, seq, ask)),
+                Err(Undecided::Missing(missing)) => missing.into_iter().for_each(|item| self.show(view, seq, item)),
             }
         }
         Redone::Endless
@@ -110,7 +114,7 @@ impl Model {
 
     /// Decides commands one after the other, each over what those before it made of the rows right after `seq`; the last
     /// one's outcome, or that of the first that is not decided.
-    pub(super) fn decide_together_at(&self, seq: Seq, caller: &Caller, commands: &[Command]) -> (usize, Redone) {
+    pub(super) fn decide_together_at(&self, seq: Seq, caller: &Caller, commands: &[AnyCommand]) -> (usize, Redone) {
         let (mut view, mut head, at) = (View::default(), seq, Timestamp(0));
         let mut last = (0, Redone::Endless);
         for (place, command) in commands.iter().enumerate() {
@@ -126,24 +130,24 @@ impl Model {
 
     fn lay_over(&self, view: &mut View, seq: Seq, fact: &AnyEvent, head: Seq) {
         for key in rookery_core::write_set(fact, head) {
-            self.show(view, seq, Ask::Row(key.clone()));
+            self.show(view, seq, ReadItem::Row(key.clone()));
             let old = view.get(&key).ok().flatten().cloned();
             let new = rookery_core::apply(old, &key, fact, head, Timestamp(0));
             view.set(key, new);
         }
     }
 
-    fn show(&self, view: &mut View, seq: Seq, ask: Ask) {
-        match ask {
-            Ask::Row(key) => {
+    fn show(&self, view: &mut View, seq: Seq, item: ReadItem) {
+        match item {
+            ReadItem::Row(key) => {
                 let row = self.row_at(&key, seq).cloned();
                 view.load(key, row);
             }
-            Ask::Rows(lookup) => {
+            ReadItem::Rows(lookup) => {
                 let rows = self.found_at(seq, &lookup);
                 view.load_all(lookup, rows);
             }
-            Ask::Presence(agent) => view.load_presence(agent, None),
+            ReadItem::Presence(agent) => view.load_presence(agent, None),
         }
     }
 

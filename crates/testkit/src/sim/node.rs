@@ -16,7 +16,7 @@ use rookery_core::log::LogRow;
 use rookery_core::team::TeamStartOutcome;
 use rookery_core::view::LifeSource;
 use rookery_core::workspace::{BranchFate, BranchOrigin, Outcome};
-use rookery_core::{AgentId, Auth, Caller, Code, Command, MessageId, NodeId, Row, Seq, SiteId};
+use rookery_core::{AgentId, AnyCommand, Auth, Caller, Code, MessageId, NodeId, Row, Seq, SiteId};
 use rookery_engine::access::Trust;
 use rookery_engine::clutch::{Courier, Delivered, DeliveryPolicy, Envelope, IngestError, Ingested, Routing};
 use rookery_engine::engine::IdempotencyKey;
@@ -302,7 +302,7 @@ impl Process {
                 .keyed
                 .then(|| IdempotencyKey { key: sent.id.clone(), fingerprint: format!("{:?}", sent.command) }),
             body: Some(sent.id.clone().into_bytes()),
-            ..Request::new(sent.caller.clone(), Command::clone(&sent.command))
+            ..Request::new(sent.caller.clone(), AnyCommand::clone(&sent.command))
         };
         CallKind::Command(sent, Box::pin(async move { engine.submit(request).await }))
     }

@@ -28,7 +28,7 @@ use rookery_core::task::{
     TaskPlan, TaskState, UpdateStatus,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource};
-use rookery_core::{AgentId, Caller, Command, HandoffId, IntentId, Row, RunId, TaskId, TemplateId};
+use rookery_core::{AgentId, AnyCommand, Caller, HandoffId, IntentId, Row, RunId, TaskId, TemplateId};
 use serde_json::Value;
 
 use super::model::Model;
@@ -55,13 +55,13 @@ pub(super) struct Wish {
 }
 
 pub(super) enum Wanted {
-    Command(Box<Command>),
+    Command(Box<AnyCommand>),
     /// What one call of the Clutch face carries.
     Envelopes(Vec<Value>),
 }
 
 impl Wish {
-    pub(super) fn command(caller: Caller, command: impl Into<Command>) -> Wish {
+    pub(super) fn command(caller: Caller, command: impl Into<AnyCommand>) -> Wish {
         Wish { caller, what: Wanted::Command(Box::new(command.into())) }
     }
 
@@ -79,7 +79,7 @@ pub(super) struct Script<'a> {
     pub(super) fresh: u64,
 }
 
-fn register(rng: &mut StdRng, agent: &AgentId) -> Command {
+fn register(rng: &mut StdRng, agent: &AgentId) -> AnyCommand {
     let role = *[AgentRole::Worker, AgentRole::Worker, AgentRole::Specialist, AgentRole::Lead]
         .choose(rng)
         .unwrap_or(&AgentRole::Worker);
@@ -209,7 +209,7 @@ impl Script<'_> {
     }
 
     /// A task that has ended shall be tried again, with what went on from it.
-    fn retry_part(&mut self) -> Command {
+    fn retry_part(&mut self) -> AnyCommand {
         let ended = self.tasks().filter(|task| !task.state.is_open()).map(|task| (task.run.clone(), task.id.clone()));
         let ended: Vec<(RunId, TaskId)> = ended.collect();
         let (run, task) = ended.choose(self.rng).cloned().unwrap_or((RunId::project_default(), "task_none".into()));
@@ -268,19 +268,17 @@ impl Script<'_> {
     }
 
     /// A fence as somebody remembers it: of the task's grant, or an old one.
-    fn fence(&mut self, command: &Command) -> Option<rookery_core::Seq> {
-        let id = match command {
-            Command::CompleteTask(command) => &command.task,
-            Command::StartTask(command) => &command.task,
-            Command::FailTask(command) => &command.task,
-            _ => return None,
-        };
+    fn fence(&mut self, command: &AnyCommand) -> Option<rookery_core::Seq> {
+        let completed = command.get().map(|complete: &CompleteTask| &complete.task);
+        let id = completed
+            .or_else(|| command.get().map(|start: &StartTask| &start.task))
+            .or_else(|| command.get().map(|fail: &FailTask| &fail.task))?;
         let old = self.rng.random_bool(0.3);
         let task = self.tasks().find(|task| task.id == *id)?;
         if old { Some(task.created) } else { task.claim.as_ref().map(|claim| claim.fence) }
     }
 
-    fn create(&mut self, by: &str) -> Command {
+    fn create(&mut self, by: &str) -> AnyCommand {
         let count = self.rng.random_range(0..3);
         let known: Vec<TaskId> = self.tasks().map(|task| task.id.clone()).collect();
         let depends_on =
@@ -300,7 +298,7 @@ impl Script<'_> {
     }
 
     /// A run, or something done to one.
-    fn of_run(&mut self) -> Command {
+    fn of_run(&mut self) -> AnyCommand {
         let runs =
             self.model.rows().filter_map(|(_, row)| if let Row::Run(run) = row { Some(run.id.clone()) } else { None });
         let Some(run) = runs.choose(self.rng).filter(|_| self.rng.random_bool(0.8)) else {
@@ -372,7 +370,7 @@ impl Script<'_> {
         tasks
     }
 
-    fn apply_template(&mut self) -> Command {
+    fn apply_template(&mut self) -> AnyCommand {
         let templates = self.model.rows().filter_map(|(_, row)| match row {
             Row::Template(template) => Some(template.id.clone()),
             _ => None,
@@ -391,7 +389,7 @@ impl Script<'_> {
     }
 
     /// What a worker writes down about its task.
-    fn planned(&mut self, agent: &AgentId) -> Command {
+    fn planned(&mut self, agent: &AgentId) -> AnyCommand {
         let (task, fresh) = (self.own_task(agent), self.fresh);
         let plan =
             TaskPlan { approach: "step by step".to_owned(), steps: vec!["one".to_owned()], ..TaskPlan::default() };
@@ -431,7 +429,7 @@ impl Script<'_> {
         }
     }
 
-    fn set_status(&mut self, agent: &AgentId) -> Command {
+    fn set_status(&mut self, agent: &AgentId) -> AnyCommand {
         let all = [
             AgentStatus::Idle,
             AgentStatus::Working,
@@ -443,7 +441,7 @@ impl Script<'_> {
         SetAgentStatus { agent: agent.clone(), status, current_task: CurrentTask::AsBefore }.into()
     }
 
-    fn step(&mut self, agent: &AgentId) -> Command {
+    fn step(&mut self, agent: &AgentId) -> AnyCommand {
         let to =
             *[TaskState::Planning, TaskState::Review, TaskState::Paused].choose(self.rng).unwrap_or(&TaskState::Review);
         SetTaskStep {
@@ -456,17 +454,17 @@ impl Script<'_> {
         .into()
     }
 
-    fn complete(&mut self, agent: &AgentId) -> Command {
+    fn complete(&mut self, agent: &AgentId) -> AnyCommand {
         let detail = self.rng.random_bool(0.3).then(|| serde_json::json!({ "text": "detail", "lines": 3 }));
         let outcome = Outcome { text: self.reason(), detail };
         CompleteTask { task: self.own_task(agent), agent: self.maybe(agent), outcome, checked: None }.into()
     }
 
-    fn fail(&mut self, agent: &AgentId) -> Command {
+    fn fail(&mut self, agent: &AgentId) -> AnyCommand {
         FailTask { task: self.own_task(agent), agent: self.maybe(agent), error: self.reason() }.into()
     }
 
-    fn claim_file(&mut self, agent: &AgentId) -> Command {
+    fn claim_file(&mut self, agent: &AgentId) -> AnyCommand {
         let task = self.rng.random_bool(0.5).then(|| self.own_task(agent));
         let insist = if self.rng.random_bool(0.2) { ClaimMode::Force } else { ClaimMode::Request };
         ClaimFile { path: self.path(), agent: agent.clone(), task, hash: self.hash(), site: None, insist }.into()
@@ -476,7 +474,7 @@ impl Script<'_> {
         format!("hash{}", self.rng.random_range(0..4))
     }
 
-    fn change(&mut self, by: Option<AgentId>, source: ChangeSource) -> Command {
+    fn change(&mut self, by: Option<AgentId>, source: ChangeSource) -> AnyCommand {
         RecordChange {
             path: self.path(),
             by,
@@ -491,17 +489,17 @@ impl Script<'_> {
         .into()
     }
 
-    fn seen_change(&mut self) -> Command {
+    fn seen_change(&mut self) -> AnyCommand {
         let by = self.rng.random_bool(0.6).then(|| self.agent());
         self.change(by, ChangeSource::Watcher)
     }
 
-    fn others(&mut self) -> Command {
+    fn others(&mut self) -> AnyCommand {
         RecordUntracked { changed: self.rng.random_range(0..5), sample: vec!["build.log".to_owned()], site: None }
             .into()
     }
 
-    fn offer(&mut self, agent: &AgentId) -> Command {
+    fn offer(&mut self, agent: &AgentId) -> AnyCommand {
         let note = HandoffNote {
             summary: format!("summary {}", self.rng.random_range(0..20)),
             context: "context".to_owned(),
@@ -513,7 +511,7 @@ impl Script<'_> {
         OfferHandoff { id, from: agent.clone(), to, task: self.own_task(agent), note }.into()
     }
 
-    fn answer(&mut self, agent: &AgentId) -> Command {
+    fn answer(&mut self, agent: &AgentId) -> AnyCommand {
         let fits = |handoff: &Handoff| handoff.to.as_ref().is_none_or(|to| to == agent);
         let offered = self.model.rows().filter_map(|(_, row)| match row {
             Row::Handoff(handoff) if fits(handoff) => Some(handoff.id.clone()),
@@ -526,7 +524,7 @@ impl Script<'_> {
         RejectHandoff { handoff, agent: agent.clone(), reason: "not now".to_owned() }.into()
     }
 
-    fn report(&mut self, agent: &AgentId) -> Command {
+    fn report(&mut self, agent: &AgentId) -> AnyCommand {
         Report {
             agent: agent.clone(),
             action: "note.taken".to_owned(),
@@ -539,7 +537,7 @@ impl Script<'_> {
         .into()
     }
 
-    fn redact(&mut self) -> Command {
+    fn redact(&mut self) -> AnyCommand {
         let Some(row) = self.model.log().choose(self.rng) else { return self.others() };
         let erase = Erase { intent: IntentId::new(format!("int_{}", self.fresh)), sha256: "ab".repeat(32) };
         let artifact = self.rng.random_bool(0.4).then_some(erase);

@@ -2,13 +2,15 @@
 //!
 //! This is the simulation's own pump around the real queue and driver, and so the place where most sabotage happens.
 
+use rookery_core::routing::OfferTask;
+use rookery_core::routing::RouteTask;
 use rookery_store::batch::{Batch, BatchStep, Loaded, Needs, Outcome};
 use rookery_store::memory::{Database, Fault, MemoryStore};
 use rookery_store::queue::Load;
 use rookery_store::{Committed, LeaderEpoch, LeaderRole, Operation, Store, Submission, SubmitError};
 use tokio::sync::oneshot;
 
-use rookery_core::{Command, Key, LogId, Row, Seq, Timestamp};
+use rookery_core::{Key, LogId, Row, Seq, Timestamp};
 use rookery_store::Clock;
 
 use super::Sabotage;
@@ -157,11 +159,11 @@ impl Turn<'_> {
             self.model.rows().filter_map(|(_, row)| if let Row::Agent(agent) = row { Some(agent) } else { None });
         let Some(first) = live.find(|agent| agent.is_online()).map(|agent| agent.id.clone()) else { return vec![] };
         let mut chosen = None;
-        if let Command::RouteTask(route) = &mut submission.command {
+        if let Some(route) = submission.command.get_mut::<RouteTask>() {
             chosen = route.choice.selected.replace(first.clone());
         }
         for other in &mut submission.others {
-            if let Command::OfferTask(forward) = &mut other.command {
+            if let Some(forward) = other.command.get_mut::<OfferTask>() {
                 forward.to = first.clone();
             }
         }
@@ -181,7 +183,7 @@ impl Turn<'_> {
 }
 
 fn is_choice(submission: &Submission) -> bool {
-    matches!(&submission.command, Command::RouteTask(route) if route.choice.selected.is_some())
+    submission.command.get().is_some_and(|route: &RouteTask| route.choice.selected.is_some())
 }
 
 fn torn(mut submission: Submission) -> impl Iterator<Item = Submission> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rookery_core::message::{AckMessages, GiveUpDelivery, Shown};
 use rookery_core::outbound::AllowedHost;
 use rookery_core::view::LifeSource;
-use rookery_core::{AgentId, Auth, Caller, Code, Command, Key, MessageId, Rejection, Row};
+use rookery_core::{AgentId, AnyCommand, Auth, Caller, Code, Key, MessageId, Rejection, Row};
 use rookery_store::node::LeaderEpoch;
 use rookery_store::{Submission, SubmitError};
 
@@ -156,7 +156,7 @@ impl Job {
 
     async fn write(&self, verdict: Verdict) -> Fate {
         let (message, agent) = (self.message.clone(), self.agent.clone());
-        let command: Command = match &verdict {
+        let command: AnyCommand = match &verdict {
             Verdict::Taken => AckMessages { agent, messages: vec![message], shown: Shown::Now }.into(),
             Verdict::GivenUp { error } => {
                 tracing::warn!(%message, %agent, error, "a message could not be delivered, and is given up on");

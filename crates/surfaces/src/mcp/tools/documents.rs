@@ -6,7 +6,7 @@ use rookery_core::document::{
     WriteDocument, Writer,
 };
 use rookery_core::envelope::iso;
-use rookery_core::{Code, Command, Rejection};
+use rookery_core::{AnyCommand, Code, Rejection};
 use rookery_engine::documents::{Changed, DocumentText};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -222,7 +222,7 @@ fn base(version: Option<u64>) -> Base {
     version.map_or(Base::Unsaid, Base::Version)
 }
 
-async fn change(call: &Call, member: Member, command: impl Into<Command>, word: &str) -> Answer<Written> {
+async fn change(call: &Call, member: Member, command: impl Into<AnyCommand>, word: &str) -> Answer<Written> {
     match call.engine().change_document(call.request(member.caller, command)).await? {
         Changed::Done(Document { id, version, .. }) => {
             Ok(Reply::said(word, Written { file: id.path.to_string(), version }))

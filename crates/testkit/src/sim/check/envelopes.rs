@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rookery_core::agent::ReturnAgent;
 use rookery_core::clutch::{EnvelopeReceived, Filed};
 use rookery_core::log::LogRow;
-use rookery_core::{AgentId, AnyEvent, Caller, Code, Command, Key, MessageId, Rejection, Row, Seq, Timestamp};
+use rookery_core::{AgentId, AnyCommand, AnyEvent, Caller, Code, Key, MessageId, Rejection, Row, Seq, Timestamp};
 use rookery_engine::clutch::{Envelope, Ingested};
 use rookery_store::AnyReply;
 use rookery_store::store::StoredRow;
@@ -193,7 +193,7 @@ fn refused_together(model: &Model, bundle: &Bundle, place: usize, at: Seq, refus
         model.used(&key.scope).is_none_or(|(used, _)| *used > at) && !bundle.items.iter().take(*position).any(before)
     };
     let decided: Vec<usize> = upto().filter(is_new).map(|(position, _)| position).collect();
-    let commands: Vec<Command> = decided.iter().filter_map(|position| bundle.items[*position].command()).collect();
+    let commands: Vec<AnyCommand> = decided.iter().filter_map(|position| bundle.items[*position].command()).collect();
     let with_command: Vec<usize> =
         decided.into_iter().filter(|position| bundle.items[*position].command().is_some()).collect();
     let (ended, redone) = model.decide_together_at(at, &bundle.caller, &commands);

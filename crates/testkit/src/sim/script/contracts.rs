@@ -2,7 +2,7 @@
 
 use rand::Rng;
 use rand::seq::IndexedRandom;
-use rookery_core::Command;
+use rookery_core::AnyCommand;
 use rookery_core::clutch::{MessageType, PayloadType};
 use rookery_core::contract::{DefineStepContracts, ExpectedPayload, RegisterSchema, StepContract};
 use rookery_core::group::{RemoveGroup, SetGroup};
@@ -14,7 +14,7 @@ pub(super) const TEAM: &str = "team";
 const TYPES: [&str; 3] = ["own.thing.v1", "own.thing.v2", "research.summary.v1"];
 
 impl Script<'_> {
-    pub(super) fn contract(&mut self) -> Command {
+    pub(super) fn contract(&mut self) -> AnyCommand {
         let group = TEAM.to_owned();
         match (self.rng.random_range(0..6), self.payload_type()) {
             (0, Some(payload_type)) => self.schema(payload_type).into(),

@@ -11,7 +11,7 @@ use rookery_core::message::{
     Ack, AckMessages, Addressees, Cause, Fate, Message, ReadMessages, ReleaseHeld, RetryDelivery, SendMessage, Shown,
     Standing, StormGuard, Verdict, What,
 };
-use rookery_core::{AgentId, Command, Instance, MessageId, Row};
+use rookery_core::{AgentId, AnyCommand, Instance, MessageId, Row};
 
 use super::Script;
 
@@ -19,7 +19,7 @@ use super::Script;
 pub(in crate::sim) const GUARD: StormGuard = StormGuard { per_minute: 6, hops: 2 };
 
 impl Script<'_> {
-    pub(super) fn mail(&mut self, agent: &AgentId) -> Command {
+    pub(super) fn mail(&mut self, agent: &AgentId) -> AnyCommand {
         match self.rng.random_range(0..100) {
             0..40 => self.message(agent),
             40..60 => {
@@ -33,7 +33,7 @@ impl Script<'_> {
     }
 
     /// What a person does about a message that is held.
-    pub(super) fn decision_about_held(&mut self) -> Command {
+    pub(super) fn decision_about_held(&mut self) -> AnyCommand {
         let held: Vec<MessageId> = self
             .messages()
             .filter(|message| matches!(message.fate, Fate::Held(_)))
@@ -46,7 +46,7 @@ impl Script<'_> {
     }
 
     /// A person wants that something is tried again which was given up on, or lets go of what an adapter could not pass on.
-    pub(super) fn undelivered(&mut self) -> Command {
+    pub(super) fn undelivered(&mut self) -> AnyCommand {
         let dead: Vec<(MessageId, AgentId)> = self
             .model
             .rows()
@@ -65,7 +65,7 @@ impl Script<'_> {
     }
 
     /// Another entry point for the documents of all instances.
-    pub(super) fn configure(&mut self) -> Command {
+    pub(super) fn configure(&mut self) -> AnyCommand {
         let document = Some(format!("notes-{}.md", self.rng.random_range(0..3)));
         let settings = ContextSettings { document, ..ContextSettings::default() };
         ConfigureContext { scope: Scope::Project, settings, site: None }.into()
@@ -75,7 +75,7 @@ impl Script<'_> {
         self.model.rows().filter_map(|(_, row)| if let Row::Message(message) = row { Some(message) } else { None })
     }
 
-    fn message(&mut self, from: &AgentId) -> Command {
+    fn message(&mut self, from: &AgentId) -> AnyCommand {
         let (instance, to) = (Instance::default(), self.agent());
         let what = match self.rng.random_range(0..4) {
             0 | 1 => What::Entry,
@@ -107,7 +107,7 @@ impl Script<'_> {
         What::Coord { topic: topic.to_owned(), subject: "subject 1".to_owned(), to, ack: Ack::ByTopic }
     }
 
-    fn ack(&mut self, agent: &AgentId, standing: Standing, shown: Shown) -> Command {
+    fn ack(&mut self, agent: &AgentId, standing: Standing, shown: Shown) -> AnyCommand {
         AckMessages { agent: agent.clone(), messages: self.own_messages(agent, standing), shown }.into()
     }
 
@@ -130,7 +130,7 @@ impl Script<'_> {
         own.choose_multiple(self.rng, count).cloned().collect()
     }
 
-    fn document(&mut self, agent: &AgentId) -> Command {
+    fn document(&mut self, agent: &AgentId) -> AnyCommand {
         let Ok(path) = DocumentPath::parse("notes.md") else { return self.report(agent) };
         let id = DocumentId::new(Instance::default().run(), path);
         let (writer, text) = (Writer::Named(agent.clone()), format!("text {}\n", self.rng.random_range(0..20)));

@@ -9,7 +9,7 @@ use rookery_core::team::{
     StartTeam, StartTime, Takeover, Team,
 };
 use rookery_core::turn::{EndTurn, Failure, Notes, StartTurn, Turn, TurnConclusion, Usage, WakeReason};
-use rookery_core::{AgentId, Command, IntentId, Key, MessageId, Row, TeamId, TurnId};
+use rookery_core::{AgentId, AnyCommand, IntentId, Key, MessageId, Row, TeamId, TurnId};
 
 use super::Script;
 use super::mail::GUARD;
@@ -18,7 +18,7 @@ const TEAM: &str = "@default";
 
 impl Script<'_> {
     /// Mostly what fits how the team is, and sometimes what does not.
-    pub(super) fn runner(&mut self) -> Command {
+    pub(super) fn runner(&mut self) -> AnyCommand {
         let Some(team) = self.team().filter(|team| team.is_live()).cloned() else { return self.start_team() };
         match self.rng.random_range(0..100) {
             0..6 => self.start_team(),
@@ -40,7 +40,7 @@ impl Script<'_> {
         }
     }
 
-    fn start_team(&mut self) -> Command {
+    fn start_team(&mut self) -> AnyCommand {
         let member = |agent: &AgentId| NewMember { agent: agent.clone(), backend: "mock".to_owned(), model: None };
         let only = self.agent();
         let (team, agents, mode) = match self.rng.random_range(0..6) {
@@ -55,7 +55,7 @@ impl Script<'_> {
     }
 
     /// Whoever is paused goes on soon: nothing else would happen.
-    fn pause(&mut self) -> Command {
+    fn pause(&mut self) -> AnyCommand {
         let paused = self.model.rows().find_map(|(_, row)| match row {
             Row::Agent(agent) if agent.paused.is_some() => Some(agent.id.clone()),
             _ => None,
@@ -66,7 +66,7 @@ impl Script<'_> {
         }
     }
 
-    fn launch(&mut self) -> Command {
+    fn launch(&mut self) -> AnyCommand {
         let intent = IntentId::new(format!("int_launch_{}", self.fresh));
         let file = if self.rng.random_bool(0.5) { "team.yaml" } else { "bad.yaml" };
         let launch = Launch { file: file.to_owned(), params: vec![] };
@@ -77,24 +77,24 @@ impl Script<'_> {
         MessageId::new(format!("msg_{part}_{:08}", self.fresh))
     }
 
-    fn kick_off(&mut self, team: &Team) -> Command {
+    fn kick_off(&mut self, team: &Team) -> AnyCommand {
         let text = Some(format!("@{} begin", self.agent()));
         let messages = [self.fresh_message("began"), self.fresh_message("kickoff")];
         let mentions = self.rng.random_bool(0.3).then(|| vec![self.agent().to_string()]);
         KickOff { team: team.id().clone(), generation: self.generation(team), text, mentions, messages }.into()
     }
 
-    fn say(&mut self) -> Command {
+    fn say(&mut self) -> AnyCommand {
         let text = format!("@{} enough", self.agent());
         AnnounceToTeam { team: TEAM.into(), message: self.fresh_message("said"), text }.into()
     }
 
-    fn ask_stop(&mut self, team: &Team) -> Command {
+    fn ask_stop(&mut self, team: &Team) -> AnyCommand {
         let member = self.rng.random_bool(0.5).then(|| self.agent());
         RequestTeamStop { team: team.id().clone(), member, reason: self.reason() }.into()
     }
 
-    fn end_team(&mut self, team: &Team) -> Command {
+    fn end_team(&mut self, team: &Team) -> AnyCommand {
         let how = *Conclusion::ALL.choose(self.rng).unwrap_or(&Conclusion::Stopped);
         EndTeam { team: team.id().clone(), generation: self.generation(team), how, reason: self.reason() }.into()
     }
@@ -104,7 +104,7 @@ impl Script<'_> {
         if self.rng.random_bool(0.1) { team.of.generation.saturating_sub(1) } else { team.of.generation }
     }
 
-    fn wake(&mut self, team: &Team) -> Command {
+    fn wake(&mut self, team: &Team) -> AnyCommand {
         let agent = self.agent();
         let standing = if self.rng.random_bool(0.6) { Standing::Queued } else { Standing::Read };
         StartTurn {
@@ -119,7 +119,7 @@ impl Script<'_> {
         .into()
     }
 
-    fn end_turn(&mut self) -> Command {
+    fn end_turn(&mut self) -> AnyCommand {
         let turns = self.model.rows().filter_map(|(_, row)| if let Row::Turn(turn) = row { Some(turn) } else { None });
         let known: Vec<&Turn> = turns.collect();
         let open: Vec<&Turn> = known.iter().copied().filter(|turn| turn.end.is_none()).collect();

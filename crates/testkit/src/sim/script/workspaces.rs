@@ -3,12 +3,12 @@
 use rand::Rng;
 use rand::seq::IteratorRandom;
 use rookery_core::workspace::{CreateWorkspace, MergeWorkspace, Uncommitted, UpdateWorkspace, WorkspaceStatus};
-use rookery_core::{Command, IntentId, Row, WorkspaceId};
+use rookery_core::{AnyCommand, IntentId, Row, WorkspaceId};
 
 use super::Script;
 
 impl Script<'_> {
-    pub(super) fn of_workspace(&mut self) -> Command {
+    pub(super) fn of_workspace(&mut self) -> AnyCommand {
         let intent = IntentId::new(format!("int_{}", self.fresh));
         let all = self.model.rows().filter_map(|(_, row)| match row {
             Row::Workspace(workspace) => Some(workspace.id.clone()),
@@ -22,7 +22,7 @@ impl Script<'_> {
         }
     }
 
-    fn create_workspace(&mut self, intent: IntentId) -> Command {
+    fn create_workspace(&mut self, intent: IntentId) -> AnyCommand {
         let branch = format!("branch-{}", self.rng.random_range(0..6));
         CreateWorkspace {
             id: WorkspaceId::new(format!("ws_{}", self.fresh)),
@@ -39,7 +39,7 @@ impl Script<'_> {
         .into()
     }
 
-    fn update_workspace(&mut self, workspace: WorkspaceId, intent: IntentId) -> Command {
+    fn update_workspace(&mut self, workspace: WorkspaceId, intent: IntentId) -> AnyCommand {
         let status = WorkspaceStatus::ALL.into_iter().choose(self.rng);
         UpdateWorkspace {
             workspace,
