@@ -11,13 +11,12 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-use crate::Plan;
 use crate::daemon::Daemon;
 use crate::report::{Figure, Report};
 use crate::rest::HttpClient;
 use crate::sample::{Client, closed_loop};
 use crate::turns::{Runner, rotate, share, slices};
-use crate::work;
+use crate::{Plan, work};
 
 use session::{Calls, Session, ToolClient};
 use writes::RestClaims;

@@ -13,8 +13,7 @@ use crate::report::{Figure, Report};
 use crate::rest::Rest;
 use crate::sample::percentile;
 use crate::stopwatch::Stopwatch;
-use crate::stream;
-use crate::{Plan, say, work};
+use crate::{Plan, say, stream, work};
 
 /// Requests come at a pace that leaves the machine idle in between.
 const EVERY: Duration = Duration::from_millis(10);

@@ -10,8 +10,8 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::Seq;
-use crate::key::ReadSet;
 use crate::limit;
+use crate::model::ReadSet;
 use crate::refusal::Rejection;
 
 /// Notes that what was put aside for an adapter is let go of.

@@ -3,13 +3,13 @@
 //! Only a structured reference counts: an entry of an `attachments` list. What a text says is never searched for names.
 //! The bytes themselves are the store's.
 
+use crate::model::{ArtifactRefId, Column, ColumnValue, Entity, Key};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::code::Code;
 use crate::fact::AnyEvent;
 use crate::id::Seq;
-use crate::key::Key;
 use crate::limit;
 use crate::refusal::Rejection;
 
@@ -78,6 +78,17 @@ pub struct ArtifactRef {
     pub named_in: Vec<Seq>,
 }
 
+impl Entity for ArtifactRef {
+    type Id = ArtifactRefId;
+
+    const TABLE: &'static str = "artifact_refs";
+    const COLUMNS: &'static [Column] = &[Column::text("sha256")];
+
+    fn columns(&self) -> Vec<ColumnValue> {
+        vec![self.sha256.as_str().into()]
+    }
+}
+
 impl AnyEvent {
     /// The artifacts that the fact names, by their SHA-256.
     pub fn artifacts(&self) -> Vec<&str> {
@@ -101,7 +112,7 @@ impl AnyEvent {
             AnyEvent::TurnEnded(fact) => format!("turn:{}", fact.turn),
             _ => return vec![],
         };
-        let key = |sha256: &str| Key::ArtifactRef { sha256: sha256.to_owned(), by: by.clone() };
+        let key = |sha256: &str| Key::ArtifactRef(ArtifactRefId { sha256: sha256.to_owned(), by: by.clone() });
         self.artifacts().into_iter().map(key).collect()
     }
 }
@@ -117,7 +128,7 @@ pub(crate) fn apply(
         row.named_in.retain(|named| *named != redacted.seq);
         return (!row.named_in.is_empty()).then_some(row);
     }
-    let key = Key::ArtifactRef { sha256: sha256.to_owned(), by: by.to_owned() };
+    let key = Key::ArtifactRef(ArtifactRefId { sha256: sha256.to_owned(), by: by.to_owned() });
     if !fact.artifact_keys().contains(&key) {
         return old;
     }
@@ -133,9 +144,9 @@ mod tests {
     use super::*;
     use crate::actor::Caller;
     use crate::log::LogRow;
+    use crate::model::Row;
     use crate::redact::{Redact, Target};
     use crate::routing::OfferTask;
-    use crate::row::Row;
     use crate::task::{AddCheckpoint, CheckpointKind, CompleteTask, Outcome};
     use crate::testing::{World, anna, by, complete, route, sends};
 

@@ -13,10 +13,9 @@ use crate::code::Code;
 use crate::fact::AnyEvent;
 use crate::file::FileClaimOutcome;
 use crate::id::{Seq, Timestamp};
-use crate::key::{Key, ReadItem, ReadSet};
+use crate::model::{Key, ReadItem, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::told;
-use crate::view::View;
 
 /// A request to change something. It is decided over the rows in view, and appends events or is rejected.
 pub trait Command: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {

@@ -3,15 +3,14 @@
 //! A shipped version of a fact is never edited. A changed form gets a new version, an upcaster in `upcast.rs` and golden
 //! files in `tests/golden/`.
 
+use crate::model::{ArtifactRefId, DeliveryId, DependencyId, Key, Row, VersionId};
 use serde::{Deserialize, Serialize};
 
 use crate::adapter::LettersDropped;
-use crate::agent::Lead;
 use crate::agent::{
     self, AgentLeft, AgentPaused, AgentRegistered, AgentResumed, AgentReturned, AgentStatusSet, AgentUpdated,
-    AgentWentOffline, LeadChosen,
+    AgentWentOffline, Lead, LeadChosen,
 };
-use crate::artifact;
 use crate::clutch::{self, EnvelopeReceived, EnvelopeRejected, ToolDenied};
 use crate::contract::{self, SchemaRegistered, StepContractsDefined};
 use crate::document::{self, DocumentDeleted, DocumentWritten};
@@ -24,14 +23,12 @@ use crate::handoff::{self, HandoffAccepted, HandoffInitiated, HandoffRejected};
 use crate::id::{AgentId, IntentId, RunId, Seq, TaskId, ThreadId, Timestamp, WorkspaceId};
 use crate::instance::{self, ContextConfigured};
 use crate::intent::{self, IntentClosed};
-use crate::key::Key;
 use crate::message::{
     self, DeliveryAbandoned, DeliveryRetried, MessageDiscarded, MessageHeld, MessageReleased, MessageSent, Receipt,
 };
 use crate::redact::{self, LogRedacted};
 use crate::report::Report;
 use crate::routing::{RoutingDecided, RoutingFailed, RoutingResumed, TaskForwarded};
-use crate::row::Row;
 use crate::run::{self, RunCreated, RunPlanned, RunReordered, RunReplanned, RunStatusSet, TaskRemoved};
 use crate::task::{
     self, CheckpointAdded, Dependency, TaskAttemptsExhausted, TaskClaimed, TaskCompleted, TaskCreated, TaskDropped,
@@ -44,13 +41,13 @@ use crate::team::{
 };
 use crate::template::{self, TemplateCreated};
 use crate::timer::{self, conflict_timer_id};
-use crate::told;
 use crate::turn::{self, TurnEnded, TurnStarted};
 use crate::upcast::{UPCASTERS, Upcaster, upcast};
 use crate::workspace::{
     self, WorkspaceCreated, WorkspaceFailed, WorkspaceMerged, WorkspaceMerging, WorkspaceReady, WorkspaceRemoved,
     WorkspaceUpdated,
 };
+use crate::{artifact, told};
 
 macro_rules! facts {
     ($($name:ident($body:ty) = $kind:literal v $version:literal),+ $(,)?) => {
@@ -429,9 +426,9 @@ fn rows_of(fact: &AnyEvent) -> Vec<Key> {
         AnyEvent::AgentResumed(fact) => vec![agent(&fact.agent)],
         AnyEvent::AgentLeft(fact) => vec![agent(&fact.agent)],
         AnyEvent::AgentWentOffline(fact) => vec![agent(&fact.agent)],
-        AnyEvent::LeadChosen(_) => vec![Key::Lead],
+        AnyEvent::LeadChosen(_) => vec![Key::lead()],
         AnyEvent::TaskCreated(fact) => {
-            let edge = |dep: &TaskId| Key::Dependency { task: fact.task.clone(), dep: dep.clone() };
+            let edge = |dep: &TaskId| Key::Dependency(DependencyId { task: fact.task.clone(), dep: dep.clone() });
             let run = of_run(Some(&fact.run));
             let parent = fact.origin.parent.iter().map(task);
             let own = std::iter::once(task(&fact.task)).chain(fact.depends_on.iter().map(edge));
@@ -549,7 +546,7 @@ fn of_run(run: Option<&RunId>) -> Option<Key> {
 }
 
 fn document_keys(id: &document::DocumentId, version: u64) -> Vec<Key> {
-    vec![Key::Document(id.clone()), Key::Version { document: id.clone(), version }]
+    vec![Key::Document(id.clone()), Key::Version(VersionId { document: id.clone(), version })]
 }
 
 fn workspace_keys(id: &WorkspaceId, intent: Option<&IntentId>) -> Vec<Key> {
@@ -560,14 +557,14 @@ fn workspace_keys(id: &WorkspaceId, intent: Option<&IntentId>) -> Vec<Key> {
 /// stays as it is.
 pub fn apply(old: Option<Row>, key: &Key, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<Row> {
     if let AnyEvent::LogRedacted(redacted) = fact
-        && !matches!(key, Key::Intent(_) | Key::ArtifactRef { .. })
+        && !matches!(key, Key::Intent(_) | Key::ArtifactRef(ArtifactRefId { .. }))
     {
         return old.map(|row| redact::apply(row, key, redacted));
     }
     match key {
         Key::Agent(id) => agent::apply(row!(old, Agent), id, fact, seq, at).map(Row::Agent),
         Key::Task(id) => task::apply(row!(old, Task), id, fact, seq, at).map(Row::Task),
-        Key::Dependency { task, dep } => match fact {
+        Key::Dependency(DependencyId { task, dep }) => match fact {
             AnyEvent::TaskCreated(fact) if fact.task == *task && fact.depends_on.contains(dep) => {
                 Some(Row::Dependency(Dependency { task: task.clone(), dep: dep.clone() }))
             }
@@ -580,7 +577,7 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &AnyEvent, seq: Seq, at: Timesta
         },
         Key::File(key) => file::apply(row!(old, File), key, fact, seq, at).map(Row::File),
         Key::Handoff(id) => handoff::apply(row!(old, Handoff), id, fact, seq, at).map(Row::Handoff),
-        Key::Lead => match fact {
+        Key::Lead(_) => match fact {
             AnyEvent::LeadChosen(fact) => Some(Row::Lead(Lead { holder: fact.holder.clone(), asked: fact.asked })),
             _ => old,
         },
@@ -594,18 +591,18 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &AnyEvent, seq: Seq, at: Timesta
         Key::Run(id) => run::apply(row!(old, Run), id, fact, seq, at).map(Row::Run),
         Key::Template(id) => template::apply(row!(old, Template), id, fact, seq, at).map(Row::Template),
         Key::Message(id) => message::apply(row!(old, Message), id, fact, seq, at).map(Row::Message),
-        Key::Delivery { message, agent } => {
+        Key::Delivery(DeliveryId { message, agent }) => {
             message::apply_delivery(row!(old, Delivery), (message, agent), fact, seq, at).map(Row::Delivery)
         }
         Key::Thread(id) => message::apply_thread(row!(old, Thread), id, fact).map(Row::Thread),
         Key::Sender(id) => message::apply_sender(row!(old, Sender), id, fact).map(Row::Sender),
         Key::Document(id) => document::apply(row!(old, Document), id, fact, at).map(Row::Document),
-        Key::Version { document, version } => {
+        Key::Version(VersionId { document, version }) => {
             document::apply_version(row!(old, Version), (document, *version), fact, seq, at).map(Row::Version)
         }
         Key::Context(scope) => instance::apply(row!(old, Context), scope, fact).map(Row::Context),
         Key::Workspace(id) => workspace::apply(row!(old, Workspace), id, fact, seq, at).map(Row::Workspace),
-        Key::ArtifactRef { sha256, by } => {
+        Key::ArtifactRef(ArtifactRefId { sha256, by }) => {
             artifact::apply(row!(old, ArtifactRef), (sha256, by), fact, seq).map(Row::ArtifactRef)
         }
         Key::Schema(id) => contract::apply_schema(row!(old, Schema), id, fact, seq, at).map(Row::Schema),

@@ -1,12 +1,12 @@
 //! Effects outside of the store: decided by a fact, carried out after its commit, closed by an outcome.
 
+use crate::model::{Column, ColumnValue, Entity, Key, ReadSet};
 use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{IntentId, Seq, SiteId, WorkspaceId};
-use crate::key::{Key, ReadSet};
 use crate::refusal::Rejection;
 use crate::team::{Launch, TeamRef};
 use crate::workspace::Uncommitted;
@@ -20,6 +20,17 @@ pub struct Intent {
     /// Where it has to happen; `None` if any node can do it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<SiteId>,
+}
+
+impl Entity for Intent {
+    type Id = IntentId;
+
+    const TABLE: &'static str = "intents";
+    const COLUMNS: &'static [Column] = &[Column::integer("opened")];
+
+    fn columns(&self) -> Vec<ColumnValue> {
+        vec![self.opened.0.into()]
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

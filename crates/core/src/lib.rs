@@ -24,10 +24,10 @@ pub mod handoff;
 pub mod id;
 pub mod instance;
 pub mod intent;
-pub mod key;
 pub mod limit;
 pub mod log;
 pub mod message;
+pub mod model;
 pub mod name;
 pub mod outbound;
 pub mod redact;
@@ -35,7 +35,6 @@ pub mod refusal;
 pub mod registry;
 pub mod report;
 pub mod routing;
-pub mod row;
 pub mod run;
 pub mod session;
 pub mod task;
@@ -47,7 +46,6 @@ pub mod timer;
 pub mod told;
 pub mod turn;
 mod upcast;
-pub mod view;
 pub mod workspace;
 
 pub use actor::{Actor, Auth, Authority, Caller};
@@ -62,7 +60,5 @@ pub use id::{
     ThreadId, TimerId, Timestamp, TurnId, WorkspaceId,
 };
 pub use instance::Instance;
-pub use key::{Key, Lookup, ReadItem, ReadSet, Table};
+pub use model::{Key, Lookup, ReadItem, ReadSet, Row, Table, View};
 pub use refusal::Rejection;
-pub use row::Row;
-pub use view::View;

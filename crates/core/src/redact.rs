@@ -11,9 +11,8 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::{AnyEvent, write_set};
 use crate::id::{IntentId, Seq};
-use crate::key::{Key, ReadItem, ReadSet};
+use crate::model::{Key, ReadItem, ReadSet, Row};
 use crate::refusal::Rejection;
-use crate::row::Row;
 
 pub const REDACTED: &str = "[redacted]";
 

@@ -6,8 +6,8 @@ use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::FilePath;
 use crate::id::{AgentId, TaskId};
-use crate::key::{Key, ReadSet};
 use crate::limit;
+use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
 
 /// An event as its reporter tells it.
@@ -31,7 +31,7 @@ impl Command for Report {
     const NAME: &'static str = "AddReport";
 
     fn read_set(&self) -> ReadSet {
-        vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()]
+        vec![Key::Agent(self.agent.clone()).into(), Key::lead().into()]
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {

@@ -13,9 +13,9 @@ use crate::code::Code;
 use crate::command::Undecided;
 use crate::id::TeamId;
 use crate::instance::plain;
+use crate::model::View;
 use crate::outbound::SandboxReach;
 use crate::refusal::Rejection;
-use crate::view::View;
 use crate::{AgentId, Timestamp};
 
 /// What a session key begins with, so that one is recognised where it should not be.

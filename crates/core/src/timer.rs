@@ -1,5 +1,6 @@
 //! What shall happen at a time. A timer is opened and closed by facts; firing one that changed meanwhile is refused.
 
+use crate::model::{Column, ColumnValue, Entity, Key, ReadSet};
 use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
@@ -7,7 +8,6 @@ use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::{ConflictEscalated, FilePath};
 use crate::id::{Seq, TimerId, Timestamp};
-use crate::key::{Key, ReadSet};
 use crate::refusal::Rejection;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -17,6 +17,17 @@ pub struct Timer {
     /// The `seq` of the fact that set it.
     pub version: Seq,
     pub purpose: Purpose,
+}
+
+impl Entity for Timer {
+    type Id = TimerId;
+
+    const TABLE: &'static str = "timers";
+    const COLUMNS: &'static [Column] = &[Column::integer("due")];
+
+    fn columns(&self) -> Vec<ColumnValue> {
+        vec![ColumnValue::Integer(self.due.0)]
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

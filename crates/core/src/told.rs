@@ -4,6 +4,7 @@
 //! other faces, people and clocks do to a task is told by the fact itself, which every face can show as a message. Those who are
 //! told are part of the fact, so that replaying it opens the same deliveries.
 
+use crate::model::{DeliveryId, Key, ReadItem, ReadSet, View};
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
@@ -15,9 +16,7 @@ use crate::envelope;
 use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, MessageId, Seq, TaskId, ThreadId, Timestamp};
-use crate::key::{Key, ReadItem, ReadSet};
 use crate::task::{ReleaseCause, Task, TaskState};
-use crate::view::View;
 
 /// What a fact about a task means for inboxes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -134,8 +133,12 @@ impl AnyEvent {
 
 /// The deliveries that a fact opens or ends.
 pub(crate) fn keys(fact: &AnyEvent, seq: Seq) -> impl Iterator<Item = Key> {
-    let opened = fact.tells().iter().map(move |agent| Key::Delivery { message: fact.id_at(seq), agent: agent.clone() });
-    let ended = fact.voids().map(|over| Key::Delivery { message: over.message.clone(), agent: over.agent.clone() });
+    let opened = fact
+        .tells()
+        .iter()
+        .map(move |agent| Key::Delivery(DeliveryId { message: fact.id_at(seq), agent: agent.clone() }));
+    let ended =
+        fact.voids().map(|over| Key::Delivery(DeliveryId { message: over.message.clone(), agent: over.agent.clone() }));
     opened.chain(ended)
 }
 
@@ -279,7 +282,7 @@ mod tests {
     use crate::agent::{AgentRole, LeaveTeam};
     use crate::code::Code;
     use crate::handoff::{AcceptHandoff, RejectHandoff};
-    use crate::key::ColumnValue;
+    use crate::model::ColumnValue;
     use crate::routing::OfferTask;
     use crate::task::{AlarmKind, FireAlarm, ReopenTask};
     use crate::testing::{
@@ -619,7 +622,8 @@ mod tests {
     }
 
     fn state(w: &World) -> ColumnValue {
-        w.rows().get(&Key::Delivery { message: "fwd".into(), agent: "ken".into() }).unwrap().columns()[3].clone()
+        w.rows().get(&Key::Delivery(DeliveryId { message: "fwd".into(), agent: "ken".into() })).unwrap().columns()[3]
+            .clone()
     }
 
     #[test]

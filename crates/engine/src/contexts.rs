@@ -1,7 +1,7 @@
 //! What the context of an instance is kept in, as surfaces ask for it.
 
 use rookery_core::instance::{Configured, Instance, Scope, TeamContext, context_keys};
-use rookery_core::key::Table;
+use rookery_core::model::Table;
 use rookery_core::{Rejection, Row};
 use rookery_store::RowQuery;
 

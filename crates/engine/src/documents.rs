@@ -3,7 +3,7 @@
 use rookery_core::document::{
     AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, DocumentPath, Version, WriteDocument, text_of,
 };
-use rookery_core::key::Table;
+use rookery_core::model::{Table, VersionId};
 use rookery_core::{AnyCommand, Caller, Code, Instance, Key, Rejection, Row, RunId};
 use rookery_store::query::{ColumnTest, Order};
 use rookery_store::{AnyReply, RowQuery, SubmitError};
@@ -55,7 +55,7 @@ impl Engine {
 
     /// The text of a document as it was at a version; `None` if there was none.
     pub async fn document_at(&self, id: &DocumentId, version: u64) -> Result<Option<DocumentText>, EngineError> {
-        let key = Key::Version { document: id.clone(), version };
+        let key = Key::Version(VersionId { document: id.clone(), version });
         let (mut rows, _) = self.store().rows(vec![key]).await?;
         let Some(version) = rows.pop().flatten().and_then(version_of).filter(|version| version.hash.is_some()) else {
             return Ok(None);

@@ -1,31 +1,18 @@
 //! Submitting commands and waiting for their effects.
 
-use rookery_core::agent::Join;
-use rookery_core::agent::LeaveTeam;
-use rookery_core::agent::RegisterAgent;
-use rookery_core::agent::SetAgentStatus;
-use rookery_core::agent::UpdateProfile;
-use rookery_core::message::AckMessages;
-use rookery_core::message::ReadMessages;
-use rookery_core::message::ReleaseHeld;
-use rookery_core::message::SendMessage;
-use rookery_core::team::AnnounceToTeam;
-use rookery_core::team::EndTeam;
-use rookery_core::team::KickOff;
-use rookery_core::team::StartTeam;
-use rookery_core::turn::EndTurn;
-use rookery_core::turn::StartTurn;
+use rookery_core::agent::{AgentStatus, Join, LeaveTeam, RegisterAgent, SetAgentStatus, UpdateProfile};
+use rookery_core::message::{AckMessages, ReadMessages, ReleaseHeld, SendMessage, StormGuard};
+use rookery_core::team::{AnnounceToTeam, EndTeam, KickOff, StartTeam};
+use rookery_core::turn::{EndTurn, StartTurn};
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::agent::AgentStatus;
 use rookery_core::clutch::SigningPolicy;
 use rookery_core::log::{Body, BodyBytes};
-use rookery_core::message::StormGuard;
+use rookery_core::model::{LifeSource, Presence};
 use rookery_core::task::{MAX_ATTEMPTS, RETRY_BACKOFF_MILLIS};
-use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{
     AgentId, AnyCommand, Authority, Caller, Code, HandoffId, IntentId, Key, Rejection, Row, SiteId, TaskId,
 };

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use futures_util::StreamExt;
 use futures_util::stream;
 use rookery_core::intent::{CloseIntent, Effect, Intent};
-use rookery_core::key::Table;
+use rookery_core::model::Table;
 use rookery_core::team::{ConcludeTeamStart, TeamStartOutcome};
 use rookery_core::workspace::{ConcludeWorkspace, Outcome};
 use rookery_core::{Caller, IntentId, Row, Seq, SiteId, WorkspaceId};

@@ -3,10 +3,8 @@
 //! Tokens are no part of the log, so the rules cannot know whose names are taken by people: it is checked here, before a command
 //! that makes an agent known is submitted.
 
-use rookery_core::agent::RegisterAgent;
-use rookery_core::agent::RegisterCard;
-use rookery_core::clutch::Act;
-use rookery_core::clutch::Ingest;
+use rookery_core::agent::{RegisterAgent, RegisterCard};
+use rookery_core::clutch::{Act, Ingest};
 use rookery_core::instance::bare;
 use rookery_core::name::look_alike;
 use rookery_core::team::StartTeam;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use rookery_core::agent::Agent;
 use rookery_core::file::File;
 use rookery_core::handoff::Handoff;
-use rookery_core::key::Table;
 use rookery_core::log::LogRow;
+use rookery_core::model::Table;
 use rookery_core::task::{Task, TaskState};
 use rookery_core::{AgentId, HandoffId, Key, Row, Seq, TaskId};
 use rookery_store::query::ColumnTest;
@@ -153,7 +153,7 @@ impl Engine {
 
     /// The counts, and who leads.
     pub async fn totals(&self) -> Result<At<(BTreeMap<String, u64>, Option<AgentId>)>, EngineError> {
-        let ((tallies, mut rows), head) = self.store().tallies_and_rows(vec![Key::Lead]).await?;
+        let ((tallies, mut rows), head) = self.store().tallies_and_rows(vec![Key::lead()]).await?;
         let lead = rows.pop().flatten().and_then(|row| if let Row::Lead(lead) = row { lead.holder } else { None });
         Ok(At { value: (tallies, lead), head })
     }

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use rookery_core::agent::{DeclareOffline, Evidence};
-use rookery_core::view::{LifeSource, Presence};
+use rookery_core::model::{LifeSource, Presence};
 use rookery_core::{AgentId, Timestamp};
 
 /// Allowed silence for each source of life, in milliseconds.

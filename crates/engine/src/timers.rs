@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rookery_core::key::Table;
+use rookery_core::model::Table;
 use rookery_core::task::{FireAlarm, Task};
 use rookery_core::timer::{FireTimer, Timer};
 use rookery_core::{Caller, Row, Timestamp};

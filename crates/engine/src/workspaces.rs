@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rookery_core::intent::Effect;
-use rookery_core::key::Table;
+use rookery_core::model::Table;
 use rookery_core::workspace::{
     CreateWorkspace, Outcome, Uncommitted, Workspace, WorkspaceStatus, Worktree, missing_path, missing_repo_path,
     not_found,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use rookery_core::agent::{AgentStatus, CurrentTask, DeclareOffline, Evidence, SetAgentStatus};
 use rookery_core::clutch::Shape;
-use rookery_core::view::LifeSource;
+use rookery_core::model::LifeSource;
 use rookery_core::{AgentId, AnyEvent, Caller, LogId, Timestamp};
 use rookery_engine::clutch::{Carrying, EndpointClient, HttpAnswer, HttpAttempt};
 use rookery_engine::watching::WatchMode;

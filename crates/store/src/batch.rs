@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use rookery_core::command::{DecisionContext, Reply, Undecided};
 use rookery_core::file::FileClaimOutcome;
 use rookery_core::log::{BodyBytes, LogRow};
-use rookery_core::view::{Presence, View};
+use rookery_core::model::{Presence, View};
 use rookery_core::{
     Actor, AgentId, AnyEvent, Caller, Code, Decision, Key, Lookup, ReadItem, Rejection, Row, RunId, Seq, ThreadId,
     Timestamp,

@@ -1,6 +1,6 @@
 //! What can be read, described as data: portable to every engine, written down once.
 
-use rookery_core::key::{ColumnValue, Table};
+use rookery_core::model::{ColumnValue, Table};
 use rookery_core::{LogId, Seq};
 
 /// Which log, and how far it reaches. Every read tells the head that it is true at.

@@ -3,7 +3,7 @@
 //! Derived tables are described as data, so that what is asked of them is generated. The dialects differ in how a value is
 //! bound, and in how a planner is told not to use an index; everything else is portable.
 
-use rookery_core::key::{ColumnKind, ColumnValue, Match, Table};
+use rookery_core::model::{ColumnKind, ColumnValue, Match, Table};
 use rookery_core::{Lookup, RunId, Seq, ThreadId};
 
 use crate::query::{Bodies, ColumnTest, Condition, KEY, LogQuery, Order, RowQuery};
@@ -122,10 +122,10 @@ pub(crate) fn look_up(dialect: Dialect, lookup: &Lookup) -> Option<Sql> {
     let column = table.columns().get(lookup.column())?.name;
     let mut binder = Binder::new(dialect);
     let condition = match lookup.wanted() {
-        Match::Equals(wanted) => format!("{column} = {}", binder.bind(wanted)),
+        Match::Equals(wanted) => format!("{column} = {}", binder.bind(wanted.clone())),
         Match::StartsWith(prefix) => {
             let end = successor(&prefix);
-            let from = format!("{column} >= {}", binder.bind(ColumnValue::Text(prefix)));
+            let from = format!("{column} >= {}", binder.bind(ColumnValue::Text(prefix.clone())));
             match end {
                 Some(end) => format!("{from} AND {column} < {}", binder.bind(ColumnValue::Text(end))),
                 None => from,
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn dialects_differ_in_how_values_are_bound() {
-        let lookup = Lookup::HeldUnder("src/".to_owned());
+        let lookup = Lookup::files_claimed_under("src/".to_owned());
         let text = |dialect| look_up(dialect, &lookup).unwrap().text;
         assert!(text(Dialect::Sqlite).ends_with("held_key >= ?1 AND held_key < ?2"));
         assert!(text(Dialect::Postgres).ends_with("held_key >= $1 AND held_key < $2"));

@@ -5,7 +5,7 @@
 use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
 use rookery_core::file::{Case, ChangeSource, ClaimFile, ClaimMode, FilePath, RecordChange, ResolveConflict};
 use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff};
-use rookery_core::view::{LifeSource, Presence};
+use rookery_core::model::{LifeSource, Presence};
 use rookery_core::{AnyCommand, AnyEvent, Caller, LogId, RunId, Timestamp, task};
 use rookery_store::memory::Database;
 use rookery_store::{PresenceBoard, Submission};

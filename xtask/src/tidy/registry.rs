@@ -11,6 +11,7 @@ const MAX_ARMS: usize = 40;
 
 /// The file that lists every command, event and table.
 const REGISTRY: &str = "crates/core/src/registry.rs";
+const TABLES: &str = "crates/core/src/model/tables.rs";
 
 /// Files with more than 40 match arms over one enum of the workspace, one place for each file and enum.
 pub(crate) fn large_matches(input: &Input) -> Found {
@@ -117,25 +118,25 @@ fn skip_to(file: &SourceFile, start: usize, wanted: &[&str]) -> usize {
     index
 }
 
-/// Types that implement `Command`, `Event` or `Entity` in product code of `core` without a line in `registry.rs`, and
-/// values of `NAME`, `KIND` and `TABLE` that two such implementations share. None while there is no registry.
+/// The identifiers of a file; none if there is no such file.
+fn identifiers<'i>(input: &'i Input, path: &str) -> BTreeSet<&'i str> {
+    let files = input.tree.files.iter().filter(|file| file.path == path);
+    let tokens = files.flat_map(|file| file.tokens.code.iter().map(move |token| (file, token)));
+    tokens.filter(|(_, token)| token.kind == Kind::Ident).map(|(file, token)| file.text_of(token)).collect()
+}
+
+/// Types that implement `Command` or `Event` in product code of `core` without a line in `registry.rs`, or `Entity` without
+/// one in `model/tables.rs`, and values of `NAME`, `KIND` and `TABLE` that two such implementations share.
 pub(crate) fn unregistered(input: &Input) -> Found {
-    let Some(registry) = input.tree.files.iter().find(|file| file.path == REGISTRY) else { return Found::default() };
-    let listed: BTreeSet<&str> = registry
-        .tokens
-        .code
-        .iter()
-        .filter(|token| token.kind == Kind::Ident)
-        .map(|token| registry.text_of(token))
-        .collect();
+    let (registry, tables) = (identifiers(input, REGISTRY), identifiers(input, TABLES));
     let mut places = Vec::new();
     let mut values: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for file in input.tree.product().filter(|file| file.package == "core" && file.path != REGISTRY) {
         for block in file.items.impls.iter().filter(|block| !block.in_test) {
-            let constant = match block.implements.as_deref() {
-                Some("Command") => "NAME",
-                Some("Event") => "KIND",
-                Some("Entity") => "TABLE",
+            let (constant, listed) = match block.implements.as_deref() {
+                Some("Command") => ("NAME", &registry),
+                Some("Event") => ("KIND", &registry),
+                Some("Entity") => ("TABLE", &tables),
                 _ => continue,
             };
             if !listed.contains(block.of.as_str()) {

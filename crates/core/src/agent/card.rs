@@ -10,9 +10,8 @@ use crate::clutch::Card;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Undecided};
 use crate::id::AgentId;
-use crate::key::{Key, ReadSet};
+use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;
-use crate::view::View;
 
 /// Joins the team by a card, or replaces the card that the team knows. What the agent said by other faces and a card
 /// cannot say stays.
@@ -78,7 +77,7 @@ impl UpdateCard {
 }
 
 fn read_set(agent: &AgentId) -> ReadSet {
-    vec![Key::Agent(agent.clone()).into(), Key::Lead.into()]
+    vec![Key::Agent(agent.clone()).into(), Key::lead().into()]
 }
 
 fn register(

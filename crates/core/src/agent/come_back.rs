@@ -7,11 +7,9 @@ use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::{self, FileClaimed};
 use crate::id::AgentId;
-use crate::key::{Key, ReadSet};
-use crate::routing;
-use crate::run;
+use crate::model::{Key, ReadSet, View};
 use crate::task::{self, TaskClaimed};
-use crate::view::View;
+use crate::{routing, run};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReturnAgent {
@@ -23,7 +21,7 @@ impl Command for ReturnAgent {
     const SETTLES_MEMBERSHIP: bool = true;
 
     fn read_set(&self) -> ReadSet {
-        vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()]
+        vec![Key::Agent(self.agent.clone()).into(), Key::lead().into()]
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {

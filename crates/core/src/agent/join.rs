@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{AgentRole, Metadata, Profile, RegisterAgent};
 use crate::command::{Command, Decision, DecisionContext, Undecided};
 use crate::id::AgentId;
-use crate::key::{Key, ReadSet};
+use crate::model::{Key, ReadSet};
 
 /// Joins as a worker of which nothing else is known. What the team knows already stays as it is: whoever announces
 /// itself at the same moment is not unsaid.
@@ -19,7 +19,7 @@ impl Command for Join {
     const SETTLES_MEMBERSHIP: bool = true;
 
     fn read_set(&self) -> ReadSet {
-        vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()]
+        vec![Key::Agent(self.agent.clone()).into(), Key::lead().into()]
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {

@@ -1,18 +1,29 @@
 //! The position of lead: one holder at most, chosen by rule, changed by fact.
 
+use crate::model::{Column, ColumnValue, Entity, LeadId, View};
 use serde::{Deserialize, Serialize};
 
 use super::{Agent, AgentRole};
 use crate::command::Undecided;
 use crate::fact::AnyEvent;
 use crate::id::AgentId;
-use crate::view::View;
 
 /// Who holds the position, and whether it asked for it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Lead {
     pub holder: Option<AgentId>,
     pub asked: bool,
+}
+
+impl Entity for Lead {
+    type Id = LeadId;
+
+    const TABLE: &'static str = "leadership";
+    const COLUMNS: &'static [Column] = &[];
+
+    fn columns(&self) -> Vec<ColumnValue> {
+        vec![]
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

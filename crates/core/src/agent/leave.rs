@@ -8,7 +8,7 @@ use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::AgentId;
-use crate::key::ReadSet;
+use crate::model::ReadSet;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LeaveTeam {

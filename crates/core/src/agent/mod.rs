@@ -12,6 +12,7 @@ mod register;
 mod status;
 mod update;
 
+use crate::model::{Column, ColumnValue, Entity};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -30,7 +31,6 @@ pub use update::UpdateProfile;
 
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, TaskId, Timestamp};
-use crate::key::ColumnValue;
 use crate::outbound::AllowedHost;
 use crate::task;
 
@@ -109,6 +109,25 @@ pub struct Agent {
     pub paused: Option<Paused>,
 }
 
+impl Entity for Agent {
+    type Id = AgentId;
+
+    const TABLE: &'static str = "agents";
+    const COLUMNS: &'static [Column] = &[Column::integer("live"), Column::integer("joined")];
+
+    fn columns(&self) -> Vec<ColumnValue> {
+        vec![self.is_online().into(), self.joined.0.into()]
+    }
+
+    fn tallies(&self) -> Vec<&'static str> {
+        match self.membership {
+            Membership::Here => vec![tally::AGENTS, tally::AGENTS_ACTIVE],
+            Membership::Offline(_) => vec![tally::AGENTS],
+            Membership::Left(_) => vec![],
+        }
+    }
+}
+
 impl Agent {
     pub fn is_online(&self) -> bool {
         self.membership == Membership::Here
@@ -116,18 +135,6 @@ impl Agent {
 
     pub fn has_left(&self) -> bool {
         matches!(self.membership, Membership::Left(_))
-    }
-
-    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
-        vec![self.is_online().into(), self.joined.0.into()]
-    }
-
-    pub(crate) fn tallies(&self) -> Vec<&'static str> {
-        match self.membership {
-            Membership::Here => vec![tally::AGENTS, tally::AGENTS_ACTIVE],
-            Membership::Offline(_) => vec![tally::AGENTS],
-            Membership::Left(_) => vec![],
-        }
     }
 
     fn took(&mut self, task: &TaskId) {

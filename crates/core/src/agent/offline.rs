@@ -8,10 +8,9 @@ use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::{self, FilePath, ReleaseReason};
 use crate::id::{AgentId, TaskId, Timestamp};
-use crate::key::{Key, Lookup, ReadItem, ReadSet};
+use crate::model::{Key, LifeSource, Lookup, ReadItem, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::task;
-use crate::view::{LifeSource, View};
 
 /// Why we believe that an agent is gone.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -97,10 +96,10 @@ pub(super) fn goes_offline(view: &View, agent: &Agent, evidence: &Evidence) -> R
 pub(super) fn freeing_asks(agent: &AgentId) -> ReadSet {
     vec![
         Key::Agent(agent.clone()).into(),
-        Key::Lead.into(),
-        Lookup::LiveAgents.into(),
-        Lookup::TasksHeldBy(agent.clone()).into(),
-        Lookup::FilesHeldBy(agent.clone()).into(),
+        Key::lead().into(),
+        Lookup::online_agents().into(),
+        Lookup::tasks_held_by(&agent).into(),
+        Lookup::files_held_by(&agent).into(),
     ]
 }
 
@@ -133,8 +132,7 @@ mod tests {
     use crate::actor::Caller;
     use crate::agent::{AgentRole, AgentStatus, Membership};
     use crate::file::ClaimFile;
-    use crate::key::Key;
-    use crate::row::Row;
+    use crate::model::{Key, Row};
     use crate::task::{CheckpointKind, TaskState};
     use crate::testing::{World, by, claim_file, moves, offline};
 

@@ -9,8 +9,8 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Timestamp};
-use crate::key::{Key, ReadSet};
 use crate::limit;
+use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -98,7 +98,7 @@ impl Command for ResumeAgent {
 }
 
 fn read_set(agent: &AgentId) -> ReadSet {
-    vec![Key::Agent(agent.clone()).into(), Key::Lead.into()]
+    vec![Key::Agent(agent.clone()).into(), Key::lead().into()]
 }
 
 impl Agent {

@@ -15,11 +15,10 @@ use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, Timestamp};
 use crate::instance::{Instance, begin, check_name, plain};
-use crate::key::{Key, ReadSet};
 use crate::limit;
+use crate::model::{Key, ReadSet, View};
 use crate::outbound::AllowedHost;
 use crate::refusal::Rejection;
-use crate::view::View;
 
 /// What an agent says about itself.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -130,7 +129,7 @@ impl Command for RegisterAgent {
     const SETTLES_MEMBERSHIP: bool = true;
 
     fn read_set(&self) -> ReadSet {
-        let mut read_set = vec![Key::Agent(self.id.clone()).into(), Key::Lead.into()];
+        let mut read_set = vec![Key::Agent(self.id.clone()).into(), Key::lead().into()];
         read_set.extend(begin::read_set(&Instance::of(&self.id)));
         read_set
     }

@@ -8,10 +8,9 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, TaskId};
-use crate::key::{Key, ReadSet};
 use crate::limit;
+use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SetAgentStatus {
@@ -71,7 +70,7 @@ impl Command for SetAgentStatus {
     fn read_set(&self) -> ReadSet {
         let mut read_set = match self.status {
             AgentStatus::Offline => freeing_asks(&self.agent),
-            _ => vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()],
+            _ => vec![Key::Agent(self.agent.clone()).into(), Key::lead().into()],
         };
         read_set.extend(self.current_task.task().map(|task| Key::Task(task.clone()).into()));
         read_set

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Metadata, RegisterAgent};
 use crate::command::{Command, Decision, DecisionContext, Undecided};
 use crate::id::AgentId;
-use crate::key::{Key, ReadSet};
+use crate::model::{Key, ReadSet};
 
 /// What changes, and nothing else: two that change different things at once both come to pass.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ impl Command for UpdateProfile {
     const SETTLES_MEMBERSHIP: bool = true;
 
     fn read_set(&self) -> ReadSet {
-        vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()]
+        vec![Key::Agent(self.agent.clone()).into(), Key::lead().into()]
     }
 
     /// The agent announces itself again, with what is known of it and the change.

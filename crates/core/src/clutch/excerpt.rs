@@ -5,8 +5,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::intake::hex;
-use crate::artifact;
-use crate::limit;
+use crate::{artifact, limit};
 
 /// The whole message that texts are taken from.
 #[derive(Clone, PartialEq, Eq, Debug)]

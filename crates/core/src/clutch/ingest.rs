@@ -10,19 +10,15 @@ use crate::agent::{Agent, KeyProof, RegisterCard, UpdateCard};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::contract::ContractCheck;
-use crate::envelope;
 use crate::fact::AnyEvent;
-use crate::group;
 use crate::id::{AgentId, Timestamp};
 use crate::instance::plain;
-use crate::key::{Key, Lookup, ReadSet};
-use crate::limit;
 use crate::message::{Cause, SendMessage, StormGuard, Tone, What};
+use crate::model::{Key, Lookup, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::run::{self, Ended};
 use crate::task::{self, CompleteTask, FailTask, Outcome, StartTask, Task, TaskState};
-use crate::told;
-use crate::view::View;
+use crate::{envelope, group, limit, told};
 
 /// Takes in an envelope. Sent again, it is answered as it was the first time.
 #[derive(Clone, PartialEq, Debug)]
@@ -91,11 +87,11 @@ impl Command for Ingest {
             Act::Register(register) => read_set.extend(register.read_set()),
             Act::Update(update) => read_set.extend(update.read_set()),
             Act::Request(request) => read_set.extend(request.read_set()),
-            Act::Accept(_) | Act::Progress => read_set.push(Key::Lead.into()),
+            Act::Accept(_) | Act::Progress => read_set.push(Key::lead().into()),
             Act::Complete(_) | Act::Fail { .. } | Act::Cancel(_) => {
-                read_set.push(Key::Lead.into());
-                read_set.push(Lookup::Dependents(received.task.clone()).into());
-                read_set.push(Lookup::FilesOfTask(received.task.clone()).into());
+                read_set.push(Key::lead().into());
+                read_set.push(Lookup::dependents(&received.task).into());
+                read_set.push(Lookup::files_of_task(&received.task).into());
             }
         }
         read_set

@@ -18,14 +18,13 @@ use super::tool::ToolCall;
 use super::{ORCHESTRATOR, address, instant, json};
 use crate::actor::Actor;
 use crate::agent::{RegisterCard, UpdateCard};
-use crate::artifact;
 use crate::clutch::Address;
 use crate::contract::ContractBinding;
 use crate::envelope::VERSION;
 use crate::id::{AgentId, Timestamp};
-use crate::limit;
 use crate::message::{Cause, StormGuard, Tone};
 use crate::task::{self, Outcome, RequestTerms};
+use crate::{artifact, limit};
 
 /// What is done with an envelope.
 #[derive(Clone, PartialEq, Debug)]

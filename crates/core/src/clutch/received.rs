@@ -1,5 +1,6 @@
 //! An envelope that came in: the first fact of whatever it does. Its body, as it was sent, is that of the fact.
 
+use crate::model::{Column, ColumnValue, DeliveryId, Entity, Key};
 use serde::{Deserialize, Serialize};
 
 use super::address::Address;
@@ -8,7 +9,6 @@ use super::payload_type::PayloadType;
 use super::tool::Denial;
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, ThreadId, Timestamp};
-use crate::key::{ColumnValue, Key};
 
 /// What is known of an envelope without its body, which may be redacted.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -67,7 +67,8 @@ pub struct Filed {
 
 impl EnvelopeReceived {
     pub(crate) fn keys(&self) -> Vec<Key> {
-        let delivery = |agent: &AgentId| Key::Delivery { message: self.message.clone(), agent: agent.clone() };
+        let delivery =
+            |agent: &AgentId| Key::Delivery(DeliveryId { message: self.message.clone(), agent: agent.clone() });
         std::iter::once(Key::Envelope(self.message.clone())).chain(self.delivered.iter().map(delivery)).collect()
     }
 
@@ -76,14 +77,21 @@ impl EnvelopeReceived {
     }
 }
 
+impl Entity for Filed {
+    type Id = MessageId;
+
+    const TABLE: &'static str = "envelopes";
+    const COLUMNS: &'static [Column] = &[Column::text("type"), Column::integer("received")];
+
+    fn columns(&self) -> Vec<ColumnValue> {
+        vec![self.message_type.as_str().into(), self.received.0.into()]
+    }
+}
+
 impl Filed {
     /// What the daemon sends has an id like any other, and no body that another could be the same as.
     fn own(id: &MessageId, message_type: MessageType, seq: Seq) -> Filed {
         Filed { id: id.clone(), message_type, received: seq, hash: String::new(), denied: None }
-    }
-
-    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
-        vec![self.message_type.as_str().into(), self.received.0.into()]
     }
 }
 

@@ -8,7 +8,7 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::MessageId;
-use crate::key::ReadSet;
+use crate::model::ReadSet;
 use crate::refusal::Rejection;
 
 /// Notes that a message was refused. How often that may be noted is for the one who notes.

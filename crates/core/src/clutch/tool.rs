@@ -1,5 +1,6 @@
 //! Calls of tools: whether one is allowed, whether anybody can take it, and the answer to one that comes to nothing.
 
+use crate::model::{DeliveryId, Key, ReadItem, ReadSet, View};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -13,11 +14,9 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId};
-use crate::key::{Key, ReadItem, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::task::Task;
-use crate::view::View;
 
 /// What a `tool.call` asks for.
 #[derive(Clone, PartialEq, Debug)]
@@ -226,8 +225,10 @@ pub struct ToolDenied {
 impl ToolDenied {
     pub(crate) fn keys(&self) -> Vec<Key> {
         let (message, call) = (Key::Envelope(self.message.clone()), Key::Envelope(self.call.clone()));
-        let inbox =
-            self.delivered.iter().map(|agent| Key::Delivery { message: self.message.clone(), agent: agent.clone() });
+        let inbox = self
+            .delivered
+            .iter()
+            .map(|agent| Key::Delivery(DeliveryId { message: self.message.clone(), agent: agent.clone() }));
         [call, message].into_iter().chain(inbox).collect()
     }
 

@@ -9,8 +9,8 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{Seq, Timestamp};
-use crate::key::{Key, ReadItem, ReadSet};
 use crate::limit;
+use crate::model::{Key, ReadItem, ReadSet};
 use crate::refusal::Rejection;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,7 +31,7 @@ impl Command for DefineStepContracts {
 
     fn read_set(&self) -> ReadSet {
         let schemas = self.rules.iter().take(limit::WORKFLOW_STEPS).map(|rule| &rule.expects.payload_type);
-        let keys = [Key::StepContracts(self.workflow.clone()), Key::Lead].into_iter();
+        let keys = [Key::StepContracts(self.workflow.clone()), Key::lead()].into_iter();
         keys.chain(schemas.cloned().map(Key::Schema)).map(ReadItem::from).collect::<BTreeSet<_>>().into_iter().collect()
     }
 

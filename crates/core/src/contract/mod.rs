@@ -8,6 +8,7 @@ mod define;
 mod register;
 mod violation;
 
+use crate::model::{Column, ColumnValue, Entity, Key, Row, View};
 use serde::{Deserialize, Serialize};
 
 pub use builtin::{BUILT_IN, BuiltIn, built_in};
@@ -21,11 +22,8 @@ use crate::code::Code;
 use crate::command::Undecided;
 use crate::fact::AnyEvent;
 use crate::id::{Seq, Timestamp};
-use crate::key::{ColumnValue, Key};
 use crate::refusal::Rejection;
-use crate::row::Row;
 use crate::task::Task;
-use crate::view::View;
 
 /// A schema that somebody registered.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -38,8 +36,13 @@ pub struct Schema {
     pub registered_at: Timestamp,
 }
 
-impl Schema {
-    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+impl Entity for Schema {
+    type Id = PayloadType;
+
+    const TABLE: &'static str = "schemas";
+    const COLUMNS: &'static [Column] = &[Column::integer("registered")];
+
+    fn columns(&self) -> Vec<ColumnValue> {
         vec![self.registered.0.into()]
     }
 }
@@ -55,11 +58,18 @@ pub struct StepContracts {
     pub defined_at: Timestamp,
 }
 
-impl StepContracts {
-    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+impl Entity for StepContracts {
+    type Id = String;
+
+    const TABLE: &'static str = "step_contracts";
+    const COLUMNS: &'static [Column] = &[Column::integer("defined")];
+
+    fn columns(&self) -> Vec<ColumnValue> {
         vec![self.defined.0.into()]
     }
+}
 
+impl StepContracts {
     pub fn rule(&self, step: &str) -> Option<&StepContract> {
         self.rules.iter().find(|rule| rule.id == step)
     }

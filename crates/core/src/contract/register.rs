@@ -9,8 +9,8 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{Seq, Timestamp};
-use crate::key::{Key, ReadSet};
 use crate::limit;
+use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
 
 /// The engine has seen that the text is a schema.

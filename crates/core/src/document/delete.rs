@@ -8,7 +8,7 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::instance::{Instance, context_keys};
-use crate::key::{Key, ReadItem, ReadSet};
+use crate::model::{Key, ReadItem, ReadSet};
 use crate::refusal::Rejection;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,7 +33,7 @@ impl Command for DeleteDocument {
     fn read_set(&self) -> ReadSet {
         let agent = writer_agent(&self.writer).map(|agent| Key::Agent(agent.clone()));
         let context = context_keys(&Instance::of_run(&self.id.run));
-        [Key::Document(self.id.clone()), Key::Lead]
+        [Key::Document(self.id.clone()), Key::lead()]
             .into_iter()
             .chain(context)
             .chain(agent)

@@ -8,6 +8,7 @@ mod delete;
 mod path;
 mod write;
 
+use crate::model::{Column, ColumnValue, Entity, VersionId, View};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -21,9 +22,7 @@ use crate::code::Code;
 use crate::command::Undecided;
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, Seq, Timestamp};
-use crate::key::ColumnValue;
 use crate::refusal::Rejection;
-use crate::view::View;
 
 /// The author of what was found changed in a file.
 pub const EXTERNAL: &str = "external";
@@ -103,13 +102,36 @@ pub struct Version {
     pub text: String,
 }
 
+impl Entity for Document {
+    type Id = DocumentId;
+
+    const TABLE: &'static str = "documents";
+    const COLUMNS: &'static [Column] = &[Column::text("live_in")];
+
+    fn columns(&self) -> Vec<ColumnValue> {
+        vec![self.is_here().then(|| self.id.run.to_string()).into()]
+    }
+}
+
 impl Document {
     pub fn is_here(&self) -> bool {
         self.status == DocumentStatus::Here
     }
+}
 
-    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
-        vec![self.is_here().then(|| self.id.run.to_string()).into()]
+impl Entity for Version {
+    type Id = VersionId;
+
+    const TABLE: &'static str = "document_versions";
+    const COLUMNS: &'static [Column] =
+        &[Column::text("document"), Column::integer("version").unindexed(), Column::text("base")];
+
+    fn columns(&self) -> Vec<ColumnValue> {
+        vec![
+            self.id.text().as_str().into(),
+            self.version.into(),
+            Version::base_text(&self.id, self.base).as_str().into(),
+        ]
     }
 }
 
@@ -117,14 +139,6 @@ impl Version {
     /// What leads from a document's base to its pieces.
     pub fn base_text(id: &DocumentId, base: u64) -> String {
         format!("{base} {}", id.text())
-    }
-
-    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
-        vec![
-            self.id.text().as_str().into(),
-            self.version.into(),
-            Version::base_text(&self.id, self.base).as_str().into(),
-        ]
     }
 }
 

@@ -9,10 +9,9 @@ use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::AgentId;
 use crate::instance::{Instance, context_keys};
-use crate::key::{Key, Lookup, ReadItem, ReadSet};
 use crate::limit;
+use crate::model::{Key, Lookup, ReadItem, ReadSet, View};
 use crate::refusal::Rejection;
-use crate::view::View;
 
 /// Puts a text in the place of the one before.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -175,7 +174,7 @@ fn admitted<'a>(
 fn read_set(id: &DocumentId, writer: &Writer) -> ReadSet {
     let agent = writer_agent(writer).map(|agent| Key::Agent(agent.clone()));
     let context = context_keys(&Instance::of_run(&id.run));
-    [Key::Document(id.clone()), Key::Lead].into_iter().chain(context).chain(agent).map(ReadItem::from).collect()
+    [Key::Document(id.clone()), Key::lead()].into_iter().chain(context).chain(agent).map(ReadItem::from).collect()
 }
 
 fn check(id: &DocumentId, text: &str) -> Result<(), Rejection> {
@@ -229,8 +228,8 @@ pub(super) fn stale(id: &DocumentId, base: u64, version: u64) -> Rejection {
 
 impl View {
     fn pieces(&self, id: &DocumentId, base: u64) -> Result<Vec<&Version>, Undecided> {
-        use crate::row::Row;
-        let rows = self.all(&Lookup::DocumentPieces { document: id.clone(), base })?;
+        use crate::model::Row;
+        let rows = self.all(&Lookup::document_pieces(id, base))?;
         Ok(rows.into_iter().filter_map(|row| if let Row::Version(piece) = row { Some(piece) } else { None }).collect())
     }
 }

@@ -10,11 +10,10 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, SiteId, TaskId, TimerId, Timestamp};
-use crate::key::{Key, ReadSet};
+use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::report::{self, Report};
 use crate::timer::conflict_timer_id;
-use crate::view::View;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -103,7 +102,7 @@ impl Command for RecordChange {
 
     fn read_set(&self) -> ReadSet {
         let mut read_set = overlap_asks(&self.path);
-        read_set.push(Key::Lead.into());
+        read_set.push(Key::lead().into());
         read_set.extend(self.by.iter().map(|by| Key::Agent(by.clone()).into()));
         read_set
     }
@@ -190,9 +189,8 @@ mod tests {
     use super::*;
     use crate::actor::Caller;
     use crate::file::{Conflict, FileState, ReleaseFile, ResolveConflict};
-    use crate::key::Key;
     use crate::limit;
-    use crate::row::Row;
+    use crate::model::{Key, Row};
     use crate::testing::{World, anna, by, claim_file, hand_over, path};
     use crate::timer::FireTimer;
 

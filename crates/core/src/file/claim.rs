@@ -10,10 +10,9 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, SiteId, TaskId};
-use crate::key::{Key, Lookup, ReadSet};
+use crate::model::{Key, Lookup, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::task::{Task, ensure_fence};
-use crate::view::View;
 
 /// What to do about claims of others that stand in the way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -74,7 +73,7 @@ impl Command for ClaimFile {
     fn read_set(&self) -> ReadSet {
         let mut read_set = overlap_asks(&self.path);
         read_set.push(Key::Agent(self.agent.clone()).into());
-        read_set.push(Key::Lead.into());
+        read_set.push(Key::lead().into());
         read_set.extend(self.task.iter().map(|task| Key::Task(task.clone()).into()));
         read_set
     }
@@ -178,7 +177,7 @@ pub(crate) fn conflicts_about<'v>(view: &'v View, files: &[&File]) -> Result<Vec
 }
 
 pub(crate) fn overlap_asks(path: &FilePath) -> ReadSet {
-    let mut read_set: ReadSet = vec![Key::file(path).into(), Lookup::HeldUnder(path.below()).into()];
+    let mut read_set: ReadSet = vec![Key::file(path).into(), Lookup::files_claimed_under(path.below()).into()];
     read_set.extend(path.covers().into_iter().map(|key| Key::File(key).into()));
     read_set
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::FilePath;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
-use crate::key::{Key, ReadSet};
+use crate::model::{Key, ReadSet};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LockFile {
@@ -33,7 +33,7 @@ impl Command for LockFile {
     const NAME: &'static str = "LockFile";
 
     fn read_set(&self) -> ReadSet {
-        vec![Key::file(&self.path).into(), Key::Lead.into()]
+        vec![Key::file(&self.path).into(), Key::lead().into()]
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
@@ -50,7 +50,7 @@ impl Command for UnlockFile {
     const NAME: &'static str = "UnlockFile";
 
     fn read_set(&self) -> ReadSet {
-        vec![Key::file(&self.path).into(), Key::Lead.into()]
+        vec![Key::file(&self.path).into(), Key::lead().into()]
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {

@@ -7,6 +7,7 @@ mod path;
 mod release;
 mod resolve;
 
+use crate::model::{Column, ColumnValue, Entity};
 use serde::{Deserialize, Serialize};
 
 pub use change::{
@@ -23,7 +24,6 @@ pub use resolve::{ConflictResolved, ResolveConflict};
 
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, SiteId, TaskId, Timestamp};
-use crate::key::ColumnValue;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileState {
@@ -78,6 +78,35 @@ pub struct File {
     pub unexplained_since: Option<String>,
 }
 
+impl Entity for File {
+    type Id = String;
+
+    const TABLE: &'static str = "files";
+    const COLUMNS: &'static [Column] =
+        &[Column::text("holder"), Column::text("held_key"), Column::text("task"), Column::text("state")];
+
+    fn columns(&self) -> Vec<ColumnValue> {
+        let held = self.claim.is_some() || self.locked_by.is_some() || self.conflict.is_some();
+        vec![
+            self.holder().map(ToString::to_string).into(),
+            held.then(|| self.path.key().to_owned()).into(),
+            self.claim.as_ref().and_then(|claim| claim.task.as_ref()).map(ToString::to_string).into(),
+            self.state().as_str().into(),
+        ]
+    }
+
+    fn tallies(&self) -> Vec<&'static str> {
+        let mut tallies = vec![tally::FILES];
+        if self.claim.is_some() {
+            tallies.push(tally::FILES_CLAIMED);
+        }
+        if self.conflict.is_some() {
+            tallies.push(tally::FILES_CONFLICTED);
+        }
+        tallies
+    }
+}
+
 impl File {
     fn tracked(path: &FilePath) -> File {
         File {
@@ -106,27 +135,6 @@ impl File {
         } else {
             FileState::Free
         }
-    }
-
-    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
-        let held = self.claim.is_some() || self.locked_by.is_some() || self.conflict.is_some();
-        vec![
-            self.holder().map(ToString::to_string).into(),
-            held.then(|| self.path.key().to_owned()).into(),
-            self.claim.as_ref().and_then(|claim| claim.task.as_ref()).map(ToString::to_string).into(),
-            self.state().as_str().into(),
-        ]
-    }
-
-    pub(crate) fn tallies(&self) -> Vec<&'static str> {
-        let mut tallies = vec![tally::FILES];
-        if self.claim.is_some() {
-            tallies.push(tally::FILES_CLAIMED);
-        }
-        if self.conflict.is_some() {
-            tallies.push(tally::FILES_CONFLICTED);
-        }
-        tallies
     }
 }
 

@@ -6,9 +6,8 @@ use super::{ConflictResolved, File, FilePath, conflicts_about};
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::AgentId;
-use crate::key::{Key, ReadSet};
+use crate::model::{Key, ReadSet, View};
 use crate::task::ensure_fence;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReleaseFile {
@@ -37,7 +36,7 @@ impl Command for ReleaseFile {
     const NAME: &'static str = "ReleaseFile";
 
     fn read_set(&self) -> ReadSet {
-        vec![Key::file(&self.path).into(), Key::Lead.into(), Key::Agent(self.agent.clone()).into()]
+        vec![Key::file(&self.path).into(), Key::lead().into(), Key::Agent(self.agent.clone()).into()]
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {

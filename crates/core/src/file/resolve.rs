@@ -7,7 +7,7 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::AgentId;
-use crate::key::{Key, ReadSet};
+use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ impl Command for ResolveConflict {
 
     fn read_set(&self) -> ReadSet {
         let mut read_set = overlap_asks(&self.path);
-        read_set.extend([Key::Lead.into(), Key::Agent(self.winner.clone()).into()]);
+        read_set.extend([Key::lead().into(), Key::Agent(self.winner.clone()).into()]);
         read_set
     }
 

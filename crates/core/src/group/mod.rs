@@ -3,6 +3,7 @@
 mod remove;
 mod set;
 
+use crate::model::{Column, ColumnValue, Entity, Key, Lookup, ReadItem, Row, View};
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
@@ -14,9 +15,6 @@ use crate::clutch::{Address, Group as RoleGroup};
 use crate::command::Undecided;
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, Timestamp};
-use crate::key::{ColumnValue, Key, Lookup, ReadItem};
-use crate::row::Row;
-use crate::view::View;
 
 /// A list of agents with a name. They need not be here, nor even known yet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -28,8 +26,13 @@ pub struct Group {
     pub set_at: Timestamp,
 }
 
-impl Group {
-    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+impl Entity for Group {
+    type Id = String;
+
+    const TABLE: &'static str = "groups";
+    const COLUMNS: &'static [Column] = &[Column::integer("changed")];
+
+    fn columns(&self) -> Vec<ColumnValue> {
         vec![self.set.0.into()]
     }
 }
@@ -37,7 +40,7 @@ impl Group {
 /// What [`members`] needs to see.
 pub fn read_set(name: &str) -> ReadItem {
     match RoleGroup::named(name) {
-        Some(_) => Lookup::LiveAgents.into(),
+        Some(_) => Lookup::online_agents().into(),
         None => Key::Group(name.to_owned()).into(),
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
-use crate::key::{Key, ReadSet};
+use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,7 +22,7 @@ impl Command for RemoveGroup {
     const NAME: &'static str = "RemoveGroup";
 
     fn read_set(&self) -> ReadSet {
-        vec![Key::Group(self.group.clone()).into(), Key::Lead.into()]
+        vec![Key::Group(self.group.clone()).into(), Key::lead().into()]
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {

@@ -8,8 +8,8 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, Timestamp};
-use crate::key::{Key, ReadSet};
 use crate::limit;
+use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,7 +29,7 @@ impl Command for SetGroup {
     const NAME: &'static str = "SetGroup";
 
     fn read_set(&self) -> ReadSet {
-        vec![Key::Group(self.group.clone()).into(), Key::Lead.into()]
+        vec![Key::Group(self.group.clone()).into(), Key::lead().into()]
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {

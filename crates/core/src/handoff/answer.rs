@@ -9,15 +9,11 @@ use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::{self, Case, ConflictResolved, File, FileClaimed, FilePath};
 use crate::id::{AgentId, HandoffId, RunId, TaskId};
-use crate::key::{Key, Lookup, ReadItem, ReadSet};
-use crate::limit;
-use crate::message;
+use crate::model::{Key, Lookup, ReadItem, ReadSet, View};
 use crate::refusal::Rejection;
-use crate::routing;
-use crate::run;
 use crate::task::{Task, TaskClaimed, ack_request, ensure_fence};
 use crate::told::Told;
-use crate::view::View;
+use crate::{limit, message, routing, run};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AcceptHandoff {
@@ -196,7 +192,7 @@ fn seen_by(view: &View, caller: &Caller, handoff: &Handoff, agent: &AgentId) -> 
 }
 
 fn read_set(handoff: &HandoffId, agent: &AgentId) -> ReadSet {
-    vec![Key::Handoff(handoff.clone()).into(), Key::Agent(agent.clone()).into(), Key::Lead.into()]
+    vec![Key::Handoff(handoff.clone()).into(), Key::Agent(agent.clone()).into(), Key::lead().into()]
 }
 
 /// The handoff, if it waits for an answer that this agent may give.
@@ -218,8 +214,7 @@ fn answerable<'v>(view: &'v View, caller: &Caller, id: &HandoffId, agent: &Agent
             .into()),
         _ => {
             // Known before the answer, so that accepting needs one round of loading.
-            let wanted =
-                [ReadItem::Row(Key::Task(handoff.task.clone())), Lookup::FilesHeldBy(handoff.from.clone()).into()];
+            let wanted = [ReadItem::Row(Key::Task(handoff.task.clone())), Lookup::files_held_by(&handoff.from).into()];
             view.ensure_loaded(wanted.into())?;
             Ok(handoff)
         }

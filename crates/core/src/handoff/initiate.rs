@@ -6,11 +6,10 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, HandoffId, RunId, TaskId};
-use crate::key::{Key, ReadSet};
-use crate::limit;
+use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
-use crate::task;
 use crate::told::Told;
+use crate::{limit, task};
 
 /// What the next agent needs to know.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 mod answer;
 mod initiate;
 
+use crate::model::{Column, ColumnValue, Entity};
 use serde::{Deserialize, Serialize};
 
 pub use answer::{AcceptHandoff, HandoffAccepted, HandoffRejected, RejectHandoff};
@@ -10,7 +11,6 @@ pub use initiate::{HandoffInitiated, HandoffNote, OfferHandoff};
 
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, HandoffId, MessageId, Seq, TaskId, Timestamp};
-use crate::key::ColumnValue;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -48,8 +48,14 @@ pub struct Handoff {
     pub told_by: Option<MessageId>,
 }
 
-impl Handoff {
-    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+impl Entity for Handoff {
+    type Id = HandoffId;
+
+    const TABLE: &'static str = "handoffs";
+    const COLUMNS: &'static [Column] =
+        &[Column::integer("created"), Column::text("status"), Column::text("recipient"), Column::text("task")];
+
+    fn columns(&self) -> Vec<ColumnValue> {
         vec![
             self.created.0.into(),
             self.status.as_str().into(),
@@ -58,7 +64,7 @@ impl Handoff {
         ]
     }
 
-    pub(crate) fn tallies(&self) -> Vec<&'static str> {
+    fn tallies(&self) -> Vec<&'static str> {
         match self.status {
             HandoffStatus::Pending => vec!["handoffs", "handoffs.pending"],
             HandoffStatus::Accepted | HandoffStatus::Rejected => vec!["handoffs"],

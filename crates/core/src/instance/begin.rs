@@ -5,8 +5,7 @@ use super::{Instance, context_keys};
 use crate::command::Undecided;
 use crate::document::{self, DocumentId};
 use crate::fact::AnyEvent;
-use crate::key::{Key, ReadItem, ReadSet};
-use crate::view::View;
+use crate::model::{Key, ReadItem, ReadSet, View};
 
 /// What an instance's documents depend on.
 pub(crate) fn read_set(instance: &Instance) -> ReadSet {

@@ -12,11 +12,9 @@ use crate::document::DocumentPath;
 use crate::fact::AnyEvent;
 use crate::id::SiteId;
 use crate::instance::TeamContext;
-use crate::key::{Key, Lookup, ReadItem, ReadSet};
 use crate::limit;
+use crate::model::{Key, Lookup, ReadItem, ReadSet, Row, View};
 use crate::refusal::Rejection;
-use crate::row::Row;
-use crate::view::View;
 
 /// Puts these settings in the place of those before.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,8 +39,8 @@ impl Command for ConfigureContext {
 
     fn read_set(&self) -> ReadSet {
         let scopes = [self.scope.clone(), Scope::Project];
-        let keys = scopes.into_iter().map(Key::Context).chain([Key::Lead]).map(ReadItem::from);
-        keys.chain([Lookup::ConfiguredInstances.into()]).collect()
+        let keys = scopes.into_iter().map(Key::Context).chain([Key::lead()]).map(ReadItem::from);
+        keys.chain([Lookup::configured_instances().into()]).collect()
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
@@ -156,7 +154,7 @@ fn configured(view: &View) -> Result<Vec<(Instance, &Configured)>, Undecided> {
         }
         _ => None,
     };
-    Ok(view.all(&Lookup::ConfiguredInstances)?.into_iter().filter_map(of).collect())
+    Ok(view.all(&Lookup::configured_instances())?.into_iter().filter_map(of).collect())
 }
 
 /// The folders of the other instances that were configured.

@@ -3,6 +3,7 @@
 //! An instance says some of it, the project's defaults say some, and the rest is built in. Everything is in the log, so
 //! that every node and every rule knows the same.
 
+use crate::model::{Column, ColumnValue, Entity, Key, Row, View};
 use serde::{Deserialize, Serialize};
 
 use super::Instance;
@@ -11,10 +12,7 @@ use crate::code::Code;
 use crate::command::Undecided;
 use crate::document::{DocumentId, DocumentPath, DocumentPathProblem};
 use crate::id::{RunId, SiteId};
-use crate::key::{ColumnValue, Key};
 use crate::refusal::Rejection;
-use crate::row::Row;
-use crate::view::View;
 
 pub const CHANNEL: &str = "channel.md";
 pub const ENTRY_POINT: &str = "notes.md";
@@ -119,13 +117,20 @@ pub struct Configured {
     pub site: Option<SiteId>,
 }
 
+impl Entity for Configured {
+    type Id = Scope;
+
+    const TABLE: &'static str = "contexts";
+    const COLUMNS: &'static [Column] = &[Column::text("scope")];
+
+    fn columns(&self) -> Vec<ColumnValue> {
+        vec![self.scope.kind().into()]
+    }
+}
+
 impl Configured {
     /// What the rows of instances have in their column.
     pub(crate) const INSTANCE: &str = "instance";
-
-    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
-        vec![self.scope.kind().into()]
-    }
 }
 
 /// The context of an instance, with everything settled.

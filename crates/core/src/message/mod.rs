@@ -11,6 +11,7 @@ mod receive;
 mod send;
 mod undelivered;
 
+use crate::model::{Column, ColumnValue, DeliveryId, Entity, Key};
 use serde::{Deserialize, Serialize};
 
 pub use held::{MessageDiscarded, MessageReleased, ReleaseHeld, Verdict};
@@ -25,7 +26,6 @@ pub use undelivered::{Dead, DeliveryAbandoned, DeliveryRetried, GiveUpDelivery, 
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, ThreadId, Timestamp};
 use crate::instance::Instance;
-use crate::key::{ColumnValue, Key};
 
 /// How long a message waits for a recipient that nobody knows yet, and how long a message about a session matters.
 pub const UNKNOWN_RECIPIENT_TTL_MILLIS: u64 = 24 * 60 * 60 * 1_000;
@@ -210,6 +210,17 @@ pub struct Thread {
     pub messages: u64,
 }
 
+impl Entity for Thread {
+    type Id = ThreadId;
+
+    const TABLE: &'static str = "threads";
+    const COLUMNS: &'static [Column] = &[];
+
+    fn columns(&self) -> Vec<ColumnValue> {
+        vec![]
+    }
+}
+
 /// What an author may still send.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Sender {
@@ -218,6 +229,17 @@ pub struct Sender {
     pub due: Timestamp,
     /// Its messages that are held.
     pub held: u32,
+}
+
+impl Entity for Sender {
+    type Id = AgentId;
+
+    const TABLE: &'static str = "senders";
+    const COLUMNS: &'static [Column] = &[];
+
+    fn columns(&self) -> Vec<ColumnValue> {
+        vec![]
+    }
 }
 
 impl Header {
@@ -232,7 +254,8 @@ impl Header {
     }
 
     pub(crate) fn keys(&self) -> Vec<Key> {
-        let delivery = |agent: &AgentId| Key::Delivery { message: self.message.clone(), agent: agent.clone() };
+        let delivery =
+            |agent: &AgentId| Key::Delivery(DeliveryId { message: self.message.clone(), agent: agent.clone() });
         let own =
             [Key::Message(self.message.clone()), Key::Thread(self.thread.clone()), Key::Sender(self.from.clone())];
         own.into_iter().chain(self.delivered().map(delivery)).collect()
@@ -259,6 +282,35 @@ impl Header {
     }
 }
 
+impl Entity for Message {
+    type Id = MessageId;
+
+    const TABLE: &'static str = "messages";
+    const COLUMNS: &'static [Column] = &[
+        Column::text("channel"),
+        Column::integer("at").unindexed(),
+        Column::text("audience"),
+        Column::integer("sent").unindexed(),
+        Column::text("held"),
+    ];
+
+    fn columns(&self) -> Vec<ColumnValue> {
+        let header = &self.letter.header;
+        let sent = self.fate == Fate::Sent;
+        let channel = (sent && header.form == Form::Entry).then(|| header.thread.to_string());
+        let audience = (sent && header.is_to_everyone()).then(|| "everyone".to_owned());
+        let held = matches!(self.fate, Fate::Held(_)).then(|| header.from.to_string());
+        vec![channel.into(), ColumnValue::Integer(self.at.0), audience.into(), self.sent.0.into(), held.into()]
+    }
+
+    fn tallies(&self) -> Vec<&'static str> {
+        match self.fate {
+            Fate::Held(_) => vec!["messages", "messages.held"],
+            Fate::Sent | Fate::Discarded { .. } => vec!["messages"],
+        }
+    }
+}
+
 impl Message {
     pub fn id(&self) -> &MessageId {
         &self.letter.header.message
@@ -273,31 +325,23 @@ impl Message {
     pub fn expires_at(&self) -> Option<Timestamp> {
         self.letter.header.lasts_millis.map(|millis| self.at.plus_millis(millis))
     }
-
-    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
-        let header = &self.letter.header;
-        let sent = self.fate == Fate::Sent;
-        let channel = (sent && header.form == Form::Entry).then(|| header.thread.to_string());
-        let audience = (sent && header.is_to_everyone()).then(|| "everyone".to_owned());
-        let held = matches!(self.fate, Fate::Held(_)).then(|| header.from.to_string());
-        vec![channel.into(), ColumnValue::Integer(self.at.0), audience.into(), self.sent.0.into(), held.into()]
-    }
-
-    pub(crate) fn tallies(&self) -> Vec<&'static str> {
-        match self.fate {
-            Fate::Held(_) => vec!["messages", "messages.held"],
-            Fate::Sent | Fate::Discarded { .. } => vec!["messages"],
-        }
-    }
 }
 
-impl Delivery {
-    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+impl Entity for Delivery {
+    type Id = DeliveryId;
+
+    const TABLE: &'static str = "deliveries";
+    const COLUMNS: &'static [Column] =
+        &[Column::text("pending"), Column::integer("sent").unindexed(), Column::text("message"), Column::text("state")];
+
+    fn columns(&self) -> Vec<ColumnValue> {
         let counts = self.to != AddressedAs::Everyone && !self.is_settled();
         let pending = counts.then(|| self.agent.to_string());
         vec![pending.into(), self.sent.0.into(), self.message.as_str().into(), self.state().into()]
     }
+}
 
+impl Delivery {
     pub fn is_dead(&self) -> bool {
         self.dead.is_some()
     }

@@ -5,10 +5,9 @@ use super::{Receipt, Standing, receive};
 use crate::command::Undecided;
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId};
-use crate::key::ReadSet;
 use crate::limit;
+use crate::model::{ReadSet, View};
 use crate::refusal::Rejection;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Open {

@@ -1,5 +1,6 @@
 //! What recipients do with messages: they are shown them, and they acknowledge them one by one.
 
+use crate::model::{DeliveryId, Key, ReadItem, ReadSet, View};
 use serde::{Deserialize, Serialize};
 
 use super::Standing;
@@ -8,10 +9,8 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId};
-use crate::key::{Key, ReadItem, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
-use crate::view::View;
 
 /// The agent was shown these messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -57,7 +56,8 @@ impl Receipt {
     }
 
     pub(crate) fn keys(&self) -> Vec<Key> {
-        let key = |message: &MessageId| Key::Delivery { message: message.clone(), agent: self.agent.clone() };
+        let key =
+            |message: &MessageId| Key::Delivery(DeliveryId { message: message.clone(), agent: self.agent.clone() });
         self.messages.iter().chain(&self.broadcasts).map(key).collect()
     }
 
@@ -110,9 +110,9 @@ enum Counts {
 
 pub(super) fn read_set(agent: &AgentId, messages: &[MessageId]) -> ReadSet {
     let pair = |message: &MessageId| {
-        [Key::Message(message.clone()), Key::Delivery { message: message.clone(), agent: agent.clone() }]
+        [Key::Message(message.clone()), Key::Delivery(DeliveryId { message: message.clone(), agent: agent.clone() })]
     };
-    let own = [Key::Agent(agent.clone()), Key::Lead];
+    let own = [Key::Agent(agent.clone()), Key::lead()];
     // One too many is enough to be refused.
     let messages = messages.iter().take(limit::LIST_ENTRIES + 1);
     own.into_iter().chain(messages.flat_map(pair)).map(ReadItem::from).collect()

@@ -12,10 +12,9 @@ use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId, Timestamp};
 use crate::instance::{Instance, context_keys, plain};
-use crate::key::{Key, ReadItem, ReadSet};
 use crate::limit;
+use crate::model::{Key, ReadItem, ReadSet, View};
 use crate::refusal::Rejection;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SendMessage {
@@ -127,7 +126,7 @@ impl Command for SendMessage {
             Key::Thread(self.thread.clone()),
             Key::Sender(self.from.clone()),
             Key::Agent(self.from.clone()),
-            Key::Lead,
+            Key::lead(),
         ];
         let cause = self.cause.message().map(|cause| Key::Message(cause.clone()));
         let named = self.names().into_iter().map(Key::Agent);
@@ -482,6 +481,7 @@ mod tests {
     use super::*;
     use crate::agent::{AgentRole, LeaveTeam};
     use crate::message::{Fate, Standing};
+    use crate::model::Entity;
     use crate::testing::{World, acks, anna, by, coord, direct, entry, with_token};
 
     fn header<'a>(w: &'a World, id: &str) -> &'a Header {
@@ -559,7 +559,7 @@ mod tests {
         let mut w = World::of(&["a", "b"]);
         w.does(&by("a"), direct("m", "a", &["b", "ghost", "b@default"]));
         assert_eq!((w.pending("b"), names(&header(&w, "m").unknown)), (vec!["m"], vec!["ghost"]));
-        assert_eq!(w.message("m").columns()[0], crate::key::ColumnValue::Null, "no channel shows it");
+        assert_eq!(w.message("m").columns()[0], crate::model::ColumnValue::Null, "no channel shows it");
         assert_eq!(w.refuses(&by("a"), direct("n", "a", &["ghost"])), Code::AgentNotFound);
         assert_eq!(w.refuses(&by("a"), direct("n", "a", &[])), Code::Invalid);
     }

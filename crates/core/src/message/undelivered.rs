@@ -1,6 +1,7 @@
 //! Deliveries that fail: the recipient has an endpoint that does not take the message. Given up on, a delivery is dead: it
 //! stays to be seen, a person is told, and it can be tried again. Whoever reads its inbox still finds it there.
 
+use crate::model::{DeliveryId, Key, ReadItem, ReadSet};
 use serde::{Deserialize, Serialize};
 
 use super::{Delivery, Standing};
@@ -9,7 +10,6 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId};
-use crate::key::{Key, ReadItem, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 
@@ -57,13 +57,13 @@ pub struct Dead {
 
 impl DeliveryAbandoned {
     pub(crate) fn key(&self) -> Key {
-        Key::Delivery { message: self.message.clone(), agent: self.agent.clone() }
+        Key::Delivery(DeliveryId { message: self.message.clone(), agent: self.agent.clone() })
     }
 }
 
 impl DeliveryRetried {
     pub(crate) fn key(&self) -> Key {
-        Key::Delivery { message: self.message.clone(), agent: self.agent.clone() }
+        Key::Delivery(DeliveryId { message: self.message.clone(), agent: self.agent.clone() })
     }
 }
 
@@ -79,7 +79,7 @@ impl Command for GiveUpDelivery {
             return Err(Rejection::new(Code::Forbidden, "only the daemon gives up on a delivery").into());
         }
         let delivery = cx.view.delivery(&self.message, &self.agent)?;
-        let reply = Reply::Row(Key::Delivery { message: self.message.clone(), agent: self.agent.clone() });
+        let reply = Reply::Row(Key::Delivery(DeliveryId { message: self.message.clone(), agent: self.agent.clone() }));
         match delivery {
             Some(delivery) if delivery.is_dead() => return Ok(Decision::nothing(reply)),
             Some(delivery) if delivery.is_settled() => {
@@ -108,13 +108,13 @@ impl Command for RetryDelivery {
     const NAME: &'static str = "RetryDelivery";
 
     fn read_set(&self) -> ReadSet {
-        let own = [Key::Agent(self.agent.clone()), Key::Lead];
+        let own = [Key::Agent(self.agent.clone()), Key::lead()];
         read_set(&self.message, &self.agent).into_iter().chain(own.map(ReadItem::from)).collect()
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         cx.view.ensure_may_act_for(cx.caller, &self.agent)?;
-        let reply = Reply::Row(Key::Delivery { message: self.message.clone(), agent: self.agent.clone() });
+        let reply = Reply::Row(Key::Delivery(DeliveryId { message: self.message.clone(), agent: self.agent.clone() }));
         match cx.view.delivery(&self.message, &self.agent)? {
             Some(delivery) if delivery.is_dead() => {}
             Some(delivery) if delivery.is_passed_on() => {
@@ -141,7 +141,7 @@ impl Command for RetryDelivery {
 }
 
 fn read_set(message: &MessageId, agent: &AgentId) -> ReadSet {
-    let delivery = Key::Delivery { message: message.clone(), agent: agent.clone() };
+    let delivery = Key::Delivery(DeliveryId { message: message.clone(), agent: agent.clone() });
     vec![delivery.into(), Key::Message(message.clone()).into()]
 }
 
@@ -154,7 +154,7 @@ fn unknown(message: &MessageId, agent: &AgentId) -> Rejection {
 mod tests {
     use super::*;
     use crate::actor::Caller;
-    use crate::key::ColumnValue;
+    use crate::model::ColumnValue;
     use crate::testing::{World, anna, by, coord, direct};
 
     fn give_up(message: &str, agent: &str) -> GiveUpDelivery {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn state(w: &World, message: &str, agent: &str) -> ColumnValue {
-        let row = w.rows().get(&Key::Delivery { message: message.into(), agent: agent.into() }).unwrap();
+        let row = w.rows().get(&Key::Delivery(DeliveryId { message: message.into(), agent: agent.into() })).unwrap();
         row.columns()[3].clone()
     }
 

@@ -11,8 +11,8 @@ use crate::clutch::Card;
 use crate::clutch::card::CostHint;
 use crate::fact::{AnyEvent, write_set};
 use crate::id::{AgentId, Seq, TaskId};
-use crate::key::Key;
 use crate::log::LogRow;
+use crate::model::Key;
 
 /// How many candidates and how many rejections a choice names that is kept in the log.
 const MAX_NAMED_AGENTS: usize = 20;

@@ -8,9 +8,9 @@ use crate::agent::Agent;
 use crate::code::Code;
 use crate::command::Undecided;
 use crate::id::{AgentId, TaskId};
+use crate::model::View;
 use crate::refusal::Rejection;
 use crate::task::Task;
-use crate::view::View;
 
 /// Why an agent with so many other tasks cannot have a task that was asked for by a request. Who was asked in vain may have
 /// changed its mind.

@@ -14,9 +14,8 @@ use crate::clutch::card::{Capability, CostHint};
 use crate::clutch::{Card, Network, Policy, Requirement, TrustLevel};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, TaskId, Timestamp};
-use crate::key::Key;
 use crate::log::LogRow;
-use crate::row::Row;
+use crate::model::{Key, Row};
 use crate::task::{FailTask, TaskReleased, TaskReserved};
 use crate::testing::{World, anna, assign, by, claim, complete, hand_over, ingest, profile, release, sends};
 

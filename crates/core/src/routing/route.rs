@@ -1,5 +1,6 @@
 //! Giving a task to whom a choice fell on. The choice was made over what the router knew; the rule looks again, over rows.
 
+use crate::model::{DeliveryId, Key, Lookup, ReadItem, ReadSet, View};
 use serde::{Deserialize, Serialize};
 
 use super::choice::{RejectionFilter, RoutingDecision};
@@ -8,14 +9,11 @@ use crate::actor::{Actor, Caller};
 use crate::clutch::Trace;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::envelope;
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, TaskId, Timestamp};
-use crate::key::{Key, Lookup, ReadItem, ReadSet};
 use crate::refusal::Rejection;
-use crate::run;
 use crate::task::{AlarmKind, Alarms, Task, TaskReserved, doubled};
-use crate::view::View;
+use crate::{envelope, run};
 
 /// Reserves a task that was asked for by a request for the agent that was chosen, or tells that nobody fits. Refused if it is
 /// not so any more: then the router looks again.
@@ -188,7 +186,7 @@ fn remember(agents: &mut Vec<AgentId>, agent: &AgentId) {
 
 impl TaskForwarded {
     pub(crate) fn keys(&self) -> Vec<Key> {
-        let delivery = Key::Delivery { message: self.message.clone(), agent: self.to.clone() };
+        let delivery = Key::Delivery(DeliveryId { message: self.message.clone(), agent: self.to.clone() });
         vec![Key::Envelope(self.message.clone()), delivery, Key::Task(self.task.clone())]
     }
 }
@@ -200,7 +198,7 @@ impl Command for RouteTask {
         let mut read_set: ReadSet = vec![Key::Task(self.task.clone()).into()];
         if let Some(agent) = &self.choice.selected {
             read_set.push(Key::Agent(agent.clone()).into());
-            read_set.push(Lookup::TasksHeldBy(agent.clone()).into());
+            read_set.push(Lookup::tasks_held_by(&agent).into());
         }
         read_set
     }

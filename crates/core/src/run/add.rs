@@ -8,7 +8,7 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{RunId, TaskId};
-use crate::key::{Key, Lookup, ReadSet};
+use crate::model::{Key, Lookup, ReadSet};
 use crate::refusal::Rejection;
 use crate::run::Run;
 use crate::task::Task;
@@ -40,7 +40,7 @@ impl Command for AddRunTask {
     fn read_set(&self) -> ReadSet {
         vec![
             Key::Run(self.run.clone()).into(),
-            Lookup::TasksOfRun(self.run.clone()).into(),
+            Lookup::tasks_of_run(&self.run).into(),
             Key::Task(self.task.id.clone()).into(),
         ]
     }

@@ -8,10 +8,9 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{RunId, Seq, Timestamp};
-use crate::key::{Key, ReadSet};
 use crate::limit;
+use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CreateRun {

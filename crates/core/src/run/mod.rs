@@ -12,6 +12,7 @@ mod replan;
 mod rollup;
 mod status;
 
+use crate::model::{Column, ColumnValue, Entity, Key, Lookup, ReadSet, Row, View};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -31,11 +32,8 @@ use crate::code::Code;
 use crate::command::Undecided;
 use crate::fact::AnyEvent;
 use crate::id::{RunId, Seq, Timestamp};
-use crate::key::{ColumnValue, Key, Lookup, ReadSet};
 use crate::refusal::Rejection;
-use crate::row::Row;
 use crate::task::{Task, TaskState};
-use crate::view::View;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -187,6 +185,23 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
+impl Entity for Run {
+    type Id = RunId;
+
+    const TABLE: &'static str = "runs";
+    const COLUMNS: &'static [Column] =
+        &[Column::integer("created"), Column::text("status"), Column::integer("ended").unindexed()];
+
+    fn columns(&self) -> Vec<ColumnValue> {
+        let ended = self.ended_at.map_or(ColumnValue::Null, |ended| ColumnValue::Integer(ended.0));
+        vec![self.created.0.into(), self.status.as_str().into(), ended]
+    }
+
+    fn tallies(&self) -> Vec<&'static str> {
+        vec![tally::RUNS, self.status.tally()]
+    }
+}
+
 impl Run {
     /// A run that nobody described: it exists because a task named it.
     fn implied(id: &RunId, by: &str, seq: Seq, at: Timestamp) -> Run {
@@ -229,15 +244,6 @@ impl Run {
             RunStatus::Failed => self.open() == 0,
             RunStatus::Planning | RunStatus::Ready | RunStatus::InProgress | RunStatus::Paused => false,
         }
-    }
-
-    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
-        let ended = self.ended_at.map_or(ColumnValue::Null, |ended| ColumnValue::Integer(ended.0));
-        vec![self.created.0.into(), self.status.as_str().into(), ended]
-    }
-
-    pub(crate) fn tallies(&self) -> Vec<&'static str> {
-        vec![tally::RUNS, self.status.tally()]
     }
 }
 
@@ -295,7 +301,7 @@ pub(crate) fn apply(old: Option<Run>, id: &RunId, fact: &AnyEvent, seq: Seq, at:
 
 /// What deciding who steers a run needs to see first.
 fn steering_asks(run: &RunId) -> ReadSet {
-    vec![Key::Run(run.clone()).into(), Key::Lead.into()]
+    vec![Key::Run(run.clone()).into(), Key::lead().into()]
 }
 
 /// The author of what a caller creates.
@@ -353,7 +359,7 @@ impl View {
 
     /// The tasks of a run, in their sequence.
     pub(crate) fn tasks_of_run(&self, id: &RunId) -> Result<Vec<&Task>, Undecided> {
-        let rows = self.all(&Lookup::TasksOfRun(id.clone()))?;
+        let rows = self.all(&Lookup::tasks_of_run(&id))?;
         let mut tasks: Vec<&Task> =
             rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect();
         tasks.sort_by_key(|task| (task.sequence, task.created));

@@ -7,11 +7,10 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{RunId, TaskId};
-use crate::key::{Key, Lookup, ReadSet};
 use crate::limit;
+use crate::model::{Key, Lookup, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::task::{Task, TaskCreated, TaskOrigin};
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SetRunPlan {
@@ -33,7 +32,7 @@ impl Command for SetRunPlan {
 
     fn read_set(&self) -> ReadSet {
         let mut read_set: ReadSet = steering_asks(&self.run);
-        read_set.push(Lookup::TasksOfRun(self.run.clone()).into());
+        read_set.push(Lookup::tasks_of_run(&self.run).into());
         read_set.extend(self.tasks.iter().take(limit::RUN_TASKS).map(|task| Key::Task(task.id.clone()).into()));
         read_set
     }

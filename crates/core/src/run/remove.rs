@@ -1,5 +1,6 @@
 //! Taking a task out of a plan before anybody began it. What waited for it waits for what it waited for.
 
+use crate::model::{DependencyId, Key, Lookup, ReadSet, Row, View};
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -12,11 +13,8 @@ use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::{self, ReleaseReason};
 use crate::id::{RunId, TaskId};
-use crate::key::{Key, Lookup, ReadSet};
 use crate::refusal::Rejection;
-use crate::row::Row;
 use crate::task::{Task, TaskState};
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RemoveRunTask {
@@ -50,7 +48,7 @@ impl Command for RemoveRunTask {
 
     fn read_set(&self) -> ReadSet {
         let mut read_set: ReadSet = steering_asks(&self.run);
-        read_set.push(Lookup::TasksOfRun(self.run.clone()).into());
+        read_set.push(Lookup::tasks_of_run(&self.run).into());
         read_set.extend(removal_asks(&self.task));
         read_set
     }
@@ -101,9 +99,9 @@ fn shown(task: &Task) -> String {
 pub(super) fn removal_asks(task: &TaskId) -> ReadSet {
     vec![
         Key::Task(task.clone()).into(),
-        Lookup::Dependents(task.clone()).into(),
-        Lookup::CheckpointsOf(task.clone()).into(),
-        Lookup::FilesOfTask(task.clone()).into(),
+        Lookup::dependents(&task).into(),
+        Lookup::checkpoints_of(&task).into(),
+        Lookup::files_of_task(&task).into(),
     ]
 }
 
@@ -131,7 +129,7 @@ pub(super) fn removed(
     let readers =
         of_run.iter().filter(|other| other.context_from.contains(&task.id) && !dependents.contains(&other.id));
     rewired.extend(readers.map(|other| DependencyChange { task: other.id.clone(), gains: vec![], waits: vec![] }));
-    let checkpoints = view.all(&Lookup::CheckpointsOf(task.id.clone()))?;
+    let checkpoints = view.all(&Lookup::checkpoints_of(&task.id))?;
     let checkpoint = |row: &Row| if let Row::Checkpoint(checkpoint) = row { Some(checkpoint.id.clone()) } else { None };
     let mut facts = vec![AnyEvent::TaskRemoved(TaskRemoved {
         task: task.id.clone(),
@@ -180,7 +178,7 @@ impl Estate {
 impl TaskRemoved {
     /// Every row that goes or changes.
     pub(crate) fn touches(&self) -> Vec<Key> {
-        let edge = |task: &TaskId, dep: &TaskId| Key::Dependency { task: task.clone(), dep: dep.clone() };
+        let edge = |task: &TaskId, dep: &TaskId| Key::Dependency(DependencyId { task: task.clone(), dep: dep.clone() });
         let mut keys = vec![Key::Task(self.task.clone()), Key::Run(self.run.clone())];
         keys.extend(self.depends_on.iter().map(|dep| edge(&self.task, dep)));
         for rewired in &self.rewired {
@@ -236,7 +234,7 @@ mod tests {
         assert_eq!((end.waiting_on.len(), end.sequence), (1, 3));
         assert!(!w.rows().contains_key(&Key::Task("tk_mid".into())));
         let edges: Vec<String> =
-            w.rows().keys().filter(|key| matches!(key, Key::Dependency { .. })).map(Key::id).collect();
+            w.rows().keys().filter(|key| matches!(key, Key::Dependency(DependencyId { .. }))).map(Key::id).collect();
         assert_eq!(edges, ["tk_end>tk_done", "tk_end>tk_open"]);
         assert_eq!((w.run_row("wf").tasks, w.run_row("wf").unfinished), (3, 2));
         assert_eq!(w.rebuilt(), *w.rows());

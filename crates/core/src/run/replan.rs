@@ -13,8 +13,8 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{RunId, TaskId, Timestamp};
-use crate::key::{Key, Lookup, ReadSet};
 use crate::limit;
+use crate::model::{Key, Lookup, ReadSet};
 use crate::task::Task;
 
 /// How many earlier plans are remembered in the run's `replan_history`; the log has them all.
@@ -45,7 +45,7 @@ impl Command for ReplanRun {
 
     fn read_set(&self) -> ReadSet {
         let mut read_set: ReadSet = steering_asks(&self.run);
-        read_set.push(Lookup::TasksOfRun(self.run.clone()).into());
+        read_set.push(Lookup::tasks_of_run(&self.run).into());
         read_set.extend(self.tasks.iter().take(limit::RUN_TASKS).map(|task| Key::Task(task.id.clone()).into()));
         read_set
     }
@@ -104,6 +104,7 @@ impl ReplanRun {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::DependencyId;
     use crate::run::RunStatus;
     use crate::testing::{World, by, complete, create_run, plan};
 
@@ -169,7 +170,7 @@ mod tests {
         assert_eq!(claimed.depends_on, ["tk_done".into(), "tk_open".into()]);
         assert_eq!(claimed.waiting_on.iter().map(TaskId::as_str).collect::<Vec<_>>(), ["tk_open"]);
         let edges: Vec<String> =
-            w.rows().keys().filter(|key| matches!(key, Key::Dependency { .. })).map(Key::id).collect();
+            w.rows().keys().filter(|key| matches!(key, Key::Dependency(DependencyId { .. }))).map(Key::id).collect();
         assert_eq!(edges, ["tk_claimed>tk_done", "tk_claimed>tk_open", "tk_new>tk_claimed"]);
         assert_eq!(w.rebuilt(), *w.rows());
         w.starts("a", "tk_open");

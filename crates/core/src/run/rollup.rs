@@ -7,10 +7,9 @@ use crate::code::Code;
 use crate::command::Undecided;
 use crate::fact::AnyEvent;
 use crate::id::RunId;
-use crate::key::Key;
+use crate::model::{Key, View};
 use crate::refusal::Rejection;
 use crate::task::{Task, TaskState};
-use crate::view::View;
 
 /// Whether tasks of this run may be taken by somebody new.
 pub(crate) fn ensure_open(view: &View, task: &Task) -> Result<(), Undecided> {
@@ -260,7 +259,7 @@ mod tests {
         w.creates("t", &[]);
         assert_eq!(w.starts("a", "t"), ["task.claimed", "task.started"]);
         assert_eq!(w.does(&by("a"), complete("t")), ["task.completed"]);
-        assert!(!w.rows().keys().any(|key| key.table() == crate::key::Table::Runs));
+        assert!(!w.rows().keys().any(|key| key.table() == crate::model::Table::Runs));
     }
 
     #[test]

@@ -6,9 +6,9 @@ use super::{Task, TaskRetried};
 use crate::command::Undecided;
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, TaskId, Timestamp};
+use crate::model::View;
 use crate::run::{self, Ended};
 use crate::told::Told;
-use crate::view::View;
 
 /// How often a task is tried that does not say so itself.
 pub const MAX_ATTEMPTS: u32 = 3;

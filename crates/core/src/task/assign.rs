@@ -8,7 +8,7 @@ use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, TaskId};
-use crate::key::{Key, Lookup, ReadSet};
+use crate::model::{Key, Lookup, ReadSet};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AssignTask {
@@ -29,7 +29,7 @@ impl Command for AssignTask {
 
     fn read_set(&self) -> ReadSet {
         let mut read_set = super::read_set(&self.task, Some(&self.to));
-        read_set.push(Lookup::FilesOfTask(self.task.clone()).into());
+        read_set.push(Lookup::files_of_task(&self.task).into());
         read_set
     }
 

@@ -5,15 +5,13 @@ use serde_json::Value;
 
 use super::{Checkpoint, CheckpointKind, Task, ensure_may_change};
 use crate::actor::{Actor, Caller};
-use crate::artifact;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
-use crate::key::{Key, ReadSet};
-use crate::limit;
+use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;
-use crate::view::View;
+use crate::{artifact, limit};
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct AddCheckpoint {
@@ -148,7 +146,7 @@ impl CheckpointAdded {
 mod tests {
     use super::*;
     use crate::agent::AgentRole;
-    use crate::row::Row;
+    use crate::model::Row;
     use crate::testing::{World, anna, by, complete, register, with_token};
 
     fn note(id: &str, kind: CheckpointKind) -> AddCheckpoint {

@@ -8,13 +8,10 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, TaskId};
-use crate::key::{Key, ReadSet};
-use crate::message;
+use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;
-use crate::routing;
-use crate::run;
 use crate::told::Told;
-use crate::view::View;
+use crate::{message, routing, run};
 
 /// Grants the task unless another agent holds it; the holder asking again is told yes, without a new fact.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -10,12 +10,10 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
-use crate::key::{Key, ReadSet};
-use crate::limit;
+use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::routing::Routing;
-use crate::run;
-use crate::view::View;
+use crate::{limit, run};
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CreateTask {

@@ -9,11 +9,10 @@ use crate::actor::Caller;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, TaskId};
-use crate::key::{Key, ReadSet};
 use crate::limit;
+use crate::model::{Key, ReadSet, View};
 use crate::run::{self, Ended};
 use crate::told::Told;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CancelTask {

@@ -6,17 +6,15 @@ use serde_json::Value;
 use super::parts::{self, WHOLE_IS_COMPLETED};
 use super::{Task, TaskState, check_transition, ensure_fence, ensure_may_change};
 use crate::actor::Caller;
-use crate::artifact;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::contract::ContractCheck;
 use crate::fact::AnyEvent;
 use crate::file::{self, ReleaseReason};
 use crate::id::{AgentId, RunId, TaskId};
-use crate::key::{Key, Lookup, ReadSet};
-use crate::limit;
+use crate::model::{Key, Lookup, ReadSet, View};
 use crate::run::{self, Ended};
 use crate::told::Told;
-use crate::view::View;
+use crate::{artifact, limit};
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
@@ -152,8 +150,8 @@ impl FailTask {
 
 pub(super) fn ending_asks(task: &TaskId, agent: Option<&AgentId>) -> ReadSet {
     let mut read_set = super::read_set(task, agent);
-    read_set.push(Lookup::Dependents(task.clone()).into());
-    read_set.push(Lookup::FilesOfTask(task.clone()).into());
+    read_set.push(Lookup::dependents(&task).into());
+    read_set.push(Lookup::files_of_task(&task).into());
     read_set
 }
 

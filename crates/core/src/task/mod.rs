@@ -23,6 +23,7 @@ mod timing;
 mod transitions;
 mod update;
 
+use crate::model::{Column, ColumnValue, DependencyId, Entity, Key, ReadSet, View};
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
@@ -56,11 +57,9 @@ use crate::command::Undecided;
 use crate::contract::ContractBinding;
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
-use crate::key::{ColumnValue, Key, ReadSet};
 use crate::limit;
 use crate::refusal::Rejection;
 use crate::routing::Routing;
-use crate::view::View;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -235,6 +234,49 @@ impl Complexity {
     }
 }
 
+impl Entity for Task {
+    type Id = TaskId;
+
+    const TABLE: &'static str = "tasks";
+    const COLUMNS: &'static [Column] = &[
+        Column::integer("created"),
+        Column::text("run"),
+        Column::text("state"),
+        Column::text("assignee"),
+        Column::text("held_by"),
+        Column::integer("reserved").unindexed(),
+        Column::integer("waiting").unindexed(),
+        Column::text("parent"),
+        Column::integer("unrouted"),
+        Column::integer("due"),
+    ];
+
+    fn columns(&self) -> Vec<ColumnValue> {
+        vec![
+            self.created.0.into(),
+            self.run.as_str().into(),
+            self.state.as_str().into(),
+            self.assignee().map(ToString::to_string).into(),
+            self.held_by().map(ToString::to_string).into(),
+            self.held_by().is_some().into(),
+            self.is_blocked().into(),
+            self.origin.parent.as_ref().map(ToString::to_string).into(),
+            self.to_be_routed().map_or(ColumnValue::Null, |_| self.created.0.into()),
+            self.clocks.next().map_or(ColumnValue::Null, |due| ColumnValue::Integer(due.0)),
+        ]
+    }
+
+    fn tallies(&self) -> Vec<&'static str> {
+        let mut tallies = vec![tally::TASKS];
+        match self.state {
+            TaskState::InProgress => tallies.push(tally::TASKS_IN_PROGRESS),
+            state if state.is_finished() => tallies.push(tally::TASKS_DONE),
+            _ => {}
+        }
+        tallies
+    }
+}
+
 impl Task {
     pub fn holder(&self) -> Option<&AgentId> {
         self.claim.as_ref().map(|claim| &claim.holder)
@@ -280,31 +322,6 @@ impl Task {
 
     pub fn is_blocked(&self) -> bool {
         self.state.is_open() && !self.waiting_on.is_empty()
-    }
-
-    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
-        vec![
-            self.created.0.into(),
-            self.run.as_str().into(),
-            self.state.as_str().into(),
-            self.assignee().map(ToString::to_string).into(),
-            self.held_by().map(ToString::to_string).into(),
-            self.held_by().is_some().into(),
-            self.is_blocked().into(),
-            self.origin.parent.as_ref().map(ToString::to_string).into(),
-            self.to_be_routed().map_or(ColumnValue::Null, |_| self.created.0.into()),
-            self.clocks.next().map_or(ColumnValue::Null, |due| ColumnValue::Integer(due.0)),
-        ]
-    }
-
-    pub(crate) fn tallies(&self) -> Vec<&'static str> {
-        let mut tallies = vec![tally::TASKS];
-        match self.state {
-            TaskState::InProgress => tallies.push(tally::TASKS_IN_PROGRESS),
-            state if state.is_finished() => tallies.push(tally::TASKS_DONE),
-            _ => {}
-        }
-        tallies
     }
 
     fn ends(&mut self, state: TaskState, at: Timestamp) {
@@ -369,6 +386,17 @@ pub struct Dependency {
     pub dep: TaskId,
 }
 
+impl Entity for Dependency {
+    type Id = DependencyId;
+
+    const TABLE: &'static str = "task_dependencies";
+    const COLUMNS: &'static [Column] = &[Column::text("dep")];
+
+    fn columns(&self) -> Vec<ColumnValue> {
+        vec![self.dep.as_str().into()]
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointKind {
@@ -418,6 +446,17 @@ pub struct Checkpoint {
     pub files_changed: Vec<String>,
     pub created: Seq,
     pub created_at: Timestamp,
+}
+
+impl Entity for Checkpoint {
+    type Id = String;
+
+    const TABLE: &'static str = "checkpoints";
+    const COLUMNS: &'static [Column] = &[Column::text("task"), Column::integer("created")];
+
+    fn columns(&self) -> Vec<ColumnValue> {
+        vec![self.task.as_str().into(), self.created.0.into()]
+    }
 }
 
 /// What becomes of a task's row. A fact that does not concern this task leaves it as it is.
@@ -577,7 +616,7 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &AnyEvent, seq: Seq, a
 
 /// What most commands on a task need to see.
 pub(crate) fn read_set(task: &TaskId, agent: Option<&AgentId>) -> ReadSet {
-    let mut read_set = vec![Key::Task(task.clone()).into(), Key::Lead.into()];
+    let mut read_set = vec![Key::Task(task.clone()).into(), Key::lead().into()];
     read_set.extend(agent.map(|agent| Key::Agent(agent.clone()).into()));
     read_set
 }

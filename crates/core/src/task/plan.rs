@@ -10,10 +10,9 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, TaskId};
-use crate::key::{Key, ReadSet};
 use crate::limit;
+use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TaskPlan {
@@ -167,7 +166,7 @@ fn planned(task: &Task, to: TaskState, plan: &TaskPlan, context: Map<String, Val
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::Row;
+    use crate::model::Row;
     use crate::testing::{World, anna, by, claim, complete, fail, start};
 
     fn plan(approach: &str) -> TaskPlan {

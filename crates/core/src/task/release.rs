@@ -7,11 +7,9 @@ use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, TaskId, Timestamp};
-use crate::key::{Key, ReadSet};
-use crate::limit;
-use crate::run;
+use crate::model::{Key, ReadSet, View};
 use crate::told::Told;
-use crate::view::View;
+use crate::{limit, run};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReleaseTask {

@@ -12,12 +12,11 @@ use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, TaskId};
-use crate::key::{Key, Lookup, ReadItem, ReadSet};
 use crate::limit;
+use crate::model::{Key, Lookup, ReadItem, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::run::{self, Run};
 use crate::told::Told;
-use crate::view::View;
 
 /// How many runs, one after the other, what depends on a task may lie apart from it.
 const RUNS_APART: usize = 5;
@@ -57,7 +56,7 @@ impl Command for ReopenTask {
         let mut read_set = super::read_set(&self.task, None);
         if self.run != RunId::project_default() {
             read_set.push(Key::Run(self.run.clone()).into());
-            read_set.push(Lookup::TasksOfRun(self.run.clone()).into());
+            read_set.push(Lookup::tasks_of_run(&self.run).into());
         }
         read_set
     }
@@ -99,7 +98,7 @@ impl ReopenTask {
         let begun = |found: &&Task| found.state != TaskState::Pending || found.held_by().is_some();
         let opened: Vec<&Task> = found.into_iter().filter(begun).collect();
         may_reopen_all(view, caller, &opened)?;
-        let files = |task: &&Task| Lookup::FilesOfTask(task.id.clone()).into();
+        let files = |task: &&Task| Lookup::files_of_task(&task.id).into();
         view.ensure_loaded(opened.iter().map(files).collect())?;
         let mut facts = Vec::new();
         for opened in &opened {
@@ -243,7 +242,7 @@ fn within<'v>(of_run: &[&'v Task], found: &mut BTreeMap<TaskId, &'v Task>) {
 
 /// What is part of these tasks or depends on them.
 fn beyond<'v>(view: &'v View, tasks: &[TaskId]) -> Result<Vec<&'v Task>, Undecided> {
-    let read_set = |id: &TaskId| [ReadItem::from(Lookup::PartsOf(id.clone())), Lookup::Dependents(id.clone()).into()];
+    let read_set = |id: &TaskId| [ReadItem::from(Lookup::subtasks_of(&id)), Lookup::dependents(&id).into()];
     view.ensure_loaded(tasks.iter().flat_map(read_set).collect())?;
     let (mut found, mut dependents) = (Vec::new(), Vec::new());
     for id in tasks {

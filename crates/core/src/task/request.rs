@@ -9,12 +9,10 @@ use crate::code::Code;
 use crate::command::{Command, Undecided};
 use crate::contract::ContractBinding;
 use crate::fact::AnyEvent;
-use crate::group;
 use crate::id::{AgentId, MessageId, TaskId, ThreadId, Timestamp};
-use crate::key::{Key, ReadSet};
-use crate::limit;
+use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;
-use crate::view::View;
+use crate::{group, limit};
 
 /// What a request says of who shall do the task, how and until when.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -8,10 +8,9 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
-use crate::key::{Key, ReadSet};
+use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::told::Told;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StartTask {

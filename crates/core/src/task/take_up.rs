@@ -6,7 +6,7 @@ use super::release::retried;
 use super::{ClaimTask, Task, TaskState};
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::id::{AgentId, TaskId};
-use crate::key::{Key, ReadSet};
+use crate::model::{Key, ReadSet};
 
 /// As [`ClaimTask`], and a failed task is put back into the queue first.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

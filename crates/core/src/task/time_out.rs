@@ -13,12 +13,11 @@ use crate::envelope::iso;
 use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
-use crate::key::{Key, Lookup, ReadSet};
+use crate::model::{Key, Lookup, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::routing::RoutingResumed;
 use crate::run::{self, Ended};
 use crate::told::Told;
-use crate::view::View;
 
 /// Does what a clock of a task is for, if it is still the one that went off.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -72,7 +71,7 @@ impl Command for FireAlarm {
     const NAME: &'static str = "FireAlarm";
 
     fn read_set(&self) -> ReadSet {
-        let files = Lookup::FilesOfTask(self.task.clone());
+        let files = Lookup::files_of_task(&self.task);
         vec![Key::Task(self.task.clone()).into(), files.into()]
     }
 

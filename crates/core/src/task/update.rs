@@ -14,10 +14,9 @@ use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::contract::ContractCheck;
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, TaskId, Timestamp};
-use crate::key::{Key, ReadSet};
+use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::run::{self, Ended};
-use crate::view::View;
 
 /// Brings a task to a state. A completed one needs an outcome, a failed one an error.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -7,10 +7,9 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::TeamId;
-use crate::key::{Key, ReadSet};
-use crate::limit;
+use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
-use crate::turn;
+use crate::{limit, turn};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

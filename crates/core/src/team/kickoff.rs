@@ -8,8 +8,8 @@ use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, TeamId};
 use crate::instance::{Instance, Provider, context_keys};
-use crate::key::{Key, ReadItem, ReadSet};
 use crate::message::{self, Cause, SendMessage, StormGuard, What};
+use crate::model::{Key, ReadItem, ReadSet};
 
 /// What is said before the kickoff.
 pub const WORKFLOW_STARTED: &str = "Workflow started";

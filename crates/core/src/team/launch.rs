@@ -10,8 +10,8 @@ use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{IntentId, SiteId, TeamId};
 use crate::intent::Effect;
-use crate::key::{Key, ReadSet};
 use crate::limit;
+use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -154,7 +154,7 @@ mod tests {
 
     fn generation_asked(w: &World, intent: &str) -> u64 {
         match w.rows().get(&Key::Intent(intent.into())) {
-            Some(crate::row::Row::Intent(intent)) => match &intent.effect {
+            Some(crate::model::Row::Intent(intent)) => match &intent.effect {
                 Effect::LaunchTeam { of, .. } => of.generation,
                 other => panic!("{other:?}"),
             },

@@ -11,6 +11,7 @@ mod say;
 mod start;
 mod stop;
 
+use crate::model::{Column, ColumnValue, Entity, Key, Row, View};
 use serde::{Deserialize, Serialize};
 
 pub use end::{Conclusion, EndTeam, TeamEnded};
@@ -29,11 +30,8 @@ use crate::command::Undecided;
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, Seq, SiteId, TeamId, ThreadId, Timestamp, TurnId};
 use crate::instance::{Instance, check_name, plain};
-use crate::key::{ColumnValue, Key};
 use crate::refusal::Rejection;
-use crate::row::Row;
 use crate::turn::{TurnConclusion, Usage};
-use crate::view::View;
 
 /// What makes the id of a team that of an instance.
 const OF_INSTANCE: char = '@';
@@ -244,6 +242,17 @@ impl TeamRef {
     }
 }
 
+impl Entity for Team {
+    type Id = TeamId;
+
+    const TABLE: &'static str = "teams";
+    const COLUMNS: &'static [Column] = &[Column::integer("live"), Column::integer("started")];
+
+    fn columns(&self) -> Vec<ColumnValue> {
+        vec![self.is_live().into(), self.started.0.into()]
+    }
+}
+
 impl Team {
     pub fn id(&self) -> &TeamId {
         &self.of.team
@@ -288,10 +297,6 @@ impl Team {
     /// The turns that are under way, each with its agent.
     pub(crate) fn open_turns(&self) -> impl Iterator<Item = (&AgentId, &TurnId)> {
         self.members.iter().filter_map(|member| Some((&member.agent, member.turn.as_ref()?)))
-    }
-
-    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
-        vec![self.is_live().into(), self.started.0.into()]
     }
 
     fn change(mut self, agent: &AgentId, change: impl FnOnce(&mut Member)) -> Team {

@@ -4,8 +4,8 @@ use super::{by_system, needs_person};
 use crate::actor::Caller;
 use crate::command::{Command, Decision, DecisionContext, Undecided};
 use crate::id::{MessageId, TeamId};
-use crate::key::{Key, ReadSet};
 use crate::message::{SendMessage, What};
+use crate::model::{Key, ReadSet};
 
 /// A message by the system in the channel of the team's instance.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -11,12 +11,10 @@ use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, TeamId, Timestamp, TurnId};
 use crate::instance::{Instance, check_name};
-use crate::key::{Key, Lookup, ReadSet};
 use crate::limit;
+use crate::model::{Key, Lookup, ReadSet, Row, View};
 use crate::refusal::Rejection;
-use crate::row::Row;
 use crate::turn::{self, Usage};
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StartTeam {
@@ -137,7 +135,7 @@ impl Command for StartTeam {
     const NAME: &'static str = "StartTeam";
 
     fn read_set(&self) -> ReadSet {
-        vec![Key::Team(self.team.clone()).into(), Lookup::LiveTeams.into()]
+        vec![Key::Team(self.team.clone()).into(), Lookup::live_teams().into()]
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
@@ -196,7 +194,7 @@ impl StartTeam {
 
     /// No agent is in two teams that run.
     fn is_free(&self, view: &View) -> Result<(), Undecided> {
-        for row in view.all(&Lookup::LiveTeams)? {
+        for row in view.all(&Lookup::live_teams())? {
             let Row::Team(team) = row else { continue };
             let shared = self.agents.iter().find(|new| team.member(&new.agent).is_some());
             if let Some(shared) = shared.filter(|_| *team.id() != self.team) {
@@ -252,8 +250,7 @@ impl StartTeam {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::actor::Authority;
-    use crate::actor::Caller;
+    use crate::actor::{Authority, Caller};
     use crate::team::Conclusion;
     use crate::testing::{World, anna, by, end, entry, kickoff, runs_in, starts, wakes};
 

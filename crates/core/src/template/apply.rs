@@ -11,8 +11,8 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{RunId, TaskId, TemplateId};
-use crate::key::{Key, ReadSet};
 use crate::limit;
+use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
 use crate::run::{CreateRun, PlannedTask, RunPlanned, RunSpec, SourceType, author, planned, resolve};
 

@@ -10,12 +10,11 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{RunId, Seq, TaskId, TemplateId, Timestamp};
-use crate::key::{Key, Lookup, ReadSet};
 use crate::limit;
+use crate::model::{Key, Lookup, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::run::{PlannedTask, author, resolve};
 use crate::task::{Details, Task};
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CreateTemplate {
@@ -62,17 +61,17 @@ impl Command for CreateTemplate {
 
     fn read_set(&self) -> ReadSet {
         let mut read_set: ReadSet =
-            vec![Key::Template(self.id.clone()).into(), Lookup::TemplatesNamed(self.title.clone()).into()];
+            vec![Key::Template(self.id.clone()).into(), Lookup::templates_named(&self.title).into()];
         if let TemplateSource::Run(run) = &self.source {
             read_set.push(Key::Run(run.clone()).into());
-            read_set.push(Lookup::TasksOfRun(run.clone()).into());
+            read_set.push(Lookup::tasks_of_run(&run).into());
         }
         read_set
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         self.check()?;
-        let named = !cx.view.all(&Lookup::TemplatesNamed(self.title.clone()))?.is_empty();
+        let named = !cx.view.all(&Lookup::templates_named(&self.title))?.is_empty();
         if named || cx.view.get(&Key::Template(self.id.clone()))?.is_some() {
             return Err(Rejection::new(Code::DuplicateTemplate, format!("a template '{}' exists", self.title))
                 .hint("choose another name")

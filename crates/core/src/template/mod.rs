@@ -4,6 +4,7 @@ mod apply;
 mod create;
 mod words;
 
+use crate::model::{Column, ColumnValue, Entity, Key, Row, View};
 use serde::{Deserialize, Serialize};
 
 pub use apply::ApplyTemplate;
@@ -13,11 +14,8 @@ use crate::code::Code;
 use crate::command::Undecided;
 use crate::fact::AnyEvent;
 use crate::id::{Seq, TemplateId, Timestamp};
-use crate::key::{ColumnValue, Key};
 use crate::refusal::Rejection;
-use crate::row::Row;
 use crate::task::Details;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Template {
@@ -43,8 +41,13 @@ pub struct Step {
     pub details: Details,
 }
 
-impl Template {
-    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+impl Entity for Template {
+    type Id = TemplateId;
+
+    const TABLE: &'static str = "templates";
+    const COLUMNS: &'static [Column] = &[Column::integer("created"), Column::text("name")];
+
+    fn columns(&self) -> Vec<ColumnValue> {
         vec![self.created.0.into(), self.title.as_str().into()]
     }
 }

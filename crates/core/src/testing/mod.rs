@@ -6,6 +6,7 @@ mod envelopes;
 mod samples;
 mod teams;
 
+use crate::model::{DeliveryId, Key, LifeSource, Presence, ReadItem, ReadSet, Row, VersionId, View};
 use std::collections::BTreeMap;
 
 pub(crate) use envelopes::{ingest, route, sender, sends};
@@ -24,17 +25,14 @@ use crate::file::{Case, ClaimFile, ClaimMode, File, FileClaimOutcome, FilePath};
 use crate::handoff::{Handoff, HandoffNote, OfferHandoff};
 use crate::id::{AgentId, IntentId, MessageId, RunId, Seq, TaskId, Timestamp};
 use crate::instance::Instance;
-use crate::key::{Key, ReadItem, ReadSet};
 use crate::log::LogRow;
 use crate::message::{
     Ack, AckMessages, Addressees, Cause, Delivery, Message, ReadMessages, SendMessage, Shown, Standing, StormGuard,
     What,
 };
 use crate::refusal::Rejection;
-use crate::row::Row;
 use crate::run::{CreateRun, PlannedTask, Run, RunSpec, SetRunPlan, SourceType};
 use crate::task::{self, Task};
-use crate::view::{LifeSource, Presence, View};
 use crate::workspace::{
     BranchFate, BranchOrigin, ConcludeWorkspace, CreateWorkspace, Outcome, UpdateWorkspace, Workspace, WorkspaceStatus,
 };
@@ -261,7 +259,7 @@ impl World {
 
     /// Where an agent stands with a message; `None` if it has no delivery.
     pub(crate) fn standing(&self, message: &str, agent: &str) -> Option<Standing> {
-        match self.rows.get(&Key::Delivery { message: message.into(), agent: agent.into() }) {
+        match self.rows.get(&Key::Delivery(DeliveryId { message: message.into(), agent: agent.into() })) {
             Some(Row::Delivery(delivery)) => Some(delivery.standing),
             _ => None,
         }
@@ -296,7 +294,7 @@ impl World {
 
     /// The text of a document at one of its versions.
     pub(crate) fn text(&self, id: &DocumentId, version: u64) -> String {
-        let row = |version| match self.rows.get(&Key::Version { document: id.clone(), version }) {
+        let row = |version| match self.rows.get(&Key::Version(VersionId { document: id.clone(), version })) {
             Some(Row::Version(row)) => row,
             other => panic!("version {version} of {id:?}: {other:?}"),
         };
@@ -323,7 +321,7 @@ impl World {
     }
 
     pub(crate) fn seat(&self) -> Option<&Lead> {
-        match self.rows.get(&Key::Lead) {
+        match self.rows.get(&Key::lead()) {
             Some(Row::Lead(lead)) => Some(lead),
             _ => None,
         }

@@ -27,11 +27,11 @@ use crate::handoff::{HandoffAccepted, HandoffInitiated, HandoffNote, HandoffReje
 use crate::id::{AgentId, Seq, TaskId, Timestamp};
 use crate::instance::{ContextConfigured, ContextSettings, Provider, Scope};
 use crate::intent::IntentClosed;
-use crate::key::Key;
 use crate::message::{
     DeliveryAbandoned, DeliveryRetried, Form, Header, Hold, Letter, MessageDiscarded, MessageHeld, MessageReleased,
     MessageSent, Priority, Receipt, Recipients, UNKNOWN_RECIPIENT_TTL_MILLIS,
 };
+use crate::model::{Key, LifeSource};
 use crate::redact::{Cleared, Erase, LogRedacted};
 use crate::report::Report;
 use crate::routing::{
@@ -55,7 +55,6 @@ use crate::template::{Step, TemplateCreated};
 use crate::timer::conflict_timer_id;
 use crate::told::{Over, Told};
 use crate::turn::{Failure, TurnConclusion, TurnEnded, TurnStarted, Unsaid, Usage, WakeReason};
-use crate::view::LifeSource;
 use crate::workspace::{
     BranchFate, BranchOrigin, Uncommitted, WorkspaceCreated, WorkspaceEffect, WorkspaceFailed, WorkspaceMerged,
     WorkspaceMerging, WorkspaceReady, WorkspaceRemoved, WorkspaceUpdated,

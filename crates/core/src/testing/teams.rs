@@ -3,9 +3,8 @@
 use super::World;
 use crate::actor::Caller;
 use crate::id::{AgentId, MessageId, TeamId, TurnId};
-use crate::key::Key;
 use crate::message::StormGuard;
-use crate::row::Row;
+use crate::model::{Key, Row};
 use crate::team::{Conclusion, EndTeam, KickOff, Mode, NewMember, Runner, StartTeam, StartTime, Takeover, Team};
 use crate::turn::{EndTurn, Failure, Notes, StartTurn, Turn, TurnConclusion, Usage, WakeReason};
 

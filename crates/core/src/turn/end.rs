@@ -10,12 +10,11 @@ use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, Seq, Timestamp, TurnId};
 use crate::instance::Instance;
-use crate::key::{Key, ReadSet};
 use crate::limit;
 use crate::message::{self, Cause, Open, SendMessage, StormGuard, What};
+use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::team::{Team, TeamRef, by_system, needs_person};
-use crate::view::View;
 
 /// What follows a text that is longer than a message may be.
 const CUT: &str = "\n… (cut here; the turn's transcript has the rest)";
@@ -264,6 +263,7 @@ fn ended_as(end: &TurnEnd) -> Rejection {
 mod tests {
     use super::*;
     use crate::message::{Fate, RetryDelivery, Standing};
+    use crate::model::{ArtifactRefId, DeliveryId};
     use crate::team::MemberState;
     use crate::testing::{World, anna, by, coord, direct, ends_turn, entry, fails, runs_in, wakes};
     use crate::turn::StartTurn;
@@ -283,8 +283,8 @@ mod tests {
     }
 
     fn is_dead(w: &World, message: &str) -> bool {
-        let key = Key::Delivery { message: message.into(), agent: A.into() };
-        matches!(w.rows().get(&key), Some(crate::row::Row::Delivery(delivery)) if delivery.is_dead())
+        let key = Key::Delivery(DeliveryId { message: message.into(), agent: A.into() });
+        matches!(w.rows().get(&key), Some(crate::model::Row::Delivery(delivery)) if delivery.is_dead())
     }
 
     fn state(w: &World) -> MemberState {
@@ -431,6 +431,6 @@ mod tests {
         let hash = "ab".repeat(32);
         let notes = Notes { transcript: Some(hash.clone()), conversation: Some("c".to_owned()) };
         w.does(&anna(), EndTurn { notes, ..ends_turn("t", TurnConclusion::Done) });
-        assert!(w.rows().contains_key(&Key::ArtifactRef { sha256: hash, by: "turn:t".to_owned() }));
+        assert!(w.rows().contains_key(&Key::ArtifactRef(ArtifactRefId { sha256: hash, by: "turn:t".to_owned() })));
     }
 }

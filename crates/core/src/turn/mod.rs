@@ -7,6 +7,7 @@
 mod end;
 mod start;
 
+use crate::model::{Column, ColumnValue, Entity, Key, Row, View};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use end::interrupted;
@@ -17,11 +18,8 @@ use crate::code::Code;
 use crate::command::Undecided;
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, Seq, Timestamp, TurnId};
-use crate::key::{ColumnValue, Key};
 use crate::refusal::Rejection;
-use crate::row::Row;
 use crate::team::TeamRef;
-use crate::view::View;
 
 /// Why an agent was woken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -141,8 +139,13 @@ pub struct TurnEnd {
     pub at: Timestamp,
 }
 
-impl Turn {
-    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+impl Entity for Turn {
+    type Id = TurnId;
+
+    const TABLE: &'static str = "turns";
+    const COLUMNS: &'static [Column] = &[Column::integer("started"), Column::text("agent"), Column::text("team")];
+
+    fn columns(&self) -> Vec<ColumnValue> {
         vec![self.started.0.into(), self.agent.as_str().into(), self.of.team.as_str().into()]
     }
 }

@@ -8,9 +8,9 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, Seq, TeamId, Timestamp, TurnId};
-use crate::key::{Key, ReadItem, ReadSet};
 use crate::limit;
 use crate::message::Open;
+use crate::model::{Key, ReadItem, ReadSet};
 use crate::refusal::Rejection;
 use crate::team::{Team, TeamRef, needs_person};
 

@@ -8,12 +8,10 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{IntentId, RunId, Seq, SiteId, TaskId, Timestamp, WorkspaceId};
-use crate::key::{Key, Lookup, ReadItem, ReadSet};
 use crate::limit;
+use crate::model::{Key, Lookup, ReadItem, ReadSet, Row, View};
 use crate::refusal::Rejection;
-use crate::row::Row;
 use crate::run::author;
-use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct CreateWorkspace {
@@ -134,8 +132,8 @@ impl CreateWorkspace {
     fn places(&self) -> [Lookup; 2] {
         let repo = self.repo_path.as_deref().unwrap_or("");
         [
-            Lookup::WorkspacesAt(place(&self.site, &self.path)),
-            Lookup::WorkspacesOn(branch_place(&self.site, repo, &self.branch)),
+            Lookup::workspaces_at(&place(&self.site, &self.path)),
+            Lookup::workspaces_on(&branch_place(&self.site, repo, &self.branch)),
         ]
     }
 

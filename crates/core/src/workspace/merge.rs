@@ -7,7 +7,7 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{IntentId, RunId, SiteId, WorkspaceId};
-use crate::key::{Key, ReadSet};
+use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
 
 /// What happens with changes in the worktree that are not committed.
@@ -41,7 +41,7 @@ impl Command for MergeWorkspace {
     const NAME: &'static str = "MergeWorkspace";
 
     fn read_set(&self) -> ReadSet {
-        vec![Key::Workspace(self.workspace.clone()).into(), Key::Lead.into()]
+        vec![Key::Workspace(self.workspace.clone()).into(), Key::lead().into()]
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {

@@ -8,6 +8,7 @@ mod merge;
 mod settle;
 mod update;
 
+use crate::model::{Column, ColumnValue, Entity, Key, Row, View};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -24,10 +25,7 @@ use crate::code::Code;
 use crate::command::Undecided;
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, IntentId, RunId, Seq, SiteId, TaskId, Timestamp, WorkspaceId};
-use crate::key::{ColumnValue, Key};
 use crate::refusal::Rejection;
-use crate::row::Row;
-use crate::view::View;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -135,13 +133,19 @@ pub struct Workspace {
     pub updated_at: Timestamp,
 }
 
-impl Workspace {
-    /// Whether a worktree of ours is at its path, or may be.
-    fn occupies(&self) -> bool {
-        matches!(self.worktree, Worktree::Planned | Worktree::Present)
-    }
+impl Entity for Workspace {
+    type Id = WorkspaceId;
 
-    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+    const TABLE: &'static str = "workspaces";
+    const COLUMNS: &'static [Column] = &[
+        Column::integer("created"),
+        Column::text("run"),
+        Column::text("status"),
+        Column::text("place"),
+        Column::text("branch"),
+    ];
+
+    fn columns(&self) -> Vec<ColumnValue> {
         let place = Some(place(&self.site, &self.path)).filter(|_| self.occupies());
         let branch = self.repo_path.as_ref().map(|repo| branch_place(&self.site, repo, &self.branch));
         vec![
@@ -151,6 +155,13 @@ impl Workspace {
             place.into(),
             branch.filter(|_| self.occupies()).into(),
         ]
+    }
+}
+
+impl Workspace {
+    /// Whether a worktree of ours is at its path, or may be.
+    fn occupies(&self) -> bool {
+        matches!(self.worktree, Worktree::Planned | Worktree::Present)
     }
 }
 

@@ -8,8 +8,8 @@ use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::fact::AnyEvent;
 use crate::id::{IntentId, RunId, SiteId, WorkspaceId};
-use crate::key::{Key, ReadSet};
 use crate::limit;
+use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
 
 #[derive(Clone, PartialEq, Debug)]
@@ -47,7 +47,7 @@ impl Command for UpdateWorkspace {
     const NAME: &'static str = "UpdateWorkspace";
 
     fn read_set(&self) -> ReadSet {
-        vec![Key::Workspace(self.workspace.clone()).into(), Key::Lead.into()]
+        vec![Key::Workspace(self.workspace.clone()).into(), Key::lead().into()]
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rookery_core::clutch::{Address, Group as RoleGroup, unknown_recipient};
 use rookery_core::group::Group;
-use rookery_core::key::Table;
+use rookery_core::model::Table;
 use rookery_core::{AgentId, Key, Row, Seq};
 use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;

@@ -10,8 +10,8 @@ use rookery_core::clutch::{
 use rookery_core::contract::{ContractBinding, ContractCheck, Violations};
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::message::Cause;
+use rookery_core::model::LifeSource;
 use rookery_core::task::MAX_ATTEMPTS;
-use rookery_core::view::LifeSource;
 use rookery_core::{Actor, AgentId, Caller, Code, Key, MessageId, Rejection, Row, Seq, TaskId};
 use rookery_store::artifact::ArtifactHold;
 use rookery_store::{AnyReply, Committed, Idempotency, Submission, SubmitError};

@@ -2,8 +2,8 @@
 
 use rookery_core::actor::Actor;
 use rookery_core::clutch::{Address, MessageType};
-use rookery_core::key::Table;
 use rookery_core::log::LogRow;
+use rookery_core::model::Table;
 use rookery_core::{Row, RunId, Seq, TaskId, ThreadId, envelope};
 use rookery_store::query::ColumnTest;
 use rookery_store::{LogQuery, RowQuery};

@@ -10,8 +10,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use rookery_core::fact::write_set;
-use rookery_core::key::Table;
 use rookery_core::log::LogRow;
+use rookery_core::model::Table;
 use rookery_core::routing::{
     Candidates, Change, OfferTask, RequiredCapability, RouteTask, Routing as Known, RoutingDecision, TaskDemand,
     is_news,

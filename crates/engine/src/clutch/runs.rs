@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use rookery_core::key::Table;
+use rookery_core::model::Table;
 use rookery_core::run::{Run, RunStatus};
 use rookery_core::task::Task;
 use rookery_core::{Code, Rejection, RunId, Seq, TaskId, Timestamp};

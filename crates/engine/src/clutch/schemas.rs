@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rookery_core::clutch::PayloadType;
 use rookery_core::contract::{BUILT_IN, Schema, Violation, built_in};
-use rookery_core::key::Table;
+use rookery_core::model::Table;
 use rookery_core::{Key, Row, Seq};
 use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;

@@ -4,10 +4,8 @@ use rookery_core::clutch::{MessageType, PayloadType};
 use rookery_core::contract::{
     ContractCheck, ExpectedPayload, StepContract, StepContracts, Violation, Violations, missing,
 };
-use rookery_core::key::Table;
-use rookery_core::task::CompleteTask;
-use rookery_core::task::TaskState;
-use rookery_core::task::UpdateStatus;
+use rookery_core::model::Table;
+use rookery_core::task::{CompleteTask, TaskState, UpdateStatus};
 use rookery_core::{AnyCommand, Key, Row, Seq};
 use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;

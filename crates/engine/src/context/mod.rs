@@ -9,7 +9,7 @@ mod tests;
 mod view;
 
 use rookery_core::file::File;
-use rookery_core::key::ColumnValue;
+use rookery_core::model::ColumnValue;
 use rookery_core::run::Run;
 use rookery_core::task::{Checkpoint, Task};
 use rookery_core::workspace::Workspace;

@@ -1,5 +1,6 @@
 //! Acknowledging: message by message, and never what was not shown.
 
+use rookery_core::model::DeliveryId;
 use std::collections::BTreeMap;
 
 use rookery_core::message::{AckMessages, Delivery, Form, Shown, Standing};
@@ -64,7 +65,7 @@ impl Engine {
 
     /// The place of a message that is for the agent, acknowledged or not.
     async fn place_of(&self, agent: &AgentId, id: &MessageId) -> Result<Seq, EngineError> {
-        let delivery = Key::Delivery { message: id.clone(), agent: agent.clone() };
+        let delivery = Key::Delivery(DeliveryId { message: id.clone(), agent: agent.clone() });
         let (rows, _) = self.store().rows(vec![Key::Message(id.clone()), delivery]).await?;
         let mut rows = rows.into_iter();
         match (rows.next().flatten(), rows.next().flatten()) {
@@ -107,7 +108,7 @@ impl Engine {
         agent: &AgentId,
         messages: &[MessageId],
     ) -> Result<BTreeMap<MessageId, Delivery>, EngineError> {
-        let key = |message: &MessageId| Key::Delivery { message: message.clone(), agent: agent.clone() };
+        let key = |message: &MessageId| Key::Delivery(DeliveryId { message: message.clone(), agent: agent.clone() });
         let (rows, _) = self.store().rows(messages.iter().map(key).collect()).await?;
         let deliveries = rows.into_iter().flatten().filter_map(delivery_of);
         Ok(deliveries.map(|delivery| (delivery.message.clone(), delivery)).collect())

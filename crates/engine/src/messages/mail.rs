@@ -2,10 +2,10 @@
 //!
 //! Whatever a delivery in this form was opened for is found by the delivery alone: its place in the log says what it is.
 
+use rookery_core::model::{DeliveryId, Table};
 use std::collections::BTreeMap;
 
 use rookery_core::actor::Actor;
-use rookery_core::key::Table;
 use rookery_core::log::LogRow;
 use rookery_core::message::{Form, Standing};
 use rookery_core::task::{AlarmKind, Task, TaskState};
@@ -112,7 +112,7 @@ impl Request {
 impl Engine {
     /// A message of the Clutch protocol that was sent to an agent, acknowledged or not.
     pub async fn mail(&self, agent: &AgentId, message: &MessageId) -> Result<Option<Mail>, EngineError> {
-        let delivery = Key::Delivery { message: message.clone(), agent: agent.clone() };
+        let delivery = Key::Delivery(DeliveryId { message: message.clone(), agent: agent.clone() });
         let (mut rows, _) = self.store().rows(vec![delivery]).await?;
         let known = self.agent(agent).await?.value;
         let place = rows.pop().flatten().and_then(delivery_of);

@@ -2,8 +2,8 @@
 //! posted to its endpoint.
 
 use rookery_core::agent::Agent;
-use rookery_core::key::Table;
 use rookery_core::message::{Delivery, Message, Shown};
+use rookery_core::model::{DeliveryId, Table};
 use rookery_core::{
     Actor, AgentId, Authority, Caller, Code, Key, MessageId, Rejection, Row, Seq, TaskId, Timestamp, envelope, limit,
 };
@@ -225,7 +225,7 @@ impl Engine {
     /// Those of some messages that are not for an agent.
     async fn not_for(&self, agent: &AgentId, ids: &[MessageId]) -> Result<Vec<MessageId>, EngineError> {
         limit::list("ids", ids)?;
-        let delivery = |id: &MessageId| Key::Delivery { message: id.clone(), agent: agent.clone() };
+        let delivery = |id: &MessageId| Key::Delivery(DeliveryId { message: id.clone(), agent: agent.clone() });
         let keys = ids.iter().flat_map(|id| [delivery(id), Key::Message(id.clone())]).collect();
         let (rows, _) = self.store().rows(keys).await?;
         let unknown = ids.iter().zip(rows.chunks(2)).filter(|(_, rows)| match rows {
@@ -258,7 +258,7 @@ impl Engine {
     }
 
     async fn leads(&self, agent: &AgentId) -> Result<bool, EngineError> {
-        let (mut rows, _) = self.store().rows(vec![Key::Lead]).await?;
+        let (mut rows, _) = self.store().rows(vec![Key::lead()]).await?;
         Ok(matches!(rows.pop().flatten(), Some(Row::Lead(lead)) if lead.holder.as_ref() == Some(agent)))
     }
 }

@@ -1,7 +1,7 @@
 //! Sending a message.
 
-use rookery_core::key::Table;
 use rookery_core::message::{Ack, Addressees, Cause, Message, SendMessage, What};
+use rookery_core::model::Table;
 use rookery_core::{AgentId, Caller, Code, Instance, Key, MessageId, Rejection, Row};
 use rookery_store::query::ColumnTest;
 use rookery_store::{AnyReply, RowQuery};

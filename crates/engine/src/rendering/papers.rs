@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use rookery_core::document::{Base, Document, DocumentId, DocumentPath, Version, WriteDocument, Writer, hash_of};
-use rookery_core::key::Table;
+use rookery_core::model::Table;
 use rookery_core::{Caller, Row, limit};
 use rookery_store::query::ColumnTest;
 use rookery_store::{AnyReply, RowQuery, Submission, SubmitError};

@@ -1,5 +1,6 @@
 //! Follows the log and the disk, and decides whose turn it is.
 
+use rookery_core::model::{Table, VersionId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +9,6 @@ use std::time::Duration;
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use rookery_core::instance::{Configured, Instance, Provider, Scope, TeamContext};
-use rookery_core::key::Table;
 use rookery_core::message::{Form, Header};
 use rookery_core::{AgentId, AnyEvent, Key, LogId, Position, Row};
 use rookery_store::query::ColumnTest;
@@ -582,5 +582,5 @@ fn named(agent: &AgentId) -> Option<Instance> {
 }
 
 fn is_rendered(key: &Key) -> bool {
-    matches!(key, Key::Message(_) | Key::Version { .. } | Key::Document(_))
+    matches!(key, Key::Message(_) | Key::Version(VersionId { .. }) | Key::Document(_))
 }

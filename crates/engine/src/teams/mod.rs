@@ -3,7 +3,7 @@
 mod did;
 mod launch;
 
-use rookery_core::key::Table;
+use rookery_core::model::Table;
 use rookery_core::team::Team;
 use rookery_core::turn::Turn;
 use rookery_core::{AgentId, Key, Row, TeamId, TurnId};

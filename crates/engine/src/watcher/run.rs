@@ -13,10 +13,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::coalesce::{Coalescer, Work};
-use super::hash;
 use super::inbox::Inbox;
 use super::tree::{Digest, Tree};
-use super::{Config, Observation, Status, Watched, millis};
+use super::{Config, Observation, Status, Watched, hash, millis};
 
 /// Jobs that hash small files side by side.
 const HASH_JOBS: usize = 2;

@@ -7,7 +7,7 @@ mod digest;
 
 use std::collections::BTreeMap;
 
-use rookery_core::key::{ColumnValue, Table};
+use rookery_core::model::{ColumnValue, Table};
 use rookery_core::run::{Run, RunSpec, RunStatus, SourceType, tally};
 use rookery_core::task::{Checkpoint, CheckpointKind, Task, TaskState};
 use rookery_core::template::Template;

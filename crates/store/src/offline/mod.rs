@@ -21,7 +21,7 @@ mod verify;
 
 use std::collections::BTreeSet;
 
-use rookery_core::key::ColumnValue;
+use rookery_core::model::ColumnValue;
 use rookery_core::{Key, LogId, Row, Seq, Table};
 
 pub use error::OfflineError;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use deadpool_postgres::{ClientWrapper, Hook, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts};
 use futures_util::StreamExt;
-use rookery_core::key::ColumnValue;
+use rookery_core::model::ColumnValue;
 use rookery_core::{LogId, NodeId, Seq, Timestamp};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use rookery_core::key::{ColumnKind, ColumnValue};
+use rookery_core::model::{ColumnKind, ColumnValue};
 use rookery_core::{Key, Lookup, Row, Table};
 
 use super::connection::{Param, Question, some_text, text};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use deadpool_postgres::ClientWrapper;
-use rookery_core::view::{LifeSource, Presence};
+use rookery_core::model::{LifeSource, Presence};
 use rookery_core::{AgentId, Key, Lookup, NodeId, Row, Table, Timestamp};
 
 use super::connection::{Frame, NOW, Param, Question, ask, column, stored_seq, text};

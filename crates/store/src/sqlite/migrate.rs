@@ -251,7 +251,7 @@ pub(super) fn quick_check(connection: &Connection) -> rusqlite::Result<Option<St
 mod tests {
     use std::collections::BTreeSet;
 
-    use rookery_core::key::ColumnKind;
+    use rookery_core::model::ColumnKind;
 
     use super::*;
     use crate::sqlite::connection;

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use rookery_core::key::ColumnValue;
+use rookery_core::model::ColumnValue;
 use rookery_core::{Key, Lookup, Row, Table};
 use rusqlite::types::{ToSql, ToSqlOutput, Value};
 use rusqlite::{Connection, params, params_from_iter};

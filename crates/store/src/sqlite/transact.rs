@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rookery_core::view::{LifeSource, Presence};
+use rookery_core::model::{LifeSource, Presence};
 use rookery_core::{AgentId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 

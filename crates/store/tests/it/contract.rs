@@ -1,12 +1,11 @@
 //! What every engine must do. Each scenario runs on all of them and ends with: the rows are the fold of the log.
 
 use rookery_core::actor::Authority;
-use rookery_core::key::ColumnValue;
 use rookery_core::log::{Body, BodyBytes, LogRow};
+use rookery_core::model::{ColumnValue, LifeSource, Presence};
 use rookery_core::redact::{Redact, Target};
 use rookery_core::run::RemoveRunTask;
 use rookery_core::task::{CancelTask, CompleteTask, CreateTask, Outcome, StartTask};
-use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{AgentId, Caller, Code, Key, Row, RunId, Seq, Table, TaskId, ThreadId, Timestamp};
 use rookery_store::artifact::{ArtifactError, Erased, sha256_hex};
 use rookery_store::query::{Bodies, ColumnTest, Order};
@@ -268,7 +267,7 @@ async fn rows_are_read_by_key_and_listed(world: &World) {
         done(store, create(id, id)).await;
     }
     done(store, claim_task("task_a", "a")).await;
-    let keys = vec![Key::Task("task_a".into()), Key::Task("nothing".into()), Key::Agent("a".into()), Key::Lead];
+    let keys = vec![Key::Task("task_a".into()), Key::Task("nothing".into()), Key::Agent("a".into()), Key::lead()];
     let (rows, _) = store.rows(keys).await.unwrap();
     assert_eq!(rows.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true, true]);
     assert_eq!(ids(store, RowQuery::all(Table::Tasks)).await, ["task_a", "task_b", "task_c"]);

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_core::{Key, Seq, Table};
-use rookery_store::FORMAT;
 use rookery_store::sqlite::{OpenError, Reader, SqliteStore, Upkeep, holder};
 use rookery_store::store::Health;
-use rookery_store::{LogQuery, RowQuery, Store, SubmitError};
+use rookery_store::{FORMAT, LogQuery, RowQuery, Store, SubmitError};
 use rusqlite::Connection;
 
 use crate::support::{

@@ -1,6 +1,6 @@
 //! A store moved or copied into another one.
 
-use rookery_core::view::{LifeSource, Presence};
+use rookery_core::model::{LifeSource, Presence};
 use rookery_core::{AgentId, Authority, Seq, Timestamp};
 use rookery_store::artifact::ArtifactError;
 use rookery_store::offline::{self, OfflineError, Origin, RelocateReport, Source};
@@ -252,8 +252,7 @@ async fn a_backup_of_what_has_moved_restores_to_a_store_that_takes_writes() {
 /// The same from files into a database that others can have, and back.
 mod postgres {
     use rookery_store::offline::Reply;
-    use rookery_store::postgres::offline as shared_offline;
-    use rookery_store::postgres::{OpenError as PostgresOpenError, PostgresStore};
+    use rookery_store::postgres::{OpenError as PostgresOpenError, PostgresStore, offline as shared_offline};
     use rookery_testkit::postgres::Schema;
 
     use super::*;

@@ -1,14 +1,12 @@
 //! What random callers expect of each other's payloads, and the groups they make.
 
-use rookery_core::clutch::Ingest;
-use rookery_core::task::CompleteTask;
-use rookery_core::task::UpdateStatus;
+use rookery_core::clutch::{Ingest, MessageType, PayloadType};
+use rookery_core::task::{CompleteTask, UpdateStatus};
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use rookery_core::actor::Caller;
-use rookery_core::clutch::{MessageType, PayloadType};
 use rookery_core::contract::{
     ContractCheck, DefineStepContracts, ExpectedPayload, RegisterSchema, StepContract, Violations,
 };

@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use rookery_core::agent::Agent;
 use rookery_core::file::File;
 use rookery_core::log::LogRow;
-use rookery_core::run;
 use rookery_core::task::{AlarmKind, Task, TaskState};
 use rookery_core::timer::conflict_timer_id;
-use rookery_core::{AgentId, AnyEvent, Key, Row, Seq, TaskId, TimerId, apply, write_set};
+use rookery_core::{AgentId, AnyEvent, Key, Row, Seq, TaskId, TimerId, apply, run, write_set};
 use rookery_store::replay::Fold;
 
 use crate::team::Team;
@@ -242,7 +241,7 @@ fn an_attempt_ends_once(log: &[LogRow]) {
         let Some(task) = row.event.task().cloned() else { continue };
         match &row.event {
             AnyEvent::TaskCreated(_) | AnyEvent::TaskRetried(_) | AnyEvent::TaskReopened(_) => {
-                drop(ended.insert(task, 0))
+                ended.insert(task, 0);
             }
             AnyEvent::TaskDropped(fact) if fact.from == TaskState::Failed => {}
             AnyEvent::TaskCompleted(_)
@@ -259,7 +258,7 @@ fn an_attempt_ends_once(log: &[LogRow]) {
 }
 
 fn one_lead_if_anybody_is_here(agents: &BTreeMap<&AgentId, &Agent>, rows: &BTreeMap<Key, Row>) {
-    let holder = match rows.get(&Key::Lead) {
+    let holder = match rows.get(&Key::lead()) {
         Some(Row::Lead(lead)) => lead.holder.as_ref(),
         _ => None,
     };

@@ -1,5 +1,6 @@
 //! Messages and documents: what random callers ask of them, and what holds whatever they ask.
 
+use rookery_core::model::{ColumnValue, DeliveryId, VersionId};
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
@@ -11,7 +12,6 @@ use rookery_core::document::{
     text_of,
 };
 use rookery_core::instance::{ConfigureContext, ContextSettings, Scope};
-use rookery_core::key::ColumnValue;
 use rookery_core::log::LogRow;
 use rookery_core::message::{
     Ack, AckMessages, AddressedAs, Addressees, Cause, Fate, GiveUpDelivery, Header, ReadMessages, Receipt, Recipients,
@@ -291,7 +291,7 @@ fn documents_are_what_was_written(log: &[LogRow], rows: &BTreeMap<Key, Row>) {
     for (id, (version, text)) in texts {
         let Some(Row::Document(document)) = rows.get(&Key::Document(id.clone())) else { panic!("{id:?} is gone") };
         assert_eq!((document.version, document.is_here()), (version, text.is_some()));
-        let piece = |version: u64| match rows.get(&Key::Version { document: id.clone(), version }) {
+        let piece = |version: u64| match rows.get(&Key::Version(VersionId { document: id.clone(), version })) {
             Some(Row::Version(piece)) => piece,
             other => panic!("version {version} of {id:?}: {other:?}"),
         };
@@ -304,7 +304,7 @@ fn documents_are_what_was_written(log: &[LogRow], rows: &BTreeMap<Key, Row>) {
 }
 
 fn standing(rows: &BTreeMap<Key, Row>, message: &MessageId, agent: &AgentId) -> Standing {
-    match rows.get(&Key::Delivery { message: message.clone(), agent: agent.clone() }) {
+    match rows.get(&Key::Delivery(DeliveryId { message: message.clone(), agent: agent.clone() })) {
         Some(Row::Delivery(delivery)) => delivery.standing,
         _ => Standing::Queued,
     }
@@ -328,7 +328,7 @@ proptest! {
                     prop_assert!(seen || ack.shown == Shown::Now, "{message} was never shown to {}", ack.agent);
                 }
                 for (key, row) in &after {
-                    let named = matches!(key, Key::Delivery { message, agent }
+                    let named = matches!(key, Key::Delivery(DeliveryId { message, agent })
                         if *agent == ack.agent && ack.messages.contains(message));
                     prop_assert!(named || before.get(key) == Some(row), "{key:?} was not named");
                 }

@@ -132,7 +132,7 @@ proptest! {
 #[test]
 fn a_tampered_row_is_noticed() {
     let team = Team::new();
-    let lead = Key::Lead;
+    let lead = Key::lead();
     team.database.tamper(&lead, None);
     let mut fold = Fold::default();
     team.log().iter().for_each(|row| fold.add(row));

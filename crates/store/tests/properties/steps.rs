@@ -14,6 +14,7 @@ use rookery_core::file::{
     ResolveConflict, UnlockFile,
 };
 use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff, RejectHandoff};
+use rookery_core::model::LifeSource;
 use rookery_core::report::Report;
 use rookery_core::run::{
     self, AddRunTask, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, RunSpec, SetRunPlan, SetRunStatus, SourceType,
@@ -24,7 +25,6 @@ use rookery_core::task::{
     TaskPlan, TaskState, UpdateStatus,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource, TemplateTask};
-use rookery_core::view::LifeSource;
 use rookery_core::{AgentId, AnyCommand, HandoffId, RunId, Seq, TaskId, TemplateId, Timestamp};
 
 pub(crate) const AGENTS: [&str; 4] = ["a", "b", "c", "d"];

@@ -1,5 +1,6 @@
 //! Teams that random runners run, and what holds of their turns whatever happens to them.
 
+use rookery_core::model::DeliveryId;
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
@@ -239,7 +240,7 @@ fn turns_end_once_and_decide_about_their_own_messages(log: &[LogRow]) {
 
 fn decides_about_its_own(fact: &TurnEnded, turn: &Turn, before: &BTreeMap<Key, Row>, with_it: &[&LogRow]) {
     let delivery = |message: &MessageId| -> Option<&Delivery> {
-        match before.get(&Key::Delivery { message: message.clone(), agent: turn.agent.clone() }) {
+        match before.get(&Key::Delivery(DeliveryId { message: message.clone(), agent: turn.agent.clone() })) {
             Some(Row::Delivery(delivery)) => Some(delivery),
             _ => None,
         }

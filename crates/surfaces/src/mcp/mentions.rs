@@ -11,7 +11,7 @@ use rmcp::model::{CustomNotification, ServerNotification};
 use rmcp::service::{Peer, RoleServer};
 use rookery_core::envelope::iso;
 use rookery_core::instance::bare;
-use rookery_core::view::LifeSource;
+use rookery_core::model::LifeSource;
 use rookery_core::{AgentId, Caller};
 use rookery_engine::{Wake, WakeListener};
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! Between the core's words and those of the tools, both ways, without IO.
 
-use rookery_core::view::Presence;
+use rookery_core::model::Presence;
 use rookery_core::{Timestamp, agent, run, task};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

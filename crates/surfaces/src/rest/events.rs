@@ -12,8 +12,7 @@ use rookery_store::query::Order;
 use rookery_store::{AnyReply, LogQuery};
 
 use super::call::{self, Call, JsonBody, Query, Segment};
-use super::wire;
-use super::{RestError, translate};
+use super::{RestError, translate, wire};
 use crate::app::App;
 
 const DEFAULT_PAGE: u32 = 100;

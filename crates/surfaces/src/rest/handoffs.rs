@@ -7,8 +7,7 @@ use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff, RejectHand
 use rookery_core::{AgentId, Code, HandoffId, Row, TaskId};
 
 use super::call::{self, Call, JsonBody, Query, Segment};
-use super::wire;
-use super::{RestError, translate};
+use super::{RestError, translate, wire};
 use crate::app::App;
 
 /// Offer a task to another agent, or to whoever takes it.

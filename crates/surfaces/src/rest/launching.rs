@@ -10,9 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::RestError;
 use super::call::{self, Call, JsonBody, MaybeBody, Segment};
-use super::teams;
+use super::{RestError, teams};
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct WorkflowFiles {

@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use rookery_core::log::LogRow;
-use rookery_core::view::LifeSource;
+use rookery_core::model::LifeSource;
 use rookery_core::{Caller, LogId};
 use rookery_engine::{Chunk, Subscription};
 use rookery_store::publish::Slot;

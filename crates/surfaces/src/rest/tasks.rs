@@ -3,12 +3,11 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::limit;
 use rookery_core::task::{
     self, AssignTask, CancelTask, ClaimTask, CompleteTask, CreateTask, Outcome, ReleaseTask, RetryTask, SetTaskStep,
     StartTask,
 };
-use rookery_core::{AgentId, AnyCommand, Code, Row, RunId, TaskId};
+use rookery_core::{AgentId, AnyCommand, Code, Row, RunId, TaskId, limit};
 use rookery_engine::queries::TaskFilter;
 use rookery_store::Committed;
 

@@ -1,7 +1,7 @@
 //! Between the core's words and this face's, both ways, without IO.
 
 use rookery_core::log::{LogRow, event_id};
-use rookery_core::view::Presence;
+use rookery_core::model::Presence;
 use rookery_core::{AnyEvent, NodeId, agent, file, handoff, task};
 use rookery_engine::queries::TaskShape;
 use rookery_store::node::{NodeLiveness, Seen};

@@ -199,7 +199,7 @@ pub(super) fn runs_follow_their_tasks(model: &Model) -> Checked {
 pub(super) fn lead_changes_by_facts(model: &Model, row: &LogRow) -> Checked {
     let AnyEvent::LeadChosen(fact) = &row.event else { return Ok(()) };
     let holder = lead(model);
-    let asked = matches!(model.row(&Key::Lead), Some(Row::Lead(lead)) if lead.asked);
+    let asked = matches!(model.row(&Key::lead()), Some(Row::Lead(lead)) if lead.asked);
     let changes = fact.holder.as_ref() != holder || fact.asked != asked;
     if fact.previous.as_ref() == holder && changes {
         return Ok(());
@@ -209,7 +209,7 @@ pub(super) fn lead_changes_by_facts(model: &Model, row: &LogRow) -> Checked {
 }
 
 fn lead(model: &Model) -> Option<&AgentId> {
-    match model.row(&Key::Lead) {
+    match model.row(&Key::lead()) {
         Some(Row::Lead(lead)) => lead.holder.as_ref(),
         _ => None,
     }

@@ -3,17 +3,16 @@
 //! The model is fed with the log as it grows and folds it with `touches` and `apply` alone. Commands are decided again
 //! over it, one at a time, without the driver, its batches and its overlay.
 
-use rookery_core::Reply;
+use rookery_core::{
+    AnyCommand, AnyEvent, Caller, Decision, DecisionContext, Key, Lookup, MessageId, ReadItem, Rejection, Reply, Row,
+    Seq, Timestamp,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 use rookery_core::clutch::Envelope;
 use rookery_core::command::Undecided;
 use rookery_core::log::{BodyBytes, LogRow};
-use rookery_core::view::View;
-use rookery_core::{
-    AnyCommand, AnyEvent, Caller, Decision, DecisionContext, Key, Lookup, MessageId, ReadItem, Rejection, Row, Seq,
-    Timestamp,
-};
+use rookery_core::model::View;
 use rookery_store::batch::{Loaded, Needs};
 use rookery_store::store::StoredRow;
 use rookery_store::{AnyReply, PresenceBoard};

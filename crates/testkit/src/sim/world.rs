@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
-use rookery_core::view::LifeSource;
+use rookery_core::model::LifeSource;
 use rookery_core::{AgentId, Auth, Caller, Key, LogId, MessageId, NodeId, Position, Rejection, Row, Seq, Timestamp};
 use rookery_engine::EngineError;
 use rookery_engine::clutch::IngestError;

@@ -2,16 +2,14 @@
 //!
 //! This is the simulation's own pump around the real queue and driver, and so the place where most sabotage happens.
 
-use rookery_core::routing::OfferTask;
-use rookery_core::routing::RouteTask;
+use rookery_core::routing::{OfferTask, RouteTask};
 use rookery_store::batch::{Batch, BatchStep, Loaded, Needs, Outcome};
 use rookery_store::memory::{Database, Fault, MemoryStore};
 use rookery_store::queue::Load;
-use rookery_store::{Committed, LeaderEpoch, LeaderRole, Operation, Store, Submission, SubmitError};
+use rookery_store::{Clock, Committed, LeaderEpoch, LeaderRole, Operation, Store, Submission, SubmitError};
 use tokio::sync::oneshot;
 
 use rookery_core::{Key, LogId, Row, Seq, Timestamp};
-use rookery_store::Clock;
 
 use super::Sabotage;
 use super::model::Model;

@@ -495,7 +495,7 @@ fn defines(w: &mut World, required: &str) {
 
 fn result(w: &World, checked: bool, violations: Violations) -> Ingest {
     let defined = match w.rows().get(&Key::StepContracts("w".to_owned())) {
-        Some(crate::row::Row::StepContracts(workflow)) => Some(workflow.defined),
+        Some(crate::model::Row::StepContracts(workflow)) => Some(workflow.defined),
         _ => None,
     };
     let bound = ContractBinding { workflow: "w".to_owned(), step: "s".to_owned() };

@@ -1,11 +1,11 @@
 //! One message to one endpoint: posted, and what became of it written down before anybody acts on it.
 
+use rookery_core::model::{DeliveryId, LifeSource};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_core::message::{AckMessages, GiveUpDelivery, Shown};
 use rookery_core::outbound::AllowedHost;
-use rookery_core::view::LifeSource;
 use rookery_core::{AgentId, AnyCommand, Auth, Caller, Code, Key, MessageId, Rejection, Row};
 use rookery_store::node::LeaderEpoch;
 use rookery_store::{Submission, SubmitError};
@@ -121,7 +121,7 @@ impl Job {
 
     /// The message as it is sent, and the host that a person allowed for it; `None` if the delivery is settled.
     async fn body(&self) -> Result<Option<(Vec<u8>, Option<AllowedHost>)>, EngineError> {
-        let key = Key::Delivery { message: self.message.clone(), agent: self.agent.clone() };
+        let key = Key::Delivery(DeliveryId { message: self.message.clone(), agent: self.agent.clone() });
         let (rows, _) = self.engine.store().rows(vec![key, Key::Agent(self.agent.clone())]).await?;
         let mut allowed = None;
         for row in rows.into_iter().flatten() {

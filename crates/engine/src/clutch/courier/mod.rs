@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_core::agent::Agent;
-use rookery_core::key::Table;
 use rookery_core::log::LogRow;
+use rookery_core::model::Table;
 use rookery_core::{AgentId, AnyEvent, MessageId, Row, Seq};
 use rookery_store::RowQuery;
 use rookery_store::node::{LeaderEpoch, LeaderRole};

@@ -1,12 +1,11 @@
 //! Documents: text that the team of an instance writes together. Every version is kept.
 
-use rookery_core::Instance;
 use rookery_core::document::{
     AppendDocument, Base, Change, CreateDocument, DeleteDocument, Document, DocumentId, DocumentPath, Version,
     WriteDocument, Writer,
 };
 use rookery_core::envelope::iso;
-use rookery_core::{AnyCommand, Code, Rejection};
+use rookery_core::{AnyCommand, Code, Instance, Rejection};
 use rookery_engine::documents::{Changed, DocumentText};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -210,7 +210,7 @@ async fn stays_alive(call: &Call, caller: &Caller) {
     loop {
         tokio::time::sleep(pause).await;
         if let Some(agent) = caller.itself()
-            && engine.record_presence(caller, agent, rookery_core::view::LifeSource::Call).is_err()
+            && engine.record_presence(caller, agent, rookery_core::model::LifeSource::Call).is_err()
         {
             return;
         }

@@ -3,6 +3,7 @@
 
 use rookery_core::log::LogRow;
 use rookery_core::message::{AddressedAs, Delivery};
+use rookery_core::model::DeliveryId;
 use rookery_core::{Actor, AgentId, AnyEvent, Key, MessageId, Row, Seq};
 use rookery_engine::clutch::HttpAttempt;
 
@@ -11,7 +12,7 @@ use crate::sim::endpoints::Endpoints;
 use crate::sim::model::Model;
 
 fn delivery<'a>(model: &'a Model, message: &MessageId, agent: &AgentId) -> Option<&'a Delivery> {
-    match model.row(&Key::Delivery { message: message.clone(), agent: agent.clone() }) {
+    match model.row(&Key::Delivery(DeliveryId { message: message.clone(), agent: agent.clone() })) {
         Some(Row::Delivery(delivery)) => Some(delivery),
         _ => None,
     }

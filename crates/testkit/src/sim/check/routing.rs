@@ -47,7 +47,7 @@ fn has_authority(model: &Model, actor: &Actor) -> bool {
     match actor {
         Actor::Person(_) | Actor::System => true,
         Actor::Agent(agent) => {
-            matches!(model.row(&Key::Lead), Some(Row::Lead(lead)) if lead.holder.as_ref() == Some(agent))
+            matches!(model.row(&Key::lead()), Some(Row::Lead(lead)) if lead.holder.as_ref() == Some(agent))
         }
         _ => false,
     }

@@ -1,6 +1,7 @@
 //! What must hold of teams and turns: one kickoff for each generation, one turn at a time for each agent, one end for each turn,
 //! and an end that decides about the turn's own messages.
 
+use rookery_core::model::DeliveryId;
 use std::collections::BTreeSet;
 
 use rookery_core::log::LogRow;
@@ -111,7 +112,7 @@ fn turn<'a>(model: &'a Model, fact: &TurnEnded) -> Option<&'a Turn> {
 }
 
 fn delivery<'a>(model: &'a Model, message: &MessageId, agent: &AgentId) -> Option<&'a Delivery> {
-    match model.row(&Key::Delivery { message: message.clone(), agent: agent.clone() }) {
+    match model.row(&Key::Delivery(DeliveryId { message: message.clone(), agent: agent.clone() })) {
         Some(Row::Delivery(delivery)) => Some(delivery),
         _ => None,
     }

@@ -2,6 +2,7 @@
 //!
 //! Asking for what was never loaded is a value, [`Undecided::Missing`]; the driver loads it and asks the rule again.
 
+use crate::model::{ColumnValue, DeliveryId, Key, Lookup, Match, ReadItem, ReadSet, Row, Table};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
@@ -16,10 +17,8 @@ use crate::file::{File, FilePath};
 use crate::handoff::Handoff;
 use crate::id::{AgentId, HandoffId, IntentId, MessageId, TaskId, ThreadId, TimerId, Timestamp};
 use crate::intent::Intent;
-use crate::key::{ColumnValue, Key, Lookup, Match, ReadItem, ReadSet, Table};
 use crate::message::{Delivery, Message, Sender, Thread};
 use crate::refusal::Rejection;
-use crate::row::Row;
 use crate::task::{Dependency, Task};
 use crate::timer::Timer;
 
@@ -144,12 +143,12 @@ impl View {
         }
         let (table, column) = (lookup.table(), lookup.column());
         let keys: Vec<&Key> = match lookup.wanted() {
-            Match::Equals(value) => self.index.get(&(table, column, value)).into_iter().flatten().collect(),
+            Match::Equals(value) => self.index.get(&(table, column, value.clone())).into_iter().flatten().collect(),
             Match::StartsWith(prefix) => self
                 .index
                 .range((table, column, ColumnValue::Text(prefix.clone()))..)
                 .take_while(|((t, c, value), _)| {
-                    *t == table && *c == column && matches!(value, ColumnValue::Text(text) if text.starts_with(&prefix))
+                    *t == table && *c == column && matches!(value, ColumnValue::Text(text) if text.starts_with(prefix))
                 })
                 .flat_map(|(_, keys)| keys)
                 .collect(),
@@ -258,7 +257,7 @@ impl View {
     }
 
     pub(crate) fn delivery(&self, message: &MessageId, agent: &AgentId) -> Result<Option<&Delivery>, Undecided> {
-        Ok(match self.get(&Key::Delivery { message: message.clone(), agent: agent.clone() })? {
+        Ok(match self.get(&Key::Delivery(DeliveryId { message: message.clone(), agent: agent.clone() }))? {
             Some(Row::Delivery(delivery)) => Some(delivery),
             _ => None,
         })
@@ -293,42 +292,42 @@ impl View {
     }
 
     pub fn lead(&self) -> Result<Option<&Lead>, Undecided> {
-        Ok(match self.get(&Key::Lead)? {
+        Ok(match self.get(&Key::lead())? {
             Some(Row::Lead(lead)) => Some(lead),
             _ => None,
         })
     }
 
     pub(crate) fn live_agents(&self) -> Result<Vec<&Agent>, Undecided> {
-        let rows = self.all(&Lookup::LiveAgents)?;
+        let rows = self.all(&Lookup::online_agents())?;
         Ok(rows.into_iter().filter_map(|row| if let Row::Agent(agent) = row { Some(agent) } else { None }).collect())
     }
 
     pub(crate) fn tasks_held_by(&self, agent: &AgentId) -> Result<Vec<&Task>, Undecided> {
-        let rows = self.all(&Lookup::TasksHeldBy(agent.clone()))?;
+        let rows = self.all(&Lookup::tasks_held_by(&agent))?;
         Ok(rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect())
     }
 
     pub(crate) fn parts_of(&self, task: &TaskId) -> Result<Vec<&Task>, Undecided> {
-        let rows = self.all(&Lookup::PartsOf(task.clone()))?;
+        let rows = self.all(&Lookup::subtasks_of(&task))?;
         Ok(rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect())
     }
 
     pub(crate) fn dependents(&self, task: &TaskId) -> Result<Vec<&Dependency>, Undecided> {
-        let rows = self.all(&Lookup::Dependents(task.clone()))?;
+        let rows = self.all(&Lookup::dependents(&task))?;
         Ok(rows.into_iter().filter_map(|row| if let Row::Dependency(edge) = row { Some(edge) } else { None }).collect())
     }
 
     pub(crate) fn files_held_by(&self, agent: &AgentId) -> Result<Vec<&File>, Undecided> {
-        self.files(&Lookup::FilesHeldBy(agent.clone()))
+        self.files(&Lookup::files_held_by(&agent))
     }
 
     pub(crate) fn files_of_task(&self, task: &TaskId) -> Result<Vec<&File>, Undecided> {
-        self.files(&Lookup::FilesOfTask(task.clone()))
+        self.files(&Lookup::files_of_task(&task))
     }
 
     pub(crate) fn files_held_under(&self, prefix: &str) -> Result<Vec<&File>, Undecided> {
-        self.files(&Lookup::HeldUnder(prefix.to_owned()))
+        self.files(&Lookup::files_claimed_under(prefix))
     }
 
     fn files(&self, lookup: &Lookup) -> Result<Vec<&File>, Undecided> {
