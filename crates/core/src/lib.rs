@@ -17,6 +17,7 @@ pub mod command;
 pub mod contract;
 pub mod document;
 pub mod envelope;
+pub mod event;
 pub mod fact;
 pub mod file;
 pub mod group;

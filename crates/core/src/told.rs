@@ -144,7 +144,7 @@ pub(crate) fn keys(fact: &AnyEvent, seq: Seq) -> impl Iterator<Item = Key> {
 
 /// As what a fact concerns somebody.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum As {
+pub enum As {
     /// It asked for the task.
     Asker,
     /// The task was its own, be it claimed or only reserved.
@@ -154,7 +154,7 @@ enum As {
 }
 
 /// Somebody whom a fact concerns.
-type Concerned = (AgentId, As);
+pub type Concerned = (AgentId, As);
 
 /// Whom a fact concerns about a task as it was before.
 fn concerned(fact: &AnyEvent, task: &Task) -> Vec<Concerned> {

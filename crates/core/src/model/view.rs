@@ -113,6 +113,17 @@ impl View {
         }
     }
 
+    /// Removes a row that is to be put back changed, or is gone.
+    pub fn take(&mut self, key: &Key) -> Option<Row> {
+        let row = self.rows.get_mut(key)?.take()?;
+        for entry in Self::entries(&row) {
+            if let Some(keys) = self.index.get_mut(&entry) {
+                keys.remove(key);
+            }
+        }
+        Some(row)
+    }
+
     fn entries(row: &Row) -> Vec<(Table, usize, ColumnValue)> {
         let table = row.table();
         let indexed = |at: &usize| table.columns().get(*at).is_some_and(|column| column.indexed);
