@@ -184,12 +184,12 @@ fn concerned(fact: &AnyEvent, task: &Task) -> Vec<Concerned> {
 }
 
 /// Whoever asked otherwise than by a message asks otherwise how it goes.
-fn asker(task: &Task) -> Option<Concerned> {
+pub(crate) fn asker(task: &Task) -> Option<Concerned> {
     task.origin.terms.as_ref()?;
     Actor::parse(&task.assigned_by).agent().map(|agent| (agent.clone(), As::Asker))
 }
 
-fn holder(task: &Task) -> Option<Concerned> {
+pub(crate) fn holder(task: &Task) -> Option<Concerned> {
     task.held_by().map(|agent| (agent.clone(), As::Holder))
 }
 

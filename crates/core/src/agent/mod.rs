@@ -137,19 +137,40 @@ impl Agent {
         matches!(self.membership, Membership::Left(_))
     }
 
-    fn took(&mut self, task: &TaskId) {
+    /// Remembers that it was given a task without having asked for it.
+    pub(crate) fn note_assigned(&mut self, seq: Seq) {
+        self.last_assigned = Some(seq);
+    }
+
+    pub(crate) fn complete_task(&mut self, task: &TaskId) {
+        self.gave_up(task);
+        self.recent.succeeded();
+    }
+
+    pub(crate) fn fail_task(&mut self, task: &TaskId) {
+        self.gave_up(task);
+        self.recent.failed();
+    }
+
+    pub(crate) fn await_review(&mut self) {
+        if self.is_online() {
+            self.status = AgentStatus::WaitingReview;
+        }
+    }
+
+    pub(crate) fn took(&mut self, task: &TaskId) {
         self.holding = self.holding.saturating_add(1);
         self.works_on(task);
     }
 
-    fn works_on(&mut self, task: &TaskId) {
+    pub(crate) fn works_on(&mut self, task: &TaskId) {
         self.current_task = Some(task.clone());
         if self.is_online() {
             self.status = AgentStatus::Working;
         }
     }
 
-    fn gave_up(&mut self, task: &TaskId) {
+    pub(crate) fn gave_up(&mut self, task: &TaskId) {
         self.holding = self.holding.saturating_sub(1);
         if self.current_task.as_ref() == Some(task) {
             self.current_task = None;

@@ -90,7 +90,7 @@ impl Entity for Filed {
 
 impl Filed {
     /// What the daemon sends has an id like any other, and no body that another could be the same as.
-    fn own(id: &MessageId, message_type: MessageType, seq: Seq) -> Filed {
+    pub(crate) fn own(id: &MessageId, message_type: MessageType, seq: Seq) -> Filed {
         Filed { id: id.clone(), message_type, received: seq, hash: String::new(), denied: None }
     }
 }

@@ -6,11 +6,13 @@ use serde::{Deserialize, Serialize};
 use super::choice::{RejectionFilter, RoutingDecision};
 use super::limits::{blockers, load_beside};
 use crate::actor::{Actor, Caller};
-use crate::clutch::Trace;
+use crate::clutch::{Filed, MessageType, Trace};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, NamedArtifacts, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, TaskId, Timestamp};
+use crate::message::{AddressedAs, Delivery, Form, Standing};
 use crate::refusal::Rejection;
 use crate::task::{AlarmKind, Alarms, Task, TaskReserved, doubled};
 use crate::{envelope, run};
@@ -51,6 +53,21 @@ pub struct RoutingDecided {
     pub trace: Trace,
 }
 
+impl Event for RoutingDecided {
+    const KIND: &'static str = "routing.decided";
+
+    fn subject(&self) -> Subject<'_> {
+        let trace = Some(&self.trace).filter(|trace| !trace.is_none());
+        Subject { trace, ..Subject::task(&self.task, self.run.as_ref()) }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![]
+    }
+
+    fn apply(&self, _rows: &mut RowWriter<'_>, _stamp: EventStamp) {}
+}
+
 /// Why a task was given to nobody. It waits until somebody fits.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RoutingFailed {
@@ -65,6 +82,24 @@ pub struct RoutingFailed {
     pub trace: Trace,
 }
 
+impl Event for RoutingFailed {
+    const KIND: &'static str = "routing.failed";
+
+    fn subject(&self) -> Subject<'_> {
+        let trace = Some(&self.trace).filter(|trace| !trace.is_none());
+        Subject { trace, ..Subject::task(&self.task, self.run.as_ref()) }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Task(self.task.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        let fail = |task: &mut Task| task.fail_routing(&self.choice, self.again_at, stamp.seq);
+        rows.update(self.task.clone(), fail);
+    }
+}
+
 /// A pause is over: the task is given to somebody from here on, also to those who were asked in vain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RoutingResumed {
@@ -73,6 +108,22 @@ pub struct RoutingResumed {
     pub run: Option<RunId>,
     /// What the pause was for.
     pub clock: AlarmKind,
+}
+
+impl Event for RoutingResumed {
+    const KIND: &'static str = "routing.resumed";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::task(&self.task, self.run.as_ref())
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Task(self.task.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        rows.update(self.task.clone(), |task: &mut Task| task.resume_routing(self.clock));
+    }
 }
 
 /// The request is passed on to the agent that was chosen, who finds it in its inbox.
@@ -188,6 +239,48 @@ impl TaskForwarded {
     pub(crate) fn keys(&self) -> Vec<Key> {
         let delivery = Key::Delivery(DeliveryId { message: self.message.clone(), agent: self.to.clone() });
         vec![Key::Envelope(self.message.clone()), delivery, Key::Task(self.task.clone())]
+    }
+
+    fn delivery(&self, stamp: EventStamp) -> Delivery {
+        Delivery {
+            message: self.message.clone(),
+            agent: self.to.clone(),
+            standing: Standing::Queued,
+            to: AddressedAs::Recipient { form: Form::Envelope, wakes: true },
+            sent: stamp.seq,
+            queued_at: stamp.at,
+            task: Some(self.task.clone()),
+            read_at: None,
+            acked_at: None,
+            dead: None,
+            passed_on_at: None,
+        }
+    }
+}
+
+impl Event for TaskForwarded {
+    const KIND: &'static str = "task.forwarded";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { agent: Some(&self.to), ..Subject::task(&self.task, self.run.as_ref()) }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        self.keys()
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.put(self.message.clone(), Filed::own(&self.message, MessageType::TaskRequest, stamp.seq));
+        let delivery = DeliveryId { message: self.message.clone(), agent: self.to.clone() };
+        rows.put(delivery, self.delivery(stamp));
+        rows.update(self.task.clone(), |task: &mut Task| {
+            task.forward_in(&self.message, &self.to, self.accept_by, stamp.seq);
+        });
+    }
+
+    fn artifacts(&self) -> Option<NamedArtifacts<'_>> {
+        let sha256 = self.artifacts.iter().map(String::as_str).collect();
+        Some(NamedArtifacts { by: format!("message:{}", self.message), sha256 })
     }
 }
 

@@ -204,7 +204,7 @@ impl Entity for Run {
 
 impl Run {
     /// A run that nobody described: it exists because a task named it.
-    fn implied(id: &RunId, by: &str, seq: Seq, at: Timestamp) -> Run {
+    pub(crate) fn implied(id: &RunId, by: &str, seq: Seq, at: Timestamp) -> Run {
         let brief = RunSpec {
             title: id.to_string(),
             source_type: SourceType::Custom,
@@ -230,6 +230,56 @@ impl Run {
             failed: 0,
             ended_at: None,
         }
+    }
+
+    pub(crate) fn add_task(&mut self, at: Timestamp) {
+        self.tasks = self.tasks.saturating_add(1);
+        self.unfinished = self.unfinished.saturating_add(1);
+        self.follow_tasks(at);
+    }
+
+    pub(crate) fn complete_task(&mut self, at: Timestamp) {
+        self.unfinished = self.unfinished.saturating_sub(1);
+        self.follow_tasks(at);
+    }
+
+    /// Counts a task as finished that will not be done.
+    pub(crate) fn drop_task(&mut self, from: TaskState, at: Timestamp) {
+        self.unfinished = self.unfinished.saturating_sub(1);
+        self.failed = self.failed.saturating_sub(u32::from(from == TaskState::Failed));
+        self.follow_tasks(at);
+    }
+
+    pub(crate) fn fail_task(&mut self, at: Timestamp) {
+        self.failed = self.failed.saturating_add(1);
+        self.follow_tasks(at);
+    }
+
+    pub(crate) fn retry_task(&mut self, at: Timestamp) {
+        self.failed = self.failed.saturating_sub(1);
+        self.follow_tasks(at);
+    }
+
+    /// Counts a task as open again. A failed one was among the unfinished all the time.
+    pub(crate) fn reopen_task(&mut self, from: TaskState, at: Timestamp) {
+        match from {
+            TaskState::Completed | TaskState::Skipped | TaskState::Cancelled => {
+                self.unfinished = self.unfinished.saturating_add(1);
+            }
+            TaskState::Failed => self.failed = self.failed.saturating_sub(1),
+            TaskState::Pending
+            | TaskState::Planning
+            | TaskState::InProgress
+            | TaskState::Review
+            | TaskState::Paused => return,
+        }
+        self.follow_tasks(at);
+    }
+
+    /// Notes when its tasks changed, and whether it has ended by that.
+    fn follow_tasks(&mut self, at: Timestamp) {
+        self.updated_at = at;
+        self.ended_at = if self.has_ended() { self.ended_at.or(Some(at)) } else { None };
     }
 
     /// How many tasks somebody works on, or can take as they are.

@@ -4,11 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{Task, TaskRetried};
 use crate::command::Undecided;
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, TaskId, Timestamp};
-use crate::model::View;
+use crate::model::{Key, View};
 use crate::run::{self, Ended};
-use crate::told::Told;
+use crate::told::{Concerned, Told, asker};
 
 /// How often a task is tried that does not say so itself.
 pub const MAX_ATTEMPTS: u32 = 3;
@@ -32,6 +33,36 @@ pub struct TaskAttemptsExhausted {
     pub error: Option<String>,
     #[serde(default, skip_serializing_if = "Told::is_none")]
     pub told: Told,
+}
+
+impl Event for TaskAttemptsExhausted {
+    const KIND: &'static str = "task.exhausted";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { holder: self.holder.as_ref(), ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![]
+    }
+
+    fn apply(&self, _rows: &mut RowWriter<'_>, _stamp: EventStamp) {}
+
+    fn told(&self) -> Option<&Told> {
+        Some(&self.told)
+    }
+
+    fn told_mut(&mut self) -> Option<&mut Told> {
+        Some(&mut self.told)
+    }
+
+    fn concerned(&self, task: &Task) -> Vec<Concerned> {
+        asker(task).into_iter().collect()
+    }
+
+    fn withdraws_offer(&self, _agent: &AgentId) -> bool {
+        false
+    }
 }
 
 /// What follows the failure of an attempt that another one may mend: that, or the end of the run. `task` is the task as it was

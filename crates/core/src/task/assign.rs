@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::finish::freed_files;
-use super::{ReleaseCause, TaskReserved, TaskState, released};
+use super::{ReleaseCause, Task, TaskReserved, TaskState, released};
+use crate::agent::Agent;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, TaskId};
@@ -22,6 +24,23 @@ pub struct TaskReassigned {
     pub task: TaskId,
     pub from: AgentId,
     pub to: AgentId,
+}
+
+impl Event for TaskReassigned {
+    const KIND: &'static str = "task.reassigned";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::task(&self.task, None)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Task(self.task.clone()), Key::Agent(self.to.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.task.clone(), |task: &mut Task| task.reassign_to(&self.to));
+        rows.update(self.to.clone(), |agent: &mut Agent| agent.note_assigned(stamp.seq));
+    }
 }
 
 impl Command for AssignTask {

@@ -7,6 +7,7 @@ use super::{Checkpoint, CheckpointKind, Task, ensure_may_change};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, NamedArtifacts, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::model::{Key, ReadSet, View};
@@ -139,6 +140,28 @@ impl CheckpointAdded {
             created: seq,
             created_at: at,
         }
+    }
+}
+
+impl Event for CheckpointAdded {
+    const KIND: &'static str = "checkpoint.added";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::task(&self.task, self.run.as_ref())
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Checkpoint(self.id.clone()), Key::Task(self.task.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.put(self.id.clone(), self.checkpoint(stamp.seq, stamp.at));
+        rows.update(self.task.clone(), |task: &mut Task| task.add_checkpoint(&self.files_changed));
+    }
+
+    fn artifacts(&self) -> Option<NamedArtifacts<'_>> {
+        let sha256 = self.artifacts.iter().map(String::as_str).collect();
+        Some(NamedArtifacts { by: format!("checkpoint:{}", self.id), sha256 })
     }
 }
 

@@ -4,8 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Task, TaskState, refuse_transition};
 use crate::actor::Caller;
+use crate::agent::Agent;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::model::{Key, ReadSet, View};
@@ -43,6 +45,42 @@ impl TaskClaimed {
             from,
             told: Told::default(),
         }
+    }
+}
+
+impl Event for TaskClaimed {
+    const KIND: &'static str = "task.claimed";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { agent: Some(&self.agent), ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        let agents = self.from.iter().chain([&self.agent]).cloned().map(Key::Agent);
+        std::iter::once(Key::Task(self.task.clone())).chain(agents).collect()
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.task.clone(), |task: &mut Task| task.claim_for(&self.agent, stamp));
+        // An agent that is both is written twice, and counts the task twice.
+        if let Some(from) = &self.from {
+            rows.update(from.clone(), |agent: &mut Agent| {
+                if *from == self.agent { agent.took(&self.task) } else { agent.gave_up(&self.task) }
+            });
+        }
+        rows.update(self.agent.clone(), |agent: &mut Agent| agent.took(&self.task));
+    }
+
+    fn told(&self) -> Option<&Told> {
+        Some(&self.told)
+    }
+
+    fn told_mut(&mut self) -> Option<&mut Told> {
+        Some(&mut self.told)
+    }
+
+    fn withdraws_offer(&self, agent: &AgentId) -> bool {
+        self.agent != *agent
     }
 }
 

@@ -4,16 +4,19 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AlarmKind, Alarms, Details, Task, TaskOrigin, TaskState};
+use super::{AlarmKind, Alarms, Dependency, Details, Task, TaskOrigin, TaskState, run_row};
 use crate::actor::Caller;
+use crate::agent::Agent;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
-use crate::model::{Key, ReadSet, View};
+use crate::limit;
+use crate::model::{DependencyId, Key, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::routing::Routing;
-use crate::{limit, run};
+use crate::run::{self, Run};
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CreateTask {
@@ -58,6 +61,23 @@ fn is_zero(sequence: &u32) -> bool {
 pub struct TaskReserved {
     pub task: TaskId,
     pub agent: AgentId,
+}
+
+impl Event for TaskReserved {
+    const KIND: &'static str = "task.reserved";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { agent: Some(&self.agent), ..Subject::task(&self.task, None) }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Task(self.task.clone()), Key::Agent(self.agent.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.task.clone(), |task: &mut Task| task.reserve_for(&self.agent));
+        rows.update(self.agent.clone(), |agent: &mut Agent| agent.note_assigned(stamp.seq));
+    }
 }
 
 impl Command for CreateTask {
@@ -155,6 +175,10 @@ fn unknown(field: &str, id: &str, what: &str) -> Rejection {
 }
 
 impl TaskCreated {
+    fn edge(&self, dep: &TaskId) -> DependencyId {
+        DependencyId { task: self.task.clone(), dep: dep.clone() }
+    }
+
     pub(super) fn task(&self, seq: Seq, at: Timestamp) -> Task {
         let mut clocks = Alarms::default();
         if let Some(deadline) = self.origin.terms.as_ref().and_then(|terms| terms.deadline) {
@@ -193,6 +217,41 @@ impl TaskCreated {
             routing: Routing::default(),
             has_parts: false,
             clocks,
+        }
+    }
+}
+
+impl Event for TaskCreated {
+    const KIND: &'static str = "task.created";
+
+    fn subject(&self) -> Subject<'_> {
+        let trace = self.origin.terms.as_ref().map(|terms| &terms.trace).filter(|trace| !trace.is_none());
+        Subject { thread: self.origin.thread.as_ref(), trace, ..Subject::task(&self.task, Some(&self.run)) }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        let own = Key::Task(self.task.clone());
+        let edges = self.depends_on.iter().map(|dep| Key::Dependency(self.edge(dep)));
+        let run = run_row(Some(&self.run)).map(Key::Run);
+        let parent = self.origin.parent.iter().cloned().map(Key::Task);
+        std::iter::once(own).chain(edges).chain(run).chain(parent).collect()
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.put(self.task.clone(), self.task(stamp.seq, stamp.at));
+        for dep in &self.depends_on {
+            rows.put(self.edge(dep), Dependency { task: self.task.clone(), dep: dep.clone() });
+        }
+        if let Some(id) = run_row(Some(&self.run)) {
+            rows.replace(id, |old: Option<Run>| {
+                let implied = || Run::implied(&self.run, &self.assigned_by, stamp.seq, stamp.at);
+                let mut run = old.unwrap_or_else(implied);
+                run.add_task(stamp.at);
+                Some(run)
+            });
+        }
+        if let Some(parent) = self.origin.parent.as_ref().filter(|parent| **parent != self.task) {
+            rows.update(parent.clone(), |parent: &mut Task| parent.has_parts = true);
         }
     }
 }

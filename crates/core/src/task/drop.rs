@@ -4,15 +4,17 @@ use serde::{Deserialize, Serialize};
 
 use super::finish::{ending_asks, may_end};
 use super::parts::{dropped, open_parts};
-use super::{Task, TaskState};
+use super::{Task, TaskState, run_row, task_keys};
 use crate::actor::Caller;
+use crate::agent::Agent;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::limit;
 use crate::model::{Key, ReadSet, View};
-use crate::run::{self, Ended};
-use crate::told::Told;
+use crate::run::{self, Ended, Run};
+use crate::told::{Concerned, Told, asker, holder};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CancelTask {
@@ -46,6 +48,45 @@ pub struct TaskDropped {
     pub unblocks: Vec<TaskId>,
     #[serde(default, skip_serializing_if = "Told::is_none")]
     pub told: Told,
+}
+
+impl Event for TaskDropped {
+    const KIND: &'static str = "task.dropped";
+
+    fn subject(&self) -> Subject<'_> {
+        let holder = self.holder.as_ref().or(self.reserved_for.as_ref());
+        Subject { holder, ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        task_keys(&self.task, self.holder.as_ref(), &self.unblocks, self.run.as_ref())
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        let drop = |task: &mut Task| task.drop_as(self.to, self.reason.as_deref(), stamp.at);
+        rows.update(self.task.clone(), drop);
+        if let Some(holder) = &self.holder {
+            rows.update(holder.clone(), |agent: &mut Agent| agent.gave_up(&self.task));
+        }
+        for dependent in self.unblocks.iter().filter(|dependent| **dependent != self.task) {
+            rows.update(dependent.clone(), |dependent: &mut Task| dependent.stop_waiting_for(&self.task));
+        }
+        if let Some(run) = run_row(self.run.as_ref()) {
+            rows.update(run, |run: &mut Run| run.drop_task(self.from, stamp.at));
+        }
+    }
+
+    fn told(&self) -> Option<&Told> {
+        Some(&self.told)
+    }
+
+    fn told_mut(&mut self) -> Option<&mut Told> {
+        Some(&mut self.told)
+    }
+
+    fn concerned(&self, task: &Task) -> Vec<Concerned> {
+        asker(task).into_iter().chain(holder(task)).collect()
+    }
 }
 
 impl Command for CancelTask {

@@ -4,16 +4,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::parts::{self, WHOLE_IS_COMPLETED};
-use super::{Task, TaskState, check_transition, ensure_fence, ensure_may_change};
+use super::{Task, TaskState, check_transition, ensure_fence, ensure_may_change, run_row, task_keys};
 use crate::actor::Caller;
+use crate::agent::Agent;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::contract::ContractCheck;
+use crate::event::{Event, EventStamp, NamedArtifacts, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::file::{self, ReleaseReason};
 use crate::id::{AgentId, RunId, TaskId};
 use crate::model::{Key, Lookup, ReadSet, View};
-use crate::run::{self, Ended};
-use crate::told::Told;
+use crate::run::{self, Ended, Run};
+use crate::told::{Concerned, Told, asker, holder};
 use crate::{artifact, limit};
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -59,6 +61,48 @@ pub struct TaskCompleted {
     pub told: Told,
 }
 
+impl Event for TaskCompleted {
+    const KIND: &'static str = "task.completed";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { holder: self.holder.as_ref(), ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        task_keys(&self.task, self.holder.as_ref(), &self.unblocks, self.run.as_ref())
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.task.clone(), |task: &mut Task| task.complete(&self.outcome, stamp.at));
+        if let Some(holder) = &self.holder {
+            rows.update(holder.clone(), |agent: &mut Agent| agent.complete_task(&self.task));
+        }
+        for dependent in self.unblocks.iter().filter(|dependent| **dependent != self.task) {
+            rows.update(dependent.clone(), |dependent: &mut Task| dependent.stop_waiting_for(&self.task));
+        }
+        if let Some(run) = run_row(self.run.as_ref()) {
+            rows.update(run, |run: &mut Run| run.complete_task(stamp.at));
+        }
+    }
+
+    fn artifacts(&self) -> Option<NamedArtifacts<'_>> {
+        let sha256 = self.artifacts.iter().map(String::as_str).collect();
+        Some(NamedArtifacts { by: format!("task:{}", self.task), sha256 })
+    }
+
+    fn told(&self) -> Option<&Told> {
+        Some(&self.told)
+    }
+
+    fn told_mut(&mut self) -> Option<&mut Told> {
+        Some(&mut self.told)
+    }
+
+    fn concerned(&self, task: &Task) -> Vec<Concerned> {
+        asker(task).into_iter().chain(holder(task)).collect()
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TaskFailed {
     pub task: TaskId,
@@ -70,6 +114,40 @@ pub struct TaskFailed {
     pub error: Option<String>,
     #[serde(default, skip_serializing_if = "Told::is_none")]
     pub told: Told,
+}
+
+impl Event for TaskFailed {
+    const KIND: &'static str = "task.failed";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { holder: self.holder.as_ref(), ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        task_keys(&self.task, self.holder.as_ref(), &[], self.run.as_ref())
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.task.clone(), |task: &mut Task| task.fail(self.error.as_deref(), stamp.at));
+        if let Some(holder) = &self.holder {
+            rows.update(holder.clone(), |agent: &mut Agent| agent.fail_task(&self.task));
+        }
+        if let Some(run) = run_row(self.run.as_ref()) {
+            rows.update(run, |run: &mut Run| run.fail_task(stamp.at));
+        }
+    }
+
+    fn told(&self) -> Option<&Told> {
+        Some(&self.told)
+    }
+
+    fn told_mut(&mut self) -> Option<&mut Told> {
+        Some(&mut self.told)
+    }
+
+    fn concerned(&self, task: &Task) -> Vec<Concerned> {
+        asker(task).into_iter().chain(holder(task)).collect()
+    }
 }
 
 impl Command for CompleteTask {

@@ -55,11 +55,12 @@ use crate::actor::{Actor, Caller};
 use crate::code::Code;
 use crate::command::Undecided;
 use crate::contract::ContractBinding;
+use crate::event::EventStamp;
 use crate::fact::AnyEvent;
-use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
+use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, Timestamp};
 use crate::limit;
 use crate::refusal::Rejection;
-use crate::routing::Routing;
+use crate::routing::{Routing, RoutingDecision};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -322,6 +323,148 @@ impl Task {
 
     pub fn is_blocked(&self) -> bool {
         self.state.is_open() && !self.waiting_on.is_empty()
+    }
+
+    pub(crate) fn reserve_for(&mut self, agent: &AgentId) {
+        self.reassign_to(agent);
+        (self.routing.failed, self.routing.failed_by) = (false, vec![]);
+    }
+
+    /// Keeps it for another agent. Whether routing failed before stays known.
+    pub(crate) fn reassign_to(&mut self, agent: &AgentId) {
+        self.reserved_for = Some(agent.clone());
+        self.routing.offered_in = None;
+        self.clocks.stop(&BEFORE_IT_IS_TAKEN);
+    }
+
+    /// Notes that nobody fits. A pause that goes already is not counted anew.
+    pub(crate) fn fail_routing(&mut self, choice: &RoutingDecision, again_at: Option<Timestamp>, seq: Seq) {
+        self.routing.told(choice);
+        if let Some(again) = again_at.filter(|_| self.clocks.get(AlarmKind::Reroute).is_none()) {
+            self.routing.reroutes = self.routing.reroutes.saturating_add(1);
+            self.clocks.set(AlarmKind::Reroute, again, seq);
+        }
+    }
+
+    /// Ends a pause of the router.
+    pub(crate) fn resume_routing(&mut self, clock: AlarmKind) {
+        self.clocks.stop(&[clock]);
+        if clock == AlarmKind::Reroute {
+            self.routing.declined_by.clear();
+        }
+    }
+
+    /// Notes the request that was passed on. The time to accept it counts only for the agent it is reserved for.
+    pub(crate) fn forward_in(&mut self, message: &MessageId, to: &AgentId, accept_by: Option<Timestamp>, seq: Seq) {
+        self.routing.offered_in = Some(message.clone());
+        if let Some(accept_by) = accept_by.filter(|_| self.reserved_for.as_ref() == Some(to)) {
+            self.clocks.set(AlarmKind::Accept, accept_by, seq);
+        }
+    }
+
+    pub(crate) fn claim_for(&mut self, agent: &AgentId, stamp: EventStamp) {
+        self.clocks.stop(&BEFORE_IT_IS_TAKEN);
+        self.routing.taken_up();
+        self.reserved_for = None;
+        self.last_holder = Some(agent.clone());
+        self.claim = Some(TaskClaim { holder: agent.clone(), fence: stamp.seq, since: stamp.at });
+    }
+
+    pub(crate) fn start(&mut self, end_by: Option<Timestamp>, stamp: EventStamp) {
+        if let Some(end_by) = end_by {
+            self.clocks.set(AlarmKind::Runtime, end_by, stamp.seq);
+        }
+        self.state = TaskState::InProgress;
+        self.reason = None;
+        self.waiting_for = None;
+        self.started_at.get_or_insert(stamp.at);
+    }
+
+    pub(crate) fn set_step(&mut self, to: TaskState, reason: Option<&str>, waiting_for: Option<WaitingFor>) {
+        self.stop_offer_alarms();
+        self.state = to;
+        self.reason = reason.map(str::to_owned);
+        self.waiting_for = waiting_for;
+    }
+
+    /// Gives it back to the queue. An agent that did not want it is not asked again soon.
+    pub(crate) fn release(&mut self, because: ReleaseCause, reason: Option<&str>) {
+        if matches!(because, ReleaseCause::Asked | ReleaseCause::NotAccepted)
+            && let Some(agent) = self.held_by().cloned()
+        {
+            self.routing.tried(&agent);
+        }
+        self.clocks.stop(&[AlarmKind::Accept, AlarmKind::Runtime, AlarmKind::RetryBackoff, AlarmKind::Reroute]);
+        self.state = TaskState::Pending;
+        self.claim = None;
+        self.reserved_for = None;
+        self.reason = reason.map(str::to_owned);
+        self.waiting_for = None;
+    }
+
+    /// Begins another attempt: after a pause if it comes by itself, at once if somebody asked for it.
+    pub(crate) fn retry(&mut self, attempt: u32, not_before: Option<Timestamp>, stamp: EventStamp) {
+        let why = self.reason.take();
+        self.reset(attempt, stamp.seq, stamp.at);
+        match not_before {
+            Some(not_before) => {
+                self.reason = why;
+                self.routing.failed_with(self.last_holder.clone());
+                if self.origin.terms.as_ref().is_some_and(|terms| terms.is_for_agents()) {
+                    self.clocks.set(AlarmKind::RetryBackoff, not_before, stamp.seq);
+                }
+            }
+            None => self.routing.asked_again(attempt),
+        }
+    }
+
+    /// Begins it anew, without what came of it before.
+    pub(crate) fn reopen(&mut self, attempt: u32, stamp: EventStamp) {
+        self.reset(attempt, stamp.seq, stamp.at);
+        (self.outcome, self.outcome_detail) = (None, None);
+        self.routing.asked_again(attempt);
+    }
+
+    pub(crate) fn complete(&mut self, outcome: &Outcome, at: Timestamp) {
+        self.outcome = outcome.text.clone();
+        self.outcome_detail = outcome.detail.clone();
+        self.reason = None;
+        self.ends(TaskState::Completed, at);
+    }
+
+    pub(crate) fn fail(&mut self, reason: Option<&str>, at: Timestamp) {
+        self.reason = reason.map(str::to_owned);
+        self.ends(TaskState::Failed, at);
+    }
+
+    /// Ends it without its being done, as `cancelled` or `skipped`.
+    pub(crate) fn drop_as(&mut self, state: TaskState, reason: Option<&str>, at: Timestamp) {
+        self.reason = reason.map(str::to_owned);
+        self.ends(state, at);
+    }
+
+    pub(crate) fn set_plan(&mut self, to: TaskState, plan: &TaskPlan, context: &Map<String, Value>) {
+        if to != TaskState::Pending {
+            self.stop_offer_alarms();
+        }
+        self.state = to;
+        self.plan = Some(plan.clone());
+        self.context = context.clone();
+    }
+
+    /// Counts a checkpoint and keeps the files that it names, as long as there is room.
+    pub(crate) fn add_checkpoint(&mut self, files_changed: &[String]) {
+        self.checkpoints = self.checkpoints.saturating_add(1);
+        let room = limit::LIST_ENTRIES.saturating_sub(self.files_changed.len());
+        self.files_changed.extend(files_changed.iter().take(room).cloned());
+    }
+
+    pub(crate) fn wait_for(&mut self, dependency: &TaskId) {
+        self.waiting_on.insert(dependency.clone());
+    }
+
+    pub(crate) fn stop_waiting_for(&mut self, dependency: &TaskId) {
+        self.waiting_on.remove(dependency);
     }
 
     fn ends(&mut self, state: TaskState, at: Timestamp) {
@@ -612,6 +755,19 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &AnyEvent, seq: Seq, a
         _ => {}
     }
     Some(task)
+}
+
+/// The id of the row of a run. The project's default one has none.
+pub(crate) fn run_row(run: Option<&RunId>) -> Option<RunId> {
+    run.filter(|run| **run != RunId::project_default()).cloned()
+}
+
+/// The keys of a task, of the agent that holds it, and of further tasks, then of the run.
+fn task_keys(task: &TaskId, holder: Option<&AgentId>, others: &[TaskId], run: Option<&RunId>) -> Vec<Key> {
+    let holder = holder.cloned().map(Key::Agent);
+    let others = others.iter().cloned().map(Key::Task);
+    let run = run_row(run).map(Key::Run);
+    std::iter::once(Key::Task(task.clone())).chain(holder).chain(others).chain(run).collect()
 }
 
 /// What most commands on a task need to see.

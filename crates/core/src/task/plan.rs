@@ -8,6 +8,7 @@ use super::{CheckpointAdded, CheckpointKind, Task, TaskState, ensure_may_change,
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::limit;
@@ -156,6 +157,22 @@ impl TaskPlanned {
             plan: plan.clone(),
             context,
         }
+    }
+}
+
+impl Event for TaskPlanned {
+    const KIND: &'static str = "task.planned";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { holder: self.holder.as_ref(), ..Subject::task(&self.task, self.run.as_ref()) }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Task(self.task.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        rows.update(self.task.clone(), |task: &mut Task| task.set_plan(self.to, &self.plan, &self.context));
     }
 }
 

@@ -2,14 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CheckpointAdded, CheckpointKind, Task, TaskState, check_transition, ensure_may_change, refuse_finished};
+use super::{
+    CheckpointAdded, CheckpointKind, Task, TaskState, check_transition, ensure_may_change, refuse_finished, run_row,
+    task_keys,
+};
+use crate::agent::Agent;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, TaskId, Timestamp};
+use crate::limit;
 use crate::model::{Key, ReadSet, View};
-use crate::told::Told;
-use crate::{limit, run};
+use crate::run::{self, Run};
+use crate::told::{Concerned, Told, holder};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReleaseTask {
@@ -61,6 +67,25 @@ pub struct TaskRetried {
     /// When the attempt may begin, if nobody asked for it: a pause comes before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
+}
+
+impl Event for TaskRetried {
+    const KIND: &'static str = "task.retried";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::task(&self.task, self.run.as_ref())
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        task_keys(&self.task, None, &[], self.run.as_ref())
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.task.clone(), |task: &mut Task| task.retry(self.attempt, self.not_before, stamp));
+        if let Some(run) = run_row(self.run.as_ref()) {
+            rows.update(run, |run: &mut Run| run.retry_task(stamp.at));
+        }
+    }
 }
 
 impl Command for ReleaseTask {
@@ -143,6 +168,40 @@ impl TaskReleased {
             reason: None,
             told: Told::default(),
         }
+    }
+}
+
+impl Event for TaskReleased {
+    const KIND: &'static str = "task.released";
+
+    fn subject(&self) -> Subject<'_> {
+        let holder = self.holder.as_ref().or(self.reserved_for.as_ref());
+        Subject { holder, ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        task_keys(&self.task, self.holder.as_ref(), &[], None)
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        rows.update(self.task.clone(), |task: &mut Task| task.release(self.because, self.reason.as_deref()));
+        if let Some(holder) = &self.holder {
+            rows.update(holder.clone(), |agent: &mut Agent| agent.gave_up(&self.task));
+        }
+    }
+
+    fn told(&self) -> Option<&Told> {
+        Some(&self.told)
+    }
+
+    fn told_mut(&mut self) -> Option<&mut Told> {
+        Some(&mut self.told)
+    }
+
+    /// The holder, unless it has left: then it has no inbox.
+    fn concerned(&self, task: &Task) -> Vec<Concerned> {
+        let left = self.because == ReleaseCause::Holder(ReleaseReason::HolderLeft);
+        holder(task).filter(|_| !left).into_iter().collect()
     }
 }
 

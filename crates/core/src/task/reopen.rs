@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::finish::{dependents, freed_files};
-use super::{Task, TaskState};
+use super::{Task, TaskState, run_row, task_keys};
 use crate::actor::{Actor, Caller};
+use crate::agent::Agent;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, TaskId};
@@ -16,7 +18,7 @@ use crate::limit;
 use crate::model::{Key, Lookup, ReadItem, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::run::{self, Run};
-use crate::told::Told;
+use crate::told::{Concerned, Told, asker, holder};
 
 /// How many runs, one after the other, what depends on a task may lie apart from it.
 const RUNS_APART: usize = 5;
@@ -47,6 +49,44 @@ pub struct TaskReopened {
     pub blocks: Vec<TaskId>,
     #[serde(default, skip_serializing_if = "Told::is_none")]
     pub told: Told,
+}
+
+impl Event for TaskReopened {
+    const KIND: &'static str = "task.reopened";
+
+    fn subject(&self) -> Subject<'_> {
+        let holder = self.holder.as_ref().or(self.reserved_for.as_ref());
+        Subject { holder, ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        task_keys(&self.task, self.holder.as_ref(), &self.blocks, self.run.as_ref())
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.task.clone(), |task: &mut Task| task.reopen(self.attempt, stamp));
+        if let Some(holder) = &self.holder {
+            rows.update(holder.clone(), |agent: &mut Agent| agent.gave_up(&self.task));
+        }
+        for dependent in self.blocks.iter().filter(|dependent| **dependent != self.task) {
+            rows.update(dependent.clone(), |dependent: &mut Task| dependent.wait_for(&self.task));
+        }
+        if let Some(run) = run_row(self.run.as_ref()) {
+            rows.update(run, |run: &mut Run| run.reopen_task(self.from, stamp.at));
+        }
+    }
+
+    fn told(&self) -> Option<&Told> {
+        Some(&self.told)
+    }
+
+    fn told_mut(&mut self) -> Option<&mut Told> {
+        Some(&mut self.told)
+    }
+
+    fn concerned(&self, task: &Task) -> Vec<Concerned> {
+        asker(task).into_iter().chain(holder(task)).collect()
+    }
 }
 
 impl Command for ReopenTask {

@@ -4,13 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{AlarmKind, Task, TaskClaim, TaskState, check_transition, ensure_may_change};
 use crate::actor::Caller;
+use crate::agent::Agent;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;
-use crate::told::Told;
+use crate::told::{Concerned, Told, asker};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StartTask {
@@ -31,6 +33,41 @@ pub struct TaskStarted {
     pub end_by: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Told::is_none")]
     pub told: Told,
+}
+
+impl Event for TaskStarted {
+    const KIND: &'static str = "task.started";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { holder: Some(&self.holder), ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Task(self.task.clone()), Key::Agent(self.holder.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.task.clone(), |task: &mut Task| task.start(self.end_by, stamp));
+        rows.update(self.holder.clone(), |agent: &mut Agent| agent.works_on(&self.task));
+    }
+
+    fn told(&self) -> Option<&Told> {
+        Some(&self.told)
+    }
+
+    fn told_mut(&mut self) -> Option<&mut Told> {
+        Some(&mut self.told)
+    }
+
+    /// The asker, unless it goes on after a pause: that is no news to somebody who knows that it was begun.
+    fn concerned(&self, task: &Task) -> Vec<Concerned> {
+        let begins = matches!(self.from, TaskState::Pending | TaskState::Planning);
+        asker(task).filter(|_| begins).into_iter().collect()
+    }
+
+    fn withdraws_offer(&self, _agent: &AgentId) -> bool {
+        false
+    }
 }
 
 impl Command for StartTask {

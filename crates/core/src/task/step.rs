@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{TaskState, check_transition, ensure_may_change, refuse_finished};
+use super::{Task, TaskState, check_transition, ensure_may_change, refuse_finished, task_keys};
+use crate::agent::Agent;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::limit;
@@ -51,6 +53,26 @@ pub struct TaskStepSet {
     pub reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<WaitingFor>,
+}
+
+impl Event for TaskStepSet {
+    const KIND: &'static str = "task.moved";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { holder: self.holder.as_ref(), ..Subject::task(&self.task, self.run.as_ref()) }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        task_keys(&self.task, self.holder.as_ref(), &[], None)
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        let step = |task: &mut Task| task.set_step(self.to, self.reason.as_deref(), self.waiting_for);
+        rows.update(self.task.clone(), step);
+        if let Some(holder) = self.holder.as_ref().filter(|_| self.to == TaskState::Review) {
+            rows.update(holder.clone(), Agent::await_review);
+        }
+    }
 }
 
 /// Only a pause can be for somebody else's sake.

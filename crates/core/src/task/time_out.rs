@@ -5,19 +5,21 @@ use serde::{Deserialize, Serialize};
 use super::again::retry_or_exhaust;
 use super::finish::freed_files;
 use super::parts::{dropped, open_parts};
-use super::{AlarmKind, ReleaseCause, Task, TaskReleased, TaskState};
+use super::{AlarmKind, ReleaseCause, Task, TaskReleased, TaskState, run_row, task_keys};
 use crate::actor::Actor;
+use crate::agent::Agent;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::envelope::iso;
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::model::{Key, Lookup, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::routing::RoutingResumed;
-use crate::run::{self, Ended};
-use crate::told::Told;
+use crate::run::{self, Ended, Run};
+use crate::told::{Concerned, Told, asker, holder};
 
 /// Does what a clock of a task is for, if it is still the one that went off.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,6 +67,41 @@ pub struct TaskTimedOut {
     pub reason: String,
     #[serde(default, skip_serializing_if = "Told::is_none")]
     pub told: Told,
+}
+
+impl Event for TaskTimedOut {
+    const KIND: &'static str = "task.timed_out";
+
+    fn subject(&self) -> Subject<'_> {
+        let holder = self.holder.as_ref().or(self.reserved_for.as_ref());
+        Subject { holder, ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        task_keys(&self.task, self.holder.as_ref(), &[], self.run.as_ref())
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.task.clone(), |task: &mut Task| task.fail(Some(&self.reason), stamp.at));
+        if let Some(holder) = &self.holder {
+            rows.update(holder.clone(), |agent: &mut Agent| agent.fail_task(&self.task));
+        }
+        if let Some(run) = run_row(self.run.as_ref()) {
+            rows.update(run, |run: &mut Run| run.fail_task(stamp.at));
+        }
+    }
+
+    fn told(&self) -> Option<&Told> {
+        Some(&self.told)
+    }
+
+    fn told_mut(&mut self) -> Option<&mut Told> {
+        Some(&mut self.told)
+    }
+
+    fn concerned(&self, task: &Task) -> Vec<Concerned> {
+        asker(task).into_iter().chain(holder(task)).collect()
+    }
 }
 
 impl Command for FireAlarm {
