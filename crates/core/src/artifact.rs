@@ -89,6 +89,14 @@ impl Entity for ArtifactRef {
     }
 }
 
+impl ArtifactRef {
+    /// Takes back that the event at this position names it; `None` if no other event does.
+    pub(crate) fn without(mut self, seq: Seq) -> Option<ArtifactRef> {
+        self.named_in.retain(|named| *named != seq);
+        (!self.named_in.is_empty()).then_some(self)
+    }
+}
+
 impl AnyEvent {
     /// The artifacts that the fact names, by their SHA-256.
     pub fn artifacts(&self) -> Vec<&str> {

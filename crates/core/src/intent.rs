@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter};
 use crate::fact::AnyEvent;
 use crate::id::{IntentId, Seq, SiteId, WorkspaceId};
 use crate::refusal::Rejection;
@@ -87,6 +88,18 @@ pub struct IntentClosed {
     pub intent: IntentId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
+}
+
+impl Event for IntentClosed {
+    const KIND: &'static str = "intent.closed";
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Intent(self.intent.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        rows.remove::<Intent>(self.intent.clone());
+    }
 }
 
 impl Command for CloseIntent {

@@ -7,10 +7,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::actor::Authority;
+use crate::artifact::ArtifactRef;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter};
 use crate::fact::{AnyEvent, write_set};
 use crate::id::{IntentId, Seq};
+use crate::intent::{Effect, Intent};
 use crate::model::{Key, ReadItem, ReadSet, Row};
 use crate::refusal::Rejection;
 
@@ -68,6 +71,44 @@ pub struct LogRedacted {
     pub cleared: Vec<Cleared>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub erases: Vec<Erase>,
+}
+
+impl LogRedacted {
+    /// The row without the texts that it showed. The first entry of a key counts.
+    fn clear(&self, key: &Key, row: Row) -> Row {
+        let Some(cleared) = self.cleared.iter().find(|cleared| cleared.key == *key) else { return row };
+        let Ok(mut document) = serde_json::to_value(&row) else { return row };
+        blank(&mut document, &|name| cleared.fields.iter().any(|field| field == name));
+        let bytes = serde_json::to_vec(&document).unwrap_or_default();
+        Row::decode(row.table(), &bytes).unwrap_or(row)
+    }
+}
+
+impl Event for LogRedacted {
+    const KIND: &'static str = "log.redacted";
+
+    fn write_set(&self) -> Vec<Key> {
+        let cleared = self.cleared.iter().map(|cleared| cleared.key.clone());
+        cleared.chain(self.erases.iter().map(|erase| Key::Intent(erase.intent.clone()))).collect()
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        for Cleared { key, .. } in &self.cleared {
+            match key {
+                // An effect is still to happen as it was decided.
+                Key::Intent(_) => {}
+                Key::ArtifactRef(id) => {
+                    rows.replace(id.clone(), |named: Option<ArtifactRef>| named?.without(self.seq));
+                }
+                key => rows.change(key, |row| self.clear(key, row)),
+            }
+        }
+        // Backwards, because the first entry of an intent counts.
+        for Erase { intent, sha256 } in self.erases.iter().rev() {
+            let effect = Effect::EraseArtifact { sha256: sha256.clone() };
+            rows.put(intent.clone(), Intent { id: intent.clone(), opened: stamp.seq, effect, site: None });
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::file::FilePath;
 use crate::id::{AgentId, TaskId};
@@ -46,6 +47,20 @@ impl Command for Report {
 impl Report {
     /// How many paths a summary of changes names.
     pub const SAMPLE: usize = 10;
+}
+
+impl Event for Report {
+    const KIND: &'static str = "report.added";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { task: self.task.as_ref(), path: self.resource.as_ref(), ..Subject::agent(&self.agent) }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![]
+    }
+
+    fn apply(&self, _rows: &mut RowWriter<'_>, _stamp: EventStamp) {}
 }
 
 /// What a report may carry along, whether it has an effect or not.

@@ -1,10 +1,11 @@
 //! The position of lead: one holder at most, chosen by rule, changed by fact.
 
-use crate::model::{Column, ColumnValue, Entity, LeadId, View};
+use crate::model::{Column, ColumnValue, Entity, Key, LeadId, View};
 use serde::{Deserialize, Serialize};
 
 use super::{Agent, AgentRole};
 use crate::command::Undecided;
+use crate::event::{Event, EventStamp, RowWriter};
 use crate::fact::AnyEvent;
 use crate::id::AgentId;
 
@@ -51,6 +52,18 @@ impl LeadChosen {
     pub(crate) fn fact(holder: Option<AgentId>, because: LeadReason, seat: Option<&Lead>) -> AnyEvent {
         let previous = seat.and_then(|seat| seat.holder.clone());
         AnyEvent::LeadChosen(LeadChosen { holder, asked: because == LeadReason::Asked, previous, because })
+    }
+}
+
+impl Event for LeadChosen {
+    const KIND: &'static str = "lead.chosen";
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::lead()]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        rows.put(LeadId, Lead { holder: self.holder.clone(), asked: self.asked });
     }
 }
 

@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::offline::{freeing_asks, frees};
-use super::successor;
+use super::{Agent, successor};
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::AgentId;
-use crate::model::ReadSet;
+use crate::model::{Key, ReadSet};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LeaveTeam {
@@ -18,6 +19,22 @@ pub struct LeaveTeam {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AgentLeft {
     pub agent: AgentId,
+}
+
+impl Event for AgentLeft {
+    const KIND: &'static str = "agent.left";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::agent(&self.agent)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Agent(self.agent.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.agent.clone(), |agent: &mut Agent| agent.leave(stamp.at));
+    }
 }
 
 impl Command for LeaveTeam {

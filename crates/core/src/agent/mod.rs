@@ -133,6 +133,34 @@ impl Agent {
         self.membership == Membership::Here
     }
 
+    /// Marks it as here again after it was offline. Events of their own give back its claims.
+    pub(crate) fn come_back(&mut self, at: Timestamp) {
+        self.membership = Membership::Here;
+        self.status = AgentStatus::Idle;
+        self.seen_at = at;
+        self.claims_when_offline = ClaimsWhenOffline::default();
+        self.said_goodbye = false;
+    }
+
+    /// Marks it as gone for good.
+    pub(crate) fn leave(&mut self, at: Timestamp) {
+        self.membership = Membership::Left(at);
+        self.status = AgentStatus::Offline;
+        self.current_task = None;
+        self.claims_when_offline = ClaimsWhenOffline::default();
+        self.paused = None;
+    }
+
+    /// Marks it as offline and remembers the claims that it loses by that.
+    pub(crate) fn go_offline(&mut self, evidence: &Evidence, lost: &ClaimsWhenOffline, at: Timestamp) {
+        self.membership = Membership::Offline(at);
+        self.status = AgentStatus::Offline;
+        self.current_task = None;
+        self.seen_at = evidence.last_seen;
+        self.claims_when_offline = lost.clone();
+        self.said_goodbye = evidence.source.is_none();
+    }
+
     pub fn has_left(&self) -> bool {
         matches!(self.membership, Membership::Left(_))
     }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Agent, successor};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::file::{self, FilePath, ReleaseReason};
 use crate::id::{AgentId, TaskId, Timestamp};
@@ -58,9 +59,41 @@ pub struct AgentWentOffline {
     pub lost: ClaimsWhenOffline,
 }
 
+impl Event for AgentWentOffline {
+    const KIND: &'static str = "agent.went_offline";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::agent(&self.agent)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Agent(self.agent.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.agent.clone(), |agent: &mut Agent| agent.go_offline(&self.evidence, &self.lost, stamp.at));
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AgentReturned {
     pub agent: AgentId,
+}
+
+impl Event for AgentReturned {
+    const KIND: &'static str = "agent.returned";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::agent(&self.agent)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Agent(self.agent.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.agent.clone(), |agent: &mut Agent| agent.come_back(stamp.at));
+    }
 }
 
 impl Command for DeclareOffline {

@@ -7,6 +7,7 @@ use super::Agent;
 use crate::actor::{Authority, Caller};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Timestamp};
 use crate::limit;
@@ -37,6 +38,22 @@ pub struct AgentResumed {
     pub agent: AgentId,
 }
 
+impl Event for AgentResumed {
+    const KIND: &'static str = "agent.unpaused";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::agent(&self.agent)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Agent(self.agent.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        rows.update(self.agent.clone(), |agent: &mut Agent| agent.paused = None);
+    }
+}
+
 /// That an agent is paused, and why.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Paused {
@@ -49,6 +66,22 @@ pub struct Paused {
 impl AgentPaused {
     pub(super) fn paused(&self, at: Timestamp) -> Paused {
         Paused { by: self.paused_by.clone(), reason: self.reason.clone(), since: at }
+    }
+}
+
+impl Event for AgentPaused {
+    const KIND: &'static str = "agent.paused";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::agent(&self.agent)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Agent(self.agent.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.agent.clone(), |agent: &mut Agent| agent.paused = Some(self.paused(stamp.at)));
     }
 }
 

@@ -12,6 +12,7 @@ use crate::clutch::Card;
 use crate::clutch::signature::{keys_of, same_keys};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, Timestamp};
 use crate::instance::{Instance, begin, check_name, plain};
@@ -271,12 +272,44 @@ impl AgentRegistered {
     }
 }
 
+impl Event for AgentRegistered {
+    const KIND: &'static str = "agent.registered";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::agent(&self.id)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Agent(self.id.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.replace(self.id.clone(), |old: Option<Agent>| Some(self.joined(old, stamp.seq, stamp.at)));
+    }
+}
+
 impl AgentUpdated {
     pub(super) fn update(&self, agent: &mut Agent, at: Timestamp) {
         agent.profile = self.profile.clone();
         agent.has_credential = self.sealed;
         agent.allowed_endpoint = self.allowed_endpoint.clone();
         agent.seen_at = at;
+    }
+}
+
+impl Event for AgentUpdated {
+    const KIND: &'static str = "agent.updated";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::agent(&self.id)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Agent(self.id.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.id.clone(), |agent: &mut Agent| self.update(agent, stamp.at));
     }
 }
 

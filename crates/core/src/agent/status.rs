@@ -6,6 +6,7 @@ use super::offline::{Evidence, freeing_asks, goes_offline};
 use super::{Agent, AgentStatus};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, TaskId};
 use crate::limit;
@@ -61,6 +62,27 @@ pub struct AgentStatusSet {
     /// It works on nothing in particular any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub clears_task: bool,
+}
+
+impl Event for AgentStatusSet {
+    const KIND: &'static str = "agent.status_set";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::agent(&self.agent)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Agent(self.agent.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        rows.update(self.agent.clone(), |agent: &mut Agent| {
+            agent.status = self.status;
+            if self.current_task.is_some() || self.clears_task {
+                agent.current_task = self.current_task.clone();
+            }
+        });
+    }
 }
 
 impl Command for SetAgentStatus {

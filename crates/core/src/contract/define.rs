@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{StepContract, StepContracts, built_in};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter};
 use crate::fact::AnyEvent;
 use crate::id::{Seq, Timestamp};
 use crate::limit;
@@ -98,6 +99,18 @@ impl StepContractsDefined {
             defined: seq,
             defined_at: at,
         }
+    }
+}
+
+impl Event for StepContractsDefined {
+    const KIND: &'static str = "workflow.defined";
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::StepContracts(self.workflow.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.put(self.workflow.clone(), self.workflow(stamp.seq, stamp.at));
     }
 }
 

@@ -7,6 +7,7 @@ use super::{Schema, built_in};
 use crate::clutch::PayloadType;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter};
 use crate::fact::AnyEvent;
 use crate::id::{Seq, Timestamp};
 use crate::limit;
@@ -73,6 +74,18 @@ impl SchemaRegistered {
             registered: seq,
             registered_at: at,
         }
+    }
+}
+
+impl Event for SchemaRegistered {
+    const KIND: &'static str = "schema.registered";
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Schema(self.payload_type.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.put(self.payload_type.clone(), self.schema(stamp.seq, stamp.at));
     }
 }
 

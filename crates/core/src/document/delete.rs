@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::write::stale;
-use super::{Base, DocumentId, Writer, author, writer_agent};
+use super::{Base, Change, Document, DocumentId, DocumentStatus, Version, Writer, author, writer_agent};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::instance::{Instance, context_keys};
 use crate::model::{Key, ReadItem, ReadSet};
@@ -25,6 +26,40 @@ pub struct DocumentDeleted {
     pub version: u64,
     pub author: String,
     pub before: String,
+}
+
+impl Event for DocumentDeleted {
+    const KIND: &'static str = "document.deleted";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { run: Some(&self.id.run), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        self.id.keys_at(self.version)
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.id.clone(), |document: &mut Document| {
+            document.version = self.version;
+            document.status = DocumentStatus::Deleted;
+            document.author = self.author.clone();
+            document.changed_at = stamp.at;
+        });
+        let version = Version {
+            id: self.id.clone(),
+            version: self.version,
+            base: self.version,
+            change: Change::Deleted,
+            author: self.author.clone(),
+            at: stamp.at,
+            seq: stamp.seq,
+            before: Some(self.before.clone()),
+            hash: None,
+            text: String::new(),
+        };
+        rows.put(self.id.version_id(self.version), version);
+    }
 }
 
 impl Command for DeleteDocument {

@@ -8,7 +8,7 @@ mod delete;
 mod path;
 mod write;
 
-use crate::model::{Column, ColumnValue, Entity, VersionId, View};
+use crate::model::{Column, ColumnValue, Entity, Key, VersionId, View};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -42,6 +42,15 @@ impl DocumentId {
     /// As a key: runs have no spaces in their names.
     pub fn text(&self) -> String {
         format!("{} {}", self.run, self.path)
+    }
+
+    /// The rows that a change changes: the document and the version that it adds.
+    fn keys_at(&self, version: u64) -> Vec<Key> {
+        vec![Key::Document(self.clone()), Key::Version(self.version_id(version))]
+    }
+
+    fn version_id(&self, version: u64) -> VersionId {
+        VersionId { document: self.clone(), version }
     }
 
     pub(crate) fn parse(text: &str) -> Option<DocumentId> {

@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Change, Document, DocumentId, Version, author, hash_of, text_of, writer_agent};
+use super::{Change, Document, DocumentId, DocumentStatus, Version, author, hash_of, text_of, writer_agent};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::AgentId;
 use crate::instance::{Instance, context_keys};
@@ -69,6 +70,45 @@ pub struct DocumentWritten {
     /// How long the whole text is.
     pub bytes: u64,
     pub text: String,
+}
+
+impl Event for DocumentWritten {
+    const KIND: &'static str = "document.written";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { run: Some(&self.id.run), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        self.id.keys_at(self.version)
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        let document = Document {
+            id: self.id.clone(),
+            version: self.version,
+            base: self.base,
+            status: DocumentStatus::Here,
+            bytes: self.bytes,
+            hash: self.hash.clone(),
+            author: self.author.clone(),
+            changed_at: stamp.at,
+        };
+        rows.put(self.id.clone(), document);
+        let version = Version {
+            id: self.id.clone(),
+            version: self.version,
+            base: self.base,
+            change: self.change,
+            author: self.author.clone(),
+            at: stamp.at,
+            seq: stamp.seq,
+            before: self.before.clone(),
+            hash: Some(self.hash.clone()),
+            text: self.text.clone(),
+        };
+        rows.put(self.id.version_id(self.version), version);
+    }
 }
 
 impl Command for WriteDocument {

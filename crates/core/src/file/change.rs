@@ -5,15 +5,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{FilePath, overlap_asks, overlapping};
+use super::{Conflict, File, FilePath, overlap_asks, overlapping};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, SiteId, TaskId, TimerId, Timestamp};
 use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::report::{self, Report};
-use crate::timer::conflict_timer_id;
+use crate::timer::{Purpose, Timer, conflict_timer_id};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -68,12 +69,41 @@ pub struct FileModified {
     pub site: Option<SiteId>,
 }
 
+impl Event for FileModified {
+    const KIND: &'static str = "resource.modified";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { task: self.task.as_ref(), agent: self.by.as_ref(), path: Some(&self.path), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::file(&self.path)]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        File::change(rows, &self.path, |file| {
+            file.set_content(&self.after, self.site.as_ref());
+            file.credit(self.by.as_ref(), &self.before);
+        });
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct UntrackedFilesChanged {
     pub changed: u64,
     pub sample: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<SiteId>,
+}
+
+impl Event for UntrackedFilesChanged {
+    const KIND: &'static str = "resource.others_changed";
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![]
+    }
+
+    fn apply(&self, _rows: &mut RowWriter<'_>, _stamp: EventStamp) {}
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -87,6 +117,32 @@ pub struct ConflictDetected {
     pub escalate_at: Timestamp,
 }
 
+impl Event for ConflictDetected {
+    const KIND: &'static str = "resource.conflict_detected";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { path: Some(&self.path), ..Subject::agent(&self.intruder) }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::file(&self.path), Key::Timer(self.timer.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        File::change(rows, &self.path, |file| {
+            let (holder, intruder) = (self.holder.clone(), self.intruder.clone());
+            file.conflict = Some(Conflict { holder, intruder, since: stamp.at });
+        });
+        let timer = Timer {
+            id: self.timer.clone(),
+            due: self.escalate_at,
+            version: stamp.seq,
+            purpose: Purpose::EscalateConflict { path: self.path.clone() },
+        };
+        rows.put(self.timer.clone(), timer);
+    }
+}
+
 /// Nobody resolved a conflict in time: a person should look.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ConflictEscalated {
@@ -95,6 +151,22 @@ pub struct ConflictEscalated {
     pub intruder: AgentId,
     pub timer: TimerId,
     pub timer_version: Seq,
+}
+
+impl Event for ConflictEscalated {
+    const KIND: &'static str = "resource.conflict_escalated";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { path: Some(&self.path), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Timer(self.timer.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        rows.remove::<Timer>(self.timer.clone());
+    }
 }
 
 impl Command for RecordChange {

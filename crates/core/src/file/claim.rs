@@ -8,6 +8,7 @@ use super::{ConflictResolved, File, FileClaim, FilePath};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, SiteId, TaskId};
 use crate::model::{Key, Lookup, ReadSet, View};
@@ -51,12 +52,51 @@ pub struct FileClaimed {
     pub from: Option<AgentId>,
 }
 
+impl Event for FileClaimed {
+    const KIND: &'static str = "resource.claimed";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { task: self.task.as_ref(), path: Some(&self.path), ..Subject::agent(&self.agent) }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::file(&self.path)]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        File::change(rows, &self.path, |file| {
+            file.path = self.path.clone();
+            if self.from.is_none() {
+                file.set_content(&self.hash, self.site.as_ref());
+                file.unexplained_since = None;
+            }
+            file.claim_for(&self.agent, self.task.as_ref(), stamp);
+        });
+    }
+}
+
 /// A claim was taken from its holder by authority.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ClaimForced {
     pub path: FilePath,
     pub loser: AgentId,
     pub winner: AgentId,
+}
+
+impl Event for ClaimForced {
+    const KIND: &'static str = "resource.forced";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { path: Some(&self.path), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::file(&self.path)]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        File::change(rows, &self.path, |file| file.claim = None);
+    }
 }
 
 /// Whether a claim was granted. Being told no is an ordinary answer, not an error.

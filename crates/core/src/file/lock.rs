@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::FilePath;
+use super::{File, FilePath};
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::model::{Key, ReadSet};
 
@@ -23,10 +24,42 @@ pub struct FileLocked {
     pub by: String,
 }
 
+impl Event for FileLocked {
+    const KIND: &'static str = "resource.locked";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { path: Some(&self.path), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::file(&self.path)]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        File::change(rows, &self.path, |file| file.locked_by = Some(self.by.clone()));
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FileUnlocked {
     pub path: FilePath,
     pub by: String,
+}
+
+impl Event for FileUnlocked {
+    const KIND: &'static str = "resource.unlocked";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { path: Some(&self.path), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::file(&self.path)]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        File::change(rows, &self.path, |file| file.locked_by = None);
+    }
 }
 
 impl Command for LockFile {

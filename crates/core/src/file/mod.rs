@@ -22,6 +22,7 @@ pub(crate) use release::free_files;
 pub use release::{FileReleased, ReleaseFile, ReleaseReason};
 pub use resolve::{ConflictResolved, ResolveConflict};
 
+use crate::event::{EventStamp, RowWriter};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, SiteId, TaskId, Timestamp};
 
@@ -118,6 +119,47 @@ impl File {
             content_hash: String::new(),
             site: None,
             unexplained_since: None,
+        }
+    }
+
+    /// Changes the row of a path, which is tracked from now on if it was not before.
+    pub(crate) fn change(rows: &mut RowWriter<'_>, path: &FilePath, change: impl FnOnce(&mut File)) {
+        rows.replace(path.key().to_owned(), |old: Option<File>| {
+            let mut file = old.unwrap_or_else(|| File::tracked(path));
+            change(&mut file);
+            Some(file)
+        });
+    }
+
+    /// Gives the claim to an agent, whoever had it before.
+    pub(crate) fn claim_for(&mut self, agent: &AgentId, task: Option<&TaskId>, stamp: EventStamp) {
+        let task = task.cloned();
+        self.claim = Some(FileClaim { holder: agent.clone(), fence: stamp.seq, since: stamp.at, task });
+    }
+
+    /// Records the content as it was seen last.
+    pub(crate) fn set_content(&mut self, hash: &str, site: Option<&SiteId>) {
+        self.content_hash = hash.to_owned();
+        self.site = site.cloned();
+    }
+
+    /// Credits an agent with the changes, or remembers the content from before them until somebody explains them.
+    pub(crate) fn credit(&mut self, by: Option<&AgentId>, before: &str) {
+        if by.is_some() {
+            self.last_modified_by = by.cloned();
+            self.unexplained_since = None;
+        } else {
+            self.unexplained_since.get_or_insert_with(|| before.to_owned());
+        }
+    }
+
+    /// Ends the conflict. The claim passes to the winner, if there are both and it is not the holder already.
+    pub(crate) fn resolve_conflict(&mut self, winner: Option<&AgentId>, stamp: EventStamp) {
+        self.conflict = None;
+        if let Some(winner) = winner
+            && self.holder().is_some_and(|holder| holder != winner)
+        {
+            self.claim_for(winner, None, stamp);
         }
     }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConflictResolved, File, FilePath, conflicts_about};
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::AgentId;
 use crate::model::{Key, ReadSet, View};
@@ -30,6 +31,22 @@ pub struct FileReleased {
     pub path: FilePath,
     pub holder: AgentId,
     pub because: ReleaseReason,
+}
+
+impl Event for FileReleased {
+    const KIND: &'static str = "resource.released";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { holder: Some(&self.holder), path: Some(&self.path), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::file(&self.path)]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        File::change(rows, &self.path, |file| file.claim = None);
+    }
 }
 
 impl Command for ReleaseFile {

@@ -5,10 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::{File, FilePath, overlap_asks, overlapping, taken};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::AgentId;
 use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
+use crate::timer::{Timer, conflict_timer_id};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ResolveConflict {
@@ -70,5 +72,22 @@ impl ConflictResolved {
             holder: conflict.holder.clone(),
             intruder: conflict.intruder.clone(),
         }))
+    }
+}
+
+impl Event for ConflictResolved {
+    const KIND: &'static str = "resource.conflict_resolved";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { path: Some(&self.path), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::file(&self.path), Key::Timer(conflict_timer_id(&self.path))]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        File::change(rows, &self.path, |file| file.resolve_conflict(self.winner.as_ref(), stamp));
+        rows.remove::<Timer>(conflict_timer_id(&self.path));
     }
 }

@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Group;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter};
 use crate::fact::AnyEvent;
 use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
@@ -16,6 +18,18 @@ pub struct RemoveGroup {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GroupRemoved {
     pub group: String,
+}
+
+impl Event for GroupRemoved {
+    const KIND: &'static str = "group.removed";
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Group(self.group.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        rows.remove::<Group>(self.group.clone());
+    }
 }
 
 impl Command for RemoveGroup {

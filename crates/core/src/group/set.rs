@@ -6,6 +6,7 @@ use super::Group;
 use crate::clutch::Group as RoleGroup;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, Timestamp};
 use crate::limit;
@@ -76,6 +77,18 @@ impl GroupSet {
             set: seq,
             set_at: at,
         }
+    }
+}
+
+impl Event for GroupSet {
+    const KIND: &'static str = "group.set";
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Group(self.group.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.put(self.group.clone(), self.group(stamp.seq, stamp.at));
     }
 }
 

@@ -2,17 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Handoff, HandoffStatus};
+use super::{Handoff, HandoffStatus, colleague};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::file::{self, Case, ConflictResolved, File, FileClaimed, FilePath};
 use crate::id::{AgentId, HandoffId, RunId, TaskId};
 use crate::model::{Key, Lookup, ReadItem, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::task::{Task, TaskClaimed, ack_request, ensure_fence};
-use crate::told::Told;
+use crate::told::{Concerned, Told};
 use crate::{limit, message, routing, run};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -40,6 +41,39 @@ pub struct HandoffAccepted {
     pub told: Told,
 }
 
+impl Event for HandoffAccepted {
+    const KIND: &'static str = "handoff.accepted";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { agent: Some(&self.by), ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Handoff(self.handoff.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        rows.update(self.handoff.clone(), |handoff: &mut Handoff| handoff.answer(HandoffStatus::Accepted, &self.by));
+    }
+
+    fn told(&self) -> Option<&Told> {
+        Some(&self.told)
+    }
+
+    fn told_mut(&mut self) -> Option<&mut Told> {
+        Some(&mut self.told)
+    }
+
+    fn concerned(&self, _task: &Task) -> Vec<Concerned> {
+        // Another agent may have accepted it for the one that has the task now.
+        vec![colleague(&self.by), colleague(&self.from)]
+    }
+
+    fn withdraws_offer(&self, _agent: &AgentId) -> bool {
+        false
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HandoffRejected {
     pub handoff: HandoffId,
@@ -51,6 +85,41 @@ pub struct HandoffRejected {
     pub run: Option<RunId>,
     #[serde(default, skip_serializing_if = "Told::is_none")]
     pub told: Told,
+}
+
+impl Event for HandoffRejected {
+    const KIND: &'static str = "handoff.rejected";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { agent: Some(&self.by), ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Handoff(self.handoff.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        rows.update(self.handoff.clone(), |handoff: &mut Handoff| {
+            handoff.answer(HandoffStatus::Rejected, &self.by);
+            handoff.reason = Some(self.reason.clone());
+        });
+    }
+
+    fn told(&self) -> Option<&Told> {
+        Some(&self.told)
+    }
+
+    fn told_mut(&mut self) -> Option<&mut Told> {
+        Some(&mut self.told)
+    }
+
+    fn concerned(&self, _task: &Task) -> Vec<Concerned> {
+        vec![colleague(&self.from)]
+    }
+
+    fn withdraws_offer(&self, _agent: &AgentId) -> bool {
+        false
+    }
 }
 
 impl Command for AcceptHandoff {

@@ -2,14 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{Handoff, HandoffStatus, colleague};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
-use crate::id::{AgentId, HandoffId, RunId, TaskId};
+use crate::id::{AgentId, HandoffId, MessageId, RunId, Seq, TaskId};
 use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
-use crate::told::Told;
-use crate::{limit, task};
+use crate::task::Task;
+use crate::told::{Concerned, Told};
+use crate::{envelope, limit, task};
 
 /// What the next agent needs to know.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -47,6 +50,62 @@ pub struct HandoffInitiated {
     pub run: Option<RunId>,
     #[serde(default, skip_serializing_if = "Told::is_none")]
     pub told: Told,
+}
+
+impl HandoffInitiated {
+    /// The id of the message that tells of it; `None` if nobody is told by one.
+    fn told_by(&self, seq: Seq) -> Option<MessageId> {
+        if self.told.to.is_empty() {
+            return None;
+        }
+        Some(self.told.at.map_or_else(|| envelope::id_at(seq), |at| envelope::told_id(seq, at)))
+    }
+}
+
+impl Event for HandoffInitiated {
+    const KIND: &'static str = "handoff.initiated";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { agent: Some(&self.from), ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Handoff(self.handoff.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        let handoff = Handoff {
+            id: self.handoff.clone(),
+            from: self.from.clone(),
+            to: self.to.clone(),
+            task: self.task.clone(),
+            status: HandoffStatus::Pending,
+            note: self.note.clone(),
+            answered_by: None,
+            reason: None,
+            created_at: stamp.at,
+            created: stamp.seq,
+            told_by: self.told_by(stamp.seq),
+        };
+        rows.put(self.handoff.clone(), handoff);
+    }
+
+    fn told(&self) -> Option<&Told> {
+        Some(&self.told)
+    }
+
+    fn told_mut(&mut self) -> Option<&mut Told> {
+        Some(&mut self.told)
+    }
+
+    fn concerned(&self, _task: &Task) -> Vec<Concerned> {
+        // An offer to everybody is there to be found.
+        self.to.iter().map(colleague).collect()
+    }
+
+    fn withdraws_offer(&self, _agent: &AgentId) -> bool {
+        false
+    }
 }
 
 impl Command for OfferHandoff {

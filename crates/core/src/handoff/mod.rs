@@ -11,6 +11,7 @@ pub use initiate::{HandoffInitiated, HandoffNote, OfferHandoff};
 
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, HandoffId, MessageId, Seq, TaskId, Timestamp};
+use crate::told::{As, Concerned};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -70,6 +71,19 @@ impl Entity for Handoff {
             HandoffStatus::Accepted | HandoffStatus::Rejected => vec!["handoffs"],
         }
     }
+}
+
+impl Handoff {
+    /// Records the answer and its author.
+    pub(crate) fn answer(&mut self, status: HandoffStatus, by: &AgentId) {
+        self.status = status;
+        self.answered_by = Some(by.clone());
+    }
+}
+
+/// An agent that offers a task or is offered one.
+fn colleague(agent: &AgentId) -> Concerned {
+    (agent.clone(), As::Colleague)
 }
 
 pub(crate) fn apply(old: Option<Handoff>, id: &HandoffId, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<Handoff> {

@@ -9,6 +9,7 @@ use crate::actor::{Authority, Caller};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::document::DocumentPath;
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::SiteId;
 use crate::instance::TeamContext;
@@ -32,6 +33,23 @@ pub struct ContextConfigured {
     pub settings: ContextSettings,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<SiteId>,
+}
+
+impl Event for ContextConfigured {
+    const KIND: &'static str = "context.configured";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { run: self.scope.run(), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Context(self.scope.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        let ContextConfigured { scope, settings, site } = self.clone();
+        rows.put(self.scope.clone(), Configured { scope, settings, site });
+    }
 }
 
 impl Command for ConfigureContext {
