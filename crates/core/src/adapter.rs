@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::actor::Actor;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter};
 use crate::fact::AnyEvent;
 use crate::id::Seq;
 use crate::limit;
-use crate::model::ReadSet;
+use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
 
 /// Notes that what was put aside for an adapter is let go of.
@@ -26,6 +27,16 @@ pub struct LettersDropped {
     /// As in `http:ci`.
     pub adapter: String,
     pub letters: Vec<DroppedLetter>,
+}
+
+impl Event for LettersDropped {
+    const KIND: &'static str = "adapter.dropped";
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![]
+    }
+
+    fn apply(&self, _rows: &mut RowWriter<'_>, _stamp: EventStamp) {}
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

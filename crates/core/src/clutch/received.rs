@@ -7,8 +7,10 @@ use super::address::Address;
 use super::message_type::MessageType;
 use super::payload_type::PayloadType;
 use super::tool::Denial;
+use crate::event::{Event, EventStamp, NamedArtifacts, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, ThreadId, Timestamp};
+use crate::message::Delivery;
 
 /// What is known of an envelope without its body, which may be redacted.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -74,6 +76,38 @@ impl EnvelopeReceived {
 
     pub(crate) fn reaches(&self, message: &MessageId, agent: &AgentId) -> bool {
         self.message == *message && self.delivered.contains(agent)
+    }
+}
+
+impl Event for EnvelopeReceived {
+    const KIND: &'static str = "envelope.received";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { thread: Some(&self.thread), ..Subject::task(&self.task, Some(&self.run)) }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        self.keys()
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        let filed = Filed {
+            id: self.message.clone(),
+            message_type: self.message_type.clone(),
+            received: stamp.seq,
+            hash: self.hash.clone(),
+            denied: self.denied.clone(),
+        };
+        rows.put(self.message.clone(), filed);
+        for agent in &self.delivered {
+            let id = DeliveryId { message: self.message.clone(), agent: agent.clone() };
+            Delivery::open_envelope(rows, id, Some(&self.task), stamp);
+        }
+    }
+
+    fn artifacts(&self) -> Option<NamedArtifacts<'_>> {
+        let sha256 = self.artifacts.iter().map(String::as_str).collect();
+        Some(NamedArtifacts { by: format!("message:{}", self.message), sha256 })
     }
 }
 

@@ -6,9 +6,10 @@ use super::message_type::MessageType;
 use crate::actor::Actor;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter};
 use crate::fact::AnyEvent;
 use crate::id::MessageId;
-use crate::model::ReadSet;
+use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
 
 /// Notes that a message was refused. How often that may be noted is for the one who notes.
@@ -33,6 +34,16 @@ pub struct EnvelopeRejected {
     /// How many more were refused since this was last noted, and are not in the log.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub others: u64,
+}
+
+impl Event for EnvelopeRejected {
+    const KIND: &'static str = "envelope.rejected";
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![]
+    }
+
+    fn apply(&self, _rows: &mut RowWriter<'_>, _stamp: EventStamp) {}
 }
 
 fn is_zero(count: &u64) -> bool {

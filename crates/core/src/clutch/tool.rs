@@ -7,14 +7,18 @@ use serde_json::{Value, json};
 use super::address::Address;
 use super::card::{Card, tool_name};
 use super::envelope::{Envelope, Trace};
+use super::message_type::MessageType;
+use super::received::Filed;
 use super::security::{Policy, TrustLevel};
 use crate::actor::Actor;
 use crate::agent::Agent;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId};
 use crate::limit;
+use crate::message::Delivery;
 use crate::refusal::Rejection;
 use crate::task::Task;
 
@@ -234,6 +238,28 @@ impl ToolDenied {
 
     pub(crate) fn reaches(&self, message: &MessageId, agent: &AgentId) -> bool {
         self.message == *message && self.delivered.as_ref() == Some(agent)
+    }
+}
+
+impl Event for ToolDenied {
+    const KIND: &'static str = "tool.denied";
+
+    fn subject(&self) -> Subject<'_> {
+        let trace = Some(&self.trace).filter(|trace| !trace.is_none());
+        Subject { thread: Some(&self.thread), trace, ..Subject::task(&self.task, Some(&self.run)) }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        self.keys()
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.call.clone(), |call: &mut Filed| call.denied = None);
+        rows.put(self.message.clone(), Filed::own(&self.message, MessageType::ToolError, stamp.seq));
+        if let Some(agent) = &self.delivered {
+            let id = DeliveryId { message: self.message.clone(), agent: agent.clone() };
+            Delivery::open_envelope(rows, id, Some(&self.task), stamp);
+        }
     }
 }
 

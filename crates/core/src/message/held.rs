@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fate, Header};
+use super::{Fate, Header, Message, Sender};
 use crate::actor::Authority;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, Timestamp};
 use crate::limit;
@@ -32,12 +33,50 @@ pub struct MessageReleased {
     pub at: Timestamp,
 }
 
+impl Event for MessageReleased {
+    const KIND: &'static str = "message.released";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { run: Some(&self.header.run), thread: Some(&self.header.thread), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        self.header.keys()
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.header.message.clone(), |message: &mut Message| {
+            message.letter.header = self.header.clone();
+            message.fate = Fate::Sent;
+            message.sent = stamp.seq;
+            message.at = self.at;
+        });
+        Sender::change(rows, &self.header.from, Sender::hold_one_less);
+        self.header.queue(rows, self.at, stamp);
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MessageDiscarded {
     pub message: MessageId,
     pub from: AgentId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+impl Event for MessageDiscarded {
+    const KIND: &'static str = "message.discarded";
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Message(self.message.clone()), Key::Sender(self.from.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        rows.update(self.message.clone(), |message: &mut Message| {
+            message.fate = Fate::Discarded { reason: self.reason.clone() };
+        });
+        Sender::change(rows, &self.from, Sender::hold_one_less);
+    }
 }
 
 impl Command for ReleaseHeld {

@@ -18,11 +18,12 @@ pub use held::{MessageDiscarded, MessageReleased, ReleaseHeld, Verdict};
 pub use mention::mentions;
 pub(crate) use open::Open;
 pub(crate) use receive::noticed;
-pub use receive::{AckMessages, ReadMessages, Receipt, Shown};
+pub use receive::{AckMessages, MessagesAcked, MessagesRead, ReadMessages, Receipt, Shown};
 pub(crate) use send::posted;
 pub use send::{Ack, Addressees, Cause, MessageHeld, MessageSent, SendMessage, StormGuard, Tone, What};
 pub use undelivered::{Dead, DeliveryAbandoned, DeliveryRetried, GiveUpDelivery, RetryDelivery};
 
+use crate::event::{EventStamp, RowWriter};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, ThreadId, Timestamp};
 use crate::instance::Instance;
@@ -242,6 +243,25 @@ impl Entity for Sender {
     }
 }
 
+impl Sender {
+    /// Changes the row of an author; it begins with the author's first message.
+    fn change(rows: &mut RowWriter<'_>, id: &AgentId, change: impl FnOnce(&mut Sender)) {
+        rows.replace(id.clone(), |old: Option<Sender>| {
+            let mut sender = old.unwrap_or_else(|| Sender { id: id.clone(), due: Timestamp(0), held: 0 });
+            change(&mut sender);
+            Some(sender)
+        });
+    }
+
+    fn hold_one(&mut self) {
+        self.held = self.held.saturating_add(1);
+    }
+
+    fn hold_one_less(&mut self) {
+        self.held = self.held.saturating_sub(1);
+    }
+}
+
 impl Header {
     /// Those that a delivery is opened for.
     fn delivered(&self) -> impl Iterator<Item = &AgentId> {
@@ -269,6 +289,20 @@ impl Header {
             _ if named => Some(AddressedAs::Recipient { form, wakes }),
             Some(millis) => Some(AddressedAs::Awaited { form, wakes, until: at.plus_millis(millis) }),
             None => None,
+        }
+    }
+
+    /// Enters it into its thread at that time, and opens a delivery for each recipient.
+    fn queue(&self, rows: &mut RowWriter<'_>, at: Timestamp, stamp: EventStamp) {
+        rows.replace(self.thread.clone(), |old: Option<Thread>| {
+            let messages = old.map_or(0, |old| old.messages).saturating_add(1);
+            Some(Thread { id: self.thread.clone(), last_at: at, messages })
+        });
+        for agent in self.delivered() {
+            if let Some(to) = self.addresses(agent, at) {
+                let id = DeliveryId { message: self.message.clone(), agent: agent.clone() };
+                rows.put(id.clone(), Delivery::open(id, to, self.task.as_ref(), stamp));
+            }
         }
     }
 
@@ -342,6 +376,34 @@ impl Entity for Delivery {
 }
 
 impl Delivery {
+    /// A delivery that begins with an event.
+    pub(crate) fn open(id: DeliveryId, to: AddressedAs, task: Option<&TaskId>, stamp: EventStamp) -> Delivery {
+        Delivery {
+            message: id.message,
+            agent: id.agent,
+            standing: Standing::Queued,
+            to,
+            sent: stamp.seq,
+            queued_at: stamp.at,
+            task: task.cloned(),
+            read_at: None,
+            acked_at: None,
+            dead: None,
+            passed_on_at: None,
+        }
+    }
+
+    /// Opens the delivery of an envelope to one of its recipients.
+    pub(crate) fn open_envelope(rows: &mut RowWriter<'_>, id: DeliveryId, task: Option<&TaskId>, stamp: EventStamp) {
+        let to = AddressedAs::Recipient { form: Form::Envelope, wakes: true };
+        rows.put(id.clone(), Delivery::open(id, to, task, stamp));
+    }
+
+    /// The delivery of a message to everybody, to an agent of which nothing was known.
+    fn open_broadcast(id: DeliveryId, stamp: EventStamp) -> Delivery {
+        Delivery::open(id, AddressedAs::Everyone, None, stamp)
+    }
+
     pub fn is_dead(&self) -> bool {
         self.dead.is_some()
     }
@@ -365,7 +427,7 @@ impl Delivery {
         }
     }
 
-    fn passes_on(self, at: Timestamp) -> Delivery {
+    pub(crate) fn passes_on(self, at: Timestamp) -> Delivery {
         if self.is_settled() { self } else { Delivery { dead: None, passed_on_at: Some(at), ..self } }
     }
 

@@ -3,10 +3,11 @@
 use crate::model::{DeliveryId, Key, ReadItem, ReadSet, View};
 use serde::{Deserialize, Serialize};
 
-use super::Standing;
+use super::{Delivery, Standing};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId};
 use crate::limit;
@@ -61,11 +62,72 @@ impl Receipt {
         self.messages.iter().chain(&self.broadcasts).map(key).collect()
     }
 
+    fn delivery(&self, message: &MessageId) -> DeliveryId {
+        DeliveryId { message: message.clone(), agent: self.agent.clone() }
+    }
+
+    /// Moves the deliveries of these messages on. Those to everybody are opened by it.
+    fn note(&self, to: Standing, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        for message in &self.messages {
+            rows.update(self.delivery(message), |delivery: &mut Delivery| delivery.moved(to, stamp.at));
+        }
+        for message in &self.broadcasts {
+            let id = self.delivery(message);
+            rows.replace(id.clone(), |old: Option<Delivery>| {
+                let mut delivery = old.unwrap_or_else(|| Delivery::open_broadcast(id, stamp));
+                delivery.moved(to, stamp.at);
+                Some(delivery)
+            });
+        }
+    }
+
     fn decision(self, fact: impl FnOnce(Receipt) -> AnyEvent) -> Decision {
         if self.messages.is_empty() && self.broadcasts.is_empty() {
             return Decision::nothing(Reply::Done);
         }
         Decision::new(vec![fact(self)], Reply::Done)
+    }
+}
+
+/// An agent was shown messages.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MessagesRead(pub Receipt);
+
+impl Event for MessagesRead {
+    const KIND: &'static str = "message.read";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::agent(&self.0.agent)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        self.0.keys()
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        self.0.note(Standing::Read, rows, stamp);
+    }
+}
+
+/// An agent is done with messages.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MessagesAcked(pub Receipt);
+
+impl Event for MessagesAcked {
+    const KIND: &'static str = "message.acked";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::agent(&self.0.agent)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        self.0.keys()
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        self.0.note(Standing::Acked, rows, stamp);
     }
 }
 

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::mention::{is_urgent, mentions};
-use super::{Form, Header, Hold, Letter, Priority, Recipients, UNKNOWN_RECIPIENT_TTL_MILLIS};
+use super::{Fate, Form, Header, Hold, Letter, Message, Priority, Recipients, Sender, UNKNOWN_RECIPIENT_TTL_MILLIS};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId, Timestamp};
 use crate::instance::{Instance, context_keys, plain};
@@ -101,12 +102,55 @@ pub struct MessageSent {
     pub due: Timestamp,
 }
 
+impl Event for MessageSent {
+    const KIND: &'static str = "message.sent";
+
+    fn subject(&self) -> Subject<'_> {
+        let header = &self.letter.header;
+        Subject { run: Some(&header.run), thread: Some(&header.thread), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        self.letter.header.keys()
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        let header = &self.letter.header;
+        let message = Message { letter: self.letter.clone(), fate: Fate::Sent, sent: stamp.seq, at: self.at };
+        rows.put(header.message.clone(), message);
+        Sender::change(rows, &header.from, |sender| sender.due = self.due);
+        header.queue(rows, self.at, stamp);
+    }
+}
+
 /// A message is kept back until a person has looked at it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MessageHeld {
     #[serde(flatten)]
     pub letter: Letter,
     pub because: Hold,
+}
+
+impl Event for MessageHeld {
+    const KIND: &'static str = "message.held";
+
+    fn subject(&self) -> Subject<'_> {
+        let header = &self.letter.header;
+        Subject { run: Some(&header.run), thread: Some(&header.thread), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        let header = &self.letter.header;
+        vec![Key::Message(header.message.clone()), Key::Sender(header.from.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        let header = &self.letter.header;
+        let fate = Fate::Held(self.because);
+        let message = Message { letter: self.letter.clone(), fate, sent: stamp.seq, at: stamp.at };
+        rows.put(header.message.clone(), message);
+        Sender::change(rows, &header.from, Sender::hold_one);
+    }
 }
 
 /// Whom a message names: those that are agents of the team, and the others.

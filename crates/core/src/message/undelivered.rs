@@ -8,6 +8,7 @@ use super::{Delivery, Standing};
 use crate::actor::Actor;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId};
 use crate::limit;
@@ -61,9 +62,47 @@ impl DeliveryAbandoned {
     }
 }
 
+impl Event for DeliveryAbandoned {
+    const KIND: &'static str = "delivery.abandoned";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::agent(&self.agent)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![self.key()]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        let id = DeliveryId { message: self.message.clone(), agent: self.agent.clone() };
+        rows.replace(id.clone(), |old: Option<Delivery>| {
+            let mut delivery = old.or_else(|| self.broadcast.then(|| Delivery::open_broadcast(id, stamp)))?;
+            delivery.dead = Some(Dead { attempts: self.attempts, error: self.error.clone(), at: stamp.at });
+            Some(delivery)
+        });
+    }
+}
+
 impl DeliveryRetried {
     pub(crate) fn key(&self) -> Key {
         Key::Delivery(DeliveryId { message: self.message.clone(), agent: self.agent.clone() })
+    }
+}
+
+impl Event for DeliveryRetried {
+    const KIND: &'static str = "delivery.retried";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::agent(&self.agent)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![self.key()]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        let id = DeliveryId { message: self.message.clone(), agent: self.agent.clone() };
+        rows.update(id, |delivery: &mut Delivery| delivery.dead = None);
     }
 }
 

@@ -6,6 +6,7 @@ use super::plan::{last, planned};
 use super::{PlannedTask, RunStatus, author, ensure_accepts_tasks, reopens, resolve};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{RunId, TaskId};
 use crate::model::{Key, Lookup, ReadSet};
@@ -26,6 +27,25 @@ pub struct AddRunTask {
 pub struct RunReordered {
     pub run: RunId,
     pub places: Vec<SequenceChange>,
+}
+
+impl Event for RunReordered {
+    const KIND: &'static str = "run.reordered";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { run: Some(&self.run), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        self.places.iter().map(|place| Key::Task(place.task.clone())).collect()
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        // If a task is named twice, its first place counts.
+        for place in self.places.iter().rev() {
+            rows.update(place.task.clone(), |task: &mut Task| task.sequence = place.sequence);
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

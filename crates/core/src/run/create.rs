@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Run, RunSpec, RunStatus, author};
+use super::{Run, RunSpec, RunStatus, author, row_id, run_only};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{RunId, Seq, Timestamp};
 use crate::limit;
@@ -76,6 +77,24 @@ impl RunCreated {
             brief: self.brief.clone(),
             status: RunStatus::Planning,
             ..Run::implied(&self.run, &self.created_by, seq, at)
+        }
+    }
+}
+
+impl Event for RunCreated {
+    const KIND: &'static str = "run.created";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { run: Some(&self.run), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        run_only(&self.run)
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        if let Some(id) = row_id(Some(&self.run)) {
+            rows.put(id, self.run(stamp.seq, stamp.at));
         }
     }
 }

@@ -30,6 +30,7 @@ pub use status::{RunStatusCause, RunStatusSet, SetRunStatus};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
 use crate::command::Undecided;
+use crate::event::RowWriter;
 use crate::fact::AnyEvent;
 use crate::id::{RunId, Seq, Timestamp};
 use crate::refusal::Rejection;
@@ -235,29 +236,29 @@ impl Run {
     pub(crate) fn add_task(&mut self, at: Timestamp) {
         self.tasks = self.tasks.saturating_add(1);
         self.unfinished = self.unfinished.saturating_add(1);
-        self.follow_tasks(at);
+        self.note_change(at);
     }
 
     pub(crate) fn complete_task(&mut self, at: Timestamp) {
         self.unfinished = self.unfinished.saturating_sub(1);
-        self.follow_tasks(at);
+        self.note_change(at);
     }
 
     /// Counts a task as finished that will not be done.
     pub(crate) fn drop_task(&mut self, from: TaskState, at: Timestamp) {
         self.unfinished = self.unfinished.saturating_sub(1);
         self.failed = self.failed.saturating_sub(u32::from(from == TaskState::Failed));
-        self.follow_tasks(at);
+        self.note_change(at);
     }
 
     pub(crate) fn fail_task(&mut self, at: Timestamp) {
         self.failed = self.failed.saturating_add(1);
-        self.follow_tasks(at);
+        self.note_change(at);
     }
 
     pub(crate) fn retry_task(&mut self, at: Timestamp) {
         self.failed = self.failed.saturating_sub(1);
-        self.follow_tasks(at);
+        self.note_change(at);
     }
 
     /// Counts a task as open again. A failed one was among the unfinished all the time.
@@ -273,13 +274,18 @@ impl Run {
             | TaskState::Review
             | TaskState::Paused => return,
         }
-        self.follow_tasks(at);
+        self.note_change(at);
     }
 
-    /// Notes when its tasks changed, and whether it has ended by that.
-    fn follow_tasks(&mut self, at: Timestamp) {
+    /// Notes that it changed, and since when it has ended, if it has.
+    pub(crate) fn note_change(&mut self, at: Timestamp) {
         self.updated_at = at;
         self.ended_at = if self.has_ended() { self.ended_at.or(Some(at)) } else { None };
+    }
+
+    fn lose_open_task(&mut self) {
+        self.tasks = self.tasks.saturating_sub(1);
+        self.unfinished = self.unfinished.saturating_sub(1);
     }
 
     /// How many tasks somebody works on, or can take as they are.
@@ -299,6 +305,26 @@ impl Run {
 
 pub mod tally {
     pub const RUNS: &str = "runs";
+}
+
+/// The id of a run's row. The project's default run has none.
+pub(crate) fn row_id(run: Option<&RunId>) -> Option<RunId> {
+    run.filter(|run| **run != RunId::project_default()).cloned()
+}
+
+/// The write set of an event that changes nothing but its run.
+fn run_only(run: &RunId) -> Vec<Key> {
+    row_id(Some(run)).map(Key::Run).into_iter().collect()
+}
+
+/// Changes the row of a run, if it has one.
+fn change_run(rows: &mut RowWriter<'_>, run: &RunId, at: Timestamp, change: impl FnOnce(&mut Run)) {
+    if let Some(id) = row_id(Some(run)) {
+        rows.update(id, |run: &mut Run| {
+            change(run);
+            run.note_change(at);
+        });
+    }
 }
 
 /// What becomes of a run's row. A fact that does not concern this run leaves it as it is.

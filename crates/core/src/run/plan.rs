@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{PlannedTask, Resolved, RunStatus, author, resolve, rollup, steering_asks};
+use super::{PlannedTask, Resolved, RunStatus, author, change_run, resolve, rollup, run_only, steering_asks};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{RunId, TaskId};
 use crate::limit;
@@ -25,6 +26,25 @@ pub struct RunPlanned {
     pub run: RunId,
     pub summary: String,
     pub planned: Vec<TaskId>,
+}
+
+impl Event for RunPlanned {
+    const KIND: &'static str = "run.planned";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { run: Some(&self.run), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        run_only(&self.run)
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        change_run(rows, &self.run, stamp.at, |run| {
+            run.status = RunStatus::Ready;
+            run.summary = Some(self.summary.clone());
+        });
+    }
 }
 
 impl Command for SetRunPlan {

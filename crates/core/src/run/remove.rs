@@ -10,11 +10,12 @@ use super::rollup::ends_with;
 use super::{Run, steering_asks};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::file::{self, ReleaseReason};
 use crate::id::{RunId, TaskId};
 use crate::refusal::Rejection;
-use crate::task::{Task, TaskState};
+use crate::task::{Checkpoint, Dependency, Task, TaskState};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RemoveRunTask {
@@ -208,6 +209,49 @@ impl TaskRemoved {
         let gains = rewired.gains.iter().filter(|dep| !task.depends_on.contains(dep)).cloned().collect::<Vec<_>>();
         task.depends_on.extend(gains);
         task.waiting_on.extend(rewired.waits.iter().cloned());
+    }
+
+    /// Writes or removes the edge, as it is once the task is gone.
+    fn settle_edge(&self, rows: &mut RowWriter<'_>, task: &TaskId, dep: &TaskId) {
+        let id = DependencyId { task: task.clone(), dep: dep.clone() };
+        match self.keeps_edge(task, dep) {
+            Some(true) => rows.put(id, Dependency { task: task.clone(), dep: dep.clone() }),
+            Some(false) => rows.remove::<Dependency>(id),
+            None => {}
+        }
+    }
+}
+
+impl Event for TaskRemoved {
+    const KIND: &'static str = "task.removed";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::task(&self.task, Some(&self.run))
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        self.touches()
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.remove::<Task>(self.task.clone());
+        rows.update(self.run.clone(), |run: &mut Run| {
+            run.lose_open_task();
+            run.note_change(stamp.at);
+        });
+        for dep in &self.depends_on {
+            self.settle_edge(rows, &self.task, dep);
+        }
+        for rewired in &self.rewired {
+            rows.update(rewired.task.clone(), |task: &mut Task| self.rewire(task));
+            self.settle_edge(rows, &rewired.task, &self.task);
+            for dep in &rewired.gains {
+                self.settle_edge(rows, &rewired.task, dep);
+            }
+        }
+        for checkpoint in &self.checkpoints {
+            rows.remove::<Checkpoint>(checkpoint.clone());
+        }
     }
 }
 

@@ -8,9 +8,10 @@ use super::add::has_a_plan;
 use super::plan::{last, planned};
 use super::remove::{Going, is_removable, removal_asks, removed, without};
 use super::rollup::ends_with;
-use super::{PlannedTask, Run, author, check_summary, reopens, resolve, steering_asks};
+use super::{PlannedTask, Run, author, change_run, check_summary, reopens, resolve, run_only, steering_asks};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{RunId, TaskId, Timestamp};
 use crate::limit;
@@ -38,6 +39,25 @@ pub struct RunReplanned {
     pub added: Vec<TaskId>,
     pub removed: Vec<TaskId>,
     pub preserved: Vec<TaskId>,
+}
+
+impl Event for RunReplanned {
+    const KIND: &'static str = "run.replanned";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { run: Some(&self.run), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        run_only(&self.run)
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        change_run(rows, &self.run, stamp.at, |run| {
+            run.summary = Some(self.summary.clone());
+            run.brief.config.clone_from(&self.config);
+        });
+    }
 }
 
 impl Command for ReplanRun {

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{RunStatus, rollup, steering_asks};
+use super::{RunStatus, change_run, rollup, run_only, steering_asks};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::RunId;
 use crate::limit;
@@ -37,6 +38,25 @@ pub struct RunStatusSet {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     pub because: RunStatusCause,
+}
+
+impl Event for RunStatusSet {
+    const KIND: &'static str = "run.status_set";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { run: Some(&self.run), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        run_only(&self.run)
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        change_run(rows, &self.run, stamp.at, |run| {
+            run.status = self.to;
+            run.reason.clone_from(&self.reason);
+        });
+    }
 }
 
 impl Command for SetRunStatus {

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{TeamEnd, TeamRef, needs_person};
+use super::{Team, TeamEnd, TeamRef, needs_person};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::TeamId;
 use crate::model::{Key, ReadSet};
@@ -50,6 +51,23 @@ pub struct TeamEnded {
     pub how: Conclusion,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+impl Event for TeamEnded {
+    const KIND: &'static str = "team.ended";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::team(&self.of)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![self.of.key()]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        let ended = TeamEnd { how: self.how, reason: self.reason.clone(), at: stamp.at };
+        rows.update(self.of.team.clone(), |team: &mut Team| team.ended = Some(ended));
+    }
 }
 
 impl Command for EndTeam {

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{TeamRef, needs_person};
+use super::{Kickoff, Team, TeamRef, needs_person};
 use crate::actor::{Actor, Caller};
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, TeamId};
 use crate::instance::{Instance, Provider, context_keys};
@@ -33,6 +34,23 @@ pub struct TeamKickedOff {
     /// What was posted; nothing if the instance has no context to post in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<MessageId>,
+}
+
+impl Event for TeamKickedOff {
+    const KIND: &'static str = "team.kicked_off";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::team(&self.of)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![self.of.key()]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        let kickoff = Kickoff { messages: self.messages.clone(), at: stamp.at };
+        rows.update(self.of.team.clone(), |team: &mut Team| team.kickoff = Some(kickoff));
+    }
 }
 
 impl Command for KickOff {

@@ -7,9 +7,10 @@ use super::{TeamRef, needs_person};
 use crate::actor::Actor;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{IntentId, SiteId, TeamId};
-use crate::intent::Effect;
+use crate::intent::{Effect, Intent};
 use crate::limit;
 use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
@@ -44,6 +45,28 @@ pub struct TeamStartRequested {
     pub site: SiteId,
 }
 
+impl Event for TeamStartRequested {
+    const KIND: &'static str = "team.launch_asked";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::team(&self.of)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Intent(self.intent.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        let intent = Intent {
+            id: self.intent.clone(),
+            opened: stamp.seq,
+            effect: Effect::LaunchTeam { of: self.of.clone(), launch: self.launch.clone() },
+            site: Some(self.site.clone()),
+        };
+        rows.put(self.intent.clone(), intent);
+    }
+}
+
 /// How that ended. A second telling is refused as stale.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConcludeTeamStart {
@@ -68,6 +91,22 @@ pub struct TeamSpawned {
     pub file: String,
 }
 
+impl Event for TeamSpawned {
+    const KIND: &'static str = "team.launched";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::team(&self.of)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Intent(self.intent.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        rows.remove::<Intent>(self.intent.clone());
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TeamStartFailed {
     #[serde(flatten)]
@@ -75,6 +114,22 @@ pub struct TeamStartFailed {
     pub intent: IntentId,
     pub file: String,
     pub reason: String,
+}
+
+impl Event for TeamStartFailed {
+    const KIND: &'static str = "team.launch_failed";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::team(&self.of)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Intent(self.intent.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
+        rows.remove::<Intent>(self.intent.clone());
+    }
 }
 
 impl Command for RequestTeamStart {

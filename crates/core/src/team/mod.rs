@@ -31,7 +31,7 @@ use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, Seq, SiteId, TeamId, ThreadId, Timestamp, TurnId};
 use crate::instance::{Instance, check_name, plain};
 use crate::refusal::Rejection;
-use crate::turn::{TurnConclusion, Usage};
+use crate::turn::{TurnConclusion, TurnEnded, Usage};
 
 /// What makes the id of a team that of an instance.
 const OF_INSTANCE: char = '@';
@@ -297,6 +297,26 @@ impl Team {
     /// The turns that are under way, each with its agent.
     pub(crate) fn open_turns(&self) -> impl Iterator<Item = (&AgentId, &TurnId)> {
         self.members.iter().filter_map(|member| Some((&member.agent, member.turn.as_ref()?)))
+    }
+
+    pub(crate) fn begin_turn(&mut self, agent: &AgentId, turn: &TurnId) {
+        if let Some(member) = self.member_mut(agent) {
+            member.turn = Some(turn.clone());
+        }
+    }
+
+    pub(crate) fn end_turn(&mut self, ended: &TurnEnded, at: Timestamp) {
+        if let Some(member) = self.member_mut(&ended.agent) {
+            member.turn = None;
+            member.turns = member.turns.saturating_add(1);
+            member.failed = member.failed.saturating_add(u64::from(ended.how == TurnConclusion::Failed));
+            member.usage = member.usage.plus(&ended.usage);
+            member.last = Some(LastTurn { how: ended.how, gave_up: ended.gave_up, at });
+        }
+    }
+
+    fn member_mut(&mut self, agent: &AgentId) -> Option<&mut Member> {
+        self.members.iter_mut().find(|member| member.agent == *agent)
     }
 
     fn change(mut self, agent: &AgentId, change: impl FnOnce(&mut Member)) -> Team {

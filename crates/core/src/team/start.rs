@@ -8,6 +8,7 @@ use super::{Member, Mode, Runner, Team, TeamRef, needs_person};
 use crate::actor::Actor;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, TeamId, Timestamp, TurnId};
 use crate::instance::{Instance, check_name};
@@ -109,6 +110,22 @@ impl TeamStarted {
     }
 }
 
+impl Event for TeamStarted {
+    const KIND: &'static str = "team.started";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::team(&self.of)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![self.of.key()]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.put(self.of.team.clone(), self.team(stamp.seq, stamp.at));
+    }
+}
+
 impl TeamResumed {
     /// Whoever is still in it has done what it did; that somebody wanted it to stop is over, because it was started again.
     pub(super) fn resumes(&self, team: Team, seq: Seq, at: Timestamp) -> Team {
@@ -128,6 +145,22 @@ impl TeamResumed {
             stop: None,
             ..team
         }
+    }
+}
+
+impl Event for TeamResumed {
+    const KIND: &'static str = "team.resumed";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::team(&self.of)
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![self.of.key()]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.replace(self.of.team.clone(), |old: Option<Team>| old.map(|team| self.resumes(team, stamp.seq, stamp.at)));
     }
 }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Stop, Team, TeamRef, needs_person};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, TeamId, Timestamp};
 use crate::limit;
@@ -37,6 +38,22 @@ impl TeamStopRequested {
             Some(member) => team.change(member, |member| member.stop = stop),
             None => Team { stop, ..team },
         }
+    }
+}
+
+impl Event for TeamStopRequested {
+    const KIND: &'static str = "team.stop_asked";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { agent: self.member.as_ref(), ..Subject::team(&self.of) }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![self.of.key()]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.replace(self.of.team.clone(), |old: Option<Team>| old.map(|team| self.stops(team, stamp.at)));
     }
 }
 

@@ -8,6 +8,7 @@ use super::words::blanks;
 use super::{Step, Template};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter};
 use crate::fact::AnyEvent;
 use crate::id::{RunId, Seq, TaskId, TemplateId, Timestamp};
 use crate::limit;
@@ -171,5 +172,17 @@ impl TemplateCreated {
             created_at: at,
             created: seq,
         }
+    }
+}
+
+impl Event for TemplateCreated {
+    const KIND: &'static str = "template.created";
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Template(self.template.clone())]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.put(self.template.clone(), self.template(stamp.seq, stamp.at));
     }
 }

@@ -7,6 +7,7 @@ use crate::actor::Caller;
 use crate::artifact::is_sha256;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, NamedArtifacts, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, Seq, Timestamp, TurnId};
 use crate::instance::Instance;
@@ -87,6 +88,28 @@ impl TurnEnded {
             ended: seq,
             at,
         }
+    }
+}
+
+impl Event for TurnEnded {
+    const KIND: &'static str = "turn.ended";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { agent: Some(&self.agent), ..Subject::team(&self.of) }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Turn(self.turn.clone()), self.of.key()]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.turn.clone(), |turn: &mut Turn| turn.end = Some(self.end(stamp.seq, stamp.at)));
+        rows.update(self.of.team.clone(), |team: &mut Team| team.end_turn(self, stamp.at));
+    }
+
+    fn artifacts(&self) -> Option<NamedArtifacts<'_>> {
+        let sha256 = self.transcript.as_deref().into_iter().collect();
+        Some(NamedArtifacts { by: format!("turn:{}", self.turn), sha256 })
     }
 }
 

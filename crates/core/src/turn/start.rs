@@ -6,6 +6,7 @@ use super::{Turn, WakeReason};
 use crate::agent::Agent;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, Seq, TeamId, Timestamp, TurnId};
 use crate::limit;
@@ -52,6 +53,23 @@ impl TurnStarted {
             started_at: at,
             end: None,
         }
+    }
+}
+
+impl Event for TurnStarted {
+    const KIND: &'static str = "turn.started";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { agent: Some(&self.agent), ..Subject::team(&self.of) }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        vec![Key::Turn(self.turn.clone()), self.of.key()]
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.put(self.turn.clone(), self.turn(stamp.seq, stamp.at));
+        rows.update(self.of.team.clone(), |team: &mut Team| team.begin_turn(&self.agent, &self.turn));
     }
 }
 

@@ -3,11 +3,15 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Workspace, WorkspaceEffect, WorkspaceEffectState, WorkspaceStatus, Worktree, branch_place, place};
+use super::{
+    Workspace, WorkspaceEffect, WorkspaceEffectState, WorkspaceStatus, Worktree, branch_place, keys, open_intent, place,
+};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{IntentId, RunId, Seq, SiteId, TaskId, Timestamp, WorkspaceId};
+use crate::intent::Effect;
 use crate::limit;
 use crate::model::{Key, Lookup, ReadItem, ReadSet, Row, View};
 use crate::refusal::Rejection;
@@ -185,6 +189,26 @@ impl WorkspaceCreated {
             created_at: at,
             created: seq,
             updated_at: at,
+        }
+    }
+}
+
+impl Event for WorkspaceCreated {
+    const KIND: &'static str = "workspace.created";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { run: self.run.as_ref(), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        keys(&self.workspace, self.making.as_ref())
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.put(self.workspace.clone(), self.workspace(stamp.seq, stamp.at));
+        if let Some(intent) = &self.making {
+            let effect = Effect::MakeWorktree { workspace: self.workspace.clone() };
+            open_intent(rows, intent, effect, &self.site, stamp.seq);
         }
     }
 }

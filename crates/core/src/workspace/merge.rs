@@ -2,11 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{WorkspaceStatus, Worktree, is_free};
+use super::{WorkspaceEffect, WorkspaceStatus, Worktree, change, is_free, keys, open_intent};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{IntentId, RunId, SiteId, WorkspaceId};
+use crate::intent::Effect;
 use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
 
@@ -35,6 +37,24 @@ pub struct WorkspaceMerging {
     pub uncommitted: Uncommitted,
     pub site: SiteId,
     pub intent: IntentId,
+}
+
+impl Event for WorkspaceMerging {
+    const KIND: &'static str = "workspace.merging";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { run: self.run.as_ref(), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        keys(&self.workspace, Some(&self.intent))
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        change(rows, &self.workspace, stamp.at, |workspace| workspace.begin(WorkspaceEffect::Merging, &self.intent));
+        let effect = Effect::MergeWorktree { workspace: self.workspace.clone(), uncommitted: self.uncommitted };
+        open_intent(rows, &self.intent, effect, &self.site, stamp.seq);
+    }
 }
 
 impl Command for MergeWorkspace {

@@ -23,8 +23,10 @@ pub use update::{UpdateWorkspace, WorkspaceUpdated};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::Undecided;
+use crate::event::RowWriter;
 use crate::fact::AnyEvent;
 use crate::id::{AgentId, IntentId, RunId, Seq, SiteId, TaskId, Timestamp, WorkspaceId};
+use crate::intent::{Effect, Intent};
 use crate::refusal::Rejection;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
@@ -163,6 +165,46 @@ impl Workspace {
     fn occupies(&self) -> bool {
         matches!(self.worktree, Worktree::Planned | Worktree::Present)
     }
+
+    fn begin(&mut self, work: WorkspaceEffect, intent: &IntentId) {
+        self.under_way = Some(WorkspaceEffectState { intent: intent.clone(), work });
+    }
+
+    fn finish_making(&mut self, base_branch: &str) {
+        self.under_way = None;
+        self.worktree = Worktree::Present;
+        self.base_branch = Some(base_branch.to_owned());
+    }
+
+    fn finish_merging(&mut self, merge_commit: &str) {
+        self.under_way = None;
+        self.status = WorkspaceStatus::Merged;
+        self.merge_commit = Some(merge_commit.to_owned());
+    }
+
+    fn finish_removing(&mut self, backup_ref: Option<&str>) {
+        self.under_way = None;
+        self.worktree = Worktree::Removed;
+        self.backup_ref = backup_ref.map(str::to_owned);
+    }
+}
+
+/// The rows of a workspace and of an intent.
+fn keys(workspace: &WorkspaceId, intent: Option<&IntentId>) -> Vec<Key> {
+    std::iter::once(Key::Workspace(workspace.clone())).chain(intent.cloned().map(Key::Intent)).collect()
+}
+
+/// Changes the row of a workspace and notes when.
+fn change(rows: &mut RowWriter<'_>, workspace: &WorkspaceId, at: Timestamp, change: impl FnOnce(&mut Workspace)) {
+    rows.update(workspace.clone(), |workspace: &mut Workspace| {
+        change(workspace);
+        workspace.updated_at = at;
+    });
+}
+
+/// Opens the intent to do something with a workspace at its site.
+fn open_intent(rows: &mut RowWriter<'_>, intent: &IntentId, effect: Effect, site: &SiteId, opened: Seq) {
+    rows.put(intent.clone(), Intent { id: intent.clone(), opened, effect, site: Some(site.clone()) });
 }
 
 /// A folder at a site, as one text. Ids have no line breaks.

@@ -2,12 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Workspace, WorkspaceEffect, WorkspaceStatus, Worktree};
+use super::{Workspace, WorkspaceEffect, WorkspaceStatus, Worktree, change, keys};
 use crate::actor::Actor;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{IntentId, RunId, WorkspaceId};
+use crate::intent::Intent;
 use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
 
@@ -78,6 +80,23 @@ pub struct WorkspaceReady {
     pub branch: BranchOrigin,
 }
 
+impl Event for WorkspaceReady {
+    const KIND: &'static str = "workspace.made";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { run: self.run.as_ref(), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        keys(&self.workspace, Some(&self.intent))
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        change(rows, &self.workspace, stamp.at, |workspace| workspace.finish_making(&self.base_branch));
+        rows.remove::<Intent>(self.intent.clone());
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WorkspaceMerged {
     pub workspace: WorkspaceId,
@@ -85,6 +104,23 @@ pub struct WorkspaceMerged {
     pub run: Option<RunId>,
     pub intent: IntentId,
     pub merge_commit: String,
+}
+
+impl Event for WorkspaceMerged {
+    const KIND: &'static str = "workspace.merged";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { run: self.run.as_ref(), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        keys(&self.workspace, Some(&self.intent))
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        change(rows, &self.workspace, stamp.at, |workspace| workspace.finish_merging(&self.merge_commit));
+        rows.remove::<Intent>(self.intent.clone());
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -98,6 +134,23 @@ pub struct WorkspaceRemoved {
     pub branch: BranchFate,
 }
 
+impl Event for WorkspaceRemoved {
+    const KIND: &'static str = "workspace.removed";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { run: self.run.as_ref(), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        keys(&self.workspace, Some(&self.intent))
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        change(rows, &self.workspace, stamp.at, |workspace| workspace.finish_removing(self.backup_ref.as_deref()));
+        rows.remove::<Intent>(self.intent.clone());
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WorkspaceFailed {
     pub workspace: WorkspaceId,
@@ -107,6 +160,29 @@ pub struct WorkspaceFailed {
     pub work: WorkspaceEffect,
     pub code: Code,
     pub reason: String,
+}
+
+impl Event for WorkspaceFailed {
+    const KIND: &'static str = "workspace.failed";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { run: self.run.as_ref(), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        keys(&self.workspace, Some(&self.intent))
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        match self.work {
+            // What could not be made is as if it had never been asked for.
+            WorkspaceEffect::Making => rows.remove::<Workspace>(self.workspace.clone()),
+            WorkspaceEffect::Merging | WorkspaceEffect::Removing => {
+                change(rows, &self.workspace, stamp.at, |workspace| workspace.under_way = None);
+            }
+        }
+        rows.remove::<Intent>(self.intent.clone());
+    }
 }
 
 impl Command for ConcludeWorkspace {

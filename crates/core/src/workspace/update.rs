@@ -3,11 +3,15 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Workspace, WorkspaceEffect, WorkspaceEffectState, WorkspaceStatus, Worktree, is_free};
+use super::{
+    Workspace, WorkspaceEffect, WorkspaceEffectState, WorkspaceStatus, Worktree, change, is_free, keys, open_intent,
+};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
+use crate::event::{Event, EventStamp, RowWriter, Subject};
 use crate::fact::AnyEvent;
 use crate::id::{IntentId, RunId, SiteId, WorkspaceId};
+use crate::intent::Effect;
 use crate::limit;
 use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
@@ -41,6 +45,38 @@ pub struct WorkspaceUpdated {
     /// The intent to remove its worktree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removing: Option<IntentId>,
+}
+
+impl Event for WorkspaceUpdated {
+    const KIND: &'static str = "workspace.updated";
+
+    fn subject(&self) -> Subject<'_> {
+        Subject { run: self.run.as_ref(), ..Subject::default() }
+    }
+
+    fn write_set(&self) -> Vec<Key> {
+        keys(&self.workspace, self.removing.as_ref())
+    }
+
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        change(rows, &self.workspace, stamp.at, |workspace| workspace.update(self));
+        if let Some(intent) = &self.removing {
+            let effect = Effect::RemoveWorktree { workspace: self.workspace.clone() };
+            open_intent(rows, intent, effect, &self.site, stamp.seq);
+        }
+    }
+}
+
+impl Workspace {
+    fn update(&mut self, updated: &WorkspaceUpdated) {
+        self.status = updated.status;
+        self.merge_commit.clone_from(&updated.merge_commit);
+        self.pr_url.clone_from(&updated.pr_url);
+        self.config.clone_from(&updated.config);
+        if let Some(intent) = &updated.removing {
+            self.begin(WorkspaceEffect::Removing, intent);
+        }
+    }
 }
 
 impl Command for UpdateWorkspace {
@@ -108,7 +144,7 @@ impl UpdateWorkspace {
 impl WorkspaceUpdated {
     fn changes(&self, workspace: &Workspace) -> bool {
         let mut after = workspace.clone();
-        self.apply(&mut after);
+        after.update(self);
         after != *workspace
     }
 
