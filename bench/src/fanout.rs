@@ -131,7 +131,7 @@ async fn follow(mut subscription: Subscription, total: u64, begun: Stopwatch) ->
         }
         last = rows.last().map(|row| row.seq);
         seen.count += rows.len() as u64;
-        if let Some(AnyEvent::ReportAdded(told)) = rows.first().map(|row| &row.event)
+        if let Some(told) = rows.first().and_then(|row| row.event.get::<Told>())
             && let Some(sent) = told.metadata.get("sent").and_then(serde_json::Value::as_u64)
         {
             seen.ages.push(begun.nanos().saturating_sub(sent));

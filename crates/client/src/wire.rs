@@ -240,7 +240,7 @@ pub struct Event {
 impl Event {
     /// Its place in the log, which the id leads back to.
     pub fn seq(&self) -> Option<u64> {
-        rookery_core::log::event_id::parse(&self.id).map(|seq| seq.0)
+        rookery_core::event_id::parse(&self.id).map(|seq| seq.0)
     }
 }
 

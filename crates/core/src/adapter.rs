@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::actor::Actor;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter};
 use crate::id::Seq;
 use crate::limit;
 use crate::model::{Key, ReadSet};
@@ -61,7 +60,7 @@ impl Command for NoteDropped {
         limit::list("letters", &dropped.letters)?;
         limit::text("adapter", &dropped.adapter, limit::NAME_BYTES)?;
         match cx.caller.actor {
-            Actor::Person(_) => Ok(Decision::new(vec![AnyEvent::LettersDropped(dropped.clone())], Reply::Recorded)),
+            Actor::Person(_) => Ok(Decision::new(vec![AnyEvent::new(dropped.clone())], Reply::Recorded)),
             _ => Err(Rejection::new(Code::Forbidden, "only a person lets go of what was not passed on").into()),
         }
     }

@@ -3,12 +3,11 @@
 //! Only a structured reference counts: an entry of an `attachments` list. What a text says is never searched for names.
 //! The bytes themselves are the store's.
 
-use crate::model::{ArtifactRefId, Column, ColumnValue, Entity, Key};
+use crate::model::{ArtifactRefId, Column, ColumnValue, Entity};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::code::Code;
-use crate::fact::AnyEvent;
 use crate::id::Seq;
 use crate::limit;
 use crate::refusal::Rejection;
@@ -97,63 +96,19 @@ impl ArtifactRef {
     }
 }
 
-impl AnyEvent {
-    /// The artifacts that the fact names, by their SHA-256.
-    pub fn artifacts(&self) -> Vec<&str> {
-        match self {
-            AnyEvent::TaskCompleted(fact) => fact.artifacts.iter().map(String::as_str).collect(),
-            AnyEvent::CheckpointAdded(fact) => fact.artifacts.iter().map(String::as_str).collect(),
-            AnyEvent::EnvelopeReceived(fact) => fact.artifacts.iter().map(String::as_str).collect(),
-            AnyEvent::TaskForwarded(fact) => fact.artifacts.iter().map(String::as_str).collect(),
-            AnyEvent::TurnEnded(fact) => fact.transcript.as_deref().into_iter().collect(),
-            _ => vec![],
-        }
-    }
-
-    /// The rows that say so. Redaction takes them back, so that what was attached can go, too.
-    pub(crate) fn artifact_keys(&self) -> Vec<Key> {
-        let by = match self {
-            AnyEvent::TaskCompleted(fact) => format!("task:{}", fact.task),
-            AnyEvent::CheckpointAdded(fact) => format!("checkpoint:{}", fact.id),
-            AnyEvent::EnvelopeReceived(fact) => format!("message:{}", fact.message),
-            AnyEvent::TaskForwarded(fact) => format!("message:{}", fact.message),
-            AnyEvent::TurnEnded(fact) => format!("turn:{}", fact.turn),
-            _ => return vec![],
-        };
-        let key = |sha256: &str| Key::ArtifactRef(ArtifactRefId { sha256: sha256.to_owned(), by: by.clone() });
-        self.artifacts().into_iter().map(key).collect()
-    }
-}
-
-pub(crate) fn apply(
-    old: Option<ArtifactRef>,
-    (sha256, by): (&str, &str),
-    fact: &AnyEvent,
-    seq: Seq,
-) -> Option<ArtifactRef> {
-    if let AnyEvent::LogRedacted(redacted) = fact {
-        let mut row = old?;
-        row.named_in.retain(|named| *named != redacted.seq);
-        return (!row.named_in.is_empty()).then_some(row);
-    }
-    let key = Key::ArtifactRef(ArtifactRefId { sha256: sha256.to_owned(), by: by.to_owned() });
-    if !fact.artifact_keys().contains(&key) {
-        return old;
-    }
-    let mut row = old.unwrap_or_else(|| ArtifactRef { sha256: sha256.to_owned(), by: by.to_owned(), named_in: vec![] });
-    row.named_in.push(seq);
-    Some(row)
-}
-
 #[cfg(test)]
 mod tests {
+    use crate::id::Timestamp;
     use serde_json::json;
 
     use super::*;
     use crate::actor::Caller;
+    use crate::event::{AnyEvent, EventStamp, apply_row};
+    use crate::intent::IntentClosed;
     use crate::log::LogRow;
-    use crate::model::Row;
-    use crate::redact::{Redact, Target};
+    use crate::model::{Key, Row};
+    use crate::redact::{Cleared, LogRedacted, Redact, Target};
+    use crate::registry::EventRef;
     use crate::routing::OfferTask;
     use crate::task::{AddCheckpoint, CheckpointKind, CompleteTask, Outcome};
     use crate::testing::{World, anna, by, complete, route, sends};
@@ -267,7 +222,7 @@ mod tests {
         w.does(&Caller::system(), given);
         w.does(&Caller::system(), forward);
         let is_request =
-            |row: &&LogRow| matches!(&row.event, AnyEvent::EnvelopeReceived(fact) if fact.message == "r".into());
+            |row: &&LogRow| matches!(row.event.typed(), EventRef::EnvelopeReceived(fact) if fact.message == "r".into());
         let asked_for = w.log.iter().find(is_request).unwrap();
         let target = Target { seq: asked_for.seq, fact: asked_for.event.clone(), artifact: None };
         w.does(&anna(), Redact { rows: vec![target] });
@@ -313,17 +268,20 @@ mod tests {
         let mut w = working();
         w.does(&by("a"), completing(&[A]));
         let fact = w.log.last().unwrap().event.clone();
+        let key = Key::ArtifactRef(ArtifactRefId { sha256: A.to_owned(), by: "task:t".to_owned() });
         let redacted = |seq| {
-            let (kind, cleared) = (fact.kind().to_owned(), vec![]);
-            AnyEvent::LogRedacted(crate::redact::LogRedacted { seq: Seq(seq), kind, cleared, erases: vec![] })
+            let cleared = vec![Cleared { key: key.clone(), fields: vec![] }];
+            AnyEvent::new(LogRedacted { seq: Seq(seq), kind: fact.kind().to_owned(), cleared, erases: vec![] })
         };
-        let key = (A, "task:t");
-        let both = apply(apply(None, key, &fact, Seq(3)), key, &fact, Seq(7));
-        let other = AnyEvent::IntentClosed(crate::intent::IntentClosed { intent: "int_1".into(), failed: None });
-        assert_eq!(apply(both.clone(), key, &other, Seq(8)), both, "what does not name it changes nothing");
-        let one = apply(both, key, &redacted(3), Seq(8));
-        assert_eq!(one.as_ref().unwrap().named_in, [Seq(7)]);
-        assert_eq!(apply(one, key, &redacted(7), Seq(9)), None);
+        let after = |old: Option<Row>, event: &AnyEvent, seq| {
+            apply_row(old, &key, event, EventStamp { seq: Seq(seq), at: Timestamp(0) })
+        };
+        let both = after(after(None, &fact, 3), &fact, 7);
+        let other = AnyEvent::new(IntentClosed { intent: "int_1".into(), failed: None });
+        assert_eq!(after(both.clone(), &other, 8), both, "an event that does not name it changes nothing");
+        let one = after(both, &redacted(3), 8);
+        assert!(matches!(&one, Some(Row::ArtifactRef(named)) if named.named_in == [Seq(7)]));
+        assert_eq!(after(one, &redacted(7), 9), None);
     }
 
     #[test]

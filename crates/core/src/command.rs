@@ -10,12 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::{Actor, Auth, Authority, Caller};
 use crate::code::Code;
-use crate::fact::AnyEvent;
+use crate::event::AnyEvent;
 use crate::file::FileClaimOutcome;
 use crate::id::{Seq, Timestamp};
 use crate::model::{Key, ReadItem, ReadSet, View};
 use crate::refusal::Rejection;
-use crate::told;
 
 /// A request to change something. It is decided over the rows in view, and appends events or is rejected.
 pub trait Command: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
@@ -108,6 +107,10 @@ impl AnyCommand {
 
     pub fn queued_bytes(&self) -> usize {
         self.0.queued_bytes()
+    }
+
+    pub(crate) fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+        self.0.decide(cx)
     }
 
     /// The command, if it is of this type.
@@ -218,12 +221,4 @@ pub fn ensure_may_write(view: &View, caller: &Caller) -> Result<(), Undecided> {
         return Err(Rejection::sealed(id).into());
     }
     Ok(())
-}
-
-/// Decides a command over the rows in view. Nothing happens except what the returned events say.
-pub fn decide(cx: &DecisionContext<'_>, command: &AnyCommand) -> Result<Decision, Undecided> {
-    ensure_may_write(cx.view, cx.caller)?;
-    let mut decision = command.0.decide(cx)?;
-    told::address(cx.view, cx.caller, cx.now, &mut decision.events)?;
-    Ok(decision)
 }

@@ -4,13 +4,16 @@
 //! its own kind ([`following`]), for the protocol's type was the envelope's; any other fact is shown with the protocol's own type
 //! where one fits and with its kind otherwise. All are in the project's default run and thread if they have none.
 
+use crate::registry::EventRef;
+use crate::routing::TaskForwarded;
 use serde_json::{Map, Value, json};
 
 use crate::actor::Actor;
 use crate::clutch::{EnvelopeReceived, MessageType, ORCHESTRATOR, ToolDenied, legacy};
-use crate::fact::AnyEvent;
-use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, ThreadId, Timestamp};
-use crate::log::{Body, BodyBytes, LogRow, event_id};
+use crate::event::AnyEvent;
+use crate::event_id;
+use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId, Timestamp};
+use crate::log::{Body, BodyBytes, LogRow};
 use crate::message::{Form, Header, Letter, Message, Recipients};
 use crate::task::{ReleaseCause, Task, TaskState, TimeLimit};
 
@@ -18,23 +21,23 @@ pub const VERSION: &str = "clutch/0.1";
 
 /// The message type that a fact is shown with.
 pub fn message_type(fact: &AnyEvent) -> &str {
-    match fact {
-        AnyEvent::AgentRegistered(_) => "agent.register",
-        AnyEvent::AgentUpdated(_) => "agent.update",
-        AnyEvent::TaskCreated(_) => "task.request",
-        AnyEvent::TaskStarted(_) => "task.accept",
-        AnyEvent::TaskCompleted(_) => "task.result",
-        AnyEvent::TaskFailed(_) => "task.error",
-        AnyEvent::TaskDropped(fact) if fact.to == TaskState::Cancelled => "task.cancel",
-        AnyEvent::MessageSent(_) => "chat.message",
-        AnyEvent::EnvelopeReceived(fact) => fact.message_type.as_str(),
-        AnyEvent::RoutingDecided(_) => "routing.decision",
-        AnyEvent::RoutingFailed(_) => "routing.failure",
-        AnyEvent::TaskForwarded(_) => "task.request",
-        AnyEvent::TaskTimedOut(_) => "task.timeout",
-        AnyEvent::TaskAttemptsExhausted(_) => "task.error",
-        AnyEvent::ToolDenied(_) => "tool.error",
-        other => other.kind(),
+    match fact.typed() {
+        EventRef::AgentRegistered(_) => "agent.register",
+        EventRef::AgentUpdated(_) => "agent.update",
+        EventRef::TaskCreated(_) => "task.request",
+        EventRef::TaskStarted(_) => "task.accept",
+        EventRef::TaskCompleted(_) => "task.result",
+        EventRef::TaskFailed(_) => "task.error",
+        EventRef::TaskDropped(fact) if fact.to == TaskState::Cancelled => "task.cancel",
+        EventRef::MessageSent(_) => "chat.message",
+        EventRef::EnvelopeReceived(fact) => fact.message_type.as_str(),
+        EventRef::RoutingDecided(_) => "routing.decision",
+        EventRef::RoutingFailed(_) => "routing.failure",
+        EventRef::TaskForwarded(_) => "task.request",
+        EventRef::TaskTimedOut(_) => "task.timeout",
+        EventRef::TaskAttemptsExhausted(_) => "task.error",
+        EventRef::ToolDenied(_) => "tool.error",
+        _ => fact.kind(),
     }
 }
 
@@ -95,9 +98,11 @@ pub fn of(row: &LogRow) -> Value {
             received(bytes).unwrap_or_else(|| without_words(row))
         }
         (fact, _) if has_own_words(fact) => without_words(row),
-        (AnyEvent::MessageSent(fact), _) => named(shown(row, message_type(&row.event)), &fact.letter.header),
-        (AnyEvent::ToolDenied(fact), _) => answer(row, fact),
-        (fact, _) => shown(row, message_type(fact)),
+        (fact, _) => match fact.typed() {
+            EventRef::MessageSent(sent) => named(shown(row, message_type(fact)), &sent.letter.header),
+            EventRef::ToolDenied(denied) => answer(row, denied),
+            _ => shown(row, message_type(fact)),
+        },
     }
 }
 
@@ -137,7 +142,7 @@ fn words(letter: &Letter, mut payload: Value) -> Value {
 
 /// Whether a fact is an envelope itself, which its body shows.
 pub fn has_own_words(fact: &AnyEvent) -> bool {
-    matches!(fact, AnyEvent::EnvelopeReceived(_) | AnyEvent::TaskForwarded(_))
+    fact.is::<EnvelopeReceived>() || fact.is::<TaskForwarded>()
 }
 
 /// Whether the router tells something by it.
@@ -146,15 +151,15 @@ pub fn is_of_the_router(fact: &AnyEvent) -> bool {
 }
 
 fn without_words(row: &LogRow) -> Value {
-    match &row.event {
-        AnyEvent::EnvelopeReceived(fact) => header(row, fact),
-        AnyEvent::TaskForwarded(fact) => {
+    match row.event.typed() {
+        EventRef::EnvelopeReceived(fact) => header(row, fact),
+        EventRef::TaskForwarded(fact) => {
             let mut left = shown(row, message_type(&row.event));
             left["id"] = json!(fact.message);
             left["payload"] = json!({});
             left
         }
-        fact => shown(row, message_type(fact)),
+        _ => shown(row, message_type(&row.event)),
     }
 }
 
@@ -228,32 +233,10 @@ fn shown(row: &LogRow, message_type: &str) -> Value {
     message
 }
 
-/// The id of a message that has none of its own: made from its place in the log.
-pub fn id_at(seq: Seq) -> MessageId {
-    MessageId::new(event_id::of(seq).replacen("evt_", "msg_", 1))
-}
-
-/// The id of what a fact tells somebody: its place, and when that was.
-pub(crate) fn told_id(seq: Seq, at: Timestamp) -> MessageId {
-    MessageId::new(format!("{}_{:x}", id_at(seq).as_str(), at.0))
-}
-
-/// The place that an id of either kind is made from.
-pub fn place_of(id: &MessageId) -> Option<Seq> {
-    let place = id.as_str().strip_prefix("msg_")?;
-    let place = place.split_once('_').map_or(place, |(place, _)| place);
-    event_id::parse(&format!("evt_{place}"))
-}
-
 /// Whether an id names what another log has at the place of this row.
 pub fn is_of_another(id: &MessageId, row: &LogRow) -> bool {
-    place_of(id).is_some_and(|place| place == row.seq && *id != row.event.id_at(place) && *id != id_at(place))
-}
-
-/// Whether an id is that of a place which a log can have. Ids of that form that others chose are of none.
-pub(crate) fn is_kept_for_the_log(id: &MessageId) -> bool {
-    const MOST_PLACES: u64 = 1 << 40;
-    place_of(id).is_some_and(|place| place.0 < MOST_PLACES)
+    event_id::position_of(id)
+        .is_some_and(|place| place == row.seq && *id != row.event.id_at(place) && *id != event_id::message_at(place))
 }
 
 /// What the router tells, it tells as the orchestrator, and so is told what time brings about.
@@ -262,34 +245,34 @@ fn author(row: &LogRow) -> String {
 }
 
 fn payload(fact: &AnyEvent) -> Value {
-    match fact {
-        AnyEvent::RoutingDecided(fact) => fact.choice.payload(),
-        AnyEvent::MessageSent(sent) => words(&sent.letter, json!(fact)),
-        AnyEvent::RoutingFailed(fact) => {
+    match fact.typed() {
+        EventRef::RoutingDecided(fact) => fact.choice.payload(),
+        EventRef::MessageSent(sent) => words(&sent.letter, fact.to_value()),
+        EventRef::RoutingFailed(fact) => {
             let mut payload = fact.choice.payload();
             if let Some(again_at) = fact.again_at {
                 payload["asked_again_at"] = json!(iso(again_at));
             }
             payload
         }
-        AnyEvent::TaskTimedOut(fact) => json!({
+        EventRef::TaskTimedOut(fact) => json!({
             "code": fact.limit.code(),
             "message": fact.reason,
             "retryable": fact.limit == TimeLimit::Runtime,
             "details": { "attempt": fact.attempt, "due": iso(fact.due), "holder": agent_address(fact.holder.as_ref()) },
         }),
-        AnyEvent::ToolDenied(fact) => fact.denial.payload(&fact.call),
-        AnyEvent::TaskFailed(failed) => as_error(plain(fact), "TASK_FAILED", failed.error.as_deref()),
-        AnyEvent::TaskAttemptsExhausted(exhausted) => {
+        EventRef::ToolDenied(fact) => fact.denial.payload(&fact.call),
+        EventRef::TaskFailed(failed) => as_error(plain(fact), "TASK_FAILED", failed.error.as_deref()),
+        EventRef::TaskAttemptsExhausted(exhausted) => {
             as_error(plain(fact), "ATTEMPTS_EXHAUSTED", exhausted.error.as_deref())
         }
-        other => plain(other),
+        _ => plain(fact),
     }
 }
 
 /// What a fact says; whom it is told to stands in the message.
 fn plain(fact: &AnyEvent) -> Value {
-    let mut payload = json!(fact);
+    let mut payload = fact.to_value();
     if let Some(fields) = payload.as_object_mut() {
         fields.remove("told");
     }
@@ -340,8 +323,8 @@ pub fn forwarded(request: &[u8], task: &Task, to: &AgentId, id: &MessageId, at: 
 const PASSED_ON_ANEW: [&str; 7] = ["v", "id", "ts", "from", "to", "type", "idempotency_key"];
 
 fn parent(fact: &AnyEvent) -> Option<&TaskId> {
-    match fact {
-        AnyEvent::TaskCreated(fact) => fact.origin.parent.as_ref(),
+    match fact.typed() {
+        EventRef::TaskCreated(fact) => fact.origin.parent.as_ref(),
         _ => None,
     }
 }
@@ -362,19 +345,19 @@ fn recipients(fact: &AnyEvent) -> Value {
     if !fact.tells().is_empty() {
         return fact.tells().iter().map(|agent| json!({ "agent_id": format!("agent:{agent}") })).collect();
     }
-    let to = match fact {
-        AnyEvent::TaskReserved(fact) => Some(&fact.agent),
-        AnyEvent::TaskReassigned(fact) => Some(&fact.to),
-        AnyEvent::TaskForwarded(fact) => Some(&fact.to),
-        AnyEvent::HandoffInitiated(fact) => fact.to.as_ref(),
-        AnyEvent::HandoffAccepted(fact) => Some(&fact.from),
-        AnyEvent::HandoffRejected(fact) => Some(&fact.from),
-        AnyEvent::ClaimForced(fact) => Some(&fact.loser),
-        AnyEvent::MessageSent(fact) => return everybody_named(&fact.letter.header),
+    let to = match fact.typed() {
+        EventRef::TaskReserved(fact) => Some(&fact.agent),
+        EventRef::TaskReassigned(fact) => Some(&fact.to),
+        EventRef::TaskForwarded(fact) => Some(&fact.to),
+        EventRef::HandoffInitiated(fact) => fact.to.as_ref(),
+        EventRef::HandoffAccepted(fact) => Some(&fact.from),
+        EventRef::HandoffRejected(fact) => Some(&fact.from),
+        EventRef::ClaimForced(fact) => Some(&fact.loser),
+        EventRef::MessageSent(fact) => return everybody_named(&fact.letter.header),
         // Whoever loses it.
-        AnyEvent::TaskTimedOut(_) | AnyEvent::TaskDropped(_) | AnyEvent::TaskReopened(_) => fact.holder(),
-        AnyEvent::TaskReleased(released) if released.because == ReleaseCause::NotAccepted => fact.holder(),
-        AnyEvent::ToolDenied(fact) => return json!([{ "agent_id": address(&Actor::parse(&fact.to)) }]),
+        EventRef::TaskTimedOut(_) | EventRef::TaskDropped(_) | EventRef::TaskReopened(_) => fact.holder(),
+        EventRef::TaskReleased(released) if released.because == ReleaseCause::NotAccepted => fact.holder(),
+        EventRef::ToolDenied(fact) => return json!([{ "agent_id": address(&Actor::parse(&fact.to)) }]),
         _ => None,
     };
     match to {
@@ -423,6 +406,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
 mod tests {
     use super::*;
     use crate::actor::Auth;
+    use crate::id::Seq;
     use crate::testing::samples;
 
     #[test]

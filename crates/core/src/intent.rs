@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter};
 use crate::id::{IntentId, Seq, SiteId, WorkspaceId};
 use crate::refusal::Rejection;
 use crate::team::{Launch, TeamRef};
@@ -49,33 +48,6 @@ pub enum Effect {
     LaunchTeam { of: TeamRef, launch: Launch },
 }
 
-impl AnyEvent {
-    /// Whether an effect begins with this fact.
-    pub fn opens_intent(&self) -> bool {
-        match self {
-            AnyEvent::LogRedacted(fact) => !fact.erases.is_empty(),
-            AnyEvent::WorkspaceCreated(fact) => fact.making.is_some(),
-            AnyEvent::WorkspaceUpdated(fact) => fact.removing.is_some(),
-            AnyEvent::WorkspaceMerging(_) | AnyEvent::TeamStartRequested(_) => true,
-            _ => false,
-        }
-    }
-
-    /// The effect that ends with this fact.
-    pub fn closes_intent(&self) -> Option<&IntentId> {
-        match self {
-            AnyEvent::IntentClosed(fact) => Some(&fact.intent),
-            AnyEvent::WorkspaceReady(fact) => Some(&fact.intent),
-            AnyEvent::WorkspaceMerged(fact) => Some(&fact.intent),
-            AnyEvent::WorkspaceRemoved(fact) => Some(&fact.intent),
-            AnyEvent::WorkspaceFailed(fact) => Some(&fact.intent),
-            AnyEvent::TeamSpawned(fact) => Some(&fact.intent),
-            AnyEvent::TeamStartFailed(fact) => Some(&fact.intent),
-            _ => None,
-        }
-    }
-}
-
 /// Tells how an effect ended. A second telling is refused as stale.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CloseIntent {
@@ -100,6 +72,10 @@ impl Event for IntentClosed {
     fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
         rows.remove::<Intent>(self.intent.clone());
     }
+
+    fn closes_intent(&self) -> Option<&IntentId> {
+        Some(&self.intent)
+    }
 }
 
 impl Command for CloseIntent {
@@ -113,42 +89,7 @@ impl Command for CloseIntent {
         if cx.view.intent(&self.intent)?.is_none() {
             return Err(Rejection::new(Code::Stale, format!("intent {} is closed", self.intent)).into());
         }
-        let fact = AnyEvent::IntentClosed(IntentClosed { intent: self.intent.clone(), failed: self.failed.clone() });
+        let fact = AnyEvent::new(IntentClosed { intent: self.intent.clone(), failed: self.failed.clone() });
         Ok(Decision::new(vec![fact], Reply::Done))
-    }
-}
-
-pub(crate) fn apply(old: Option<Intent>, id: &IntentId, fact: &AnyEvent, seq: Seq) -> Option<Intent> {
-    if fact.closes_intent() == Some(id) {
-        return None;
-    }
-    match opened(id, fact) {
-        Some((effect, site)) => Some(Intent { id: id.clone(), opened: seq, effect, site }),
-        None => old,
-    }
-}
-
-/// The effect that a fact opens under this id, and where it has to happen.
-fn opened(id: &IntentId, fact: &AnyEvent) -> Option<(Effect, Option<SiteId>)> {
-    match fact {
-        AnyEvent::LogRedacted(fact) => {
-            let erase = fact.erases.iter().find(|erase| erase.intent == *id)?;
-            Some((Effect::EraseArtifact { sha256: erase.sha256.clone() }, None))
-        }
-        AnyEvent::WorkspaceCreated(fact) if fact.making.as_ref() == Some(id) => {
-            Some((Effect::MakeWorktree { workspace: fact.workspace.clone() }, Some(fact.site.clone())))
-        }
-        AnyEvent::WorkspaceMerging(fact) if fact.intent == *id => {
-            let (workspace, uncommitted) = (fact.workspace.clone(), fact.uncommitted);
-            Some((Effect::MergeWorktree { workspace, uncommitted }, Some(fact.site.clone())))
-        }
-        AnyEvent::WorkspaceUpdated(fact) if fact.removing.as_ref() == Some(id) => {
-            Some((Effect::RemoveWorktree { workspace: fact.workspace.clone() }, Some(fact.site.clone())))
-        }
-        AnyEvent::TeamStartRequested(fact) if fact.intent == *id => {
-            let (of, launch) = (fact.of.clone(), fact.launch.clone());
-            Some((Effect::LaunchTeam { of, launch }, Some(fact.site.clone())))
-        }
-        _ => None,
     }
 }

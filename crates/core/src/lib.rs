@@ -18,7 +18,7 @@ pub mod contract;
 pub mod document;
 pub mod envelope;
 pub mod event;
-pub mod fact;
+pub mod event_id;
 pub mod file;
 pub mod group;
 pub mod handoff;
@@ -46,16 +46,13 @@ mod testing;
 pub mod timer;
 pub mod told;
 pub mod turn;
-mod upcast;
 pub mod workspace;
 
 pub use actor::{Actor, Auth, Authority, Caller};
 pub use area::Area;
 pub use code::{Code, CodeClass, RetryAdvice};
-pub use command::{
-    AnyCommand, Command, Decision, DecisionContext, Reply, Undecided, decide, ensure_may_write, read_set,
-};
-pub use fact::{AnyEvent, apply, write_set};
+pub use command::{AnyCommand, Command, Decision, DecisionContext, Reply, Undecided, ensure_may_write, read_set};
+pub use event::{AnyEvent, Event, EventStamp, apply_row};
 pub use id::{
     AgentId, HandoffId, IntentId, LogId, MessageId, NodeId, Position, RunId, Seq, SiteId, TaskId, TeamId, TemplateId,
     ThreadId, TimerId, Timestamp, TurnId, WorkspaceId,
@@ -63,3 +60,4 @@ pub use id::{
 pub use instance::Instance;
 pub use model::{Key, Lookup, ReadItem, ReadSet, Row, Table, View};
 pub use refusal::Rejection;
+pub use registry::{EventRef, decide};

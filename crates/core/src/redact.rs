@@ -10,8 +10,7 @@ use crate::actor::Authority;
 use crate::artifact::ArtifactRef;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter};
-use crate::fact::{AnyEvent, write_set};
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter};
 use crate::id::{IntentId, Seq};
 use crate::intent::{Effect, Intent};
 use crate::model::{Key, ReadItem, ReadSet, Row};
@@ -109,6 +108,10 @@ impl Event for LogRedacted {
             rows.put(intent.clone(), Intent { id: intent.clone(), opened: stamp.seq, effect, site: None });
         }
     }
+
+    fn opens_intent(&self) -> bool {
+        !self.erases.is_empty()
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -121,7 +124,7 @@ impl Command for Redact {
     const NAME: &'static str = "Redact";
 
     fn read_set(&self) -> ReadSet {
-        self.rows.iter().flat_map(|target| write_set(&target.fact, target.seq)).map(ReadItem::from).collect()
+        self.rows.iter().flat_map(|target| target.fact.write_set(target.seq)).map(ReadItem::from).collect()
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
@@ -133,9 +136,9 @@ impl Command for Redact {
         }
         let mut decision = Decision::nothing(Reply::Recorded);
         for target in &self.rows {
-            let texts = texts(&serde_json::to_value(&target.fact).unwrap_or_default());
+            let texts = texts(&target.fact.to_value());
             let mut cleared = Vec::new();
-            for key in write_set(&target.fact, target.seq) {
+            for key in target.fact.write_set(target.seq) {
                 let Some(row) = cx.view.get(&key)? else { continue };
                 let fields = showing(row, &texts);
                 // What it named, it names no longer.
@@ -144,7 +147,7 @@ impl Command for Redact {
                     cleared.push(Cleared { key, fields });
                 }
             }
-            decision.events.push(AnyEvent::LogRedacted(LogRedacted {
+            decision.events.push(AnyEvent::new(LogRedacted {
                 seq: target.seq,
                 kind: target.fact.kind().to_owned(),
                 cleared,
@@ -224,19 +227,23 @@ fn blank_value(value: &mut Value) {
     }
 }
 
-/// A fact without its texts.
-pub(crate) fn blanked(mut fact: Value) -> Value {
+impl AnyEvent {
+    /// The event without its free texts.
+    pub fn blanked(&self) -> Vec<u8> {
+        serde_json::to_vec(&blanked(self.to_value())).unwrap_or_default()
+    }
+
+    /// The free texts that [`AnyEvent::blanked`] removes, each as JSON.
+    pub fn texts(&self) -> Vec<String> {
+        texts(&self.to_value()).into_iter().map(|(_, text)| text.to_string()).collect()
+    }
+}
+
+/// An event without its texts.
+fn blanked(mut fact: Value) -> Value {
     // An outcome is an object with texts in it, not a text.
     blank(&mut fact, &|name| name != "outcome");
     fact
-}
-
-pub(crate) fn apply(row: Row, key: &Key, fact: &LogRedacted) -> Row {
-    let Some(cleared) = fact.cleared.iter().find(|cleared| cleared.key == *key) else { return row };
-    let Ok(mut document) = serde_json::to_value(&row) else { return row };
-    blank(&mut document, &|name| cleared.fields.iter().any(|field| field == name));
-    let bytes = serde_json::to_vec(&document).unwrap_or_default();
-    Row::decode(row.table(), &bytes).unwrap_or(row)
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::file::FilePath;
 use crate::id::{AgentId, TaskId};
 use crate::limit;
@@ -40,7 +39,7 @@ impl Command for Report {
         limit::name("action", &self.action, limit::NAME_BYTES)?;
         check_evidence(self.task.as_ref(), &self.before_hash, &self.after_hash, &self.metadata)?;
         cx.view.ensure_may_author_as(cx.caller, &self.agent)?;
-        Ok(Decision::new(vec![AnyEvent::ReportAdded(self.clone())], Reply::Recorded))
+        Ok(Decision::new(vec![AnyEvent::new(self.clone())], Reply::Recorded))
     }
 }
 

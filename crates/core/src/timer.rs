@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::fact::AnyEvent;
+use crate::event::AnyEvent;
 use crate::file::{ConflictEscalated, FilePath};
 use crate::id::{Seq, TimerId, Timestamp};
 use crate::refusal::Rejection;
@@ -64,7 +64,7 @@ impl Command for FireTimer {
             Purpose::EscalateConflict { path } => {
                 let file = cx.view.find_file(path.key())?;
                 let conflict = file.and_then(|file| file.conflict.as_ref()).ok_or_else(stale)?;
-                AnyEvent::ConflictEscalated(ConflictEscalated {
+                AnyEvent::new(ConflictEscalated {
                     path: path.clone(),
                     holder: conflict.holder.clone(),
                     intruder: conflict.intruder.clone(),
@@ -74,19 +74,5 @@ impl Command for FireTimer {
             }
         };
         Ok(Decision::new(vec![fact], Reply::Done))
-    }
-}
-
-pub(crate) fn apply(old: Option<Timer>, id: &TimerId, fact: &AnyEvent, seq: Seq) -> Option<Timer> {
-    match fact {
-        AnyEvent::ConflictDetected(fact) if fact.timer == *id => Some(Timer {
-            id: fact.timer.clone(),
-            due: fact.escalate_at,
-            version: seq,
-            purpose: Purpose::EscalateConflict { path: fact.path.clone() },
-        }),
-        AnyEvent::ConflictResolved(fact) if conflict_timer_id(&fact.path) == *id => None,
-        AnyEvent::ConflictEscalated(fact) if fact.timer == *id => None,
-        _ => old,
     }
 }

@@ -10,13 +10,12 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::{Actor, Caller};
-use crate::clutch::Trace;
+use crate::clutch::{EnvelopeReceived, Trace};
 use crate::command::Undecided;
-use crate::envelope;
-use crate::fact::AnyEvent;
-use crate::file::ReleaseReason;
+use crate::event::AnyEvent;
+use crate::event_id;
 use crate::id::{AgentId, MessageId, Seq, TaskId, ThreadId, Timestamp};
-use crate::task::{ReleaseCause, Task, TaskState};
+use crate::task::{Task, TaskAttemptsExhausted, TaskClaimed};
 
 /// What a fact about a task means for inboxes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -47,99 +46,29 @@ pub struct Over {
 }
 
 impl Told {
+    /// The deliveries that an event at this position opens.
+    pub(crate) fn deliveries(&self, seq: Seq) -> impl Iterator<Item = DeliveryId> {
+        let message = self.id_at(seq);
+        self.to.iter().map(move |agent| DeliveryId { message: message.clone(), agent: agent.clone() })
+    }
+
+    /// The id that the event is shown and told under.
+    pub(crate) fn id_at(&self, seq: Seq) -> MessageId {
+        match self.at {
+            Some(at) => event_id::notification_at(seq, at),
+            None => event_id::message_at(seq),
+        }
+    }
+
     pub(crate) fn is_none(&self) -> bool {
         *self == Told::default()
     }
 }
 
 impl Over {
-    pub(crate) fn names(&self, message: &MessageId, agent: &AgentId) -> bool {
-        self.message == *message && self.agent == *agent
+    pub(crate) fn delivery(&self) -> DeliveryId {
+        DeliveryId { message: self.message.clone(), agent: self.agent.clone() }
     }
-}
-
-impl AnyEvent {
-    /// What it means for inboxes; nothing if it is of a kind that tells nobody.
-    fn told(&self) -> Option<&Told> {
-        match self {
-            AnyEvent::TaskClaimed(fact) => Some(&fact.told),
-            AnyEvent::TaskStarted(fact) => Some(&fact.told),
-            AnyEvent::TaskReleased(fact) => Some(&fact.told),
-            AnyEvent::TaskCompleted(fact) => Some(&fact.told),
-            AnyEvent::TaskFailed(fact) => Some(&fact.told),
-            AnyEvent::TaskDropped(fact) => Some(&fact.told),
-            AnyEvent::TaskTimedOut(fact) => Some(&fact.told),
-            AnyEvent::TaskAttemptsExhausted(fact) => Some(&fact.told),
-            AnyEvent::TaskReopened(fact) => Some(&fact.told),
-            AnyEvent::HandoffInitiated(fact) => Some(&fact.told),
-            AnyEvent::HandoffAccepted(fact) => Some(&fact.told),
-            AnyEvent::HandoffRejected(fact) => Some(&fact.told),
-            _ => None,
-        }
-    }
-
-    fn told_mut(&mut self) -> Option<&mut Told> {
-        match self {
-            AnyEvent::TaskClaimed(fact) => Some(&mut fact.told),
-            AnyEvent::TaskStarted(fact) => Some(&mut fact.told),
-            AnyEvent::TaskReleased(fact) => Some(&mut fact.told),
-            AnyEvent::TaskCompleted(fact) => Some(&mut fact.told),
-            AnyEvent::TaskFailed(fact) => Some(&mut fact.told),
-            AnyEvent::TaskDropped(fact) => Some(&mut fact.told),
-            AnyEvent::TaskTimedOut(fact) => Some(&mut fact.told),
-            AnyEvent::TaskAttemptsExhausted(fact) => Some(&mut fact.told),
-            AnyEvent::TaskReopened(fact) => Some(&mut fact.told),
-            AnyEvent::HandoffInitiated(fact) => Some(&mut fact.told),
-            AnyEvent::HandoffAccepted(fact) => Some(&mut fact.told),
-            AnyEvent::HandoffRejected(fact) => Some(&mut fact.told),
-            _ => None,
-        }
-    }
-
-    /// Who finds the fact itself in its inbox.
-    pub fn tells(&self) -> &[AgentId] {
-        self.told().map_or(&[], |told| &told.to)
-    }
-
-    /// The request that it makes void.
-    pub fn voids(&self) -> Option<&Over> {
-        self.told()?.over.as_ref()
-    }
-
-    /// The id that it is shown and told under, at its place in the log.
-    pub fn id_at(&self, seq: Seq) -> MessageId {
-        match self.told().and_then(|told| told.at) {
-            Some(at) => envelope::told_id(seq, at),
-            None => envelope::id_at(seq),
-        }
-    }
-
-    pub(crate) fn told_in(&self) -> Option<&ThreadId> {
-        self.told()?.thread.as_ref()
-    }
-
-    /// The trace that what it is about was asked for in.
-    pub(crate) fn trace(&self) -> Option<&Trace> {
-        let trace = match self {
-            AnyEvent::TaskCreated(fact) => &fact.origin.terms.as_ref()?.trace,
-            AnyEvent::RoutingDecided(fact) => &fact.trace,
-            AnyEvent::RoutingFailed(fact) => &fact.trace,
-            AnyEvent::ToolDenied(fact) => &fact.trace,
-            other => &other.told()?.trace,
-        };
-        Some(trace).filter(|trace| !trace.is_none())
-    }
-}
-
-/// The deliveries that a fact opens or ends.
-pub(crate) fn keys(fact: &AnyEvent, seq: Seq) -> impl Iterator<Item = Key> {
-    let opened = fact
-        .tells()
-        .iter()
-        .map(move |agent| Key::Delivery(DeliveryId { message: fact.id_at(seq), agent: agent.clone() }));
-    let ended =
-        fact.voids().map(|over| Key::Delivery(DeliveryId { message: over.message.clone(), agent: over.agent.clone() }));
-    opened.chain(ended)
 }
 
 /// As what a fact concerns somebody.
@@ -155,33 +84,6 @@ pub enum As {
 
 /// Somebody whom a fact concerns.
 pub type Concerned = (AgentId, As);
-
-/// Whom a fact concerns about a task as it was before.
-fn concerned(fact: &AnyEvent, task: &Task) -> Vec<Concerned> {
-    let colleague = |agent: &AgentId| Some((agent.clone(), As::Colleague));
-    let both = match fact {
-        AnyEvent::TaskCompleted(_)
-        | AnyEvent::TaskFailed(_)
-        | AnyEvent::TaskDropped(_)
-        | AnyEvent::TaskTimedOut(_)
-        | AnyEvent::TaskReopened(_) => [asker(task), holder(task)],
-        AnyEvent::TaskAttemptsExhausted(_) => [asker(task), None],
-        // That it goes on after a pause is no news to whoever knows that it was begun.
-        AnyEvent::TaskStarted(fact) if matches!(fact.from, TaskState::Pending | TaskState::Planning) => {
-            [asker(task), None]
-        }
-        // Whoever has left has no inbox.
-        AnyEvent::TaskReleased(fact) if fact.because == ReleaseCause::Holder(ReleaseReason::HolderLeft) => [None, None],
-        AnyEvent::TaskReleased(_) => [None, holder(task)],
-        // One to everybody is there to be found.
-        AnyEvent::HandoffInitiated(fact) => [None, fact.to.as_ref().and_then(colleague)],
-        // Somebody may have accepted it for whoever has it now.
-        AnyEvent::HandoffAccepted(fact) => [colleague(&fact.by), colleague(&fact.from)],
-        AnyEvent::HandoffRejected(fact) => [None, colleague(&fact.from)],
-        _ => [None, None],
-    };
-    both.into_iter().flatten().collect()
-}
 
 /// Whoever asked otherwise than by a message asks otherwise how it goes.
 pub(crate) fn asker(task: &Task) -> Option<Concerned> {
@@ -218,35 +120,29 @@ fn listening(view: &View, concerned: Vec<Concerned>) -> Result<Vec<AgentId>, Und
 
 /// Writes down in the facts of one command whom each is told to, and which request it makes void.
 pub(crate) fn address(view: &View, caller: &Caller, now: Timestamp, facts: &mut [AnyEvent]) -> Result<(), Undecided> {
-    let telling = |fact: &&AnyEvent| fact.told().is_some();
+    let telling = |fact: &&AnyEvent| fact.notification().is_some();
     let tasks: Vec<TaskId> = facts.iter().filter(telling).filter_map(AnyEvent::task).cloned().collect();
     view.ensure_loaded(tasks.iter().map(|task| Key::Task(task.clone()).into()).collect())?;
     needs_those_concerned(view, facts)?;
-    let by_message = match facts.first() {
-        Some(AnyEvent::EnvelopeReceived(fact)) => Some(fact.task.clone()),
-        _ => None,
-    };
+    let by_message = facts.first().and_then(AnyEvent::get).map(|received: &EnvelopeReceived| received.task.clone());
     let mut taken: BTreeSet<TaskId> = BTreeSet::new();
     for fact in facts {
         // A task that is made by the same command is nobody's yet.
-        let Some(task) = fact.task().filter(|_| fact.told().is_some()) else { continue };
+        let Some(task) = fact.task().filter(|_| fact.notification().is_some()) else { continue };
         let Some(task) = view.find_task(task)? else { continue };
-        let mut to = match fact {
-            // A message tells what it does by itself; that no attempt follows is more than it says.
-            AnyEvent::TaskAttemptsExhausted(_) => listening(view, concerned(fact, task))?,
-            _ if by_message.as_ref() == Some(&task.id) => vec![],
-            _ => listening(view, concerned(fact, task))?,
-        };
+        // A message tells what it does by itself; that no attempt follows is more than it says.
+        let is_said = by_message.as_ref() == Some(&task.id) && !fact.is::<TaskAttemptsExhausted>();
+        let mut to = if is_said { vec![] } else { listening(view, fact.audience(task))? };
         // Whoever does something knows of it. A caller without a name may be anybody.
         to.retain(|agent| caller.actor.agent() != Some(agent));
         let over = over(fact, task).filter(|_| !taken.contains(&task.id));
-        if matches!(fact, AnyEvent::TaskClaimed(_)) {
+        if fact.is::<TaskClaimed>() {
             taken.insert(task.id.clone());
         }
         let thread = task.origin.thread.clone();
         let at = (!to.is_empty()).then_some(now);
         let trace = task.origin.terms.as_ref().map(|terms| terms.trace.clone()).unwrap_or_default();
-        if let Some(told) = fact.told_mut() {
+        if let Some(told) = fact.notification_mut() {
             *told = Told { to, thread, at, over, trace };
         }
     }
@@ -256,22 +152,17 @@ pub(crate) fn address(view: &View, caller: &Caller, now: Timestamp, facts: &mut 
 /// All at once, because many tasks may end together.
 fn needs_those_concerned(view: &View, facts: &[AnyEvent]) -> Result<(), Undecided> {
     let mut read_set: ReadSet = Vec::new();
-    for fact in facts.iter().filter(|fact| fact.told().is_some()) {
+    for fact in facts.iter().filter(|fact| fact.notification().is_some()) {
         let Some(task) = fact.task().map(|task| view.find_task(task)).transpose()?.flatten() else { continue };
-        read_set.extend(concerned(fact, task).into_iter().map(|(agent, _)| ReadItem::from(Key::Agent(agent))));
+        read_set.extend(fact.audience(task).into_iter().map(|(agent, _)| ReadItem::from(Key::Agent(agent))));
     }
     view.ensure_loaded(read_set)
 }
 
-/// The request to whom the task was only reserved, if that ends by the fact. Whoever takes a task has taken note of it.
-fn over(fact: &AnyEvent, task: &Task) -> Option<Over> {
+/// The offer that the event withdraws: to the agent that the task was only reserved for.
+fn over(event: &AnyEvent, task: &Task) -> Option<Over> {
     let (message, agent) = (task.routing.offered_in.clone()?, task.reserved_for.clone()?);
-    match fact {
-        AnyEvent::TaskClaimed(fact) if fact.agent == agent => None,
-        AnyEvent::TaskAttemptsExhausted(_) | AnyEvent::TaskStarted(_) => None,
-        AnyEvent::HandoffInitiated(_) | AnyEvent::HandoffAccepted(_) | AnyEvent::HandoffRejected(_) => None,
-        _ => Some(Over { message, agent }),
-    }
+    event.withdraws_offer(&agent).then_some(Over { message, agent })
 }
 
 #[cfg(test)]
@@ -281,10 +172,12 @@ mod tests {
     use super::*;
     use crate::agent::{AgentRole, LeaveTeam};
     use crate::code::Code;
+    use crate::envelope;
     use crate::handoff::{AcceptHandoff, RejectHandoff};
     use crate::model::ColumnValue;
+    use crate::registry::EventRef;
     use crate::routing::OfferTask;
-    use crate::task::{AlarmKind, FireAlarm, ReopenTask};
+    use crate::task::{AlarmKind, FireAlarm, ReopenTask, TaskState};
     use crate::testing::{
         World, anna, assign, by, cancel, complete, fail, hand_over, ingest, release, sends, skip, start,
     };
@@ -583,7 +476,7 @@ mod tests {
             w.starts("plain", task);
             w.does(&by("plain"), complete(task));
         }
-        for fact in w.log[since..].iter().map(|row| &row.event).filter(|fact| fact.told().is_some()) {
+        for fact in w.log[since..].iter().map(|row| &row.event).filter(|fact| fact.notification().is_some()) {
             let thread = fact.thread().map(ThreadId::as_str);
             let expected = (fact.task() == Some(&TaskId::from("t"))).then_some("thr_1");
             assert_eq!((thread, fact.tells()), (expected, &[][..]), "{fact:?}");
@@ -593,11 +486,11 @@ mod tests {
     #[test]
     fn nobody_takes_the_id_of_what_is_told() {
         let mut w = begun("ken");
-        let next = envelope::id_at(Seq(w.log.len() as u64 + 1));
+        let next = event_id::message_at(Seq(w.log.len() as u64 + 1));
         assert_eq!(w.refuses(&by("ada"), ingest(next.as_str(), "x.y", "ada", &json!({}))), Code::Exists);
-        let told = envelope::told_id(Seq(w.log.len() as u64 + 1), Timestamp(w.now));
+        let told = event_id::notification_at(Seq(w.log.len() as u64 + 1), Timestamp(w.now));
         assert_eq!(w.refuses(&by("ada"), ingest(told.as_str(), "x.y", "ada", &json!({}))), Code::Exists);
-        let theirs = envelope::id_at(Seq(1 << 50));
+        let theirs = event_id::message_at(Seq(1 << 50));
         assert_eq!(sends(&mut w, theirs.as_str(), "x.y", "ada", &json!({})), ["envelope.received"]);
     }
 
@@ -699,8 +592,8 @@ mod tests {
         w.does(&anna(), assign("u", "ada"));
         assert_eq!(w.does(&Caller::system(), forward("u", "ada", "fwd_u")), ["task.forwarded"]);
         let created = w.task("u").created;
-        let Some(AnyEvent::TaskForwarded(fact)) = w.log.last().map(|row| &row.event) else { panic!() };
-        assert_eq!((&fact.request, fact.accept_by), (&envelope::id_at(created), None), "a person decided it");
+        let Some(EventRef::TaskForwarded(fact)) = w.log.last().map(|row| row.event.typed()) else { panic!() };
+        assert_eq!((&fact.request, fact.accept_by), (&event_id::message_at(created), None), "a person decided it");
         w.creates("first", &[]);
         w.creates("later", &["first"]);
         w.does(&anna(), assign("later", "ada"));

@@ -3,11 +3,11 @@
 //! An effect outside of the store that adds no facts: that a message was read is what ends it. It needs no duty, as every
 //! node tells only those that listen there.
 
+use rookery_core::message::{MessageSent, MessagesAcked, MessagesRead, Recipients, Standing};
+use rookery_core::{AgentId, EventRef, Key};
 use std::time::Duration;
 
 use rookery_core::log::LogRow;
-use rookery_core::message::{MessageSent, Recipients, Standing};
-use rookery_core::{AgentId, AnyEvent, Key};
 
 use crate::engine::{Engine, EngineError};
 use crate::messages::{Arrival, LARGEST_PAGE};
@@ -66,22 +66,22 @@ pub fn note(engine: &Engine, row: &LogRow) {
         notices.read(&over.agent, [&over.message]);
         engine.handed().forget(&over.agent, [&over.message]);
     }
-    match &row.event {
-        AnyEvent::MessageSent(fact) if fact.letter.header.wakes => queued(engine, fact),
-        AnyEvent::MessageReleased(fact) if fact.header.wakes => notices.look_everybody_up_again(),
-        AnyEvent::MessageSent(_) | AnyEvent::MessageReleased(_) => {}
-        AnyEvent::MessagesRead(receipt) => {
+    match row.event.typed() {
+        EventRef::MessageSent(fact) if fact.letter.header.wakes => queued(engine, fact),
+        EventRef::MessageReleased(fact) if fact.header.wakes => notices.look_everybody_up_again(),
+        EventRef::MessageSent(_) | EventRef::MessageReleased(_) => {}
+        EventRef::MessagesRead(MessagesRead(receipt)) => {
             notices.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts))
         }
-        AnyEvent::MessagesAcked(receipt) => {
+        EventRef::MessagesAcked(MessagesAcked(receipt)) => {
             notices.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
             engine.handed().forget(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
         }
-        AnyEvent::DeliveryAbandoned(fact) => engine.handed().forget(&fact.agent, [&fact.message]),
-        AnyEvent::LogRedacted(fact) => fact.cleared.iter().for_each(|cleared| forget(engine, &cleared.key)),
-        AnyEvent::AgentReturned(fact) => notices.look_up_again(&fact.agent),
+        EventRef::DeliveryAbandoned(fact) => engine.handed().forget(&fact.agent, [&fact.message]),
+        EventRef::LogRedacted(fact) => fact.cleared.iter().for_each(|cleared| forget(engine, &cleared.key)),
+        EventRef::AgentReturned(fact) => notices.look_up_again(&fact.agent),
         // Whatever else is put before agents is found by looking.
-        fact => match Arrival::of(fact) {
+        _ => match Arrival::of(&row.event) {
             Arrival::Agents(agents) => agents.into_iter().for_each(|agent| notices.look_up_again(agent)),
             Arrival::Everyone => notices.look_everybody_up_again(),
             Arrival::Nobody => {}

@@ -3,12 +3,12 @@
 //! News comes by two ways, from the log and from answers to this node's own commands, and an answer may come late. So
 //! everything here knows the place in the log that it is true at, and older news changes nothing.
 
+use rookery_core::{AgentId, EventRef, Seq};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rookery_core::agent::{Agent, Membership};
 use rookery_core::log::LogRow;
-use rookery_core::{AgentId, AnyEvent, Seq};
 
 #[derive(Debug, Default)]
 pub struct Roster {
@@ -73,18 +73,18 @@ impl Roster {
     }
 
     pub fn follow(&self, row: &LogRow) {
-        match &row.event {
-            AnyEvent::AgentRegistered(fact) => {
+        match row.event.typed() {
+            EventRef::AgentRegistered(fact) => {
                 self.take(&fact.id, Known::at(RosterState::Here, fact.sealed, row.seq));
             }
-            AnyEvent::AgentUpdated(fact) => {
+            EventRef::AgentUpdated(fact) => {
                 if let Some(known) = self.lock().get_mut(&fact.id) {
                     known.sealed.take(AsOf { value: fact.sealed, seq: row.seq });
                 }
             }
-            AnyEvent::AgentReturned(fact) => self.moved(&fact.agent, RosterState::Here, row.seq),
-            AnyEvent::AgentWentOffline(fact) => self.moved(&fact.agent, RosterState::Offline, row.seq),
-            AnyEvent::AgentLeft(fact) => self.moved(&fact.agent, RosterState::Left, row.seq),
+            EventRef::AgentReturned(fact) => self.moved(&fact.agent, RosterState::Here, row.seq),
+            EventRef::AgentWentOffline(fact) => self.moved(&fact.agent, RosterState::Offline, row.seq),
+            EventRef::AgentLeft(fact) => self.moved(&fact.agent, RosterState::Left, row.seq),
             _ => {}
         }
     }

@@ -1,5 +1,6 @@
 //! The teams whose session keys are valid, kept up with the log so that no request has to read the store.
 
+use rookery_core::{AgentId, EventRef, Rejection, Seq, TeamId};
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
@@ -7,7 +8,6 @@ use rookery_core::instance::plain;
 use rookery_core::log::LogRow;
 use rookery_core::session::{Session, TeamSession};
 use rookery_core::team::{NewMember, Team, TeamRef};
-use rookery_core::{AgentId, AnyEvent, Rejection, Seq, TeamId};
 
 /// The latest generation of every team, as far as this node has heard.
 #[derive(Debug, Default)]
@@ -30,10 +30,10 @@ impl TeamSessions {
     }
 
     pub fn follow(&self, row: &LogRow) {
-        match &row.event {
-            AnyEvent::TeamStarted(fact) => self.runs(&fact.of, &fact.agents, row.seq),
-            AnyEvent::TeamResumed(fact) => self.runs(&fact.of, &fact.agents, row.seq),
-            AnyEvent::TeamEnded(fact) => {
+        match row.event.typed() {
+            EventRef::TeamStarted(fact) => self.runs(&fact.of, &fact.agents, row.seq),
+            EventRef::TeamResumed(fact) => self.runs(&fact.of, &fact.agents, row.seq),
+            EventRef::TeamEnded(fact) => {
                 let ended = Latest { generation: fact.of.generation, live: false, members: vec![], as_of: row.seq };
                 self.take(&fact.of.team, ended);
             }

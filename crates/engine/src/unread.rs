@@ -3,11 +3,10 @@
 //! Kept up by whoever follows the log and by this node's own commands; without a follower nothing is remembered. What was
 //! counted while something changed is not taken in.
 
+use rookery_core::message::{Header, MessagesAcked, MessagesRead, Recipients};
+use rookery_core::{AgentId, AnyEvent, EventRef};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use rookery_core::message::{Header, Recipients};
-use rookery_core::{AgentId, AnyEvent};
 
 use crate::messages::{Arrival, Unread};
 
@@ -82,12 +81,14 @@ impl Counts {
 
     /// What a fact means for what waits.
     pub(crate) fn note(&self, fact: &AnyEvent) {
-        match fact {
-            AnyEvent::MessageSent(fact) => self.sent(&fact.letter.header),
-            AnyEvent::MessageReleased(fact) => self.sent(&fact.header),
-            AnyEvent::MessagesRead(receipt) | AnyEvent::MessagesAcked(receipt) => self.changed([&receipt.agent]),
-            AnyEvent::AgentRegistered(fact) => self.changed([&fact.id]),
-            AnyEvent::AgentLeft(fact) => self.changed([&fact.agent]),
+        match fact.typed() {
+            EventRef::MessageSent(fact) => self.sent(&fact.letter.header),
+            EventRef::MessageReleased(fact) => self.sent(&fact.header),
+            EventRef::MessagesRead(MessagesRead(receipt)) | EventRef::MessagesAcked(MessagesAcked(receipt)) => {
+                self.changed([&receipt.agent])
+            }
+            EventRef::AgentRegistered(fact) => self.changed([&fact.id]),
+            EventRef::AgentLeft(fact) => self.changed([&fact.agent]),
             _ => match Arrival::of(fact) {
                 Arrival::Nobody => {}
                 Arrival::Agents(agents) => self.changed(agents),

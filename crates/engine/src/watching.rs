@@ -4,11 +4,11 @@
 //! knows the content of the file where it was made; that another folder's copy differs is no change. So each watcher
 //! compares with what it found in its own folder, and with the claim only if that was made there.
 
+use rookery_core::{AnyCommand, AnyEvent, Caller, EventRef};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_core::file::{ChangeSource, File, RecordChange, RecordUntracked};
-use rookery_core::{AnyCommand, AnyEvent, Caller};
 use rookery_store::{Submission, SubmitError};
 use tokio::sync::{mpsc, watch};
 
@@ -123,12 +123,12 @@ async fn follow_once(engine: &Engine, claims: &watch::Sender<Arc<Watched>>) -> R
 
 fn changes_claims(fact: &AnyEvent) -> bool {
     matches!(
-        fact,
-        AnyEvent::FileClaimed(_)
-            | AnyEvent::FileReleased(_)
-            | AnyEvent::ClaimForced(_)
-            | AnyEvent::ConflictResolved(_)
-            | AnyEvent::FileModified(_)
+        fact.typed(),
+        EventRef::FileClaimed(_)
+            | EventRef::FileReleased(_)
+            | EventRef::ClaimForced(_)
+            | EventRef::ConflictResolved(_)
+            | EventRef::FileModified(_)
     )
 }
 

@@ -3,6 +3,10 @@
 //! A surface has a command prepared here (names checked, paths settled), submits it, and waits for its outcome. What is
 //! done to a repository is done after the commit, by the node of the site where the folder is.
 
+use rookery_core::{
+    AnyEvent, Authority, Caller, Code, EventRef, IntentId, Key, Position, Rejection, Row, RunId, Seq, SiteId, TaskId,
+    WorkspaceId, limit,
+};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,10 +15,6 @@ use rookery_core::model::Table;
 use rookery_core::workspace::{
     CreateWorkspace, Outcome, Uncommitted, Workspace, WorkspaceStatus, Worktree, missing_path, missing_repo_path,
     not_found,
-};
-use rookery_core::{
-    AnyEvent, Authority, Caller, Code, IntentId, Key, Position, Rejection, Row, RunId, Seq, SiteId, TaskId,
-    WorkspaceId, limit,
 };
 use rookery_store::RowQuery;
 use rookery_store::node::{NodeLiveness, Seen};
@@ -304,7 +304,7 @@ impl Job {
 
 /// The refusal that a failed effect was told by.
 pub fn failure_of(fact: &AnyEvent) -> Option<Rejection> {
-    let AnyEvent::WorkspaceFailed(failed) = fact else { return None };
+    let EventRef::WorkspaceFailed(failed) = fact.typed() else { return None };
     let refusal = |message: &str| Rejection::new(failed.code, message);
     Some(match failed.reason.split_once('\n') {
         Some((message, hint)) => refusal(message).hint(hint),

@@ -4,6 +4,7 @@
 
 mod support;
 
+use rookery_core::{Actor, AnyEvent, Authority, Caller, Code, EventRef, LogId, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,6 @@ use rookery_core::agent::RegisterAgent;
 use rookery_core::file::{ChangeSource, ClaimFile, ClaimMode};
 use rookery_core::session::{Session, TeamSession};
 use rookery_core::team::{Conclusion, EndTeam, Mode, NewMember, Runner, StartTeam, StartTime, Takeover};
-use rookery_core::{Actor, AnyEvent, Authority, Caller, Code, LogId, Timestamp};
 use rookery_engine::watcher::hash_file;
 use rookery_engine::watching::WatchMode;
 use rookery_engine::{Credentials, Engine, Request, Services, Settings, SystemClock, access};
@@ -107,12 +107,12 @@ struct Change {
 }
 
 fn seen(database: &Database) -> Vec<Change> {
-    let rows = database.log().into_iter().filter_map(|row| match row.event {
-        AnyEvent::FileModified(fact) if fact.source == ChangeSource::Watcher => Some(Change {
-            site: fact.site.unwrap().to_string(),
+    let rows = database.log().into_iter().filter_map(|row| match row.event.typed() {
+        EventRef::FileModified(fact) if fact.source == ChangeSource::Watcher => Some(Change {
+            site: fact.site.as_ref().unwrap().to_string(),
             path: fact.path.to_string(),
-            before: fact.before,
-            after: fact.after,
+            before: fact.before.clone(),
+            after: fact.after.clone(),
         }),
         _ => None,
     });
@@ -248,7 +248,7 @@ async fn duties_are_had_by_one_node_and_go_over_when_it_stops() {
     one.stop().await;
     until(|| has(&other) == [true; LeaderRole::ALL.len()]).await;
     // The new node misses whom only the other one saw, after a full period and no sooner.
-    let offline = || database.log().iter().any(|row| matches!(row.event, AnyEvent::AgentWentOffline(_)));
+    let offline = || database.log().iter().any(|row| matches!(row.event.typed(), EventRef::AgentWentOffline(_)));
     until(offline).await;
     assert_eq!(other.engine.attending().nodes().len(), 1, "who departs is not missed");
     other.stop().await;

@@ -108,7 +108,7 @@ fn answer(mut stream: TcpStream, table: &Answers, seen: &Mutex<Vec<(String, Stri
 }
 
 fn event(number: u32, action: &str) -> Value {
-    let id = rookery_core::log::event_id::of(rookery_core::Seq(number.into()));
+    let id = rookery_core::event_id::of(rookery_core::Seq(number.into()));
     json!({
         "id": id, "timestamp": 1_700_000_000_000_i64 + i64::from(number), "agent_id": "a", "action": action,
         "resource": null, "task_id": null, "before_hash": null, "after_hash": null, "metadata": {}, "seq": number,
@@ -419,7 +419,7 @@ fn with_log() -> Project {
         after_hash: None,
         metadata: Default::default(),
     };
-    let fact = rookery_core::AnyEvent::ReportAdded(report);
+    let fact = rookery_core::AnyEvent::new(report);
     let row = json!({
         "seq": 1, "at": 1, "kind": fact.kind(), "version": fact.version(), "run": null, "thread": null, "actor": "a",
         "auth": "none", "cause": null, "part_index": 0, "fact": serde_json::from_slice::<Value>(&fact.encode()).unwrap(), "body": null,

@@ -4,16 +4,16 @@
 //! whose rule must see more is asked again when it is loaded. Because rules are pure and ids come in with the command,
 //! running the same commands again over the same rows writes the same thing.
 
+use rookery_core::{
+    Actor, AgentId, AnyEvent, Caller, Code, Decision, EventStamp, Key, Lookup, ReadItem, Rejection, Row, RunId, Seq,
+    ThreadId, Timestamp,
+};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rookery_core::command::{DecisionContext, Reply, Undecided};
 use rookery_core::file::FileClaimOutcome;
 use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::model::{Presence, View};
-use rookery_core::{
-    Actor, AgentId, AnyEvent, Caller, Code, Decision, Key, Lookup, ReadItem, Rejection, Row, RunId, Seq, ThreadId,
-    Timestamp,
-};
 
 use crate::node::{LeaderEpoch, LeaderRole};
 use crate::store::{AnyReply, Committed, Idempotency, StoredRow, Submission, SubmitError};
@@ -335,7 +335,7 @@ impl Batch {
         };
         let mut needs = Needs::default();
         let placed = (self.write.head.0 + 1..).map(Seq).zip(&decision.events);
-        for key in placed.flat_map(|(seq, fact)| rookery_core::write_set(fact, seq)) {
+        for key in placed.flat_map(|(seq, event)| event.write_set(seq)) {
             let ask = ReadItem::Row(key);
             if !self.view.is_loaded(&ask) {
                 needs.add(ask);
@@ -413,16 +413,15 @@ impl Batch {
         Committed { answer, at: self.write.head, duplicate, others: vec![] }
     }
 
-    fn fold(&mut self, fact: &AnyEvent, seq: Seq) {
-        for key in rookery_core::write_set(fact, seq) {
-            let old = self.view.get(&key).ok().flatten().cloned();
-            self.before.entry(key.clone()).or_insert_with(|| old.clone());
+    fn fold(&mut self, event: &AnyEvent, seq: Seq) {
+        for key in event.write_set(seq) {
+            let old = self.view.get(&key).ok().flatten();
             if let Some(under_way) = &mut self.under_way {
-                under_way.rows.push((key.clone(), old.clone()));
+                under_way.rows.push((key.clone(), old.cloned()));
             }
-            let new = rookery_core::apply(old, &key, fact, seq, self.now);
-            self.view.set(key, new);
+            self.before.entry(key).or_insert_with(|| old.cloned());
         }
+        event.apply(&mut self.view, EventStamp { seq, at: self.now });
     }
 
     fn answer(&self, reply: Reply, first: Seq) -> AnyReply {

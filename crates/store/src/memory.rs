@@ -264,7 +264,7 @@ impl State {
         if let Some(body) = &mut row.body {
             body.bytes = BodyBytes::Gone;
         }
-        for key in rookery_core::write_set(&row.event, row.seq) {
+        for key in row.event.write_set(row.seq) {
             let current = self.rows.get(&key);
             for (remembered, _) in self.replies.values_mut().filter(|(reply, _)| reply.answer.shows(&key)) {
                 remembered.answer = AnyReply::showing(key.clone(), current.cloned());

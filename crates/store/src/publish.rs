@@ -165,7 +165,7 @@ mod tests {
             via: None,
             cause: None,
             part_index: 0,
-            event: AnyEvent::AgentReturned(AgentReturned { agent: "a".into() }),
+            event: AnyEvent::new(AgentReturned { agent: "a".into() }),
             body: Some(Body { sha256: String::new(), bytes: BodyBytes::Here(vec![0; body]) }),
         }
     }

@@ -265,7 +265,7 @@ mod tests {
         let queue = Queue::new(Limits { bytes: 64 * 1024, ..Limits::default() });
         let large = Submission { received_bytes: 64 * 1024, ..from("a") };
         assert_eq!(queue.push(large).unwrap_err(), SubmitError::Busy);
-        let fact = AnyEvent::AgentReturned(AgentReturned { agent: "a".into() });
+        let fact = AnyEvent::new(AgentReturned { agent: "a".into() });
         let rows = (1..=1_000).map(|seq| Target { seq: Seq(seq), fact: fact.clone(), artifact: None }).collect();
         let redact = Submission::new(Caller::person("anna"), Redact { rows });
         assert_eq!(queue.push(redact).unwrap_err(), SubmitError::Busy);

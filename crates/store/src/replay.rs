@@ -1,9 +1,9 @@
 //! Rebuilding the derived rows from the log, and comparing them with what a store has.
 
+use rookery_core::{EventStamp, Key, Row, Seq};
 use std::collections::{BTreeMap, HashMap};
 
 use rookery_core::log::LogRow;
-use rookery_core::{Key, Row, Seq};
 
 use crate::batch::count;
 
@@ -16,12 +16,7 @@ pub struct Fold {
 
 impl Fold {
     pub fn add(&mut self, row: &LogRow) {
-        for key in rookery_core::write_set(&row.event, row.seq) {
-            let old = self.rows.remove(&key);
-            if let Some(new) = rookery_core::apply(old, &key, &row.event, row.seq, row.at) {
-                self.rows.insert(key, new);
-            }
-        }
+        row.event.apply(&mut self.rows, EventStamp { seq: row.seq, at: row.at });
         self.upto = row.seq;
     }
 

@@ -6,7 +6,7 @@ use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
 use rookery_core::file::{Case, ChangeSource, ClaimFile, ClaimMode, FilePath, RecordChange, ResolveConflict};
 use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff};
 use rookery_core::model::{LifeSource, Presence};
-use rookery_core::{AnyCommand, AnyEvent, Caller, LogId, RunId, Timestamp, task};
+use rookery_core::{AnyCommand, AnyEvent, Caller, EventRef, LogId, RunId, Timestamp, task};
 use rookery_store::memory::Database;
 use rookery_store::{PresenceBoard, Submission};
 
@@ -99,8 +99,8 @@ fn a_resolved_conflict_names_the_one_who_loses_the_path() {
 }
 
 fn loser(fact: &AnyEvent) -> Option<String> {
-    match fact {
-        AnyEvent::ConflictResolved(fact) => Some(fact.holder.to_string()),
+    match fact.typed() {
+        EventRef::ConflictResolved(fact) => Some(fact.holder.to_string()),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Agent, AgentReturned, LostFile, Membership, take_if_vacant};
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::fact::AnyEvent;
+use crate::event::AnyEvent;
 use crate::file::{self, FileClaimed};
 use crate::id::AgentId;
 use crate::model::{Key, ReadSet, View};
@@ -49,7 +49,7 @@ pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<AnyEvent>, Un
     let mut read_set: ReadSet = tasks.map(|task| Key::Task(task.clone()).into()).collect();
     read_set.extend(agent.claims_when_offline.files.iter().flat_map(|lost| file::overlap_asks(&lost.path)));
     view.ensure_loaded(read_set)?;
-    let mut facts = vec![AnyEvent::AgentReturned(AgentReturned { agent: agent.id.clone() })];
+    let mut facts = vec![AnyEvent::new(AgentReturned { agent: agent.id.clone() })];
     let mut regained = Vec::new();
     for id in &agent.claims_when_offline.tasks {
         if let Some(task) = view.find_task(id)?
@@ -58,7 +58,7 @@ pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<AnyEvent>, Un
             && task.state == task::TaskState::Pending
             && is_fit_for(agent, task, regained.len())
         {
-            facts.push(AnyEvent::TaskClaimed(TaskClaimed::new(task, &agent.id)));
+            facts.push(AnyEvent::new(TaskClaimed::new(task, &agent.id)));
             regained.push(task);
         }
     }
@@ -66,7 +66,7 @@ pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<AnyEvent>, Un
     for lost in &agent.claims_when_offline.files {
         if may_have_again(view, agent, lost)? {
             let known = view.find_file(lost.path.key())?;
-            facts.push(AnyEvent::FileClaimed(FileClaimed {
+            facts.push(AnyEvent::new(FileClaimed {
                 path: lost.path.clone(),
                 agent: agent.id.clone(),
                 task: lost.task.clone(),

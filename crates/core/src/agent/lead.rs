@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Agent, AgentRole};
 use crate::command::Undecided;
-use crate::event::{Event, EventStamp, RowWriter};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter};
 use crate::id::AgentId;
 
 /// Who holds the position, and whether it asked for it.
@@ -51,7 +50,7 @@ pub struct LeadChosen {
 impl LeadChosen {
     pub(crate) fn fact(holder: Option<AgentId>, because: LeadReason, seat: Option<&Lead>) -> AnyEvent {
         let previous = seat.and_then(|seat| seat.holder.clone());
-        AnyEvent::LeadChosen(LeadChosen { holder, asked: because == LeadReason::Asked, previous, because })
+        AnyEvent::new(LeadChosen { holder, asked: because == LeadReason::Asked, previous, because })
     }
 }
 
@@ -80,7 +79,7 @@ pub fn successor(view: &View, gone: &AgentId) -> Result<Option<AnyEvent>, Undeci
             let asked = agent.profile.role == AgentRole::Lead;
             let previous = seat.and_then(|seat| seat.holder.clone());
             let holder = Some(agent.id.clone());
-            AnyEvent::LeadChosen(LeadChosen { holder, asked, previous, because: LeadReason::Succession })
+            AnyEvent::new(LeadChosen { holder, asked, previous, because: LeadReason::Succession })
         }
     }))
 }

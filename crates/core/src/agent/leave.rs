@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::offline::{freeing_asks, frees};
 use super::{Agent, successor};
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::file::ReleaseReason;
 use crate::id::AgentId;
 use crate::model::{Key, ReadSet};
@@ -51,7 +50,7 @@ impl Command for LeaveTeam {
         if agent.has_left() {
             return Ok(Decision::nothing(Reply::Done));
         }
-        let mut facts = vec![AnyEvent::AgentLeft(AgentLeft { agent: self.agent.clone() })];
+        let mut facts = vec![AnyEvent::new(AgentLeft { agent: self.agent.clone() })];
         facts.extend(frees(cx.view, &self.agent, ReleaseReason::HolderLeft)?.0);
         facts.extend(successor(cx.view, &self.agent)?);
         Ok(Decision::new(facts, Reply::Done))

@@ -29,10 +29,8 @@ pub(crate) use register::{EndpointGrant, KeyProof};
 pub use status::{AgentStatusSet, CurrentTask, SetAgentStatus};
 pub use update::UpdateProfile;
 
-use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, TaskId, Timestamp};
 use crate::outbound::AllowedHost;
-use crate::task;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -213,74 +211,6 @@ impl Agent {
 pub mod tally {
     pub const AGENTS: &str = "agents";
     pub const AGENTS_ACTIVE: &str = "agents.active";
-}
-
-/// What becomes of an agent's row. A fact that does not concern this agent leaves it as it is.
-pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<Agent> {
-    if let AnyEvent::AgentRegistered(fact) = fact
-        && fact.id == *id
-    {
-        return Some(fact.joined(old, seq, at));
-    }
-    let mut agent = old?;
-    match fact {
-        AnyEvent::AgentUpdated(fact) if fact.id == *id => fact.update(&mut agent, at),
-        AnyEvent::AgentReturned(fact) if fact.agent == *id => {
-            agent.membership = Membership::Here;
-            agent.status = AgentStatus::Idle;
-            agent.seen_at = at;
-            (agent.claims_when_offline, agent.said_goodbye) = (ClaimsWhenOffline::default(), false);
-        }
-        AnyEvent::AgentStatusSet(fact) if fact.agent == *id => {
-            agent.status = fact.status;
-            if fact.current_task.is_some() || fact.clears_task {
-                agent.current_task = fact.current_task.clone();
-            }
-        }
-        AnyEvent::AgentPaused(fact) if fact.agent == *id => agent.paused = Some(fact.paused(at)),
-        AnyEvent::AgentResumed(fact) if fact.agent == *id => agent.paused = None,
-        AnyEvent::AgentLeft(fact) if fact.agent == *id => {
-            agent.membership = Membership::Left(at);
-            agent.status = AgentStatus::Offline;
-            agent.current_task = None;
-            (agent.claims_when_offline, agent.paused) = (ClaimsWhenOffline::default(), None);
-        }
-        AnyEvent::AgentWentOffline(fact) if fact.agent == *id => {
-            agent.membership = Membership::Offline(at);
-            agent.status = AgentStatus::Offline;
-            agent.current_task = None;
-            agent.seen_at = fact.evidence.last_seen;
-            agent.claims_when_offline = fact.lost.clone();
-            agent.said_goodbye = fact.evidence.source.is_none();
-        }
-        AnyEvent::TaskReserved(fact) if fact.agent == *id => agent.last_assigned = Some(seq),
-        AnyEvent::TaskReassigned(fact) if fact.to == *id => agent.last_assigned = Some(seq),
-        AnyEvent::TaskClaimed(fact) if fact.agent == *id => agent.took(&fact.task),
-        AnyEvent::TaskClaimed(fact) if fact.from.as_ref() == Some(id) => agent.gave_up(&fact.task),
-        AnyEvent::TaskStarted(fact) if fact.holder == *id => agent.works_on(&fact.task),
-        AnyEvent::TaskStepSet(fact)
-            if fact.holder.as_ref() == Some(id) && fact.to == task::TaskState::Review && agent.is_online() =>
-        {
-            agent.status = AgentStatus::WaitingReview;
-        }
-        AnyEvent::TaskReleased(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
-        AnyEvent::TaskCompleted(fact) if fact.holder.as_ref() == Some(id) => {
-            agent.gave_up(&fact.task);
-            agent.recent.succeeded();
-        }
-        AnyEvent::TaskFailed(fact) if fact.holder.as_ref() == Some(id) => {
-            agent.gave_up(&fact.task);
-            agent.recent.failed();
-        }
-        AnyEvent::TaskTimedOut(fact) if fact.holder.as_ref() == Some(id) => {
-            agent.gave_up(&fact.task);
-            agent.recent.failed();
-        }
-        AnyEvent::TaskDropped(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
-        AnyEvent::TaskReopened(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
-        _ => {}
-    }
-    Some(agent)
 }
 
 /// Free-form facts that an agent tells about itself.

@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Agent, successor};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::file::{self, FilePath, ReleaseReason};
 use crate::id::{AgentId, TaskId, Timestamp};
 use crate::model::{Key, LifeSource, Lookup, ReadItem, ReadSet, View};
@@ -120,7 +119,7 @@ impl Command for DeclareOffline {
 pub(super) fn goes_offline(view: &View, agent: &Agent, evidence: &Evidence) -> Result<Vec<AnyEvent>, Undecided> {
     let (freed, lost) = frees(view, &agent.id, ReleaseReason::HolderOffline)?;
     let gone = AgentWentOffline { agent: agent.id.clone(), evidence: evidence.clone(), lost };
-    let mut facts = vec![AnyEvent::AgentWentOffline(gone)];
+    let mut facts = vec![AnyEvent::new(gone)];
     facts.extend(freed);
     facts.extend(successor(view, &agent.id)?);
     Ok(facts)

@@ -7,8 +7,7 @@ use super::Agent;
 use crate::actor::{Authority, Caller};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, Timestamp};
 use crate::limit;
 use crate::model::{Key, ReadSet};
@@ -106,7 +105,7 @@ impl Command for PauseAgent {
             paused_by: cx.caller.actor.to_string(),
             reason: self.reason.clone(),
         };
-        Ok(Decision::new(vec![AnyEvent::AgentPaused(fact)], reply))
+        Ok(Decision::new(vec![AnyEvent::new(fact)], reply))
     }
 }
 
@@ -125,7 +124,7 @@ impl Command for ResumeAgent {
                 .into());
         }
         let agent = cx.view.agent(&self.agent)?;
-        let fact = agent.paused.as_ref().map(|_| AnyEvent::AgentResumed(AgentResumed { agent: self.agent.clone() }));
+        let fact = agent.paused.as_ref().map(|_| AnyEvent::new(AgentResumed { agent: self.agent.clone() }));
         Ok(Decision::new(fact.into_iter().collect(), Reply::Row(Key::Agent(self.agent.clone()))))
     }
 }

@@ -12,8 +12,7 @@ use crate::clutch::Card;
 use crate::clutch::signature::{keys_of, same_keys};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, Seq, Timestamp};
 use crate::instance::{Instance, begin, check_name, plain};
 use crate::limit;
@@ -171,7 +170,7 @@ impl RegisterAgent {
                     ..agent.clone()
                 };
                 if renewed != *agent {
-                    facts.push(AnyEvent::AgentUpdated(AgentUpdated {
+                    facts.push(AnyEvent::new(AgentUpdated {
                         id: self.id.clone(),
                         profile: renewed.profile.clone(),
                         sealed: renewed.has_credential,
@@ -182,7 +181,7 @@ impl RegisterAgent {
                     facts.extend(super::come_back::comes_back(view, &renewed)?);
                 }
             }
-            _ => facts.push(AnyEvent::AgentRegistered(AgentRegistered {
+            _ => facts.push(AnyEvent::new(AgentRegistered {
                 id: self.id.clone(),
                 profile,
                 sealed: sealed || known.is_some_and(|agent| agent.has_credential),

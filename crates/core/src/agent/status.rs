@@ -6,8 +6,7 @@ use super::offline::{Evidence, freeing_asks, goes_offline};
 use super::{Agent, AgentStatus};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, TaskId};
 use crate::limit;
 use crate::model::{Key, ReadSet, View};
@@ -115,7 +114,7 @@ impl Command for SetAgentStatus {
             facts.extend(super::take_if_vacant(cx.view, agent)?);
         }
         if self.differs_from(agent) || !facts.is_empty() {
-            facts.push(AnyEvent::AgentStatusSet(AgentStatusSet {
+            facts.push(AnyEvent::new(AgentStatusSet {
                 agent: self.agent.clone(),
                 from: agent.status,
                 status: self.status,

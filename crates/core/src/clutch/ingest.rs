@@ -10,7 +10,7 @@ use crate::agent::{Agent, KeyProof, RegisterCard, UpdateCard};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::contract::ContractCheck;
-use crate::fact::AnyEvent;
+use crate::event::AnyEvent;
 use crate::id::{AgentId, Timestamp};
 use crate::instance::plain;
 use crate::message::{Cause, SendMessage, StormGuard, Tone, What};
@@ -18,7 +18,7 @@ use crate::model::{Key, Lookup, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::run::{self, Ended};
 use crate::task::{self, CompleteTask, FailTask, Outcome, StartTask, Task, TaskState};
-use crate::{envelope, group, limit, told};
+use crate::{event_id, group, limit, told};
 
 /// Takes in an envelope. Sent again, it is answered as it was the first time.
 #[derive(Clone, PartialEq, Debug)]
@@ -136,7 +136,7 @@ impl Ingest {
             return Err(self.says_something_else().into());
         }
         // What has no id of its own is told under one that is made from its place in the log.
-        let is_ours = envelope::is_kept_for_the_log(&self.received.message);
+        let is_ours = event_id::is_kept_for_the_log(&self.received.message);
         if is_ours || view.find_message(&self.received.message)?.is_some() {
             return Err(self.says_something_else().into());
         }
@@ -162,7 +162,7 @@ impl Ingest {
         self.keeps_to_its_step(view)?;
         let signed_by = self.signing.by.as_ref().map(|key| key.kid.clone());
         let received = EnvelopeReceived { delivered, signed_by, denied, ..self.received.clone() };
-        let mut facts = vec![AnyEvent::EnvelopeReceived(received)];
+        let mut facts = vec![AnyEvent::new(received)];
         facts.extend(followers);
         Ok(Decision::new(facts, Reply::Row(key)))
     }

@@ -52,7 +52,6 @@ pub use legacy::LegacyType;
 pub use message_type::MessageType;
 pub use need::Requirement;
 pub use payload_type::PayloadType;
-pub(crate) use received::apply;
 pub use received::{EnvelopeReceived, Filed};
 pub use rejected::{EnvelopeRejected, NoteRejected};
 pub use security::{Network, Policy, Security, Signature, TrustLevel};

@@ -8,7 +8,6 @@ use super::message_type::MessageType;
 use super::payload_type::PayloadType;
 use super::tool::Denial;
 use crate::event::{Event, EventStamp, NamedArtifacts, RowWriter, Subject};
-use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, ThreadId, Timestamp};
 use crate::message::Delivery;
 
@@ -73,10 +72,6 @@ impl EnvelopeReceived {
             |agent: &AgentId| Key::Delivery(DeliveryId { message: self.message.clone(), agent: agent.clone() });
         std::iter::once(Key::Envelope(self.message.clone())).chain(self.delivered.iter().map(delivery)).collect()
     }
-
-    pub(crate) fn reaches(&self, message: &MessageId, agent: &AgentId) -> bool {
-        self.message == *message && self.delivered.contains(agent)
-    }
 }
 
 impl Event for EnvelopeReceived {
@@ -126,22 +121,5 @@ impl Filed {
     /// What the daemon sends has an id like any other, and no body that another could be the same as.
     pub(crate) fn own(id: &MessageId, message_type: MessageType, seq: Seq) -> Filed {
         Filed { id: id.clone(), message_type, received: seq, hash: String::new(), denied: None }
-    }
-}
-
-/// What becomes of an envelope's row: it never changes, but that a call is answered.
-pub(crate) fn apply(old: Option<Filed>, id: &MessageId, fact: &AnyEvent, seq: Seq) -> Option<Filed> {
-    match fact {
-        AnyEvent::EnvelopeReceived(fact) if fact.message == *id => Some(Filed {
-            id: id.clone(),
-            message_type: fact.message_type.clone(),
-            received: seq,
-            hash: fact.hash.clone(),
-            denied: fact.denied.clone(),
-        }),
-        AnyEvent::TaskForwarded(fact) if fact.message == *id => Some(Filed::own(id, MessageType::TaskRequest, seq)),
-        AnyEvent::ToolDenied(fact) if fact.message == *id => Some(Filed::own(id, MessageType::ToolError, seq)),
-        AnyEvent::ToolDenied(fact) if fact.call == *id => old.map(|call| Filed { denied: None, ..call }),
-        _ => old,
     }
 }

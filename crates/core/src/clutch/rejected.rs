@@ -6,8 +6,7 @@ use super::message_type::MessageType;
 use crate::actor::Actor;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter};
 use crate::id::MessageId;
 use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
@@ -59,9 +58,7 @@ impl Command for NoteRejected {
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         match cx.caller.actor {
-            Actor::System => {
-                Ok(Decision::new(vec![AnyEvent::EnvelopeRejected(self.rejected.clone())], Reply::Recorded))
-            }
+            Actor::System => Ok(Decision::new(vec![AnyEvent::new(self.rejected.clone())], Reply::Recorded)),
             _ => Err(Rejection::new(Code::Forbidden, "only the daemon notes what it refused").into()),
         }
     }

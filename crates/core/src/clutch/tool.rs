@@ -14,8 +14,7 @@ use crate::actor::Actor;
 use crate::agent::Agent;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId};
 use crate::limit;
 use crate::message::Delivery;
@@ -235,10 +234,6 @@ impl ToolDenied {
             .map(|agent| Key::Delivery(DeliveryId { message: self.message.clone(), agent: agent.clone() }));
         [call, message].into_iter().chain(inbox).collect()
     }
-
-    pub(crate) fn reaches(&self, message: &MessageId, agent: &AgentId) -> bool {
-        self.message == *message && self.delivered.as_ref() == Some(agent)
-    }
 }
 
 impl Event for ToolDenied {
@@ -298,7 +293,7 @@ impl Command for AnswerCall {
             denial,
             delivered: agent.map(|agent| agent.id.clone()),
         };
-        Ok(Decision::new(vec![AnyEvent::ToolDenied(fact)], Reply::Done))
+        Ok(Decision::new(vec![AnyEvent::new(fact)], Reply::Done))
     }
 }
 
@@ -307,6 +302,7 @@ mod tests {
     use super::*;
     use crate::actor::Caller;
     use crate::agent::RegisterCard;
+    use crate::clutch::EnvelopeReceived;
     use crate::message::Standing;
     use crate::testing::{World, by, ingest, sends};
 
@@ -342,11 +338,10 @@ mod tests {
     /// What becomes of a call: the code and whose list it was, as the answer tells them.
     fn called(w: &mut World, said: &Value) -> Option<(&'static str, Option<Restriction>)> {
         assert_eq!(sends(w, "call", "tool.call", "ken", said), ["envelope.received"]);
-        match w.run(&Caller::system(), answer("call")).unwrap().0.as_slice() {
-            [AnyEvent::ToolDenied(denied)] => Some((denied.denial.code.as_str(), denied.denial.by)),
-            [] => None,
-            other => panic!("{other:?}"),
-        }
+        let events = w.run(&Caller::system(), answer("call")).unwrap().0;
+        assert!(events.len() <= 1, "{events:?}");
+        let denied = events.first().map(|event| event.get::<ToolDenied>().expect("a denial"))?;
+        Some((denied.denial.code.as_str(), denied.denial.by))
     }
 
     #[test]
@@ -412,10 +407,10 @@ mod tests {
         let mut said = call("agent:smith", Some(tool), json!({}));
         said["task_id"] = json!(task);
         let (id, caller) = (format!("call-{from}-{task}-{tool}"), crate::testing::sender(from));
-        match w.run(&caller, ingest(&id, "tool.call", from, &said)).unwrap().0.as_slice() {
-            [AnyEvent::EnvelopeReceived(call)] => call.denied.as_ref().map(|denied| denied.by),
-            other => panic!("{other:?}"),
-        }
+        let events = w.run(&caller, ingest(&id, "tool.call", from, &said)).unwrap().0;
+        assert_eq!(events.len(), 1, "{events:?}");
+        let call = events[0].get::<EnvelopeReceived>().expect("an envelope");
+        call.denied.as_ref().map(|denied| denied.by)
     }
 
     #[test]
@@ -487,7 +482,7 @@ mod tests {
             sends(&mut w, "call", "tool.call", from, &call(BROWSER, None, json!({})));
             let told = AnswerCall { to: Actor::parse(from), ..answer("call") };
             let (facts, _) = w.run(&Caller::system(), told).unwrap();
-            let [AnyEvent::ToolDenied(denied)] = facts.as_slice() else { panic!("{facts:?}") };
+            let Some(denied) = facts.first().and_then(AnyEvent::get::<ToolDenied>) else { panic!("{facts:?}") };
             assert_eq!((denied.to.as_str(), &denied.delivered), (from, &None));
         }
     }

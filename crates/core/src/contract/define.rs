@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{StepContract, StepContracts, built_in};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter};
 use crate::id::{Seq, Timestamp};
 use crate::limit;
 use crate::model::{Key, ReadItem, ReadSet};
@@ -52,7 +51,7 @@ impl Command for DefineStepContracts {
             }
             cx.view.may_replace(cx.caller, &known.defined_by, &format!("workflow '{}'", self.workflow))?;
         }
-        let fact = AnyEvent::StepContractsDefined(StepContractsDefined {
+        let fact = AnyEvent::new(StepContractsDefined {
             workflow: self.workflow.clone(),
             rules: self.rules.clone(),
             defined_by: cx.caller.actor.to_string(),

@@ -20,7 +20,6 @@ use crate::actor::Caller;
 use crate::clutch::{MessageType, PayloadType};
 use crate::code::Code;
 use crate::command::Undecided;
-use crate::fact::AnyEvent;
 use crate::id::{Seq, Timestamp};
 use crate::refusal::Rejection;
 use crate::task::Task;
@@ -126,32 +125,6 @@ impl ContractCheck {
                 .hint("send it again")
                 .into()),
         }
-    }
-}
-
-pub(crate) fn apply_schema(
-    old: Option<Schema>,
-    payload_type: &PayloadType,
-    fact: &AnyEvent,
-    seq: Seq,
-    at: Timestamp,
-) -> Option<Schema> {
-    match fact {
-        AnyEvent::SchemaRegistered(fact) if fact.payload_type == *payload_type => Some(fact.schema(seq, at)),
-        _ => old,
-    }
-}
-
-pub(crate) fn apply_workflow(
-    old: Option<StepContracts>,
-    name: &str,
-    fact: &AnyEvent,
-    seq: Seq,
-    at: Timestamp,
-) -> Option<StepContracts> {
-    match fact {
-        AnyEvent::StepContractsDefined(fact) if fact.workflow == name => Some(fact.workflow(seq, at)),
-        _ => old,
     }
 }
 

@@ -7,8 +7,7 @@ use super::{Schema, built_in};
 use crate::clutch::PayloadType;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter};
 use crate::id::{Seq, Timestamp};
 use crate::limit;
 use crate::model::{Key, ReadSet};
@@ -44,7 +43,7 @@ impl Command for RegisterSchema {
         if let Some(known) = cx.view.schema(&self.payload_type)? {
             return self.agrees(&known.text).map(|()| Decision::nothing(row)).map_err(Undecided::from);
         }
-        let fact = AnyEvent::SchemaRegistered(SchemaRegistered {
+        let fact = AnyEvent::new(SchemaRegistered {
             payload_type: self.payload_type.clone(),
             text: self.text.clone(),
             registered_by: cx.caller.actor.to_string(),

@@ -6,8 +6,7 @@ use super::write::stale;
 use super::{Base, Change, Document, DocumentId, DocumentStatus, Version, Writer, author, writer_agent};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::instance::{Instance, context_keys};
 use crate::model::{Key, ReadItem, ReadSet};
 use crate::refusal::Rejection;
@@ -96,6 +95,6 @@ impl Command for DeleteDocument {
             author,
             before: known.hash.clone(),
         };
-        Ok(Decision::new(vec![AnyEvent::DocumentDeleted(fact)], Reply::Row(Key::Document(self.id.clone()))))
+        Ok(Decision::new(vec![AnyEvent::new(fact)], Reply::Row(Key::Document(self.id.clone()))))
     }
 }

@@ -20,7 +20,6 @@ pub use write::{AppendDocument, Base, CreateDocument, DocumentWritten, WriteDocu
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
 use crate::command::Undecided;
-use crate::fact::AnyEvent;
 use crate::id::{AgentId, RunId, Seq, Timestamp};
 use crate::refusal::Rejection;
 
@@ -171,65 +170,6 @@ fn author(view: &View, caller: &Caller, writer: &Writer) -> Result<String, Undec
         }
         Writer::External if matches!(caller.actor, Actor::System | Actor::Watcher) => Ok(EXTERNAL.to_owned()),
         Writer::External => Err(Rejection::new(Code::Forbidden, "only the daemon tells of edits outside of it").into()),
-    }
-}
-
-pub(crate) fn apply(old: Option<Document>, id: &DocumentId, fact: &AnyEvent, at: Timestamp) -> Option<Document> {
-    match fact {
-        AnyEvent::DocumentWritten(fact) if fact.id == *id => Some(Document {
-            id: id.clone(),
-            version: fact.version,
-            base: fact.base,
-            status: DocumentStatus::Here,
-            bytes: fact.bytes,
-            hash: fact.hash.clone(),
-            author: fact.author.clone(),
-            changed_at: at,
-        }),
-        AnyEvent::DocumentDeleted(fact) if fact.id == *id => old.map(|old| Document {
-            version: fact.version,
-            status: DocumentStatus::Deleted,
-            author: fact.author.clone(),
-            changed_at: at,
-            ..old
-        }),
-        _ => old,
-    }
-}
-
-pub(crate) fn apply_version(
-    old: Option<Version>,
-    (id, version): (&DocumentId, u64),
-    fact: &AnyEvent,
-    seq: Seq,
-    at: Timestamp,
-) -> Option<Version> {
-    match fact {
-        AnyEvent::DocumentWritten(fact) if fact.id == *id && fact.version == version => Some(Version {
-            id: id.clone(),
-            version,
-            base: fact.base,
-            change: fact.change,
-            author: fact.author.clone(),
-            at,
-            seq,
-            before: fact.before.clone(),
-            hash: Some(fact.hash.clone()),
-            text: fact.text.clone(),
-        }),
-        AnyEvent::DocumentDeleted(fact) if fact.id == *id && fact.version == version => Some(Version {
-            id: id.clone(),
-            version,
-            base: version,
-            change: Change::Deleted,
-            author: fact.author.clone(),
-            at,
-            seq,
-            before: Some(fact.before.clone()),
-            hash: None,
-            text: String::new(),
-        }),
-        _ => old,
     }
 }
 

@@ -6,8 +6,7 @@ use super::{Change, Document, DocumentId, DocumentStatus, Version, author, hash_
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::AgentId;
 use crate::instance::{Instance, context_keys};
 use crate::limit;
@@ -224,7 +223,7 @@ fn check(id: &DocumentId, text: &str) -> Result<(), Rejection> {
 
 /// A new document that nobody has written anything in.
 pub(crate) fn begun(id: DocumentId) -> AnyEvent {
-    AnyEvent::DocumentWritten(whole_text(&id, None, Change::Created, Actor::System.to_string(), String::new()))
+    AnyEvent::new(whole_text(&id, None, Change::Created, Actor::System.to_string(), String::new()))
 }
 
 fn whole(id: &DocumentId, known: Option<&Document>, change: Change, author: String, text: String) -> Decision {
@@ -255,7 +254,7 @@ fn whole_text(
 
 fn decision(fact: DocumentWritten) -> Decision {
     let reply = Reply::Row(Key::Document(fact.id.clone()));
-    Decision::new(vec![AnyEvent::DocumentWritten(fact)], reply)
+    Decision::new(vec![AnyEvent::new(fact)], reply)
 }
 
 pub(super) fn stale(id: &DocumentId, base: u64, version: u64) -> Rejection {
@@ -279,6 +278,7 @@ mod tests {
     use super::*;
     use crate::document::DeleteDocument;
     use crate::redact::{REDACTED, Redact, Target};
+    use crate::registry::EventRef;
     use crate::testing::{World, anna, by, document};
 
     pub(crate) fn named(agent: &str) -> Writer {
@@ -315,8 +315,8 @@ mod tests {
         let known = w.document(&id);
         assert_eq!((known.version, known.base, known.author.as_str()), (5, 4, "b"));
         assert_eq!((known.hash.clone(), known.bytes), (hash_of("four\nfive\n"), 10));
-        for (row, before) in w.log.iter().filter_map(|row| match &row.event {
-            AnyEvent::DocumentWritten(fact) => {
+        for (row, before) in w.log.iter().filter_map(|row| match row.event.typed() {
+            EventRef::DocumentWritten(fact) => {
                 Some((fact, (fact.version > 1).then(|| hash_of(&texts[fact.version as usize - 2]))))
             }
             _ => None,

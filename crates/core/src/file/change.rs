@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Conflict, File, FilePath, overlap_asks, overlapping};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, Seq, SiteId, TaskId, TimerId, Timestamp};
 use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;
@@ -193,7 +192,7 @@ impl Command for RecordChange {
         if self.source == ChangeSource::Watcher && known.is_some() && after == known_hash {
             return Ok(Decision::nothing(Reply::Done));
         }
-        let mut facts = vec![AnyEvent::FileModified(FileModified {
+        let mut facts = vec![AnyEvent::new(FileModified {
             path: self.path.clone(),
             by: self.by.clone(),
             before: before.clone(),
@@ -207,7 +206,7 @@ impl Command for RecordChange {
         if let Some((holder, intruder)) = self.collision(cx.view)?
             && known.and_then(|file| file.conflict.as_ref()).is_none()
         {
-            facts.push(AnyEvent::ConflictDetected(ConflictDetected {
+            facts.push(AnyEvent::new(ConflictDetected {
                 timer: conflict_timer_id(&self.path),
                 escalate_at: cx.now.plus_millis(self.escalate_after_millis),
                 path: self.path.clone(),
@@ -247,11 +246,7 @@ impl Command for RecordUntracked {
             return Err(Rejection::new(Code::Invalid, "nothing changed").into());
         }
         let sample = self.sample.iter().take(Report::SAMPLE).cloned().collect();
-        let fact = AnyEvent::UntrackedFilesChanged(UntrackedFilesChanged {
-            changed: self.changed,
-            sample,
-            site: self.site.clone(),
-        });
+        let fact = AnyEvent::new(UntrackedFilesChanged { changed: self.changed, sample, site: self.site.clone() });
         Ok(Decision::new(vec![fact], Reply::Recorded))
     }
 }
@@ -263,6 +258,7 @@ mod tests {
     use crate::file::{Conflict, FileState, ReleaseFile, ResolveConflict};
     use crate::limit;
     use crate::model::{Key, Row};
+    use crate::registry::EventRef;
     use crate::testing::{World, anna, by, claim_file, hand_over, path};
     use crate::timer::FireTimer;
 
@@ -296,8 +292,8 @@ mod tests {
         w.does(&system, RecordChange { before: Some("one".to_owned()), ..seen("x", "two") });
         w.does(&system, seen("x", "three"));
         w.does(&by("b"), RecordChange { after: None, ..told("x", "b", "") });
-        let conflict = w.log.iter().rev().find_map(|row| match &row.event {
-            AnyEvent::ConflictDetected(fact) => Some((fact.before.as_str(), fact.after.as_str())),
+        let conflict = w.log.iter().rev().find_map(|row| match row.event.typed() {
+            EventRef::ConflictDetected(fact) => Some((fact.before.as_str(), fact.after.as_str())),
             _ => None,
         });
         assert_eq!(conflict, Some(("one", "three")));
@@ -317,8 +313,8 @@ mod tests {
         assert_eq!(file.last_modified_by.as_ref().unwrap().as_str(), "b");
         let conflict = Conflict { holder: "a".into(), intruder: "b".into(), since: Timestamp(w.now) };
         assert_eq!(file.conflict, Some(conflict));
-        match &w.log.last().unwrap().event {
-            AnyEvent::ConflictDetected(found) => {
+        match w.log.last().unwrap().event.typed() {
+            EventRef::ConflictDetected(found) => {
                 assert_eq!((found.before.as_str(), found.after.as_str()), ("h0", "h1"));
                 assert_eq!(found.escalate_at, Timestamp(w.now + 600_000));
             }
@@ -336,7 +332,7 @@ mod tests {
         assert_eq!(w.does(&Caller::watcher(), seen("x", "h1")), [""; 0], "known already");
         assert_eq!(w.does(&Caller::watcher(), seen("x", "h2")), ["resource.modified"]);
         assert!(
-            matches!(&w.log.last().unwrap().event, AnyEvent::FileModified(f) if f.warning.is_some() && f.by.is_none())
+            matches!(w.log.last().unwrap().event.typed(), EventRef::FileModified(f) if f.warning.is_some() && f.by.is_none())
         );
         assert_eq!(w.file("x").last_modified_by.as_ref().unwrap().as_str(), "a");
         assert_eq!(w.does(&by("b"), told("free", "b", "h1")), ["resource.modified"]);
@@ -459,7 +455,7 @@ mod tests {
         let sample = vec!["f".to_owned(); 50];
         w.does(&Caller::watcher(), RecordUntracked { changed: 50, sample, site: None });
         assert!(
-            matches!(&w.log[0].event, AnyEvent::UntrackedFilesChanged(f) if f.changed == 50 && f.sample.len() == Report::SAMPLE)
+            matches!(w.log[0].event.typed(), EventRef::UntrackedFilesChanged(f) if f.changed == 50 && f.sample.len() == Report::SAMPLE)
         );
         assert_eq!(
             w.refuses(&Caller::watcher(), RecordUntracked { changed: 0, sample: vec![], site: None }),

@@ -8,8 +8,7 @@ use super::{ConflictResolved, File, FileClaim, FilePath};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, SiteId, TaskId};
 use crate::model::{Key, Lookup, ReadSet, View};
 use crate::refusal::Rejection;
@@ -150,7 +149,7 @@ impl Command for ClaimFile {
             cx.view.ensure_authority(cx.caller, "force a claim")?;
             facts = taken(cx.view, &others, &self.agent)?;
         }
-        facts.push(AnyEvent::FileClaimed(FileClaimed {
+        facts.push(AnyEvent::new(FileClaimed {
             path: self.path.clone(),
             agent: self.agent.clone(),
             task: self.task.clone(),
@@ -197,7 +196,7 @@ pub(crate) fn taken(view: &View, files: &[&File], winner: &AgentId) -> Result<Ve
         conflicts_about(view, files)?.into_iter().filter_map(ConflictResolved::without_winner).collect();
     facts.extend(files.iter().filter_map(|file| {
         let loser = file.holder()?.clone();
-        Some(AnyEvent::ClaimForced(ClaimForced { path: file.path.clone(), loser, winner: winner.clone() }))
+        Some(AnyEvent::new(ClaimForced { path: file.path.clone(), loser, winner: winner.clone() }))
     }));
     Ok(facts)
 }
@@ -251,6 +250,7 @@ pub fn overlapping<'v>(view: &'v View, path: &FilePath, agent: &AgentId) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+
     use crate::file::{LockFile, UnlockFile};
     use crate::testing::{World, anna, by, claim_file, path};
 
@@ -309,12 +309,8 @@ mod tests {
         assert_eq!(w.refuses(&by("c"), force("c", "src/")), Code::Forbidden);
         assert_eq!(w.refuses(&Caller::nobody(), force("c", "src/")), Code::Forbidden);
         let facts = w.asks_file(&by("lead"), force("c", "src/")).unwrap();
-        let losers: Vec<_> = facts
-            .iter()
-            .filter_map(
-                |fact| if let AnyEvent::ClaimForced(forced) = fact { Some(forced.loser.as_str()) } else { None },
-            )
-            .collect();
+        let losers: Vec<_> =
+            facts.iter().filter_map(|fact| fact.get().map(|forced: &ClaimForced| forced.loser.as_str())).collect();
         assert_eq!(losers, ["a", "b"]);
         assert_eq!((w.file_holder("src/x"), w.file_holder("src/y"), w.file_holder("src/")), (None, None, Some("c")));
         assert!(w.asks_file(&anna(), force("a", "src/x")).is_ok());

@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{File, FilePath};
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::model::{Key, ReadSet};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -74,7 +73,7 @@ impl Command for LockFile {
         if cx.view.find_file(self.path.key())?.is_some_and(|file| file.locked_by.is_some()) {
             return Ok(Decision::nothing(Reply::Row(Key::file(&self.path))));
         }
-        let fact = AnyEvent::FileLocked(FileLocked { path: self.path.clone(), by: cx.caller.actor.to_string() });
+        let fact = AnyEvent::new(FileLocked { path: self.path.clone(), by: cx.caller.actor.to_string() });
         Ok(Decision::new(vec![fact], Reply::Row(Key::file(&self.path))))
     }
 }
@@ -92,7 +91,7 @@ impl Command for UnlockFile {
         if file.locked_by.is_none() {
             return Ok(Decision::nothing(Reply::Row(Key::file(&self.path))));
         }
-        let fact = AnyEvent::FileUnlocked(FileUnlocked { path: self.path.clone(), by: cx.caller.actor.to_string() });
+        let fact = AnyEvent::new(FileUnlocked { path: self.path.clone(), by: cx.caller.actor.to_string() });
         Ok(Decision::new(vec![fact], Reply::Row(Key::file(&self.path))))
     }
 }

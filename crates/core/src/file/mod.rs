@@ -23,7 +23,6 @@ pub use release::{FileReleased, ReleaseFile, ReleaseReason};
 pub use resolve::{ConflictResolved, ResolveConflict};
 
 use crate::event::{EventStamp, RowWriter};
-use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, SiteId, TaskId, Timestamp};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,56 +183,4 @@ pub mod tally {
     pub const FILES: &str = "files";
     pub const FILES_CLAIMED: &str = "files.claimed";
     pub const FILES_CONFLICTED: &str = "files.conflicted";
-}
-
-/// What becomes of a path's row. A fact about another path leaves it as it is.
-pub(crate) fn apply(old: Option<File>, key: &str, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<File> {
-    if fact.path().map(FilePath::key) != Some(key) {
-        return old;
-    }
-    let of = |path: &FilePath| old.clone().unwrap_or_else(|| File::tracked(path));
-    Some(match fact {
-        AnyEvent::FileClaimed(fact) => {
-            let mut file = of(&fact.path);
-            file.path = fact.path.clone();
-            if fact.from.is_none() {
-                file.content_hash = fact.hash.clone();
-                file.site = fact.site.clone();
-                file.unexplained_since = None;
-            }
-            file.claim = Some(FileClaim { holder: fact.agent.clone(), fence: seq, since: at, task: fact.task.clone() });
-            file
-        }
-        AnyEvent::FileReleased(fact) => File { claim: None, ..of(&fact.path) },
-        AnyEvent::ClaimForced(fact) => File { claim: None, ..of(&fact.path) },
-        AnyEvent::FileLocked(fact) => File { locked_by: Some(fact.by.clone()), ..of(&fact.path) },
-        AnyEvent::FileUnlocked(fact) => File { locked_by: None, ..of(&fact.path) },
-        AnyEvent::FileModified(fact) => {
-            let mut file = of(&fact.path);
-            file.content_hash = fact.after.clone();
-            file.site = fact.site.clone();
-            if fact.by.is_some() {
-                file.last_modified_by = fact.by.clone();
-                file.unexplained_since = None;
-            } else {
-                file.unexplained_since.get_or_insert_with(|| fact.before.clone());
-            }
-            file
-        }
-        AnyEvent::ConflictDetected(fact) => File {
-            conflict: Some(Conflict { holder: fact.holder.clone(), intruder: fact.intruder.clone(), since: at }),
-            ..of(&fact.path)
-        },
-        AnyEvent::ConflictResolved(fact) => {
-            let mut file = File { conflict: None, ..of(&fact.path) };
-            if let Some(winner) = &fact.winner
-                && let Some(claim) = &mut file.claim
-                && claim.holder != *winner
-            {
-                file.claim = Some(FileClaim { holder: winner.clone(), fence: seq, since: at, task: None });
-            }
-            file
-        }
-        _ => return old,
-    })
 }

@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConflictResolved, File, FilePath, conflicts_about};
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::AgentId;
 use crate::model::{Key, ReadSet, View};
 use crate::task::ensure_fence;
@@ -77,7 +76,7 @@ pub(crate) fn free_files(view: &View, files: &[&File], because: ReleaseReason) -
         conflicts_about(view, files)?.into_iter().filter_map(ConflictResolved::without_winner).collect();
     facts.extend(files.iter().filter_map(|file| {
         let holder = file.holder()?.clone();
-        Some(AnyEvent::FileReleased(FileReleased { path: file.path.clone(), holder, because }))
+        Some(AnyEvent::new(FileReleased { path: file.path.clone(), holder, because }))
     }));
     Ok(facts)
 }

@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{File, FilePath, overlap_asks, overlapping, taken};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::AgentId;
 use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
@@ -51,7 +50,7 @@ impl Command for ResolveConflict {
             others.retain(|other| other.path.key() != self.path.key());
             facts = taken(cx.view, &others, &self.winner)?;
         }
-        facts.push(AnyEvent::ConflictResolved(ConflictResolved {
+        facts.push(AnyEvent::new(ConflictResolved {
             path: file.path.clone(),
             winner: Some(self.winner.clone()),
             // The claim may have been handed over since: the fact names the one it is taken from.
@@ -66,7 +65,7 @@ impl ConflictResolved {
     /// The conflict about a path goes with the claim.
     pub(crate) fn without_winner(file: &File) -> Option<AnyEvent> {
         let conflict = file.conflict.as_ref()?;
-        Some(AnyEvent::ConflictResolved(ConflictResolved {
+        Some(AnyEvent::new(ConflictResolved {
             path: file.path.clone(),
             winner: None,
             holder: conflict.holder.clone(),

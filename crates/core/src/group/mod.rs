@@ -13,7 +13,6 @@ pub use set::{GroupSet, SetGroup};
 
 use crate::clutch::{Address, Group as RoleGroup};
 use crate::command::Undecided;
-use crate::fact::AnyEvent;
 use crate::id::{AgentId, Seq, Timestamp};
 
 /// A list of agents with a name. They need not be here, nor even known yet.
@@ -70,14 +69,6 @@ pub(crate) fn listed(view: &View, to: &[Address]) -> Result<Vec<AgentId>, Undeci
         found.extend(members(view, &name)?.unwrap_or_default());
     }
     Ok(found.into_iter().collect())
-}
-
-pub(crate) fn apply(old: Option<Group>, name: &str, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<Group> {
-    match fact {
-        AnyEvent::GroupSet(fact) if fact.group == name => Some(fact.group(seq, at)),
-        AnyEvent::GroupRemoved(fact) if fact.group == name => None,
-        _ => old,
-    }
 }
 
 impl View {

@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Group;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter};
 use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
 
@@ -44,7 +43,7 @@ impl Command for RemoveGroup {
             return Err(Rejection::no_group(&self.group).into());
         };
         cx.view.may_replace(cx.caller, &known.set_by, &format!("group '{}'", self.group))?;
-        let fact = AnyEvent::GroupRemoved(GroupRemoved { group: self.group.clone() });
+        let fact = AnyEvent::new(GroupRemoved { group: self.group.clone() });
         Ok(Decision::new(vec![fact], Reply::Done))
     }
 }

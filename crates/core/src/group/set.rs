@@ -6,8 +6,7 @@ use super::Group;
 use crate::clutch::Group as RoleGroup;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter};
 use crate::id::{AgentId, Seq, Timestamp};
 use crate::limit;
 use crate::model::{Key, ReadSet};
@@ -46,7 +45,7 @@ impl Command for SetGroup {
             cx.view.may_replace(cx.caller, &known.set_by, &format!("group '{}'", self.group))?;
         }
         let set_by = cx.caller.actor.to_string();
-        let fact = AnyEvent::GroupSet(GroupSet { group: self.group.clone(), members, set_by });
+        let fact = AnyEvent::new(GroupSet { group: self.group.clone(), members, set_by });
         Ok(Decision::new(vec![fact], row))
     }
 }

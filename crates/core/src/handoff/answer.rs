@@ -6,8 +6,7 @@ use super::{Handoff, HandoffStatus, colleague};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::file::{self, Case, ConflictResolved, File, FileClaimed, FilePath};
 use crate::id::{AgentId, HandoffId, RunId, TaskId};
 use crate::model::{Key, Lookup, ReadItem, ReadSet, View};
@@ -56,15 +55,15 @@ impl Event for HandoffAccepted {
         rows.update(self.handoff.clone(), |handoff: &mut Handoff| handoff.answer(HandoffStatus::Accepted, &self.by));
     }
 
-    fn told(&self) -> Option<&Told> {
+    fn notification(&self) -> Option<&Told> {
         Some(&self.told)
     }
 
-    fn told_mut(&mut self) -> Option<&mut Told> {
+    fn notification_mut(&mut self) -> Option<&mut Told> {
         Some(&mut self.told)
     }
 
-    fn concerned(&self, _task: &Task) -> Vec<Concerned> {
+    fn audience(&self, _task: &Task) -> Vec<Concerned> {
         // Another agent may have accepted it for the one that has the task now.
         vec![colleague(&self.by), colleague(&self.from)]
     }
@@ -105,15 +104,15 @@ impl Event for HandoffRejected {
         });
     }
 
-    fn told(&self) -> Option<&Told> {
+    fn notification(&self) -> Option<&Told> {
         Some(&self.told)
     }
 
-    fn told_mut(&mut self) -> Option<&mut Told> {
+    fn notification_mut(&mut self) -> Option<&mut Told> {
         Some(&mut self.told)
     }
 
-    fn concerned(&self, _task: &Task) -> Vec<Concerned> {
+    fn audience(&self, _task: &Task) -> Vec<Concerned> {
         vec![colleague(&self.from)]
     }
 
@@ -131,7 +130,7 @@ impl Command for AcceptHandoff {
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         let handoff = answerable(cx.view, cx.caller, &self.handoff, &self.agent)?;
-        let mut facts = vec![AnyEvent::HandoffAccepted(HandoffAccepted {
+        let mut facts = vec![AnyEvent::new(HandoffAccepted {
             handoff: handoff.id.clone(),
             task: handoff.task.clone(),
             from: handoff.from.clone(),
@@ -169,7 +168,7 @@ impl AcceptHandoff {
                 if task.reserved_for.as_ref() != Some(&self.agent) {
                     routing::ensure_eligible(view, caller, task, &self.agent)?;
                 }
-                facts.push(AnyEvent::TaskClaimed(TaskClaimed::new(task, &self.agent)));
+                facts.push(AnyEvent::new(TaskClaimed::new(task, &self.agent)));
                 facts.extend(run::start_run(view, &[task])?);
                 facts.extend(ack_request(view, task, &self.agent)?);
             }
@@ -199,7 +198,7 @@ impl AcceptHandoff {
         let mut facts: Vec<AnyEvent> = conflicts.filter_map(ConflictResolved::without_winner).collect();
         facts.extend(moving.into_iter().enumerate().map(|(at, file)| {
             let own = file.claim.as_ref().and_then(|claim| claim.task.clone());
-            AnyEvent::FileClaimed(FileClaimed {
+            AnyEvent::new(FileClaimed {
                 path: file.path.clone(),
                 agent: self.agent.clone(),
                 task: if at < of_task { Some(task.id.clone()) } else { own },
@@ -233,7 +232,7 @@ impl Command for RejectHandoff {
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         limit::text("reason", &self.reason, limit::TEXT_BYTES)?;
         let handoff = answerable(cx.view, cx.caller, &self.handoff, &self.agent)?;
-        let fact = AnyEvent::HandoffRejected(HandoffRejected {
+        let fact = AnyEvent::new(HandoffRejected {
             handoff: handoff.id.clone(),
             task: handoff.task.clone(),
             from: handoff.from.clone(),

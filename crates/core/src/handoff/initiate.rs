@@ -5,14 +5,13 @@ use serde::{Deserialize, Serialize};
 use super::{Handoff, HandoffStatus, colleague};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, HandoffId, MessageId, RunId, Seq, TaskId};
 use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
 use crate::task::Task;
 use crate::told::{Concerned, Told};
-use crate::{envelope, limit, task};
+use crate::{limit, task};
 
 /// What the next agent needs to know.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -58,7 +57,7 @@ impl HandoffInitiated {
         if self.told.to.is_empty() {
             return None;
         }
-        Some(self.told.at.map_or_else(|| envelope::id_at(seq), |at| envelope::told_id(seq, at)))
+        Some(self.told.id_at(seq))
     }
 }
 
@@ -90,15 +89,15 @@ impl Event for HandoffInitiated {
         rows.put(self.handoff.clone(), handoff);
     }
 
-    fn told(&self) -> Option<&Told> {
+    fn notification(&self) -> Option<&Told> {
         Some(&self.told)
     }
 
-    fn told_mut(&mut self) -> Option<&mut Told> {
+    fn notification_mut(&mut self) -> Option<&mut Told> {
         Some(&mut self.told)
     }
 
-    fn concerned(&self, _task: &Task) -> Vec<Concerned> {
+    fn audience(&self, _task: &Task) -> Vec<Concerned> {
         // An offer to everybody is there to be found.
         self.to.iter().map(colleague).collect()
     }
@@ -134,7 +133,7 @@ impl Command for OfferHandoff {
         }
         cx.view.ensure_may_act_for(cx.caller, &self.from)?;
         task::ensure_may_change(cx.view, cx.caller, task, Some(&self.from))?;
-        let fact = AnyEvent::HandoffInitiated(HandoffInitiated {
+        let fact = AnyEvent::new(HandoffInitiated {
             handoff: self.id.clone(),
             from: self.from.clone(),
             to: self.to.clone(),

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 pub use answer::{AcceptHandoff, HandoffAccepted, HandoffRejected, RejectHandoff};
 pub use initiate::{HandoffInitiated, HandoffNote, OfferHandoff};
 
-use crate::fact::AnyEvent;
 use crate::id::{AgentId, HandoffId, MessageId, Seq, TaskId, Timestamp};
 use crate::told::{As, Concerned};
 
@@ -84,32 +83,4 @@ impl Handoff {
 /// An agent that offers a task or is offered one.
 fn colleague(agent: &AgentId) -> Concerned {
     (agent.clone(), As::Colleague)
-}
-
-pub(crate) fn apply(old: Option<Handoff>, id: &HandoffId, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<Handoff> {
-    match fact {
-        AnyEvent::HandoffInitiated(initiated) if initiated.handoff == *id => Some(Handoff {
-            id: initiated.handoff.clone(),
-            from: initiated.from.clone(),
-            to: initiated.to.clone(),
-            task: initiated.task.clone(),
-            status: HandoffStatus::Pending,
-            note: initiated.note.clone(),
-            answered_by: None,
-            reason: None,
-            created_at: at,
-            created: seq,
-            told_by: (!fact.tells().is_empty()).then(|| fact.id_at(seq)),
-        }),
-        AnyEvent::HandoffAccepted(fact) if fact.handoff == *id => {
-            old.map(|old| Handoff { status: HandoffStatus::Accepted, answered_by: Some(fact.by.clone()), ..old })
-        }
-        AnyEvent::HandoffRejected(fact) if fact.handoff == *id => old.map(|old| Handoff {
-            status: HandoffStatus::Rejected,
-            answered_by: Some(fact.by.clone()),
-            reason: Some(fact.reason.clone()),
-            ..old
-        }),
-        _ => old,
-    }
 }

@@ -4,7 +4,7 @@ use super::context::{Provider, TeamContext};
 use super::{Instance, context_keys};
 use crate::command::Undecided;
 use crate::document::{self, DocumentId};
-use crate::fact::AnyEvent;
+use crate::event::AnyEvent;
 use crate::model::{Key, ReadItem, ReadSet, View};
 
 /// What an instance's documents depend on.

@@ -9,8 +9,7 @@ use crate::actor::{Authority, Caller};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::document::DocumentPath;
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::SiteId;
 use crate::instance::TeamContext;
 use crate::limit;
@@ -92,7 +91,7 @@ impl Command for ConfigureContext {
             }
         };
         let Configured { scope, settings, site } = new;
-        let mut facts = vec![AnyEvent::ContextConfigured(ContextConfigured { scope, settings, site })];
+        let mut facts = vec![AnyEvent::new(ContextConfigured { scope, settings, site })];
         facts.extend(begins);
         Ok(Decision::new(facts, Reply::Row(key)))
     }
@@ -218,16 +217,6 @@ impl ContextSettings {
     /// The folder that these settings mean for an instance, if they may. Whether another instance has it is not known here.
     pub fn folder(&self, instance: &Instance) -> Result<Folder, Rejection> {
         place::check(self.dir.as_deref().unwrap_or(FOLDER), instance)
-    }
-}
-
-pub(crate) fn apply(old: Option<Configured>, scope: &Scope, fact: &AnyEvent) -> Option<Configured> {
-    match fact {
-        AnyEvent::ContextConfigured(fact) if fact.scope == *scope => {
-            let ContextConfigured { scope, settings, site } = fact.clone();
-            Some(Configured { scope, settings, site })
-        }
-        _ => old,
     }
 }
 

@@ -11,7 +11,6 @@ mod place;
 use std::fmt;
 use std::sync::Arc;
 
-pub(crate) use configure::apply;
 pub use configure::{ConfigureContext, ContextConfigured};
 pub use context::{
     CHANNEL, Configured, ContextSettings, ENTRY_POINT, Provider, Scope, TeamContext, keys as context_keys,

@@ -6,8 +6,7 @@ use super::{Fate, Header, Message, Sender};
 use crate::actor::Authority;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, MessageId, Timestamp};
 use crate::limit;
 use crate::model::{Key, ReadSet};
@@ -94,13 +93,13 @@ impl Command for ReleaseHeld {
         let header = message.letter.header.clone();
         let reply = Reply::Row(Key::Message(self.message.clone()));
         let fact = match (&message.fate, &self.verdict) {
-            (Fate::Held(_), Verdict::Deliver) => AnyEvent::MessageReleased(MessageReleased {
+            (Fate::Held(_), Verdict::Deliver) => AnyEvent::new(MessageReleased {
                 at: cx.view.entry_time(&header.thread, cx.now)?,
                 header: Header { hops: 0, ..header },
             }),
             (Fate::Held(_), Verdict::Discard { reason }) => {
                 limit::text("reason", reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
-                AnyEvent::MessageDiscarded(MessageDiscarded {
+                AnyEvent::new(MessageDiscarded {
                     message: self.message.clone(),
                     from: header.from,
                     reason: reason.clone(),

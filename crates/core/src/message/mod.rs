@@ -24,7 +24,6 @@ pub use send::{Ack, Addressees, Cause, MessageHeld, MessageSent, SendMessage, St
 pub use undelivered::{Dead, DeliveryAbandoned, DeliveryRetried, GiveUpDelivery, RetryDelivery};
 
 use crate::event::{EventStamp, RowWriter};
-use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, ThreadId, Timestamp};
 use crate::instance::Instance;
 
@@ -438,112 +437,5 @@ impl Delivery {
             self.dead = None;
         }
         self.standing = self.standing.max(to);
-    }
-}
-
-pub(crate) fn apply(old: Option<Message>, id: &MessageId, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<Message> {
-    let new = |letter: &Letter, fate: Fate, at: Timestamp| Message { letter: letter.clone(), fate, sent: seq, at };
-    match fact {
-        AnyEvent::MessageSent(fact) if fact.letter.header.message == *id => {
-            Some(new(&fact.letter, Fate::Sent, fact.at))
-        }
-        AnyEvent::MessageHeld(fact) if fact.letter.header.message == *id => {
-            Some(new(&fact.letter, Fate::Held(fact.because), at))
-        }
-        AnyEvent::MessageReleased(fact) if fact.header.message == *id => old.map(|old| {
-            let letter = Letter { header: fact.header.clone(), ..old.letter };
-            Message { letter, fate: Fate::Sent, sent: seq, at: fact.at }
-        }),
-        AnyEvent::MessageDiscarded(fact) if fact.message == *id => {
-            old.map(|old| Message { fate: Fate::Discarded { reason: fact.reason.clone() }, ..old })
-        }
-        _ => old,
-    }
-}
-
-pub(crate) fn apply_delivery(
-    old: Option<Delivery>,
-    (message, agent): (&MessageId, &AgentId),
-    fact: &AnyEvent,
-    seq: Seq,
-    at: Timestamp,
-) -> Option<Delivery> {
-    let new = |to: AddressedAs, task: Option<&TaskId>| Delivery {
-        message: message.clone(),
-        agent: agent.clone(),
-        standing: Standing::Queued,
-        to,
-        sent: seq,
-        queued_at: at,
-        task: task.cloned(),
-        read_at: None,
-        acked_at: None,
-        dead: None,
-        passed_on_at: None,
-    };
-    let as_envelope = AddressedAs::Recipient { form: Form::Envelope, wakes: true };
-    let queued = |header: &Header, at: Timestamp| {
-        let addressed = (header.message == *message).then(|| header.addresses(agent, at)).flatten();
-        addressed.map(|to| new(to, header.task.as_ref()))
-    };
-    let noted = |receipt: &Receipt, to: Standing| {
-        let broadcast = receipt.is_broadcast(agent, message).then(|| new(AddressedAs::Everyone, None));
-        let mut delivery = old.clone().or(broadcast)?;
-        if receipt.names(agent, message) {
-            delivery.moved(to, at);
-        }
-        Some(delivery)
-    };
-    match fact {
-        _ if fact.tells().contains(agent) && *message == fact.id_at(seq) => Some(new(as_envelope, fact.task())),
-        _ if fact.voids().is_some_and(|over| over.names(message, agent)) => old.map(|delivery| delivery.passes_on(at)),
-        AnyEvent::MessageSent(fact) => queued(&fact.letter.header, fact.at).or(old),
-        AnyEvent::MessageReleased(fact) => queued(&fact.header, fact.at).or(old),
-        AnyEvent::EnvelopeReceived(fact) if fact.reaches(message, agent) => Some(new(as_envelope, Some(&fact.task))),
-        AnyEvent::ToolDenied(fact) if fact.reaches(message, agent) => Some(new(as_envelope, Some(&fact.task))),
-        AnyEvent::TaskForwarded(fact) if fact.message == *message && fact.to == *agent => {
-            Some(new(as_envelope, Some(&fact.task)))
-        }
-        AnyEvent::DeliveryAbandoned(fact) if fact.message == *message && fact.agent == *agent => {
-            let known = old.or_else(|| fact.broadcast.then(|| new(AddressedAs::Everyone, None)));
-            let dead = Some(Dead { attempts: fact.attempts, error: fact.error.clone(), at });
-            known.map(|delivery| Delivery { dead, ..delivery })
-        }
-        AnyEvent::DeliveryRetried(fact) if fact.message == *message && fact.agent == *agent => {
-            old.map(|delivery| Delivery { dead: None, ..delivery })
-        }
-        AnyEvent::MessagesRead(receipt) => noted(receipt, Standing::Read),
-        AnyEvent::MessagesAcked(receipt) => noted(receipt, Standing::Acked),
-        _ => old,
-    }
-}
-
-pub(crate) fn apply_thread(old: Option<Thread>, id: &ThreadId, fact: &AnyEvent) -> Option<Thread> {
-    let (header, at) = match fact {
-        AnyEvent::MessageSent(fact) => (&fact.letter.header, fact.at),
-        AnyEvent::MessageReleased(fact) => (&fact.header, fact.at),
-        _ => return old,
-    };
-    if header.thread != *id {
-        return old;
-    }
-    let messages = old.map_or(0, |old| old.messages).saturating_add(1);
-    Some(Thread { id: id.clone(), last_at: at, messages })
-}
-
-pub(crate) fn apply_sender(old: Option<Sender>, id: &AgentId, fact: &AnyEvent) -> Option<Sender> {
-    let known = old.clone().unwrap_or_else(|| Sender { id: id.clone(), due: Timestamp(0), held: 0 });
-    match fact {
-        AnyEvent::MessageSent(fact) if fact.letter.header.from == *id => Some(Sender { due: fact.due, ..known }),
-        AnyEvent::MessageHeld(fact) if fact.letter.header.from == *id => {
-            Some(Sender { held: known.held.saturating_add(1), ..known })
-        }
-        AnyEvent::MessageReleased(fact) if fact.header.from == *id => {
-            Some(Sender { held: known.held.saturating_sub(1), ..known })
-        }
-        AnyEvent::MessageDiscarded(fact) if fact.from == *id => {
-            Some(Sender { held: known.held.saturating_sub(1), ..known })
-        }
-        _ => old,
     }
 }

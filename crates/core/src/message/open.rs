@@ -3,9 +3,10 @@
 use super::undelivered::DeliveryAbandoned;
 use super::{Receipt, Standing, receive};
 use crate::command::Undecided;
-use crate::fact::AnyEvent;
+use crate::event::AnyEvent;
 use crate::id::{AgentId, MessageId};
 use crate::limit;
+use crate::message::{MessagesAcked, MessagesRead};
 use crate::model::{ReadSet, View};
 use crate::refusal::Rejection;
 
@@ -74,12 +75,12 @@ impl Open {
 
     /// The agent is shown them: what says so of those that it never was.
     pub(crate) fn read(&self) -> Option<AnyEvent> {
-        self.receipt(|waiting| waiting.unseen).map(AnyEvent::MessagesRead)
+        self.receipt(|waiting| waiting.unseen).map(|receipt| AnyEvent::new(MessagesRead(receipt)))
     }
 
     /// The agent is done with all of them.
     pub(crate) fn acked(&self) -> Option<AnyEvent> {
-        self.receipt(|_| true).map(AnyEvent::MessagesAcked)
+        self.receipt(|_| true).map(|receipt| AnyEvent::new(MessagesAcked(receipt)))
     }
 
     fn receipt(&self, counts: impl Fn(&Waiting) -> bool) -> Option<Receipt> {
@@ -96,7 +97,7 @@ impl Open {
     pub(crate) fn given_up(&self, attempts: u32, error: &str) -> Vec<AnyEvent> {
         let error = &error[..error.floor_char_boundary(limit::TITLE_BYTES)];
         let abandoned = |waiting: &Waiting| {
-            AnyEvent::DeliveryAbandoned(DeliveryAbandoned {
+            AnyEvent::new(DeliveryAbandoned {
                 message: waiting.message.clone(),
                 agent: self.agent.clone(),
                 attempts,

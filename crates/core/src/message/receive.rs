@@ -7,8 +7,7 @@ use super::{Delivery, Standing};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, MessageId};
 use crate::limit;
 use crate::refusal::Rejection;
@@ -50,10 +49,6 @@ pub struct Receipt {
 impl Receipt {
     pub(super) fn names(&self, agent: &AgentId, message: &MessageId) -> bool {
         self.agent == *agent && self.messages.iter().chain(&self.broadcasts).any(|named| named == message)
-    }
-
-    pub(super) fn is_broadcast(&self, agent: &AgentId, message: &MessageId) -> bool {
-        self.agent == *agent && self.broadcasts.contains(message)
     }
 
     pub(crate) fn keys(&self) -> Vec<Key> {
@@ -143,7 +138,7 @@ impl Command for ReadMessages {
             Standing::Queued => Ok(Counts::Yes),
             Standing::Read | Standing::Acked => Ok(Counts::Already),
         })?;
-        Ok(receipt.decision(AnyEvent::MessagesRead))
+        Ok(receipt.decision(|receipt| AnyEvent::new(MessagesRead(receipt))))
     }
 }
 
@@ -161,7 +156,7 @@ impl Command for AckMessages {
                 (Standing::Read, _) | (Standing::Queued, Shown::Now) => Ok(Counts::Yes),
                 (Standing::Queued, Shown::Before) => Err(()),
             })?;
-        Ok(receipt.decision(AnyEvent::MessagesAcked))
+        Ok(receipt.decision(|receipt| AnyEvent::new(MessagesAcked(receipt))))
     }
 }
 
@@ -224,13 +219,14 @@ fn not_shown(agent: &AgentId, message: &MessageId) -> Rejection {
 pub(crate) fn noticed(view: &View, message: &MessageId, agent: &AgentId) -> Result<Option<AnyEvent>, Undecided> {
     let open = view.delivery(message, agent)?.is_some_and(|delivery| delivery.standing != Standing::Acked);
     let receipt = || Receipt { agent: agent.clone(), messages: vec![message.clone()], broadcasts: vec![] };
-    Ok(open.then(receipt).map(AnyEvent::MessagesAcked))
+    Ok(open.then(receipt).map(|receipt| AnyEvent::new(MessagesAcked(receipt))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::agent::LeaveTeam;
+    use crate::registry::EventRef;
     use crate::testing::{World, acks, anna, by, coord, direct, entry, reads};
 
     #[test]
@@ -241,7 +237,9 @@ mod tests {
         }
         assert_eq!(w.reads("b", &["m1", "m2"]), ["message.read"]);
         assert_eq!(w.reads("b", &["m2", "m3", "m3"]), ["message.read"]);
-        let Some(AnyEvent::MessagesRead(receipt)) = w.log.last().map(|row| &row.event) else { panic!() };
+        let Some(EventRef::MessagesRead(MessagesRead(receipt))) = w.log.last().map(|row| row.event.typed()) else {
+            panic!()
+        };
         assert_eq!(receipt.messages, ["m3".into()]);
         assert_eq!(w.reads("b", &["m1", "m2", "m3"]), [""; 0], "nothing new was shown");
         assert_eq!(w.pending("b"), ["m1", "m2", "m3"], "to be shown is not to be done with it");

@@ -9,8 +9,7 @@ use super::{Fate, Form, Header, Hold, Letter, Message, Priority, Recipients, Sen
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId, Timestamp};
 use crate::instance::{Instance, context_keys, plain};
 use crate::limit;
@@ -196,8 +195,8 @@ impl Command for SendMessage {
         }
         let letter = self.letter(cx.view)?;
         let fact = match self.held(cx.view, &letter.header, cx.now)? {
-            Some(because) => AnyEvent::MessageHeld(MessageHeld { letter, because }),
-            None => AnyEvent::MessageSent(MessageSent {
+            Some(because) => AnyEvent::new(MessageHeld { letter, because }),
+            None => AnyEvent::new(MessageSent {
                 at: cx.view.entry_time(&self.thread, cx.now)?,
                 due: self.due(cx.view, cx.now)?.plus_millis(self.interval_millis()),
                 letter,
@@ -500,7 +499,7 @@ pub(crate) fn posted(
             return Err(post.is_another().into());
         }
         for mut fact in decided {
-            if let AnyEvent::MessageSent(sent) = &mut fact {
+            if let Some(sent) = fact.get_mut::<MessageSent>() {
                 if let Some((at, due)) = before {
                     sent.at = sent.at.max(at.plus_millis(1));
                     sent.due = sent.due.max(due.plus_millis(post.interval_millis()));

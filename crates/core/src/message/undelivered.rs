@@ -8,8 +8,7 @@ use super::{Delivery, Standing};
 use crate::actor::Actor;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, MessageId};
 use crate::limit;
 use crate::refusal::Rejection;
@@ -131,7 +130,7 @@ impl Command for GiveUpDelivery {
                 .is_some_and(|message| message.is_broadcast_for(&self.agent)) => {}
             None => return Err(unknown(&self.message, &self.agent).into()),
         }
-        let fact = AnyEvent::DeliveryAbandoned(DeliveryAbandoned {
+        let fact = AnyEvent::new(DeliveryAbandoned {
             message: self.message.clone(),
             agent: self.agent.clone(),
             attempts: self.attempts,
@@ -175,7 +174,7 @@ impl Command for RetryDelivery {
             None => return Err(unknown(&self.message, &self.agent).into()),
         }
         let fact = DeliveryRetried { message: self.message.clone(), agent: self.agent.clone() };
-        Ok(Decision::new(vec![AnyEvent::DeliveryRetried(fact)], reply))
+        Ok(Decision::new(vec![AnyEvent::new(fact)], reply))
     }
 }
 
@@ -194,6 +193,7 @@ mod tests {
     use super::*;
     use crate::actor::Caller;
     use crate::model::ColumnValue;
+    use crate::registry::EventRef;
     use crate::testing::{World, anna, by, coord, direct};
 
     fn give_up(message: &str, agent: &str) -> GiveUpDelivery {
@@ -236,7 +236,7 @@ mod tests {
         w.does(&by("a"), direct("m", "a", &["b"]));
         let error = "ü".repeat(limit::TITLE_BYTES);
         assert_eq!(w.does(&Caller::system(), GiveUpDelivery { error, ..give_up("m", "b") }), ["delivery.abandoned"]);
-        let Some(AnyEvent::DeliveryAbandoned(fact)) = w.log.last().map(|row| &row.event) else { panic!() };
+        let Some(EventRef::DeliveryAbandoned(fact)) = w.log.last().map(|row| row.event.typed()) else { panic!() };
         assert_eq!(fact.error, "ü".repeat(limit::TITLE_BYTES / 2));
     }
 

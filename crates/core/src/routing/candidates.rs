@@ -1,18 +1,23 @@
 //! Everybody whom a task could be given to, kept ready for choices: follows the log fact by fact.
 
+use crate::agent::{Agent, AgentRegistered, AgentUpdated, TrackRecord};
+use crate::model::{Key, Row, Stored};
+use crate::run::TaskRemoved;
+use crate::task::{
+    TaskClaimed, TaskCompleted, TaskDropped, TaskFailed, TaskReassigned, TaskReleased, TaskReopened, TaskReserved,
+    TaskTimedOut,
+};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::choice::{Reject, Rejected, RejectionFilter, RoutingDecision, Scored};
 use super::demand::{Among, RequiredCapability, TaskDemand};
 use super::offer::{AgentOffer, Interner};
 use super::plan::Plan;
-use crate::agent::{self, Agent, TrackRecord};
 use crate::clutch::Card;
 use crate::clutch::card::CostHint;
-use crate::fact::{AnyEvent, write_set};
+use crate::event::{AnyEvent, EventStamp, apply_row};
 use crate::id::{AgentId, Seq, TaskId};
 use crate::log::LogRow;
-use crate::model::Key;
 
 /// How many candidates and how many rejections a choice names that is kept in the log.
 const MAX_NAMED_AGENTS: usize = 20;
@@ -182,7 +187,7 @@ impl Candidates {
     /// Takes the next row of the log, and tells what that means for choices.
     pub fn follow(&mut self, row: &LogRow) -> Change {
         let mut change = Change::Nothing;
-        for key in write_set(&row.event, row.seq) {
+        for key in row.event.write_set(row.seq) {
             if let Key::Agent(id) = key {
                 change = change.max(self.fold(&id, row));
             }
@@ -190,28 +195,30 @@ impl Candidates {
         change.max(self.changes_hands(&row.event))
     }
 
-    fn changes_hands(&mut self, fact: &AnyEvent) -> Change {
-        match fact {
-            AnyEvent::TaskReserved(fact) => self.moves(&fact.task, &fact.agent),
-            AnyEvent::TaskReassigned(fact) => self.moves(&fact.task, &fact.to),
-            AnyEvent::TaskClaimed(fact) => self.moves(&fact.task, &fact.agent),
-            AnyEvent::TaskReleased(fact) => self.unassign(&fact.task),
-            AnyEvent::TaskCompleted(fact) => self.unassign(&fact.task),
-            AnyEvent::TaskFailed(fact) => self.unassign(&fact.task),
-            AnyEvent::TaskTimedOut(fact) => self.unassign(&fact.task),
-            AnyEvent::TaskDropped(fact) => self.unassign(&fact.task),
-            AnyEvent::TaskReopened(fact) => self.unassign(&fact.task),
-            AnyEvent::TaskRemoved(fact) => self.unassign(&fact.task),
-            _ => Change::Nothing,
+    fn changes_hands(&mut self, event: &AnyEvent) -> Change {
+        let Some(task) = event.task() else { return Change::Nothing };
+        let reserved = event.get().map(|event: &TaskReserved| &event.agent);
+        let reassigned = || event.get().map(|event: &TaskReassigned| &event.to);
+        let claimed = || event.get().map(|event: &TaskClaimed| &event.agent);
+        if let Some(agent) = reserved.or_else(reassigned).or_else(claimed) {
+            return self.moves(task, agent);
         }
+        let is_freed = event.is::<TaskReleased>()
+            || event.is::<TaskCompleted>()
+            || event.is::<TaskFailed>()
+            || event.is::<TaskTimedOut>()
+            || event.is::<TaskDropped>()
+            || event.is::<TaskReopened>()
+            || event.is::<TaskRemoved>();
+        if is_freed { self.unassign(task) } else { Change::Nothing }
     }
 
     fn fold(&mut self, id: &AgentId, row: &LogRow) -> Change {
-        let says_what_it_is = matches!(row.event, AnyEvent::AgentRegistered(_) | AnyEvent::AgentUpdated(_));
+        let says_what_it_is = row.event.is::<AgentRegistered>() || row.event.is::<AgentUpdated>();
         match self.agents.get_mut(id) {
             Some(candidate) if !says_what_it_is => {
                 let old = Agent::clone(&candidate.agent);
-                match agent::apply(Some(old), id, &row.event, row.seq, row.at) {
+                match agent_after(Some(old), id, row) {
                     Some(agent) if !agent.has_left() => candidate.update(agent),
                     _ => {
                         self.remove(id);
@@ -221,7 +228,7 @@ impl Candidates {
             }
             known => {
                 let old = known.map(|candidate| Agent::clone(&candidate.agent));
-                match agent::apply(old, id, &row.event, row.seq, row.at) {
+                match agent_after(old, id, row) {
                     Some(agent) => {
                         self.put(agent);
                         Change::Room
@@ -436,4 +443,10 @@ impl Standing {
             "round-robin"
         }
     }
+}
+
+/// The row of an agent after an event.
+fn agent_after(old: Option<Agent>, id: &AgentId, row: &LogRow) -> Option<Agent> {
+    let stamp = EventStamp { seq: row.seq, at: row.at };
+    apply_row(old.map(Row::Agent), &Key::Agent(id.clone()), &row.event, stamp).and_then(Agent::take_row)
 }

@@ -12,7 +12,7 @@ use crate::actor::{Actor, Auth, Caller};
 use crate::agent::{Agent, AgentRole, LeaveTeam, Membership, PauseAgent, Paused, ResumeAgent, TrackRecord};
 use crate::clutch::card::{Capability, CostHint};
 use crate::clutch::{Card, Network, Policy, Requirement, TrustLevel};
-use crate::fact::AnyEvent;
+use crate::event::AnyEvent;
 use crate::id::{AgentId, Seq, TaskId, Timestamp};
 use crate::log::LogRow;
 use crate::model::{Key, Row};
@@ -411,7 +411,7 @@ proptest! {
                 let to = all.choose(&TaskDemand::default()).selected.unwrap();
                 *given.get_mut(&to).unwrap() += 1;
                 let task = TaskId::new(format!("t-{number}"));
-                all.follow(&row(2 * number + 10, AnyEvent::TaskReserved(TaskReserved { task: task.clone(), agent: to.clone() })));
+                all.follow(&row(2 * number + 10, AnyEvent::new(TaskReserved { task: task.clone(), agent: to.clone() })));
                 if !kept {
                     all.follow(&row(2 * number + 11, released(task, to)));
                 }
@@ -478,7 +478,7 @@ fn row(seq: u64, fact: AnyEvent) -> LogRow {
 }
 
 fn released(task: TaskId, agent: AgentId) -> AnyEvent {
-    AnyEvent::TaskReleased(TaskReleased {
+    AnyEvent::new(TaskReleased {
         task,
         run: None,
         holder: None,

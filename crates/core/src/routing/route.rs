@@ -1,6 +1,7 @@
 //! Giving a task to whom a choice fell on. The choice was made over what the router knew; the rule looks again, over rows.
 
 use crate::model::{DeliveryId, Key, Lookup, ReadItem, ReadSet, View};
+use crate::{event_id, run};
 use serde::{Deserialize, Serialize};
 
 use super::choice::{RejectionFilter, RoutingDecision};
@@ -9,13 +10,11 @@ use crate::actor::{Actor, Caller};
 use crate::clutch::{Filed, MessageType, Trace};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, NamedArtifacts, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, NamedArtifacts, RowWriter, Subject};
 use crate::id::{AgentId, MessageId, RunId, TaskId, Timestamp};
 use crate::message::{AddressedAs, Delivery, Form, Standing};
 use crate::refusal::Rejection;
 use crate::task::{AlarmKind, Alarms, Task, TaskReserved, doubled};
-use crate::{envelope, run};
 
 /// Reserves a task that was asked for by a request for the agent that was chosen, or tells that nobody fits. Refused if it is
 /// not so any more: then the router looks again.
@@ -324,8 +323,8 @@ impl RouteTask {
         }
         let (id, run, choice) = (task.id.clone(), task.run_if_named(), self.choice.clone());
         Ok(vec![
-            AnyEvent::RoutingDecided(RoutingDecided { task: id.clone(), run, choice, trace: trace_of(task) }),
-            AnyEvent::TaskReserved(TaskReserved { task: id, agent: agent.clone() }),
+            AnyEvent::new(RoutingDecided { task: id.clone(), run, choice, trace: trace_of(task) }),
+            AnyEvent::new(TaskReserved { task: id, agent: agent.clone() }),
         ])
     }
 
@@ -335,7 +334,7 @@ impl RouteTask {
         }
         let (again_at, trace) = (self.again_at(task, now), trace_of(task));
         let (task, run) = (task.id.clone(), task.run_if_named());
-        vec![AnyEvent::RoutingFailed(RoutingFailed { task, run, choice: self.choice.clone(), again_at, trace })]
+        vec![AnyEvent::new(RoutingFailed { task, run, choice: self.choice.clone(), again_at, trace })]
     }
 
     /// When those who were asked in vain are asked anew, if there are such. Pauses get longer, so that a team that does not
@@ -380,7 +379,7 @@ impl Command for OfferTask {
         if cx.view.envelope(&self.message)?.is_some() || cx.view.find_message(&self.message)?.is_some() {
             return Err(stale("the id of its message is taken").into());
         }
-        let fact = AnyEvent::TaskForwarded(TaskForwarded {
+        let fact = AnyEvent::new(TaskForwarded {
             task: task.id.clone(),
             run: task.run_if_named(),
             to: self.to.clone(),
@@ -389,7 +388,7 @@ impl Command for OfferTask {
                 .origin
                 .terms
                 .as_ref()
-                .map_or_else(|| envelope::id_at(task.created), |terms| terms.request.clone()),
+                .map_or_else(|| event_id::message_at(task.created), |terms| terms.request.clone()),
             attempt: task.attempt,
             accept_by: self.accept_by(task, cx.now),
             artifacts: self.artifacts.clone(),

@@ -6,8 +6,7 @@ use super::plan::{last, planned};
 use super::{PlannedTask, RunStatus, author, ensure_accepts_tasks, reopens, resolve};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{RunId, TaskId};
 use crate::model::{Key, Lookup, ReadSet};
 use crate::refusal::Rejection;
@@ -105,7 +104,7 @@ pub(super) fn reordered(run: &RunId, tasks: &[&Task], after: u32, to: impl Fn(u3
     let behind = tasks.iter().filter(|task| task.sequence > after);
     let places: Vec<SequenceChange> =
         behind.map(|task| SequenceChange { task: task.id.clone(), sequence: to(task.sequence) }).collect();
-    (!places.is_empty()).then(|| AnyEvent::RunReordered(RunReordered { run: run.clone(), places }))
+    (!places.is_empty()).then(|| AnyEvent::new(RunReordered { run: run.clone(), places }))
 }
 
 #[cfg(test)]

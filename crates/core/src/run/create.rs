@@ -6,8 +6,7 @@ use super::{Run, RunSpec, RunStatus, author, row_id, run_only};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{RunId, Seq, Timestamp};
 use crate::limit;
 use crate::model::{Key, ReadSet, View};
@@ -47,11 +46,7 @@ impl CreateRun {
         if self.id == RunId::project_default() || view.run(&self.id)?.is_some() {
             return Err(Rejection::new(Code::Exists, format!("workflow {} exists", self.id)).into());
         }
-        Ok(AnyEvent::RunCreated(RunCreated {
-            run: self.id.clone(),
-            brief: self.brief.clone(),
-            created_by: author(caller),
-        }))
+        Ok(AnyEvent::new(RunCreated { run: self.id.clone(), brief: self.brief.clone(), created_by: author(caller) }))
     }
 }
 

@@ -31,7 +31,6 @@ use crate::actor::{Actor, Caller};
 use crate::code::Code;
 use crate::command::Undecided;
 use crate::event::RowWriter;
-use crate::fact::AnyEvent;
 use crate::id::{RunId, Seq, Timestamp};
 use crate::refusal::Rejection;
 use crate::task::{Task, TaskState};
@@ -325,54 +324,6 @@ fn change_run(rows: &mut RowWriter<'_>, run: &RunId, at: Timestamp, change: impl
             run.note_change(at);
         });
     }
-}
-
-/// What becomes of a run's row. A fact that does not concern this run leaves it as it is.
-pub(crate) fn apply(old: Option<Run>, id: &RunId, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<Run> {
-    if fact.run() != Some(id) {
-        return old;
-    }
-    let mut run = match (fact, old) {
-        (AnyEvent::RunCreated(fact), _) => return Some(fact.run(seq, at)),
-        (AnyEvent::TaskCreated(fact), None) => Run::implied(id, &fact.assigned_by, seq, at),
-        (_, old) => old?,
-    };
-    match fact {
-        AnyEvent::TaskCreated(_) => {
-            run.tasks = run.tasks.saturating_add(1);
-            run.unfinished = run.unfinished.saturating_add(1);
-        }
-        // A failed one was among those that are left all the time.
-        AnyEvent::TaskReopened(fact) if fact.from.is_finished() => run.unfinished = run.unfinished.saturating_add(1),
-        AnyEvent::TaskReopened(fact) if fact.from == TaskState::Failed => run.failed = run.failed.saturating_sub(1),
-        AnyEvent::TaskFailed(_) | AnyEvent::TaskTimedOut(_) => run.failed = run.failed.saturating_add(1),
-        AnyEvent::TaskRetried(_) => run.failed = run.failed.saturating_sub(1),
-        AnyEvent::TaskCompleted(_) => run.unfinished = run.unfinished.saturating_sub(1),
-        AnyEvent::TaskDropped(fact) => {
-            run.unfinished = run.unfinished.saturating_sub(1);
-            run.failed = run.failed.saturating_sub(u32::from(fact.from == TaskState::Failed));
-        }
-        AnyEvent::TaskRemoved(_) => {
-            run.tasks = run.tasks.saturating_sub(1);
-            run.unfinished = run.unfinished.saturating_sub(1);
-        }
-        AnyEvent::RunPlanned(fact) => {
-            run.status = RunStatus::Ready;
-            run.summary = Some(fact.summary.clone());
-        }
-        AnyEvent::RunReplanned(fact) => {
-            run.summary = Some(fact.summary.clone());
-            run.brief.config = fact.config.clone();
-        }
-        AnyEvent::RunStatusSet(fact) => {
-            run.status = fact.to;
-            run.reason = fact.reason.clone();
-        }
-        _ => return Some(run),
-    }
-    run.updated_at = at;
-    run.ended_at = if run.has_ended() { run.ended_at.or(Some(at)) } else { None };
-    Some(run)
 }
 
 /// What deciding who steers a run needs to see first.

@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{PlannedTask, Resolved, RunStatus, author, change_run, resolve, rollup, run_only, steering_asks};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{RunId, TaskId};
 use crate::limit;
 use crate::model::{Key, Lookup, ReadSet, View};
@@ -72,7 +71,7 @@ impl Command for SetRunPlan {
         check_summary(&self.summary)?;
         let stay = cx.view.tasks_of_run(&self.run)?;
         let resolved = resolve(&stay, &self.tasks, Code::DuplicateTaskName)?;
-        let mut facts = vec![AnyEvent::RunPlanned(RunPlanned {
+        let mut facts = vec![AnyEvent::new(RunPlanned {
             run: self.run.clone(),
             summary: self.summary.clone(),
             planned: self.tasks.iter().map(|task| task.id.clone()).collect(),
@@ -109,7 +108,7 @@ pub(crate) fn planned(
             return Err(Rejection::new(Code::Exists, format!("task {} exists", task.id)).into());
         }
         sequence = sequence.saturating_add(1);
-        facts.push(AnyEvent::TaskCreated(TaskCreated {
+        facts.push(AnyEvent::new(TaskCreated {
             task: task.id,
             run: run.clone(),
             title: task.title,

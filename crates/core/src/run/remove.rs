@@ -10,8 +10,7 @@ use super::rollup::ends_with;
 use super::{Run, steering_asks};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::file::{self, ReleaseReason};
 use crate::id::{RunId, TaskId};
 use crate::refusal::Rejection;
@@ -132,7 +131,7 @@ pub(super) fn removed(
     rewired.extend(readers.map(|other| DependencyChange { task: other.id.clone(), gains: vec![], waits: vec![] }));
     let checkpoints = view.all(&Lookup::checkpoints_of(&task.id))?;
     let checkpoint = |row: &Row| if let Row::Checkpoint(checkpoint) = row { Some(checkpoint.id.clone()) } else { None };
-    let mut facts = vec![AnyEvent::TaskRemoved(TaskRemoved {
+    let mut facts = vec![AnyEvent::new(TaskRemoved {
         task: task.id.clone(),
         run: task.run.clone(),
         depends_on: task.depends_on.clone(),

@@ -11,8 +11,7 @@ use super::rollup::ends_with;
 use super::{PlannedTask, Run, author, change_run, check_summary, reopens, resolve, run_only, steering_asks};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{RunId, TaskId, Timestamp};
 use crate::limit;
 use crate::model::{Key, Lookup, ReadSet};
@@ -83,7 +82,7 @@ impl Command for ReplanRun {
         limit::json("config", &config, limit::METADATA_BYTES)?;
         cx.view.ensure_loaded(goes.iter().flat_map(|task| removal_asks(&task.id)).collect())?;
         let ids = |tasks: &[&Task]| tasks.iter().map(|task| task.id.clone()).collect::<Vec<_>>();
-        let mut facts = vec![AnyEvent::RunReplanned(RunReplanned {
+        let mut facts = vec![AnyEvent::new(RunReplanned {
             run: self.run.clone(),
             summary: self.summary.clone(),
             reason: self.reason.clone(),
@@ -125,6 +124,7 @@ impl ReplanRun {
 mod tests {
     use super::*;
     use crate::model::DependencyId;
+    use crate::registry::EventRef;
     use crate::run::RunStatus;
     use crate::testing::{World, by, complete, create_run, plan};
 
@@ -152,8 +152,8 @@ mod tests {
         w.claims("a", "tk_claimed");
         let (facts, reply) = w.run(&by("a"), replan(&[("new", &["doing", "done"]), ("newer", &["new"])])).unwrap();
         assert_eq!(reply, Reply::Recorded);
-        match &facts[0] {
-            AnyEvent::RunReplanned(fact) => {
+        match facts[0].typed() {
+            EventRef::RunReplanned(fact) => {
                 assert_eq!(fact.removed, ["tk_later".into(), "tk_last".into()]);
                 assert_eq!(fact.preserved, ["tk_done".into(), "tk_doing".into(), "tk_claimed".into()]);
             }

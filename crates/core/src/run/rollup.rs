@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Run, RunStatus, RunStatusCause, RunStatusSet};
 use crate::code::Code;
 use crate::command::Undecided;
-use crate::fact::AnyEvent;
+use crate::event::AnyEvent;
 use crate::id::RunId;
 use crate::model::{Key, View};
 use crate::refusal::Rejection;
@@ -128,7 +128,7 @@ fn of<'v>(view: &'v View, task: &Task) -> Result<Option<&'v Run>, Undecided> {
 }
 
 fn follows(run: &Run, to: RunStatus, because: RunStatusCause) -> AnyEvent {
-    AnyEvent::RunStatusSet(RunStatusSet { run: run.id.clone(), from: run.status, to, reason: None, because })
+    AnyEvent::new(RunStatusSet { run: run.id.clone(), from: run.status, to, reason: None, because })
 }
 
 #[cfg(test)]

@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{RunStatus, change_run, rollup, run_only, steering_asks};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::RunId;
 use crate::limit;
 use crate::model::{Key, ReadSet};
@@ -94,7 +93,7 @@ impl Command for SetRunStatus {
                 .hint("retry a task that failed, or add one: that opens it again")
                 .into());
         }
-        let mut facts = vec![AnyEvent::RunStatusSet(RunStatusSet {
+        let mut facts = vec![AnyEvent::new(RunStatusSet {
             run: run.id.clone(),
             from: run.status,
             to: self.to,

@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Task, TaskRetried};
 use crate::command::Undecided;
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, RunId, TaskId, Timestamp};
 use crate::model::{Key, View};
 use crate::run::{self, Ended};
@@ -48,15 +47,15 @@ impl Event for TaskAttemptsExhausted {
 
     fn apply(&self, _rows: &mut RowWriter<'_>, _stamp: EventStamp) {}
 
-    fn told(&self) -> Option<&Told> {
+    fn notification(&self) -> Option<&Told> {
         Some(&self.told)
     }
 
-    fn told_mut(&mut self) -> Option<&mut Told> {
+    fn notification_mut(&mut self) -> Option<&mut Told> {
         Some(&mut self.told)
     }
 
-    fn concerned(&self, task: &Task) -> Vec<Concerned> {
+    fn audience(&self, task: &Task) -> Vec<Concerned> {
         asker(task).into_iter().collect()
     }
 
@@ -75,7 +74,7 @@ pub(crate) fn retry_or_exhaust(
     now: Timestamp,
 ) -> Result<Vec<AnyEvent>, Undecided> {
     let again = next_attempt(task, error, backoff_millis, now);
-    let ends = !matches!(again, Some(AnyEvent::TaskRetried(_)));
+    let ends = !again.as_ref().is_some_and(AnyEvent::is::<TaskRetried>);
     let end = if ends { run::roll_up(view, task, Ended::failed(0))? } else { None };
     Ok(again.into_iter().chain(end).collect())
 }
@@ -84,7 +83,7 @@ fn next_attempt(task: &Task, error: &str, backoff_millis: u64, now: Timestamp) -
     let terms = task.origin.terms.as_deref()?;
     let attempts = task.attempts_used();
     if attempts >= terms.max_attempts.unwrap_or(MAX_ATTEMPTS).max(1) {
-        return Some(AnyEvent::TaskAttemptsExhausted(TaskAttemptsExhausted {
+        return Some(AnyEvent::new(TaskAttemptsExhausted {
             task: task.id.clone(),
             run: task.run_if_named(),
             attempts,
@@ -98,7 +97,7 @@ fn next_attempt(task: &Task, error: &str, backoff_millis: u64, now: Timestamp) -
     if terms.deadline.is_some_and(|deadline| deadline <= not_before) {
         return None;
     }
-    Some(AnyEvent::TaskRetried(TaskRetried {
+    Some(AnyEvent::new(TaskRetried {
         task: task.id.clone(),
         run: task.run_if_named(),
         attempt: task.attempt.saturating_add(1),

@@ -6,8 +6,7 @@ use super::finish::freed_files;
 use super::{ReleaseCause, Task, TaskReserved, TaskState, released};
 use crate::agent::Agent;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, TaskId};
 use crate::model::{Key, Lookup, ReadSet};
@@ -64,11 +63,11 @@ impl Command for AssignTask {
             return Ok(Decision::nothing(reply));
         }
         let Some(from) = task.held_by() else {
-            let fact = AnyEvent::TaskReserved(TaskReserved { task: self.task.clone(), agent: self.to.clone() });
+            let fact = AnyEvent::new(TaskReserved { task: self.task.clone(), agent: self.to.clone() });
             return Ok(Decision::new(vec![fact], reply));
         };
         let reassigned = TaskReassigned { task: self.task.clone(), from: from.clone(), to: self.to.clone() };
-        let mut facts = vec![released(task, ReleaseCause::Reassigned), AnyEvent::TaskReassigned(reassigned)];
+        let mut facts = vec![released(task, ReleaseCause::Reassigned), AnyEvent::new(reassigned)];
         facts.extend(freed_files(cx.view, task, ReleaseReason::Reassigned)?);
         Ok(Decision::new(facts, reply))
     }

@@ -7,8 +7,7 @@ use super::{Checkpoint, CheckpointKind, Task, ensure_may_change};
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, NamedArtifacts, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, NamedArtifacts, RowWriter, Subject};
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;
@@ -59,7 +58,7 @@ impl Command for AddCheckpoint {
             cx.view.ensure_may_act_for(cx.caller, agent)?;
         }
         self.may_tell(cx.view, cx.caller, task)?;
-        let fact = AnyEvent::CheckpointAdded(CheckpointAdded::from_asked(self, cx.view, task)?);
+        let fact = AnyEvent::new(CheckpointAdded::from_asked(self, cx.view, task)?);
         Ok(Decision::new(vec![fact], Reply::Row(Key::Checkpoint(self.id.clone()))))
     }
 }

@@ -7,8 +7,7 @@ use crate::actor::Caller;
 use crate::agent::Agent;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, RunId, TaskId};
 use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;
@@ -71,11 +70,11 @@ impl Event for TaskClaimed {
         rows.update(self.agent.clone(), |agent: &mut Agent| agent.took(&self.task));
     }
 
-    fn told(&self) -> Option<&Told> {
+    fn notification(&self) -> Option<&Told> {
         Some(&self.told)
     }
 
-    fn told_mut(&mut self) -> Option<&mut Told> {
+    fn notification_mut(&mut self) -> Option<&mut Told> {
         Some(&mut self.told)
     }
 
@@ -124,7 +123,7 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
     if task.reserved_for.is_none() {
         routing::ensure_eligible(view, caller, task, agent)?;
     }
-    let mut facts = vec![AnyEvent::TaskClaimed(TaskClaimed::new(task, agent))];
+    let mut facts = vec![AnyEvent::new(TaskClaimed::new(task, agent))];
     facts.extend(run::start_run(view, &[task])?);
     facts.extend(ack_request(view, task, agent)?);
     Ok(facts)

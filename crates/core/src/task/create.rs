@@ -9,8 +9,7 @@ use crate::actor::Caller;
 use crate::agent::Agent;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::limit;
 use crate::model::{DependencyId, Key, ReadSet, View};
@@ -124,7 +123,7 @@ impl CreateTask {
         if let Some(run) = run {
             run::ensure_accepts_tasks(run)?;
         }
-        let mut facts = vec![AnyEvent::TaskCreated(TaskCreated {
+        let mut facts = vec![AnyEvent::new(TaskCreated {
             task: self.id.clone(),
             run: self.run.clone(),
             title: self.title.clone(),
@@ -139,7 +138,7 @@ impl CreateTask {
             origin,
         })];
         if let Some(agent) = &self.assigned_to {
-            facts.push(AnyEvent::TaskReserved(TaskReserved { task: self.id.clone(), agent: agent.clone() }));
+            facts.push(AnyEvent::new(TaskReserved { task: self.id.clone(), agent: agent.clone() }));
         }
         facts.extend(run.and_then(run::reopens));
         Ok(facts)

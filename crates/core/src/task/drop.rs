@@ -8,8 +8,7 @@ use super::{Task, TaskState, run_row, task_keys};
 use crate::actor::Caller;
 use crate::agent::Agent;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, RunId, TaskId};
 use crate::limit;
 use crate::model::{Key, ReadSet, View};
@@ -76,15 +75,15 @@ impl Event for TaskDropped {
         }
     }
 
-    fn told(&self) -> Option<&Told> {
+    fn notification(&self) -> Option<&Told> {
         Some(&self.told)
     }
 
-    fn told_mut(&mut self) -> Option<&mut Told> {
+    fn notification_mut(&mut self) -> Option<&mut Told> {
         Some(&mut self.told)
     }
 
-    fn concerned(&self, task: &Task) -> Vec<Concerned> {
+    fn audience(&self, task: &Task) -> Vec<Concerned> {
         asker(task).into_iter().chain(holder(task)).collect()
     }
 }

@@ -9,8 +9,7 @@ use crate::actor::Caller;
 use crate::agent::Agent;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::contract::ContractCheck;
-use crate::event::{Event, EventStamp, NamedArtifacts, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, NamedArtifacts, RowWriter, Subject};
 use crate::file::{self, ReleaseReason};
 use crate::id::{AgentId, RunId, TaskId};
 use crate::model::{Key, Lookup, ReadSet, View};
@@ -90,15 +89,15 @@ impl Event for TaskCompleted {
         Some(NamedArtifacts { by: format!("task:{}", self.task), sha256 })
     }
 
-    fn told(&self) -> Option<&Told> {
+    fn notification(&self) -> Option<&Told> {
         Some(&self.told)
     }
 
-    fn told_mut(&mut self) -> Option<&mut Told> {
+    fn notification_mut(&mut self) -> Option<&mut Told> {
         Some(&mut self.told)
     }
 
-    fn concerned(&self, task: &Task) -> Vec<Concerned> {
+    fn audience(&self, task: &Task) -> Vec<Concerned> {
         asker(task).into_iter().chain(holder(task)).collect()
     }
 }
@@ -137,15 +136,15 @@ impl Event for TaskFailed {
         }
     }
 
-    fn told(&self) -> Option<&Told> {
+    fn notification(&self) -> Option<&Told> {
         Some(&self.told)
     }
 
-    fn told_mut(&mut self) -> Option<&mut Told> {
+    fn notification_mut(&mut self) -> Option<&mut Told> {
         Some(&mut self.told)
     }
 
-    fn concerned(&self, task: &Task) -> Vec<Concerned> {
+    fn audience(&self, task: &Task) -> Vec<Concerned> {
         asker(task).into_iter().chain(holder(task)).collect()
     }
 }
@@ -171,7 +170,7 @@ impl CompleteTask {
         limit::text("outcome", self.outcome.text.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         limit::json("outcome_detail", &self.outcome.detail, limit::TEXT_BYTES)?;
         may_end(view, caller, task, self.agent.as_ref(), TaskState::Completed)?;
-        let mut facts = vec![AnyEvent::TaskCompleted(TaskCompleted {
+        let mut facts = vec![AnyEvent::new(TaskCompleted {
             task: task.id.clone(),
             run: task.run_if_named(),
             holder: task.holder().cloned(),
@@ -213,7 +212,7 @@ impl FailTask {
     pub(crate) fn fails(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<AnyEvent>, Undecided> {
         limit::text("error", self.error.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         may_end(view, caller, task, self.agent.as_ref(), TaskState::Failed)?;
-        let mut facts = vec![AnyEvent::TaskFailed(TaskFailed {
+        let mut facts = vec![AnyEvent::new(TaskFailed {
             task: task.id.clone(),
             run: task.run_if_named(),
             holder: task.holder().cloned(),

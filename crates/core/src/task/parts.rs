@@ -4,7 +4,7 @@ use super::finish::{dependents, freed_files};
 use super::{Task, TaskDropped, TaskState};
 use crate::code::Code;
 use crate::command::Undecided;
-use crate::fact::AnyEvent;
+use crate::event::AnyEvent;
 use crate::file::ReleaseReason;
 use crate::id::TaskId;
 use crate::limit;
@@ -47,7 +47,7 @@ pub(super) fn dropped(
     to: TaskState,
     reason: Option<&str>,
 ) -> Result<Vec<AnyEvent>, Undecided> {
-    let mut facts = vec![AnyEvent::TaskDropped(TaskDropped {
+    let mut facts = vec![AnyEvent::new(TaskDropped {
         task: task.id.clone(),
         run: task.run_if_named(),
         holder: task.holder().cloned(),

@@ -8,8 +8,7 @@ use super::{CheckpointAdded, CheckpointKind, Task, TaskState, ensure_may_change,
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, RunId, TaskId};
 use crate::limit;
 use crate::model::{Key, ReadSet, View};
@@ -117,7 +116,7 @@ impl Command for ReplanTask {
         if again {
             facts.push(retried(task));
         }
-        facts.push(AnyEvent::TaskPlanned(TaskPlanned {
+        facts.push(AnyEvent::new(TaskPlanned {
             from: state,
             ..TaskPlanned::new(task, state, &self.plan, task.context.clone())
         }));
@@ -130,7 +129,7 @@ impl Command for ReplanTask {
             detail: task.plan.as_ref().map(|plan| json!({ "previous_plan": plan })),
             files_changed: vec![],
         };
-        facts.push(AnyEvent::CheckpointAdded(CheckpointAdded::from_asked(&replanned, cx.view, task)?));
+        facts.push(AnyEvent::new(CheckpointAdded::from_asked(&replanned, cx.view, task)?));
         Ok(Decision::new(facts, Reply::Row(Key::Checkpoint(self.checkpoint.clone()))))
     }
 }
@@ -177,7 +176,7 @@ impl Event for TaskPlanned {
 }
 
 fn planned(task: &Task, to: TaskState, plan: &TaskPlan, context: Map<String, Value>) -> AnyEvent {
-    AnyEvent::TaskPlanned(TaskPlanned::new(task, to, plan, context))
+    AnyEvent::new(TaskPlanned::new(task, to, plan, context))
 }
 
 #[cfg(test)]

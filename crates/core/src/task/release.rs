@@ -8,8 +8,7 @@ use super::{
 };
 use crate::agent::Agent;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, TaskId, Timestamp};
 use crate::limit;
@@ -113,7 +112,7 @@ impl Command for ReleaseTask {
             return Ok(Decision::nothing(reply));
         }
         let fact = TaskReleased { reason: self.reason.clone(), ..TaskReleased::of(task, ReleaseCause::Asked) };
-        Ok(Decision::new(vec![AnyEvent::TaskReleased(fact)], reply))
+        Ok(Decision::new(vec![AnyEvent::new(fact)], reply))
     }
 }
 
@@ -149,11 +148,11 @@ fn again(view: &View, task: &Task) -> Result<Vec<AnyEvent>, Undecided> {
 
 pub(super) fn retried(task: &Task) -> AnyEvent {
     let attempt = task.attempt.saturating_add(1);
-    AnyEvent::TaskRetried(TaskRetried { task: task.id.clone(), run: task.run_if_named(), attempt, not_before: None })
+    AnyEvent::new(TaskRetried { task: task.id.clone(), run: task.run_if_named(), attempt, not_before: None })
 }
 
 pub fn released(task: &Task, because: ReleaseCause) -> AnyEvent {
-    AnyEvent::TaskReleased(TaskReleased::of(task, because))
+    AnyEvent::new(TaskReleased::of(task, because))
 }
 
 impl TaskReleased {
@@ -190,16 +189,16 @@ impl Event for TaskReleased {
         }
     }
 
-    fn told(&self) -> Option<&Told> {
+    fn notification(&self) -> Option<&Told> {
         Some(&self.told)
     }
 
-    fn told_mut(&mut self) -> Option<&mut Told> {
+    fn notification_mut(&mut self) -> Option<&mut Told> {
         Some(&mut self.told)
     }
 
     /// The holder, unless it has left: then it has no inbox.
-    fn concerned(&self, task: &Task) -> Vec<Concerned> {
+    fn audience(&self, task: &Task) -> Vec<Concerned> {
         let left = self.because == ReleaseCause::Holder(ReleaseReason::HolderLeft);
         holder(task).filter(|_| !left).into_iter().collect()
     }
@@ -213,7 +212,7 @@ pub fn recovery(task: &Task, reason: ReleaseReason) -> AnyEvent {
         _ => "went offline",
     };
     let sequence = task.checkpoints.saturating_add(1);
-    AnyEvent::CheckpointAdded(CheckpointAdded {
+    AnyEvent::new(CheckpointAdded {
         id: format!("cp_{}_{sequence}", task.id),
         task: task.id.clone(),
         run: task.run_if_named(),

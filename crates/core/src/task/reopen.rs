@@ -10,8 +10,7 @@ use crate::actor::{Actor, Caller};
 use crate::agent::Agent;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::limit;
@@ -76,15 +75,15 @@ impl Event for TaskReopened {
         }
     }
 
-    fn told(&self) -> Option<&Told> {
+    fn notification(&self) -> Option<&Told> {
         Some(&self.told)
     }
 
-    fn told_mut(&mut self) -> Option<&mut Told> {
+    fn notification_mut(&mut self) -> Option<&mut Told> {
         Some(&mut self.told)
     }
 
-    fn concerned(&self, task: &Task) -> Vec<Concerned> {
+    fn audience(&self, task: &Task) -> Vec<Concerned> {
         asker(task).into_iter().chain(holder(task)).collect()
     }
 }
@@ -142,7 +141,7 @@ impl ReopenTask {
         view.ensure_loaded(opened.iter().map(files).collect())?;
         let mut facts = Vec::new();
         for opened in &opened {
-            facts.push(AnyEvent::TaskReopened(TaskReopened {
+            facts.push(AnyEvent::new(TaskReopened {
                 task: opened.id.clone(),
                 run: opened.run_if_named(),
                 holder: opened.holder().cloned(),

@@ -8,7 +8,7 @@ use crate::clutch::{Address, Policy, Requirement, Trace};
 use crate::code::Code;
 use crate::command::{Command, Undecided};
 use crate::contract::ContractBinding;
-use crate::fact::AnyEvent;
+use crate::event::AnyEvent;
 use crate::id::{AgentId, MessageId, TaskId, ThreadId, Timestamp};
 use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;

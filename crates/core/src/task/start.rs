@@ -7,8 +7,7 @@ use crate::actor::Caller;
 use crate::agent::Agent;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;
@@ -51,16 +50,16 @@ impl Event for TaskStarted {
         rows.update(self.holder.clone(), |agent: &mut Agent| agent.works_on(&self.task));
     }
 
-    fn told(&self) -> Option<&Told> {
+    fn notification(&self) -> Option<&Told> {
         Some(&self.told)
     }
 
-    fn told_mut(&mut self) -> Option<&mut Told> {
+    fn notification_mut(&mut self) -> Option<&mut Told> {
         Some(&mut self.told)
     }
 
     /// The asker, unless it goes on after a pause: that is no news to somebody who knows that it was begun.
-    fn concerned(&self, task: &Task) -> Vec<Concerned> {
+    fn audience(&self, task: &Task) -> Vec<Concerned> {
         let begins = matches!(self.from, TaskState::Pending | TaskState::Planning);
         asker(task).filter(|_| begins).into_iter().collect()
     }
@@ -114,7 +113,7 @@ impl Command for StartTask {
         } else {
             facts = super::claim::grant(cx.view, cx.caller, task, &agent)?;
         }
-        facts.push(AnyEvent::TaskStarted(TaskStarted {
+        facts.push(AnyEvent::new(TaskStarted {
             task: task.id.clone(),
             run: task.run_if_named(),
             end_by: end_by(cx.view, task, &agent, cx.now)?,

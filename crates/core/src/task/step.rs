@@ -6,8 +6,7 @@ use super::{Task, TaskState, check_transition, ensure_may_change, refuse_finishe
 use crate::agent::Agent;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, RunId, TaskId};
 use crate::limit;
 use crate::model::{Key, ReadSet};
@@ -111,7 +110,7 @@ impl Command for SetTaskStep {
         if task.state != self.to {
             check_transition(task, self.to)?;
         }
-        let fact = AnyEvent::TaskStepSet(TaskStepSet {
+        let fact = AnyEvent::new(TaskStepSet {
             task: task.id.clone(),
             run: task.run_if_named(),
             holder: task.holder().cloned(),

@@ -11,8 +11,7 @@ use crate::agent::Agent;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::envelope::iso;
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::model::{Key, Lookup, ReadSet, View};
@@ -91,15 +90,15 @@ impl Event for TaskTimedOut {
         }
     }
 
-    fn told(&self) -> Option<&Told> {
+    fn notification(&self) -> Option<&Told> {
         Some(&self.told)
     }
 
-    fn told_mut(&mut self) -> Option<&mut Told> {
+    fn notification_mut(&mut self) -> Option<&mut Told> {
         Some(&mut self.told)
     }
 
-    fn concerned(&self, task: &Task) -> Vec<Concerned> {
+    fn audience(&self, task: &Task) -> Vec<Concerned> {
         asker(task).into_iter().chain(holder(task)).collect()
     }
 }
@@ -126,7 +125,7 @@ impl Command for FireAlarm {
             AlarmKind::Deadline => deadline_is_over(cx.view, task, due)?,
             AlarmKind::RetryBackoff | AlarmKind::Reroute => {
                 let (id, run) = (task.id.clone(), task.run_if_named());
-                vec![AnyEvent::RoutingResumed(RoutingResumed { task: id, run, clock: self.clock })]
+                vec![AnyEvent::new(RoutingResumed { task: id, run, clock: self.clock })]
             }
         };
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
@@ -163,7 +162,7 @@ fn not_accepted(view: &View, task: &Task, due: Timestamp) -> Result<AnyEvent, Un
         }
         Err(missing @ Undecided::Missing(_)) => return Err(missing),
     };
-    Ok(AnyEvent::TaskReleased(TaskReleased { reason: Some(reason), ..TaskReleased::of(task, because) }))
+    Ok(AnyEvent::new(TaskReleased { reason: Some(reason), ..TaskReleased::of(task, because) }))
 }
 
 /// It is of use to nobody any more, and neither is what is part of it.
@@ -182,7 +181,7 @@ fn deadline_is_over(view: &View, task: &Task, due: Timestamp) -> Result<Vec<AnyE
 
 fn timed_out(task: &Task, limit: TimeLimit, due: Timestamp, why: &str) -> (AnyEvent, String) {
     let reason = format!("{}: {why}", limit.code());
-    let fact = AnyEvent::TaskTimedOut(TaskTimedOut {
+    let fact = AnyEvent::new(TaskTimedOut {
         task: task.id.clone(),
         run: task.run_if_named(),
         holder: task.holder().cloned(),

@@ -1,11 +1,12 @@
 //! What time does to tasks: before it has come, at the very moment, and after it.
 
+use crate::registry::EventRef;
 use serde_json::{Value, json};
 
 use super::{AlarmKind, FireAlarm, ReopenTask, TaskState};
 use crate::actor::Caller;
 use crate::code::Code;
-use crate::fact::AnyEvent;
+use crate::event::AnyEvent;
 use crate::id::{AgentId, Seq, TaskId};
 use crate::routing::OfferTask;
 use crate::run::RunStatus;
@@ -356,7 +357,7 @@ fn a_deadline_ends_a_task_wherever_it_is() {
         assert_eq!(told, ["task.timed_out", "run.status_set"], "{state}");
         let task = w.task("t");
         assert_eq!((task.state, task.clocks.next(), task.held_by()), (TaskState::Failed, None, None), "{state}");
-        let AnyEvent::TaskTimedOut(fact) = &w.log[w.log.len() - 2].event else { panic!("{state}") };
+        let EventRef::TaskTimedOut(fact) = w.log[w.log.len() - 2].event.typed() else { panic!("{state}") };
         assert_eq!(fact.holder.as_ref().map(AgentId::as_str), holder, "{state}");
         assert!(fact.reason.starts_with("DEADLINE_EXCEEDED: "), "{}", fact.reason);
         assert_eq!(fact.reserved_for.is_some(), state == "given");
@@ -382,8 +383,8 @@ fn a_deadline_takes_along_what_is_part_of_the_task() {
     for part in ["a", "b"] {
         assert_eq!((w.task(part).state, w.task(part).clocks.next()), (TaskState::Cancelled, None), "{part}");
     }
-    let told = w.log.iter().rev().find_map(|row| match &row.event {
-        AnyEvent::TaskDropped(fact) if fact.task == TaskId::from("a") => fact.reserved_for.clone(),
+    let told = w.log.iter().rev().find_map(|row| match row.event.typed() {
+        EventRef::TaskDropped(fact) if fact.task == TaskId::from("a") => fact.reserved_for.clone(),
         _ => None,
     });
     assert_eq!(told, Some(given.as_str().into()), "who was asked for it is told");
@@ -411,7 +412,9 @@ fn an_error_that_may_mend_is_tried_again_later_and_by_another() {
     assert_eq!(goes_off(&mut w, "t", AlarmKind::RetryBackoff), ["routing.resumed"]);
     let second = gives(&mut w, "t");
     assert_eq!(second, other(&first, ["ken", "ada"]));
-    let AnyEvent::TaskForwarded(forwarded) = &w.log.last().unwrap().event else { panic!("it was not passed on") };
+    let EventRef::TaskForwarded(forwarded) = w.log.last().unwrap().event.typed() else {
+        panic!("it was not passed on")
+    };
     assert_eq!(forwarded.attempt, 2);
     accepts(&mut w, "acc2", &second, "t").unwrap();
     errs(&mut w, &second, "t", true);

@@ -12,7 +12,7 @@ use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::contract::ContractCheck;
-use crate::fact::AnyEvent;
+use crate::event::AnyEvent;
 use crate::id::{AgentId, TaskId, Timestamp};
 use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;

@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Team, TeamEnd, TeamRef, needs_person};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::TeamId;
 use crate::model::{Key, ReadSet};
 use crate::refusal::Rejection;
@@ -91,7 +90,7 @@ impl Command for EndTeam {
         }
         let mut facts = turn::interrupted(team);
         let ended = TeamEnded { of: team.of.clone(), how: self.how, reason: self.reason.clone() };
-        facts.push(AnyEvent::TeamEnded(ended));
+        facts.push(AnyEvent::new(ended));
         Ok(Decision::new(facts, reply))
     }
 }

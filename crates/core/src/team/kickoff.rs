@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Kickoff, Team, TeamRef, needs_person};
 use crate::actor::{Actor, Caller};
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, MessageId, TeamId};
 use crate::instance::{Instance, Provider, context_keys};
 use crate::message::{self, Cause, SendMessage, StormGuard, What};
@@ -75,7 +74,7 @@ impl Command for KickOff {
             Provider::File | Provider::Memory => self.posts(),
         };
         let messages = posts.iter().map(|post| post.id.clone()).collect();
-        let mut facts = vec![AnyEvent::TeamKickedOff(TeamKickedOff { of: team.of.clone(), messages })];
+        let mut facts = vec![AnyEvent::new(TeamKickedOff { of: team.of.clone(), messages })];
         facts.extend(message::posted(cx.view, &Caller::system(), cx.now, &posts)?);
         Ok(Decision::new(facts, reply))
     }

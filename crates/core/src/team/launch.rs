@@ -7,8 +7,7 @@ use super::{TeamRef, needs_person};
 use crate::actor::Actor;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{IntentId, SiteId, TeamId};
 use crate::intent::{Effect, Intent};
 use crate::limit;
@@ -65,6 +64,10 @@ impl Event for TeamStartRequested {
         };
         rows.put(self.intent.clone(), intent);
     }
+
+    fn opens_intent(&self) -> bool {
+        true
+    }
 }
 
 /// How that ended. A second telling is refused as stale.
@@ -105,6 +108,10 @@ impl Event for TeamSpawned {
     fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
         rows.remove::<Intent>(self.intent.clone());
     }
+
+    fn closes_intent(&self) -> Option<&IntentId> {
+        Some(&self.intent)
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -129,6 +136,10 @@ impl Event for TeamStartFailed {
 
     fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
         rows.remove::<Intent>(self.intent.clone());
+    }
+
+    fn closes_intent(&self) -> Option<&IntentId> {
+        Some(&self.intent)
     }
 }
 
@@ -156,7 +167,7 @@ impl Command for RequestTeamStart {
             true => team.of.generation,
             false => team.of.generation.saturating_add(1),
         });
-        let fact = AnyEvent::TeamStartRequested(TeamStartRequested {
+        let fact = AnyEvent::new(TeamStartRequested {
             of: TeamRef::new(&self.team, generation),
             intent: self.intent.clone(),
             launch: self.launch.clone(),
@@ -182,9 +193,9 @@ impl Command for ConcludeTeamStart {
         };
         let (of, intent, file) = (of.clone(), self.intent.clone(), launch.file.clone());
         let fact = match &self.outcome {
-            TeamStartOutcome::Running => AnyEvent::TeamSpawned(TeamSpawned { of, intent, file }),
+            TeamStartOutcome::Running => AnyEvent::new(TeamSpawned { of, intent, file }),
             TeamStartOutcome::Failed { reason } => {
-                AnyEvent::TeamStartFailed(TeamStartFailed { of, intent, file, reason: reason.clone() })
+                AnyEvent::new(TeamStartFailed { of, intent, file, reason: reason.clone() })
             }
         };
         Ok(Decision::new(vec![fact], Reply::Done))

@@ -27,7 +27,6 @@ pub use stop::{RequestTeamStop, TeamStopRequested};
 use crate::actor::{Authority, Caller};
 use crate::code::Code;
 use crate::command::Undecided;
-use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, RunId, Seq, SiteId, TeamId, ThreadId, Timestamp, TurnId};
 use crate::instance::{Instance, check_name, plain};
 use crate::refusal::Rejection;
@@ -324,35 +323,6 @@ impl Team {
             change(member);
         }
         self
-    }
-}
-
-pub(crate) fn apply(old: Option<Team>, id: &TeamId, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<Team> {
-    match fact {
-        AnyEvent::TeamStarted(fact) if fact.of.team == *id => Some(fact.team(seq, at)),
-        AnyEvent::TeamResumed(fact) if fact.of.team == *id => old.map(|team| fact.resumes(team, seq, at)),
-        AnyEvent::TeamKickedOff(fact) if fact.of.team == *id => {
-            let kickoff = Some(Kickoff { messages: fact.messages.clone(), at });
-            old.map(|team| Team { kickoff, ..team })
-        }
-        AnyEvent::TeamStopRequested(fact) if fact.of.team == *id => old.map(|team| fact.stops(team, at)),
-        AnyEvent::TeamEnded(fact) if fact.of.team == *id => {
-            let ended = Some(TeamEnd { how: fact.how, reason: fact.reason.clone(), at });
-            old.map(|team| Team { ended, ..team })
-        }
-        AnyEvent::TurnStarted(fact) if fact.of.team == *id => {
-            old.map(|team| team.change(&fact.agent, |member| member.turn = Some(fact.turn.clone())))
-        }
-        AnyEvent::TurnEnded(fact) if fact.of.team == *id => old.map(|team| {
-            team.change(&fact.agent, |member| {
-                member.turn = None;
-                member.turns = member.turns.saturating_add(1);
-                member.failed = member.failed.saturating_add(u64::from(fact.how == TurnConclusion::Failed));
-                member.usage = member.usage.plus(&fact.usage);
-                member.last = Some(LastTurn { how: fact.how, gave_up: fact.gave_up, at });
-            })
-        }),
-        _ => old,
     }
 }
 

@@ -8,8 +8,7 @@ use super::{Member, Mode, Runner, Team, TeamRef, needs_person};
 use crate::actor::Actor;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, Seq, TeamId, Timestamp, TurnId};
 use crate::instance::{Instance, check_name};
 use crate::limit;
@@ -187,7 +186,7 @@ impl Command for StartTeam {
             None => {
                 self.is_free(cx.view)?;
                 let generation = before.map_or(1, |team| team.of.generation.saturating_add(1));
-                Ok(Decision::new(vec![AnyEvent::TeamStarted(self.starts(generation))], reply))
+                Ok(Decision::new(vec![AnyEvent::new(self.starts(generation))], reply))
             }
         }
     }
@@ -208,7 +207,7 @@ impl StartTeam {
     fn resumes(&self, team: &Team) -> Vec<AnyEvent> {
         let mut facts = turn::interrupted(team);
         let interrupted = team.open_turns().map(|(_, turn)| turn.clone()).collect();
-        facts.push(AnyEvent::TeamResumed(TeamResumed {
+        facts.push(AnyEvent::new(TeamResumed {
             of: team.of.clone(),
             workflow: self.workflow.clone(),
             file: self.file.clone(),

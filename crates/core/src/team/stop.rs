@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Stop, Team, TeamRef, needs_person};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, TeamId, Timestamp};
 use crate::limit;
 use crate::model::{Key, ReadSet};
@@ -80,7 +79,7 @@ impl Command for RequestTeamStop {
         if asked {
             return Ok(Decision::nothing(reply));
         }
-        let fact = AnyEvent::TeamStopRequested(TeamStopRequested {
+        let fact = AnyEvent::new(TeamStopRequested {
             of: team.of.clone(),
             member: self.member.clone(),
             reason: self.reason.clone(),

@@ -9,7 +9,7 @@ use super::Template;
 use super::words::fill;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::fact::AnyEvent;
+use crate::event::AnyEvent;
 use crate::id::{RunId, TaskId, TemplateId};
 use crate::limit;
 use crate::model::{Key, ReadSet};
@@ -46,7 +46,7 @@ impl Command for ApplyTemplate {
         let resolved = resolve(&[], &self.planned(template), Code::DuplicateTaskName)?;
         let mut facts = vec![
             create.created(cx.view, cx.caller)?,
-            AnyEvent::RunPlanned(RunPlanned {
+            AnyEvent::new(RunPlanned {
                 run: self.run.clone(),
                 summary,
                 planned: self.tasks.iter().take(template.tasks.len()).cloned().collect(),

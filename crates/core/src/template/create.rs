@@ -8,8 +8,7 @@ use super::words::blanks;
 use super::{Step, Template};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter};
 use crate::id::{RunId, Seq, TaskId, TemplateId, Timestamp};
 use crate::limit;
 use crate::model::{Key, Lookup, ReadSet, View};
@@ -90,7 +89,7 @@ impl Command for CreateTemplate {
         }
         let texts = tasks.iter().flat_map(|task| [&task.title, &task.description]);
         variables.extend(texts.flat_map(|text| blanks(text)).map(str::to_owned));
-        let fact = AnyEvent::TemplateCreated(TemplateCreated {
+        let fact = AnyEvent::new(TemplateCreated {
             template: self.id.clone(),
             title: self.title.clone(),
             description: self.description.clone(),

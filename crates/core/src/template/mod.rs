@@ -12,7 +12,6 @@ pub use create::{CreateTemplate, TemplateCreated, TemplateSource, TemplateTask};
 
 use crate::code::Code;
 use crate::command::Undecided;
-use crate::fact::AnyEvent;
 use crate::id::{Seq, TemplateId, Timestamp};
 use crate::refusal::Rejection;
 use crate::task::Details;
@@ -49,19 +48,6 @@ impl Entity for Template {
 
     fn columns(&self) -> Vec<ColumnValue> {
         vec![self.created.0.into(), self.title.as_str().into()]
-    }
-}
-
-pub(crate) fn apply(
-    old: Option<Template>,
-    id: &TemplateId,
-    fact: &AnyEvent,
-    seq: Seq,
-    at: Timestamp,
-) -> Option<Template> {
-    match fact {
-        AnyEvent::TemplateCreated(fact) if fact.template == *id => Some(fact.template(seq, at)),
-        _ => old,
     }
 }
 

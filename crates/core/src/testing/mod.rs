@@ -18,9 +18,9 @@ use crate::agent::{
     Agent, AgentRole, AgentStatus, CurrentTask, DeclareOffline, Evidence, Lead, Profile, RegisterAgent, SetAgentStatus,
 };
 use crate::code::Code;
-use crate::command::{AnyCommand, DecisionContext, Reply, Undecided, decide, read_set};
+use crate::command::{AnyCommand, DecisionContext, Reply, Undecided, read_set};
 use crate::document::{Document, DocumentId, DocumentPath, text_of};
-use crate::fact::{AnyEvent, apply, write_set};
+use crate::event::{AnyEvent, EventStamp};
 use crate::file::{Case, ClaimFile, ClaimMode, File, FileClaimOutcome, FilePath};
 use crate::handoff::{Handoff, HandoffNote, OfferHandoff};
 use crate::id::{AgentId, IntentId, MessageId, RunId, Seq, TaskId, Timestamp};
@@ -31,6 +31,7 @@ use crate::message::{
     What,
 };
 use crate::refusal::Rejection;
+use crate::registry::decide;
 use crate::run::{CreateRun, PlannedTask, Run, RunSpec, SetRunPlan, SourceType};
 use crate::task::{self, Task};
 use crate::workspace::{
@@ -328,13 +329,10 @@ impl World {
     }
 }
 
-fn fold(rows: &mut BTreeMap<Key, Row>, fact: &AnyEvent, seq: Seq, at: Timestamp) {
-    for key in write_set(fact, seq) {
-        let old = rows.remove(&key);
-        if let Some(new) = apply(old, &key, fact, seq, at) {
-            assert_eq!(new.table(), key.table());
-            rows.insert(key, new);
-        }
+fn fold(rows: &mut BTreeMap<Key, Row>, event: &AnyEvent, seq: Seq, at: Timestamp) {
+    event.apply(rows, EventStamp { seq, at });
+    for key in event.write_set(seq) {
+        assert!(rows.get(&key).is_none_or(|row| row.table() == key.table()), "{key:?}");
     }
 }
 

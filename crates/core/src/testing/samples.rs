@@ -17,7 +17,7 @@ use crate::clutch::{
 use crate::code::Code;
 use crate::contract::{ContractBinding, ExpectedPayload, SchemaRegistered, StepContract, StepContractsDefined};
 use crate::document::{Change, DocumentDeleted, DocumentId, DocumentPath, DocumentWritten};
-use crate::fact::AnyEvent;
+use crate::event::AnyEvent;
 use crate::file::{
     ChangeSource, ClaimForced, ConflictDetected, ConflictEscalated, ConflictResolved, FileClaimed, FileLocked,
     FileModified, FileReleased, FileUnlocked, ReleaseReason, UntrackedFilesChanged,
@@ -29,7 +29,7 @@ use crate::instance::{ContextConfigured, ContextSettings, Provider, Scope};
 use crate::intent::IntentClosed;
 use crate::message::{
     DeliveryAbandoned, DeliveryRetried, Form, Header, Hold, Letter, MessageDiscarded, MessageHeld, MessageReleased,
-    MessageSent, Priority, Receipt, Recipients, UNKNOWN_RECIPIENT_TTL_MILLIS,
+    MessageSent, MessagesAcked, MessagesRead, Priority, Receipt, Recipients, UNKNOWN_RECIPIENT_TTL_MILLIS,
 };
 use crate::model::{Key, LifeSource};
 use crate::redact::{Cleared, Erase, LogRedacted};
@@ -122,34 +122,24 @@ fn card() -> Card {
 
 fn agents() -> Vec<AnyEvent> {
     vec![
-        AnyEvent::AgentRegistered(AgentRegistered {
-            id: "ada".into(),
-            profile: full(),
-            sealed: true,
-            allowed_endpoint: None,
-        }),
-        AnyEvent::AgentUpdated(AgentUpdated {
-            id: "ada".into(),
-            profile: full(),
-            sealed: false,
-            allowed_endpoint: None,
-        }),
-        AnyEvent::AgentReturned(AgentReturned { agent: "ada".into() }),
-        AnyEvent::AgentStatusSet(AgentStatusSet {
+        AnyEvent::new(AgentRegistered { id: "ada".into(), profile: full(), sealed: true, allowed_endpoint: None }),
+        AnyEvent::new(AgentUpdated { id: "ada".into(), profile: full(), sealed: false, allowed_endpoint: None }),
+        AnyEvent::new(AgentReturned { agent: "ada".into() }),
+        AnyEvent::new(AgentStatusSet {
             agent: "ada".into(),
             from: AgentStatus::Idle,
             status: AgentStatus::WaitingReview,
             current_task: Some("task_1".into()),
             clears_task: true,
         }),
-        AnyEvent::AgentPaused(AgentPaused {
+        AnyEvent::new(AgentPaused {
             agent: "ada".into(),
             paused_by: "person:anna".to_owned(),
             reason: Some("secret".to_owned()),
         }),
-        AnyEvent::AgentResumed(AgentResumed { agent: "ada".into() }),
-        AnyEvent::AgentLeft(AgentLeft { agent: "ada".into() }),
-        AnyEvent::AgentWentOffline(AgentWentOffline {
+        AnyEvent::new(AgentResumed { agent: "ada".into() }),
+        AnyEvent::new(AgentLeft { agent: "ada".into() }),
+        AnyEvent::new(AgentWentOffline {
             agent: "ada".into(),
             evidence: Evidence {
                 last_seen: Timestamp(1_700_000_000_000),
@@ -161,7 +151,7 @@ fn agents() -> Vec<AnyEvent> {
                 files: vec![LostFile { path: path("src/main.rs"), task: Some("task_1".into()) }],
             },
         }),
-        AnyEvent::LeadChosen(LeadChosen {
+        AnyEvent::new(LeadChosen {
             holder: Some("ada".into()),
             asked: true,
             previous: Some("bob".into()),
@@ -208,20 +198,20 @@ fn routing() -> Vec<AnyEvent> {
     };
     let (task, run) = (TaskId::from("task_1"), Some("run_1".into()));
     vec![
-        AnyEvent::RoutingDecided(RoutingDecided {
+        AnyEvent::new(RoutingDecided {
             task: task.clone(),
             run: run.clone(),
             choice: choice(Some("ada")),
             trace: trace(),
         }),
-        AnyEvent::RoutingFailed(RoutingFailed {
+        AnyEvent::new(RoutingFailed {
             task: task.clone(),
             run: run.clone(),
             choice: choice(None),
             again_at: Some(Timestamp(30_000)),
             trace: trace(),
         }),
-        AnyEvent::TaskForwarded(TaskForwarded {
+        AnyEvent::new(TaskForwarded {
             task: task.clone(),
             run: run.clone(),
             to: "ada".into(),
@@ -231,12 +221,12 @@ fn routing() -> Vec<AnyEvent> {
             accept_by: Some(Timestamp(30_000)),
             artifacts: vec!["aa".repeat(32)],
         }),
-        AnyEvent::RoutingResumed(RoutingResumed { task, run, clock: AlarmKind::Reroute }),
+        AnyEvent::new(RoutingResumed { task, run, clock: AlarmKind::Reroute }),
     ]
 }
 
 fn envelope() -> AnyEvent {
-    AnyEvent::EnvelopeReceived(EnvelopeReceived {
+    AnyEvent::new(EnvelopeReceived {
         message: "msg_1".into(),
         message_type: MessageType::TaskRequest,
         run: "run_1".into(),
@@ -264,11 +254,11 @@ fn denial(by: Option<Restriction>) -> Denial {
 
 fn refused_envelopes() -> Vec<AnyEvent> {
     vec![
-        AnyEvent::LettersDropped(LettersDropped {
+        AnyEvent::new(LettersDropped {
             adapter: "http:ci".to_owned(),
             letters: vec![DroppedLetter { seq: Seq(3), attempts: 12, error: "secret".to_owned() }],
         }),
-        AnyEvent::EnvelopeRejected(EnvelopeRejected {
+        AnyEvent::new(EnvelopeRejected {
             message: "msg_1".into(),
             message_type: MessageType::TaskCancel,
             from: "ada".to_owned(),
@@ -277,7 +267,7 @@ fn refused_envelopes() -> Vec<AnyEvent> {
             pointer: "/security/auth/sig".to_owned(),
             others: 2,
         }),
-        AnyEvent::ToolDenied(ToolDenied {
+        AnyEvent::new(ToolDenied {
             call: "msg_1".into(),
             message: "msg_2".into(),
             to: "ada".to_owned(),
@@ -293,7 +283,7 @@ fn refused_envelopes() -> Vec<AnyEvent> {
 
 fn tasks() -> Vec<AnyEvent> {
     vec![
-        AnyEvent::TaskCreated(TaskCreated {
+        AnyEvent::new(TaskCreated {
             task: "task_1".into(),
             run: "run_default".into(),
             title: "secret".to_owned(),
@@ -312,16 +302,16 @@ fn tasks() -> Vec<AnyEvent> {
                 terms: Some(Box::new(terms())),
             },
         }),
-        AnyEvent::TaskReserved(TaskReserved { task: "task_1".into(), agent: "ada".into() }),
-        AnyEvent::TaskReassigned(TaskReassigned { task: "task_1".into(), from: "ada".into(), to: "bob".into() }),
-        AnyEvent::TaskClaimed(TaskClaimed {
+        AnyEvent::new(TaskReserved { task: "task_1".into(), agent: "ada".into() }),
+        AnyEvent::new(TaskReassigned { task: "task_1".into(), from: "ada".into(), to: "bob".into() }),
+        AnyEvent::new(TaskClaimed {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             agent: "ada".into(),
             from: Some("bob".into()),
             told: told(),
         }),
-        AnyEvent::TaskStarted(TaskStarted {
+        AnyEvent::new(TaskStarted {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: "ada".into(),
@@ -329,7 +319,7 @@ fn tasks() -> Vec<AnyEvent> {
             end_by: Some(Timestamp(60_000)),
             told: told(),
         }),
-        AnyEvent::TaskStepSet(TaskStepSet {
+        AnyEvent::new(TaskStepSet {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
@@ -338,7 +328,7 @@ fn tasks() -> Vec<AnyEvent> {
             reason: Some("secret".to_owned()),
             waiting_for: Some(WaitingFor::Input),
         }),
-        AnyEvent::TaskReleased(TaskReleased {
+        AnyEvent::new(TaskReleased {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
@@ -348,13 +338,13 @@ fn tasks() -> Vec<AnyEvent> {
             reason: Some("secret".to_owned()),
             told: told(),
         }),
-        AnyEvent::TaskRetried(TaskRetried {
+        AnyEvent::new(TaskRetried {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             attempt: 2,
             not_before: Some(Timestamp(1_000)),
         }),
-        AnyEvent::TaskCompleted(TaskCompleted {
+        AnyEvent::new(TaskCompleted {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
@@ -364,7 +354,7 @@ fn tasks() -> Vec<AnyEvent> {
             artifacts: vec!["ab".repeat(32)],
             told: told(),
         }),
-        AnyEvent::TaskFailed(TaskFailed {
+        AnyEvent::new(TaskFailed {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
@@ -372,7 +362,7 @@ fn tasks() -> Vec<AnyEvent> {
             error: Some("secret".to_owned()),
             told: told(),
         }),
-        AnyEvent::TaskDropped(TaskDropped {
+        AnyEvent::new(TaskDropped {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
@@ -383,7 +373,7 @@ fn tasks() -> Vec<AnyEvent> {
             unblocks: vec!["task_4".into()],
             told: told(),
         }),
-        AnyEvent::TaskTimedOut(TaskTimedOut {
+        AnyEvent::new(TaskTimedOut {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
@@ -395,7 +385,7 @@ fn tasks() -> Vec<AnyEvent> {
             reason: "secret".to_owned(),
             told: told(),
         }),
-        AnyEvent::TaskAttemptsExhausted(TaskAttemptsExhausted {
+        AnyEvent::new(TaskAttemptsExhausted {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             attempts: 3,
@@ -403,7 +393,7 @@ fn tasks() -> Vec<AnyEvent> {
             error: Some("secret".to_owned()),
             told: told(),
         }),
-        AnyEvent::TaskReopened(TaskReopened {
+        AnyEvent::new(TaskReopened {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
@@ -414,7 +404,7 @@ fn tasks() -> Vec<AnyEvent> {
             blocks: vec!["task_4".into()],
             told: told(),
         }),
-        AnyEvent::CheckpointAdded(CheckpointAdded {
+        AnyEvent::new(CheckpointAdded {
             id: "cp_task_1_1".to_owned(),
             task: "task_1".into(),
             run: Some("wf_1".into()),
@@ -445,7 +435,7 @@ fn trace() -> Trace {
 fn files() -> Vec<AnyEvent> {
     let at = || path("src/main.rs");
     vec![
-        AnyEvent::FileClaimed(FileClaimed {
+        AnyEvent::new(FileClaimed {
             path: at(),
             agent: "ada".into(),
             task: Some("task_1".into()),
@@ -453,11 +443,11 @@ fn files() -> Vec<AnyEvent> {
             site: None,
             from: Some("bob".into()),
         }),
-        AnyEvent::FileReleased(FileReleased { path: at(), holder: "ada".into(), because: ReleaseReason::TaskEnded }),
-        AnyEvent::ClaimForced(ClaimForced { path: at(), loser: "ada".into(), winner: "bob".into() }),
-        AnyEvent::FileLocked(FileLocked { path: at(), by: "person:anna".to_owned() }),
-        AnyEvent::FileUnlocked(FileUnlocked { path: at(), by: "person:anna".to_owned() }),
-        AnyEvent::FileModified(FileModified {
+        AnyEvent::new(FileReleased { path: at(), holder: "ada".into(), because: ReleaseReason::TaskEnded }),
+        AnyEvent::new(ClaimForced { path: at(), loser: "ada".into(), winner: "bob".into() }),
+        AnyEvent::new(FileLocked { path: at(), by: "person:anna".to_owned() }),
+        AnyEvent::new(FileUnlocked { path: at(), by: "person:anna".to_owned() }),
+        AnyEvent::new(FileModified {
             path: at(),
             by: Some("bob".into()),
             before: "aa".to_owned(),
@@ -468,12 +458,8 @@ fn files() -> Vec<AnyEvent> {
             metadata: metadata(),
             site: None,
         }),
-        AnyEvent::UntrackedFilesChanged(UntrackedFilesChanged {
-            changed: 12,
-            sample: vec!["docs/a.md".to_owned()],
-            site: None,
-        }),
-        AnyEvent::ConflictDetected(ConflictDetected {
+        AnyEvent::new(UntrackedFilesChanged { changed: 12, sample: vec!["docs/a.md".to_owned()], site: None }),
+        AnyEvent::new(ConflictDetected {
             path: at(),
             holder: "ada".into(),
             intruder: "bob".into(),
@@ -482,13 +468,13 @@ fn files() -> Vec<AnyEvent> {
             timer: conflict_timer_id(&at()),
             escalate_at: Timestamp(1_700_000_600_000),
         }),
-        AnyEvent::ConflictResolved(ConflictResolved {
+        AnyEvent::new(ConflictResolved {
             path: at(),
             winner: Some("bob".into()),
             holder: "ada".into(),
             intruder: "bob".into(),
         }),
-        AnyEvent::ConflictEscalated(ConflictEscalated {
+        AnyEvent::new(ConflictEscalated {
             path: at(),
             holder: "ada".into(),
             intruder: "bob".into(),
@@ -500,7 +486,7 @@ fn files() -> Vec<AnyEvent> {
 
 fn others() -> Vec<AnyEvent> {
     vec![
-        AnyEvent::HandoffInitiated(HandoffInitiated {
+        AnyEvent::new(HandoffInitiated {
             handoff: "hoff_1".into(),
             from: "ada".into(),
             to: Some("bob".into()),
@@ -515,7 +501,7 @@ fn others() -> Vec<AnyEvent> {
             run: Some("run_1".into()),
             told: told(),
         }),
-        AnyEvent::HandoffAccepted(HandoffAccepted {
+        AnyEvent::new(HandoffAccepted {
             handoff: "hoff_1".into(),
             task: "task_1".into(),
             from: "ada".into(),
@@ -523,7 +509,7 @@ fn others() -> Vec<AnyEvent> {
             run: Some("run_1".into()),
             told: told(),
         }),
-        AnyEvent::HandoffRejected(HandoffRejected {
+        AnyEvent::new(HandoffRejected {
             handoff: "hoff_1".into(),
             task: "task_1".into(),
             from: "ada".into(),
@@ -532,7 +518,7 @@ fn others() -> Vec<AnyEvent> {
             run: Some("run_1".into()),
             told: told(),
         }),
-        AnyEvent::ReportAdded(Report {
+        AnyEvent::new(Report {
             agent: "ada".into(),
             action: "x.deploy.done".to_owned(),
             resource: Some(path("src/main.rs")),
@@ -541,13 +527,13 @@ fn others() -> Vec<AnyEvent> {
             after_hash: Some("bb".to_owned()),
             metadata: metadata(),
         }),
-        AnyEvent::LogRedacted(LogRedacted {
+        AnyEvent::new(LogRedacted {
             seq: Seq(3),
             kind: "task.created".to_owned(),
             cleared: vec![Cleared { key: Key::Task("task_1".into()), fields: vec!["title".to_owned()] }],
             erases: vec![Erase { intent: "int_1".into(), sha256: "ab".repeat(32) }],
         }),
-        AnyEvent::IntentClosed(IntentClosed { intent: "int_1".into(), failed: Some("disk is full".to_owned()) }),
+        AnyEvent::new(IntentClosed { intent: "int_1".into(), failed: Some("disk is full".to_owned()) }),
     ]
 }
 
@@ -569,7 +555,7 @@ fn workflows() -> Vec<AnyEvent> {
         details: details(),
     };
     vec![
-        AnyEvent::RunCreated(RunCreated {
+        AnyEvent::new(RunCreated {
             run: "wf_1".into(),
             brief: RunSpec {
                 title: "secret".to_owned(),
@@ -583,12 +569,12 @@ fn workflows() -> Vec<AnyEvent> {
             },
             created_by: "ada".to_owned(),
         }),
-        AnyEvent::RunPlanned(RunPlanned {
+        AnyEvent::new(RunPlanned {
             run: "wf_1".into(),
             summary: "secret".to_owned(),
             planned: vec!["task_1".into(), "task_2".into()],
         }),
-        AnyEvent::RunReplanned(RunReplanned {
+        AnyEvent::new(RunReplanned {
             run: "wf_1".into(),
             summary: "secret".to_owned(),
             reason: "hush".to_owned(),
@@ -597,18 +583,18 @@ fn workflows() -> Vec<AnyEvent> {
             removed: vec!["task_2".into()],
             preserved: vec!["task_1".into()],
         }),
-        AnyEvent::RunReordered(RunReordered {
+        AnyEvent::new(RunReordered {
             run: "wf_1".into(),
             places: vec![SequenceChange { task: "task_1".into(), sequence: 2 }],
         }),
-        AnyEvent::RunStatusSet(RunStatusSet {
+        AnyEvent::new(RunStatusSet {
             run: "wf_1".into(),
             from: crate::run::RunStatus::InProgress,
             to: crate::run::RunStatus::Paused,
             reason: Some("secret".to_owned()),
             because: RunStatusCause::Asked,
         }),
-        AnyEvent::TaskPlanned(TaskPlanned {
+        AnyEvent::new(TaskPlanned {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
@@ -623,7 +609,7 @@ fn workflows() -> Vec<AnyEvent> {
             },
             context: metadata(),
         }),
-        AnyEvent::TaskRemoved(TaskRemoved {
+        AnyEvent::new(TaskRemoved {
             task: "task_1".into(),
             run: "wf_1".into(),
             depends_on: vec!["task_2".into()],
@@ -634,7 +620,7 @@ fn workflows() -> Vec<AnyEvent> {
             }],
             checkpoints: vec!["cp_task_1_1".to_owned()],
         }),
-        AnyEvent::TemplateCreated(TemplateCreated {
+        AnyEvent::new(TemplateCreated {
             template: "tmpl_1".into(),
             title: "secret".to_owned(),
             description: "hush".to_owned(),
@@ -682,33 +668,33 @@ fn messages() -> Vec<AnyEvent> {
         broadcasts: vec!["msg-1700000000-2".into()],
     };
     vec![
-        AnyEvent::MessageSent(MessageSent {
+        AnyEvent::new(MessageSent {
             letter: letter(),
             at: Timestamp(1_700_000_000_000),
             due: Timestamp(1_700_000_000_100),
         }),
-        AnyEvent::MessageHeld(MessageHeld { letter: everyone, because: Hold::Hops { most: 20 } }),
-        AnyEvent::MessageReleased(MessageReleased { header: header(), at: Timestamp(1_700_000_000_001) }),
-        AnyEvent::MessageDiscarded(MessageDiscarded {
+        AnyEvent::new(MessageHeld { letter: everyone, because: Hold::Hops { most: 20 } }),
+        AnyEvent::new(MessageReleased { header: header(), at: Timestamp(1_700_000_000_001) }),
+        AnyEvent::new(MessageDiscarded {
             message: "msg-1700000000-1".into(),
             from: "ada@pr-1".into(),
             reason: Some("secret".to_owned()),
         }),
-        AnyEvent::MessagesRead(receipt()),
-        AnyEvent::MessagesAcked(receipt()),
-        AnyEvent::DeliveryAbandoned(DeliveryAbandoned {
+        AnyEvent::new(MessagesRead(receipt())),
+        AnyEvent::new(MessagesAcked(receipt())),
+        AnyEvent::new(DeliveryAbandoned {
             message: "msg-1700000000-2".into(),
             agent: "bob@pr-1".into(),
             attempts: 8,
             error: "a secret refused".to_owned(),
             broadcast: true,
         }),
-        AnyEvent::DeliveryRetried(DeliveryRetried { message: "msg-1700000000-2".into(), agent: "bob@pr-1".into() }),
+        AnyEvent::new(DeliveryRetried { message: "msg-1700000000-2".into(), agent: "bob@pr-1".into() }),
     ]
 }
 
 fn context() -> AnyEvent {
-    AnyEvent::ContextConfigured(ContextConfigured {
+    AnyEvent::new(ContextConfigured {
         scope: Scope::Instance("run_pr-1".into()),
         settings: ContextSettings {
             provider: Some(Provider::File),
@@ -724,7 +710,7 @@ fn context() -> AnyEvent {
 fn documents() -> Vec<AnyEvent> {
     let id = || DocumentId::new("run_pr-1".into(), DocumentPath::parse("findings/auth.md").unwrap());
     vec![
-        AnyEvent::DocumentWritten(DocumentWritten {
+        AnyEvent::new(DocumentWritten {
             id: id(),
             version: 3,
             base: 2,
@@ -735,19 +721,14 @@ fn documents() -> Vec<AnyEvent> {
             bytes: 12,
             text: "a secret".to_owned(),
         }),
-        AnyEvent::DocumentDeleted(DocumentDeleted {
-            id: id(),
-            version: 4,
-            author: "external".to_owned(),
-            before: "bb".to_owned(),
-        }),
+        AnyEvent::new(DocumentDeleted { id: id(), version: 4, author: "external".to_owned(), before: "bb".to_owned() }),
     ]
 }
 
 fn workspaces() -> Vec<AnyEvent> {
     let (id, run, intent) = (|| "ws_1".into(), || Some("wf_1".into()), || "int_1".into());
     vec![
-        AnyEvent::WorkspaceCreated(WorkspaceCreated {
+        AnyEvent::new(WorkspaceCreated {
             workspace: id(),
             run: run(),
             path: "/projects/app-worktrees/feature-x".to_owned(),
@@ -760,14 +741,14 @@ fn workspaces() -> Vec<AnyEvent> {
             created_by: "ada".to_owned(),
             making: Some(intent()),
         }),
-        AnyEvent::WorkspaceReady(WorkspaceReady {
+        AnyEvent::new(WorkspaceReady {
             workspace: id(),
             run: run(),
             intent: intent(),
             base_branch: "main".to_owned(),
             branch: BranchOrigin::Created,
         }),
-        AnyEvent::WorkspaceUpdated(WorkspaceUpdated {
+        AnyEvent::new(WorkspaceUpdated {
             workspace: id(),
             run: run(),
             from: crate::workspace::WorkspaceStatus::Active,
@@ -778,27 +759,27 @@ fn workspaces() -> Vec<AnyEvent> {
             site: "site_1".into(),
             removing: Some(intent()),
         }),
-        AnyEvent::WorkspaceMerging(WorkspaceMerging {
+        AnyEvent::new(WorkspaceMerging {
             workspace: id(),
             run: run(),
             uncommitted: Uncommitted::Commit,
             site: "site_1".into(),
             intent: intent(),
         }),
-        AnyEvent::WorkspaceMerged(WorkspaceMerged {
+        AnyEvent::new(WorkspaceMerged {
             workspace: id(),
             run: run(),
             intent: intent(),
             merge_commit: "0a1b2c".to_owned(),
         }),
-        AnyEvent::WorkspaceRemoved(WorkspaceRemoved {
+        AnyEvent::new(WorkspaceRemoved {
             workspace: id(),
             run: run(),
             intent: intent(),
             backup_ref: Some("refs/rookery/backup/ws_1".to_owned()),
             branch: BranchFate::Kept,
         }),
-        AnyEvent::WorkspaceFailed(WorkspaceFailed {
+        AnyEvent::new(WorkspaceFailed {
             workspace: id(),
             run: run(),
             intent: intent(),
@@ -812,12 +793,12 @@ fn workspaces() -> Vec<AnyEvent> {
 fn registry() -> Vec<AnyEvent> {
     let payload_type = || PayloadType::parse("research.summary.v2").unwrap();
     vec![
-        AnyEvent::SchemaRegistered(SchemaRegistered {
+        AnyEvent::new(SchemaRegistered {
             payload_type: payload_type(),
             text: r#"{"type":"object","title":"secret"}"#.to_owned(),
             registered_by: "ada".to_owned(),
         }),
-        AnyEvent::StepContractsDefined(StepContractsDefined {
+        AnyEvent::new(StepContractsDefined {
             workflow: "product-research".to_owned(),
             rules: vec![StepContract {
                 id: "research".to_owned(),
@@ -829,12 +810,12 @@ fn registry() -> Vec<AnyEvent> {
             }],
             defined_by: "person:anna".to_owned(),
         }),
-        AnyEvent::GroupSet(GroupSet {
+        AnyEvent::new(GroupSet {
             group: "reviewers".to_owned(),
             members: vec!["ada".into(), "bob@pr-1".into()],
             set_by: "nobody".to_owned(),
         }),
-        AnyEvent::GroupRemoved(GroupRemoved { group: "reviewers".to_owned() }),
+        AnyEvent::new(GroupRemoved { group: "reviewers".to_owned() }),
     ]
 }
 
@@ -855,7 +836,7 @@ fn teams() -> Vec<AnyEvent> {
         site: Some("site_1".into()),
     };
     vec![
-        AnyEvent::TeamStarted(TeamStarted {
+        AnyEvent::new(TeamStarted {
             of: of(),
             workflow: "review".to_owned(),
             file: Some("review.yaml".to_owned()),
@@ -863,7 +844,7 @@ fn teams() -> Vec<AnyEvent> {
             agents: agents(),
             runner: runner(StartTime::Ticks(1_234)),
         }),
-        AnyEvent::TeamResumed(TeamResumed {
+        AnyEvent::new(TeamResumed {
             of: of(),
             workflow: "review".to_owned(),
             file: Some("review.yaml".to_owned()),
@@ -872,28 +853,28 @@ fn teams() -> Vec<AnyEvent> {
             runner: runner(StartTime::Text("1234".to_owned())),
             interrupted: vec!["turn_1".into()],
         }),
-        AnyEvent::TeamStartRequested(TeamStartRequested {
+        AnyEvent::new(TeamStartRequested {
             of: of(),
             intent: "int_1".into(),
             launch: Launch { file: "review.yaml".to_owned(), params: vec!["--depth".to_owned(), "2".to_owned()] },
             site: "site_1".into(),
         }),
-        AnyEvent::TeamSpawned(TeamSpawned { of: of(), intent: "int_1".into(), file: "review.yaml".to_owned() }),
-        AnyEvent::TeamStartFailed(TeamStartFailed {
+        AnyEvent::new(TeamSpawned { of: of(), intent: "int_1".into(), file: "review.yaml".to_owned() }),
+        AnyEvent::new(TeamStartFailed {
             of: of(),
             intent: "int_1".into(),
             file: "review.yaml".to_owned(),
             reason: "secret".to_owned(),
         }),
-        AnyEvent::TeamKickedOff(TeamKickedOff { of: of(), messages: vec!["msg_1".into(), "msg_2".into()] }),
-        AnyEvent::TeamStopRequested(TeamStopRequested {
+        AnyEvent::new(TeamKickedOff { of: of(), messages: vec!["msg_1".into(), "msg_2".into()] }),
+        AnyEvent::new(TeamStopRequested {
             of: of(),
             member: Some("ada@pr-1".into()),
             reason: Some("secret".to_owned()),
             asked_by: "person:anna".to_owned(),
         }),
-        AnyEvent::TeamEnded(TeamEnded { of: of(), how: Conclusion::Failed, reason: Some("secret".to_owned()) }),
-        AnyEvent::TurnStarted(TurnStarted {
+        AnyEvent::new(TeamEnded { of: of(), how: Conclusion::Failed, reason: Some("secret".to_owned()) }),
+        AnyEvent::new(TurnStarted {
             turn: "turn_1".into(),
             of: of(),
             agent: "ada@pr-1".into(),
@@ -901,7 +882,7 @@ fn teams() -> Vec<AnyEvent> {
             woken: WakeReason::Messages,
             messages: vec!["msg_1".into()],
         }),
-        AnyEvent::TurnEnded(TurnEnded {
+        AnyEvent::new(TurnEnded {
             turn: "turn_1".into(),
             of: of(),
             agent: "ada@pr-1".into(),

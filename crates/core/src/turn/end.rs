@@ -7,8 +7,7 @@ use crate::actor::Caller;
 use crate::artifact::is_sha256;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, NamedArtifacts, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, NamedArtifacts, RowWriter, Subject};
 use crate::id::{AgentId, MessageId, Seq, Timestamp, TurnId};
 use crate::instance::Instance;
 use crate::limit;
@@ -116,7 +115,7 @@ impl Event for TurnEnded {
 /// The turns of a team that are over because nobody is at them any more.
 pub(crate) fn interrupted(team: &Team) -> Vec<AnyEvent> {
     let ended = |(agent, turn): (&AgentId, &TurnId)| {
-        AnyEvent::TurnEnded(TurnEnded {
+        AnyEvent::new(TurnEnded {
             turn: turn.clone(),
             of: team.of.clone(),
             agent: agent.clone(),
@@ -159,7 +158,7 @@ impl Command for EndTurn {
         };
         let (posted, unsaid) = self.posts(cx.view, cx.caller, cx.now, turn, settled.len())?;
         let posted_id = posted.first().map(|_| self.message.clone());
-        let ended = AnyEvent::TurnEnded(self.ended(turn, posted_id, unsaid));
+        let ended = AnyEvent::new(self.ended(turn, posted_id, unsaid));
         let facts = std::iter::once(ended).chain(settled).chain(posted).collect();
         Ok(Decision::new(facts, reply))
     }
@@ -285,8 +284,9 @@ fn ended_as(end: &TurnEnd) -> Rejection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Fate, RetryDelivery, Standing};
+    use crate::message::{Fate, MessagesAcked, RetryDelivery, Standing};
     use crate::model::{ArtifactRefId, DeliveryId};
+    use crate::registry::EventRef;
     use crate::team::MemberState;
     use crate::testing::{World, anna, by, coord, direct, ends_turn, entry, fails, runs_in, wakes};
     use crate::turn::StartTurn;
@@ -320,7 +320,9 @@ mod tests {
         let mut w = under_way();
         assert_eq!(state(&w), MemberState::Working);
         assert_eq!(w.does(&anna(), ends_turn("t", TurnConclusion::Done)), ["turn.ended", "message.acked"]);
-        let Some(AnyEvent::MessagesAcked(receipt)) = w.log.last().map(|row| &row.event) else { panic!() };
+        let Some(EventRef::MessagesAcked(MessagesAcked(receipt))) = w.log.last().map(|row| row.event.typed()) else {
+            panic!()
+        };
         assert_eq!((receipt.messages.as_slice(), receipt.agent.as_str()), (&["m1".into(), "all".into()][..], A));
         assert_eq!((w.pending(A), w.standing("later", A)), (vec!["later"], Some(Standing::Queued)));
         assert_eq!((state(&w), w.team("@pr-1").usage().cost_micros), (MemberState::Idle, Some(5)));

@@ -16,7 +16,6 @@ pub use start::{StartTurn, TurnStarted};
 
 use crate::code::Code;
 use crate::command::Undecided;
-use crate::fact::AnyEvent;
 use crate::id::{AgentId, MessageId, Seq, Timestamp, TurnId};
 use crate::refusal::Rejection;
 use crate::team::TeamRef;
@@ -147,14 +146,6 @@ impl Entity for Turn {
 
     fn columns(&self) -> Vec<ColumnValue> {
         vec![self.started.0.into(), self.agent.as_str().into(), self.of.team.as_str().into()]
-    }
-}
-
-pub(crate) fn apply(old: Option<Turn>, id: &TurnId, fact: &AnyEvent, seq: Seq, at: Timestamp) -> Option<Turn> {
-    match fact {
-        AnyEvent::TurnStarted(fact) if fact.turn == *id => Some(fact.turn(seq, at)),
-        AnyEvent::TurnEnded(fact) if fact.turn == *id => old.map(|turn| Turn { end: Some(fact.end(seq, at)), ..turn }),
-        _ => old,
     }
 }
 

@@ -6,8 +6,7 @@ use super::{Turn, WakeReason};
 use crate::agent::Agent;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{AgentId, MessageId, Seq, TeamId, Timestamp, TurnId};
 use crate::limit;
 use crate::message::Open;
@@ -96,7 +95,7 @@ impl Command for StartTurn {
                 .hint("look at its inbox again; what was given up on waits until it is tried again")
                 .into());
         }
-        let started = AnyEvent::TurnStarted(TurnStarted {
+        let started = AnyEvent::new(TurnStarted {
             turn: self.turn.clone(),
             of: team.of.clone(),
             agent: self.agent.clone(),

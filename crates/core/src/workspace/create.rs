@@ -8,8 +8,7 @@ use super::{
 };
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{IntentId, RunId, Seq, SiteId, TaskId, Timestamp, WorkspaceId};
 use crate::intent::Effect;
 use crate::limit;
@@ -79,7 +78,7 @@ impl Command for CreateWorkspace {
         if self.make.is_some() {
             self.is_vacant(cx.view)?;
         }
-        let fact = AnyEvent::WorkspaceCreated(WorkspaceCreated {
+        let fact = AnyEvent::new(WorkspaceCreated {
             workspace: self.id.clone(),
             run: self.run.clone(),
             path: self.path.clone(),
@@ -210,6 +209,10 @@ impl Event for WorkspaceCreated {
             let effect = Effect::MakeWorktree { workspace: self.workspace.clone() };
             open_intent(rows, intent, effect, &self.site, stamp.seq);
         }
+    }
+
+    fn opens_intent(&self) -> bool {
+        self.making.is_some()
     }
 }
 

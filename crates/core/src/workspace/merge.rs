@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{WorkspaceEffect, WorkspaceStatus, Worktree, change, is_free, keys, open_intent};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{IntentId, RunId, SiteId, WorkspaceId};
 use crate::intent::Effect;
 use crate::model::{Key, ReadSet};
@@ -55,6 +54,10 @@ impl Event for WorkspaceMerging {
         let effect = Effect::MergeWorktree { workspace: self.workspace.clone(), uncommitted: self.uncommitted };
         open_intent(rows, &self.intent, effect, &self.site, stamp.seq);
     }
+
+    fn opens_intent(&self) -> bool {
+        true
+    }
 }
 
 impl Command for MergeWorkspace {
@@ -79,7 +82,7 @@ impl Command for MergeWorkspace {
                 .hint("merge its branch yourself and tell the commit with workspace_update")
                 .into());
         }
-        let fact = AnyEvent::WorkspaceMerging(WorkspaceMerging {
+        let fact = AnyEvent::new(WorkspaceMerging {
             workspace: workspace.id.clone(),
             run: workspace.run.clone(),
             uncommitted: self.uncommitted,

@@ -24,7 +24,6 @@ use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::Undecided;
 use crate::event::RowWriter;
-use crate::fact::AnyEvent;
 use crate::id::{AgentId, IntentId, RunId, Seq, SiteId, TaskId, Timestamp, WorkspaceId};
 use crate::intent::{Effect, Intent};
 use crate::refusal::Rejection;
@@ -215,37 +214,6 @@ pub fn place(site: &SiteId, path: &str) -> String {
 /// A branch of a repository at a site, as one text. Branches have no line breaks.
 pub fn branch_place(site: &SiteId, repo: &str, branch: &str) -> String {
     format!("{site}\n{branch}\n{repo}")
-}
-
-pub(crate) fn apply(
-    old: Option<Workspace>,
-    id: &WorkspaceId,
-    fact: &AnyEvent,
-    seq: Seq,
-    at: Timestamp,
-) -> Option<Workspace> {
-    let mut workspace = match (fact, old) {
-        (AnyEvent::WorkspaceCreated(fact), _) if fact.workspace == *id => return Some(fact.workspace(seq, at)),
-        (_, old) => old?,
-    };
-    match fact {
-        // What could not be made is as if it had never been asked for.
-        AnyEvent::WorkspaceFailed(fact) if fact.workspace == *id && fact.work == WorkspaceEffect::Making => {
-            return None;
-        }
-        AnyEvent::WorkspaceFailed(fact) if fact.workspace == *id => workspace.under_way = None,
-        AnyEvent::WorkspaceReady(fact) if fact.workspace == *id => fact.apply(&mut workspace),
-        AnyEvent::WorkspaceUpdated(fact) if fact.workspace == *id => fact.apply(&mut workspace),
-        AnyEvent::WorkspaceMerging(fact) if fact.workspace == *id => {
-            workspace.under_way =
-                Some(WorkspaceEffectState { intent: fact.intent.clone(), work: WorkspaceEffect::Merging });
-        }
-        AnyEvent::WorkspaceMerged(fact) if fact.workspace == *id => fact.apply(&mut workspace),
-        AnyEvent::WorkspaceRemoved(fact) if fact.workspace == *id => fact.apply(&mut workspace),
-        _ => return Some(workspace),
-    }
-    workspace.updated_at = at;
-    Some(workspace)
 }
 
 impl View {

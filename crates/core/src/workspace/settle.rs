@@ -2,12 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Workspace, WorkspaceEffect, WorkspaceStatus, Worktree, change, keys};
+use super::{Workspace, WorkspaceEffect, change, keys};
 use crate::actor::Actor;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{IntentId, RunId, WorkspaceId};
 use crate::intent::Intent;
 use crate::model::{Key, ReadSet};
@@ -95,6 +94,10 @@ impl Event for WorkspaceReady {
         change(rows, &self.workspace, stamp.at, |workspace| workspace.finish_making(&self.base_branch));
         rows.remove::<Intent>(self.intent.clone());
     }
+
+    fn closes_intent(&self) -> Option<&IntentId> {
+        Some(&self.intent)
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -120,6 +123,10 @@ impl Event for WorkspaceMerged {
     fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
         change(rows, &self.workspace, stamp.at, |workspace| workspace.finish_merging(&self.merge_commit));
         rows.remove::<Intent>(self.intent.clone());
+    }
+
+    fn closes_intent(&self) -> Option<&IntentId> {
+        Some(&self.intent)
     }
 }
 
@@ -148,6 +155,10 @@ impl Event for WorkspaceRemoved {
     fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
         change(rows, &self.workspace, stamp.at, |workspace| workspace.finish_removing(self.backup_ref.as_deref()));
         rows.remove::<Intent>(self.intent.clone());
+    }
+
+    fn closes_intent(&self) -> Option<&IntentId> {
+        Some(&self.intent)
     }
 }
 
@@ -183,6 +194,10 @@ impl Event for WorkspaceFailed {
         }
         rows.remove::<Intent>(self.intent.clone());
     }
+
+    fn closes_intent(&self) -> Option<&IntentId> {
+        Some(&self.intent)
+    }
 }
 
 impl Command for ConcludeWorkspace {
@@ -211,43 +226,19 @@ impl ConcludeWorkspace {
         let (workspace, run, intent) = (of.id.clone(), of.run.clone(), self.intent.clone());
         Some(match (work, self.outcome.clone()) {
             (work, Outcome::Failed { code, reason }) => {
-                AnyEvent::WorkspaceFailed(WorkspaceFailed { workspace, run, intent, work, code, reason })
+                AnyEvent::new(WorkspaceFailed { workspace, run, intent, work, code, reason })
             }
             (WorkspaceEffect::Making, Outcome::Made { base_branch, branch }) => {
-                AnyEvent::WorkspaceReady(WorkspaceReady { workspace, run, intent, base_branch, branch })
+                AnyEvent::new(WorkspaceReady { workspace, run, intent, base_branch, branch })
             }
             (WorkspaceEffect::Merging, Outcome::Merged { merge_commit }) => {
-                AnyEvent::WorkspaceMerged(WorkspaceMerged { workspace, run, intent, merge_commit })
+                AnyEvent::new(WorkspaceMerged { workspace, run, intent, merge_commit })
             }
             (WorkspaceEffect::Removing, Outcome::Removed { backup_ref, branch }) => {
-                AnyEvent::WorkspaceRemoved(WorkspaceRemoved { workspace, run, intent, backup_ref, branch })
+                AnyEvent::new(WorkspaceRemoved { workspace, run, intent, backup_ref, branch })
             }
             (WorkspaceEffect::Making | WorkspaceEffect::Merging | WorkspaceEffect::Removing, _) => return None,
         })
-    }
-}
-
-impl WorkspaceReady {
-    pub(super) fn apply(&self, workspace: &mut Workspace) {
-        workspace.under_way = None;
-        workspace.worktree = Worktree::Present;
-        workspace.base_branch = Some(self.base_branch.clone());
-    }
-}
-
-impl WorkspaceMerged {
-    pub(super) fn apply(&self, workspace: &mut Workspace) {
-        workspace.under_way = None;
-        workspace.status = WorkspaceStatus::Merged;
-        workspace.merge_commit = Some(self.merge_commit.clone());
-    }
-}
-
-impl WorkspaceRemoved {
-    pub(super) fn apply(&self, workspace: &mut Workspace) {
-        workspace.under_way = None;
-        workspace.worktree = Worktree::Removed;
-        workspace.backup_ref.clone_from(&self.backup_ref);
     }
 }
 
@@ -256,6 +247,7 @@ mod tests {
     use super::*;
     use crate::actor::Caller;
     use crate::testing::{World, by, made, makes, removes};
+    use crate::workspace::{WorkspaceStatus, Worktree};
 
     fn failed(intent: &str) -> ConcludeWorkspace {
         let outcome = Outcome::Failed { code: Code::GitFailed, reason: "fatal: no".to_owned() };

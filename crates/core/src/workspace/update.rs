@@ -3,13 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{
-    Workspace, WorkspaceEffect, WorkspaceEffectState, WorkspaceStatus, Worktree, change, is_free, keys, open_intent,
-};
+use super::{Workspace, WorkspaceEffect, WorkspaceStatus, Worktree, change, is_free, keys, open_intent};
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{Event, EventStamp, RowWriter, Subject};
-use crate::fact::AnyEvent;
+use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::id::{IntentId, RunId, SiteId, WorkspaceId};
 use crate::intent::Effect;
 use crate::limit;
@@ -65,6 +62,10 @@ impl Event for WorkspaceUpdated {
             open_intent(rows, intent, effect, &self.site, stamp.seq);
         }
     }
+
+    fn opens_intent(&self) -> bool {
+        self.removing.is_some()
+    }
 }
 
 impl Workspace {
@@ -97,7 +98,7 @@ impl Command for UpdateWorkspace {
         limit::json("config", &fact.config, limit::METADATA_BYTES)?;
         let reply = Reply::Row(Key::Workspace(self.workspace.clone()));
         if fact.changes(workspace) {
-            return Ok(Decision::new(vec![AnyEvent::WorkspaceUpdated(fact)], reply));
+            return Ok(Decision::new(vec![AnyEvent::new(fact)], reply));
         }
         Ok(Decision::nothing(reply))
     }
@@ -146,17 +147,6 @@ impl WorkspaceUpdated {
         let mut after = workspace.clone();
         after.update(self);
         after != *workspace
-    }
-
-    pub(super) fn apply(&self, workspace: &mut Workspace) {
-        workspace.status = self.status;
-        workspace.merge_commit.clone_from(&self.merge_commit);
-        workspace.pr_url.clone_from(&self.pr_url);
-        workspace.config.clone_from(&self.config);
-        if let Some(intent) = &self.removing {
-            workspace.under_way =
-                Some(WorkspaceEffectState { intent: intent.clone(), work: WorkspaceEffect::Removing });
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use rookery_core::log::LogRow;
 use rookery_core::task::{ReleaseCause, TaskReleased, TaskState, TimeLimit};
-use rookery_core::{AgentId, AnyEvent, Timestamp};
+use rookery_core::{AgentId, AnyEvent, EventRef, Timestamp};
 
 /// One agent's work on a task, from taking it up until it ended or changed hands. Whoever was given it and did not accept has
 /// one too, from when it was given until it was taken away.
@@ -116,23 +116,23 @@ struct History {
 
 impl History {
     fn add(&mut self, at: Timestamp, fact: &AnyEvent) {
-        match fact {
-            AnyEvent::TaskClaimed(fact) => self.taken_up(at, &fact.agent),
-            AnyEvent::TaskStarted(fact) => self.taken_up(at, &fact.holder),
-            AnyEvent::TaskRetried(fact) => self.number = fact.attempt,
-            AnyEvent::TaskForwarded(_) => self.given_at = Some(at),
-            AnyEvent::TaskReleased(fact) if fact.because == ReleaseCause::NotAccepted => self.not_accepted(at, fact),
-            AnyEvent::TaskReleased(fact) => self.end(at, Ending::Released { reason: fact.reason.clone() }),
-            AnyEvent::TaskTimedOut(fact) => {
+        match fact.typed() {
+            EventRef::TaskClaimed(fact) => self.taken_up(at, &fact.agent),
+            EventRef::TaskStarted(fact) => self.taken_up(at, &fact.holder),
+            EventRef::TaskRetried(fact) => self.number = fact.attempt,
+            EventRef::TaskForwarded(_) => self.given_at = Some(at),
+            EventRef::TaskReleased(fact) if fact.because == ReleaseCause::NotAccepted => self.not_accepted(at, fact),
+            EventRef::TaskReleased(fact) => self.end(at, Ending::Released { reason: fact.reason.clone() }),
+            EventRef::TaskTimedOut(fact) => {
                 self.end(at, Ending::TimedOut { limit: fact.limit, reason: fact.reason.clone() });
             }
-            AnyEvent::TaskReopened(fact) => {
+            EventRef::TaskReopened(fact) => {
                 self.end(at, Ending::Reopened);
                 self.number = fact.attempt;
             }
-            AnyEvent::TaskCompleted(fact) => self.end(at, Ending::Completed { outcome: fact.outcome.text.clone() }),
-            AnyEvent::TaskFailed(fact) => self.end(at, Ending::Failed { error: fact.error.clone() }),
-            AnyEvent::TaskDropped(fact) => {
+            EventRef::TaskCompleted(fact) => self.end(at, Ending::Completed { outcome: fact.outcome.text.clone() }),
+            EventRef::TaskFailed(fact) => self.end(at, Ending::Failed { error: fact.error.clone() }),
+            EventRef::TaskDropped(fact) => {
                 self.end(at, Ending::Dropped { state: fact.to, reason: fact.reason.clone() });
             }
             _ => {}
@@ -193,7 +193,7 @@ mod tests {
     }
 
     fn claimed(agent: &str) -> AnyEvent {
-        AnyEvent::TaskClaimed(TaskClaimed {
+        AnyEvent::new(TaskClaimed {
             task: "t".into(),
             run: None,
             agent: agent.into(),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     fn started(agent: &str) -> AnyEvent {
-        AnyEvent::TaskStarted(TaskStarted {
+        AnyEvent::new(TaskStarted {
             task: "t".into(),
             run: None,
             holder: agent.into(),
@@ -215,11 +215,11 @@ mod tests {
 
     fn failed(error: &str) -> AnyEvent {
         let (task, from, error) = ("t".into(), TaskState::InProgress, Some(error.to_owned()));
-        AnyEvent::TaskFailed(TaskFailed { task, run: None, holder: None, from, error, told: Told::default() })
+        AnyEvent::new(TaskFailed { task, run: None, holder: None, from, error, told: Told::default() })
     }
 
     fn retried(attempt: u32) -> AnyEvent {
-        AnyEvent::TaskRetried(TaskRetried { task: "t".into(), run: None, attempt, not_before: None })
+        AnyEvent::new(TaskRetried { task: "t".into(), run: None, attempt, not_before: None })
     }
 
     #[test]
@@ -254,7 +254,7 @@ mod tests {
     fn whoever_does_not_accept_or_takes_too_long_is_told_of() {
         let (task, run) = (rookery_core::TaskId::from("t"), None);
         let given = |to: &str| {
-            AnyEvent::TaskForwarded(TaskForwarded {
+            AnyEvent::new(TaskForwarded {
                 task: task.clone(),
                 run: run.clone(),
                 to: to.into(),
@@ -265,7 +265,7 @@ mod tests {
                 artifacts: vec![],
             })
         };
-        let not_accepted = AnyEvent::TaskReleased(TaskReleased {
+        let not_accepted = AnyEvent::new(TaskReleased {
             task: task.clone(),
             run: run.clone(),
             holder: None,
@@ -275,7 +275,7 @@ mod tests {
             reason: Some("ken did not accept it".to_owned()),
             told: Told::default(),
         });
-        let timed_out = AnyEvent::TaskTimedOut(TaskTimedOut {
+        let timed_out = AnyEvent::new(TaskTimedOut {
             task: task.clone(),
             run: run.clone(),
             holder: Some("mia".into()),

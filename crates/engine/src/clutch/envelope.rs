@@ -2,7 +2,7 @@
 
 use rookery_core::clutch::LegacyType;
 use rookery_core::log::{Body, BodyBytes, LogRow};
-use rookery_core::{Key, MessageId, Row, Seq, Timestamp, envelope};
+use rookery_core::{Key, MessageId, Row, Seq, Timestamp, envelope, event_id};
 use rookery_store::LogQuery;
 use rookery_store::artifact::ArtifactError;
 use rookery_store::query::Bodies;
@@ -35,7 +35,7 @@ impl Engine {
         let seq = match rows.into_iter().flatten().next() {
             Some(Row::Envelope(filed)) => Some(filed.received),
             Some(Row::Message(message)) => Some(message.sent),
-            _ => envelope::place_of(id).filter(|seq| *seq <= head.head),
+            _ => event_id::position_of(id).filter(|seq| *seq <= head.head),
         };
         let row = match seq {
             Some(seq) => self.row_at(seq).await?.filter(|row| !envelope::is_of_another(id, row)),

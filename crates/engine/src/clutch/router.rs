@@ -6,10 +6,13 @@
 //! or given up rest until it goes on. Whoever does not accept in time, and pauses before further attempts, are clocks of the
 //! task, which the log tells of when they go off.
 
+use rookery_core::{
+    AgentId, AnyCommand, AnyEvent, Caller, Code, EventRef, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp,
+    artifact, envelope, event_id,
+};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use rookery_core::fact::write_set;
 use rookery_core::log::LogRow;
 use rookery_core::model::Table;
 use rookery_core::routing::{
@@ -17,9 +20,6 @@ use rookery_core::routing::{
     is_news,
 };
 use rookery_core::task::{AlarmKind, Alarms, RequestTerms, Task};
-use rookery_core::{
-    AgentId, AnyCommand, AnyEvent, Caller, Code, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, artifact, envelope,
-};
 use rookery_store::artifact::{ArtifactError, ArtifactHold};
 use rookery_store::node::{LeaderEpoch, LeaderRole};
 use rookery_store::query::ColumnTest;
@@ -187,16 +187,16 @@ impl Router {
         if change == Change::Room {
             self.due = Due::All;
         }
-        let touched = write_set(&row.event, row.seq).into_iter();
+        let touched = row.event.write_set(row.seq).into_iter();
         let touched = touched.filter_map(|key| if let Key::Task(task) = key { Some(task) } else { None });
         let (begins, waiting) = (may_concern_us(&row.event), &self.waiting);
         self.to_look_at.extend(touched.filter(|task| begins || waiting.contains_key(task)));
-        match &row.event {
-            AnyEvent::RunStatusSet(fact) => self.look_at_run(&fact.run),
-            AnyEvent::AgentRegistered(fact) => self.look_at_tasks_of(&fact.id),
-            AnyEvent::AgentUpdated(fact) => self.look_at_tasks_of(&fact.id),
+        match row.event.typed() {
+            EventRef::RunStatusSet(fact) => self.look_at_run(&fact.run),
+            EventRef::AgentRegistered(fact) => self.look_at_tasks_of(&fact.id),
+            EventRef::AgentUpdated(fact) => self.look_at_tasks_of(&fact.id),
             // It was reserved just before, and nothing of that is left to be looked at.
-            AnyEvent::TaskForwarded(fact) => {
+            EventRef::TaskForwarded(fact) => {
                 self.to_look_at.remove(&fact.task);
                 self.waiting.remove(&fact.task);
             }
@@ -359,7 +359,7 @@ impl Router {
             return Ok(());
         }
         let message = MessageId::new(self.engine.mint("msg_"));
-        let request = request.unwrap_or_else(|| envelope::id_at(task.created));
+        let request = request.unwrap_or_else(|| event_id::message_at(task.created));
         let accept_within_millis = self.accept_within();
         let forward = OfferTask { task: task.id.clone(), to, message, accept_within_millis, artifacts: vec![] };
         let (submission, held) = self.forwards(task, &request, forward).await?;
@@ -461,18 +461,18 @@ fn waits_alone(task: &TaskId, routed: Result<(), EngineError>) -> Result<Option<
 
 /// Whether tasks that a fact touches may have to be given to somebody from here on, or told to whom they were given.
 fn may_concern_us(fact: &AnyEvent) -> bool {
-    match fact {
-        AnyEvent::TaskCreated(fact) => fact.origin.terms.is_some(),
-        AnyEvent::TaskCompleted(fact) => !fact.unblocks.is_empty(),
-        AnyEvent::TaskDropped(fact) => !fact.unblocks.is_empty(),
-        AnyEvent::TaskReserved(_)
-        | AnyEvent::TaskReassigned(_)
-        | AnyEvent::TaskRetried(_)
-        | AnyEvent::TaskReopened(_)
-        | AnyEvent::TaskReleased(_)
-        | AnyEvent::TaskRemoved(_)
-        | AnyEvent::TaskPlanned(_)
-        | AnyEvent::RoutingResumed(_) => true,
+    match fact.typed() {
+        EventRef::TaskCreated(fact) => fact.origin.terms.is_some(),
+        EventRef::TaskCompleted(fact) => !fact.unblocks.is_empty(),
+        EventRef::TaskDropped(fact) => !fact.unblocks.is_empty(),
+        EventRef::TaskReserved(_)
+        | EventRef::TaskReassigned(_)
+        | EventRef::TaskRetried(_)
+        | EventRef::TaskReopened(_)
+        | EventRef::TaskReleased(_)
+        | EventRef::TaskRemoved(_)
+        | EventRef::TaskPlanned(_)
+        | EventRef::RoutingResumed(_) => true,
         _ => false,
     }
 }

@@ -227,8 +227,8 @@ fn gather(parent: Option<TaskId>, below: &mut BTreeMap<Option<TaskId>, Vec<TaskN
 
 #[cfg(test)]
 mod tests {
-    use rookery_core::AnyEvent;
     use rookery_core::task::TaskCreated;
+    use rookery_core::{AnyEvent, EventStamp, apply_row};
 
     use super::*;
 
@@ -248,7 +248,7 @@ mod tests {
             origin: rookery_core::task::TaskOrigin::default(),
         };
         let key = rookery_core::Key::Task(id.into());
-        let row = rookery_core::apply(None, &key, &AnyEvent::TaskCreated(fact), Seq(created), Timestamp(0));
+        let row = apply_row(None, &key, &AnyEvent::new(fact), EventStamp { seq: Seq(created), at: Timestamp(0) });
         let Some(rookery_core::Row::Task(task)) = row else { panic!("{id} was not created") };
         TaskNode { task, parent: parent.map(Into::into), attempts: vec![], messages: 0, children: vec![] }
     }

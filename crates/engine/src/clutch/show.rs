@@ -1,10 +1,10 @@
 //! Rows of the log as messages with their place. This is the one place where it is decided how a row is shown.
 
+use rookery_core::{EventRef, Seq, Timestamp, envelope};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rookery_core::log::{Body, BodyBytes, LogRow};
-use rookery_core::{AnyEvent, Seq, Timestamp, envelope};
 use rookery_store::publish::Slot;
 use rookery_store::query::Bodies;
 use rookery_store::{LogQuery, Published};
@@ -59,7 +59,7 @@ impl Envelopes {
 }
 
 fn is_envelope(row: &LogRow) -> bool {
-    matches!(row.event, AnyEvent::EnvelopeReceived(_))
+    matches!(row.event.typed(), EventRef::EnvelopeReceived(_))
 }
 
 impl Engine {
@@ -209,6 +209,7 @@ mod tests {
     use rookery_core::report::Report;
 
     use super::*;
+    use rookery_core::AnyEvent;
 
     fn row(seq: u64, text: &str) -> LogRow {
         LogRow {
@@ -221,7 +222,7 @@ mod tests {
             via: None,
             cause: None,
             part_index: 0,
-            event: AnyEvent::ReportAdded(Report {
+            event: AnyEvent::new(Report {
                 agent: "a".into(),
                 action: "x.n".to_owned(),
                 resource: None,

@@ -118,7 +118,7 @@ mod tests {
             via: None,
             cause: None,
             part_index: 0,
-            event: AnyEvent::AgentLeft(AgentLeft { agent: "ken".into() }),
+            event: AnyEvent::new(AgentLeft { agent: "ken".into() }),
             body: None,
         };
         let envelopes = Envelopes::default();

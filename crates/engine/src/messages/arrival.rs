@@ -1,7 +1,7 @@
 //! Whom a fact puts something before: where whoever waits for messages looks again.
 
 use rookery_core::message::{Header, Recipients};
-use rookery_core::{AgentId, AnyEvent};
+use rookery_core::{AgentId, AnyEvent, EventRef};
 
 /// Those for whom something may wait that did not before.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,16 +13,16 @@ pub enum Arrival<'f> {
 
 impl<'f> Arrival<'f> {
     pub fn of(fact: &'f AnyEvent) -> Arrival<'f> {
-        match fact {
-            AnyEvent::MessageSent(fact) => Arrival::of_letter(&fact.letter.header),
-            AnyEvent::MessageReleased(fact) => Arrival::of_letter(&fact.header),
-            AnyEvent::EnvelopeReceived(fact) => Arrival::agents(fact.delivered.iter()),
-            AnyEvent::ToolDenied(fact) => Arrival::agents(&fact.delivered),
-            AnyEvent::TaskForwarded(fact) => Arrival::agents([&fact.to]),
-            AnyEvent::DeliveryRetried(fact) => Arrival::agents([&fact.agent]),
+        match fact.typed() {
+            EventRef::MessageSent(fact) => Arrival::of_letter(&fact.letter.header),
+            EventRef::MessageReleased(fact) => Arrival::of_letter(&fact.header),
+            EventRef::EnvelopeReceived(fact) => Arrival::agents(fact.delivered.iter()),
+            EventRef::ToolDenied(fact) => Arrival::agents(&fact.delivered),
+            EventRef::TaskForwarded(fact) => Arrival::agents([&fact.to]),
+            EventRef::DeliveryRetried(fact) => Arrival::agents([&fact.agent]),
             // What waited for it, and what was said to everybody before it came.
-            AnyEvent::AgentRegistered(fact) => Arrival::agents([&fact.id]),
-            other => Arrival::agents(other.tells()),
+            EventRef::AgentRegistered(fact) => Arrival::agents([&fact.id]),
+            _ => Arrival::agents(fact.tells()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Follows the log and the disk, and decides whose turn it is.
 
 use rookery_core::model::{Table, VersionId};
+use rookery_core::{AgentId, AnyEvent, EventRef, Key, LogId, Position, Row};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,6 @@ use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use rookery_core::instance::{Configured, Instance, Provider, Scope, TeamContext};
 use rookery_core::message::{Form, Header};
-use rookery_core::{AgentId, AnyEvent, Key, LogId, Position, Row};
 use rookery_store::query::ColumnTest;
 use rookery_store::{LogQuery, RowQuery};
 use tokio::sync::{Notify, watch};
@@ -225,19 +225,19 @@ impl Desk {
 
     /// Takes note of what a fact means for the files.
     pub(super) async fn heed(&mut self, fact: &AnyEvent) {
-        match fact {
-            AnyEvent::MessageSent(fact) if fact.letter.header.form == Form::Entry => self.said(&fact.letter.header),
-            AnyEvent::MessageReleased(fact) if fact.header.form == Form::Entry => self.said(&fact.header),
-            AnyEvent::DocumentWritten(fact) => self.changed(&Instance::of_run(&fact.id.run)),
-            AnyEvent::DocumentDeleted(fact) => self.changed(&Instance::of_run(&fact.id.run)),
-            AnyEvent::AgentRegistered(fact) => {
+        match fact.typed() {
+            EventRef::MessageSent(fact) if fact.letter.header.form == Form::Entry => self.said(&fact.letter.header),
+            EventRef::MessageReleased(fact) if fact.header.form == Form::Entry => self.said(&fact.header),
+            EventRef::DocumentWritten(fact) => self.changed(&Instance::of_run(&fact.id.run)),
+            EventRef::DocumentDeleted(fact) => self.changed(&Instance::of_run(&fact.id.run)),
+            EventRef::AgentRegistered(fact) => {
                 if let Some(instance) = named(&fact.id) {
                     self.add(&instance);
                     self.used(&instance);
                 }
             }
-            AnyEvent::ContextConfigured(fact) => self.reconfigure(&fact.scope).await,
-            AnyEvent::LogRedacted(fact) if fact.cleared.iter().any(|cleared| is_rendered(&cleared.key)) => {
+            EventRef::ContextConfigured(fact) => self.reconfigure(&fact.scope).await,
+            EventRef::LogRedacted(fact) if fact.cleared.iter().any(|cleared| is_rendered(&cleared.key)) => {
                 self.reread_all();
             }
             _ => {}

@@ -1,9 +1,9 @@
 //! What the log says that an agent did in a turn: whoever tries the turn again is told, so that nothing is done twice.
 
 use rookery_core::log::LogRow;
-use rookery_core::message::{Form, Letter, Recipients};
+use rookery_core::message::{Form, Letter, MessagesAcked, Recipients};
 use rookery_core::turn::Turn;
-use rookery_core::{AnyEvent, Seq};
+use rookery_core::{EventRef, Seq};
 use rookery_store::LogQuery;
 
 use crate::engine::{Engine, EngineError};
@@ -40,26 +40,27 @@ impl Engine {
 }
 
 fn deed(row: &LogRow) -> Option<Deed> {
-    let summary = match &row.event {
+    let summary = match row.event.typed() {
         // That it looked and that it is here is nothing that could be done twice.
-        AnyEvent::MessagesRead(_)
-        | AnyEvent::AgentRegistered(_)
-        | AnyEvent::AgentUpdated(_)
-        | AnyEvent::AgentReturned(_)
-        | AnyEvent::AgentStatusSet(_)
-        | AnyEvent::LeadChosen(_) => return None,
-        AnyEvent::MessageSent(fact) => said(&fact.letter),
-        AnyEvent::MessageHeld(fact) => format!("{} (held for a person)", said(&fact.letter)),
-        AnyEvent::MessagesAcked(fact) => {
+        EventRef::MessagesRead(_)
+        | EventRef::AgentRegistered(_)
+        | EventRef::AgentUpdated(_)
+        | EventRef::AgentReturned(_)
+        | EventRef::AgentStatusSet(_)
+        | EventRef::LeadChosen(_) => return None,
+        EventRef::MessageSent(fact) => said(&fact.letter),
+        EventRef::MessageHeld(fact) => format!("{} (held for a person)", said(&fact.letter)),
+        EventRef::MessagesAcked(MessagesAcked(fact)) => {
             let count = fact.messages.len() + fact.broadcasts.len();
             format!("acknowledged {count} message{}", if count == 1 { "" } else { "s" })
         }
-        AnyEvent::DocumentWritten(fact) => format!("wrote {}, version {}", fact.id.path, fact.version),
-        AnyEvent::DocumentDeleted(fact) => format!("deleted {}", fact.id.path),
-        AnyEvent::CheckpointAdded(fact) => format!("noted on {}: {}", fact.task, fact.summary),
-        AnyEvent::TaskCreated(fact) => format!("created {}: {}", fact.task, fact.title),
-        AnyEvent::WorkspaceCreated(fact) => format!("created workspace {} on {}", fact.workspace, fact.branch),
-        fact => {
+        EventRef::DocumentWritten(fact) => format!("wrote {}, version {}", fact.id.path, fact.version),
+        EventRef::DocumentDeleted(fact) => format!("deleted {}", fact.id.path),
+        EventRef::CheckpointAdded(fact) => format!("noted on {}: {}", fact.task, fact.summary),
+        EventRef::TaskCreated(fact) => format!("created {}: {}", fact.task, fact.title),
+        EventRef::WorkspaceCreated(fact) => format!("created workspace {} on {}", fact.workspace, fact.branch),
+        _ => {
+            let fact = &row.event;
             let about = fact.task().map(ToString::to_string).or_else(|| fact.path().map(ToString::to_string));
             about.map_or_else(|| fact.kind().to_owned(), |about| format!("{} {about}", fact.kind()))
         }

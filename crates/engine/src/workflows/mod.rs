@@ -5,13 +5,13 @@
 
 mod digest;
 
+use rookery_core::{AgentId, Code, EventRef, Rejection, Row, RunId, Seq, TaskId, TemplateId, Timestamp};
 use std::collections::BTreeMap;
 
 use rookery_core::model::{ColumnValue, Table};
 use rookery_core::run::{Run, RunSpec, RunStatus, SourceType, tally};
 use rookery_core::task::{Checkpoint, CheckpointKind, Task, TaskState};
 use rookery_core::template::Template;
-use rookery_core::{AgentId, AnyEvent, Code, Rejection, Row, RunId, Seq, TaskId, TemplateId, Timestamp};
 use rookery_store::query::{ColumnTest, KEY, Order};
 use rookery_store::{Head, LogQuery, RowQuery};
 use schemars::JsonSchema;
@@ -447,20 +447,20 @@ impl Engine {
         let (rows, _) = self.store().log(query).await?;
         let mut change = PlanChange::default();
         for row in rows.iter().take_while(|row| row.first() == first) {
-            match &row.event {
-                AnyEvent::RunReplanned(fact) => {
+            match row.event.typed() {
+                EventRef::RunReplanned(fact) => {
                     change.added = fact.added.clone();
                     change.removed = fact.removed.clone();
                     change.preserved = fact.preserved.clone();
                 }
-                AnyEvent::TaskRemoved(fact) => {
+                EventRef::TaskRemoved(fact) => {
                     if !change.removed.contains(&fact.task) {
                         change.removed.push(fact.task.clone());
                     }
                     change.dependencies_rewired +=
                         fact.rewired.iter().map(|rewired| rewired.gains.len()).sum::<usize>();
                 }
-                AnyEvent::RunReordered(fact) => change.tasks_renumbered += fact.places.len(),
+                EventRef::RunReordered(fact) => change.tasks_renumbered += fact.places.len(),
                 _ => {}
             }
         }

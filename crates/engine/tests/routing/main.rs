@@ -6,6 +6,7 @@ mod store;
 #[path = "../support/mod.rs"]
 mod support;
 
+use rookery_core::{Actor, AnyCommand, AnyEvent, Caller, EventRef, LogId, RunId, TaskId};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +17,6 @@ use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff};
 use rookery_core::log::BodyBytes;
 use rookery_core::run::{RunStatus, SetRunStatus};
 use rookery_core::task::{ClaimTask, CompleteTask, CreateTask, Outcome, StartTask, Task, TaskState};
-use rookery_core::{Actor, AnyCommand, AnyEvent, Caller, LogId, RunId, TaskId};
 use rookery_engine::clutch::{Envelope, Routing};
 use rookery_engine::{Engine, EngineError, Request, Settings, SystemClock, attendance};
 use rookery_store::SubmitError;
@@ -126,8 +126,7 @@ impl Team {
 
     /// The hash of the body that a message came with, which is a file.
     fn artifact_of(&self, request: &str) -> String {
-        let is_it =
-            |fact: &AnyEvent| matches!(fact, AnyEvent::EnvelopeReceived(fact) if fact.message.as_str() == request);
+        let is_it = |fact: &AnyEvent| matches!(fact.typed(), EventRef::EnvelopeReceived(fact) if fact.message.as_str() == request);
         let body = self.database.log().into_iter().find(|row| is_it(&row.event)).unwrap().body.unwrap();
         assert_eq!(body.bytes, BodyBytes::Artifact);
         body.sha256

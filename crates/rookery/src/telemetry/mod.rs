@@ -5,6 +5,7 @@
 
 mod span;
 
+use rookery_core::{EventRef, TaskId, Timestamp};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -13,7 +14,6 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use reqwest::Url;
 use rookery_core::log::LogRow;
-use rookery_core::{AnyEvent, TaskId, Timestamp};
 use rookery_engine::Engine;
 use rookery_engine::subscribe::{SubscribeError, Subscription};
 use rookery_store::node::LeaderRole;
@@ -112,11 +112,11 @@ async fn follow(engine: &Engine, exporter: &SpanExporter, mut subscription: Subs
 
 /// The task that a row ends.
 fn ended(row: &LogRow) -> Option<(&TaskId, Timestamp)> {
-    match &row.event {
-        AnyEvent::TaskCompleted(fact) => Some((&fact.task, row.at)),
-        AnyEvent::TaskFailed(fact) => Some((&fact.task, row.at)),
-        AnyEvent::TaskTimedOut(fact) => Some((&fact.task, row.at)),
-        AnyEvent::TaskDropped(fact) => Some((&fact.task, row.at)),
+    match row.event.typed() {
+        EventRef::TaskCompleted(fact) => Some((&fact.task, row.at)),
+        EventRef::TaskFailed(fact) => Some((&fact.task, row.at)),
+        EventRef::TaskTimedOut(fact) => Some((&fact.task, row.at)),
+        EventRef::TaskDropped(fact) => Some((&fact.task, row.at)),
         _ => None,
     }
 }

@@ -290,7 +290,7 @@ async fn what_is_said_in_a_thread_stands_there_once() {
 
 /// The id that a fact is listed with.
 fn shown_id(seq: u64) -> String {
-    rookery_core::log::event_id::of(rookery_core::Seq(seq)).replacen("evt_", "msg_", 1)
+    rookery_core::event_id::of(rookery_core::Seq(seq)).replacen("evt_", "msg_", 1)
 }
 
 #[tokio::test]

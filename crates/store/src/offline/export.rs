@@ -7,7 +7,7 @@ use std::io::Write;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rookery_core::log::{Body, BodyBytes};
-use rookery_core::{AnyEvent, Key, Row, Table, apply, write_set};
+use rookery_core::{AnyEvent, EventStamp, Key, Row, Table, apply_row};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -104,9 +104,9 @@ struct Refs {
 impl Refs {
     fn add(&mut self, raw: &RawRow) {
         let Ok(fact) = AnyEvent::decode(&raw.kind, raw.version, &raw.fact) else { return };
-        for key in write_set(&fact, raw.seq).into_iter().filter(|key| key.table() == Table::ArtifactRefs) {
+        for key in fact.write_set(raw.seq).into_iter().filter(|key| key.table() == Table::ArtifactRefs) {
             let old = self.rows.remove(&key);
-            if let Some(row) = apply(old, &key, &fact, raw.seq, raw.at) {
+            if let Some(row) = apply_row(old, &key, &fact, EventStamp { seq: raw.seq, at: raw.at }) {
                 self.rows.insert(key, row);
             }
         }

@@ -1,5 +1,6 @@
 //! Artifacts of any length on every engine: in and out piece by piece, kept while something names them, and carried along.
 
+use rookery_core::{Caller, EventRef};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,6 @@ use bytes::Bytes;
 use rookery_core::artifact::reference;
 use rookery_core::redact::{Redact, Target};
 use rookery_core::task::{CompleteTask, Outcome, StartTask};
-use rookery_core::{AnyEvent, Caller};
 use rookery_store::artifact::{ArtifactError, Erased, Stored, sha256_hex};
 use rookery_store::offline::{self, OfflineError};
 use rookery_store::postgres::{PostgresStore, offline as postgres};
@@ -66,7 +66,7 @@ async fn attach(store: &dyn Store, task: &str, hashes: &[&str]) {
 /// Takes the outcome of the last task that ended out of the log.
 async fn redact_last(store: &dyn Store) {
     let log = whole_log(store).await;
-    let row = log.into_iter().rev().find(|row| matches!(row.event, AnyEvent::TaskCompleted(_))).unwrap();
+    let row = log.into_iter().rev().find(|row| matches!(row.event.typed(), EventRef::TaskCompleted(_))).unwrap();
     let target = Target { seq: row.seq, fact: row.event, artifact: None };
     done(store, Submission::new(Caller::person("anna"), Redact { rows: vec![target] })).await;
 }

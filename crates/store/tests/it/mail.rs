@@ -3,7 +3,7 @@
 use rookery_core::document::{AppendDocument, DocumentId, DocumentPath, Version, Writer, text_of};
 use rookery_core::message::{Ack, AckMessages, Addressees, Cause, ReadMessages, SendMessage, Shown, StormGuard, What};
 use rookery_core::redact::{REDACTED, Redact, Target};
-use rookery_core::{AnyEvent, Caller, Code, Instance, Key, MessageId, Row, Seq, Table};
+use rookery_core::{Caller, Code, EventRef, Instance, Key, MessageId, Row, Seq, Table};
 use rookery_store::query::{ColumnTest, Order};
 use rookery_store::{LogQuery, RowQuery, Submission};
 
@@ -84,7 +84,7 @@ pub(crate) async fn messages_are_found_by_channel_recipient_and_audience(world: 
     assert_eq!(listed(world, everyone).await, ["all"]);
     let in_thread = LogQuery { thread: Some("thr_x".to_owned()), ..LogQuery::newest(10) };
     let (rows, _) = store.log(in_thread).await.unwrap();
-    assert!(matches!(&rows[..], [row] if matches!(&row.event, AnyEvent::MessageSent(_)) && row.run.is_some()));
+    assert!(matches!(&rows[..], [row] if matches!(row.event.typed(), EventRef::MessageSent(_)) && row.run.is_some()));
 }
 
 pub(crate) async fn a_storm_is_held_and_listed(world: &World) {
@@ -122,8 +122,10 @@ pub(crate) async fn documents_are_made_of_their_pieces_and_redacted_by_them(worl
     history.order = Order::Descending;
     assert_eq!(listed(world, history).await, ["3", "2", "1"]);
     let log = whole_log(store).await;
-    let row =
-        log.iter().find(|row| matches!(&row.event, AnyEvent::DocumentWritten(fact) if fact.version == 2)).unwrap();
+    let row = log
+        .iter()
+        .find(|row| matches!(row.event.typed(), EventRef::DocumentWritten(fact) if fact.version == 2))
+        .unwrap();
     let target = Target { seq: row.seq, fact: row.event.clone(), artifact: None };
     done(store, Submission::new(Caller::person("anna"), Redact { rows: vec![target] })).await;
     assert_eq!(text().await, format!("one\n{REDACTED}three\0\n"));

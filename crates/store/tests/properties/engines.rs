@@ -75,7 +75,7 @@ async fn told(store: &dyn Store, asked: Vec<Submission>) -> (Vec<Value>, Vec<Str
 }
 
 fn fact(row: &LogRow) -> Value {
-    let mut fact = serde_json::to_value(&row.event).unwrap();
+    let mut fact = row.event.to_value();
     without_times(&mut fact);
     let cause = row.cause.map(|cause| cause.0);
     serde_json::json!([row.seq.0, row.event.kind(), row.actor.to_string(), row.via, cause, row.part_index, fact])

@@ -1,5 +1,6 @@
 //! What holds at the end of every batch, written down apart from the rules that make it so.
 
+use rookery_core::{AgentId, AnyEvent, EventRef, EventStamp, Key, Row, Seq, TaskId, TimerId, apply_row, run};
 use std::collections::{BTreeMap, BTreeSet};
 
 use rookery_core::agent::Agent;
@@ -7,7 +8,6 @@ use rookery_core::file::File;
 use rookery_core::log::LogRow;
 use rookery_core::task::{AlarmKind, Task, TaskState};
 use rookery_core::timer::conflict_timer_id;
-use rookery_core::{AgentId, AnyEvent, Key, Row, Seq, TaskId, TimerId, apply, run, write_set};
 use rookery_store::replay::Fold;
 
 use crate::team::Team;
@@ -175,16 +175,16 @@ fn checkpoints_are_counted(rows: &BTreeMap<Key, Row>, tasks: &BTreeMap<&TaskId, 
 fn timers_are_those_of_open_conflicts(log: &[LogRow], rows: &BTreeMap<Key, Row>, files: &[&File]) {
     let (mut open, mut unescalated) = (BTreeSet::new(), BTreeSet::new());
     for row in log {
-        match &row.event {
-            AnyEvent::ConflictDetected(fact) => {
+        match row.event.typed() {
+            EventRef::ConflictDetected(fact) => {
                 open.insert(fact.path.clone());
                 unescalated.insert(conflict_timer_id(&fact.path));
             }
-            AnyEvent::ConflictResolved(fact) => {
+            EventRef::ConflictResolved(fact) => {
                 open.remove(&fact.path);
                 unescalated.remove(&conflict_timer_id(&fact.path));
             }
-            AnyEvent::ConflictEscalated(fact) => {
+            EventRef::ConflictEscalated(fact) => {
                 unescalated.remove(&conflict_timer_id(&fact.path));
             }
             _ => {}
@@ -239,15 +239,15 @@ fn an_attempt_ends_once(log: &[LogRow]) {
     let mut ended: BTreeMap<TaskId, u32> = BTreeMap::new();
     for row in log {
         let Some(task) = row.event.task().cloned() else { continue };
-        match &row.event {
-            AnyEvent::TaskCreated(_) | AnyEvent::TaskRetried(_) | AnyEvent::TaskReopened(_) => {
+        match row.event.typed() {
+            EventRef::TaskCreated(_) | EventRef::TaskRetried(_) | EventRef::TaskReopened(_) => {
                 ended.insert(task, 0);
             }
-            AnyEvent::TaskDropped(fact) if fact.from == TaskState::Failed => {}
-            AnyEvent::TaskCompleted(_)
-            | AnyEvent::TaskFailed(_)
-            | AnyEvent::TaskTimedOut(_)
-            | AnyEvent::TaskDropped(_) => {
+            EventRef::TaskDropped(fact) if fact.from == TaskState::Failed => {}
+            EventRef::TaskCompleted(_)
+            | EventRef::TaskFailed(_)
+            | EventRef::TaskTimedOut(_)
+            | EventRef::TaskDropped(_) => {
                 let ends = ended.entry(task).or_default();
                 *ends += 1;
                 assert_eq!(*ends, 1, "{row:?}");
@@ -277,10 +277,10 @@ fn only_facts_change_holders(log: &[LogRow]) {
         _ => None,
     };
     for entry in log {
-        for key in write_set(&entry.event, entry.seq) {
+        for key in entry.event.write_set(entry.seq) {
             let old = rows.remove(&key);
             let before = holder(old.as_ref());
-            let new = apply(old, &key, &entry.event, entry.seq, entry.at);
+            let new = apply_row(old, &key, &entry.event, EventStamp { seq: entry.seq, at: entry.at });
             let after = holder(new.as_ref());
             if before != after {
                 let (loser, winner) = changes(&entry.event);
@@ -296,18 +296,18 @@ fn only_facts_change_holders(log: &[LogRow]) {
 
 /// Who loses and who gets a claim by a fact.
 fn changes(fact: &AnyEvent) -> (Option<&AgentId>, Option<&AgentId>) {
-    match fact {
-        AnyEvent::TaskClaimed(fact) => (fact.from.as_ref(), Some(&fact.agent)),
-        AnyEvent::TaskReleased(fact) => (fact.holder.as_ref(), None),
-        AnyEvent::TaskCompleted(fact) => (fact.holder.as_ref(), None),
-        AnyEvent::TaskFailed(fact) => (fact.holder.as_ref(), None),
-        AnyEvent::TaskTimedOut(fact) => (fact.holder.as_ref(), None),
-        AnyEvent::TaskDropped(fact) => (fact.holder.as_ref(), None),
-        AnyEvent::TaskReopened(fact) => (fact.holder.as_ref(), None),
-        AnyEvent::FileClaimed(fact) => (fact.from.as_ref(), Some(&fact.agent)),
-        AnyEvent::FileReleased(fact) => (Some(&fact.holder), None),
-        AnyEvent::ClaimForced(fact) => (Some(&fact.loser), None),
-        AnyEvent::ConflictResolved(fact) => (Some(&fact.holder), fact.winner.as_ref()),
-        other => panic!("{} changes no holder", other.kind()),
+    match fact.typed() {
+        EventRef::TaskClaimed(fact) => (fact.from.as_ref(), Some(&fact.agent)),
+        EventRef::TaskReleased(fact) => (fact.holder.as_ref(), None),
+        EventRef::TaskCompleted(fact) => (fact.holder.as_ref(), None),
+        EventRef::TaskFailed(fact) => (fact.holder.as_ref(), None),
+        EventRef::TaskTimedOut(fact) => (fact.holder.as_ref(), None),
+        EventRef::TaskDropped(fact) => (fact.holder.as_ref(), None),
+        EventRef::TaskReopened(fact) => (fact.holder.as_ref(), None),
+        EventRef::FileClaimed(fact) => (fact.from.as_ref(), Some(&fact.agent)),
+        EventRef::FileReleased(fact) => (Some(&fact.holder), None),
+        EventRef::ClaimForced(fact) => (Some(&fact.loser), None),
+        EventRef::ConflictResolved(fact) => (Some(&fact.holder), fact.winner.as_ref()),
+        _ => panic!("{} changes no holder", fact.kind()),
     }
 }

@@ -1,6 +1,12 @@
 //! Messages and documents: what random callers ask of them, and what holds whatever they ask.
 
+use rookery_core::message::{
+    Ack, AckMessages, AddressedAs, Addressees, Cause, Fate, GiveUpDelivery, Header, MessagesAcked, MessagesRead,
+    ReadMessages, Receipt, Recipients, ReleaseHeld, RetryDelivery, SendMessage, Shown, Standing, StormGuard, Verdict,
+    What,
+};
 use rookery_core::model::{ColumnValue, DeliveryId, VersionId};
+use rookery_core::{AgentId, AnyCommand, EventRef, Instance, Key, MessageId, Row, Seq, TaskId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
@@ -13,11 +19,6 @@ use rookery_core::document::{
 };
 use rookery_core::instance::{ConfigureContext, ContextSettings, Scope};
 use rookery_core::log::LogRow;
-use rookery_core::message::{
-    Ack, AckMessages, AddressedAs, Addressees, Cause, Fate, GiveUpDelivery, Header, ReadMessages, Receipt, Recipients,
-    ReleaseHeld, RetryDelivery, SendMessage, Shown, Standing, StormGuard, Verdict, What,
-};
-use rookery_core::{AgentId, AnyCommand, AnyEvent, Instance, Key, MessageId, Row, Seq, TaskId, Timestamp};
 
 use crate::envelopes::ENVELOPES;
 use crate::steps::{AGENTS, Step, steps};
@@ -155,40 +156,40 @@ impl Ledger {
     fn of(log: &[LogRow]) -> Ledger {
         let mut ledger = Ledger::default();
         for row in log {
-            match &row.event {
-                AnyEvent::MessageSent(fact) => ledger.queue(&fact.letter.header, fact.at),
-                AnyEvent::MessageHeld(fact) => {
+            match row.event.typed() {
+                EventRef::MessageSent(fact) => ledger.queue(&fact.letter.header, fact.at),
+                EventRef::MessageHeld(fact) => {
                     let header = &fact.letter.header;
                     assert_eq!(ledger.held.insert(header.message.clone(), header.from.clone()), None);
                 }
-                AnyEvent::MessageReleased(fact) => {
+                EventRef::MessageReleased(fact) => {
                     assert!(ledger.held.remove(&fact.header.message).is_some());
                     ledger.queue(&fact.header, fact.at);
                 }
-                AnyEvent::MessageDiscarded(fact) => assert!(ledger.held.remove(&fact.message).is_some()),
-                AnyEvent::EnvelopeReceived(fact) => {
+                EventRef::MessageDiscarded(fact) => assert!(ledger.held.remove(&fact.message).is_some()),
+                EventRef::EnvelopeReceived(fact) => {
                     for agent in &fact.delivered {
                         let key = (fact.message.clone(), agent.clone());
                         assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
                     }
                 }
-                AnyEvent::ToolDenied(fact) => {
+                EventRef::ToolDenied(fact) => {
                     if let Some(agent) = &fact.delivered {
                         let key = (fact.message.clone(), agent.clone());
                         assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
                     }
                 }
-                AnyEvent::TaskForwarded(fact) => {
+                EventRef::TaskForwarded(fact) => {
                     let key = (fact.message.clone(), fact.to.clone());
                     assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
                     ledger.requests.insert(fact.message.clone(), fact.task.clone());
                 }
-                AnyEvent::DeliveryAbandoned(fact) if fact.broadcast => {
+                EventRef::DeliveryAbandoned(fact) if fact.broadcast => {
                     let key = (fact.message.clone(), fact.agent.clone());
                     assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
                 }
-                AnyEvent::MessagesRead(receipt) => ledger.note(receipt, Standing::Read),
-                AnyEvent::MessagesAcked(receipt) => ledger.note(receipt, Standing::Acked),
+                EventRef::MessagesRead(MessagesRead(receipt)) => ledger.note(receipt, Standing::Read),
+                EventRef::MessagesAcked(MessagesAcked(receipt)) => ledger.note(receipt, Standing::Acked),
                 _ => {}
             }
             for agent in row.event.tells() {
@@ -272,15 +273,15 @@ pub(crate) fn check(log: &[LogRow], rows: &BTreeMap<Key, Row>) {
 fn documents_are_what_was_written(log: &[LogRow], rows: &BTreeMap<Key, Row>) {
     let mut texts: BTreeMap<DocumentId, (u64, Option<String>)> = BTreeMap::new();
     for row in log {
-        match &row.event {
-            AnyEvent::DocumentWritten(fact) => {
+        match row.event.typed() {
+            EventRef::DocumentWritten(fact) => {
                 let (version, text) = texts.entry(fact.id.clone()).or_default();
                 *version += 1;
                 assert_eq!(*version, fact.version);
                 let before = text.take().filter(|_| fact.base < fact.version).unwrap_or_default();
                 *text = Some(before + &fact.text);
             }
-            AnyEvent::DocumentDeleted(fact) => {
+            EventRef::DocumentDeleted(fact) => {
                 let (version, text) = texts.entry(fact.id.clone()).or_default();
                 *version += 1;
                 assert_eq!((*version, text.take().is_some()), (fact.version, true));

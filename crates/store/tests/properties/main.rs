@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use rookery_core::{Key, Row, Seq, Timestamp, apply, write_set};
+use rookery_core::{EventStamp, Key, Row, Seq, Timestamp, apply_row};
 use rookery_store::replay::Fold;
 use steps::{Step, steps};
 use team::Team;
@@ -91,14 +91,14 @@ proptest! {
         team.play(&steps);
         let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
         for entry in team.log() {
-            let named = write_set(&entry.event, entry.seq);
+            let named = entry.event.write_set(entry.seq);
             for (key, row) in rows.iter().filter(|(key, _)| !named.contains(key)) {
-                let after = apply(Some(row.clone()), key, &entry.event, entry.seq, entry.at);
+                let after = apply_row(Some(row.clone()), key, &entry.event, EventStamp { seq: entry.seq, at: entry.at });
                 prop_assert_eq!(after.as_ref(), Some(row), "{} changes {:?}", entry.event.kind(), key);
             }
             for key in named {
                 let old = rows.remove(&key);
-                if let Some(new) = apply(old, &key, &entry.event, entry.seq, entry.at) {
+                if let Some(new) = apply_row(old, &key, &entry.event, EventStamp { seq: entry.seq, at: entry.at }) {
                     rows.insert(key, new);
                 }
             }
@@ -114,11 +114,11 @@ proptest! {
         let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
         for (at, pick) in picks.iter().enumerate() {
             let fact = &pick.get(&log).event;
-            for key in write_set(fact, Seq(at as u64)) {
-                let alone = apply(None, &key, fact, Seq(at as u64), Timestamp(0));
+            for key in fact.write_set(Seq(at as u64)) {
+                let alone = apply_row(None, &key, fact, EventStamp { seq: Seq(at as u64), at: Timestamp(0) });
                 prop_assert!(alone.is_none_or(|row| row.table() == key.table()));
                 let old = rows.remove(&key);
-                if let Some(new) = apply(old, &key, fact, Seq(at as u64), Timestamp(0)) {
+                if let Some(new) = apply_row(old, &key, fact, EventStamp { seq: Seq(at as u64), at: Timestamp(0) }) {
                     let read = Row::decode(key.table(), &new.encode()).ok();
                     prop_assert_eq!(read.as_ref(), Some(&new), "{:?} reads back as written", key);
                     rows.insert(key, new);

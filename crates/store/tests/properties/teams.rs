@@ -1,19 +1,21 @@
 //! Teams that random runners run, and what holds of their turns whatever happens to them.
 
+use rookery_core::message::{Delivery, MessagesAcked, StormGuard};
 use rookery_core::model::DeliveryId;
+use rookery_core::{
+    AgentId, AnyCommand, EventRef, EventStamp, IntentId, Key, MessageId, Row, TeamId, TurnId, apply_row,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use rookery_core::actor::Caller;
 use rookery_core::log::LogRow;
-use rookery_core::message::{Delivery, StormGuard};
 use rookery_core::team::{
     AnnounceToTeam, ConcludeTeamStart, Conclusion, EndTeam, KickOff, Launch, Mode, NewMember, RequestTeamStart,
     RequestTeamStop, Runner, StartTeam, StartTime, Takeover, TeamStartOutcome,
 };
 use rookery_core::turn::{EndTurn, Failure, Notes, StartTurn, Turn, TurnConclusion, TurnEnded, Usage, WakeReason};
-use rookery_core::{AgentId, AnyCommand, AnyEvent, IntentId, Key, MessageId, Row, TeamId, TurnId, apply, write_set};
 
 use crate::mail::message;
 use crate::steps::AGENTS;
@@ -202,10 +204,10 @@ fn agents_are_in_one_team_and_at_one_turn(rows: &BTreeMap<Key, Row>) {
 fn kickoffs_are_posted_once(log: &[LogRow]) {
     let mut kicked_off = BTreeSet::new();
     for row in log {
-        let AnyEvent::TeamKickedOff(fact) = &row.event else { continue };
+        let EventRef::TeamKickedOff(fact) = row.event.typed() else { continue };
         assert!(kicked_off.insert((&fact.of.team, fact.of.generation)), "{row:?}");
-        let posted = caused_by(log, row).filter_map(|row| match &row.event {
-            AnyEvent::MessageSent(sent) => Some(sent.letter.header.message.clone()),
+        let posted = caused_by(log, row).filter_map(|row| match row.event.typed() {
+            EventRef::MessageSent(sent) => Some(sent.letter.header.message.clone()),
             _ => None,
         });
         assert_eq!(posted.collect::<Vec<_>>(), fact.messages);
@@ -224,14 +226,14 @@ fn turns_end_once_and_decide_about_their_own_messages(log: &[LogRow]) {
     let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
     let mut ended = BTreeSet::new();
     for entry in log {
-        if let AnyEvent::TurnEnded(fact) = &entry.event {
+        if let EventRef::TurnEnded(fact) = entry.event.typed() {
             assert!(ended.insert(fact.turn.clone()), "{fact:?} again");
             let Some(Row::Turn(turn)) = rows.get(&Key::Turn(fact.turn.clone())) else { panic!("{fact:?} of no turn") };
             decides_about_its_own(fact, turn, &rows, &caused_by(log, entry).collect::<Vec<_>>());
         }
-        for key in write_set(&entry.event, entry.seq) {
+        for key in entry.event.write_set(entry.seq) {
             let old = rows.remove(&key);
-            if let Some(new) = apply(old, &key, &entry.event, entry.seq, entry.at) {
+            if let Some(new) = apply_row(old, &key, &entry.event, EventStamp { seq: entry.seq, at: entry.at }) {
                 rows.insert(key, new);
             }
         }
@@ -254,12 +256,12 @@ fn decides_about_its_own(fact: &TurnEnded, turn: &Turn, before: &BTreeMap<Key, R
         open.iter().copied().filter(|message| delivery(message).is_some_and(|delivery| !delivery.is_dead())).collect();
     let (mut acked, mut given_up) = (BTreeSet::new(), BTreeSet::new());
     for row in with_it {
-        match &row.event {
-            AnyEvent::MessagesAcked(receipt) => {
+        match row.event.typed() {
+            EventRef::MessagesAcked(MessagesAcked(receipt)) => {
                 assert_eq!(receipt.agent, turn.agent);
                 acked.extend(receipt.messages.iter().chain(&receipt.broadcasts));
             }
-            AnyEvent::DeliveryAbandoned(abandoned) => {
+            EventRef::DeliveryAbandoned(abandoned) => {
                 assert_eq!(abandoned.agent, turn.agent);
                 given_up.insert(&abandoned.message);
             }

@@ -4,12 +4,12 @@
 //! client that follows it. A queue holds each address once, however often it changed, and the client's own task sends
 //! from it; so a client that does not read costs a few names and holds up nobody.
 
+use rookery_core::{AgentId, AnyEvent, EventRef};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use rookery_core::message::{Header, Recipients};
-use rookery_core::{AgentId, AnyEvent};
 use rookery_engine::SubscribeError;
 use tokio::sync::Notify;
 
@@ -40,15 +40,15 @@ pub fn concerned(fact: &AnyEvent) -> Concerned {
         Recipients::Everyone if header.wakes => Concerned::Everyone,
         Recipients::Everyone => Concerned::Nothing,
     };
-    match fact {
-        AnyEvent::HandoffInitiated(handoff) => inboxes(handoff.to.as_slice()),
-        AnyEvent::TaskReserved(task) => inboxes(std::slice::from_ref(&task.agent)),
-        AnyEvent::EnvelopeReceived(received) => inboxes(&received.delivered),
-        AnyEvent::TaskReassigned(task) => inboxes(std::slice::from_ref(&task.to)),
-        AnyEvent::MessageSent(sent) => message(&sent.letter.header),
-        AnyEvent::MessageReleased(released) => message(&released.header),
-        AnyEvent::DocumentWritten(written) => Concerned::Addresses(vec![resources::document(&written.id)]),
-        AnyEvent::DocumentDeleted(deleted) => Concerned::Addresses(vec![resources::document(&deleted.id)]),
+    match fact.typed() {
+        EventRef::HandoffInitiated(handoff) => inboxes(handoff.to.as_slice()),
+        EventRef::TaskReserved(task) => inboxes(std::slice::from_ref(&task.agent)),
+        EventRef::EnvelopeReceived(received) => inboxes(&received.delivered),
+        EventRef::TaskReassigned(task) => inboxes(std::slice::from_ref(&task.to)),
+        EventRef::MessageSent(sent) => message(&sent.letter.header),
+        EventRef::MessageReleased(released) => message(&released.header),
+        EventRef::DocumentWritten(written) => Concerned::Addresses(vec![resources::document(&written.id)]),
+        EventRef::DocumentDeleted(deleted) => Concerned::Addresses(vec![resources::document(&deleted.id)]),
         _ => Concerned::Nothing,
     }
 }

@@ -1,5 +1,6 @@
 //! For people: what this daemon is, tokens, and taking secrets out of the log.
 
+use rookery_core::{Actor, Authority, Code, EventRef, IntentId, Rejection, Seq};
 use std::time::Duration;
 
 use axum::Json;
@@ -9,7 +10,6 @@ use axum::response::{IntoResponse, Response};
 use regex::bytes::Regex;
 use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::redact::{Erase, Redact, Target};
-use rookery_core::{Actor, AnyEvent, Authority, Code, IntentId, Rejection, Seq};
 use rookery_engine::artifacts::{Collected, Trial};
 use rookery_engine::names::NewToken;
 use rookery_engine::{At, Engine, EngineError, Waited, access, ambient};
@@ -235,7 +235,10 @@ async fn by_match(app: &App, pattern: &str) -> Result<(Vec<LogRow>, Vec<u64>), R
         let Some(last) = page.last() else { return Ok((rows, remaining)) };
         after = last.seq;
         for row in page {
-            if rows.len() >= MAX_REDACTED || bytes >= REDACT_BYTES || matches!(row.event, AnyEvent::LogRedacted(_)) {
+            if rows.len() >= MAX_REDACTED
+                || bytes >= REDACT_BYTES
+                || matches!(row.event.typed(), EventRef::LogRedacted(_))
+            {
                 continue;
             }
             if regex.is_match(&row.event.blanked()) {

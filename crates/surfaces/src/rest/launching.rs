@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use rookery_core::instance::Instance;
-use rookery_core::team::not_found;
+use rookery_core::team::{TeamStartFailed, not_found};
 use rookery_core::{AnyEvent, Code, Rejection, TeamId};
 use rookery_engine::teams::LAUNCH_WAITS;
 use serde::{Deserialize, Serialize};
@@ -100,10 +100,13 @@ pub async fn launch(call: Call, Segment(id): Segment, body: JsonBody<LaunchReque
         true => None,
         false => engine.outcome(&intent, committed.at, LAUNCH_WAITS).await,
     };
-    match outcome {
-        Some(AnyEvent::TeamStartFailed(failed)) => Err(Rejection::new(Code::InvalidState, failed.reason)
+    let failed = outcome.as_ref().and_then(AnyEvent::get::<TeamStartFailed>);
+    if let Some(failed) = failed {
+        return Err(Rejection::new(Code::InvalidState, failed.reason.clone())
             .hint("'rookery check FILE' tells what a file would do")
-            .into()),
+            .into());
+    }
+    match outcome {
         Some(_) => teams::shown_now(&call, &team).await,
         None => {
             let pending = (!committed.duplicate).then(|| intent.to_string());

@@ -1,8 +1,8 @@
 //! Between the core's words and this face's, both ways, without IO.
 
-use rookery_core::log::{LogRow, event_id};
+use rookery_core::log::LogRow;
 use rookery_core::model::Presence;
-use rookery_core::{AnyEvent, NodeId, agent, file, handoff, task};
+use rookery_core::{AnyEvent, EventRef, NodeId, agent, event_id, file, handoff, task};
 use rookery_engine::queries::TaskShape;
 use rookery_store::node::{NodeLiveness, Seen};
 use serde_json::{Map, Value};
@@ -34,91 +34,91 @@ pub const ACTIONS: [&str; 19] = [
 
 /// What a fact is called here. Facts without an action of the contract are `x.` and their kind.
 pub fn action(fact: &AnyEvent) -> String {
-    let action = match fact {
-        AnyEvent::AgentRegistered(_) => "agent.joined",
-        AnyEvent::AgentLeft(_) => "agent.left",
-        AnyEvent::AgentReturned(_) => "agent.heartbeat",
-        AnyEvent::AgentStatusSet(_) | AnyEvent::AgentWentOffline(_) => "agent.status_changed",
-        AnyEvent::FileClaimed(_) => "resource.claimed",
-        AnyEvent::FileReleased(_) => "resource.released",
-        AnyEvent::FileModified(_) => "resource.modified",
-        AnyEvent::ConflictDetected(_) => "resource.conflict_detected",
-        AnyEvent::ConflictResolved(_) => "resource.conflict_resolved",
-        AnyEvent::TaskCreated(_) => "task.created",
-        AnyEvent::TaskReserved(_) | AnyEvent::TaskClaimed(_) => "task.assigned",
-        AnyEvent::TaskStarted(_) => "task.started",
-        AnyEvent::TaskCompleted(_) => "task.completed",
-        AnyEvent::TaskFailed(_) | AnyEvent::TaskTimedOut(_) => "task.blocked",
-        AnyEvent::TaskStepSet(fact) if fact.to == task::TaskState::Paused => "task.blocked",
-        AnyEvent::HandoffInitiated(_) => "handoff.initiated",
-        AnyEvent::HandoffAccepted(_) => "handoff.accepted",
-        AnyEvent::HandoffRejected(_) => "handoff.rejected",
-        AnyEvent::LeadChosen(_) | AnyEvent::ClaimForced(_) | AnyEvent::TaskReassigned(_) => "authority.decision",
-        AnyEvent::ConflictEscalated(_)
-        | AnyEvent::MessageHeld(_)
-        | AnyEvent::TaskAttemptsExhausted(_)
-        | AnyEvent::DeliveryAbandoned(_) => "authority.escalation",
-        AnyEvent::ReportAdded(report) => return report.action.clone(),
-        AnyEvent::AgentUpdated(_)
-        | AnyEvent::AgentPaused(_)
-        | AnyEvent::AgentResumed(_)
-        | AnyEvent::TaskStepSet(_)
-        | AnyEvent::TaskReleased(_)
-        | AnyEvent::TaskRetried(_)
-        | AnyEvent::TaskDropped(_)
-        | AnyEvent::CheckpointAdded(_)
-        | AnyEvent::FileLocked(_)
-        | AnyEvent::FileUnlocked(_)
-        | AnyEvent::UntrackedFilesChanged(_)
-        | AnyEvent::LogRedacted(_)
-        | AnyEvent::IntentClosed(_)
-        | AnyEvent::RunCreated(_)
-        | AnyEvent::RunPlanned(_)
-        | AnyEvent::RunReplanned(_)
-        | AnyEvent::RunReordered(_)
-        | AnyEvent::RunStatusSet(_)
-        | AnyEvent::TaskPlanned(_)
-        | AnyEvent::TaskRemoved(_)
-        | AnyEvent::TemplateCreated(_) => return format!("x.{}", fact.kind()),
-        AnyEvent::MessageSent(_)
-        | AnyEvent::MessageReleased(_)
-        | AnyEvent::MessageDiscarded(_)
-        | AnyEvent::MessagesRead(_)
-        | AnyEvent::MessagesAcked(_)
-        | AnyEvent::DeliveryRetried(_)
-        | AnyEvent::DocumentWritten(_)
-        | AnyEvent::DocumentDeleted(_)
-        | AnyEvent::ContextConfigured(_)
-        | AnyEvent::WorkspaceCreated(_)
-        | AnyEvent::WorkspaceReady(_)
-        | AnyEvent::WorkspaceUpdated(_)
-        | AnyEvent::WorkspaceMerging(_)
-        | AnyEvent::WorkspaceMerged(_)
-        | AnyEvent::WorkspaceRemoved(_)
-        | AnyEvent::WorkspaceFailed(_)
-        | AnyEvent::SchemaRegistered(_)
-        | AnyEvent::StepContractsDefined(_)
-        | AnyEvent::GroupSet(_)
-        | AnyEvent::GroupRemoved(_)
-        | AnyEvent::EnvelopeReceived(_)
-        | AnyEvent::EnvelopeRejected(_)
-        | AnyEvent::LettersDropped(_)
-        | AnyEvent::ToolDenied(_)
-        | AnyEvent::RoutingDecided(_)
-        | AnyEvent::RoutingFailed(_)
-        | AnyEvent::RoutingResumed(_)
-        | AnyEvent::TaskForwarded(_)
-        | AnyEvent::TaskReopened(_)
-        | AnyEvent::TeamStartRequested(_)
-        | AnyEvent::TeamSpawned(_)
-        | AnyEvent::TeamStartFailed(_)
-        | AnyEvent::TeamStarted(_)
-        | AnyEvent::TeamResumed(_)
-        | AnyEvent::TeamKickedOff(_)
-        | AnyEvent::TeamStopRequested(_)
-        | AnyEvent::TeamEnded(_)
-        | AnyEvent::TurnStarted(_)
-        | AnyEvent::TurnEnded(_) => return format!("x.{}", fact.kind()),
+    let action = match fact.typed() {
+        EventRef::AgentRegistered(_) => "agent.joined",
+        EventRef::AgentLeft(_) => "agent.left",
+        EventRef::AgentReturned(_) => "agent.heartbeat",
+        EventRef::AgentStatusSet(_) | EventRef::AgentWentOffline(_) => "agent.status_changed",
+        EventRef::FileClaimed(_) => "resource.claimed",
+        EventRef::FileReleased(_) => "resource.released",
+        EventRef::FileModified(_) => "resource.modified",
+        EventRef::ConflictDetected(_) => "resource.conflict_detected",
+        EventRef::ConflictResolved(_) => "resource.conflict_resolved",
+        EventRef::TaskCreated(_) => "task.created",
+        EventRef::TaskReserved(_) | EventRef::TaskClaimed(_) => "task.assigned",
+        EventRef::TaskStarted(_) => "task.started",
+        EventRef::TaskCompleted(_) => "task.completed",
+        EventRef::TaskFailed(_) | EventRef::TaskTimedOut(_) => "task.blocked",
+        EventRef::TaskStepSet(fact) if fact.to == task::TaskState::Paused => "task.blocked",
+        EventRef::HandoffInitiated(_) => "handoff.initiated",
+        EventRef::HandoffAccepted(_) => "handoff.accepted",
+        EventRef::HandoffRejected(_) => "handoff.rejected",
+        EventRef::LeadChosen(_) | EventRef::ClaimForced(_) | EventRef::TaskReassigned(_) => "authority.decision",
+        EventRef::ConflictEscalated(_)
+        | EventRef::MessageHeld(_)
+        | EventRef::TaskAttemptsExhausted(_)
+        | EventRef::DeliveryAbandoned(_) => "authority.escalation",
+        EventRef::Report(report) => return report.action.clone(),
+        EventRef::AgentUpdated(_)
+        | EventRef::AgentPaused(_)
+        | EventRef::AgentResumed(_)
+        | EventRef::TaskStepSet(_)
+        | EventRef::TaskReleased(_)
+        | EventRef::TaskRetried(_)
+        | EventRef::TaskDropped(_)
+        | EventRef::CheckpointAdded(_)
+        | EventRef::FileLocked(_)
+        | EventRef::FileUnlocked(_)
+        | EventRef::UntrackedFilesChanged(_)
+        | EventRef::LogRedacted(_)
+        | EventRef::IntentClosed(_)
+        | EventRef::RunCreated(_)
+        | EventRef::RunPlanned(_)
+        | EventRef::RunReplanned(_)
+        | EventRef::RunReordered(_)
+        | EventRef::RunStatusSet(_)
+        | EventRef::TaskPlanned(_)
+        | EventRef::TaskRemoved(_)
+        | EventRef::TemplateCreated(_) => return format!("x.{}", fact.kind()),
+        EventRef::MessageSent(_)
+        | EventRef::MessageReleased(_)
+        | EventRef::MessageDiscarded(_)
+        | EventRef::MessagesRead(_)
+        | EventRef::MessagesAcked(_)
+        | EventRef::DeliveryRetried(_)
+        | EventRef::DocumentWritten(_)
+        | EventRef::DocumentDeleted(_)
+        | EventRef::ContextConfigured(_)
+        | EventRef::WorkspaceCreated(_)
+        | EventRef::WorkspaceReady(_)
+        | EventRef::WorkspaceUpdated(_)
+        | EventRef::WorkspaceMerging(_)
+        | EventRef::WorkspaceMerged(_)
+        | EventRef::WorkspaceRemoved(_)
+        | EventRef::WorkspaceFailed(_)
+        | EventRef::SchemaRegistered(_)
+        | EventRef::StepContractsDefined(_)
+        | EventRef::GroupSet(_)
+        | EventRef::GroupRemoved(_)
+        | EventRef::EnvelopeReceived(_)
+        | EventRef::EnvelopeRejected(_)
+        | EventRef::LettersDropped(_)
+        | EventRef::ToolDenied(_)
+        | EventRef::RoutingDecided(_)
+        | EventRef::RoutingFailed(_)
+        | EventRef::RoutingResumed(_)
+        | EventRef::TaskForwarded(_)
+        | EventRef::TaskReopened(_)
+        | EventRef::TeamStartRequested(_)
+        | EventRef::TeamSpawned(_)
+        | EventRef::TeamStartFailed(_)
+        | EventRef::TeamStarted(_)
+        | EventRef::TeamResumed(_)
+        | EventRef::TeamKickedOff(_)
+        | EventRef::TeamStopRequested(_)
+        | EventRef::TeamEnded(_)
+        | EventRef::TurnStarted(_)
+        | EventRef::TurnEnded(_) => return format!("x.{}", fact.kind()),
     };
     action.to_owned()
 }
@@ -181,22 +181,22 @@ pub fn event(row: &LogRow) -> wire::ProtocolEvent {
 }
 
 fn hashes(fact: &AnyEvent) -> (Option<String>, Option<String>) {
-    match fact {
-        AnyEvent::FileModified(fact) => (Some(fact.before.clone()), Some(fact.after.clone())),
-        AnyEvent::ConflictDetected(fact) => (Some(fact.before.clone()), Some(fact.after.clone())),
-        AnyEvent::ReportAdded(report) => (report.before_hash.clone(), report.after_hash.clone()),
+    match fact.typed() {
+        EventRef::FileModified(fact) => (Some(fact.before.clone()), Some(fact.after.clone())),
+        EventRef::ConflictDetected(fact) => (Some(fact.before.clone()), Some(fact.after.clone())),
+        EventRef::Report(report) => (report.before_hash.clone(), report.after_hash.clone()),
         _ => (None, None),
     }
 }
 
 /// What else the fact says; a reporter's own metadata as it gave it.
 fn metadata(fact: &AnyEvent) -> Map<String, Value> {
-    let Ok(Value::Object(mut fields)) = serde_json::to_value(fact) else { return Map::new() };
+    let Value::Object(mut fields) = fact.to_value() else { return Map::new() };
     let own = match fields.remove("metadata") {
         Some(Value::Object(own)) => own,
         _ => Map::new(),
     };
-    if matches!(fact, AnyEvent::ReportAdded(_)) {
+    if matches!(fact.typed(), EventRef::Report(_)) {
         return own;
     }
     // Whose inboxes of the Clutch face it reaches is no matter of this one.

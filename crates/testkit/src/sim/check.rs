@@ -5,6 +5,10 @@ pub(super) mod envelopes;
 pub(super) mod routing;
 pub(super) mod teams;
 
+use rookery_core::{
+    Actor, AgentId, AnyCommand, Auth, Caller, EventRef, EventStamp, Key, NodeId, Position, Rejection, Row, RunId, Seq,
+    Timestamp, apply_row,
+};
 use std::collections::BTreeMap;
 
 use rookery_core::agent::Evidence;
@@ -12,9 +16,6 @@ use rookery_core::file::FileClaimOutcome;
 use rookery_core::log::LogRow;
 use rookery_core::run::RunStatus;
 use rookery_core::task::{ReleaseCause, TaskState};
-use rookery_core::{
-    Actor, AgentId, AnyCommand, AnyEvent, Auth, Caller, Key, NodeId, Position, Rejection, Row, RunId, Seq, Timestamp,
-};
 use rookery_engine::subscribe;
 use rookery_store::memory::Database;
 use rookery_store::node::LeaderRole;
@@ -69,11 +70,11 @@ pub(super) fn sealed_ids_are_proven(model: &Model, row: &LogRow) -> Checked {
 
 /// A task changes hands only by a fact that says so, and says from whom. Told before the row is taken in.
 pub(super) fn task_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
-    for key in rookery_core::write_set(&row.event, row.seq) {
+    for key in row.event.write_set(row.seq) {
         let Some(Row::Task(old)) = model.row(&key) else { continue };
-        let new = rookery_core::apply(model.row(&key).cloned(), &key, &row.event, row.seq, row.at);
+        let new = apply_row(model.row(&key).cloned(), &key, &row.event, EventStamp { seq: row.seq, at: row.at });
         // What nobody holds may be taken out of a plan.
-        if new.is_none() && matches!(row.event, AnyEvent::TaskRemoved(_)) && old.held_by().is_none() {
+        if new.is_none() && matches!(row.event.typed(), EventRef::TaskRemoved(_)) && old.held_by().is_none() {
             continue;
         }
         let Some(Row::Task(new)) = new else {
@@ -82,16 +83,17 @@ pub(super) fn task_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
         if old.claim == new.claim {
             continue;
         }
-        let said = match &row.event {
-            AnyEvent::TaskClaimed(fact) => fact.from.as_ref(),
-            AnyEvent::TaskReleased(fact) => fact.holder.as_ref(),
-            AnyEvent::TaskCompleted(fact) => fact.holder.as_ref(),
-            AnyEvent::TaskFailed(fact) => fact.holder.as_ref(),
-            AnyEvent::TaskTimedOut(fact) => fact.holder.as_ref(),
-            AnyEvent::TaskDropped(fact) => fact.holder.as_ref(),
-            AnyEvent::TaskReopened(fact) => fact.holder.as_ref(),
-            other => {
-                return violated("task_claims_end_by_facts", format!("{key:?} changed hands by {}", other.kind()));
+        let said = match row.event.typed() {
+            EventRef::TaskClaimed(fact) => fact.from.as_ref(),
+            EventRef::TaskReleased(fact) => fact.holder.as_ref(),
+            EventRef::TaskCompleted(fact) => fact.holder.as_ref(),
+            EventRef::TaskFailed(fact) => fact.holder.as_ref(),
+            EventRef::TaskTimedOut(fact) => fact.holder.as_ref(),
+            EventRef::TaskDropped(fact) => fact.holder.as_ref(),
+            EventRef::TaskReopened(fact) => fact.holder.as_ref(),
+            _ => {
+                let kind = row.event.kind();
+                return violated("task_claims_end_by_facts", format!("{key:?} changed hands by {kind}"));
             }
         };
         if said != old.holder() {
@@ -104,21 +106,21 @@ pub(super) fn task_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
 
 /// A path changes hands only by a fact that says so. Told before the row is taken in.
 pub(super) fn file_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
-    for key in rookery_core::write_set(&row.event, row.seq) {
+    for key in row.event.write_set(row.seq) {
         let Some(Row::File(old)) = model.row(&key) else { continue };
         let Some(holder) = old.holder() else { continue };
-        let new = rookery_core::apply(model.row(&key).cloned(), &key, &row.event, row.seq, row.at);
+        let new = apply_row(model.row(&key).cloned(), &key, &row.event, EventStamp { seq: row.seq, at: row.at });
         let Some(Row::File(new)) = new else {
             return violated("file_claims_end_by_facts", format!("{key:?} vanished by {}", row.event.kind()));
         };
         if new.holder() == Some(holder) {
             continue;
         }
-        let said = match &row.event {
-            AnyEvent::FileClaimed(fact) => fact.from.as_ref(),
-            AnyEvent::FileReleased(fact) => Some(&fact.holder),
-            AnyEvent::ClaimForced(fact) => Some(&fact.loser),
-            AnyEvent::ConflictResolved(fact) => Some(&fact.holder),
+        let said = match row.event.typed() {
+            EventRef::FileClaimed(fact) => fact.from.as_ref(),
+            EventRef::FileReleased(fact) => Some(&fact.holder),
+            EventRef::ClaimForced(fact) => Some(&fact.loser),
+            EventRef::ConflictResolved(fact) => Some(&fact.holder),
             _ => None,
         };
         if said != Some(holder) {
@@ -132,9 +134,9 @@ pub(super) fn file_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
 /// Where an agent stands with a message only goes on, from queued to read to acked, and is never gone. Told before the
 /// row is taken in.
 pub(super) fn deliveries_only_go_on(model: &Model, row: &LogRow) -> Checked {
-    for key in rookery_core::write_set(&row.event, row.seq) {
+    for key in row.event.write_set(row.seq) {
         let Some(Row::Delivery(old)) = model.row(&key) else { continue };
-        let new = rookery_core::apply(model.row(&key).cloned(), &key, &row.event, row.seq, row.at);
+        let new = apply_row(model.row(&key).cloned(), &key, &row.event, EventStamp { seq: row.seq, at: row.at });
         match new {
             Some(Row::Delivery(new)) if new.standing >= old.standing => {}
             other => {
@@ -197,7 +199,7 @@ pub(super) fn runs_follow_their_tasks(model: &Model) -> Checked {
 
 /// A change of lead starts from the one who holds the position. Told before the row is taken in.
 pub(super) fn lead_changes_by_facts(model: &Model, row: &LogRow) -> Checked {
-    let AnyEvent::LeadChosen(fact) = &row.event else { return Ok(()) };
+    let EventRef::LeadChosen(fact) = row.event.typed() else { return Ok(()) };
     let holder = lead(model);
     let asked = matches!(model.row(&Key::lead()), Some(Row::Lead(lead)) if lead.asked);
     let changes = fact.holder.as_ref() != holder || fact.asked != asked;
@@ -319,16 +321,16 @@ pub(super) fn duties_are_done_by_whoever_has_them(row: &LogRow, writer: &NodeId,
 
 /// The duty that leads to such a fact; only our own subscribers act as the system.
 fn out_of_duty(row: &LogRow) -> Option<LeaderRole> {
-    match &row.event {
+    match row.event.typed() {
         _ if row.actor != Actor::System => None,
-        AnyEvent::AgentWentOffline(_) => Some(LeaderRole::Sweeper),
-        AnyEvent::ConflictEscalated(_) | AnyEvent::TaskTimedOut(_) | AnyEvent::RoutingResumed(_) => {
+        EventRef::AgentWentOffline(_) => Some(LeaderRole::Sweeper),
+        EventRef::ConflictEscalated(_) | EventRef::TaskTimedOut(_) | EventRef::RoutingResumed(_) => {
             Some(LeaderRole::Timers)
         }
-        AnyEvent::TaskReleased(fact) if fact.because == ReleaseCause::NotAccepted => Some(LeaderRole::Timers),
-        AnyEvent::IntentClosed(_) => Some(LeaderRole::Effects),
-        AnyEvent::MessagesAcked(_) | AnyEvent::DeliveryAbandoned(_) => Some(LeaderRole::Courier),
-        AnyEvent::RoutingDecided(_) | AnyEvent::RoutingFailed(_) | AnyEvent::TaskForwarded(_) => {
+        EventRef::TaskReleased(fact) if fact.because == ReleaseCause::NotAccepted => Some(LeaderRole::Timers),
+        EventRef::IntentClosed(_) => Some(LeaderRole::Effects),
+        EventRef::MessagesAcked(_) | EventRef::DeliveryAbandoned(_) => Some(LeaderRole::Courier),
+        EventRef::RoutingDecided(_) | EventRef::RoutingFailed(_) | EventRef::TaskForwarded(_) => {
             Some(LeaderRole::Router)
         }
         _ => None,
@@ -384,10 +386,10 @@ fn was_redacted(model: &Model, answer: &AnyReply, at: Seq) -> bool {
     let AnyReply::Row(key, shown) = answer else { return false };
     let touched = |seq: Seq| {
         let row = model.log().get((seq.0 - 1) as usize);
-        row.is_some_and(|row| rookery_core::write_set(&row.event, row.seq).contains(key))
+        row.is_some_and(|row| row.event.write_set(row.seq).contains(key))
     };
-    let redactions = model.log().iter().filter_map(|row| match &row.event {
-        AnyEvent::LogRedacted(fact) if touched(fact.seq) => Some(row.seq),
+    let redactions = model.log().iter().filter_map(|row| match row.event.typed() {
+        EventRef::LogRedacted(fact) if touched(fact.seq) => Some(row.seq),
         _ => None,
     });
     let mut after = redactions.flat_map(|seq| (seq.0..=at.0).map(Seq));
@@ -492,7 +494,7 @@ pub(super) fn facts_never_change(model: &Model, database: &Database) -> Checked 
     let redacted: Vec<Seq> = model
         .log()
         .iter()
-        .filter_map(|row| if let AnyEvent::LogRedacted(fact) = &row.event { Some(fact.seq) } else { None })
+        .filter_map(|row| if let EventRef::LogRedacted(fact) = row.event.typed() { Some(fact.seq) } else { None })
         .collect();
     for (stored, written) in stored.iter().zip(model.log()) {
         let same = if redacted.contains(&stored.seq) {
@@ -562,8 +564,8 @@ pub(super) fn ends_a_command(next: Option<&LogRow>) -> bool {
 
 /// A declaration by us, with its evidence.
 pub(super) fn declaration(row: &LogRow) -> Option<(&AgentId, &Evidence)> {
-    match &row.event {
-        AnyEvent::AgentWentOffline(fact) if row.actor == Actor::System => Some((&fact.agent, &fact.evidence)),
+    match row.event.typed() {
+        EventRef::AgentWentOffline(fact) if row.actor == Actor::System => Some((&fact.agent, &fact.evidence)),
         _ => None,
     }
 }

@@ -4,8 +4,8 @@
 //! over it, one at a time, without the driver, its batches and its overlay.
 
 use rookery_core::{
-    AnyCommand, AnyEvent, Caller, Decision, DecisionContext, Key, Lookup, MessageId, ReadItem, Rejection, Reply, Row,
-    Seq, Timestamp,
+    AnyCommand, AnyEvent, Caller, Decision, DecisionContext, EventRef, EventStamp, Key, Lookup, MessageId, ReadItem,
+    Rejection, Reply, Row, Seq, Timestamp, apply_row,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,9 +38,9 @@ pub(super) struct Model {
 
 impl Model {
     pub(super) fn add(&mut self, row: LogRow) {
-        for key in rookery_core::write_set(&row.event, row.seq) {
+        for key in row.event.write_set(row.seq) {
             let old = self.row(&key).cloned();
-            let new = rookery_core::apply(old, &key, &row.event, row.seq, row.at);
+            let new = apply_row(old, &key, &row.event, EventStamp { seq: row.seq, at: row.at });
             self.history.entry(key).or_default().push((row.seq, new));
         }
         if let Some(request) = request_of(&row) {
@@ -128,12 +128,10 @@ impl Model {
     }
 
     fn lay_over(&self, view: &mut View, seq: Seq, fact: &AnyEvent, head: Seq) {
-        for key in rookery_core::write_set(fact, head) {
-            self.show(view, seq, ReadItem::Row(key.clone()));
-            let old = view.get(&key).ok().flatten().cloned();
-            let new = rookery_core::apply(old, &key, fact, head, Timestamp(0));
-            view.set(key, new);
+        for key in fact.write_set(head) {
+            self.show(view, seq, ReadItem::Row(key));
         }
+        fact.apply(view, EventStamp { seq: head, at: Timestamp(0) });
     }
 
     fn show(&self, view: &mut View, seq: Seq, item: ReadItem) {
@@ -189,9 +187,9 @@ pub(super) enum Redone {
 
 /// Every request of the simulation carries its id as its body; an envelope has an id of its own.
 pub(super) fn request_of(row: &LogRow) -> Option<String> {
-    match &row.event {
-        AnyEvent::EnvelopeReceived(fact) => Some(envelope_request(&fact.message)),
-        AnyEvent::TaskForwarded(_) => None,
+    match row.event.typed() {
+        EventRef::EnvelopeReceived(fact) => Some(envelope_request(&fact.message)),
+        EventRef::TaskForwarded(_) => None,
         _ => String::from_utf8(body_of(row)?.to_vec()).ok(),
     }
 }
@@ -203,7 +201,7 @@ pub(super) fn envelope_request(message: &MessageId) -> String {
 
 /// The idempotency key that an envelope came in with.
 pub(super) fn key_of(row: &LogRow) -> Option<UsedKey> {
-    let AnyEvent::EnvelopeReceived(_) = &row.event else { return None };
+    let EventRef::EnvelopeReceived(_) = row.event.typed() else { return None };
     used_key(&Envelope::read(body_of(row)?).ok()?)
 }
 

@@ -13,6 +13,8 @@ mod effort;
 mod round;
 mod signature;
 
+use rookery_core::message::MessagesAcked;
+use rookery_core::{AgentId, EventRef, MessageId, Row, Seq};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::RangeFrom;
@@ -22,7 +24,6 @@ use std::time::Duration;
 use rookery_core::agent::Agent;
 use rookery_core::log::LogRow;
 use rookery_core::model::Table;
-use rookery_core::{AgentId, AnyEvent, MessageId, Row, Seq};
 use rookery_store::RowQuery;
 use rookery_store::node::{LeaderEpoch, LeaderRole};
 use tokio::task::{JoinError, JoinSet};
@@ -193,23 +194,23 @@ impl Courier {
             return;
         }
         self.at = row.seq;
-        match &row.event {
-            AnyEvent::AgentRegistered(fact) => drop(self.to_look_up.insert(fact.id.clone())),
-            AnyEvent::AgentUpdated(fact) => drop(self.to_look_up.insert(fact.id.clone())),
-            AnyEvent::AgentLeft(fact) => drop(self.to_look_up.insert(fact.agent.clone())),
-            AnyEvent::MessagesAcked(receipt) => {
+        match row.event.typed() {
+            EventRef::AgentRegistered(fact) => drop(self.to_look_up.insert(fact.id.clone())),
+            EventRef::AgentUpdated(fact) => drop(self.to_look_up.insert(fact.id.clone())),
+            EventRef::AgentLeft(fact) => drop(self.to_look_up.insert(fact.agent.clone())),
+            EventRef::MessagesAcked(MessagesAcked(receipt)) => {
                 for message in receipt.messages.iter().chain(&receipt.broadcasts) {
                     self.over(&receipt.agent, message);
                 }
             }
-            AnyEvent::DeliveryAbandoned(fact) => self.over(&fact.agent, &fact.message),
+            EventRef::DeliveryAbandoned(fact) => self.over(&fact.agent, &fact.message),
             _ => {}
         }
         if let Some(over) = row.event.voids() {
             self.over(&over.agent, &over.message);
         }
-        let look = match &row.event {
-            AnyEvent::DeliveryRetried(_) | AnyEvent::AgentRegistered(_) => Look::Anew,
+        let look = match row.event.typed() {
+            EventRef::DeliveryRetried(_) | EventRef::AgentRegistered(_) => Look::Anew,
             _ => Look::Further,
         };
         let concerned: Vec<AgentId> = match Arrival::of(&row.event) {

@@ -4,6 +4,7 @@ mod changes;
 mod ends;
 mod writers;
 
+use rookery_core::{AnyEvent, Caller, EventRef, Instance, LogId, Seq, Timestamp};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
@@ -16,7 +17,6 @@ use futures_util::FutureExt;
 use rookery_core::document::{Base, DeleteDocument, DocumentId, DocumentPath, Version, WriteDocument, Writer, hash_of};
 use rookery_core::instance::{ConfigureContext, Configured, ContextSettings, Provider, Scope};
 use rookery_core::redact::{Redact, Target};
-use rookery_core::{AnyEvent, Caller, Instance, LogId, Seq, Timestamp};
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::{Clock, LogQuery, Node, PresenceBoard, Site};
 
@@ -738,7 +738,7 @@ async fn redactions_while_nobody_was_there_are_made_up_for() {
     sitting.desk.note_position(&position);
     drop(sitting);
     let row = site.engine.log(LogQuery::after(Seq::ZERO, 100)).await.unwrap().value.pop().unwrap();
-    assert!(matches!(row.event, AnyEvent::MessageSent(_)));
+    assert!(matches!(row.event.typed(), EventRef::MessageSent(_)));
     let rows = vec![Target { seq: row.seq, fact: row.event, artifact: None }];
     site.engine.submit(Request::new(Caller::person("anna"), Redact { rows })).await.unwrap();
     drop(site.settled().await);

@@ -1,14 +1,14 @@
 //! Workspaces: worktrees of one's own, and what becomes of them.
 
+use rookery_core::workspace::{
+    self, MergeWorkspace, Uncommitted, UpdateWorkspace, Workspace, WorkspaceMerged, WorkspaceRemoved, not_found,
+};
+use rookery_core::{AnyEvent, Code, Row, RunId, TaskId, WorkspaceId};
 use std::path::Path;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
-use rookery_core::workspace::{
-    self, MergeWorkspace, Uncommitted, UpdateWorkspace, Workspace, WorkspaceRemoved, not_found,
-};
-use rookery_core::{AnyEvent, Code, Row, RunId, TaskId, WorkspaceId};
 use rookery_engine::workspaces::{Making, NewWorkspace, WAIT, WorkspaceFilter, failure_of};
 use rookery_store::Committed;
 use schemars::JsonSchema;
@@ -214,9 +214,9 @@ async fn update(call: Call, asked: Updating) -> Answer<Updated> {
         Ok(Ended::Nothing) => {
             Updated { worktree_removed: Some(true), ..updated.kept_under(workspace.backup_ref.as_deref(), &workspace) }
         }
-        Ok(Ended::As(fact)) => match *fact {
-            AnyEvent::WorkspaceRemoved(fact) => updated.removed(&fact, &workspace),
-            _ => return Err(ToolError::unexpected()),
+        Ok(Ended::As(event)) => match event.get() {
+            Some(removed) => updated.removed(removed, &workspace),
+            None => return Err(ToolError::unexpected()),
         },
         Ok(Ended::NotYet) => updated.stays("it is still being removed; workspace_list shows when it is done"),
         Err(error) => {
@@ -269,9 +269,9 @@ async fn merge(call: Call, asked: Merging) -> Answer<Merged> {
     let committed = call.submit(caller, MergeWorkspace { workspace, uncommitted, intent }).await?;
     let workspace = workspace_of(&committed)?;
     match ended(&call, &committed, &workspace).await? {
-        Ended::As(fact) => match *fact {
-            AnyEvent::WorkspaceMerged(fact) => Ok(Reply::of(Merged { success: true, merge_commit: fact.merge_commit })),
-            _ => Err(ToolError::unexpected()),
+        Ended::As(event) => match event.get::<WorkspaceMerged>() {
+            Some(merged) => Ok(Reply::of(Merged { success: true, merge_commit: merged.merge_commit.clone() })),
+            None => Err(ToolError::unexpected()),
         },
         Ended::NotYet => Err(pending(&workspace)),
         Ended::Nothing => Err(ToolError::unexpected()),

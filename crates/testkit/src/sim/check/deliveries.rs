@@ -2,9 +2,9 @@
 //! about one task arrives in its order.
 
 use rookery_core::log::LogRow;
-use rookery_core::message::{AddressedAs, Delivery};
+use rookery_core::message::{AddressedAs, Delivery, MessagesAcked};
 use rookery_core::model::DeliveryId;
-use rookery_core::{Actor, AgentId, AnyEvent, Key, MessageId, Row, Seq};
+use rookery_core::{Actor, AgentId, EventRef, Key, MessageId, Row, Seq};
 use rookery_engine::clutch::HttpAttempt;
 
 use super::{Checked, violated};
@@ -29,7 +29,7 @@ fn unacknowledged<'a>(model: &'a Model, agent: &'a AgentId) -> impl Iterator<Ite
 }
 
 fn was_given_up_on(model: &Model, message: &MessageId, agent: &AgentId) -> bool {
-    let given_up = |row: &LogRow| matches!(&row.event, AnyEvent::DeliveryAbandoned(fact) if fact.message == *message && fact.agent == *agent);
+    let given_up = |row: &LogRow| matches!(row.event.typed(), EventRef::DeliveryAbandoned(fact) if fact.message == *message && fact.agent == *agent);
     model.log().iter().any(given_up)
 }
 
@@ -75,15 +75,15 @@ pub(in crate::sim) fn order_of_a_task_is_kept(model: &Model, endpoints: &Endpoin
 /// it says. Told with each new row. What the runner of an agent says of its turns is another matter.
 pub(in crate::sim) fn ends_are_as_endpoints_saw_them(endpoints: &Endpoints, row: &LogRow) -> Checked {
     let check = "ends_are_as_endpoints_saw_them";
-    match &row.event {
-        AnyEvent::MessagesAcked(receipt) if row.actor == Actor::System => {
+    match row.event.typed() {
+        EventRef::MessagesAcked(MessagesAcked(receipt)) if row.actor == Actor::System => {
             let mut messages = receipt.messages.iter().chain(&receipt.broadcasts);
             match messages.find(|message| endpoints.known(&receipt.agent, message).taken == 0) {
                 None => Ok(()),
                 Some(message) => violated(check, format!("{} never took {message}, see {}", receipt.agent, row.seq)),
             }
         }
-        AnyEvent::DeliveryAbandoned(fact) if row.actor == Actor::System => {
+        EventRef::DeliveryAbandoned(fact) if row.actor == Actor::System => {
             let posts = endpoints.known(&fact.agent, &fact.message).posts;
             if fact.attempts > 0 && posts >= fact.attempts {
                 return Ok(());

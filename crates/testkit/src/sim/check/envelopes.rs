@@ -1,11 +1,11 @@
 //! What must hold of envelopes: those of one call are there together or not at all, each once, and as they were sent.
 
+use rookery_core::{AgentId, AnyCommand, Caller, Code, EventRef, Key, MessageId, Rejection, Row, Seq, Timestamp};
 use std::collections::BTreeMap;
 
 use rookery_core::agent::ReturnAgent;
 use rookery_core::clutch::{EnvelopeReceived, Filed};
 use rookery_core::log::LogRow;
-use rookery_core::{AgentId, AnyCommand, AnyEvent, Caller, Code, Key, MessageId, Rejection, Row, Seq, Timestamp};
 use rookery_engine::clutch::{Envelope, Ingested};
 use rookery_store::AnyReply;
 use rookery_store::store::StoredRow;
@@ -46,21 +46,22 @@ pub(in crate::sim) fn bundles_are_whole(
 pub(in crate::sim) fn calls_are_answered_once(model: &Model, rows: &[LogRow]) -> Checked {
     let in_vain = rows.iter().filter_map(received).filter(|fact| fact.denied.is_some()).map(|fact| &fact.message);
     for call in in_vain {
-        let answers = rows.iter().filter(|row| matches!(&row.event, AnyEvent::ToolDenied(fact) if fact.call == *call));
+        let answers =
+            rows.iter().filter(|row| matches!(row.event.typed(), EventRef::ToolDenied(fact) if fact.call == *call));
         let waits = filed(model, call).is_none_or(|filed| filed.denied.is_some());
         if answers.count() != 1 || waits {
             return violated("calls_are_answered_once", format!("at {}: {call}", model.head()));
         }
     }
     let answered = |call: &MessageId| rows.iter().filter_map(received).any(|fact| fact.message == *call);
-    match rows.iter().find(|row| matches!(&row.event, AnyEvent::ToolDenied(fact) if !answered(&fact.call))) {
+    match rows.iter().find(|row| matches!(row.event.typed(), EventRef::ToolDenied(fact) if !answered(&fact.call))) {
         None => Ok(()),
         Some(row) => violated("calls_are_answered_once", format!("{} answers what came before", row.seq)),
     }
 }
 
 fn received(row: &LogRow) -> Option<&EnvelopeReceived> {
-    if let AnyEvent::EnvelopeReceived(fact) = &row.event { Some(fact) } else { None }
+    if let EventRef::EnvelopeReceived(fact) = row.event.typed() { Some(fact) } else { None }
 }
 
 fn ids(bundle: &Bundle) -> Vec<&str> {
@@ -119,7 +120,7 @@ pub(in crate::sim) fn reply_agrees_with_the_log(model: &Model, bundle: &Bundle, 
 }
 
 fn was_redacted(model: &Model, seq: Seq) -> bool {
-    model.log().iter().any(|row| matches!(&row.event, AnyEvent::LogRedacted(fact) if fact.seq == seq))
+    model.log().iter().any(|row| matches!(row.event.typed(), EventRef::LogRedacted(fact) if fact.seq == seq))
 }
 
 /// What came of an envelope is what its rule decides over the rows before it.

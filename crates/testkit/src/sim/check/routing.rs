@@ -5,14 +5,14 @@ use rookery_core::clutch::{Address, Card, Group, MessageType, Requirement, Trust
 use rookery_core::log::LogRow;
 use rookery_core::run::RunStatus;
 use rookery_core::task::{AlarmKind, RequestTerms, Task};
-use rookery_core::{Actor, AgentId, AnyEvent, Key, Row};
+use rookery_core::{Actor, AgentId, EventRef, Key, Row};
 
 use super::{Checked, violated};
 use crate::sim::model::Model;
 
 /// Nobody is given a task whom a hard filter excludes at that moment. Told before the row is taken in.
 pub(in crate::sim) fn hard_filters_hold(model: &Model, row: &LogRow) -> Checked {
-    let AnyEvent::RoutingDecided(fact) = &row.event else { return Ok(()) };
+    let EventRef::RoutingDecided(fact) = row.event.typed() else { return Ok(()) };
     let wrong = |why: &str| {
         violated("hard_filters_hold", format!("{} gives {} to {:?}: {why}", row.seq, fact.task, fact.choice.selected))
     };
@@ -28,7 +28,7 @@ pub(in crate::sim) fn hard_filters_hold(model: &Model, row: &LogRow) -> Checked 
 
 /// Nobody takes by itself what the router would not have given it. Told before the row is taken in.
 pub(in crate::sim) fn hard_filters_hold_for_claims(model: &Model, row: &LogRow) -> Checked {
-    let AnyEvent::TaskClaimed(fact) = &row.event else { return Ok(()) };
+    let EventRef::TaskClaimed(fact) = row.event.typed() else { return Ok(()) };
     let Some(Row::Task(task)) = model.row(&Key::Task(fact.task.clone())) else { return Ok(()) };
     let Some(terms) = task.origin.terms.as_deref() else { return Ok(()) };
     if task.reserved_for.as_ref() == Some(&fact.agent) || has_authority(model, &row.actor) {
@@ -55,10 +55,10 @@ fn has_authority(model: &Model, actor: &Actor) -> bool {
 
 /// Whoever is chosen gets the task and the request with it, all in one commit.
 pub(in crate::sim) fn decisions_are_passed_on(row: &LogRow, rest: &[LogRow]) -> Checked {
-    let AnyEvent::RoutingDecided(decided) = &row.event else { return Ok(()) };
+    let EventRef::RoutingDecided(decided) = row.event.typed() else { return Ok(()) };
     let chosen = decided.choice.selected.as_ref();
-    match (rest.first().map(|row| &row.event), rest.get(1).map(|row| &row.event)) {
-        (Some(AnyEvent::TaskReserved(reserved)), Some(AnyEvent::TaskForwarded(forwarded)))
+    match (rest.first().map(|row| row.event.typed()), rest.get(1).map(|row| row.event.typed())) {
+        (Some(EventRef::TaskReserved(reserved)), Some(EventRef::TaskForwarded(forwarded)))
             if reserved.task == decided.task
                 && forwarded.task == decided.task
                 && Some(&reserved.agent) == chosen

@@ -1,20 +1,20 @@
 //! What must hold of teams and turns: one kickoff for each generation, one turn at a time for each agent, one end for each turn,
 //! and an end that decides about the turn's own messages.
 
+use rookery_core::message::{Delivery, MessagesAcked};
 use rookery_core::model::DeliveryId;
+use rookery_core::{AgentId, EventRef, Key, MessageId, Row};
 use std::collections::BTreeSet;
 
 use rookery_core::log::LogRow;
-use rookery_core::message::Delivery;
 use rookery_core::turn::{Turn, TurnConclusion, TurnEnded};
-use rookery_core::{AgentId, AnyEvent, Key, MessageId, Row};
 
 use super::{Checked, violated};
 use crate::sim::model::Model;
 
 /// Told before the row is taken in.
 pub(in crate::sim) fn kickoffs_are_posted_once(model: &Model, row: &LogRow) -> Checked {
-    let AnyEvent::TeamKickedOff(fact) = &row.event else { return Ok(()) };
+    let EventRef::TeamKickedOff(fact) = row.event.typed() else { return Ok(()) };
     match model.row(&Key::Team(fact.of.team.clone())) {
         Some(Row::Team(team)) if team.is_live() && team.of == fact.of && team.kickoff.is_none() => Ok(()),
         team => violated("kickoffs_are_posted_once", format!("at {}: {fact:?} of {team:?}", row.seq)),
@@ -23,7 +23,7 @@ pub(in crate::sim) fn kickoffs_are_posted_once(model: &Model, row: &LogRow) -> C
 
 /// Told before the row is taken in.
 pub(in crate::sim) fn turns_end_once(model: &Model, row: &LogRow) -> Checked {
-    let AnyEvent::TurnEnded(fact) = &row.event else { return Ok(()) };
+    let EventRef::TurnEnded(fact) = row.event.typed() else { return Ok(()) };
     match turn(model, fact) {
         Some(turn) if turn.end.is_none() && turn.of == fact.of && turn.agent == fact.agent => Ok(()),
         turn => violated("turns_end_once", format!("at {}: {fact:?} of {turn:?}", row.seq)),
@@ -67,14 +67,16 @@ pub(in crate::sim) fn agents_are_at_one_turn(model: &Model, last: &LogRow) -> Ch
 /// and none is both acknowledged and given up. Told with each command's last fact.
 pub(in crate::sim) fn turns_settle_their_own_messages(model: &Model, last: &LogRow) -> Checked {
     let first = first_of(model, last);
-    let AnyEvent::TurnEnded(fact) = &first.event else { return Ok(()) };
+    let EventRef::TurnEnded(fact) = first.event.typed() else { return Ok(()) };
     let Some(turn) = turn(model, fact) else { return Ok(()) };
     let check = "turns_settle_their_own_messages";
     let (mut acked, mut given_up): (BTreeSet<&MessageId>, BTreeSet<&MessageId>) = (BTreeSet::new(), BTreeSet::new());
     for row in model.decided_from(first.seq) {
-        match &row.event {
-            AnyEvent::MessagesAcked(receipt) => acked.extend(receipt.messages.iter().chain(&receipt.broadcasts)),
-            AnyEvent::DeliveryAbandoned(fact) => drop(given_up.insert(&fact.message)),
+        match row.event.typed() {
+            EventRef::MessagesAcked(MessagesAcked(receipt)) => {
+                acked.extend(receipt.messages.iter().chain(&receipt.broadcasts))
+            }
+            EventRef::DeliveryAbandoned(fact) => drop(given_up.insert(&fact.message)),
             _ => {}
         }
     }

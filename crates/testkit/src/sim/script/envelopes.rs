@@ -5,7 +5,7 @@ use rand::seq::{IndexedRandom, IteratorRandom};
 use rookery_core::clutch::SecretKey;
 use rookery_core::envelope::iso;
 use rookery_core::task::Task;
-use rookery_core::{AgentId, AnyEvent, MessageId, RunId, Timestamp};
+use rookery_core::{AgentId, EventRef, MessageId, RunId, Timestamp};
 use serde_json::{Value, json};
 
 use super::Script;
@@ -252,7 +252,8 @@ impl Script<'_> {
     /// Something that is in the log already: as it was, under its id with other words, or under its key.
     fn again(&mut self, from: &str, at: u32) -> Value {
         let said = |row: &&rookery_core::log::LogRow| {
-            matches!(&row.event, AnyEvent::EnvelopeReceived(_)) && row.actor.to_string() == from.replace("agent:", "")
+            matches!(row.event.typed(), EventRef::EnvelopeReceived(_))
+                && row.actor.to_string() == from.replace("agent:", "")
         };
         let row = self.model.log().iter().filter(said).choose(self.rng);
         let Some(mut envelope) = row.and_then(body_of).and_then(|body| serde_json::from_slice::<Value>(body).ok())
