@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rookery_core::report::Report as Told;
-use rookery_core::{AnyEvent, Caller, LogId, Timestamp};
+use rookery_core::{Caller, LogId, Timestamp};
 use rookery_engine::access::Trust;
 use rookery_engine::{Access, Engine, Parts, RandomIds, Settings, Subscription, SystemClock};
 use rookery_store::memory::{Database, MemoryStore};

@@ -17,7 +17,7 @@ const PATH: &str = "/clutch/v0/messages";
 pub(crate) fn caller(from: &Actor) -> Caller {
     match from {
         Actor::Agent(agent) => Caller::asserted(agent.clone()),
-        _ => Caller::nobody(),
+        _ => Caller::anonymous(),
     }
 }
 

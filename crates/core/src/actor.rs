@@ -148,7 +148,7 @@ impl Caller {
         }
     }
 
-    pub fn nobody() -> Caller {
+    pub fn anonymous() -> Caller {
         Caller {
             actor: Actor::Anonymous,
             auth: Auth::None,

@@ -78,7 +78,7 @@ mod tests {
         let letters = vec![DroppedLetter { seq: Seq(1), attempts: 12, error: "it answered 503".to_owned() }];
         let note = NoteDropped { dropped: LettersDropped { adapter: "http:ci".to_owned(), letters } };
         let rows = w.rows().clone();
-        for caller in [by("lead"), Caller::nobody(), Caller::system()] {
+        for caller in [by("lead"), Caller::anonymous(), Caller::system()] {
             assert_eq!(w.refuses(&caller, note.clone()), Code::Forbidden);
         }
         assert_eq!(w.does(&anna(), note), ["adapter.dropped"]);

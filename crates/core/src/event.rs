@@ -130,7 +130,13 @@ pub struct NamedArtifacts<'a> {
     pub sha256: Vec<&'a str>,
 }
 
-impl NamedArtifacts<'_> {
+impl<'a> NamedArtifacts<'a> {
+    /// The artifacts that one thing names; `None` if there are none.
+    pub(crate) fn of(kind: &str, id: &impl fmt::Display, sha256: impl IntoIterator<Item = &'a String>) -> Option<Self> {
+        let sha256: Vec<&str> = sha256.into_iter().map(String::as_str).collect();
+        (!sha256.is_empty()).then(|| NamedArtifacts { by: format!("{kind}:{id}"), sha256 })
+    }
+
     fn ids(&self) -> impl Iterator<Item = ArtifactRefId> {
         self.sha256.iter().map(|sha256| ArtifactRefId { sha256: (*sha256).to_owned(), by: self.by.clone() })
     }

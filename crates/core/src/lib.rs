@@ -1,10 +1,10 @@
-//! The rules of Rookery, pure: what a command needs, what it decides, which rows a fact touches and what becomes of them.
+//! The rules of Rookery, pure: which rows a command reads, what it decides, and how an event changes the rows.
 //!
-//! Nothing here reads a clock, a file, a random number or a configuration, and nothing is async. A command is decided
-//! over a [`View`] of rows that somebody else loaded; what is not loaded is answered by [`Undecided::Missing`], never fetched.
-//! Read [`command`] for what can be asked, [`fact`] for what can have happened, and the folder of a noun
-//! (`agent`, `task`, `run`, `template`, `file`, `handoff`, `message`, `document`, `workspace`, `contract`,
-//! `group`, `team`, `turn`) for its rules; `clutch` reads what comes in by that protocol, and `routing` chooses who does a task.
+//! Nothing here reads a clock, a file, a random number or a configuration, and nothing is async. A command is decided over a [`View`]
+//! of loaded rows; a decision that needs more returns [`Undecided::Missing`] and never fetches. Start with the traits [`Command`] and
+//! [`Event`], the rows in [`model`], and `registry.rs`, which lists every command and event. The folder of a noun (`agent`, `task`,
+//! `run`, `template`, `file`, `handoff`, `message`, `document`, `workspace`, `contract`, `group`, `team`, `turn`) has its rules;
+//! `clutch` reads that protocol, and `routing` chooses an agent for a task.
 
 pub mod actor;
 pub mod adapter;

@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn only_a_person_redacts_and_nothing_is_no_answer_to_point_at() {
         let mut w = told_everywhere();
-        for caller in [by("a"), Caller::nobody(), Caller { power: Authority::Lead, ..by("b") }] {
+        for caller in [by("a"), Caller::anonymous(), Caller { power: Authority::Lead, ..by("b") }] {
             assert_eq!(w.refuses(&caller, redact(&w, [1])), Code::Forbidden);
         }
         assert_eq!(w.run(&anna(), Redact { rows: vec![] }), Ok((vec![], Reply::Done)));

@@ -112,9 +112,9 @@ mod tests {
         let mut w = World::of(&["lead", "a", "b"]);
         assert_eq!(w.refuses(&by("a"), report("b", "x.y")), Code::Forbidden);
         for name in ["system", "person:anna", "router"] {
-            assert_eq!(w.refuses(&Caller::nobody(), report(name, "x.y")), Code::Forbidden);
+            assert_eq!(w.refuses(&Caller::anonymous(), report(name, "x.y")), Code::Forbidden);
         }
-        for (caller, name) in [(by("lead"), "b"), (anna(), "person:anna"), (Caller::nobody(), "stranger")] {
+        for (caller, name) in [(by("lead"), "b"), (anna(), "person:anna"), (Caller::anonymous(), "stranger")] {
             assert_eq!(w.does(&caller, report(name, "x.y")), ["report.added"], "{name}");
         }
     }

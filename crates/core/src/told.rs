@@ -258,7 +258,7 @@ mod tests {
             (
                 "a caller without a name",
                 begun("ken"),
-                |w| drop(w.does(&Caller::nobody(), complete("t"))),
+                |w| drop(w.does(&Caller::anonymous(), complete("t"))),
                 &["task.result t ui,ken"],
             ),
             ("a person does", begun("ken"), |w| drop(w.does(&anna(), complete("t"))), &["task.result t ui,ken"]),

@@ -241,9 +241,9 @@ fn by_word(credentials: &Credentials<'_>) -> Result<Caller, Rejection> {
     }
     match credentials.argument.filter(|name| !name.is_empty()) {
         // What an argument may be is for the rule that takes it; a name of another kind makes nobody its owner.
-        Some(name) if Actor::is_reserved(name) => Ok(Caller::nobody()),
+        Some(name) if Actor::is_reserved(name) => Ok(Caller::anonymous()),
         Some(name) => Ok(Caller::asserted(agent_named("the agent's id", name)?)),
-        None => Ok(Caller::nobody()),
+        None => Ok(Caller::anonymous()),
     }
 }
 
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn credentials_come_before_words() {
         use Trust::*;
-        assert_eq!(who(Local, None, None, None).as_deref(), Ok("nobody none Agent"));
+        assert_eq!(who(Local, None, None, None).as_deref(), Ok("anonymous none Agent"));
         assert_eq!(who(Local, None, None, Some("a")).as_deref(), Ok("a asserted Agent"));
         assert_eq!(who(Local, None, Some("b"), Some("a")).as_deref(), Ok("b asserted Agent"));
         assert_eq!(who(Local, Some("agent"), None, Some("b")).as_deref(), Ok("a token Agent"));
@@ -346,7 +346,7 @@ mod tests {
             assert_eq!(who(trust, stored, cookie, None), Err(Code::Unauthenticated));
             assert_eq!(who(trust, Some("guess"), stored, None), Err(Code::Unauthenticated));
         }
-        let nobody = Ok(("nobody".to_owned(), Authority::Agent, None));
+        let nobody = Ok(("anonymous".to_owned(), Authority::Agent, None));
         assert_eq!(who(Trust::Local, cookie, None, None), nobody, "the cookie alone identifies nobody");
         assert_eq!(who(Trust::TokensOnly, cookie, None, None), Err(Code::Unauthenticated));
     }
@@ -443,7 +443,7 @@ mod tests {
     #[test]
     fn nobody_speaks_as_an_author_of_another_kind() {
         for bearer in [None, Some("lead"), Some("person"), Some("the-key")] {
-            for name in ["person:ben", "system", "watcher", "router", "nobody", "group:workers"] {
+            for name in ["person:ben", "system", "watcher", "router", "anonymous", "group:workers"] {
                 assert_eq!(who(Trust::Local, bearer, Some(name), None), Err(Code::Forbidden), "{bearer:?} as {name}");
             }
             for name in ["two words", "@x", "x@", "a@b@c"] {
@@ -451,7 +451,7 @@ mod tests {
             }
             assert_eq!(who(Trust::Local, bearer, Some(&"x".repeat(200)), None), Err(Code::TooLarge));
         }
-        assert_eq!(who(Trust::Local, None, None, Some("system")).as_deref(), Ok("nobody none Agent"));
+        assert_eq!(who(Trust::Local, None, None, Some("system")).as_deref(), Ok("anonymous none Agent"));
         assert_eq!(who(Trust::Local, None, None, Some(&"x".repeat(200))), Err(Code::TooLarge));
     }
 }

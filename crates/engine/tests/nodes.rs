@@ -4,7 +4,7 @@
 
 mod support;
 
-use rookery_core::{Actor, AnyEvent, Authority, Caller, Code, EventRef, LogId, Timestamp};
+use rookery_core::{Actor, Authority, Caller, Code, EventRef, LogId, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(Account::of(&caller), agent("a"));
         let spoken_for = Caller { acting_through: Some("person:anna".to_owned()), ..caller };
         assert_eq!(Account::of(&spoken_for), person());
-        assert_eq!(Account::of(&Caller::nobody()), Account::Anonymous);
+        assert_eq!(Account::of(&Caller::anonymous()), Account::Anonymous);
     }
 
     #[tokio::test]

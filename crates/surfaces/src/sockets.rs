@@ -266,14 +266,16 @@ mod tests {
                         std::os::unix::fs::symlink(outside.path(), &folder).unwrap();
                         std::fs::remove_file(&folder).unwrap();
                         std::fs::rename(&aside, &folder).unwrap();
+                        std::thread::yield_now();
                     }
                 });
                 let runtime = tokio::runtime::Handle::current();
                 let _entered = runtime.enter();
-                let mut opened = 0;
-                for _ in 0..3_000 {
+                let (mut tried, mut opened) = (0, 0);
+                while tried < 3_000 || (opened == 0 && tried < 1_000_000) {
                     let held = HeldFolder::open(&folder);
                     opened += u32::from(held.and_then(|held| sockets.open(&folder, &held)).is_ok());
+                    tried += 1;
                 }
                 done.store(true, Ordering::Relaxed);
                 assert!(opened > 0, "the folder is there at times");

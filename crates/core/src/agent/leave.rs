@@ -96,7 +96,7 @@ mod tests {
         let mut w = World::of(&["lead", "a", "b", "c", "d"]);
         assert_eq!(w.refuses(&by("a"), leave("b")), Code::Forbidden);
         assert_eq!(w.refuses(&anna(), leave("x")), Code::AgentNotFound);
-        for (caller, agent) in [(by("lead"), "a"), (anna(), "b"), (Caller::nobody(), "c"), (by("d"), "d")] {
+        for (caller, agent) in [(by("lead"), "a"), (anna(), "b"), (Caller::anonymous(), "c"), (by("d"), "d")] {
             assert_eq!(w.does(&caller, leave(agent)), ["agent.left"]);
         }
     }

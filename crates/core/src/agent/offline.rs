@@ -218,7 +218,7 @@ mod tests {
     fn no_agent_declares_another_offline() {
         let mut w = World::of(&["lead", "a", "b"]);
         assert_eq!(w.refuses(&by("a"), offline("b", 1_000)), Code::Forbidden);
-        assert_eq!(w.refuses(&Caller::nobody(), offline("b", 1_000)), Code::Forbidden);
+        assert_eq!(w.refuses(&Caller::anonymous(), offline("b", 1_000)), Code::Forbidden);
     }
 
     /// Registers these in order, sends the first away, and tells who leads then.

@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn ids_and_profiles_are_checked() {
         let mut w = World::default();
-        let nobody = Caller::nobody();
+        let nobody = Caller::anonymous();
         for id in [
             "",
             "a b",
@@ -411,7 +411,7 @@ mod tests {
     fn only_an_agent_itself_the_lead_and_people_announce_it() {
         let mut w = World::of(&["lead", "a", "b"]);
         assert_eq!(w.refuses(&by("b"), register("a", AgentRole::Specialist)), Code::Forbidden);
-        for caller in [Caller::nobody(), by("lead"), anna(), by("a")] {
+        for caller in [Caller::anonymous(), by("lead"), anna(), by("a")] {
             let role =
                 if w.agent("a").profile.role == AgentRole::Worker { AgentRole::Specialist } else { AgentRole::Worker };
             assert_eq!(w.does(&caller, register("a", role)), ["agent.updated"], "{:?}", caller.actor);
@@ -456,7 +456,7 @@ mod tests {
         w.does(&with_token("a"), claim("a", "t"));
         let idle =
             SetAgentStatus { agent: "a".into(), status: AgentStatus::Blocked, current_task: CurrentTask::AsBefore };
-        for caller in [by("a"), Caller::nobody()] {
+        for caller in [by("a"), Caller::anonymous()] {
             assert_eq!(w.refuses(&caller, register("a", AgentRole::Specialist)), Code::Sealed, "{:?}", caller.actor);
             assert_eq!(w.refuses(&caller, claim("a", "t")), Code::Sealed);
             assert_eq!(w.refuses(&caller, claim_file("a", "x")), Code::Sealed);

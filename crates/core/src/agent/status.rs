@@ -244,7 +244,7 @@ mod tests {
         for (caller, status) in [
             (by("lead"), AgentStatus::Blocked),
             (anna(), AgentStatus::Working),
-            (Caller::nobody(), AgentStatus::WaitingReview),
+            (Caller::anonymous(), AgentStatus::WaitingReview),
             (by("a"), AgentStatus::Idle),
         ] {
             assert_eq!(w.does(&caller, set("a", status)), ["agent.status_set"]);

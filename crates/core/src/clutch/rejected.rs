@@ -84,7 +84,7 @@ mod tests {
         };
         let note = NoteRejected { rejected };
         let rows = w.rows().clone();
-        for caller in [by("ken"), anna(), Caller::nobody()] {
+        for caller in [by("ken"), anna(), Caller::anonymous()] {
             assert_eq!(w.refuses(&caller, note.clone()), Code::Forbidden);
         }
         assert_eq!(w.does(&Caller::system(), note), ["envelope.rejected"]);

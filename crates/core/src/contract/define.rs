@@ -139,14 +139,14 @@ mod tests {
         let second = define(vec![rule("one", "research.summary.v1"), rule("two", "code.output.v1")]);
         assert_eq!(w.does(&by("a"), first.clone()), ["workflow.defined"]);
         assert_eq!(w.does(&by("b"), first.clone()), [""; 0], "the same again is fine");
-        for (caller, code) in [(by("b"), Code::Forbidden), (Caller::nobody(), Code::Forbidden)] {
+        for (caller, code) in [(by("b"), Code::Forbidden), (Caller::anonymous(), Code::Forbidden)] {
             assert_eq!(w.refuses(&caller, second.clone()), code);
         }
         for (caller, rules) in [(by("a"), &second), (by("lead"), &first), (anna(), &second)] {
             assert_eq!(w.does(&caller, rules.clone()), ["workflow.defined"]);
         }
         let nobodys = DefineStepContracts { workflow: "n".to_owned(), ..first };
-        w.does(&Caller::nobody(), nobodys.clone());
+        w.does(&Caller::anonymous(), nobodys.clone());
         w.does(&by("b"), DefineStepContracts { rules: second.rules, ..nobodys });
         assert_eq!(w.rebuilt(), *w.rows());
     }

@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(w.refuses(&by("b"), write("notes.md", "a", "x")), Code::Forbidden);
         assert_eq!(w.refuses(&by("b"), write("notes.md", "external", "x")), Code::Forbidden);
         let outside = || WriteDocument { writer: Writer::External, ..write("notes.md", "a", "by hand") };
-        for caller in [by("lead"), anna(), Caller::nobody()] {
+        for caller in [by("lead"), anna(), Caller::anonymous()] {
             assert_eq!(w.refuses(&caller, outside()), Code::Forbidden, "{:?}", caller.actor);
         }
         w.does(&Caller::system(), outside());

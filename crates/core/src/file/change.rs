@@ -442,7 +442,7 @@ mod tests {
     fn one_reports_for_oneself_and_within_limits() {
         let mut w = World::of(&["lead", "a", "b"]);
         assert_eq!(w.refuses(&by("b"), told("x", "a", "h1")), Code::Forbidden);
-        assert_eq!(w.refuses(&Caller::nobody(), told("x", "system", "h1")), Code::Forbidden);
+        assert_eq!(w.refuses(&Caller::anonymous(), told("x", "system", "h1")), Code::Forbidden);
         let long = "x".repeat(limit::NAME_BYTES + 1);
         assert_eq!(w.refuses(&by("b"), told("x", "b", &long)), Code::TooLarge);
         let metadata = serde_json::Map::from_iter([("x".to_owned(), "x".repeat(limit::TEXT_BYTES).into())]);

@@ -307,7 +307,7 @@ mod tests {
         w.claims_file("a", "src/x").unwrap();
         w.claims_file("b", "src/y").unwrap();
         assert_eq!(w.refuses(&by("c"), force("c", "src/")), Code::Forbidden);
-        assert_eq!(w.refuses(&Caller::nobody(), force("c", "src/")), Code::Forbidden);
+        assert_eq!(w.refuses(&Caller::anonymous(), force("c", "src/")), Code::Forbidden);
         let facts = w.asks_file(&by("lead"), force("c", "src/")).unwrap();
         let losers: Vec<_> =
             facts.iter().filter_map(|fact| fact.get().map(|forced: &ClaimForced| forced.loser.as_str())).collect();

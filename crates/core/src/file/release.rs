@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_holder_the_lead_and_people_give_a_path_back() {
-        for (caller, agent) in [(by("a"), "a"), (by("lead"), "lead"), (anna(), "a"), (Caller::nobody(), "a")] {
+        for (caller, agent) in [(by("a"), "a"), (by("lead"), "lead"), (anna(), "a"), (Caller::anonymous(), "a")] {
             let mut w = World::of(&["lead", "a"]);
             w.claims_file("a", "x").unwrap();
             let (facts, reply) = w.run(&caller, release(agent, "x")).unwrap();

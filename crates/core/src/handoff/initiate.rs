@@ -180,10 +180,10 @@ mod tests {
             (by("a"), "a", None),
             (by("lead"), "lead", None),
             (anna(), "b", None),
-            (Caller::nobody(), "a", None),
+            (Caller::anonymous(), "a", None),
             (by("b"), "b", Some(Code::NotHolder)),
             (by("b"), "a", Some(Code::Forbidden)),
-            (Caller::nobody(), "b", Some(Code::NotHolder)),
+            (Caller::anonymous(), "b", Some(Code::NotHolder)),
         ] {
             let mut w = World::of(&["lead", "a", "b"]);
             w.creates("t", &[]);

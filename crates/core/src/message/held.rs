@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn only_a_person_decides() {
         let mut w = holding(entry("m", "a", "@b look"));
-        for caller in [by("a"), by("b"), Caller::nobody(), Caller { power: Authority::Lead, ..by("a") }] {
+        for caller in [by("a"), by("b"), Caller::anonymous(), Caller { power: Authority::Lead, ..by("a") }] {
             assert_eq!(w.refuses(&caller, decide(Verdict::Deliver)), Code::Forbidden);
         }
         let other = ReleaseHeld { message: "x".into(), verdict: Verdict::Deliver };

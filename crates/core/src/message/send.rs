@@ -763,9 +763,9 @@ mod tests {
         let mut w = World::of(&["lead", "a", "b"]);
         w.does(&with_token("sealed"), crate::testing::register("sealed", AgentRole::Worker));
         assert_eq!(w.refuses(&by("a"), entry("m", "b", "hi")), Code::Forbidden);
-        assert_eq!(w.refuses(&Caller::nobody(), entry("m", "sealed", "hi")), Code::Sealed);
+        assert_eq!(w.refuses(&Caller::anonymous(), entry("m", "sealed", "hi")), Code::Sealed);
         for name in ["system", "person:anna", "external"] {
-            assert_eq!(w.refuses(&Caller::nobody(), entry("m", name, "hi")), Code::Forbidden, "{name}");
+            assert_eq!(w.refuses(&Caller::anonymous(), entry("m", name, "hi")), Code::Forbidden, "{name}");
         }
         w.does(&anna(), entry("m", "person:anna", "hi"));
         w.does(&by("stranger"), entry("n", "stranger", "hi"));

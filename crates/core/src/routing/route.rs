@@ -278,8 +278,7 @@ impl Event for TaskForwarded {
     }
 
     fn artifacts(&self) -> Option<NamedArtifacts<'_>> {
-        let sha256 = self.artifacts.iter().map(String::as_str).collect();
-        Some(NamedArtifacts { by: format!("message:{}", self.message), sha256 })
+        NamedArtifacts::of("message", &self.message, &self.artifacts)
     }
 }
 

@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(w.does(&by("a"), create_run("wf_1")), ["run.created"]);
         let run = w.run_row("wf_1");
         assert_eq!((run.status, run.created_by.as_str(), run.tasks, run.unfinished), (RunStatus::Planning, "a", 0, 0));
-        w.does(&Caller::nobody(), create_run("wf_2"));
+        w.does(&Caller::anonymous(), create_run("wf_2"));
         assert_eq!(w.run_row("wf_2").created_by, "system");
         w.does(&anna(), create_run("wf_3"));
         assert_eq!(w.run_row("wf_3").created_by, "person:anna");

@@ -408,7 +408,7 @@ mod tests {
         let replan = || ReplanRun { run: "wf".into(), summary: String::new(), reason: "so".to_owned(), tasks: vec![] };
         let mut w = World::of(&["lead", "a", "b"]);
         w.does(&by("a"), create_run("wf"));
-        for stranger in [by("b"), Caller::nobody()] {
+        for stranger in [by("b"), Caller::anonymous()] {
             assert_eq!(w.refuses(&stranger, plan("wf", &[("one", &[])])), Code::Forbidden);
         }
         w.does(&by("a"), plan("wf", &[("one", &[]), ("two", &[])]));
@@ -431,7 +431,7 @@ mod tests {
     #[test]
     fn anybody_plans_what_no_agent_opened() {
         let mut w = World::of(&["lead", "b"]);
-        for (id, caller) in [("wf_1", Caller::nobody()), ("wf_2", anna())] {
+        for (id, caller) in [("wf_1", Caller::anonymous()), ("wf_2", anna())] {
             w.does(&caller, create_run(id));
             let mut plan = plan(id, &[("one", &[])]);
             plan.tasks[0].id = format!("tk_{id}").as_str().into();
@@ -448,7 +448,7 @@ mod tests {
         w.does(&anna(), create_run("wf"));
         w.does(&by("b"), plan("wf", &[("one", &[]), ("two", &[])]));
         w.claims("b", "tk_one");
-        for stranger in [by("b"), Caller::nobody()] {
+        for stranger in [by("b"), Caller::anonymous()] {
             for to in [RunStatus::Failed, RunStatus::Abandoned] {
                 assert_eq!(w.refuses(&stranger, set(to)), Code::Forbidden);
             }

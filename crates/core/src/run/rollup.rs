@@ -188,14 +188,14 @@ mod tests {
         let within = |id: &str| crate::task::CreateTask { run: "wf".into(), ..create(id, &[]) };
         let failed = || {
             let mut w = World::of(&["lead", "a"]);
-            w.does(&Caller::nobody(), within("t"));
+            w.does(&Caller::anonymous(), within("t"));
             w.starts("a", "t");
             assert_eq!(w.does(&by("a"), fail("t")), ["task.failed", "run.status_set"]);
             assert_eq!((status(&w), w.run_row("wf").has_ended()), (RunStatus::Failed, true));
             w
         };
         let mut w = failed();
-        w.does(&Caller::nobody(), within("u"));
+        w.does(&Caller::anonymous(), within("u"));
         assert_eq!(status(&w), RunStatus::InProgress, "another task");
         w.does(&by("lead"), cancel("u"));
         assert_eq!(status(&w), RunStatus::Failed, "the first has failed still");
@@ -246,7 +246,7 @@ mod tests {
     fn a_plan_for_a_run_that_is_worked_in_already_begins_it() {
         let mut w = World::of(&["a"]);
         w.does(&anna(), crate::testing::create_run("wf"));
-        w.does(&Caller::nobody(), crate::task::CreateTask { run: "wf".into(), ..create("t", &[]) });
+        w.does(&Caller::anonymous(), crate::task::CreateTask { run: "wf".into(), ..create("t", &[]) });
         w.claims("a", "t");
         assert_eq!(status(&w), RunStatus::Planning);
         w.does(&anna(), crate::testing::plan("wf", &[("one", &[])]));
@@ -266,14 +266,14 @@ mod tests {
     fn a_run_that_only_a_task_names_exists_by_it_and_opens_again_with_another() {
         let mut w = World::of(&["a"]);
         let within = |id: &str| crate::task::CreateTask { run: "wf".into(), ..create(id, &[]) };
-        w.does(&Caller::nobody(), within("t"));
+        w.does(&Caller::anonymous(), within("t"));
         assert_eq!((status(&w), w.run_row("wf").tasks), (RunStatus::Ready, 1));
         w.starts("a", "t");
         w.does(&by("a"), complete("t"));
         assert_eq!(status(&w), RunStatus::Completed);
-        assert_eq!(w.does(&Caller::nobody(), within("u")), ["task.created", "run.status_set"]);
+        assert_eq!(w.does(&Caller::anonymous(), within("u")), ["task.created", "run.status_set"]);
         assert_eq!((status(&w), w.run_row("wf").unfinished), (RunStatus::InProgress, 1));
         w.does(&by("a"), set(RunStatus::Abandoned));
-        assert_eq!(w.refuses(&Caller::nobody(), within("v")), Code::InvalidState);
+        assert_eq!(w.refuses(&Caller::anonymous(), within("v")), Code::InvalidState);
     }
 }

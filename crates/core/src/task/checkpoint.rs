@@ -159,8 +159,7 @@ impl Event for CheckpointAdded {
     }
 
     fn artifacts(&self) -> Option<NamedArtifacts<'_>> {
-        let sha256 = self.artifacts.iter().map(String::as_str).collect();
-        Some(NamedArtifacts { by: format!("checkpoint:{}", self.id), sha256 })
+        NamedArtifacts::of("checkpoint", &self.id, &self.artifacts)
     }
 }
 
@@ -212,7 +211,7 @@ mod tests {
         w.does(&anna(), note("cp_1", CheckpointKind::Decision));
         w.starts("a", "t");
         assert_eq!(w.refuses(&by("b"), note("cp_2", CheckpointKind::Progress)), Code::NotHolder);
-        for (at, caller) in [by("a"), by("lead"), anna(), Caller::nobody()].into_iter().enumerate() {
+        for (at, caller) in [by("a"), by("lead"), anna(), Caller::anonymous()].into_iter().enumerate() {
             w.does(&caller, note(&format!("cp_held_{at}"), CheckpointKind::Progress));
         }
         let stale = Caller { fence: Some(Seq(1)), ..by("a") };
@@ -229,12 +228,12 @@ mod tests {
         w.creates("t", &[]);
         w.does(&with_token("a"), crate::testing::start(Some("a"), "t"));
         w.does(&with_token("a"), complete("t"));
-        assert_eq!(w.refuses(&Caller::nobody(), note("cp_1", CheckpointKind::Decision)), Code::Sealed);
+        assert_eq!(w.refuses(&Caller::anonymous(), note("cp_1", CheckpointKind::Decision)), Code::Sealed);
         w.does(&with_token("a"), note("cp_2", CheckpointKind::Decision));
         w.creates("u", &[]);
         w.starts("open", "u");
         w.does(&by("open"), complete("u"));
-        w.does(&Caller::nobody(), AddCheckpoint { task: "u".into(), ..note("cp_3", CheckpointKind::Decision) });
+        w.does(&Caller::anonymous(), AddCheckpoint { task: "u".into(), ..note("cp_3", CheckpointKind::Decision) });
     }
 
     #[test]

@@ -61,11 +61,8 @@ impl Event for TaskClaimed {
 
     fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
         rows.update(self.task.clone(), |task: &mut Task| task.claim_for(&self.agent, stamp));
-        // An agent that is both is written twice, and counts the task twice.
         if let Some(from) = &self.from {
-            rows.update(from.clone(), |agent: &mut Agent| {
-                if *from == self.agent { agent.took(&self.task) } else { agent.gave_up(&self.task) }
-            });
+            rows.update(from.clone(), |agent: &mut Agent| agent.gave_up(&self.task));
         }
         rows.update(self.agent.clone(), |agent: &mut Agent| agent.took(&self.task));
     }
@@ -150,7 +147,7 @@ mod tests {
         let fence = w.task("t").claim.as_ref().unwrap().fence;
         assert_eq!(fence.0 as usize, w.log.len(), "the fence is the grant's place in the log");
         assert_eq!(w.claims("a", "t"), [""; 0]);
-        for caller in [by("b"), by("lead"), anna(), Caller::nobody()] {
+        for caller in [by("b"), by("lead"), anna(), Caller::anonymous()] {
             let agent = caller.actor.agent().map_or("b", AgentId::as_str).to_owned();
             assert_eq!(w.refuses(&caller, claim(&agent, "t")), Code::AlreadyClaimed, "{:?}", caller.actor);
         }
@@ -189,7 +186,7 @@ mod tests {
         assert_eq!(w.refuses(&by("b"), start(Some("b"), "t")), Code::AlreadyClaimed);
         assert_eq!(w.refuses(&by("b"), start(Some("a"), "t")), Code::Forbidden);
         let started = w.task("t").started_at;
-        for caller in [by("lead"), anna(), Caller::nobody()] {
+        for caller in [by("lead"), anna(), Caller::anonymous()] {
             w.does(&by("a"), crate::testing::moves("t", TaskState::Paused));
             assert_eq!(w.does(&caller, start(None, "t")), ["task.started"]);
             assert_eq!((w.holder("t"), w.task("t").started_at), (Some("a"), started));
@@ -201,7 +198,7 @@ mod tests {
         let mut w = World::of(&["lead", "a", "b"]);
         w.creates("t", &[]);
         assert_eq!(w.refuses(&by("a"), assign("t", "a")), Code::Forbidden);
-        assert_eq!(w.refuses(&Caller::nobody(), assign("t", "a")), Code::Forbidden);
+        assert_eq!(w.refuses(&Caller::anonymous(), assign("t", "a")), Code::Forbidden);
         assert_eq!(w.refuses(&anna(), assign("t", "x")), Code::AgentNotFound);
         assert_eq!(w.does(&by("lead"), assign("t", "a")), ["task.reserved"]);
         assert_eq!(w.does(&anna(), assign("t", "a")), [""; 0]);

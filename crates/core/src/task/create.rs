@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AlarmKind, Alarms, Dependency, Details, Task, TaskOrigin, TaskState, run_row};
+use super::{AlarmKind, Alarms, Dependency, Details, Task, TaskOrigin, TaskState};
 use crate::actor::Caller;
 use crate::agent::Agent;
 use crate::code::Code;
@@ -231,7 +231,7 @@ impl Event for TaskCreated {
     fn write_set(&self) -> Vec<Key> {
         let own = Key::Task(self.task.clone());
         let edges = self.depends_on.iter().map(|dep| Key::Dependency(self.edge(dep)));
-        let run = run_row(Some(&self.run)).map(Key::Run);
+        let run = run::row_id(Some(&self.run)).map(Key::Run);
         let parent = self.origin.parent.iter().cloned().map(Key::Task);
         std::iter::once(own).chain(edges).chain(run).chain(parent).collect()
     }
@@ -241,7 +241,7 @@ impl Event for TaskCreated {
         for dep in &self.depends_on {
             rows.put(self.edge(dep), Dependency { task: self.task.clone(), dep: dep.clone() });
         }
-        if let Some(id) = run_row(Some(&self.run)) {
+        if let Some(id) = run::row_id(Some(&self.run)) {
             rows.replace(id, |old: Option<Run>| {
                 let implied = || Run::implied(&self.run, &self.assigned_by, stamp.seq, stamp.at);
                 let mut run = old.unwrap_or_else(implied);
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn what_it_names_must_exist() {
         let mut w = World::of(&["a"]);
-        let nobody = Caller::nobody();
+        let nobody = Caller::anonymous();
         w.creates("t", &[]);
         assert_eq!(w.refuses(&nobody, create("t", &[])), Code::Exists);
         assert_eq!(w.refuses(&nobody, create("u", &["x"])), Code::UnknownReference);
@@ -293,7 +293,7 @@ mod tests {
         let mut w = World::of(&["lead", "a"]);
         let signed = |by: &str| CreateTask { assigned_by: by.to_owned(), ..create("t", &[]) };
         for name in ["system", "person:anna", "router"] {
-            for caller in [Caller::nobody(), by("a"), by("lead")] {
+            for caller in [Caller::anonymous(), by("a"), by("lead")] {
                 assert_eq!(w.refuses(&caller, signed(name)), Code::Forbidden, "{name}");
             }
         }
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn sizes_are_limited() {
         let mut w = World::default();
-        let nobody = Caller::nobody();
+        let nobody = Caller::anonymous();
         let long = |bytes: usize| "x".repeat(bytes + 1);
         assert_eq!(w.refuses(&nobody, CreateTask { title: " ".to_owned(), ..create("t", &[]) }), Code::Invalid);
         for big in [

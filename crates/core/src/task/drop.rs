@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::finish::{ending_asks, may_end};
 use super::parts::{dropped, open_parts};
-use super::{Task, TaskState, run_row, task_keys};
+use super::{Task, TaskState, task_keys};
 use crate::actor::Caller;
 use crate::agent::Agent;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
@@ -70,7 +70,7 @@ impl Event for TaskDropped {
         for dependent in self.unblocks.iter().filter(|dependent| **dependent != self.task) {
             rows.update(dependent.clone(), |dependent: &mut Task| dependent.stop_waiting_for(&self.task));
         }
-        if let Some(run) = run_row(self.run.as_ref()) {
+        if let Some(run) = run::row_id(self.run.as_ref()) {
             rows.update(run, |run: &mut Run| run.drop_task(self.from, stamp.at));
         }
     }

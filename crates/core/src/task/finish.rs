@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::parts::{self, WHOLE_IS_COMPLETED};
-use super::{Task, TaskState, check_transition, ensure_fence, ensure_may_change, run_row, task_keys};
+use super::{Task, TaskState, check_transition, ensure_fence, ensure_may_change, task_keys};
 use crate::actor::Caller;
 use crate::agent::Agent;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
@@ -79,14 +79,13 @@ impl Event for TaskCompleted {
         for dependent in self.unblocks.iter().filter(|dependent| **dependent != self.task) {
             rows.update(dependent.clone(), |dependent: &mut Task| dependent.stop_waiting_for(&self.task));
         }
-        if let Some(run) = run_row(self.run.as_ref()) {
+        if let Some(run) = run::row_id(self.run.as_ref()) {
             rows.update(run, |run: &mut Run| run.complete_task(stamp.at));
         }
     }
 
     fn artifacts(&self) -> Option<NamedArtifacts<'_>> {
-        let sha256 = self.artifacts.iter().map(String::as_str).collect();
-        Some(NamedArtifacts { by: format!("task:{}", self.task), sha256 })
+        NamedArtifacts::of("task", &self.task, &self.artifacts)
     }
 
     fn notification(&self) -> Option<&Told> {
@@ -131,7 +130,7 @@ impl Event for TaskFailed {
         if let Some(holder) = &self.holder {
             rows.update(holder.clone(), |agent: &mut Agent| agent.fail_task(&self.task));
         }
-        if let Some(run) = run_row(self.run.as_ref()) {
+        if let Some(run) = run::row_id(self.run.as_ref()) {
             rows.update(run, |run: &mut Run| run.fail_task(stamp.at));
         }
     }

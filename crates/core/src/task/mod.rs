@@ -601,16 +601,11 @@ impl Entity for Checkpoint {
     }
 }
 
-/// The id of the row of a run. The project's default one has none.
-pub(crate) fn run_row(run: Option<&RunId>) -> Option<RunId> {
-    run.filter(|run| **run != RunId::project_default()).cloned()
-}
-
 /// The keys of a task, of the agent that holds it, and of further tasks, then of the run.
 fn task_keys(task: &TaskId, holder: Option<&AgentId>, others: &[TaskId], run: Option<&RunId>) -> Vec<Key> {
     let holder = holder.cloned().map(Key::Agent);
     let others = others.iter().cloned().map(Key::Task);
-    let run = run_row(run).map(Key::Run);
+    let run = crate::run::row_id(run).map(Key::Run);
     std::iter::once(Key::Task(task.clone())).chain(holder).chain(others).chain(run).collect()
 }
 

@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(w.does(&by("a"), set("by hand")), ["task.planned"]);
         let task = w.task("t");
         assert_eq!((task.state, task.plan.as_ref().unwrap().approach.as_str()), (TaskState::Planning, "by hand"));
-        for caller in [by("lead"), anna(), Caller::nobody(), by("a")] {
+        for caller in [by("lead"), anna(), Caller::anonymous(), by("a")] {
             w.does(&caller, set("by machine"));
         }
         assert_eq!(w.refuses(&by("b"), set("mine")), Code::NotHolder);

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CheckpointAdded, CheckpointKind, Task, TaskState, check_transition, ensure_may_change, refuse_finished, run_row,
-    task_keys,
+    CheckpointAdded, CheckpointKind, Task, TaskState, check_transition, ensure_may_change, refuse_finished, task_keys,
 };
 use crate::agent::Agent;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
@@ -81,7 +80,7 @@ impl Event for TaskRetried {
 
     fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
         rows.update(self.task.clone(), |task: &mut Task| task.retry(self.attempt, self.not_before, stamp));
-        if let Some(run) = run_row(self.run.as_ref()) {
+        if let Some(run) = run::row_id(self.run.as_ref()) {
             rows.update(run, |run: &mut Run| run.retry_task(stamp.at));
         }
     }

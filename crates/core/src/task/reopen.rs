@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::finish::{dependents, freed_files};
-use super::{Task, TaskState, run_row, task_keys};
+use super::{Task, TaskState, task_keys};
 use crate::actor::{Actor, Caller};
 use crate::agent::Agent;
 use crate::code::Code;
@@ -70,7 +70,7 @@ impl Event for TaskReopened {
         for dependent in self.blocks.iter().filter(|dependent| **dependent != self.task) {
             rows.update(dependent.clone(), |dependent: &mut Task| dependent.wait_for(&self.task));
         }
-        if let Some(run) = run_row(self.run.as_ref()) {
+        if let Some(run) = run::row_id(self.run.as_ref()) {
             rows.update(run, |run: &mut Run| run.reopen_task(self.from, stamp.at));
         }
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::again::retry_or_exhaust;
 use super::finish::freed_files;
 use super::parts::{dropped, open_parts};
-use super::{AlarmKind, ReleaseCause, Task, TaskReleased, TaskState, run_row, task_keys};
+use super::{AlarmKind, ReleaseCause, Task, TaskReleased, TaskState, task_keys};
 use crate::actor::Actor;
 use crate::agent::Agent;
 use crate::code::Code;
@@ -85,7 +85,7 @@ impl Event for TaskTimedOut {
         if let Some(holder) = &self.holder {
             rows.update(holder.clone(), |agent: &mut Agent| agent.fail_task(&self.task));
         }
-        if let Some(run) = run_row(self.run.as_ref()) {
+        if let Some(run) = run::row_id(self.run.as_ref()) {
             rows.update(run, |run: &mut Run| run.fail_task(stamp.at));
         }
     }

@@ -69,7 +69,7 @@ fn goes_off(w: &mut World, task: &str, clock: AlarmKind) -> Vec<&'static str> {
     let (command, due) = (fire(w, task, clock), due(w, task, clock));
     at(w, due - 1);
     assert_eq!(w.refuses(&Caller::system(), command.clone()), Code::Stale, "{clock:?}");
-    for stranger in [by("ken"), anna(), Caller::nobody()] {
+    for stranger in [by("ken"), anna(), Caller::anonymous()] {
         assert_eq!(w.refuses(&stranger, command.clone()), Code::Forbidden);
     }
     w.now = due - 1;
@@ -609,7 +609,7 @@ fn what_others_did_is_not_undone_by_anybody() {
         assert_eq!((refusal.code, refusal.pointer.as_deref()), (Code::Forbidden, Some("/task_id")), "{task}");
         assert_eq!(refusal.message, format!("task {task} is completed: ui asked for it, and b had it"));
         assert_eq!(refusal.hint.as_deref(), Some("ask ui, the lead or a person to have it tried again"));
-        for caller in [by("ui"), by("b"), by("lead"), anna(), Caller::nobody()] {
+        for caller in [by("ui"), by("b"), by("lead"), anna(), Caller::anonymous()] {
             assert!(w.does(&caller, retry_part(run, task)).contains(&"task.reopened"), "{task} by {:?}", caller.actor);
             w.starts("b", task);
             w.does(&by("b"), complete(task));
@@ -630,7 +630,7 @@ fn nobody_without_authority_takes_away_what_others_work_on() {
     w.does(&by("a"), complete("tk_one"));
     w.starts("a", "tk_two");
     w.starts("b", "tk_three");
-    for caller in [by("a"), Caller::nobody()] {
+    for caller in [by("a"), Caller::anonymous()] {
         let refusal = w.run(&caller, retry_part("wf", "tk_one")).unwrap_err();
         if caller == by("a") {
             assert_eq!((refusal.code, refusal.pointer.as_deref()), (Code::AlreadyClaimed, Some("/task_id")));
@@ -674,7 +674,7 @@ fn long_chains_and_other_runs_go_on_from_it_too() {
     for (at, name) in names.iter().enumerate() {
         let before: Vec<TaskId> = at.checked_sub(1).map(|before| names[before].as_str().into()).into_iter().collect();
         let task = super::CreateTask { run: "wf".into(), depends_on: before, ..create(name, &[]) };
-        w.does(&Caller::nobody(), task);
+        w.does(&Caller::anonymous(), task);
         w.starts("a", name);
         w.does(&by("a"), complete(name));
     }

@@ -25,7 +25,7 @@ impl Who {
             Who::Other => by("other"),
             Who::Lead => by("lead"),
             Who::Person => anna(),
-            Who::Nobody => Caller::nobody(),
+            Who::Nobody => Caller::anonymous(),
         }
     }
 }
@@ -124,7 +124,7 @@ fn every_transition_by_everybody() {
 #[test]
 fn a_finished_task_answers_the_same_whoever_asks() {
     for state in [TaskState::Completed, TaskState::Skipped, TaskState::Cancelled] {
-        for caller in [by("holder"), by("other"), by("stranger"), by("lead"), anna(), Caller::nobody()] {
+        for caller in [by("holder"), by("other"), by("stranger"), by("lead"), anna(), Caller::anonymous()] {
             let mut commands: Vec<AnyCommand> = TaskState::ALL.into_iter().map(command).collect();
             commands.extend([claim("other", "t").into(), claim("stranger", "t").into(), retry("t").into()]);
             commands.push(assign("t", "other").into());
@@ -202,13 +202,13 @@ fn a_named_agent_must_be_the_caller_unless_it_has_authority() {
         assert_eq!(refused(by("other"), "holder"), Code::Forbidden, "{to:?}");
         assert_eq!(refused(by("holder"), "other"), Code::Forbidden, "{to:?}");
         assert_eq!(refused(by("other"), "other"), Code::NotHolder, "{to:?}");
-        assert_eq!(refused(Caller::nobody(), "other"), Code::NotHolder, "{to:?}");
+        assert_eq!(refused(Caller::anonymous(), "other"), Code::NotHolder, "{to:?}");
         for (caller, agent) in [
             (by("holder"), "holder"),
             (by("lead"), "holder"),
             (by("lead"), "lead"),
             (anna(), "other"),
-            (Caller::nobody(), "holder"),
+            (Caller::anonymous(), "holder"),
         ] {
             let mut w = world(TaskState::InProgress);
             w.does(&caller, named(agent, to));

@@ -168,7 +168,7 @@ mod tests {
         w.claims("a", "tk_three");
         assert_eq!(w.refuses(&by("a"), update("tk_three", TaskState::Completed)), Code::DependenciesUnfinished);
         w.claims("b", "tk_two");
-        assert_eq!(w.does(&Caller::nobody(), update("tk_two", TaskState::Failed)), ["task.started", "task.failed"]);
+        assert_eq!(w.does(&Caller::anonymous(), update("tk_two", TaskState::Failed)), ["task.started", "task.failed"]);
         assert_eq!(w.rebuilt(), *w.rows());
     }
 

@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn only_people_run_agents() {
         let mut w = World::of(&["lead"]);
-        for caller in [by("lead"), Caller::nobody(), Caller { power: Authority::Lead, ..by("lead") }] {
+        for caller in [by("lead"), Caller::anonymous(), Caller { power: Authority::Lead, ..by("lead") }] {
             assert_eq!(w.refuses(&caller, starts("@pr-1", &["a"], 1)), Code::Forbidden);
         }
     }

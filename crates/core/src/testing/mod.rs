@@ -167,11 +167,11 @@ impl World {
     }
 
     pub(crate) fn creates(&mut self, task: &str, depends_on: &[&str]) -> Vec<&'static str> {
-        self.does(&Caller::nobody(), create(task, depends_on))
+        self.does(&Caller::anonymous(), create(task, depends_on))
     }
 
     pub(crate) fn reserves(&mut self, task: &str, agent: &str) {
-        self.does(&Caller::nobody(), task::CreateTask { assigned_to: Some(agent.into()), ..create(task, &[]) });
+        self.does(&Caller::anonymous(), task::CreateTask { assigned_to: Some(agent.into()), ..create(task, &[]) });
     }
 
     pub(crate) fn claims(&mut self, agent: &str, task: &str) -> Vec<&'static str> {

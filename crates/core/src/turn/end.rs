@@ -107,8 +107,7 @@ impl Event for TurnEnded {
     }
 
     fn artifacts(&self) -> Option<NamedArtifacts<'_>> {
-        let sha256 = self.transcript.as_deref().into_iter().collect();
-        Some(NamedArtifacts { by: format!("turn:{}", self.turn), sha256 })
+        NamedArtifacts::of("turn", &self.turn, &self.transcript)
     }
 }
 

@@ -132,7 +132,7 @@ impl Engine {
         let mut items = Vec::with_capacity(received.len());
         for (received, taken) in received.iter().zip(taken) {
             let from = &received.envelope.from.actor;
-            let mut item = Item { received, taken, caller: Caller::nobody(), known: None };
+            let mut item = Item { received, taken, caller: Caller::anonymous(), known: None };
             item.caller = caller(from).map_err(|refusal| item.refused(refusal.about("/from/agent_id")))?;
             items.push(item);
         }

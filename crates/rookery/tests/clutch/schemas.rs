@@ -86,7 +86,7 @@ async fn a_version_is_registered_once_and_outlasts_the_daemon() {
                          "$defs": { "x": { "type": "integer" } } });
     let first = put(&daemon, "/schemas/own.thing.v1", &schema).await;
     assert_eq!(done(&first)["schema_ref"], "schema://clutch/own/thing@1");
-    assert_eq!((&first.body["built_in"], &first.body["registered_by"]), (&json!(false), &json!("nobody")));
+    assert_eq!((&first.body["built_in"], &first.body["registered_by"]), (&json!(false), &json!("anonymous")));
     let before = head(&daemon);
     assert_eq!(done(&put(&daemon, "/schemas/own.thing.v1", &schema).await)["seq"], first.body["seq"]);
     let spaced = serde_json::to_string_pretty(&schema).unwrap();

@@ -154,7 +154,7 @@ fn create(number: usize) -> Submission {
         resources: vec![],
         depends_on: vec![],
     };
-    Submission::new(Caller::nobody(), command)
+    Submission::new(Caller::anonymous(), command)
 }
 
 fn claim(number: usize) -> Submission {

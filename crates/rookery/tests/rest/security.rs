@@ -304,7 +304,7 @@ async fn roles_end_where_they_should() {
     let spoken = |name: &str| {
         vec![("authorization".to_owned(), format!("Bearer {lead}")), ("x-agent-id".to_owned(), name.to_owned())]
     };
-    for (name, status) in [("a", 200), ("person:anna", 403), ("system", 403), ("watcher", 403), ("nobody", 403)] {
+    for (name, status) in [("a", 200), ("person:anna", 403), ("system", 403), ("watcher", 403), ("anonymous", 403)] {
         let headers = spoken(name);
         let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let reply = guarded.0.send(Method::POST, "/resources/lock", &headers, lock("z")).await;

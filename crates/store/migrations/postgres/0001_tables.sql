@@ -128,7 +128,7 @@ CREATE TABLE task_dependencies (
     dep text COLLATE "C",
     doc bytea NOT NULL
 );
-CREATE INDEX task_edges_dep ON task_dependencies (dep) WHERE dep IS NOT NULL;
+CREATE INDEX task_dependencies_dep ON task_dependencies (dep) WHERE dep IS NOT NULL;
 
 CREATE TABLE checkpoints (
     key     text COLLATE "C" PRIMARY KEY,
@@ -239,7 +239,7 @@ CREATE TABLE step_contracts (
     defined bigint,
     doc     bytea NOT NULL
 );
-CREATE INDEX workflow_rules_defined ON step_contracts (defined) WHERE defined IS NOT NULL;
+CREATE INDEX step_contracts_defined ON step_contracts (defined) WHERE defined IS NOT NULL;
 
 CREATE TABLE documents (
     key     text COLLATE "C" PRIMARY KEY,

@@ -121,7 +121,7 @@ CREATE TABLE task_dependencies (
     dep TEXT,
     doc BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX task_edges_dep ON task_dependencies (dep) WHERE dep IS NOT NULL;
+CREATE INDEX task_dependencies_dep ON task_dependencies (dep) WHERE dep IS NOT NULL;
 
 CREATE TABLE checkpoints (
     key     TEXT PRIMARY KEY,
@@ -232,7 +232,7 @@ CREATE TABLE step_contracts (
     defined INTEGER,
     doc     BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX workflow_rules_defined ON step_contracts (defined) WHERE defined IS NOT NULL;
+CREATE INDEX step_contracts_defined ON step_contracts (defined) WHERE defined IS NOT NULL;
 
 CREATE TABLE documents (
     key     TEXT PRIMARY KEY,

@@ -210,7 +210,7 @@ pub(crate) fn plan(run: &str, tasks: &[(&str, &[&str])]) -> Submission {
 }
 
 pub(crate) fn create(id: &str, title: &str) -> Submission {
-    Submission::new(Caller::nobody(), new_task(id, title))
+    Submission::new(Caller::anonymous(), new_task(id, title))
 }
 
 pub(crate) fn new_task(id: &str, title: &str) -> CreateTask {

@@ -143,7 +143,7 @@ fn anybody() -> impl Strategy<Value = Caller> {
     prop_oneof![
         4 => agent().prop_map(Caller::asserted),
         4 => Just(Caller::person("anna")),
-        1 => Just(Caller::nobody()),
+        1 => Just(Caller::anonymous()),
         1 => Just(Caller { auth: Auth::Token, ..Caller::asserted(AGENTS[3]) }),
     ]
 }

@@ -73,7 +73,7 @@ impl Team {
                 resources: vec!["src/lib/".to_owned()],
                 depends_on,
             };
-            team.begins_with(Submission::new(Caller::nobody(), create));
+            team.begins_with(Submission::new(Caller::anonymous(), create));
         }
         team
     }

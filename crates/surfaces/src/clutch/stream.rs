@@ -71,7 +71,7 @@ pub async fn stream(
             Ok(upgrade) => upgrade.max_message_size(largest).max_frame_size(largest),
             Err(rejection) => return Ok(upgrade_required(&rejection)),
         };
-        let place = take_place(&opening.app, &Caller::nobody())?;
+        let place = take_place(&opening.app, &Caller::anonymous())?;
         return Ok(upgrade.on_upgrade(|socket| opening.authenticate(socket, place)));
     }
     let checked = opening.check().await?;

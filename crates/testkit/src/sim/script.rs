@@ -193,9 +193,9 @@ impl Script<'_> {
             68..70 => (person, LeaveTeam { agent }.into()),
             70..86 => (Caller::watcher(), self.seen_change()),
             86..90 => (Caller::watcher(), self.others()),
-            90..95 => (Caller::nobody(), StartTask { task: self.task(), agent: Some(agent) }.into()),
+            90..95 => (Caller::anonymous(), StartTask { task: self.task(), agent: Some(agent) }.into()),
             _ => (
-                Caller::nobody(),
+                Caller::anonymous(),
                 CompleteTask {
                     task: self.task(),
                     agent: None,

@@ -236,7 +236,7 @@ fn results_and_errors_say_what_came_of_it() {
 #[test]
 fn tasks_of_other_faces_are_the_same_tasks() {
     let mut w = World::of(&["lead", "ken"]);
-    w.does(&Caller::nobody(), create("t", &[]));
+    w.does(&Caller::anonymous(), create("t", &[]));
     let own = json!({ "run_id": "run_default" });
     assert_eq!(
         sends(&mut w, "m", "task.accept", "ken", &own),
@@ -455,7 +455,7 @@ fn keys_are_replaced_by_whoever_has_one_of_them_or_by_lead_and_people() {
     assert_eq!(w.does(&by("ken"), last), ["envelope.received", "agent.updated"], "rotated: the second is enough");
     let registers =
         |keys: &[SigningKey]| RegisterCard { card: Card::read(&card(keys, json!({}))).unwrap(), allow_endpoint: false };
-    for caller in [by("ken"), with_token("ken"), by("lead"), by("ada"), Caller::nobody()] {
+    for caller in [by("ken"), with_token("ken"), by("lead"), by("ada"), Caller::anonymous()] {
         let refusal = w.run(&caller, registers(std::slice::from_ref(&old))).unwrap_err();
         let forbidden = [Code::SignatureRequired, Code::Forbidden].contains(&refusal.code);
         assert!(forbidden, "{:?}: {refusal}", caller.actor);

@@ -4,7 +4,7 @@ mod changes;
 mod ends;
 mod writers;
 
-use rookery_core::{AnyEvent, Caller, EventRef, Instance, LogId, Seq, Timestamp};
+use rookery_core::{Caller, EventRef, Instance, LogId, Seq, Timestamp};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
