@@ -124,7 +124,7 @@ pub(crate) fn look_up(dialect: Dialect, lookup: &Lookup) -> Option<Sql> {
     let condition = match lookup.wanted() {
         Match::Equals(wanted) => format!("{column} = {}", binder.bind(wanted.clone())),
         Match::StartsWith(prefix) => {
-            let end = successor(&prefix);
+            let end = successor(prefix);
             let from = format!("{column} >= {}", binder.bind(ColumnValue::Text(prefix.clone())));
             match end {
                 Some(end) => format!("{from} AND {column} < {}", binder.bind(ColumnValue::Text(end))),

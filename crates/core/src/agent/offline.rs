@@ -130,8 +130,8 @@ pub(super) fn freeing_asks(agent: &AgentId) -> ReadSet {
         Key::Agent(agent.clone()).into(),
         Key::lead().into(),
         Lookup::online_agents().into(),
-        Lookup::tasks_held_by(&agent).into(),
-        Lookup::files_held_by(&agent).into(),
+        Lookup::tasks_held_by(agent).into(),
+        Lookup::files_held_by(agent).into(),
     ]
 }
 

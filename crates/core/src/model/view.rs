@@ -315,26 +315,26 @@ impl View {
     }
 
     pub(crate) fn tasks_held_by(&self, agent: &AgentId) -> Result<Vec<&Task>, Undecided> {
-        let rows = self.all(&Lookup::tasks_held_by(&agent))?;
+        let rows = self.all(&Lookup::tasks_held_by(agent))?;
         Ok(rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect())
     }
 
     pub(crate) fn parts_of(&self, task: &TaskId) -> Result<Vec<&Task>, Undecided> {
-        let rows = self.all(&Lookup::subtasks_of(&task))?;
+        let rows = self.all(&Lookup::subtasks_of(task))?;
         Ok(rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect())
     }
 
     pub(crate) fn dependents(&self, task: &TaskId) -> Result<Vec<&Dependency>, Undecided> {
-        let rows = self.all(&Lookup::dependents(&task))?;
+        let rows = self.all(&Lookup::dependents(task))?;
         Ok(rows.into_iter().filter_map(|row| if let Row::Dependency(edge) = row { Some(edge) } else { None }).collect())
     }
 
     pub(crate) fn files_held_by(&self, agent: &AgentId) -> Result<Vec<&File>, Undecided> {
-        self.files(&Lookup::files_held_by(&agent))
+        self.files(&Lookup::files_held_by(agent))
     }
 
     pub(crate) fn files_of_task(&self, task: &TaskId) -> Result<Vec<&File>, Undecided> {
-        self.files(&Lookup::files_of_task(&task))
+        self.files(&Lookup::files_of_task(task))
     }
 
     pub(crate) fn files_held_under(&self, prefix: &str) -> Result<Vec<&File>, Undecided> {

@@ -289,7 +289,7 @@ impl Command for RouteTask {
         let mut read_set: ReadSet = vec![Key::Task(self.task.clone()).into()];
         if let Some(agent) = &self.choice.selected {
             read_set.push(Key::Agent(agent.clone()).into());
-            read_set.push(Lookup::tasks_held_by(&agent).into());
+            read_set.push(Lookup::tasks_held_by(agent).into());
         }
         read_set
     }

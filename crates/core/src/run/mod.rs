@@ -386,7 +386,7 @@ impl View {
 
     /// The tasks of a run, in their sequence.
     pub(crate) fn tasks_of_run(&self, id: &RunId) -> Result<Vec<&Task>, Undecided> {
-        let rows = self.all(&Lookup::tasks_of_run(&id))?;
+        let rows = self.all(&Lookup::tasks_of_run(id))?;
         let mut tasks: Vec<&Task> =
             rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect();
         tasks.sort_by_key(|task| (task.sequence, task.created));

@@ -99,9 +99,9 @@ fn shown(task: &Task) -> String {
 pub(super) fn removal_asks(task: &TaskId) -> ReadSet {
     vec![
         Key::Task(task.clone()).into(),
-        Lookup::dependents(&task).into(),
-        Lookup::checkpoints_of(&task).into(),
-        Lookup::files_of_task(&task).into(),
+        Lookup::dependents(task).into(),
+        Lookup::checkpoints_of(task).into(),
+        Lookup::files_of_task(task).into(),
     ]
 }
 

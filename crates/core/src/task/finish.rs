@@ -226,8 +226,8 @@ impl FailTask {
 
 pub(super) fn ending_asks(task: &TaskId, agent: Option<&AgentId>) -> ReadSet {
     let mut read_set = super::read_set(task, agent);
-    read_set.push(Lookup::dependents(&task).into());
-    read_set.push(Lookup::files_of_task(&task).into());
+    read_set.push(Lookup::dependents(task).into());
+    read_set.push(Lookup::files_of_task(task).into());
     read_set
 }
 

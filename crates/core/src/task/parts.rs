@@ -20,7 +20,7 @@ pub(super) fn open_parts<'v>(view: &'v View, task: &Task) -> Result<Vec<&'v Task
     let mut open = Vec::new();
     let mut level: Vec<TaskId> = Vec::from_iter(task.has_parts.then(|| task.id.clone()));
     while !level.is_empty() {
-        view.ensure_loaded(level.iter().map(|id| Lookup::subtasks_of(&id).into()).collect())?;
+        view.ensure_loaded(level.iter().map(|id| Lookup::subtasks_of(id).into()).collect())?;
         let mut parts = Vec::new();
         for id in &level {
             parts.extend(view.parts_of(id)?);
@@ -37,7 +37,7 @@ pub(super) fn open_parts<'v>(view: &'v View, task: &Task) -> Result<Vec<&'v Task
 }
 
 fn ends_of(task: &TaskId) -> [ReadItem; 2] {
-    [Lookup::dependents(&task).into(), Lookup::files_of_task(&task).into()]
+    [Lookup::dependents(task).into(), Lookup::files_of_task(task).into()]
 }
 
 /// The facts that end a task without its work being done, and nothing of what follows from them.

@@ -281,7 +281,7 @@ fn within<'v>(of_run: &[&'v Task], found: &mut BTreeMap<TaskId, &'v Task>) {
 
 /// What is part of these tasks or depends on them.
 fn beyond<'v>(view: &'v View, tasks: &[TaskId]) -> Result<Vec<&'v Task>, Undecided> {
-    let read_set = |id: &TaskId| [ReadItem::from(Lookup::subtasks_of(&id)), Lookup::dependents(&id).into()];
+    let read_set = |id: &TaskId| [ReadItem::from(Lookup::subtasks_of(id)), Lookup::dependents(id).into()];
     view.ensure_loaded(tasks.iter().flat_map(read_set).collect())?;
     let (mut found, mut dependents) = (Vec::new(), Vec::new());
     for id in tasks {

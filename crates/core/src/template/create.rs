@@ -64,7 +64,7 @@ impl Command for CreateTemplate {
             vec![Key::Template(self.id.clone()).into(), Lookup::templates_named(&self.title).into()];
         if let TemplateSource::Run(run) = &self.source {
             read_set.push(Key::Run(run.clone()).into());
-            read_set.push(Lookup::tasks_of_run(&run).into());
+            read_set.push(Lookup::tasks_of_run(run).into());
         }
         read_set
     }
