@@ -101,9 +101,12 @@ async fn pipes_in_the_context_folder_do_not_hold_the_daemon_up() {
         "folder = os.environ['PROJECT'] + '/.workflow'
 for name in ['raid/channel.md', 'raid/notes.md', 'raid/mcp.json', 'raid/context.sock', 'raid/.swap/x-notes.md']:
     os.makedirs(os.path.dirname(folder + '/' + name), exist_ok=True)
-    try: os.unlink(folder + '/' + name)
-    except OSError: pass
-    os.mkfifo(folder + '/' + name)
+    for _ in range(1000):  # the daemon may write the file again in between
+        try: os.unlink(folder + '/' + name)
+        except OSError: pass
+        try: os.mkfifo(folder + '/' + name); break
+        except FileExistsError: pass
+    else: raise Exception(name)
 rk.tool('document_write', file='notes.md', content='one')
 rk.tool('channel_send', message='hello')
 {DONE}"
