@@ -1,6 +1,7 @@
 // Writing to a channel. Before it is sent, the person sees who will find it in the inbox and how urgently.
 
 import { type RefObject, useEffect, useMemo, useState } from 'react';
+import { flushSync } from 'react-dom';
 import { ApiError } from '../api/client';
 import { agentShape, agentWord, Glyph } from '../parts/Glyph';
 import * as actions from '../store/actions';
@@ -53,10 +54,13 @@ export function Compose({ channel, replyTo, field }: { channel: string; replyTo:
   const insert = (name: string) => {
     if (!typed) return;
     const next = `${text.slice(0, typed.from)}@${name} ${text.slice(caret)}`;
-    setText(next);
     const place = typed.from + name.length + 2;
-    setCaret(place);
-    requestAnimationFrame(() => field.current?.setSelectionRange(place, place));
+    // At once: a key that is pressed before the caret stands behind the name would be typed elsewhere.
+    flushSync(() => {
+      setText(next);
+      setCaret(place);
+    });
+    field.current?.setSelectionRange(place, place);
   };
   const submit = async () => {
     if (text.trim() === '' || sending) return;
