@@ -444,7 +444,7 @@ impl AnyEvent {
     }
 }
 
-/// What becomes of one row by an event. The other rows of its write set are left out.
+/// Applies an event to one row of its write set, and leaves the others out.
 pub fn apply_row(old: Option<Row>, key: &Key, event: &AnyEvent, stamp: EventStamp) -> Option<Row> {
     let mut rows = OneRow { key, row: old };
     event.apply(&mut rows, stamp);
