@@ -130,7 +130,7 @@ impl File {
         });
     }
 
-    /// Gives the claim to an agent, whoever had it before.
+    /// Gives the claim to an agent, and ends that of the previous holder.
     pub(crate) fn claim_for(&mut self, agent: &AgentId, task: Option<&TaskId>, stamp: EventStamp) {
         let task = task.cloned();
         self.claim = Some(FileClaim { holder: agent.clone(), fence: stamp.seq, since: stamp.at, task });

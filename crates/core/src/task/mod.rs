@@ -336,7 +336,7 @@ impl Task {
         self.clocks.stop(&BEFORE_IT_IS_TAKEN);
     }
 
-    /// Notes that nobody fits. A pause that goes already is not counted anew.
+    /// Records that no agent fits, and sets the alarm for routing again unless it is set.
     pub(crate) fn fail_routing(&mut self, choice: &RoutingDecision, again_at: Option<Timestamp>, seq: Seq) {
         self.routing.told(choice);
         if let Some(again) = again_at.filter(|_| self.clocks.get(AlarmKind::Reroute).is_none()) {
@@ -417,7 +417,7 @@ impl Task {
         }
     }
 
-    /// Begins it anew, without what came of it before.
+    /// Reopens the task and clears its outcome.
     pub(crate) fn reopen(&mut self, attempt: u32, stamp: EventStamp) {
         self.reset(attempt, stamp.seq, stamp.at);
         (self.outcome, self.outcome_detail) = (None, None);
