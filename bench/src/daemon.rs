@@ -36,9 +36,21 @@ impl Daemon {
         Daemon::start_with(program, root, &["--store", store]).await
     }
 
-    async fn start_with(program: &Path, root: &Path, arguments: &[&str]) -> anyhow::Result<Daemon> {
+    /// The same with further arguments of `up`.
+    pub(crate) async fn start_with(program: &Path, root: &Path, arguments: &[&str]) -> anyhow::Result<Daemon> {
+        Daemon::start_command(command(program), root, arguments).await
+    }
+
+    /// A build under callgrind, which writes the instructions that it counted to `counts` when the daemon stops.
+    pub(crate) async fn start_counted(program: &Path, root: &Path, counts: &Path) -> anyhow::Result<Daemon> {
+        let mut valgrind = command(Path::new("valgrind"));
+        valgrind.args(["--tool=callgrind", "--quiet"]);
+        valgrind.arg(format!("--callgrind-out-file={}", counts.display())).arg(program);
+        Daemon::start_command(valgrind, root, &[]).await
+    }
+
+    async fn start_command(mut command: Command, root: &Path, arguments: &[&str]) -> anyhow::Result<Daemon> {
         let log = std::fs::File::create(root.join("daemon.stderr"))?;
-        let mut command = command(program);
         command.args(["up", "--port", "0", "--dir"]).arg(root).args(arguments).stderr(log);
         command.env_remove("ROOKERY_DIR").env_remove("ROOKERY_STORE");
         command.env("ROOKERY_ENVELOPES_PER_MINUTE", u32::MAX.to_string());
@@ -155,7 +167,7 @@ pub(crate) fn rookery(root: &Path) -> anyhow::Result<Command> {
 }
 
 /// A program that was built with this one.
-fn sibling(name: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn sibling(name: &str) -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe()?.with_file_name(name);
     if !program.is_file() {
         bail!("there is no {name} beside this program; run `cargo xtask bench`, which builds both");

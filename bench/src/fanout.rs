@@ -7,7 +7,8 @@ use anyhow::Context;
 use rookery_core::report::Report as Told;
 use rookery_core::{Caller, LogId, Timestamp};
 use rookery_engine::access::Trust;
-use rookery_engine::{Access, Engine, Parts, RandomIds, Settings, Subscription, SystemClock};
+use rookery_engine::settings::Settings;
+use rookery_engine::{Access, Config, Engine, Parts, RandomIds, Subscription, SystemClock};
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::{Clock, Node, PresenceBoard, Site, Store, Submission};
 use tokio::task::JoinSet;
@@ -51,7 +52,7 @@ pub(crate) fn engine(plan: &Plan, store: Arc<dyn Store>, board: Arc<PresenceBoar
             started_at: Timestamp(0),
         },
         // What is measured is how fast it goes, not how fast one sender may.
-        settings: Settings { envelopes_per_minute: u32::MAX, ..Settings::new("bench", &plan.folder) },
+        config: Config::new("bench", &plan.folder, Settings { envelopes_per_minute: u32::MAX, ..Settings::default() }),
     })
 }
 
@@ -141,13 +142,13 @@ async fn follow(mut subscription: Subscription, total: u64, begun: Stopwatch) ->
 }
 
 struct Writing {
-    engine: Engine,
+    store: Arc<dyn Store>,
     order: Order,
 }
 
 impl Client for Writing {
     async fn act(&mut self) -> anyhow::Result<()> {
-        self.engine.store().submit(self.order.create(work::mint())).await?;
+        self.store.submit(self.order.create(work::mint())).await?;
         Ok(())
     }
 }
@@ -160,7 +161,7 @@ fn slowed(plan: &Plan, runtime: &tokio::runtime::Runtime, report: &mut Report) -
     load.block_on(work::announce(store.as_ref(), WRITERS))?;
     let engine = engine(plan, store.clone(), Arc::new(PresenceBoard::default()));
     let mut crowd: Vec<Writing> =
-        (0..WRITERS).map(|at| Writing { engine: engine.clone(), order: Order::by(at) }).collect();
+        (0..WRITERS).map(|at| Writing { store: store.clone(), order: Order::by(at) }).collect();
     let mut ratios = Vec::new();
     for _ in 0..plan.rounds {
         let alone = load.block_on(closed_loop(&mut crowd, plan.slice))?;

@@ -34,6 +34,7 @@ mod reads;
 mod replay;
 mod report;
 mod rest;
+mod rival;
 mod routing;
 mod runner;
 mod sample;
@@ -67,9 +68,13 @@ struct Args {
     #[arg(long, value_name = "NAME")]
     only: Option<Part>,
 
-    /// Only compare the daemon with another build of it, on PostgreSQL
+    /// Only compare the daemon with another build of it: rates, start and memory
     #[arg(long, value_name = "PROGRAM", conflicts_with = "only")]
     rival: Option<PathBuf>,
+
+    /// With `--rival`: count instructions under valgrind instead of measuring time
+    #[arg(long, requires = "rival")]
+    instructions: bool,
 
     /// Leave the results folder as it is
     #[arg(long)]
@@ -155,7 +160,10 @@ fn main() -> anyhow::Result<()> {
     let plan = Plan::of(&args);
     let mut report = Report::default();
     if let Some(program) = &args.rival {
-        postgres::rival::run(&plan, program, &mut report)?;
+        match args.instructions {
+            true => rival::count_instructions(&plan, program, &mut report)?,
+            false => rival::run(&plan, program, &mut report)?,
+        }
         say::data(report.table());
         return Ok(());
     }

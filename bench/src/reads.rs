@@ -69,16 +69,16 @@ async fn read(engine: &Engine, which: usize, pick: Pick) -> anyhow::Result<()> {
         2 => LogQuery { actor: Some(pick.agent), ..newest },
         3 => newest,
         4 => {
-            let task = engine.task(&pick.task).await?;
+            let task = engine.query().task(&pick.task).await?;
             anyhow::ensure!(task.value.is_some(), "{} is not in the log", pick.task);
             return Ok(());
         }
         _ => {
-            engine.totals().await?;
+            engine.query().totals().await?;
             return Ok(());
         }
     };
-    let rows = engine.log(query).await?;
+    let rows = engine.query().log(query).await?;
     anyhow::ensure!(!rows.value.is_empty(), "nothing was found");
     Ok(())
 }

@@ -69,13 +69,6 @@ impl Rest {
         Ok(Rest { daemons: started })
     }
 
-    /// One daemon of another build on a schema of PostgreSQL, with a team of agents.
-    pub(crate) async fn of(program: &Path, folder: &Path, store: &str, agents: usize) -> anyhow::Result<Rest> {
-        let daemon = Daemon::start_program(program, &project(folder, "rival")?, store).await?;
-        daemon.announce(agents).await?;
-        Ok(Rest { daemons: vec![daemon] })
-    }
-
     /// Clients, spread evenly over the daemons.
     async fn clients(&self, count: usize) -> anyhow::Result<Vec<HttpClient>> {
         let mut clients = Vec::new();

@@ -61,7 +61,7 @@ impl OwnSender {
 impl Client for OwnSender {
     async fn act(&mut self) -> anyhow::Result<()> {
         let bytes = self.mail.written();
-        self.engine.ingest(bytes.as_bytes(), self.mail.shape(), |from| Ok(caller(from))).await?;
+        self.engine.intake().ingest(bytes.as_bytes(), self.mail.shape(), |from| Ok(caller(from))).await?;
         Ok(())
     }
 }

@@ -83,7 +83,7 @@ async fn raw(plan: &Plan, path: &Path) -> anyhow::Result<Raw> {
 
 async fn recorded(engine: &Engine, at: usize) -> anyhow::Result<Pattern> {
     let bytes = envelope::Template::of(at).with(&envelope::mint());
-    let taken = engine.ingest(bytes.as_bytes(), Shape::Json, |from| Ok(client::caller(from))).await?;
+    let taken = engine.intake().ingest(bytes.as_bytes(), Shape::Json, |from| Ok(client::caller(from))).await?;
     let placed = taken.first().and_then(|ingested| Some((ingested.id.to_string(), ingested.seq?.0)));
     let (id, seq) = placed.ok_or_else(|| anyhow::anyhow!("the envelope has no place in the log"))?;
     Ok(Pattern { id, seq })

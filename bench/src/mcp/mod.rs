@@ -1,8 +1,8 @@
 //! Tools called over MCP, by clients that keep a session: a read beside a bare server of the same SDK and a bare HTTP
 //! server, a durable write beside the same one over REST, and how much of a model's room the lists of tools take.
 
-pub(super) mod echo;
-mod session;
+pub(crate) mod echo;
+pub(crate) mod session;
 mod sizes;
 mod writes;
 
@@ -58,13 +58,13 @@ pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
 }
 
 /// A file that only one client of one runner ever claims.
-fn path(name: &str, clients: usize, at: usize) -> String {
+pub(crate) fn path(name: &str, clients: usize, at: usize) -> String {
     format!("src/{}-{clients}/{at}.rs", name.replace(' ', "-"))
 }
 
 /// Clients that keep their sessions from slice to slice. Their connections are new each time: a daemon closes those that
 /// are idle for as long as a round may take.
-fn tool_runner<'a>(
+pub(crate) fn tool_runner<'a>(
     name: &'static str,
     load: &'a Runtime,
     address: SocketAddr,

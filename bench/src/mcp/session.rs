@@ -12,7 +12,7 @@ const VERSION: &str = "2025-11-25";
 
 /// A session that was opened, and a connection to speak in it.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(crate) struct Session {
     address: SocketAddr,
     connection: Connection,
     /// What every request begins with, up to its length.
@@ -20,7 +20,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) async fn open(address: SocketAddr, path: &str, agent: &str) -> anyhow::Result<Session> {
+    pub(crate) async fn open(address: SocketAddr, path: &str, agent: &str) -> anyhow::Result<Session> {
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\naccept: application/json, \
              text/event-stream\r\nx-agent-id: {agent}\r\n"
@@ -36,7 +36,7 @@ impl Session {
         Ok(session)
     }
 
-    pub(super) async fn reconnect(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn reconnect(&mut self) -> anyhow::Result<()> {
         self.connection = Connection::open(self.address).await?;
         Ok(())
     }
@@ -47,7 +47,7 @@ impl Session {
     }
 
     /// What a method answers, as it stands in the reply: plain JSON, or an event among those of a stream.
-    pub(super) async fn ask(&mut self, id: u64, method: &str, params: &str) -> anyhow::Result<Reply> {
+    pub(crate) async fn ask(&mut self, id: u64, method: &str, params: &str) -> anyhow::Result<Reply> {
         let reply = self.send(&message(id, method, params)).await?;
         ensure!(reply.status == 200, "{method} was answered with {}", reply.status);
         Ok(reply)
@@ -59,7 +59,7 @@ fn message(id: u64, method: &str, params: &str) -> String {
 }
 
 /// The JSON of an answer, whichever way it came.
-pub(super) fn answer(reply: &Reply) -> anyhow::Result<Value> {
+pub(crate) fn answer(reply: &Reply) -> anyhow::Result<Value> {
     let text = std::str::from_utf8(&reply.body)?;
     let data = text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim).find(|data| !data.is_empty());
     Ok(serde_json::from_str(data.unwrap_or(text))?)
@@ -67,25 +67,25 @@ pub(super) fn answer(reply: &Reply) -> anyhow::Result<Value> {
 
 /// What a client calls, over and over, and what shows in an answer that it was done.
 #[derive(Debug)]
-pub(super) struct Calls {
+pub(crate) struct Calls {
     params: Vec<String>,
     done: &'static str,
 }
 
 impl Calls {
-    pub(super) fn echo() -> Calls {
+    pub(crate) fn echo() -> Calls {
         let call =
             json!({"name": "echo", "arguments": {"text": "a few words that are sent and come back as they are"}});
         Calls { params: vec![call.to_string()], done: "come back as they are" }
     }
 
-    pub(super) fn reading(agent: &str) -> Calls {
+    pub(crate) fn reading(agent: &str) -> Calls {
         let call = json!({"name": "agent_get", "arguments": {"id": agent}});
         Calls { params: vec![call.to_string()], done: r#""structuredContent""# }
     }
 
     /// Takes a file and gives it back: each is a fact that must be on disk before it is answered.
-    pub(super) fn claiming(path: &str) -> Calls {
+    pub(crate) fn claiming(path: &str) -> Calls {
         let call = |name: &str| json!({"name": name, "arguments": {"path": path}}).to_string();
         let params = vec![call("resource_claim"), call("resource_release")];
         Calls { params, done: r#"ed":true}"# }
@@ -93,18 +93,18 @@ impl Calls {
 }
 
 #[derive(Debug)]
-pub(super) struct ToolClient {
+pub(crate) struct ToolClient {
     session: Session,
     calls: Calls,
     made: u64,
 }
 
 impl ToolClient {
-    pub(super) fn new(session: Session, calls: Calls) -> ToolClient {
+    pub(crate) fn new(session: Session, calls: Calls) -> ToolClient {
         ToolClient { session, calls, made: 0 }
     }
 
-    pub(super) async fn reconnect(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn reconnect(&mut self) -> anyhow::Result<()> {
         self.session.reconnect().await
     }
 }

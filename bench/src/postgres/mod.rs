@@ -4,7 +4,6 @@
 mod delivery;
 mod long;
 mod raw;
-pub(crate) mod rival;
 mod server;
 
 pub(crate) use server::{Databases, available};

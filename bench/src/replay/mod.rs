@@ -82,7 +82,7 @@ async fn facts(plan: &Plan, database: &Path) -> anyhow::Result<Read> {
     let watch = Stopwatch::start();
     let (mut after, mut count) = (Seq::ZERO, 0);
     loop {
-        let rows = engine.log(LogQuery::after(after, PAGE)).await?.value;
+        let rows = engine.query().log(LogQuery::after(after, PAGE)).await?.value;
         let Some(last) = rows.last() else { break };
         (after, count) = (last.seq, count + rows.len() as u64);
     }

@@ -67,7 +67,7 @@ impl RunLog {
 
 async fn take_in(engine: &Engine, envelopes: &[Value]) -> anyhow::Result<()> {
     let lines: String = envelopes.iter().map(|envelope| format!("{envelope}\n")).collect();
-    engine.ingest(lines.as_bytes(), Shape::Lines, |from| Ok(caller(from))).await?;
+    engine.intake().ingest(lines.as_bytes(), Shape::Lines, |from| Ok(caller(from))).await?;
     Ok(())
 }
 

@@ -15,11 +15,14 @@ pub struct Rejection {
     /// The field of the message that it is about, as a JSON pointer, where it came as one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pointer: Option<String>,
+    /// The agent that has what the caller wanted, as the decision saw it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<AgentId>,
 }
 
 impl Rejection {
     pub fn new(code: Code, message: impl Into<String>) -> Rejection {
-        Rejection { code, message: message.into(), hint: None, pointer: None }
+        Rejection { code, message: message.into(), hint: None, pointer: None, holder: None }
     }
 
     /// The caller merely says that it is this agent.
@@ -36,6 +39,12 @@ impl Rejection {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Rejection {
         self.hint = Some(hint.into());
+        self
+    }
+
+    #[must_use]
+    pub fn with_holder(mut self, holder: &AgentId) -> Rejection {
+        self.holder = Some(holder.clone());
         self
     }
 

@@ -60,8 +60,6 @@ commands! {
     crate::template::ApplyTemplate,
     crate::task::SetTaskPlan,
     crate::task::ReplanTask,
-    crate::task::UpdateStatus,
-    crate::task::TakeUp,
     crate::task::AddCheckpoint,
     crate::message::SendMessage,
     crate::clutch::Ingest,

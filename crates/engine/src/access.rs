@@ -1,6 +1,7 @@
 //! Who a caller is: credentials first, then what it says of itself.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rookery_core::instance::{check_name, plain};
@@ -8,10 +9,65 @@ use rookery_core::name::look_alike;
 use rookery_core::session::Session;
 pub use rookery_core::session::hash;
 use rookery_core::{Actor, AgentId, Auth, Authority, Caller, Code, Rejection, Seq, Timestamp};
-use rookery_store::{ReadError, Store, Token};
+use rookery_store::{Operation, ReadError, Store, Token};
 
+use crate::engine::{Engine, EngineError};
 use crate::sign_in::{MAX_SESSIONS, RENEW_AFTER_MILLIS, SESSION_MILLIS, SessionHalves, SignInCodes};
 use crate::team_sessions::TeamSessions;
+
+/// Credentials: tokens, browser sessions and sign-in links.
+#[derive(Clone, Copy, Debug)]
+pub struct AccessHandle<'a> {
+    pub(crate) engine: &'a Engine,
+}
+
+impl Engine {
+    /// See [`AccessHandle`].
+    pub fn access(&self) -> AccessHandle<'_> {
+        AccessHandle { engine: self }
+    }
+}
+
+impl AccessHandle<'_> {
+    /// The tokens that people created; browser sessions are not among them.
+    pub async fn tokens(&self) -> Result<Vec<Token>, EngineError> {
+        let mut tokens = self.engine.store().tokens().await?;
+        tokens.retain(|token| token.browser.is_none());
+        Ok(tokens)
+    }
+
+    pub async fn create_token(&self, token: Token) -> Result<(), EngineError> {
+        self.engine.store().operate(Operation::PutToken(token)).await?;
+        self.reload_later_if_unreadable().await;
+        Ok(())
+    }
+
+    /// Revokes a token on all nodes. Returns whether there was one.
+    pub async fn revoke_token(&self, id: &str) -> Result<bool, EngineError> {
+        if !self.tokens().await?.iter().any(|token| token.id == id) {
+            return Ok(false);
+        }
+        self.engine.store().operate(Operation::RevokeToken { id: id.to_owned() }).await?;
+        self.reload_later_if_unreadable().await;
+        Ok(true)
+    }
+
+    /// Reloads the tokens after a change. The change is committed: if the tokens cannot be read now, every node reloads them
+    /// as soon as it can.
+    async fn reload_later_if_unreadable(&self) {
+        if let Err(error) = self.reload(self.engine.store().as_ref()).await {
+            tracing::warn!(%error, "changed tokens are not reloaded yet");
+        }
+    }
+}
+
+impl Deref for AccessHandle<'_> {
+    type Target = Access;
+
+    fn deref(&self) -> &Access {
+        self.engine.credentials()
+    }
+}
 
 /// What came with a request.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +123,7 @@ impl Access {
     }
 
     /// Reads the tokens anew: at start, and after one was created or revoked.
-    pub async fn reload(&self, store: &dyn Store) -> Result<(), ReadError> {
+    pub(crate) async fn reload(&self, store: &dyn Store) -> Result<(), ReadError> {
         let tokens = store.tokens().await?;
         let by_hash = tokens.into_iter().map(|token| (token.hash.clone(), token)).collect();
         let by_hash: HashMap<String, Token> = by_hash;

@@ -5,13 +5,27 @@
 //! then carries its epoch, and the store turns it away once the duty has changed hands.
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rookery_core::{NodeId, Timestamp};
+use rookery_core::{Code, NodeId, Rejection, SiteId, Timestamp};
 use rookery_store::node::{LEASE, LeaderEpoch, LeaderRole, LeaseRenewal, Node, NodeLiveness, Seen};
 use tokio::sync::watch;
 
 use crate::engine::{Engine, EngineError};
+
+/// This node, its leader roles, and the other nodes of the store.
+#[derive(Clone, Copy, Debug)]
+pub struct ClusterHandle<'a> {
+    pub(crate) engine: &'a Engine,
+}
+
+impl Engine {
+    /// See [`ClusterHandle`].
+    pub fn cluster(&self) -> ClusterHandle<'_> {
+        ClusterHandle { engine: self }
+    }
+}
 
 /// Clocks further apart than this are worth a warning.
 const CLOCKS_APART_MILLIS: u64 = 1_000;
@@ -128,30 +142,80 @@ fn away(node: &Node, last_seen: Timestamp) -> String {
     format!("the node on {host} (process {pid}) is away{since}: nobody watches the files in {}", site.root)
 }
 
-impl Engine {
+impl<'a> ClusterHandle<'a> {
+    pub fn node(&self) -> &'a Node {
+        self.engine.cluster_state().node()
+    }
+}
+
+impl Deref for ClusterHandle<'_> {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        self.engine.cluster_state()
+    }
+}
+
+impl ClusterHandle<'_> {
+    /// Whether an effect at a site can be done now. One that belongs to a node that is away would only wait.
+    pub async fn ensure_site_online(&self, site: &SiteId) -> Result<(), EngineError> {
+        if self.is_own_site(site) || self.online_nodes(site).iter().any(is_present) {
+            return Ok(());
+        }
+        // It may have come since this node looked last.
+        attend(self.engine).await?;
+        let known = self.online_nodes(site);
+        if known.iter().any(is_present) {
+            return Ok(());
+        }
+        let place = known.first().map(|seen| format!("{} on {}", seen.node.site.root, seen.node.host));
+        let place = place.unwrap_or_else(|| format!("site {site}"));
+        Err(Rejection::new(Code::SiteOffline, format!("the workspace is at {place}, where no daemon runs"))
+            .hint("start the daemon there with 'rookery up', then try again")
+            .into())
+    }
+
+    fn online_nodes(&self, site: &SiteId) -> Vec<Seen> {
+        self.nodes().into_iter().filter(|seen| seen.node.site.id == *site).collect()
+    }
+
+    /// Whether a site is this node's. A store that nobody shares has one place, whatever it was called before it moved.
+    pub fn is_own_site(&self, site: &SiteId) -> bool {
+        !self.engine.config().shared || self.node().site.id == *site
+    }
+
+    /// The site that this node serves; `None` where there can be no other.
+    pub fn site(&self) -> Option<SiteId> {
+        self.engine.config().shared.then(|| self.node().site.id.clone())
+    }
+
     /// The duty, if this node may act on it now.
-    pub fn tenure(&self, duty: LeaderRole) -> Option<LeaderEpoch> {
-        self.attending().tenure(duty, self.clock().monotonic())
+    pub fn leader_epoch(&self, duty: LeaderRole) -> Option<LeaderEpoch> {
+        self.tenure(duty, self.engine.clock().monotonic())
     }
 
     /// The time by the store's clock, as far as this node knows it.
     pub(crate) fn store_now(&self) -> Timestamp {
-        Timestamp(self.clock().now().0.saturating_sub(self.attending().clock_ahead_millis()))
+        Timestamp(self.engine.clock().now().0.saturating_sub(self.clock_ahead_millis()))
     }
+}
+
+fn is_present(seen: &Seen) -> bool {
+    seen.liveness == NodeLiveness::Online
 }
 
 /// One round: keeps this node's place and its duties, takes up those that nobody keeps, and learns who else is here.
 pub async fn attend(engine: &Engine) -> Result<(), EngineError> {
     let asked = engine.clock().monotonic();
-    let attendance = engine.store().renew_lease(engine.attending().node().clone()).await?;
-    engine.attending().take(attendance, asked, engine.clock().monotonic());
+    let attendance = engine.store().renew_lease(engine.cluster().node().clone()).await?;
+    engine.cluster().take(attendance, asked, engine.clock().monotonic());
     Ok(())
 }
 
 /// The last round: gives up the duties and the place, so that others need not wait for the lease to run out.
 pub async fn depart(engine: &Engine) -> Result<(), EngineError> {
-    engine.attending().gives_up();
-    Ok(engine.store().leave_cluster(engine.attending().node().id.clone()).await?)
+    engine.cluster().gives_up();
+    Ok(engine.store().leave_cluster(engine.cluster().node().id.clone()).await?)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub(crate) async fn run(engine: Engine) {
         match engine.subscribe(None).await {
             Ok(subscription) => {
                 // What was missed in between is found by looking.
-                engine.notices().look_everybody_up_again();
+                engine.dispatcher().wakes().look_everybody_up_again();
                 if let Err(error) = follow(&engine, subscription).await {
                     tracing::debug!(%error, "wake-ups are interrupted");
                 }
@@ -40,7 +40,7 @@ async fn follow(engine: &Engine, mut subscription: Subscription) -> Result<(), S
         let pause = next.map(|next| Duration::from_millis(next.saturating_sub(engine.clock().monotonic()).max(1)));
         tokio::select! {
             chunk = subscription.next() => chunk?.rows().iter().for_each(|row| note(engine, row)),
-            () = engine.notices().lookup_due() => {}
+            () = engine.dispatcher().wakes().lookup_due() => {}
             () = sleep(pause) => {}
         }
     }
@@ -55,16 +55,16 @@ async fn sleep(pause: Option<Duration>) {
 
 /// Tells everybody here what is due; when the next turn comes.
 pub fn ring(engine: &Engine) -> Option<u64> {
-    engine.notices().ring(engine.clock().monotonic(), |agent| engine.roster().is_here(agent))
+    engine.dispatcher().wakes().ring(engine.clock().monotonic(), |agent| engine.roster().is_here(agent))
 }
 
 /// Takes note of what a fact means for those that listen here.
 pub fn note(engine: &Engine, row: &LogRow) {
-    let notices = engine.notices();
+    let notices = engine.dispatcher().wakes();
     engine.counts().note(&row.event);
     if let Some(over) = row.event.voids() {
         notices.read(&over.agent, [&over.message]);
-        engine.handed().forget(&over.agent, [&over.message]);
+        engine.dispatcher().attempts().forget(&over.agent, [&over.message]);
     }
     match row.event.typed() {
         EventRef::MessageSent(fact) if fact.letter.header.wakes => queued(engine, fact),
@@ -75,9 +75,9 @@ pub fn note(engine: &Engine, row: &LogRow) {
         }
         EventRef::MessagesAcked(MessagesAcked(receipt)) => {
             notices.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
-            engine.handed().forget(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
+            engine.dispatcher().attempts().forget(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
         }
-        EventRef::DeliveryAbandoned(fact) => engine.handed().forget(&fact.agent, [&fact.message]),
+        EventRef::DeliveryAbandoned(fact) => engine.dispatcher().attempts().forget(&fact.agent, [&fact.message]),
         EventRef::LogRedacted(fact) => fact.cleared.iter().for_each(|cleared| forget(engine, &cleared.key)),
         EventRef::AgentReturned(fact) => notices.look_up_again(&fact.agent),
         // Whatever else is put before agents is found by looking.
@@ -92,17 +92,17 @@ pub fn note(engine: &Engine, row: &LogRow) {
 /// A notice shows none of the words that were redacted.
 fn forget(engine: &Engine, cleared: &Key) {
     if let Key::Message(message) = cleared {
-        engine.notices().forget(message);
+        engine.dispatcher().wakes().forget(message);
     }
 }
 
 fn queued(engine: &Engine, fact: &MessageSent) {
     let now = engine.clock().monotonic();
-    let add = |agent: &AgentId| engine.notices().add(Wake::of(agent, &fact.letter, fact.at), now);
+    let add = |agent: &AgentId| engine.dispatcher().wakes().add(Wake::of(agent, &fact.letter, fact.at), now);
     match &fact.letter.header.to {
         Recipients::Agents(agents) => agents.iter().for_each(add),
         Recipients::Everyone => {
-            let heard = engine.notices().heard();
+            let heard = engine.dispatcher().wakes().heard();
             heard.iter().filter(|agent| **agent != fact.letter.header.from).for_each(add);
         }
     }
@@ -110,9 +110,9 @@ fn queued(engine: &Engine, fact: &MessageSent) {
 
 /// Reads what waits for those that have to be looked up.
 pub async fn look_up(engine: &Engine) {
-    for agent in engine.notices().to_look_up() {
+    for agent in engine.dispatcher().wakes().to_look_up() {
         match waiting(engine, &agent).await {
-            Ok(waiting) => engine.notices().found(&agent, waiting, engine.clock().monotonic()),
+            Ok(waiting) => engine.dispatcher().wakes().found(&agent, waiting, engine.clock().monotonic()),
             Err(error) => {
                 tracing::debug!(%error, %agent, "what waits for an agent could not be read");
                 tokio::time::sleep(RETRY_DELAY).await;
@@ -122,10 +122,10 @@ pub async fn look_up(engine: &Engine) {
 }
 
 async fn waiting(engine: &Engine, agent: &AgentId) -> Result<Vec<Wake>, EngineError> {
-    let pending = engine.all_pending(agent, Some(LARGEST_PAGE)).await?.pending;
+    let pending = engine.inbox().list_all(agent, Some(LARGEST_PAGE)).await?.pending;
     let unseen = pending.iter().filter(|pending| pending.standing == Standing::Queued);
     let waking = unseen.filter(|pending| pending.message.letter.header.wakes);
     let said = waking.map(|pending| Wake::of(agent, &pending.message.letter, pending.message.at));
-    let mail = engine.unseen_mail(agent).await?;
+    let mail = engine.inbox().unseen_headers(agent).await?;
     Ok(said.chain(mail.iter().filter_map(|head| Wake::of_mail(agent, head))).collect())
 }

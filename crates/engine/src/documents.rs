@@ -11,6 +11,19 @@ use rookery_store::{AnyReply, RowQuery, SubmitError};
 use crate::engine::{Engine, EngineError, Request};
 use crate::queries::At;
 
+/// Reads and changes the documents of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct DocumentsHandle<'a> {
+    pub(crate) engine: &'a Engine,
+}
+
+impl Engine {
+    /// See [`DocumentsHandle`].
+    pub fn documents(&self) -> DocumentsHandle<'_> {
+        DocumentsHandle { engine: self }
+    }
+}
+
 /// How many versions a history tells unless asked otherwise, and at most.
 const PAGE: u32 = 100;
 const LARGEST_PAGE: u32 = 1_000;
@@ -33,81 +46,81 @@ pub enum Changed {
     },
 }
 
-impl Engine {
+impl DocumentsHandle<'_> {
     /// The document of an instance that is meant where none is named. It reads as empty until somebody writes it.
-    pub async fn entry_document(&self, instance: &Instance) -> Result<DocumentPath, EngineError> {
-        Ok(self.team_context(instance).await?.document)
+    pub async fn entry_path(&self, instance: &Instance) -> Result<DocumentPath, EngineError> {
+        Ok(self.engine.contexts().get(instance).await?.document)
     }
 
-    pub async fn document(&self, id: &DocumentId) -> Result<At<Option<Document>>, EngineError> {
-        let (mut rows, head) = self.store().rows(vec![Key::Document(id.clone())]).await?;
+    pub async fn get(&self, id: &DocumentId) -> Result<At<Option<Document>>, EngineError> {
+        let (mut rows, head) = self.engine.store().rows(vec![Key::Document(id.clone())]).await?;
         let document = rows.pop().flatten().and_then(|row| if let Row::Document(row) = row { Some(row) } else { None });
         Ok(At { value: document, head })
     }
 
     /// The text of a document as it is now; `None` if there is none.
-    pub async fn document_text(&self, id: &DocumentId) -> Result<Option<DocumentText>, EngineError> {
-        match self.document(id).await?.value.filter(Document::is_here) {
-            Some(document) => self.document_at(id, document.version).await,
+    pub async fn text(&self, id: &DocumentId) -> Result<Option<DocumentText>, EngineError> {
+        match self.get(id).await?.value.filter(Document::is_here) {
+            Some(document) => self.text_at(id, document.version).await,
             None => Ok(None),
         }
     }
 
     /// The text of a document as it was at a version; `None` if there was none.
-    pub async fn document_at(&self, id: &DocumentId, version: u64) -> Result<Option<DocumentText>, EngineError> {
+    pub async fn text_at(&self, id: &DocumentId, version: u64) -> Result<Option<DocumentText>, EngineError> {
         let key = Key::Version(VersionId { document: id.clone(), version });
-        let (mut rows, _) = self.store().rows(vec![key]).await?;
+        let (mut rows, _) = self.engine.store().rows(vec![key]).await?;
         let Some(version) = rows.pop().flatten().and_then(version_of).filter(|version| version.hash.is_some()) else {
             return Ok(None);
         };
         let base = Version::base_text(id, version.base);
         let pieces = RowQuery::all(Table::Versions).with("base", ColumnTest::Is(base.as_str().into()));
-        let (rows, _) = self.store().list(pieces).await?;
+        let (rows, _) = self.engine.store().list(pieces).await?;
         let pieces: Vec<Version> = rows.into_iter().filter_map(version_of).collect();
         let text = text_of(pieces.iter().filter(|piece| piece.version <= version.version));
         Ok(Some(DocumentText { version, text }))
     }
 
     /// The documents of a run, by path.
-    pub async fn documents(&self, run: &RunId) -> Result<At<Vec<Document>>, EngineError> {
+    pub async fn list(&self, run: &RunId) -> Result<At<Vec<Document>>, EngineError> {
         let query = RowQuery::all(Table::Documents).with("live_in", ColumnTest::Is(run.as_str().into()));
-        let (rows, head) = self.store().list(query).await?;
+        let (rows, head) = self.engine.store().list(query).await?;
         let documents = rows.into_iter().filter_map(|row| if let Row::Document(row) = row { Some(row) } else { None });
         Ok(At { value: documents.collect(), head })
     }
 
     /// The changes of a document, newest first, each with the words that it brought.
-    pub async fn document_history(&self, id: &DocumentId, limit: Option<u32>) -> Result<At<Vec<Version>>, EngineError> {
+    pub async fn history(&self, id: &DocumentId, limit: Option<u32>) -> Result<At<Vec<Version>>, EngineError> {
         let name = id.text();
         let mut query = RowQuery::all(Table::Versions)
             .with("document", ColumnTest::Is(name.as_str().into()))
             .ordered_by("version")
             .at_most(Some(limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE)));
         query.order = Order::Descending;
-        let (rows, head) = self.store().list(query).await?;
+        let (rows, head) = self.engine.store().list(query).await?;
         Ok(At { value: rows.into_iter().filter_map(version_of).collect(), head })
     }
 
-    pub async fn write_document(&self, caller: &Caller, command: WriteDocument) -> Result<Changed, EngineError> {
-        self.change_document(Request::new(caller.clone(), command)).await
+    pub async fn write(&self, caller: &Caller, command: WriteDocument) -> Result<Changed, EngineError> {
+        self.change(Request::new(caller.clone(), command)).await
     }
 
-    pub async fn append_document(&self, caller: &Caller, command: AppendDocument) -> Result<Changed, EngineError> {
-        self.change_document(Request::new(caller.clone(), command)).await
+    pub async fn append(&self, caller: &Caller, command: AppendDocument) -> Result<Changed, EngineError> {
+        self.change(Request::new(caller.clone(), command)).await
     }
 
-    pub async fn create_document(&self, caller: &Caller, command: CreateDocument) -> Result<Changed, EngineError> {
-        self.change_document(Request::new(caller.clone(), command)).await
+    pub async fn create(&self, caller: &Caller, command: CreateDocument) -> Result<Changed, EngineError> {
+        self.change(Request::new(caller.clone(), command)).await
     }
 
-    pub async fn delete_document(&self, caller: &Caller, command: DeleteDocument) -> Result<Changed, EngineError> {
-        self.change_document(Request::new(caller.clone(), command)).await
+    pub async fn delete(&self, caller: &Caller, command: DeleteDocument) -> Result<Changed, EngineError> {
+        self.change(Request::new(caller.clone(), command)).await
     }
 
     /// Submits a request that changes a document, for surfaces that add a key or the body as received.
-    pub async fn change_document(&self, request: Request) -> Result<Changed, EngineError> {
+    pub async fn change(&self, request: Request) -> Result<Changed, EngineError> {
         let changed = document_of(&request.command).cloned();
-        match (self.submit(request).await, changed) {
+        match (self.engine.submit(request).await, changed) {
             (Ok(committed), _) => match committed.answer {
                 AnyReply::Row(_, row) => match row.0 {
                     Row::Document(document) => Ok(Changed::Done(document)),
@@ -118,7 +131,7 @@ impl Engine {
             (Err(EngineError::Submit(SubmitError::Refused(refusal))), Some(id))
                 if refusal.code == Code::StaleVersion =>
             {
-                Ok(Changed::Stale { refusal, newer: self.document_text(&id).await? })
+                Ok(Changed::Stale { refusal, newer: self.text(&id).await? })
             }
             (Err(error), _) => Err(error),
         }

@@ -9,14 +9,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::clutch::SigningPolicy;
 use rookery_core::log::{Body, BodyBytes};
-use rookery_core::model::{LifeSource, Presence};
-use rookery_core::task::{MAX_ATTEMPTS, RETRY_BACKOFF_MILLIS};
-use rookery_core::{
-    AgentId, AnyCommand, Authority, Caller, Code, HandoffId, IntentId, Key, Rejection, Row, SiteId, TaskId,
-};
-use rookery_store::artifact::{ArtifactError, ArtifactHold, Erased};
+use rookery_core::model::LifeSource;
+use rookery_core::{AgentId, AnyCommand, Caller, Code, HandoffId, IntentId, Key, Rejection, Row, TaskId};
+use rookery_store::artifact::ArtifactError;
+use rookery_store::store::Health;
 use rookery_store::{
     AnyReply, Clock, Committed, Idempotency, Node, PresenceBoard, ReadError, Store, Submission, SubmitError,
 };
@@ -35,6 +32,7 @@ use crate::intents::InHand;
 use crate::life::{Roster, RosterState};
 use crate::notices::WakeHub;
 use crate::paths::Paths;
+use crate::settings::Settings;
 use crate::shown::Shown;
 use crate::teams::TeamStarter;
 use crate::unread::Counts;
@@ -52,84 +50,55 @@ pub struct Parts {
     pub access: Access,
     /// What this process is among those that share the store.
     pub node: Node,
-    pub settings: Settings,
+    pub config: Config,
 }
 
+/// How long the answers to requests with an idempotency key are kept.
+const REMEMBER_REPLIES: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// What an engine is set up with: the settings, and what depends on the project and the machine.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct Config {
     pub project: String,
     pub root: PathBuf,
     /// Bubblewrap, where it can make sandboxes: git on agents' files runs in one.
     pub bwrap: Option<PathBuf>,
-    pub heartbeat_interval: Duration,
-    /// How long an agent that sends heartbeats may be silent.
-    pub offline_after: Duration,
-    /// How long an agent that is seen only by its calls may be silent.
-    pub silent_after: Duration,
-    pub process_after: Duration,
-    pub connection_after: Duration,
-    pub escalate_conflicts_after: Duration,
-    /// How long the answers to requests with an idempotency key are kept.
-    pub remember_replies: Duration,
-    /// What one sender may send, and how long a chain of messages may get.
-    pub storm_guard: StormGuard,
-    /// What one sender may send beside chat, and beside what accepts, ends or answers work.
-    pub envelopes_per_minute: u32,
-    /// How long an agent has to accept a task that the router gave it.
-    pub accept_timeout: Duration,
-    /// How often a task is tried whose request does not say so.
-    pub max_attempts: u32,
-    /// The pause before the second attempt; each further one is twice as long.
-    pub retry_backoff: Duration,
-    /// Which envelopes must be signed.
-    pub signatures: SigningPolicy,
+    pub settings: Settings,
     /// Where others may POST to.
     pub hooks: Vec<Hook>,
     /// Adapters that the log is passed on to.
     pub outlets: Vec<Outlet>,
-    /// How long an artifact is kept that nothing names.
-    pub keep_artifacts: Duration,
-    /// How hard it is tried to deliver messages to endpoints.
-    pub effort: DeliveryPolicy,
-    /// What starts workflow files, where there is something that can.
+    /// How often messages to endpoints are retried.
+    pub delivery: DeliveryPolicy,
+    /// Starts workflow files, where there is something that can.
     pub launcher: Option<Arc<dyn TeamStarter>>,
     /// The program whose command `check-payloads` runs [`crate::clutch::serve_checks`]. Without one, payloads are checked in
     /// this process and nothing bounds the work.
     pub schema_checker: Option<PathBuf>,
-    /// Whether other nodes can share the store, each with the project's files in a folder of its own.
+    /// Whether other nodes can share the store, each with the project's files in its own folder.
     pub shared: bool,
 }
 
-/// What one sender sends in a minute, or at once, unless another rate is set: several batches as large as they may be.
-const ENVELOPES_PER_MINUTE: u32 = 6_000;
-
-impl Settings {
-    pub fn new(project: impl Into<String>, root: impl Into<PathBuf>) -> Settings {
-        Settings {
+impl Config {
+    /// An engine without webhooks, starters or programs, for these settings.
+    pub fn new(project: impl Into<String>, root: impl Into<PathBuf>, settings: Settings) -> Config {
+        Config {
             project: project.into(),
             root: root.into(),
             bwrap: None,
-            heartbeat_interval: Duration::from_secs(30),
-            offline_after: Duration::from_secs(60),
-            silent_after: Duration::from_secs(30 * 60),
-            process_after: Duration::from_secs(90),
-            connection_after: Duration::from_secs(60),
-            escalate_conflicts_after: Duration::from_secs(10 * 60),
-            remember_replies: Duration::from_secs(7 * 24 * 3600),
-            storm_guard: StormGuard::default(),
-            envelopes_per_minute: ENVELOPES_PER_MINUTE,
-            accept_timeout: Duration::from_secs(30),
-            max_attempts: MAX_ATTEMPTS,
-            retry_backoff: Duration::from_millis(RETRY_BACKOFF_MILLIS),
-            signatures: SigningPolicy::default(),
+            delivery: DeliveryPolicy::new(&settings),
+            settings,
             hooks: vec![],
             outlets: vec![],
-            keep_artifacts: Duration::from_secs(24 * 3600),
-            effort: DeliveryPolicy::default(),
             launcher: None,
             schema_checker: None,
             shared: false,
         }
+    }
+
+    /// The rate and the number of hops above which messages are held.
+    pub fn storm_guard(&self) -> StormGuard {
+        StormGuard { per_minute: self.settings.messages_per_minute, hops: self.settings.message_hops }
     }
 }
 
@@ -202,15 +171,15 @@ pub(crate) struct Inner {
 
 impl Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("project", &self.inner.parts.settings.project).finish_non_exhaustive()
+        f.debug_struct("Engine").field("project", &self.inner.parts.config.project).finish_non_exhaustive()
     }
 }
 
 impl Engine {
     pub fn new(parts: Parts) -> Engine {
-        let paths = Paths::new(&parts.settings.root);
+        let paths = Paths::new(&parts.config.root);
         let attending = Cluster::new(parts.node.clone());
-        let schemas = Schemas::new(parts.settings.schema_checker.clone());
+        let schemas = Schemas::new(parts.config.schema_checker.clone());
         Engine {
             inner: Arc::new(Inner {
                 parts,
@@ -232,7 +201,7 @@ impl Engine {
     /// Decides a command. The answer comes after its commit is durable.
     pub async fn submit(&self, mut request: Request) -> Result<Committed, EngineError> {
         self.check_new_names(&request.command).await?;
-        self.hold_outcome(&mut request.command).await?;
+        self.contracts().check_outcome(&mut request.command).await?;
         match &request.body {
             Some(bytes) if bytes.len() > BODY_IN_ROW_BYTES => {
                 // Goes on to its end even if nobody waits any more, so that its file is looked after.
@@ -263,22 +232,9 @@ impl Engine {
         let outcome = self.submit_part(request, Some(body), received).await;
         // A commit of unknown outcome may still turn out to name it.
         if !matches!(outcome, Err(EngineError::Submit(SubmitError::OutcomeUnknown { .. }))) {
-            self.let_go(held).await;
+            self.artifacts().release_hold(held).await;
         }
         outcome
-    }
-
-    /// Ends a hold, and the artifact with it if nothing names it.
-    pub(crate) async fn let_go(&self, held: ArtifactHold) {
-        let sha256 = held.sha256.clone();
-        if let Err(error) = self.store().release_hold(held).await {
-            tracing::warn!(%error, sha256, "the body of a request that came to nothing was not removed");
-        }
-    }
-
-    /// Removes an artifact that no row of the log names any more; why it is still there, if it is and should not be.
-    pub(crate) async fn erase_unused(&self, sha256: &str) -> Result<Erased, EngineError> {
-        Ok(self.store().erase_artifact(sha256.to_owned()).await?)
     }
 
     async fn submit_part(
@@ -290,9 +246,9 @@ impl Engine {
         let caller = request.caller.clone();
         // Whoever calls lives now, however long its command will wait and whatever it will come to.
         if let Some(agent) = caller.itself() {
-            self.record_presence(&caller, agent, LifeSource::Call)?;
+            self.liveness().record_presence(&caller, agent, LifeSource::Call)?;
             if self.inner.roster.is_offline(agent) && !request.command.settles_membership() {
-                self.comes_back_unless_left(agent, &caller).await?;
+                self.liveness().return_unless_left(agent, &caller).await?;
             }
         }
         let command = request.command.clone();
@@ -300,7 +256,7 @@ impl Engine {
         let committed = match (self.store().submit(submission.clone()).await, caller.itself()) {
             // Declared offline a moment ago: the roster did not know yet.
             (Err(SubmitError::Refused(refusal)), Some(agent)) if refusal.code == Code::AgentOffline => {
-                self.comes_back_unless_left(agent, &caller).await?;
+                self.liveness().return_unless_left(agent, &caller).await?;
                 self.store().submit(submission).await?
             }
             (outcome, _) => outcome?,
@@ -320,7 +276,7 @@ impl Engine {
             Some(Row::Agent(agent)) if makes_agents_known(command) => {
                 roster.learn(agent, at);
                 // What is committed is answered: a seal that came in between is the next call's matter.
-                self.record_presence(caller, &agent.id, LifeSource::Call).ok();
+                self.liveness().record_presence(caller, &agent.id, LifeSource::Call).ok();
             }
             Some(Row::Team(team)) if command.get::<StartTeam>().is_some() || command.get::<EndTeam>().is_some() => {
                 self.access().team_sessions().learn(team, at);
@@ -400,86 +356,8 @@ impl Engine {
 
     /// Until when the answer to a command with an idempotency key of now is remembered.
     pub(crate) fn replies_are_kept_until(&self) -> i64 {
-        let keep = u64::try_from(self.settings().remember_replies.as_millis()).unwrap_or(u64::MAX);
+        let keep = u64::try_from(REMEMBER_REPLIES.as_millis()).unwrap_or(u64::MAX);
         self.clock().now().plus_millis(keep).0
-    }
-
-    /// A sign of life, and the only door to presence. An id that is bound to a credential needs that credential; nobody
-    /// shows life for somebody else, an observer for nobody, and strangers leave no trace.
-    pub fn record_presence(&self, caller: &Caller, agent: &AgentId, source: LifeSource) -> Result<(), Rejection> {
-        let roster = &self.inner.roster;
-        if !caller.is_proven() && caller.actor.agent() == Some(agent) && roster.is_sealed(agent) {
-            return Err(Rejection::sealed(agent));
-        }
-        if caller.itself() == Some(agent) && roster.knows(agent) {
-            self.inner.parts.board.saw(agent, Presence { last_seen: self.clock().now(), source });
-        }
-        Ok(())
-    }
-
-    /// A call that only reads. It is a sign of life like any other, and one by an agent that was declared offline brings
-    /// it back.
-    pub async fn touch(&self, caller: &Caller) -> Result<(), EngineError> {
-        let Some(agent) = caller.actor.agent() else { return Ok(()) };
-        self.record_presence(caller, agent, LifeSource::Call)?;
-        if caller.itself().is_none() || !self.inner.roster.is_offline(agent) {
-            return Ok(());
-        }
-        match self.comes_back_unless_left(agent, caller).await {
-            Err(EngineError::Submit(SubmitError::Refused(refusal))) => Err(refusal.into()),
-            Err(error) => {
-                // Whoever asks is answered also while nothing can be written; the next call brings it back.
-                tracing::debug!(%agent, %error, "an agent that reads could not be brought back");
-                Ok(())
-            }
-            Ok(()) => Ok(()),
-        }
-    }
-
-    /// A declared heartbeat. That of a live agent waits for nothing, neither for the queue nor for the store.
-    pub async fn heartbeat(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
-        if caller.power == Authority::Observer {
-            return Err(Rejection::new(Code::Forbidden, "an observer may only read").into());
-        }
-        if !self.inner.roster.knows(agent) {
-            self.look_up(agent).await?;
-        }
-        let own = caller.itself() == Some(agent);
-        self.record_presence(caller, agent, LifeSource::Heartbeat)?;
-        // One that brings its agent back, or comes from somebody else, is decided where every command is.
-        if !own || !self.inner.roster.is_here(agent) {
-            self.return_agent(agent, caller).await?;
-            self.record_presence(caller, agent, LifeSource::Heartbeat)?;
-        }
-        Ok(())
-    }
-
-    pub(crate) async fn look_up(&self, agent: &AgentId) -> Result<(), EngineError> {
-        let found = self.agent(agent).await?;
-        let Some(known) = found.value else {
-            let unknown = Rejection::new(Code::AgentNotFound, "Agent not found");
-            return Err(unknown.hint("register the agent first").into());
-        };
-        self.inner.roster.learn(&known, found.head.head);
-        Ok(())
-    }
-
-    /// Brings an agent back on the credentials of its call, so that nobody does it in its name.
-    pub(crate) async fn return_agent(&self, agent: &AgentId, caller: &Caller) -> Result<(), EngineError> {
-        let caller = Caller { fence: None, ..caller.clone() };
-        let command = rookery_core::agent::ReturnAgent { agent: agent.clone() };
-        let committed = self.store().submit(Submission::new(caller, command)).await?;
-        self.inner.roster.moved(agent, RosterState::Here, committed.at);
-        Ok(())
-    }
-
-    /// As [`Engine::return_agent`]. One that left a moment ago does not, and its call is judged as any other by one that is
-    /// not here.
-    async fn comes_back_unless_left(&self, agent: &AgentId, caller: &Caller) -> Result<(), EngineError> {
-        match self.return_agent(agent, caller).await {
-            Err(EngineError::Submit(SubmitError::Refused(refusal))) if refusal.code == Code::AgentNotFound => Ok(()),
-            outcome => outcome,
-        }
     }
 
     pub fn mint_task(&self) -> TaskId {
@@ -502,12 +380,16 @@ impl Engine {
         &self.inner.paths
     }
 
-    pub fn access(&self) -> &Access {
+    pub(crate) fn credentials(&self) -> &Access {
         &self.inner.parts.access
     }
 
+    pub fn config(&self) -> &Config {
+        &self.inner.parts.config
+    }
+
     pub fn settings(&self) -> &Settings {
-        &self.inner.parts.settings
+        &self.config().settings
     }
 
     pub fn clock(&self) -> &Arc<dyn Clock> {
@@ -518,37 +400,34 @@ impl Engine {
         &self.inner.parts.board
     }
 
-    pub fn store(&self) -> &Arc<dyn Store> {
+    /// Whether the store takes writes, and why not.
+    pub fn health(&self) -> Health {
+        self.store().health()
+    }
+
+    /// Stops accepting commands, finishes those that wait, and closes the store.
+    pub async fn close(&self) {
+        self.store().close().await;
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.inner.parts.store
     }
 
-    /// This node, its duties, and who else is here.
-    pub fn attending(&self) -> &Cluster {
+    pub(crate) fn cluster_state(&self) -> &Cluster {
         &self.inner.attending
-    }
-
-    /// The site that this node serves; `None` where there can be no other.
-    pub fn site(&self) -> Option<SiteId> {
-        self.settings().shared.then(|| self.attending().node().site.id.clone())
-    }
-
-    /// Wake-ups for the agents that are connected to this node.
-    pub fn notices(&self) -> &WakeHub {
-        &self.inner.notices
-    }
-
-    /// Whether an agent is on the team as far as this node has heard: no rule may rest on it.
-    pub fn knows(&self, agent: &AgentId) -> bool {
-        self.inner.roster.knows(agent)
-    }
-
-    /// How deliveries go, as far as this node knows.
-    pub fn handed(&self) -> &AttemptLog {
-        &self.inner.handed
     }
 
     pub(crate) fn is_sealed(&self, agent: &AgentId) -> bool {
         self.inner.roster.is_sealed(agent)
+    }
+
+    pub(crate) fn wake_hub(&self) -> &WakeHub {
+        &self.inner.notices
+    }
+
+    pub(crate) fn attempt_log(&self) -> &AttemptLog {
+        &self.inner.handed
     }
 
     pub(crate) fn in_hand(&self) -> &InHand {

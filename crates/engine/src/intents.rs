@@ -92,10 +92,10 @@ pub async fn carry_out(engine: &Engine, hands: &dyn Hands) -> Result<Open, Engin
 
 async fn carry_out_one(engine: &Engine, hands: &dyn Hands, intent: Intent) -> Result<Open, EngineError> {
     let Some(_taken) = engine.in_hand().take(&intent.id) else { return Ok(Open::Nothing) };
-    let here = &engine.attending().node().site.id;
+    let here = &engine.cluster().node().site.id;
     // A store that nobody shares has one place.
-    let site = intent.site.as_ref().map(|site| if engine.is_here(site) { here } else { site });
-    let ours = ours(site, here, engine.tenure(LeaderRole::Effects));
+    let site = intent.site.as_ref().map(|site| if engine.cluster().is_own_site(site) { here } else { site });
+    let ours = ours(site, here, engine.cluster().leader_epoch(LeaderRole::Effects));
     if ours == Ours::No {
         return Ok(Open::Nothing);
     }
@@ -162,7 +162,7 @@ impl Hands for Engine {
         match effect {
             // A file that another row names stays: the intent of that row's redaction will find it.
             Effect::EraseArtifact { sha256 } => Box::pin(async move {
-                match self.erase_unused(&sha256).await {
+                match self.artifacts().erase_unused(&sha256).await {
                     Ok(Erased::Gone | Erased::Named) => Performed::Done,
                     Ok(Erased::Held | Erased::Young) => {
                         Performed::Failed("it is being stored again right now".to_owned())
@@ -171,10 +171,10 @@ impl Hands for Engine {
                 }
             }),
             Effect::MakeWorktree { .. } | Effect::MergeWorktree { .. } | Effect::RemoveWorktree { .. } => {
-                Box::pin(async move { self.perform_on_workspace(&effect).await })
+                Box::pin(async move { self.workspaces().perform(&effect).await })
             }
             Effect::LaunchTeam { of, launch } => {
-                Box::pin(async move { self.perform_launch(&of.team, launch, decided).await })
+                Box::pin(async move { self.teams().perform_start(&of.team, launch, decided).await })
             }
         }
     }

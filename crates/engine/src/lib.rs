@@ -20,6 +20,7 @@ pub mod held;
 pub mod hooks;
 pub mod intents;
 pub mod life;
+pub mod liveness;
 pub mod messages;
 pub mod moment;
 pub mod names;
@@ -29,6 +30,7 @@ pub mod queries;
 pub mod rendering;
 pub mod rounds;
 pub mod services;
+pub mod settings;
 mod shown;
 pub mod sign_in;
 pub mod subscribe;
@@ -42,9 +44,20 @@ pub mod watching;
 pub mod workflows;
 pub mod workspaces;
 
+// What surfaces see of the store; they do not import it.
+pub use rookery_store::artifact::{ArtifactError, ArtifactInfo, Incoming, Outgoing, Stored};
+pub use rookery_store::node::{LeaderRole, NodeLiveness, Seen};
+pub use rookery_store::publish::Slot;
+pub use rookery_store::query::{Bodies, Order};
+pub use rookery_store::store::Health;
+pub use rookery_store::{
+    AnyReply, Clock, Committed, DeadLetter, EndpointCursor, Failing, Head, LogQuery, Published, ReadError, SubmitError,
+    Token,
+};
+
 pub use access::{Access, Credentials, agent_named};
 pub use ambient::{Ids, RandomIds, SystemClock};
-pub use engine::{Engine, EngineError, Parts, Request, Settings, Waited};
+pub use engine::{Config, Engine, EngineError, Parts, Request, Waited};
 pub use notices::{Wake, WakeHub, WakeListener};
 pub use queries::At;
 pub use services::Services;

@@ -10,6 +10,7 @@ use rookery_core::name::look_alike;
 use rookery_core::team::StartTeam;
 use rookery_core::{AgentId, AnyCommand, Code, Rejection};
 
+use crate::access::AccessHandle;
 use crate::engine::{Engine, EngineError};
 
 /// The holder of a new token.
@@ -19,17 +20,17 @@ pub enum NewToken {
     OfPerson,
 }
 
-impl Engine {
+impl AccessHandle<'_> {
     /// Refuses a token that would make a person and an agent hard to tell apart.
     pub async fn check_token_name(&self, of: NewToken, name: &str) -> Result<(), EngineError> {
         if of == NewToken::OfAgent {
             let agent = AgentId::from(name);
-            return match self.access().person_like(bare(&agent)) {
+            return match self.person_like(bare(&agent)) {
                 Some(person) => Err(resembles(&agent, &format!("the person '{person}'")).into()),
                 None => Ok(()),
             };
         }
-        let agents = self.agents().await?.value;
+        let agents = self.engine.query().agents().await?.value;
         match agents.iter().find(|agent| !agent.has_left() && look_alike(bare(&agent.id), name)) {
             Some(agent) => {
                 Err(Rejection::new(Code::Exists, format!("the agent '{}' could be taken for that person", agent.id))
@@ -39,7 +40,9 @@ impl Engine {
             None => Ok(()),
         }
     }
+}
 
+impl Engine {
     /// Refuses agents whose name is that of a person with a token, or looks like it. A name with letters of other scripts must
     /// not look like that of another agent either.
     pub(crate) async fn check_new_names(&self, command: &AnyCommand) -> Result<(), EngineError> {
@@ -50,7 +53,7 @@ impl Engine {
             if agent.as_str().is_ascii() {
                 continue;
             }
-            let agents = self.agents().await?.value;
+            let agents = self.query().agents().await?.value;
             let twin = |known: &AgentId| known != agent && look_alike(known.as_str(), agent.as_str());
             if let Some(twin) = agents.iter().map(|known| &known.id).find(|known| twin(known)) {
                 return Err(resembles(agent, &format!("the agent '{twin}'")).into());

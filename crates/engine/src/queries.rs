@@ -14,6 +14,19 @@ use rookery_store::{Head, LogQuery, RowQuery};
 
 use crate::engine::{Engine, EngineError};
 
+/// Reads the derived rows; every answer carries the position that it is true at.
+#[derive(Clone, Copy, Debug)]
+pub struct QueryHandle<'a> {
+    pub(crate) engine: &'a Engine,
+}
+
+impl Engine {
+    /// See [`QueryHandle`].
+    pub fn query(&self) -> QueryHandle<'_> {
+        QueryHandle { engine: self }
+    }
+}
+
 /// A value and the head of the log that it is true at.
 #[derive(Clone, PartialEq, Debug)]
 pub struct At<T> {
@@ -62,44 +75,44 @@ pub struct Snapshot {
     pub lead: Option<AgentId>,
 }
 
-impl Engine {
+impl QueryHandle<'_> {
     pub async fn agent(&self, id: &AgentId) -> Result<At<Option<Agent>>, EngineError> {
-        self.one(Key::Agent(id.clone()), |row| if let Row::Agent(agent) = row { Some(agent) } else { None }).await
+        self.find(Key::Agent(id.clone()), |row| if let Row::Agent(agent) = row { Some(agent) } else { None }).await
     }
 
     /// What an agent's card says that it can do, in the words of the other faces: what one that announces itself again
     /// and says nothing of it goes on with.
-    pub async fn carded(&self, id: &AgentId) -> Result<Option<Vec<String>>, EngineError> {
+    pub async fn declared_capabilities(&self, id: &AgentId) -> Result<Option<Vec<String>>, EngineError> {
         let known = self.agent(id).await?.value.filter(|agent| !agent.has_left());
         Ok(known.and_then(|agent| agent.profile.card).map(|card| card.words()))
     }
 
     pub async fn task(&self, id: &TaskId) -> Result<At<Option<Task>>, EngineError> {
-        self.one(Key::Task(id.clone()), |row| if let Row::Task(task) = row { Some(task) } else { None }).await
+        self.find(Key::Task(id.clone()), |row| if let Row::Task(task) = row { Some(task) } else { None }).await
     }
 
     pub async fn file(&self, key: &str) -> Result<At<Option<File>>, EngineError> {
-        self.one(Key::File(key.to_owned()), |row| if let Row::File(file) = row { Some(file) } else { None }).await
+        self.find(Key::File(key.to_owned()), |row| if let Row::File(file) = row { Some(file) } else { None }).await
     }
 
     pub async fn handoff(&self, id: &HandoffId) -> Result<At<Option<Handoff>>, EngineError> {
-        self.one(Key::Handoff(id.clone()), |row| if let Row::Handoff(handoff) = row { Some(handoff) } else { None })
+        self.find(Key::Handoff(id.clone()), |row| if let Row::Handoff(handoff) = row { Some(handoff) } else { None })
             .await
     }
 
-    async fn one<T>(&self, key: Key, of: impl FnOnce(Row) -> Option<T>) -> Result<At<Option<T>>, EngineError> {
-        let (mut rows, head) = self.store().rows(vec![key]).await?;
+    async fn find<T>(&self, key: Key, of: impl FnOnce(Row) -> Option<T>) -> Result<At<Option<T>>, EngineError> {
+        let (mut rows, head) = self.engine.store().rows(vec![key]).await?;
         Ok(At { value: rows.pop().flatten().and_then(of), head })
     }
 
     /// Agents that have not left, in the order they joined.
     pub async fn agents(&self) -> Result<At<Vec<Agent>>, EngineError> {
-        let (rows, head) = self.store().list(agents_query()).await?;
+        let (rows, head) = self.engine.store().list(agents_query()).await?;
         Ok(At { value: agents_of(rows), head })
     }
 
     pub async fn tasks(&self, filter: &TaskFilter) -> Result<At<Vec<Task>>, EngineError> {
-        let (lists, head) = self.store().lists(filter.queries()).await?;
+        let (lists, head) = self.engine.store().lists(filter.queries()).await?;
         let mut tasks = tasks_of(lists.into_iter().flatten().collect());
         // Each list is in order; together they need not be, and shapes may overlap.
         tasks.sort_by_key(|task| task.created);
@@ -109,7 +122,7 @@ impl Engine {
     }
 
     pub async fn files(&self, filter: FileFilter) -> Result<At<Vec<File>>, EngineError> {
-        let (rows, head) = self.store().list(filter.query()).await?;
+        let (rows, head) = self.engine.store().list(filter.query()).await?;
         Ok(At { value: files_of(rows), head })
     }
 
@@ -121,7 +134,7 @@ impl Engine {
         if let Some(to) = to {
             query = query.with("recipient", ColumnTest::Is(to.as_str().into()));
         }
-        let (rows, head) = self.store().list(query).await?;
+        let (rows, head) = self.engine.store().list(query).await?;
         Ok(At { value: handoffs_of(rows), head })
     }
 
@@ -133,7 +146,7 @@ impl Engine {
             RowQuery::all(Table::Handoffs).ordered_by("created"),
             RowQuery::all(Table::Leadership),
         ];
-        let (lists, head) = self.store().lists(queries).await?;
+        let (lists, head) = self.engine.store().lists(queries).await?;
         let mut lists = lists.into_iter();
         let mut next = || lists.next().unwrap_or_default();
         let value = Snapshot {
@@ -147,19 +160,19 @@ impl Engine {
     }
 
     pub async fn tallies(&self) -> Result<At<BTreeMap<String, u64>>, EngineError> {
-        let (value, head) = self.store().tallies().await?;
+        let (value, head) = self.engine.store().tallies().await?;
         Ok(At { value, head })
     }
 
     /// The counts, and who leads.
     pub async fn totals(&self) -> Result<At<(BTreeMap<String, u64>, Option<AgentId>)>, EngineError> {
-        let ((tallies, mut rows), head) = self.store().tallies_and_rows(vec![Key::lead()]).await?;
+        let ((tallies, mut rows), head) = self.engine.store().tallies_and_rows(vec![Key::lead()]).await?;
         let lead = rows.pop().flatten().and_then(|row| if let Row::Lead(lead) = row { lead.holder } else { None });
         Ok(At { value: (tallies, lead), head })
     }
 
     pub async fn log(&self, query: LogQuery) -> Result<At<Vec<LogRow>>, EngineError> {
-        let (value, head) = self.store().log(query).await?;
+        let (value, head) = self.engine.store().log(query).await?;
         Ok(At { value, head })
     }
 }

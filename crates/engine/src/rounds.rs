@@ -25,7 +25,7 @@ pub async fn take_stock(engine: &Engine) -> Result<(), EngineError> {
 }
 
 async fn learn_team(engine: &Engine) -> Result<(), EngineError> {
-    let agents = engine.agents().await?;
+    let agents = engine.query().agents().await?;
     engine.roster().learn_all(&agents.value, agents.head.head);
     let (rows, head) = engine.store().list(RowQuery::all(Table::Teams)).await?;
     for row in &rows {
@@ -72,7 +72,7 @@ pub struct Sweeping {
 impl Sweeping {
     /// Looks once, and declares whom it finds gone, if that is for this node to do.
     pub async fn glance(&mut self, engine: &Engine) {
-        let Some(tenure) = engine.tenure(LeaderRole::Sweeper) else {
+        let Some(tenure) = engine.cluster().leader_epoch(LeaderRole::Sweeper) else {
             self.under = None;
             return;
         };
@@ -110,7 +110,7 @@ impl Sweeping {
 
 /// The live agents as far as this node knows, and whether the nodes that saw them last are here.
 fn sighted(engine: &Engine) -> Vec<Sighted> {
-    let present = engine.attending().present();
+    let present = engine.cluster().present();
     let witness = |agent: &AgentId| match engine.board().witness(agent) {
         Some(node) if !present.contains(&node) => Witness::Gone,
         Some(_) | None => Witness::Here,
@@ -121,7 +121,7 @@ fn sighted(engine: &Engine) -> Vec<Sighted> {
 
 /// How long it takes at most until we know what another node saw, or know that it is gone: agents may call any node.
 fn on_its_way(engine: &Engine) -> u64 {
-    if !engine.attending().has_company() {
+    if !engine.cluster().has_company() {
         return 0;
     }
     let noticed = u64::try_from((LEASE + LEASE_RENEWAL_INTERVAL).as_millis()).unwrap_or(u64::MAX);
@@ -132,10 +132,10 @@ pub fn allowed(engine: &Engine) -> Allowed {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let settings = engine.settings();
     Allowed {
-        process: millis(settings.process_after),
-        connection: millis(settings.connection_after),
+        process: millis(settings.process_offline_after),
+        connection: millis(settings.connection_offline_after),
         heartbeat: millis(settings.offline_after),
-        call: millis(settings.silent_after),
+        call: millis(settings.call_only_offline_after),
     }
 }
 
@@ -153,13 +153,13 @@ pub async fn exchange_presence(engine: &Engine) -> Result<(), EngineError> {
 /// Removes what is left of artifacts that never came whole, and those that nothing names for long enough, if that is for
 /// this node to do.
 pub async fn collect_artifacts(engine: &Engine) -> Result<(), EngineError> {
-    if engine.tenure(LeaderRole::Upkeep).is_none() {
+    if engine.cluster().leader_epoch(LeaderRole::Upkeep).is_none() {
         return Ok(());
     }
     while engine.store().tidy_artifacts().await? > 0 {}
     loop {
         let Collected { artifacts, bytes, more, .. } =
-            engine.collect_artifacts(engine.settings().keep_artifacts, Trial::Real).await?;
+            engine.artifacts().collect(engine.settings().keep_artifacts, Trial::Real).await?;
         if artifacts > 0 {
             tracing::info!(artifacts, bytes, "removed artifacts that nothing names");
         }
@@ -171,10 +171,10 @@ pub async fn collect_artifacts(engine: &Engine) -> Result<(), EngineError> {
 
 /// Forgets the remembered replies whose time is over, if that is for this node to do.
 pub async fn forget_replies(engine: &Engine) -> Result<(), EngineError> {
-    if engine.tenure(LeaderRole::Upkeep).is_none() {
+    if engine.cluster().leader_epoch(LeaderRole::Upkeep).is_none() {
         return Ok(());
     }
-    let before = engine.store_now();
+    let before = engine.cluster().store_now();
     while engine.store().operate(Operation::ForgetReplies { before }).await? > 0 {}
     Ok(())
 }

@@ -197,7 +197,7 @@ async fn fire_timers(engine: Engine) {
 /// and again, ever less often. A round that takes long does not keep the next from beginning.
 async fn carry_out_intents(engine: Engine) {
     let mut published = engine.store().published();
-    let mut duties = engine.attending().changes();
+    let mut duties = engine.cluster().changes();
     let mut rounds = FuturesUnordered::new();
     let (mut patience, mut again) = (RETRY_DELAY, None);
     rounds.push(intents::carry_out(&engine, &engine));
@@ -278,7 +278,7 @@ fn keeps_up(tenures: &[LeaderEpoch]) -> bool {
 }
 
 async fn collect_artifacts(engine: Engine) {
-    let mut duties = engine.attending().changes();
+    let mut duties = engine.cluster().changes();
     while duties.wait_for(|tenures| keeps_up(tenures)).await.is_ok() {
         if let Err(error) = rounds::collect_artifacts(&engine).await {
             tracing::debug!(%error, "artifacts that nothing names were not all removed");
@@ -288,7 +288,7 @@ async fn collect_artifacts(engine: Engine) {
 }
 
 async fn forget_replies(engine: Engine) {
-    let mut duties = engine.attending().changes();
+    let mut duties = engine.cluster().changes();
     while duties.wait_for(|tenures| keeps_up(tenures)).await.is_ok() {
         if let Err(error) = rounds::forget_replies(&engine).await {
             tracing::debug!(%error, "old replies were not forgotten");

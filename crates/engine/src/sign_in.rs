@@ -15,6 +15,7 @@ use rookery_core::actor::Authority;
 use rookery_core::session::hash;
 use rookery_store::{Browser, Operation, Token};
 
+use crate::access::AccessHandle;
 use crate::ambient;
 use crate::engine::{Engine, EngineError};
 
@@ -90,29 +91,29 @@ pub struct NewSession {
     pub session: Token,
 }
 
-impl Engine {
+impl AccessHandle<'_> {
     /// Redeems the code of a sign-in link for a session; `None` if the code was used already or is too old.
     pub async fn sign_in(&self, code: &str, browser: String) -> Result<Option<NewSession>, EngineError> {
-        let now = self.clock().now();
+        let now = self.engine.clock().now();
         let (cookie, stored) = (ambient::secret(), ambient::secret());
-        let Some(hash) = self.access().session_hash(SessionHalves { cookie: &cookie, stored: &stored }) else {
+        let Some(hash) = self.session_hash(SessionHalves { cookie: &cookie, stored: &stored }) else {
             return Ok(None);
         };
-        let Some(person) = self.access().codes().redeem(code, now) else { return Ok(None) };
-        let session = new_session(self.mint("ses_"), hash, person, browser, now);
-        self.store().operate(Operation::PutToken(session.clone())).await?;
-        self.access().reload(self.store().as_ref()).await?;
+        let Some(person) = self.codes().redeem(code, now) else { return Ok(None) };
+        let session = new_session(self.engine.mint("ses_"), hash, person, browser, now);
+        self.engine.store().operate(Operation::PutToken(session.clone())).await?;
+        self.reload(self.engine.store().as_ref()).await?;
         Ok(Some(NewSession { cookie, stored, session }))
     }
 
     /// Ends a browser session on all nodes. Returns whether there was one.
     pub async fn revoke_session(&self, id: &str) -> Result<bool, EngineError> {
         let is_session = |token: &Token| token.id == id && token.browser.is_some();
-        if !self.store().tokens().await?.iter().any(is_session) {
+        if !self.engine.store().tokens().await?.iter().any(is_session) {
             return Ok(false);
         }
-        self.store().operate(Operation::RevokeToken { id: id.to_owned() }).await?;
-        if let Err(error) = self.access().reload(self.store().as_ref()).await {
+        self.engine.store().operate(Operation::RevokeToken { id: id.to_owned() }).await?;
+        if let Err(error) = self.reload(self.engine.store().as_ref()).await {
             tracing::warn!(%error, "a revoked session is still accepted here until tokens can be read again");
         }
         Ok(true)

@@ -17,9 +17,9 @@ const PAGE: u32 = 100;
 
 /// Fires every timer and every clock of a task that is due now, if that is for this node to do; how many there were.
 pub async fn fire_due(engine: &Engine) -> Result<usize, EngineError> {
-    let now = engine.store_now();
+    let now = engine.cluster().store_now();
     let mut all = 0;
-    while let Some(tenure) = engine.tenure(LeaderRole::Timers) {
+    while let Some(tenure) = engine.cluster().leader_epoch(LeaderRole::Timers) {
         let Page { fired, is_full } = fire_page(engine, tenure, now).await?;
         all += fired;
         // A page that nothing came of would only be read again.

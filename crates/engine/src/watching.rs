@@ -115,7 +115,7 @@ async fn follow_claims(engine: &Engine, claims: &watch::Sender<Arc<Watched>>) {
 async fn follow_once(engine: &Engine, claims: &watch::Sender<Arc<Watched>>) -> Result<(), EngineError> {
     let mut subscription = engine.subscribe(None).await?;
     loop {
-        let files = engine.files(FileFilter::Claimed).await?;
+        let files = engine.query().files(FileFilter::Claimed).await?;
         claims.send_replace(Arc::new(watched(&files.value, |file| content_is_ours(engine, file))));
         while !subscription.next().await?.rows().iter().any(|row| changes_claims(&row.event)) {}
     }
@@ -134,7 +134,7 @@ fn changes_claims(fact: &AnyEvent) -> bool {
 
 /// Whether the content that is known of a file is that of this node's folder.
 fn content_is_ours(engine: &Engine, file: &File) -> bool {
-    file.site == engine.site()
+    file.site == engine.cluster().site()
 }
 
 fn watched(files: &[File], is_ours: impl Fn(&File) -> bool) -> Watched {
@@ -162,13 +162,15 @@ async fn note(engine: &Engine, observation: Observation) {
                 source: ChangeSource::Watcher,
                 task: None,
                 metadata: serde_json::Map::new(),
-                site: engine.site(),
+                site: engine.cluster().site(),
                 escalate_after_millis: escalate_after(engine),
             }
             .into(),
             Err(error) => return tracing::debug!(%error, path, "a change was seen at a path that cannot be claimed"),
         },
-        Observation::Others { changed, sample } => RecordUntracked { changed, sample, site: engine.site() }.into(),
+        Observation::Others { changed, sample } => {
+            RecordUntracked { changed, sample, site: engine.cluster().site() }.into()
+        }
         Observation::Trouble { message, hint } => return tracing::warn!(hint, "{message}"),
     };
     record(engine, command).await;

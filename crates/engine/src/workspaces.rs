@@ -4,7 +4,7 @@
 //! done to a repository is done after the commit, by the node of the site where the folder is.
 
 use rookery_core::{
-    AnyEvent, Authority, Caller, Code, EventRef, IntentId, Key, Position, Rejection, Row, RunId, Seq, SiteId, TaskId,
+    AnyEvent, Authority, Caller, Code, EventRef, IntentId, Key, Position, Rejection, Row, RunId, Seq, TaskId,
     WorkspaceId, limit,
 };
 use std::path::{Path, PathBuf};
@@ -17,17 +17,29 @@ use rookery_core::workspace::{
     not_found,
 };
 use rookery_store::RowQuery;
-use rookery_store::node::{NodeLiveness, Seen};
 use rookery_store::query::ColumnTest;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::attendance;
 use crate::engine::{Engine, EngineError, hex};
 use crate::git::{Offered, Repository, Unwanted, Wanted, check_branch};
 use crate::intents::Performed;
 use crate::paths::{follow_links, lexical};
 use crate::queries::At;
+use crate::queries::QueryHandle;
+
+/// Creates, inspects and removes git worktrees of tasks.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkspacesHandle<'a> {
+    pub(crate) engine: &'a Engine,
+}
+
+impl Engine {
+    /// See [`WorkspacesHandle`].
+    pub fn workspaces(&self) -> WorkspacesHandle<'_> {
+        WorkspacesHandle { engine: self }
+    }
+}
 
 /// How long a caller waits for the outcome of an effect before it is told that it is still under way.
 pub const WAIT: Duration = Duration::from_secs(120);
@@ -81,33 +93,14 @@ pub struct WorkspaceFilter {
     pub status: Vec<WorkspaceStatus>,
 }
 
-impl Engine {
-    pub fn mint_workspace(&self) -> WorkspaceId {
-        WorkspaceId::new(self.mint("ws_"))
-    }
-
-    pub async fn workspace(&self, id: &WorkspaceId) -> Result<At<Option<Workspace>>, EngineError> {
-        let (mut rows, head) = self.store().rows(vec![Key::Workspace(id.clone())]).await?;
-        Ok(At { value: rows.pop().flatten().and_then(workspace_of), head })
-    }
-
-    /// In the order they were made.
-    pub async fn workspaces(&self, filter: &WorkspaceFilter) -> Result<At<Vec<Workspace>>, EngineError> {
-        let mut query = RowQuery::all(Table::Workspaces).ordered_by("created");
-        if let Some(run) = &filter.run {
-            query = query.with("run", ColumnTest::Is(run.as_str().into()));
-        }
-        if !filter.status.is_empty() {
-            query = query
-                .with("status", ColumnTest::In(filter.status.iter().map(|status| status.as_str().into()).collect()));
-        }
-        let (rows, head) = self.store().list(query).await?;
-        Ok(At { value: rows.into_iter().filter_map(workspace_of).collect(), head })
+impl WorkspacesHandle<'_> {
+    pub fn mint(&self) -> WorkspaceId {
+        WorkspaceId::new(self.engine.mint("ws_"))
     }
 
     /// Whether there is something in a worktree that is not committed.
-    pub async fn workspace_changes(&self, workspace: &Workspace) -> Changes {
-        if !self.is_here(&workspace.site) || workspace.worktree == Worktree::Removed {
+    pub async fn changes(&self, workspace: &Workspace) -> Changes {
+        if !self.engine.cluster().is_own_site(&workspace.site) || workspace.worktree == Worktree::Removed {
             return Changes::Unknown;
         }
         let clean = match self.project_repository().await {
@@ -122,11 +115,7 @@ impl Engine {
     }
 
     /// The command that makes a workspace, after everything that only this machine can tell was looked at.
-    pub async fn prepare_workspace(
-        &self,
-        caller: &Caller,
-        wanted: NewWorkspace,
-    ) -> Result<CreateWorkspace, EngineError> {
+    pub async fn prepare(&self, caller: &Caller, wanted: NewWorkspace) -> Result<CreateWorkspace, EngineError> {
         check_branch("branch", &wanted.branch).await?;
         if let Some(base) = &wanted.base_branch {
             check_branch("base_branch", base).await?;
@@ -145,13 +134,13 @@ impl Engine {
             repository.check_named(&follow_links(&self.absolute(named)))?;
         }
         let path = match (&wanted.path, wanted.worktree) {
-            (Some(path), Making::Worktree) => self.chosen(caller, path, &repository)?,
+            (Some(path), Making::Worktree) => self.choose_folder(caller, path, &repository)?,
             (Some(path), Making::Nothing) => told(&follow_links(&self.absolute(path)), &repository)?,
             (None, _) => usual_path(&repository, &wanted.branch),
         };
         let repo_path = wanted.repo_path.is_some().then(|| utf8(&repository.root)).transpose()?;
         Ok(CreateWorkspace {
-            id: self.mint_workspace(),
+            id: self.mint(),
             run: wanted.run,
             path: utf8(&path)?,
             branch: wanted.branch,
@@ -159,20 +148,20 @@ impl Engine {
             repo_path,
             tasks: wanted.tasks,
             config: wanted.config,
-            site: self.attending().node().site.id.clone(),
-            make: (wanted.worktree == Making::Worktree).then(|| self.mint_intent()),
+            site: self.engine.cluster().node().site.id.clone(),
+            make: (wanted.worktree == Making::Worktree).then(|| self.engine.mint_intent()),
         })
     }
 
     /// The repository that the project belongs to. There is no other one that work is done in.
     async fn project_repository(&self) -> Result<Repository, Rejection> {
-        Repository::of_project(self.paths().root(), self.settings().bwrap.as_deref()).await
+        Repository::of_project(self.engine.paths().root(), self.engine.config().bwrap.as_deref()).await
     }
 
     /// A path for a worktree that its caller chose: in one of the folders for worktrees. People may choose any other.
-    fn chosen(&self, caller: &Caller, path: &str, repository: &Repository) -> Result<PathBuf, Rejection> {
+    fn choose_folder(&self, caller: &Caller, path: &str, repository: &Repository) -> Result<PathBuf, Rejection> {
         let path = follow_links(&self.absolute(path));
-        let root = self.paths().root();
+        let root = self.engine.paths().root();
         if path.starts_with(repository.common()) || path.starts_with(root.join(".rookery")) || root.starts_with(&path) {
             let message = format!("{} is no place for a worktree", path.display());
             return Err(Rejection::new(Code::Invalid, message).hint("leave path out, and one is chosen"));
@@ -188,41 +177,14 @@ impl Engine {
     }
 
     fn absolute(&self, path: &str) -> PathBuf {
-        lexical(&self.paths().root().join(path))
-    }
-
-    /// Whether an effect at a site can be done now. One that belongs to a node that is away would only wait.
-    pub async fn site_attends(&self, site: &SiteId) -> Result<(), EngineError> {
-        if self.is_here(site) || self.nodes_of(site).iter().any(is_present) {
-            return Ok(());
-        }
-        // It may have come since this node looked last.
-        attendance::attend(self).await?;
-        let known = self.nodes_of(site);
-        if known.iter().any(is_present) {
-            return Ok(());
-        }
-        let place = known.first().map(|seen| format!("{} on {}", seen.node.site.root, seen.node.host));
-        let place = place.unwrap_or_else(|| format!("site {site}"));
-        Err(Rejection::new(Code::SiteOffline, format!("the workspace is at {place}, where no daemon runs"))
-            .hint("start the daemon there with 'rookery up', then try again")
-            .into())
-    }
-
-    fn nodes_of(&self, site: &SiteId) -> Vec<Seen> {
-        self.attending().nodes().into_iter().filter(|seen| seen.node.site.id == *site).collect()
-    }
-
-    /// Whether a site is this node's. A store that nobody shares has one place, whatever it was called before it moved.
-    pub fn is_here(&self, site: &SiteId) -> bool {
-        !self.settings().shared || self.attending().node().site.id == *site
+        lexical(&self.engine.paths().root().join(path))
     }
 
     /// The fact that ended an effect which was opened at or before a position; none if the time is over first.
-    pub async fn outcome(&self, intent: &IntentId, opened: Seq, most: Duration) -> Option<AnyEvent> {
+    pub async fn wait_for_outcome(&self, intent: &IntentId, opened: Seq, most: Duration) -> Option<AnyEvent> {
         let position = Position { log: None, seq: Seq(opened.0.saturating_sub(1)) };
         let waiting = async {
-            let mut log = self.subscribe(Some(position)).await.ok()?;
+            let mut log = self.engine.subscribe(Some(position)).await.ok()?;
             loop {
                 let chunk = log.next().await.ok()?;
                 if let Some(row) = chunk.rows().iter().find(|row| row.event.closes_intent() == Some(intent)) {
@@ -234,26 +196,47 @@ impl Engine {
     }
 
     /// Carries out an effect on a workspace.
-    pub(crate) async fn perform_on_workspace(&self, effect: &Effect) -> Performed {
+    pub(crate) async fn perform(&self, effect: &Effect) -> Performed {
         let (id, work): (&WorkspaceId, Job) = match effect {
             Effect::MakeWorktree { workspace } => (workspace, Job::Make),
             Effect::MergeWorktree { workspace, uncommitted } => (workspace, Job::Merge(*uncommitted)),
             Effect::RemoveWorktree { workspace } => (workspace, Job::Remove),
             Effect::EraseArtifact { .. } | Effect::LaunchTeam { .. } => return Performed::Done,
         };
-        let workspace = match self.workspace(id).await {
+        let workspace = match self.engine.query().workspace(id).await {
             Ok(found) => found.value,
             Err(error) => return Performed::Failed(error.to_string()),
         };
         let outcome = match workspace {
             None => Err(not_found()),
-            Some(workspace) => work.done_for(self, &workspace).await,
+            Some(workspace) => work.done_for(self.engine, &workspace).await,
         };
         let outcome = outcome.unwrap_or_else(|refusal| {
             let hint = refusal.hint.map(|hint| format!("\n{hint}")).unwrap_or_default();
             Outcome::Failed { code: refusal.code, reason: format!("{}{hint}", refusal.message) }
         });
         Performed::Settled(id.clone(), outcome)
+    }
+}
+
+impl QueryHandle<'_> {
+    pub async fn workspace(&self, id: &WorkspaceId) -> Result<At<Option<Workspace>>, EngineError> {
+        let (mut rows, head) = self.engine.store().rows(vec![Key::Workspace(id.clone())]).await?;
+        Ok(At { value: rows.pop().flatten().and_then(workspace_of), head })
+    }
+
+    /// In the order they were made.
+    pub async fn workspaces(&self, filter: &WorkspaceFilter) -> Result<At<Vec<Workspace>>, EngineError> {
+        let mut query = RowQuery::all(Table::Workspaces).ordered_by("created");
+        if let Some(run) = &filter.run {
+            query = query.with("run", ColumnTest::Is(run.as_str().into()));
+        }
+        if !filter.status.is_empty() {
+            query = query
+                .with("status", ColumnTest::In(filter.status.iter().map(|status| status.as_str().into()).collect()));
+        }
+        let (rows, head) = self.engine.store().list(query).await?;
+        Ok(At { value: rows.into_iter().filter_map(workspace_of).collect(), head })
     }
 }
 
@@ -267,7 +250,7 @@ enum Job {
 impl Job {
     async fn done_for(self, engine: &Engine, workspace: &Workspace) -> Result<Outcome, Rejection> {
         let id = workspace.id.as_str();
-        let repository = engine.project_repository().await?;
+        let repository = engine.workspaces().project_repository().await?;
         match (&workspace.repo_path, self) {
             // It may have been the project's repository when the workspace was made.
             (Some(named), _) => repository.check_named(Path::new(named))?,
@@ -353,10 +336,6 @@ fn check_path(field: &'static str, path: Option<&str>) -> Result<(), Rejection> 
 fn utf8(path: &Path) -> Result<String, Rejection> {
     let text = path.to_str().ok_or_else(|| Rejection::new(Code::Invalid, "the path is not valid UTF-8"))?;
     Ok(text.to_owned())
-}
-
-fn is_present(seen: &Seen) -> bool {
-    seen.liveness == NodeLiveness::Online
 }
 
 fn workspace_of(row: Row) -> Option<Workspace> {

@@ -14,8 +14,9 @@ use rookery_core::agent::{AgentStatus, CurrentTask, DeclareOffline, Evidence, Se
 use rookery_core::clutch::Shape;
 use rookery_core::model::LifeSource;
 use rookery_engine::clutch::{Carrying, EndpointClient, HttpAnswer, HttpAttempt};
+use rookery_engine::settings::Settings;
 use rookery_engine::watching::WatchMode;
-use rookery_engine::{Engine, Request, Services, Settings, Subscription};
+use rookery_engine::{Config, Engine, Request, Services, Subscription};
 use rookery_store::Clock;
 use rookery_store::memory::Database;
 use serde_json::{Value, json};
@@ -69,7 +70,8 @@ impl Scene {
         let clock = Arc::new(HandClock(AtomicI64::new(1_700_000_000_000)));
         let database = Database::new(LogId::from("log_c"));
         let root = Path::new("/nowhere");
-        let engine = engine(&database, clock.clone(), node("one", root), Settings::new("test", root));
+        let engine =
+            engine(&database, clock.clone(), node("one", root), Config::new("test", root, Settings::default()));
         let mut services = Services::start(&engine, WatchMode::Off).await.unwrap();
         let (send, came) = mpsc::unbounded_channel();
         let gate = Arc::new(Gate { came: send, allowed: Semaphore::new(0) });
@@ -97,7 +99,7 @@ impl Scene {
         }
         let caller = Caller::asserted(from);
         let bytes = serde_json::to_vec(&envelope).unwrap();
-        self.engine.ingest(&bytes, Shape::Json, |_| Ok(caller.clone())).await.unwrap();
+        self.engine.intake().ingest(&bytes, Shape::Json, |_| Ok(caller.clone())).await.unwrap();
     }
 
     async fn came(&mut self) -> HttpAttempt {
@@ -187,7 +189,7 @@ async fn an_endpoint_does_not_stand_in_for_heartbeats() {
     let mut scene = Scene::new().await;
     let ken = AgentId::from("ken");
     scene.gate.allowed.add_permits(10);
-    scene.engine.heartbeat(&Caller::asserted("ken"), &ken).await.unwrap();
+    scene.engine.liveness().heartbeat(&Caller::asserted("ken"), &ken).await.unwrap();
     let beat = scene.engine.board().get(&ken).unwrap().last_seen;
     let mut log = scene.facts().await;
     for message in ["m1", "m2"] {

@@ -14,8 +14,9 @@ use rookery_core::message::{Addressees, Fate, Message, ReleaseHeld, Standing, St
 use rookery_core::{AgentId, Caller, Code, Instance, LogId, MessageId, Timestamp};
 use rookery_engine::documents::Changed;
 use rookery_engine::messages::{Pending, Post, PresenceWord, Reached, Span, Unread, Until};
+use rookery_engine::settings::Settings;
 use rookery_engine::watching::WatchMode;
-use rookery_engine::{Engine, EngineError, Request, Services, Settings, delivery};
+use rookery_engine::{Config, Engine, EngineError, Request, Services, delivery};
 use rookery_store::memory::Database;
 use rookery_store::{Clock, SubmitError};
 
@@ -51,8 +52,13 @@ impl Team {
 
     fn on(database: &Database, name: &str, storm_guard: StormGuard) -> Team {
         let clock = Arc::new(HandClock(AtomicI64::new(1_700_000_000_000)));
-        let settings = Settings { storm_guard, ..Settings::new("test", "/nowhere") };
-        let engine = support::engine(database, clock.clone(), support::node(name, Path::new("/nowhere")), settings);
+        let settings = Settings {
+            messages_per_minute: storm_guard.per_minute,
+            message_hops: storm_guard.hops,
+            ..Settings::default()
+        };
+        let config = Config::new("test", "/nowhere", settings);
+        let engine = support::engine(database, clock.clone(), support::node(name, Path::new("/nowhere")), config);
         Team { engine, clock }
     }
 
@@ -66,30 +72,30 @@ impl Team {
     }
 
     async fn says(&self, agent: &str, text: &str) -> Message {
-        self.engine.send(&by(agent), Post::entry(&agent.into(), text)).await.unwrap()
+        self.engine.inbox().send(&by(agent), Post::entry(&agent.into(), text)).await.unwrap()
     }
 
     async fn publishes(&self, agent: &str, topic: &str, to: &[&str]) -> Message {
         let named = to.iter().map(|agent| AgentId::from(*agent)).collect();
         let to = if to.is_empty() { Addressees::Everyone } else { Addressees::Agents(named) };
-        self.engine.send(&by(agent), Post::coord(&agent.into(), topic, "news", to, "")).await.unwrap()
+        self.engine.inbox().send(&by(agent), Post::coord(&agent.into(), topic, "news", to, "")).await.unwrap()
     }
 
     async fn inbox(&self, agent: &str) -> Vec<String> {
-        texts(&self.engine.check_inbox(&by(agent), &agent.into(), None).await.unwrap().pending)
+        texts(&self.engine.inbox().check(&by(agent), &agent.into(), None).await.unwrap().pending)
     }
 
     async fn coord(&self, agent: &str) -> Vec<MessageId> {
-        ids(&self.engine.check_coord(&by(agent), &agent.into(), None).await.unwrap().pending)
+        ids(&self.engine.inbox().check_coord(&by(agent), &agent.into(), None).await.unwrap().pending)
     }
 
     async fn unread(&self, agent: &str) -> (usize, usize) {
-        let Unread { pending, unseen, .. } = self.engine.unread(&agent.into()).await.unwrap();
+        let Unread { pending, unseen, .. } = self.engine.inbox().count_unread(&agent.into()).await.unwrap();
         (pending, unseen)
     }
 
     async fn reached(&self, message: &Message, agent: &str) -> Reached {
-        let status = self.engine.message_status(message.id()).await.unwrap().unwrap();
+        let status = self.engine.inbox().message_status(message.id()).await.unwrap().unwrap();
         status.recipients.into_iter().find(|one| one.agent == agent.into()).unwrap().reached
     }
 }
@@ -123,15 +129,15 @@ async fn a_mention_stays_in_the_inbox_until_it_is_acknowledged() {
     assert_eq!(team.inbox("coder").await.len(), 1, "to check is not to acknowledge");
     let second = team.says("reviewer", "@coder and the other one").await;
     let until = Until::Time(Timestamp(second.at.0 + 1_000));
-    let covered = team.engine.ack_until(&by("coder"), &"coder".into(), until).await.unwrap();
+    let covered = team.engine.inbox().ack_until(&by("coder"), &"coder".into(), until).await.unwrap();
     assert_eq!(covered, [first.id().clone()], "what was not shown is not covered by any time");
     assert_eq!(team.inbox("coder").await, ["@coder and the other one"]);
     let until = Until::Message(second.id().clone());
-    team.engine.ack_until(&by("coder"), &"coder".into(), until).await.unwrap();
+    team.engine.inbox().ack_until(&by("coder"), &"coder".into(), until).await.unwrap();
     assert_eq!((team.inbox("coder").await.len(), team.unread("coder").await), (0, (0, 0)));
     let unknown = Until::Message("msg_x".into());
     assert_eq!(
-        code(team.engine.ack_until(&by("coder"), &"coder".into(), unknown).await.unwrap_err()),
+        code(team.engine.inbox().ack_until(&by("coder"), &"coder".into(), unknown).await.unwrap_err()),
         Code::MessageNotFound
     );
 }
@@ -141,9 +147,10 @@ async fn peeking_marks_nothing_and_lets_one_acknowledge() {
     let team = Team::of(&["a", "b"]).await;
     let message = team.says("a", "@b look").await;
     let (b, caller) = (AgentId::from("b"), by("b"));
-    let ack = || team.engine.ack(&caller, &b, vec![message.id().clone()]);
+    let inbox = team.engine.inbox();
+    let ack = || inbox.ack(&caller, &b, vec![message.id().clone()]);
     assert_eq!(code(ack().await.unwrap_err()), Code::NotShown);
-    assert_eq!(team.engine.peek_inbox(&b, None).await.unwrap().count(), 1);
+    assert_eq!(team.engine.inbox().peek(&b, None).await.unwrap().count(), 1);
     assert_eq!((team.unread("b").await, team.reached(&message, "b").await), ((1, 1), Reached::Queued));
     ack().await.unwrap();
     ack().await.unwrap();
@@ -161,18 +168,18 @@ async fn what_was_shown_on_one_node_is_acknowledged_on_another() {
     let news = one.publishes("a", "GENERAL", &[]).await;
     assert_eq!((one.inbox("b").await.len(), one.coord("b").await.len()), (2, 1));
     let third = one.says("a", "@b third").await;
-    one.engine.peek_inbox(&"b".into(), None).await.unwrap();
+    one.engine.inbox().peek(&"b".into(), None).await.unwrap();
 
     // One that knows nothing but the log: another node, or the same after a restart.
     let other = Team::on(&database, "other", StormGuard::default());
     let (b, caller) = (AgentId::from("b"), by("b"));
-    other.engine.ack(&caller, &b, vec![first.id().clone(), news.id().clone()]).await.unwrap();
+    other.engine.inbox().ack(&caller, &b, vec![first.id().clone(), news.id().clone()]).await.unwrap();
     let upto = Until::Message(third.id().clone());
-    assert_eq!(other.engine.ack_until(&caller, &b, upto).await.unwrap(), [second.id().clone()]);
-    let peeked = other.engine.ack(&caller, &b, vec![third.id().clone()]).await;
+    assert_eq!(other.engine.inbox().ack_until(&caller, &b, upto).await.unwrap(), [second.id().clone()]);
+    let peeked = other.engine.inbox().ack(&caller, &b, vec![third.id().clone()]).await;
     assert_eq!(code(peeked.unwrap_err()), Code::NotShown, "a peek leaves no trace, so it has to look again");
     assert_eq!(other.inbox("b").await, ["@b third"]);
-    other.engine.ack(&caller, &b, vec![third.id().clone()]).await.unwrap();
+    other.engine.inbox().ack(&caller, &b, vec![third.id().clone()]).await.unwrap();
     assert_eq!(one.inbox("b").await, [""; 0]);
 }
 
@@ -187,7 +194,8 @@ async fn reading_a_channel_acknowledges_exactly_what_it_returned() {
     let read = |span: Span| {
         let team = &team;
         async move {
-            let entries = team.engine.read_channel(&by("b"), &"b".into(), &Instance::default(), span).await.unwrap();
+            let entries =
+                team.engine.inbox().read_channel(&by("b"), &"b".into(), &Instance::default(), span).await.unwrap();
             entries.value.into_iter().map(|entry| entry.letter.text).collect::<Vec<_>>()
         }
     };
@@ -199,7 +207,7 @@ async fn reading_a_channel_acknowledges_exactly_what_it_returned() {
     let since = Span { since: Some(sent[1].at), ..Span::default() };
     assert_eq!(read(since).await.len(), 4, "that time is not among them");
     assert_eq!(team.inbox("b").await, ["@b number 0", "@b number 1"]);
-    let peeked = team.engine.peek_channel(&"b".into(), &Instance::default(), Span::default()).await.unwrap();
+    let peeked = team.engine.inbox().peek_channel(&"b".into(), &Instance::default(), Span::default()).await.unwrap();
     assert_eq!((peeked.value.len(), team.unread("b").await), (6, (2, 0)));
 }
 
@@ -210,10 +218,10 @@ async fn instances_have_channels_of_their_own() {
     assert_eq!((team.inbox("coder@pr-1").await.len(), team.inbox("coder").await.len()), (1, 0));
     let entries = |instance: Instance| {
         let team = &team;
-        async move { team.engine.channel(&instance, Span::default()).await.unwrap().value.len() }
+        async move { team.engine.inbox().channel(&instance, Span::default()).await.unwrap().value.len() }
     };
     assert_eq!((entries(Instance::new("pr-1")).await, entries(Instance::default()).await), (1, 0));
-    assert_eq!(team.engine.mint_coord_message().as_str().split('-').count(), 3);
+    assert_eq!(team.engine.inbox().mint_coord_message().as_str().split('-').count(), 3);
 }
 
 #[tokio::test]
@@ -223,7 +231,7 @@ async fn messages_to_everybody_are_pending_until_each_acknowledges() {
     let two = team.publishes("a", "GENERAL", &["b"]).await;
     assert_eq!(team.coord("b").await, [one.id().clone(), two.id().clone()]);
     assert_eq!((team.coord("c").await, team.coord("a").await), (vec![one.id().clone()], vec![]));
-    team.engine.ack(&by("b"), &"b".into(), vec![one.id().clone()]).await.unwrap();
+    team.engine.inbox().ack(&by("b"), &"b".into(), vec![one.id().clone()]).await.unwrap();
     assert_eq!((team.coord("b").await, team.coord("c").await.len()), (vec![two.id().clone()], 1));
     assert_eq!((team.reached(&one, "b").await, team.reached(&one, "c").await), (Reached::Acked, Reached::Read));
     let three = team.publishes("c", "GENERAL", &[]).await;
@@ -246,11 +254,11 @@ async fn nothing_new_hides_behind_what_is_old() {
     let second = team.coord("b").await;
     assert_eq!((second.contains(issue.id()), second.last()), (true, Some(general.id())));
     let last = team.says("a", "@b new").await;
-    let waiting = team.engine.check_inbox(&by("b"), &"b".into(), Some(6)).await.unwrap();
+    let waiting = team.engine.inbox().check(&by("b"), &"b".into(), Some(6)).await.unwrap();
     assert_eq!((waiting.has_news(), waiting.more, ids(&waiting.pending).last()), (true, 100, Some(last.id())));
-    let waiting = team.engine.check_inbox(&by("b"), &"b".into(), Some(6)).await.unwrap();
+    let waiting = team.engine.inbox().check(&by("b"), &"b".into(), Some(6)).await.unwrap();
     assert_eq!((waiting.has_news(), waiting.count()), (false, 106));
-    let unread = team.engine.unread(&"b".into()).await.unwrap();
+    let unread = team.engine.inbox().count_unread(&"b".into()).await.unwrap();
     assert_eq!((unread.inbox, unread.coord, unread.inbox_read, unread.coord_read), (0, 0, 106, 2));
     // What was not shown does not keep one from acknowledging what was.
     for _ in 0..1_000 {
@@ -258,8 +266,8 @@ async fn nothing_new_hides_behind_what_is_old() {
         team.says("a", "@b later").await;
     }
     let until = Until::Message(last.id().clone());
-    assert_eq!(team.engine.ack_until(&by("b"), &"b".into(), until).await.unwrap().len(), 106);
-    assert_eq!(team.engine.inbox(&"b".into(), Some(1)).await.unwrap().count(), 1_000);
+    assert_eq!(team.engine.inbox().ack_until(&by("b"), &"b".into(), until).await.unwrap().len(), 106);
+    assert_eq!(team.engine.inbox().list(&"b".into(), Some(1)).await.unwrap().count(), 1_000);
 }
 
 #[tokio::test]
@@ -279,8 +287,8 @@ async fn a_late_joiner_gets_what_still_wants_to_be_acknowledged() {
         team.publishes("a", "GENERAL", &[]).await;
     }
     team.joins("later").await;
-    assert_eq!(team.engine.coord_pending(&"later".into(), Some(1_000)).await.unwrap().pending.len(), 100);
-    assert_eq!(team.engine.coord_pending(&"late".into(), Some(1_000)).await.unwrap().pending.len(), 121);
+    assert_eq!(team.engine.inbox().list_coord(&"later".into(), Some(1_000)).await.unwrap().pending.len(), 100);
+    assert_eq!(team.engine.inbox().list_coord(&"late".into(), Some(1_000)).await.unwrap().pending.len(), 121);
 }
 
 #[tokio::test]
@@ -313,12 +321,12 @@ async fn agents_that_answer_each_other_are_stopped_and_a_person_lets_them_go_on(
         }
     }
     let (at, message) = held.unwrap();
-    assert_eq!((at, team.engine.held_messages(None).await.unwrap().value), (21, vec![message.clone()]));
+    assert_eq!((at, team.engine.query().held_messages(None).await.unwrap().value), (21, vec![message.clone()]));
     assert_eq!(team.reached(&message, "a").await, Reached::Held);
     let release = ReleaseHeld { message: message.id().clone(), verdict: Verdict::Deliver };
     team.engine.submit(Request::new(Caller::person("anna"), release)).await.unwrap();
     assert_eq!(
-        (team.reached(&message, "a").await, team.engine.held_messages(None).await.unwrap().value.len()),
+        (team.reached(&message, "a").await, team.engine.query().held_messages(None).await.unwrap().value.len()),
         (Reached::Queued, 0)
     );
     team.inbox("a").await;
@@ -329,7 +337,7 @@ async fn agents_that_answer_each_other_are_stopped_and_a_person_lets_them_go_on(
 async fn presence_has_the_words_of_coordination() {
     let team = Team::of(&["a", "b"]).await;
     let words = || async {
-        let found = team.engine.instance_presence().await.unwrap();
+        let found = team.engine.inbox().instance_presence().await.unwrap();
         found.into_iter().map(|one| (one.agent.to_string(), one.status)).collect::<Vec<_>>()
     };
     let offline =
@@ -355,21 +363,21 @@ async fn two_writers_never_overwrite_each_other_unknowingly() {
         base,
     };
     let engine = &team.engine;
-    assert_eq!(engine.document_text(&id).await.unwrap(), None);
-    engine.write_document(&by("a"), write("a", "one\n", Base::Version(0))).await.unwrap();
+    assert_eq!(engine.documents().text(&id).await.unwrap(), None);
+    engine.documents().write(&by("a"), write("a", "one\n", Base::Version(0))).await.unwrap();
     let append = AppendDocument { id: id.clone(), text: "two\n".to_owned(), writer: Writer::Named("b".into()) };
-    engine.append_document(&by("b"), append).await.unwrap();
-    let stale = engine.write_document(&by("a"), write("a", "mine\n", Base::Version(1))).await.unwrap();
+    engine.documents().append(&by("b"), append).await.unwrap();
+    let stale = engine.documents().write(&by("a"), write("a", "mine\n", Base::Version(1))).await.unwrap();
     let Changed::Stale { refusal, newer: Some(newer) } = stale else { panic!("{stale:?}") };
     assert_eq!((refusal.code, newer.text.as_str(), newer.version.version), (Code::StaleVersion, "one\ntwo\n", 2));
-    let done = engine.write_document(&by("a"), write("a", "one\ntwo\nmine\n", Base::Version(2))).await.unwrap();
+    let done = engine.documents().write(&by("a"), write("a", "one\ntwo\nmine\n", Base::Version(2))).await.unwrap();
     assert!(matches!(done, Changed::Done(document) if document.version == 3));
-    let history = engine.document_history(&id, None).await.unwrap().value;
+    let history = engine.documents().history(&id, None).await.unwrap().value;
     let told: Vec<_> = history.iter().map(|version| (version.version, version.author.as_str())).collect();
     assert_eq!(told, [(3, "a"), (2, "b"), (1, "a")]);
-    assert_eq!(engine.document_at(&id, 2).await.unwrap().unwrap().text, "one\ntwo\n");
-    assert_eq!(engine.document_at(&id, 9).await.unwrap(), None);
-    assert_eq!(engine.documents(&id.run).await.unwrap().value.len(), 1);
+    assert_eq!(engine.documents().text_at(&id, 2).await.unwrap().unwrap().text, "one\ntwo\n");
+    assert_eq!(engine.documents().text_at(&id, 9).await.unwrap(), None);
+    assert_eq!(engine.documents().list(&id.run).await.unwrap().value.len(), 1);
 }
 
 #[tokio::test]
@@ -377,7 +385,7 @@ async fn an_agent_is_woken_until_it_has_read() {
     let team = Team::of(&["a", "b"]).await;
     rookery_engine::rounds::take_stock(&team.engine).await.unwrap();
     let message = team.says("a", "@b before you listened").await;
-    let mut listener = team.engine.notices().listen(&"b".into());
+    let mut listener = team.engine.dispatcher().wakes().listen(&"b".into());
     let mut following = team.engine.subscribe(None).await.unwrap();
     for attempt in 1..=3 {
         delivery::look_up(&team.engine).await;
@@ -386,13 +394,13 @@ async fn an_agent_is_woken_until_it_has_read() {
         assert_eq!((&notice.message, notice.attempt, notice.from.as_str()), (message.id(), attempt, "a"));
         team.passes(5_000);
     }
-    let status = team.engine.message_status(message.id()).await.unwrap().unwrap();
+    let status = team.engine.inbox().message_status(message.id()).await.unwrap().unwrap();
     assert_eq!((status.recipients[0].notified, status.recipients[0].reached), (3, Reached::Queued));
     team.inbox("b").await;
     following.next().await.unwrap().rows().iter().for_each(|row| delivery::note(&team.engine, row));
     team.passes(500_000);
     assert_eq!((delivery::ring(&team.engine), listener.try_next()), (None, None));
-    let waiting = team.engine.inbox(&"b".into(), None).await.unwrap();
+    let waiting = team.engine.inbox().list(&"b".into(), None).await.unwrap();
     assert_eq!(waiting.pending[0].standing, Standing::Read);
 }
 
@@ -408,8 +416,8 @@ async fn every_node_wakes_those_that_listen_there() {
     for agent in ["a", "b", "c"] {
         one.joins(agent).await;
     }
-    let mut there = two.engine.notices().listen(&"b".into());
-    let mut here = one.engine.notices().listen(&"c".into());
+    let mut there = two.engine.dispatcher().wakes().listen(&"b".into());
+    let mut here = one.engine.dispatcher().wakes().listen(&"c".into());
     one.says("a", "@b and @c, look").await;
     for listener in [&mut there, &mut here] {
         let notice = tokio::time::timeout(PATIENCE, listener.next()).await.unwrap();

@@ -12,11 +12,12 @@ use rookery_core::agent::RegisterAgent;
 use rookery_core::file::{ChangeSource, ClaimFile, ClaimMode};
 use rookery_core::session::{Session, TeamSession};
 use rookery_core::team::{Conclusion, EndTeam, Mode, NewMember, Runner, StartTeam, StartTime, Takeover};
+use rookery_engine::settings::Settings;
 use rookery_engine::watcher::hash_file;
 use rookery_engine::watching::WatchMode;
-use rookery_engine::{Credentials, Engine, Request, Services, Settings, SystemClock, access};
+use rookery_engine::{Config, Credentials, Engine, Request, Services, SystemClock, access};
 use rookery_store::memory::Database;
-use rookery_store::{LeaderRole, Operation, Token};
+use rookery_store::{LeaderRole, Token};
 use tempfile::TempDir;
 
 use support::{PATIENCE, engine, node, worker};
@@ -34,8 +35,9 @@ impl Daemon {
             std::fs::write(folder.path().join(path), format!("the copy of {name}")).unwrap();
         }
         let node = node(name, folder.path());
-        let mut chosen = Settings { shared: true, ..Settings::new("test", folder.path()) };
+        let mut chosen = Settings::default();
         settings(&mut chosen);
+        let chosen = Config { shared: true, ..Config::new("test", folder.path(), chosen) };
         let engine = engine(database, Arc::new(SystemClock::default()), node, chosen);
         let services = Services::start(&engine, watching).await.unwrap();
         let mut sight = services.sight();
@@ -59,7 +61,7 @@ impl Daemon {
             agent: agent.into(),
             task: None,
             hash,
-            site: self.engine.site(),
+            site: self.engine.cluster().site(),
             insist: ClaimMode::Request,
         };
         self.engine.submit(Request::new(Caller::asserted(agent), claim)).await.unwrap();
@@ -75,11 +77,11 @@ impl Daemon {
     }
 
     fn site(&self) -> String {
-        self.engine.attending().node().site.id.to_string()
+        self.engine.cluster().node().site.id.to_string()
     }
 
     fn has(&self, duty: LeaderRole) -> bool {
-        self.engine.tenure(duty).is_some()
+        self.engine.cluster().leader_epoch(duty).is_some()
     }
 
     async fn stop(self) {
@@ -153,7 +155,7 @@ async fn a_change_right_after_the_claim_is_seen_in_the_folder_where_it_was_made(
         agent: "a".into(),
         task: None,
         hash: before,
-        site: one.engine.site(),
+        site: one.engine.cluster().site(),
         insist: ClaimMode::Request,
     };
     one.engine.submit(Request::new(Caller::asserted("a"), claim)).await.unwrap();
@@ -180,9 +182,9 @@ async fn a_token_that_is_revoked_on_one_node_is_refused_on_all() {
         let credentials = Credentials { bearer: Some("secret"), ..Credentials::default() };
         daemon.engine.access().identify(&credentials, Timestamp(1)).map(|caller| caller.actor).map_err(|no| no.code)
     };
-    one.engine.store().operate(Operation::PutToken(token)).await.unwrap();
+    one.engine.access().create_token(token).await.unwrap();
     until(|| who(&other) == Ok(Actor::Agent("a".into()))).await;
-    one.engine.store().operate(Operation::RevokeToken { id: "tok_1".to_owned() }).await.unwrap();
+    assert!(one.engine.access().revoke_token("tok_1").await.unwrap());
     until(|| who(&other) == Err(Code::Unauthenticated)).await;
     one.stop().await;
     other.stop().await;
@@ -238,7 +240,7 @@ async fn duties_are_had_by_one_node_and_go_over_when_it_stops() {
     let database = Database::new(LogId::from("log"));
     let quick = |settings: &mut Settings| {
         settings.offline_after = Duration::from_millis(500);
-        settings.silent_after = Duration::from_millis(500);
+        settings.call_only_offline_after = Duration::from_millis(500);
     };
     let one = Daemon::start(&database, "one", WatchMode::Off, quick).await;
     let other = Daemon::start(&database, "other", WatchMode::Off, quick).await;
@@ -250,7 +252,7 @@ async fn duties_are_had_by_one_node_and_go_over_when_it_stops() {
     // The new node misses whom only the other one saw, after a full period and no sooner.
     let offline = || database.log().iter().any(|row| matches!(row.event.typed(), EventRef::AgentWentOffline(_)));
     until(offline).await;
-    assert_eq!(other.engine.attending().nodes().len(), 1, "who departs is not missed");
+    assert_eq!(other.engine.cluster().nodes().len(), 1, "who departs is not missed");
     other.stop().await;
     assert!(database.posts().values().all(|post| post.until == Timestamp(i64::MIN)), "nobody is waited for");
 }

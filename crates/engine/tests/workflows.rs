@@ -13,21 +13,22 @@ use rookery_core::run::{
     SourceType,
 };
 use rookery_core::task::{
-    AddCheckpoint, AssignTask, CheckpointKind, CreateTask, Details, Outcome, SetTaskPlan, TakeUp, TaskPlan, TaskState,
-    UpdateStatus,
+    AddCheckpoint, AssignTask, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details, Outcome, Required,
+    SetTaskPlan, StartTask, TaskPlan,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource};
 use rookery_core::{AgentId, AnyCommand, Caller, Code, LogId, RunId, TaskId};
 use rookery_engine::context::{Beside, Checkpoints, DEFAULT_TOKENS, Include};
+use rookery_engine::settings::Settings;
 use rookery_engine::workflows::{CheckpointFilter, FailedTasks, RunFilter, Search, SummaryFormat};
-use rookery_engine::{Engine, EngineError, Request, Settings, SystemClock};
+use rookery_engine::{Config, Engine, EngineError, Request, SystemClock};
 use rookery_store::memory::Database;
 use rookery_store::{AnyReply, Committed, SubmitError};
 
 fn engine() -> Engine {
     let database = Database::new(LogId::from("log_w"));
     let node = support::node("here", Path::new("/"));
-    support::engine(&database, Arc::new(SystemClock::default()), node, Settings::new("test", "/"))
+    support::engine(&database, Arc::new(SystemClock::default()), node, Config::new("test", "/", Settings::default()))
 }
 
 async fn does(engine: &Engine, command: impl Into<AnyCommand>) -> Committed {
@@ -81,30 +82,17 @@ async fn with_a_plan() -> Engine {
     engine
 }
 
-fn update(task: &str, to: TaskState) -> UpdateStatus {
-    UpdateStatus {
-        task: task.into(),
-        agent: None,
-        to,
-        outcome: Outcome { text: Some(format!("{task} is done")), detail: None },
-        error: Some(format!("{task} broke")),
-        reason: None,
-        waiting_for: None,
-        checked: None,
-    }
-}
-
 fn anybody() -> Search {
     Search { failed: FailedTasks::Offered, agent: None }
 }
 
 async fn works_off(engine: &Engine, task: &str) {
-    does(engine, TakeUp { task: task.into(), agent: "a".into() }).await;
+    does(engine, ClaimTask { task: task.into(), agent: "a".into() }).await;
     let plan = TaskPlan { approach: "by hand".to_owned(), ..TaskPlan::default() };
     does(engine, SetTaskPlan { task: task.into(), agent: None, plan, context: serde_json::Map::new() }).await;
-    does(engine, update(task, TaskState::InProgress)).await;
+    does(engine, StartTask { task: task.into(), agent: None }).await;
     let checkpoint = AddCheckpoint {
-        id: engine.mint_checkpoint(),
+        id: engine.runs().mint_checkpoint(),
         task: task.into(),
         agent: None,
         kind: CheckpointKind::Decision,
@@ -113,7 +101,10 @@ async fn works_off(engine: &Engine, task: &str) {
         files_changed: vec!["src/main.rs".to_owned()],
     };
     does(engine, checkpoint).await;
-    does(engine, update(task, TaskState::Completed)).await;
+    let outcome = Outcome { text: Some(format!("{task} is done")), detail: None };
+    let complete =
+        CompleteTask { task: task.into(), agent: None, outcome, outcome_required: Required::Yes, contract: None };
+    does(engine, complete).await;
 }
 
 #[tokio::test]
@@ -124,14 +115,14 @@ async fn no_more_is_recommended_anywhere_than_each_workflow_can_take() {
     let tasks = vec![planned("first", &[]), planned("second", &[]), planned("third", &[])];
     does(&engine, SetRunPlan { run: "narrow".into(), summary: "three".to_owned(), tasks }).await;
     let open = async |limit| {
-        let open = engine.next_tasks_anywhere(&anybody(), limit).await.unwrap().value;
+        let open = engine.runs().next_tasks_anywhere(&anybody(), limit).await.unwrap().value;
         (open.tasks.len(), open.recommended_count)
     };
     assert_eq!(open(100).await, (5, 3), "two of the one and one of the other");
     assert_eq!(open(1).await, (1, 1), "no more than are listed");
-    does(&engine, TakeUp { task: "tk_first".into(), agent: "a".into() }).await;
+    does(&engine, ClaimTask { task: "tk_first".into(), agent: "a".into() }).await;
     assert_eq!(open(100).await, (4, 2), "the narrow one is full");
-    does(&engine, TakeUp { task: "tk_left".into(), agent: "a".into() }).await;
+    does(&engine, ClaimTask { task: "tk_left".into(), agent: "a".into() }).await;
     assert_eq!(open(100).await, (3, 1));
 }
 
@@ -147,7 +138,7 @@ async fn what_is_kept_for_an_agent_is_offered_to_it_before_all_else_and_to_nobod
     }
     let looks = |agent: Option<&str>| Search { failed: FailedTasks::Offered, agent: agent.map(AgentId::from) };
     let found = async |agent, limit| {
-        let open = engine.next_tasks_anywhere(&looks(agent), limit).await.unwrap().value;
+        let open = engine.runs().next_tasks_anywhere(&looks(agent), limit).await.unwrap().value;
         open.tasks.into_iter().map(|next| next.task.id.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(found(Some("a"), 100).await, ["tk_own", "tk_left", "tk_right", "tk_free"], "what waits is not begun");
@@ -155,9 +146,9 @@ async fn what_is_kept_for_an_agent_is_offered_to_it_before_all_else_and_to_nobod
     for other in [None, Some("b")] {
         assert_eq!(found(other, 100).await, ["tk_left", "tk_right", "tk_free"]);
     }
-    let within = engine.next_tasks(&"other".into(), &looks(Some("a"))).await.unwrap().value;
+    let within = engine.runs().next_tasks(&"other".into(), &looks(Some("a"))).await.unwrap().value;
     assert_eq!(within.tasks.iter().map(|next| next.task.id.as_str()).collect::<Vec<_>>(), ["tk_own", "tk_free"]);
-    does(&engine, TakeUp { task: "tk_free".into(), agent: "a".into() }).await;
+    does(&engine, ClaimTask { task: "tk_free".into(), agent: "a".into() }).await;
     let pause = SetRunStatus { run: "other".into(), to: RunStatus::Paused, reason: None };
     does(&engine, pause).await;
     assert_eq!(found(Some("a"), 100).await, ["tk_left", "tk_right"], "a run that rests gives out nothing");
@@ -167,30 +158,30 @@ async fn what_is_kept_for_an_agent_is_offered_to_it_before_all_else_and_to_nobod
 async fn a_workflow_is_worked_off_and_every_question_is_answered_on_the_way() {
     let engine = with_a_plan().await;
     let wf: RunId = "wf".into();
-    let next = engine.next_tasks(&wf, &anybody()).await.unwrap().value;
+    let next = engine.runs().next_tasks(&wf, &anybody()).await.unwrap().value;
     let ids: Vec<&str> = next.tasks.iter().map(|next| next.task.id.as_str()).collect();
     assert_eq!((ids, next.recommended_count), (vec!["tk_left", "tk_right"], 2));
     assert_eq!((next.tasks[0].can_parallelize, &next.tasks[0].parallel_with), (true, &vec!["tk_right".into()]));
     assert_eq!((next.workflow_status, next.all_complete), (RunStatus::Ready, false));
     works_off(&engine, "tk_left").await;
-    let progress = engine.progress(&wf).await.unwrap().value;
+    let progress = engine.runs().progress(&wf).await.unwrap().value;
     assert_eq!((progress.total_tasks, progress.estimated_remaining), (3, 2));
     assert_eq!(progress.by_status.into_iter().collect::<Vec<_>>(), [("blocked", 1), ("completed", 1), ("pending", 1)]);
     assert_eq!(progress.blocked_tasks[0].blocked_by, ["right"]);
     assert_eq!((progress.completed_sequence, progress.current_sequence), (1, Some(2)));
     assert_eq!((progress.parallel_groups["both"].task_count, progress.parallel_groups["both"].completed), (3, 1));
-    let waits = engine.dependencies(&"tk_end".into()).await.unwrap().value;
+    let waits = engine.runs().dependencies(&"tk_end".into()).await.unwrap().value;
     assert_eq!((waits.satisfied, waits.pending.len(), waits.completed.len()), (false, 1, 1));
     works_off(&engine, "tk_right").await;
-    let next = engine.next_tasks(&wf, &anybody()).await.unwrap().value;
+    let next = engine.runs().next_tasks(&wf, &anybody()).await.unwrap().value;
     assert_eq!(next.tasks[0].dependencies_completed, ["left", "right"]);
     works_off(&engine, "tk_end").await;
-    assert!(engine.next_tasks(&wf, &anybody()).await.unwrap().value.all_complete);
-    assert_eq!(engine.workflow_run(&wf).await.unwrap().value.status, RunStatus::Completed);
-    let told = engine.summary(&wf, SummaryFormat::Markdown).await.unwrap().value;
+    assert!(engine.runs().next_tasks(&wf, &anybody()).await.unwrap().value.all_complete);
+    assert_eq!(engine.runs().run(&wf).await.unwrap().value.status, RunStatus::Completed);
+    let told = engine.runs().summary(&wf, SummaryFormat::Markdown).await.unwrap().value;
     assert!(told.summary.contains("# the run") && told.summary.contains("3. end [completed] by a: tk_end is done"));
     assert_eq!(told.token_estimate, told.summary.chars().count().div_ceil(4));
-    let told = engine.summary(&wf, SummaryFormat::Json).await.unwrap().value;
+    let told = engine.runs().summary(&wf, SummaryFormat::Json).await.unwrap().value;
     assert_eq!(serde_json::from_str::<serde_json::Value>(&told.summary).unwrap()["progress"]["total_tasks"], 3);
 }
 
@@ -199,10 +190,11 @@ async fn context_comes_from_what_is_stored() {
     let engine = with_a_plan().await;
     works_off(&engine, "tk_left").await;
     works_off(&engine, "tk_right").await;
-    does(&engine, TakeUp { task: "tk_end".into(), agent: "a".into() }).await;
+    does(&engine, ClaimTask { task: "tk_end".into(), agent: "a".into() }).await;
     let end: TaskId = "tk_end".into();
     let context = engine
-        .load_context(&end, &Include::default(), DEFAULT_TOKENS, Beside { unread: 7, around: 0 })
+        .task_context()
+        .load(&end, &Include::default(), DEFAULT_TOKENS, Beside { unread: 7, around: 0 })
         .await
         .unwrap()
         .value;
@@ -210,11 +202,13 @@ async fn context_comes_from_what_is_stored() {
     assert_eq!(context.dependency_outcomes[0].outcome.as_deref(), Some("tk_left is done"));
     assert_eq!(context.workflow.unwrap().plan_summary.as_deref(), Some("two and one"));
     let ended =
-        engine.load_context(&"tk_left".into(), &Include::default(), 500, Beside::default()).await.unwrap().value;
+        engine.task_context().load(&"tk_left".into(), &Include::default(), 500, Beside::default()).await.unwrap().value;
     assert_eq!(ended.current_task.checkpoints[0].summary, "how tk_left is done");
-    let few = engine.load_context(&"tk_end".into(), &Include::default(), 499, Beside::default()).await.unwrap_err();
+    let few =
+        engine.task_context().load(&"tk_end".into(), &Include::default(), 499, Beside::default()).await.unwrap_err();
     assert_eq!(code(few), Code::Invalid);
-    let unknown = engine.load_context(&"tk_x".into(), &Include::default(), 500, Beside::default()).await.unwrap_err();
+    let unknown =
+        engine.task_context().load(&"tk_x".into(), &Include::default(), 500, Beside::default()).await.unwrap_err();
     assert_eq!(code(unknown), Code::TaskNotFound);
     let lone = CreateTask {
         id: "task_1".into(),
@@ -228,7 +222,7 @@ async fn context_comes_from_what_is_stored() {
     };
     does(&engine, lone).await;
     let all = Include { checkpoints: Checkpoints::All, ..Include::default() };
-    let context = engine.load_context(&"task_1".into(), &all, 500, Beside::default()).await.unwrap().value;
+    let context = engine.task_context().load(&"task_1".into(), &all, 500, Beside::default()).await.unwrap().value;
     assert_eq!((context.workflow.unwrap().id.as_str(), context.dependency_outcomes.len()), ("run_default", 1));
 }
 
@@ -244,7 +238,7 @@ async fn runs_are_listed_newest_first_and_the_default_run_last() {
         let engine = engine.clone();
         async move {
             let filter = RunFilter { status, repository_path: None, limit, offset };
-            let page = engine.workflows(&filter).await.unwrap().value;
+            let page = engine.runs().list_plans(&filter).await.unwrap().value;
             (page.workflows.iter().map(|run| run.id.to_string()).collect::<Vec<_>>().join(" "), page.total)
         }
     };
@@ -266,9 +260,9 @@ async fn runs_are_listed_newest_first_and_the_default_run_last() {
     assert_eq!(list(vec![], 3, 0).await, ("wf_5 wf_4 wf_3".to_owned(), 6));
     assert_eq!(list(vec![RunStatus::InProgress], 3, 0).await, ("run_default".to_owned(), 1));
     let by_path = |path: &str| RunFilter { repository_path: Some(path.to_owned()), limit: 2, ..RunFilter::default() };
-    assert_eq!(engine.workflows(&by_path("app")).await.unwrap().value.total, 5);
-    assert_eq!(engine.workflows(&by_path("other")).await.unwrap().value.total, 0);
-    let unknown = engine.workflow(&"wf_x".into()).await.unwrap_err();
+    assert_eq!(engine.runs().list_plans(&by_path("app")).await.unwrap().value.total, 5);
+    assert_eq!(engine.runs().list_plans(&by_path("other")).await.unwrap().value.total, 0);
+    let unknown = engine.runs().plan(&"wf_x".into()).await.unwrap_err();
     assert_eq!(code(unknown), Code::WorkflowNotFound);
 }
 
@@ -282,7 +276,7 @@ async fn a_changed_plan_tells_what_it_changed() {
     let added = AddRunTask { run: "wf".into(), task: planned("mid", &["left"]), after: Some("left".to_owned()) };
     does(&engine, added).await;
     let removed = does(&engine, RemoveRunTask { run: "wf".into(), task: "tk_right".into() }).await;
-    let change = engine.plan_change(first(removed)).await.unwrap();
+    let change = engine.runs().plan_change(first(removed)).await.unwrap();
     assert_eq!((change.removed.len(), change.dependencies_rewired, change.tasks_renumbered), (1, 0, 1));
     let replanned = ReplanRun {
         run: "wf".into(),
@@ -291,7 +285,7 @@ async fn a_changed_plan_tells_what_it_changed() {
         tasks: vec![planned("new", &[])],
     };
     let replanned = does(&engine, replanned).await;
-    let change = engine.plan_change(first(replanned)).await.unwrap();
+    let change = engine.runs().plan_change(first(replanned)).await.unwrap();
     assert_eq!((change.added.len(), change.removed.len(), change.preserved.len()), (1, 3, 0));
 }
 
@@ -305,16 +299,16 @@ async fn checkpoints_and_templates_are_listed() {
         since_sequence,
         limit: Some(1),
     };
-    assert_eq!(engine.checkpoints(&filter(vec![], None)).await.unwrap().value.len(), 1);
-    assert!(engine.checkpoints(&filter(vec![CheckpointKind::Error], None)).await.unwrap().value.is_empty());
-    assert!(engine.checkpoints(&filter(vec![], Some(1))).await.unwrap().value.is_empty());
+    assert_eq!(engine.runs().checkpoints(&filter(vec![], None)).await.unwrap().value.len(), 1);
+    assert!(engine.runs().checkpoints(&filter(vec![CheckpointKind::Error], None)).await.unwrap().value.is_empty());
+    assert!(engine.runs().checkpoints(&filter(vec![], Some(1))).await.unwrap().value.is_empty());
     let unknown = CheckpointFilter { task: "tk_x".into(), ..filter(vec![], None) };
-    assert_eq!(code(engine.checkpoints(&unknown).await.unwrap_err()), Code::TaskNotFound);
+    assert_eq!(code(engine.runs().checkpoints(&unknown).await.unwrap_err()), Code::TaskNotFound);
     for name in ["b", "a"] {
         does(
             &engine,
             CreateTemplate {
-                id: engine.mint_template(),
+                id: engine.runs().mint_template(),
                 title: name.to_owned(),
                 description: "as it was".to_owned(),
                 source: TemplateSource::Run("wf".into()),
@@ -322,19 +316,19 @@ async fn checkpoints_and_templates_are_listed() {
         )
         .await;
     }
-    let templates = engine.templates().await.unwrap().value;
+    let templates = engine.runs().templates().await.unwrap().value;
     assert_eq!(templates.iter().map(|template| template.title.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-    let template = engine.template(&templates[0].id).await.unwrap().value;
+    let template = engine.runs().template(&templates[0].id).await.unwrap().value;
     let apply = ApplyTemplate {
         template: template.id,
         run: "wf_again".into(),
         title: "again".to_owned(),
-        tasks: template.tasks.iter().map(|_| engine.mint_planned_task()).collect(),
+        tasks: template.tasks.iter().map(|_| engine.runs().mint_planned_task()).collect(),
         variables: std::collections::BTreeMap::new(),
         repository_paths: vec![],
         max_parallel_tasks: 1,
     };
     does(&engine, apply).await;
-    assert_eq!(engine.workflow(&"wf_again".into()).await.unwrap().value.tasks.len(), 3);
-    assert_eq!(code(engine.template(&"tmpl_x".into()).await.unwrap_err()), Code::TemplateNotFound);
+    assert_eq!(engine.runs().plan(&"wf_again".into()).await.unwrap().value.tasks.len(), 3);
+    assert_eq!(code(engine.runs().template(&"tmpl_x".into()).await.unwrap_err()), Code::TemplateNotFound);
 }

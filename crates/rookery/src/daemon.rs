@@ -9,20 +9,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use rookery_core::message::StormGuard;
 use rookery_core::{NodeId, SiteId};
 use rookery_engine::access::Trust;
 use rookery_engine::adapter::Outlet;
-use rookery_engine::clutch::{Area, DeliveryPolicy, EgressPolicy, EndpointClient, Http};
+use rookery_engine::clutch::{Area, EgressPolicy, EndpointClient, Http};
 use rookery_engine::rendering::RendererStatus;
 use rookery_engine::watching::{WatchCoverage, WatchMode};
-use rookery_engine::{Access, Engine, Parts, RandomIds, Services, SystemClock};
+use rookery_engine::{Access, Config, Engine, Parts, RandomIds, Services, SystemClock};
 use rookery_runner::sandbox::Available;
 use rookery_store::{Clock, Node, PresenceBoard, Site};
 use rookery_surfaces::app::About;
 use rookery_surfaces::serve::listen_unix;
 use rookery_surfaces::sockets::Sockets;
-use rookery_surfaces::{App, Limits, Listening, Server};
+use rookery_surfaces::{App, Listening, Server};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -30,7 +29,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::config::{HookSettings, Origin, OutgoingSettings, Settings};
+use crate::config::{HookSettings, Origin, OutgoingSettings, ProjectSettings};
 use crate::launching::CommandLine;
 use crate::project::{DaemonFile, Project, ProjectLock, host_name, run_time_folder};
 use crate::stores::{self, Means, Opened};
@@ -77,7 +76,7 @@ impl SignInLinks<'_> {
 
 /// Serves `project` until SIGTERM or SIGINT. `ready` is called once, when requests are answered.
 pub async fn run(
-    settings: &Settings,
+    settings: &ProjectSettings,
     project: &Project,
     ready: impl FnOnce(Ready<'_>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
@@ -96,7 +95,7 @@ pub async fn run(
 ///
 /// Once requests are answered it publishes a [`DaemonFile`], calls `ready`, and goes on until it is told to stop.
 pub async fn serve(
-    settings: &Settings,
+    settings: &ProjectSettings,
     project: &Project,
     bound: Bound,
     mut stop: StopSignals,
@@ -107,7 +106,7 @@ pub async fn serve(
     let node = node(project, &means, &bound)?;
     let opened = stores::open_store(settings, project, means.clone(), &node.id).await?;
     let engine = engine(settings, project, means, node, &opened)?;
-    let watching = if *settings.watch { WatchMode::On } else { WatchMode::Off };
+    let watching = if settings.watch { WatchMode::On } else { WatchMode::Off };
     team_files::settle_defaults(&engine, settings).await?;
     let mut services = Services::start(&engine, watching).await.context("cannot read the store")?;
     let endpoint = settings.otlp_endpoint.as_ref();
@@ -140,7 +139,7 @@ pub async fn serve(
     drop(telemetry);
     let ending = async {
         services.stop(&engine).await;
-        engine.store().close().await;
+        engine.close().await;
     };
     if tokio::time::timeout(LONGEST_END, ending).await.is_err() {
         tracing::warn!("the store did not answer to the end; what it had not acknowledged is of unknown outcome");
@@ -164,8 +163,14 @@ fn node(project: &Project, means: &Means, bound: &Bound) -> anyhow::Result<Node>
 }
 
 /// What stands on the store.
-fn engine(settings: &Settings, project: &Project, means: Means, node: Node, opened: &Opened) -> anyhow::Result<Engine> {
-    let trust = if *settings.require_token { Trust::TokensOnly } else { Trust::Local };
+fn engine(
+    settings: &ProjectSettings,
+    project: &Project,
+    means: Means,
+    node: Node,
+    opened: &Opened,
+) -> anyhow::Result<Engine> {
+    let trust = if settings.require_token { Trust::TokensOnly } else { Trust::Local };
     let person_key = project.person_key()?;
     let with_secret = |hook: &HookSettings| hook.with_secret(project.root(), |name| std::env::var(name).ok());
     let hooks: Result<Vec<_>, String> = settings.hooks.incoming.iter().map(with_secret).collect();
@@ -179,57 +184,33 @@ fn engine(settings: &Settings, project: &Project, means: Means, node: Node, open
         board: means.board,
         access: Access::new(trust, person_key.as_deref()),
         node,
-        settings: rookery_engine::Settings {
+        config: Config {
             bwrap: Available::here().bwrap().map(Path::to_owned),
-            heartbeat_interval: *settings.heartbeat_interval,
-            offline_after: *settings.offline_after,
-            silent_after: *settings.silent_after,
-            process_after: *settings.process_after,
-            connection_after: *settings.connection_after,
-            escalate_conflicts_after: *settings.escalate_conflicts_after,
-            storm_guard: StormGuard { per_minute: *settings.messages_per_minute, hops: *settings.message_hops },
-            envelopes_per_minute: *settings.envelopes_per_minute,
-            accept_timeout: *settings.accept_timeout,
-            max_attempts: *settings.max_attempts,
-            retry_backoff: *settings.retry_backoff,
-            signatures: settings.signatures.0,
             hooks,
             outlets,
-            keep_artifacts: *settings.keep_artifacts,
-            effort: effort(settings),
             launcher: Some(Arc::new(CommandLine::of(project.root(), site))),
             schema_checker: Some(crate::process::own_program()?),
             shared: opened.shared,
-            ..rookery_engine::Settings::new(opened.project_name.as_str(), project.root())
+            ..Config::new(opened.project_name.as_str(), project.root(), settings.values.clone())
         },
     }))
 }
 
 /// The webhooks that go out. Their addresses are the owner's word, wherever they are.
-fn outlets(settings: &Settings, project: &Project) -> Result<Vec<Outlet>, String> {
-    let http = Arc::new(Http::new(EgressPolicy::anywhere(), *settings.delivery_timeout)?);
+fn outlets(settings: &ProjectSettings, project: &Project) -> Result<Vec<Outlet>, String> {
+    let http = Arc::new(Http::new(EgressPolicy::anywhere(), settings.delivery_timeout)?);
     let outlet = |hook: &OutgoingSettings| {
-        hook.outlet(project.root(), |name| std::env::var(name).ok(), &http, *settings.delivery_attempts)
+        hook.outlet(project.root(), |name| std::env::var(name).ok(), &http, settings.delivery_attempts)
     };
     settings.hooks.outgoing.iter().map(outlet).collect()
 }
 
 /// How messages get to the endpoints of agents. Where everybody who calls is trusted, those nearby are served too.
-fn carrier(settings: &Settings) -> anyhow::Result<Arc<dyn EndpointClient>> {
-    let area = if *settings.require_token { Area::Public } else { Area::Nearby };
+fn carrier(settings: &ProjectSettings) -> anyhow::Result<Arc<dyn EndpointClient>> {
+    let area = if settings.require_token { Area::Public } else { Area::Nearby };
     let reach = EgressPolicy { area, allow: settings.outbound_allow.to_vec() };
-    let http = Http::new(reach, *settings.delivery_timeout);
+    let http = Http::new(reach, settings.delivery_timeout);
     Ok(Arc::new(http.map_err(|error| anyhow::anyhow!("cannot prepare to deliver messages: {error}"))?))
-}
-
-fn effort(settings: &Settings) -> DeliveryPolicy {
-    DeliveryPolicy {
-        attempts: *settings.delivery_attempts,
-        first_pause: *settings.delivery_pause,
-        circuit_failures: *settings.delivery_circuit_failures,
-        circuit_pause: *settings.delivery_circuit_pause,
-        ..DeliveryPolicy::default()
-    }
 }
 
 /// What is seen of files, as it changes.
@@ -238,7 +219,13 @@ struct Sights {
     rendered: watch::Receiver<RendererStatus>,
 }
 
-fn app(settings: &Settings, opened: &Opened, engine: &Engine, bound: &Bound, sights: Sights) -> anyhow::Result<App> {
+fn app(
+    settings: &ProjectSettings,
+    opened: &Opened,
+    engine: &Engine,
+    bound: &Bound,
+    sights: Sights,
+) -> anyhow::Result<App> {
     let about = About {
         project_id: opened.project_id.clone(),
         version: VERSION,
@@ -250,32 +237,14 @@ fn app(settings: &Settings, opened: &Opened, engine: &Engine, bound: &Bound, sig
         sockets: Sockets { run_time: run_time_folder() },
         started_at: engine.clock().now().0,
     };
-    let limits = Limits {
-        body_bytes: usize::try_from(settings.max_body_bytes.get()).unwrap_or(usize::MAX),
-        artifact_bytes: settings.max_artifact_bytes.get(),
-        requests: *settings.max_requests as usize,
-        in_flight_per_agent: *settings.max_in_flight_per_agent as usize,
-        connections: *settings.max_connections as usize,
-        subscriptions: *settings.max_subscriptions as usize,
-        streams_per_caller: *settings.max_streams_per_caller as usize,
-        downloads: *settings.max_downloads as usize,
-        downloads_per_caller: *settings.max_downloads_per_caller as usize,
-        request_time: *settings.request_timeout,
-        header_time: *settings.header_timeout,
-        write_time: *settings.write_timeout,
-        keep_alive: *settings.stream_keep_alive,
-        sessions: *settings.max_sessions as usize,
-        session_idle: *settings.session_idle,
-        ..Limits::default()
-    };
     // Counting begins with the first request, not with the first look at the counts.
     rookery_surfaces::ops::recorder();
-    Ok(App::new(engine.clone(), about, limits))
+    Ok(App::new(engine.clone(), about))
 }
 
 /// The certificate and key of the settings, if there are any.
-fn tls_config(settings: &Settings, project: &Project) -> anyhow::Result<Option<Arc<rustls::ServerConfig>>> {
-    let (cert, key) = match (settings.tls_cert.value.as_ref(), settings.tls_key.value.as_ref()) {
+fn tls_config(settings: &ProjectSettings, project: &Project) -> anyhow::Result<Option<Arc<rustls::ServerConfig>>> {
+    let (cert, key) = match (settings.tls_cert.as_ref(), settings.tls_key.as_ref()) {
         (Some(cert), Some(key)) => (project.root().join(cert), project.root().join(key)),
         (None, None) => return Ok(None),
         _ => anyhow::bail!("tls_cert and tls_key must be given together"),
@@ -295,12 +264,12 @@ fn tls_config(settings: &Settings, project: &Project) -> anyhow::Result<Option<A
 
 /// Binds the address of the settings. A free port stands in for the default one if that is taken; a port that was
 /// asked for is that port or an error.
-pub async fn bind(settings: &Settings) -> anyhow::Result<Bound> {
-    let (host, port) = (settings.host.trim_matches(['[', ']']), *settings.port);
+pub async fn bind(settings: &ProjectSettings) -> anyhow::Result<Bound> {
+    let (host, port) = (settings.host.trim_matches(['[', ']']), settings.port);
     let first = TcpListener::bind((host, port)).await;
     let (listener, instead_of) = match first {
         Ok(listener) => (listener, None),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && settings.port.origin == Origin::Default => {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && *settings.origin("port") == Origin::Default => {
             (TcpListener::bind((host, 0)).await.with_context(|| format!("no port of {host} is free"))?, Some(port))
         }
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -345,7 +314,7 @@ fn allow_many_files() {
 }
 
 /// The address at which clients on this machine reach the daemon, whatever it listens on.
-fn local_url(settings: &Settings, port: u16) -> String {
+fn local_url(settings: &ProjectSettings, port: u16) -> String {
     let scheme = if settings.tls_cert.is_some() { "https" } else { "http" };
     match settings.host.trim_matches(['[', ']']) {
         "0.0.0.0" => format!("{scheme}://127.0.0.1:{port}"),
@@ -356,11 +325,11 @@ fn local_url(settings: &Settings, port: u16) -> String {
 }
 
 /// Sends what the daemon reports to stderr, which is `.rookery/log/daemon.log` in the background.
-fn start_tracing(settings: &Settings) -> anyhow::Result<()> {
+fn start_tracing(settings: &ProjectSettings) -> anyhow::Result<()> {
     // The MCP library reports what clients send, their session ids, and every one that hangs up: nothing for a log unless
     // asked for.
     let filter = tracing_subscriber::EnvFilter::try_new(format!("rmcp=off,{}", settings.log_level.as_str()))
-        .with_context(|| format!("log_level `{}` is no filter", *settings.log_level))?;
+        .with_context(|| format!("log_level `{}` is no filter", settings.log_level))?;
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
@@ -377,11 +346,11 @@ mod tests {
     use super::*;
     use crate::config::Flags;
 
-    fn settings(flags: &[(&str, &str)]) -> Settings {
+    fn settings(flags: &[(&str, &str)]) -> ProjectSettings {
         let temp = tempfile::tempdir().unwrap();
         let mut given = Flags::default();
         flags.iter().for_each(|(name, text)| given.set(name, *text));
-        Settings::load_from(&Project::at(temp.path()).unwrap(), &given, BTreeMap::new()).unwrap()
+        ProjectSettings::load_from(&Project::at(temp.path()).unwrap(), &given, BTreeMap::new()).unwrap()
     }
 
     #[tokio::test]
@@ -396,9 +365,9 @@ mod tests {
     async fn a_free_port_stands_in_for_the_default_one() {
         let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut settings = settings(&[]);
-        settings.port.value = taken.local_addr().unwrap().port();
+        settings.values.port = taken.local_addr().unwrap().port();
         let bound = bind(&settings).await.unwrap();
-        assert_eq!(bound.instead_of, Some(*settings.port));
+        assert_eq!(bound.instead_of, Some(settings.port));
         assert!(bound.url.ends_with(&bound.listener.local_addr().unwrap().port().to_string()));
     }
 

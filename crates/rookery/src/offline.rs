@@ -14,7 +14,7 @@ use rookery_store::offline::{self, CHUNK, OfflineError, Progress, RawRow};
 use rookery_store::sqlite::offline as sqlite;
 use serde::Serialize;
 
-use crate::config::Settings;
+use crate::config::ProjectSettings;
 use crate::project::Project;
 use crate::stores::{Location, explain_migration, explain_offline};
 
@@ -101,7 +101,7 @@ pub struct Integrity {
 
 /// Hands out the log, oldest first, as envelopes: of one run, or all of it. How many there were.
 pub async fn envelopes(
-    settings: &Settings,
+    settings: &ProjectSettings,
     project: &Project,
     run: Option<&str>,
     mut each: impl FnMut(serde_json::Value) -> anyhow::Result<()>,
@@ -129,7 +129,7 @@ fn is_of(raw: &RawRow, run: &str) -> bool {
 
 /// Folds the log again and compares every derived row with the store's. `told` hears how far it is.
 pub async fn replay(
-    settings: &Settings,
+    settings: &ProjectSettings,
     project: &Project,
     mut told: impl FnMut(Progress) + Send + 'static,
 ) -> anyhow::Result<Replayed> {
@@ -141,7 +141,7 @@ pub async fn replay(
 
 /// Writes the log as JSON lines, oldest first; `None` if the other end of a pipe stopped reading.
 pub async fn export(
-    settings: &Settings,
+    settings: &ProjectSettings,
     project: &Project,
     mut to: impl Write + Send + 'static,
 ) -> anyhow::Result<Option<Moved>> {
@@ -161,7 +161,7 @@ pub async fn export(
 
 /// Reads JSON lines that [`export`] wrote into an empty log.
 pub async fn import(
-    settings: &Settings,
+    settings: &ProjectSettings,
     project: &Project,
     mut from: impl BufRead + Send + 'static,
 ) -> anyhow::Result<Moved> {
@@ -212,7 +212,7 @@ pub async fn migrate(
 
 /// Copies the whole store into one file while it is in use. `told` hears how far it is.
 pub async fn backup(
-    settings: &Settings,
+    settings: &ProjectSettings,
     project: &Project,
     to: &Path,
     mut told: impl FnMut(Progress) + Send + 'static,
@@ -231,7 +231,12 @@ pub async fn backup(
 }
 
 /// Puts a file that [`backup`] wrote in the store's place.
-pub async fn restore(settings: &Settings, project: &Project, from: &Path, existing: Existing) -> anyhow::Result<Moved> {
+pub async fn restore(
+    settings: &ProjectSettings,
+    project: &Project,
+    from: &Path,
+    existing: Existing,
+) -> anyhow::Result<Moved> {
     let files = Location::of(settings, project)?.files(RESTORE_ELSEWHERE)?;
     let from = from.to_owned();
     let existing = match existing {
@@ -251,7 +256,7 @@ pub async fn restore(settings: &Settings, project: &Project, from: &Path, existi
 }
 
 /// Checks the store without changing it.
-pub async fn check(settings: &Settings, project: &Project) -> anyhow::Result<Integrity> {
+pub async fn check(settings: &ProjectSettings, project: &Project) -> anyhow::Result<Integrity> {
     let location = Location::of(settings, project)?;
     let checked = move || {
         let problems = location.problems()?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rookery_core::{LogId, NodeId};
 use rookery_engine::Ids;
+use rookery_engine::settings::SettingValue;
 use rookery_store::artifact::ArtifactDir;
 use rookery_store::offline::{OfflineError, Origin, Sink, Source};
 use rookery_store::postgres::{Birth, PostgresStore, is_postgres};
@@ -13,7 +14,7 @@ use rookery_store::sqlite::{OpenError, SqliteStore, offline as sqlite};
 use rookery_store::{Clock, PresenceBoard, Store};
 
 use crate::cli::Failure;
-use crate::config::{Origin as SetBy, Settings, StoreUrl, Value};
+use crate::config::{Origin as SetBy, ProjectSettings, StoreUrl};
 use crate::project::{FOLDER, Project};
 
 /// What a store is opened with.
@@ -35,14 +36,19 @@ pub struct Opened {
 }
 
 /// Opens the store of the settings.
-pub async fn open_store(settings: &Settings, project: &Project, means: Means, node: &NodeId) -> anyhow::Result<Opened> {
+pub async fn open_store(
+    settings: &ProjectSettings,
+    project: &Project,
+    means: Means,
+    node: &NodeId,
+) -> anyhow::Result<Opened> {
     match Location::of(settings, project)? {
         Location::Sqlite(files) => open_sqlite(settings, project, &files, means),
         Location::Postgres(url) => open_postgres(settings, project, &url, means, node).await,
     }
 }
 
-fn open_sqlite(settings: &Settings, project: &Project, files: &Files, means: Means) -> anyhow::Result<Opened> {
+fn open_sqlite(settings: &ProjectSettings, project: &Project, files: &Files, means: Means) -> anyhow::Result<Opened> {
     let log = LogId::new(means.ids.mint("log_"));
     let mut options = rookery_store::sqlite::Options::new(&files.path, log, means.clock, means.board);
     options.project = settings.project.to_string();
@@ -59,7 +65,7 @@ fn open_sqlite(settings: &Settings, project: &Project, files: &Files, means: Mea
 
 /// The schema's project is the one that is served, whatever this folder is called.
 async fn open_postgres(
-    settings: &Settings,
+    settings: &ProjectSettings,
     project: &Project,
     url: &StoreUrl,
     means: Means,
@@ -76,19 +82,15 @@ async fn open_postgres(
         board: means.board,
         limits: limits(settings),
         node: node.clone(),
-        connections: *settings.store_connections as usize,
+        connections: settings.store_connections as usize,
     };
     let store = PostgresStore::open(options).await.map_err(|error| postgres::explain(&error))?;
     let adopted = store.adopted().clone();
     Ok(Opened { store: Arc::new(store), project_id: adopted.project_id, project_name: adopted.project, shared: true })
 }
 
-fn limits(settings: &Settings) -> Limits {
-    Limits {
-        commands: *settings.queue_commands as usize,
-        bytes: usize::try_from(settings.queue_bytes.get()).unwrap_or(usize::MAX),
-        ..Limits::default()
-    }
+fn limits(settings: &ProjectSettings) -> Limits {
+    Limits { commands: settings.queue_commands as usize, bytes: settings.queue_bytes.to_usize(), ..Limits::default() }
 }
 
 /// Where a store is. What opens it blocks, and is called where that is allowed.
@@ -127,16 +129,17 @@ impl Files {
 
 impl Location {
     /// The store of the settings.
-    pub fn of(settings: &Settings, project: &Project) -> anyhow::Result<Self> {
-        if settings.store.origin == SetBy::Default {
+    pub fn of(settings: &ProjectSettings, project: &Project) -> anyhow::Result<Self> {
+        if *settings.origin("store") == SetBy::Default {
             return Ok(Self::Sqlite(Files::of(project.database(), project)));
         }
         Self::read(&settings.store, project, |path| Files::of(path, project))
     }
 
     /// A store that is named in so many words: the project's own, or another one.
-    pub fn parse(text: &str, settings: &Settings, project: &Project) -> anyhow::Result<Self> {
-        let url = StoreUrl::parse(text).ok_or_else(|| Failure::usage("the address of a store is empty"))?;
+    pub fn parse(text: &str, settings: &ProjectSettings, project: &Project) -> anyhow::Result<Self> {
+        let url =
+            <StoreUrl as SettingValue>::parse(text).ok_or_else(|| Failure::usage("the address of a store is empty"))?;
         if let Ok(own @ Self::Sqlite(_)) = Self::of(settings, project)
             && Self::read(&url, project, |path| Files::of(path, project)).is_ok_and(|named| named == own)
         {
@@ -375,10 +378,10 @@ mod tests {
     use super::*;
     use crate::config::Flags;
 
-    fn project() -> (tempfile::TempDir, Project, Settings) {
+    fn project() -> (tempfile::TempDir, Project, ProjectSettings) {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::at(temp.path()).unwrap();
-        let settings = Settings::load(&project, &Flags::default()).unwrap();
+        let settings = ProjectSettings::load(&project, &Flags::default()).unwrap();
         (temp, project, settings)
     }
 

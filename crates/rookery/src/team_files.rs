@@ -3,15 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rookery_core::Caller;
-use rookery_core::instance::{ConfigureContext, ContextSettings, Instance, Scope, TeamContext};
+use rookery_core::instance::{ContextSettings, Instance, TeamContext};
 use rookery_engine::rendering::{Generated, Rendering};
-use rookery_engine::{Engine, EngineError};
-use rookery_store::{Submission, SubmitError};
+use rookery_engine::{Engine, EngineError, SubmitError};
 use serde_json::json;
 
 use crate::cli::Failure;
-use crate::config::{Origin, Setting, Settings};
+use crate::config::{Origin, ProjectSettings};
 use crate::project::Project;
 
 /// The file that tells programs how to reach the context's tools.
@@ -35,10 +33,9 @@ fn configuration(root: &Path, program: &Path, instance: &Instance) -> String {
 }
 
 /// Puts the project's defaults into the log, where every rule and every node finds them.
-pub async fn settle_defaults(engine: &Engine, settings: &Settings) -> anyhow::Result<()> {
-    let command = ConfigureContext { scope: Scope::Project, settings: defaults(settings), site: None };
-    match engine.store().submit(Submission::internal(Caller::system(), command)).await {
-        Ok(_) => Ok(()),
+pub async fn settle_defaults(engine: &Engine, settings: &ProjectSettings) -> anyhow::Result<()> {
+    match engine.contexts().configure_project(defaults(settings)).await {
+        Ok(()) => Ok(()),
         Err(SubmitError::Refused(refusal)) => {
             let failure = Failure::new(format!("the context cannot be configured so: {}", refusal.message));
             let hint = refusal.hint.unwrap_or_else(|| "mend [context] in rookery.toml".to_owned());
@@ -53,16 +50,14 @@ pub async fn settle_defaults(engine: &Engine, settings: &Settings) -> anyhow::Re
 }
 
 /// What somebody set. A default is nobody's word, so that it may change.
-fn defaults(settings: &Settings) -> ContextSettings {
-    fn said<T: Clone>(setting: &Setting<T>) -> Option<T> {
-        (setting.origin != Origin::Default).then(|| setting.value.clone())
-    }
+fn defaults(settings: &ProjectSettings) -> ContextSettings {
+    let is_set = |name: &str| *settings.origin(name) != Origin::Default;
     ContextSettings {
-        provider: said(&settings.context_provider).map(|provider| provider.0),
-        dir: said(&settings.context_dir),
-        channel: said(&settings.context_channel),
-        document: said(&settings.context_document),
-        documents: said(&settings.context_documents),
+        provider: is_set("context_provider").then_some(settings.context_provider),
+        dir: is_set("context_dir").then(|| settings.context_dir.clone()),
+        channel: is_set("context_channel").then(|| settings.context_channel.clone()),
+        document: is_set("context_document").then(|| settings.context_document.clone()),
+        documents: is_set("context_documents").then(|| settings.context_documents.clone()),
     }
 }
 

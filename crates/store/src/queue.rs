@@ -10,6 +10,11 @@ use crate::batch::Outcome;
 use crate::operational::Operation;
 use crate::store::{Lane, Submission, SubmitError};
 
+/// How many commands wait at most, unless another number is set.
+pub const COMMANDS: u32 = 4_096;
+/// How many bytes of commands wait at most, unless another number is set.
+pub const BYTES: u64 = 64 * 1024 * 1024;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     pub commands: usize,
@@ -23,8 +28,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            commands: 4_096,
-            bytes: 64 * 1024 * 1024,
+            commands: COMMANDS as usize,
+            bytes: usize::try_from(BYTES).unwrap_or(usize::MAX),
             reserved: 1_024,
             batch_commands: 512,
             batch_bytes: 1024 * 1024,

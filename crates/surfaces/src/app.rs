@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rookery_engine::Engine;
 use rookery_engine::rendering::RendererStatus;
+use rookery_engine::settings::Settings;
 use rookery_engine::watching::WatchCoverage;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -42,25 +43,28 @@ pub struct Limits {
     pub session_idle: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
+/// The longest path and query of a request.
+const URI_BYTES: usize = 8 * 1024;
+
+impl Limits {
+    pub fn new(settings: &Settings) -> Limits {
         Limits {
-            body_bytes: 1024 * 1024,
-            artifact_bytes: 1024 * 1024 * 1024,
-            uri_bytes: 8 * 1024,
-            requests: 4_096,
-            in_flight_per_agent: 100,
-            connections: 2_048,
-            subscriptions: 1_024,
-            streams_per_caller: 256,
-            downloads: 64,
-            downloads_per_caller: 16,
-            request_time: Duration::from_secs(30),
-            header_time: Duration::from_secs(10),
-            write_time: Duration::from_secs(30),
-            keep_alive: Duration::from_secs(15),
-            sessions: 1_024,
-            session_idle: Duration::from_secs(12 * 3600),
+            body_bytes: settings.max_body_bytes.to_usize(),
+            artifact_bytes: settings.max_artifact_bytes.get(),
+            uri_bytes: URI_BYTES,
+            requests: settings.max_requests as usize,
+            in_flight_per_agent: settings.max_in_flight_per_agent as usize,
+            connections: settings.max_connections as usize,
+            subscriptions: settings.max_subscriptions as usize,
+            streams_per_caller: settings.max_streams_per_caller as usize,
+            downloads: settings.max_downloads as usize,
+            downloads_per_caller: settings.max_downloads_per_caller as usize,
+            request_time: settings.request_timeout,
+            header_time: settings.header_timeout,
+            write_time: settings.write_timeout,
+            keep_alive: settings.stream_keep_alive,
+            sessions: settings.max_sessions as usize,
+            session_idle: settings.session_idle,
         }
     }
 }
@@ -122,7 +126,8 @@ impl Pools {
 }
 
 impl App {
-    pub fn new(engine: Engine, about: About, limits: Limits) -> App {
+    pub fn new(engine: Engine, about: About) -> App {
+        let limits = Limits::new(engine.settings());
         let pools = Pools::new(&limits);
         let sessions = Arc::new(Sessions::new(&limits, engine.clock().clone()));
         let inner = Inner {

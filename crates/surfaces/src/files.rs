@@ -20,5 +20,5 @@ pub async fn claim(
         // A file that cannot be read has no known content; the claim is about the path.
         hash_file(engine.paths().root(), &path.to_string()).await.unwrap_or_default()
     };
-    Ok(ClaimFile { path, agent, task, hash, site: engine.site(), insist })
+    Ok(ClaimFile { path, agent, task, hash, site: engine.cluster().site(), insist })
 }

@@ -10,8 +10,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use rookery_core::Code;
-use rookery_store::node::{LeaderRole, NodeLiveness};
-use rookery_store::store::Health;
+use rookery_engine::{Health, LeaderRole, NodeLiveness};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -37,7 +36,7 @@ pub async fn healthz() -> Json<Probe> {
 #[utoipa::path(get, path = "/readyz", tag = "operations",
     responses((status = 200, body = Probe), (status = 503, body = crate::rest::wire::ErrorBody)))]
 pub async fn readyz(State(app): State<App>) -> Response {
-    match app.engine().store().health() {
+    match app.engine().health() {
         Health::Writable => Json(Probe { ok: true }).into_response(),
         Health::ReadOnly { reason } => RestError::new(
             Code::StoreUnavailable,
@@ -55,13 +54,13 @@ pub async fn readyz(State(app): State<App>) -> Response {
 pub async fn show_metrics(State(app): State<App>, call: Call) -> Result<Response, RestError> {
     call.reader().await?;
     // What the process itself counts is worth showing also while the store is away, and then most of all.
-    if let Ok(tallies) = app.engine().tallies().await {
+    if let Ok(tallies) = app.engine().query().tallies().await {
         for (name, count) in &tallies.value {
             metrics::gauge!("rookery_rows", "tally" => name.clone()).set(*count as f64);
         }
         metrics::gauge!("rookery_log_head").set(tallies.head.head.0 as f64);
     }
-    let writable = app.engine().store().health() == Health::Writable;
+    let writable = app.engine().health() == Health::Writable;
     metrics::gauge!("rookery_store_writable").set(f64::from(u8::from(writable)));
     measure_nodes(&app);
     metrics::gauge!("rookery_subscriptions").set(app.streams().taken() as f64);
@@ -73,14 +72,14 @@ pub async fn show_metrics(State(app): State<App>, call: Call) -> Result<Response
 }
 
 fn measure_nodes(app: &App) {
-    let attending = app.engine().attending();
+    let attending = app.engine().cluster();
     let nodes = attending.nodes();
     for (state, whereabouts) in [("here", NodeLiveness::Online), ("away", NodeLiveness::Offline)] {
         let count = nodes.iter().filter(|seen| seen.liveness == whereabouts).count();
         metrics::gauge!("rookery_nodes", "state" => state).set(count as f64);
     }
     for duty in LeaderRole::ALL {
-        let held = app.engine().tenure(duty).is_some();
+        let held = app.engine().cluster().leader_epoch(duty).is_some();
         metrics::gauge!("rookery_duty_held", "duty" => duty.name()).set(f64::from(u8::from(held)));
     }
     metrics::gauge!("rookery_clock_ahead_seconds").set(attending.clock_ahead_millis() as f64 / 1_000.0);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
-use rookery_store::Clock;
+use rookery_engine::Clock;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::shares::Place;

@@ -55,7 +55,9 @@ pub(crate) fn own_file_only(input: &Input) -> Found {
         for item in &file.items.items {
             let is_item = item.kind.is_type() || matches!(item.kind, ItemKind::Fn | ItemKind::Const);
             let is_public = item.visibility == Visibility::Public && item.owner.is_none();
-            if is_item && is_public && !item.in_test && !item.is_local {
+            // Handles of services are reached through the accessor that returns them.
+            let is_handle = item.kind.is_type() && item.name.ends_with("Handle");
+            if is_item && is_public && !is_handle && !item.in_test && !item.is_local {
                 let place = Place::new(&file.path, file.line_of(item.token), item.name.clone());
                 public.entry(&item.name).or_default().push(place);
             }

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
     use crate::agent::{AgentRole, LeaveTeam};
     use crate::task::FailTask;
-    use crate::testing::{World, by, complete};
+    use crate::testing::{World, by, complete, fail};
 
     #[test]
     fn what_is_long_ago_counts_no_more() {
@@ -64,7 +64,7 @@ mod tests {
             w.starts("a", task);
         }
         w.does(&by("a"), complete("t"));
-        w.does(&by("a"), FailTask { task: "u".into(), agent: None, error: None });
+        w.does(&by("a"), FailTask { error: None, ..fail("u") });
         w.does(&by("a"), crate::testing::release("v"));
         let recent = w.agent("a").recent;
         assert_eq!((recent.successes(), recent.count()), (1, 2));

@@ -16,8 +16,7 @@ use crate::instance::plain;
 use crate::message::{Cause, SendMessage, StormGuard, Tone, What};
 use crate::model::{Key, Lookup, ReadSet, View};
 use crate::refusal::Rejection;
-use crate::run::{self, Ended};
-use crate::task::{self, CompleteTask, FailTask, Outcome, StartTask, Task, TaskState};
+use crate::task::{self, CompleteTask, FailTask, FailureRetry, Outcome, Required, StartTask, Task, TaskState};
 use crate::{event_id, group, limit, told};
 
 /// Takes in an envelope. Sent again, it is answered as it was the first time.
@@ -52,20 +51,10 @@ pub enum Act {
     Complete(Outcome),
     Fail {
         error: String,
-        again: Again,
+        retry: FailureRetry,
     },
     Cancel(Option<String>),
     Call(ToolCall),
-}
-
-/// Whether another attempt may mend an error, by the word of whoever tells it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Again {
-    Never,
-    /// After a pause, which is twice as long after each further attempt.
-    After {
-        backoff_millis: u64,
-    },
 }
 
 impl Command for Ingest {
@@ -367,27 +356,24 @@ impl Ingest {
                 }
             }
             Act::Complete(outcome) => {
-                self.needs_open(task, TaskState::Completed)?;
-                self.needs_own(view, caller, task)?;
-                let (begun, mut facts) = self.begun(view, caller, task, now)?;
-                let complete =
-                    CompleteTask { task: task.id.clone(), agent: None, outcome: outcome.clone(), checked: None };
-                facts.extend(complete.completes(view, caller, &begun)?);
-                Ok(facts)
+                let complete = CompleteTask {
+                    task: task.id.clone(),
+                    agent: None,
+                    outcome: outcome.clone(),
+                    outcome_required: Required::No,
+                    contract: None,
+                };
+                complete.events(&DecisionContext { view, caller, now })
             }
-            Act::Fail { error, again } => {
-                self.needs_open(task, TaskState::Failed)?;
-                self.needs_own(view, caller, task)?;
-                let (begun, mut facts) = self.begun(view, caller, task, now)?;
-                let fail = FailTask { task: task.id.clone(), agent: None, error: Some(error.clone()) };
-                facts.extend(fail.fails(view, caller, &begun)?);
-                facts.extend(match again {
-                    Again::After { backoff_millis } => {
-                        task::retry_or_exhaust(view, &begun, error, *backoff_millis, now)?
-                    }
-                    Again::Never => run::roll_up(view, &begun, Ended::failed(0))?.into_iter().collect(),
-                });
-                Ok(facts)
+            Act::Fail { error, retry } => {
+                let fail = FailTask {
+                    task: task.id.clone(),
+                    agent: None,
+                    error: Some(error.clone()),
+                    error_required: Required::No,
+                    retry: *retry,
+                };
+                Ok(fail.decide(&DecisionContext { view, caller, now })?.events)
             }
             Act::Cancel(reason) => {
                 self.needs_open(task, TaskState::Cancelled)?;
@@ -423,20 +409,6 @@ impl Ingest {
         Err(Rejection::new(Code::NotHolder, format!("task {} belongs to {whose}", task.id))
             .hint("only its assignee tells how a task goes; who asked for it can cancel it")
             .into())
-    }
-
-    /// Whoever ends what it was given began it, though it did not say so.
-    fn begun(
-        &self,
-        view: &View,
-        caller: &Caller,
-        task: &Task,
-        now: Timestamp,
-    ) -> Result<(Task, Vec<AnyEvent>), Undecided> {
-        match self.from.agent() {
-            Some(agent) => task::begun(view, caller, task, agent, now),
-            None => Ok((task.clone(), vec![])),
-        }
     }
 }
 

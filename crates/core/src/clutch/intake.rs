@@ -9,7 +9,7 @@ use super::envelope::Envelope;
 use super::excerpt::Whole;
 use super::fault::{FaultCode, Faults};
 use super::form::{self, Fields, Flaw, Read};
-use super::ingest::{Act, Again, Ingest};
+use super::ingest::{Act, Ingest};
 use super::message_type::MessageType;
 use super::place::Place;
 use super::received::EnvelopeReceived;
@@ -23,7 +23,7 @@ use crate::contract::ContractBinding;
 use crate::envelope::VERSION;
 use crate::id::{AgentId, Timestamp};
 use crate::message::{Cause, StormGuard, Tone};
-use crate::task::{self, Outcome, RequestTerms};
+use crate::task::{self, FailureRetry, Outcome, RequestTerms};
 use crate::{artifact, limit};
 
 /// What is done with an envelope.
@@ -116,7 +116,7 @@ fn act(envelope: &Envelope, whole: &Whole<'_>, guard: StormGuard, place: &Place<
         MessageType::TaskResult => {
             Act::Complete(Outcome { text: told(&OUTCOME), detail: Some(whole.payload(payload)) })
         }
-        MessageType::TaskError => Act::Fail { error: whole.text(&error(payload)), again: again(payload) },
+        MessageType::TaskError => Act::Fail { error: whole.text(&error(payload)), retry: failure_retry(payload) },
         MessageType::TaskCancel => Act::Cancel(told(&REASON)),
         MessageType::ChatMessage => {
             let place = Place::Field(place, "payload");
@@ -243,10 +243,10 @@ fn error(payload: &Map<String, Value>) -> String {
 }
 
 /// Whoever tells an error says whether another try may help; who says nothing does not think so.
-fn again(payload: &Map<String, Value>) -> Again {
+fn failure_retry(payload: &Map<String, Value>) -> FailureRetry {
     match payload.get("retryable") {
-        Some(Value::Bool(true)) => Again::After { backoff_millis: task::RETRY_BACKOFF_MILLIS },
-        _ => Again::Never,
+        Some(Value::Bool(true)) => FailureRetry::Backoff(task::RETRY_BACKOFF_MILLIS),
+        _ => FailureRetry::Never,
     }
 }
 

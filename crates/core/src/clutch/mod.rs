@@ -44,7 +44,7 @@ pub use card::Card;
 pub use envelope::{Envelope, Meta, Sender, Trace};
 pub use fault::{Fault, FaultCode, Faults};
 pub use group::Group;
-pub use ingest::{Act, Again, Ingest, unknown_recipient};
+pub use ingest::{Act, Ingest, unknown_recipient};
 pub use instant::parse as parse_instant;
 pub(crate) use intake::hex;
 pub use intake::{Taken, draft_terms, take_in};

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
     use crate::agent::{AgentRole, RegisterCard};
     use crate::clutch::Card;
-    use crate::task::TakeUp;
+    use crate::task::ClaimTask;
     use crate::testing::{World, anna, assign, by, claim, complete, hand_over, ingest, release, sends, start};
 
     fn joins(w: &mut World, id: &str, more: &Value) {
@@ -91,7 +91,7 @@ mod tests {
         let told = |w: &mut World, way: usize| match way {
             0 => w.run(&by("ken"), claim("ken", "t")),
             1 => w.run(&by("ken"), start(Some("ken"), "t")),
-            2 => w.run(&by("ken"), TakeUp { task: "t".into(), agent: "ken".into() }),
+            2 => w.run(&by("ken"), ClaimTask { task: "t".into(), agent: "ken".into() }),
             _ => w.run(&by("ken"), ingest("acc", "task.accept", "ken", &json!({ "task_id": "t" }))),
         };
         [0, 1, 2, 3].map(|way| told(w, way).map(drop))

@@ -17,7 +17,7 @@ use crate::id::{AgentId, Seq, TaskId, Timestamp};
 use crate::log::LogRow;
 use crate::model::{Key, Row};
 use crate::task::{FailTask, TaskReleased, TaskReserved};
-use crate::testing::{World, anna, assign, by, claim, complete, hand_over, ingest, profile, release, sends};
+use crate::testing::{World, anna, assign, by, claim, complete, fail, hand_over, ingest, profile, release, sends};
 
 /// An agent with the tasks it has.
 #[derive(Clone, Debug)]
@@ -426,7 +426,7 @@ proptest! {
     fn nobody_takes_what_the_router_would_not_give_it(
         members in team(3),
         demand in demand(),
-        way in select(vec![Way::Claim, Way::Start, Way::TakeUp, Way::Accept, Way::Handoff, Way::Return]),
+        way in select(vec![Way::Claim, Way::Start, Way::Accept, Way::Handoff, Way::Return]),
     ) {
         let demand = TaskDemand { tried: vec![], tools: needed_tools(&demand), among: sayable(demand.among.clone()), ..demand };
         for member in members.iter().filter(|member| member.agent.is_online() && member.agent.paused.is_none()) {
@@ -505,7 +505,7 @@ fn perform(w: &mut World, step: usize, agent: &str, task: &str) {
         7 => w.run(&caller, complete(task)),
         11 => w.run(&anna(), PauseAgent { agent: agent.into(), reason: None }),
         12 => w.run(&anna(), ResumeAgent { agent: agent.into() }),
-        8 => w.run(&caller, FailTask { task: task.into(), agent: None, error: None }),
+        8 => w.run(&caller, FailTask { error: None, ..fail(task) }),
         _ => w.run(&Caller::system(), crate::task::CancelTask { task: task.into(), agent: None, reason: None }),
     };
     drop(done);
@@ -541,7 +541,6 @@ fn standing(candidates: &Candidates) -> Vec<(Agent, u32)> {
 enum Way {
     Claim,
     Start,
-    TakeUp,
     Accept,
     /// From an agent that a person gave it to.
     Handoff,
@@ -554,7 +553,6 @@ impl Way {
         let done = match self {
             Way::Claim => w.run(&by(id), claim(id, "t")),
             Way::Start => w.run(&by(id), crate::testing::start(Some(id), "t")),
-            Way::TakeUp => w.run(&by(id), crate::task::TakeUp { task: "t".into(), agent: id.into() }),
             Way::Accept => w.run(&by(id), ingest("acc", "task.accept", id, &json!({ "task_id": "t" }))),
             Way::Handoff => {
                 w.does(&anna(), claim("lead", "t"));

@@ -200,7 +200,7 @@ mod tests {
         w.does(&by("lead"), cancel("u"));
         assert_eq!(status(&w), RunStatus::Failed, "the first has failed still");
         let mut w = failed();
-        w.does(&by("a"), crate::task::TakeUp { task: "t".into(), agent: "a".into() });
+        w.does(&by("a"), crate::task::ClaimTask { task: "t".into(), agent: "a".into() });
         assert_eq!(status(&w), RunStatus::InProgress, "a claim");
         let mut w = failed();
         w.does(&anna(), crate::task::ReopenTask { run: "wf".into(), task: "t".into() });

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::release::retried;
 use super::{Task, TaskState, refuse_transition};
 use crate::actor::Caller;
 use crate::agent::Agent;
@@ -14,7 +15,8 @@ use crate::refusal::Rejection;
 use crate::told::Told;
 use crate::{message, routing, run};
 
-/// Grants the task unless another agent holds it; the holder asking again is told yes, without a new fact.
+/// Claims a task for an agent. A failed task is retried first. Claiming a task that the agent already holds succeeds and
+/// appends nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ClaimTask {
     pub task: TaskId,
@@ -89,8 +91,14 @@ impl Command for ClaimTask {
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         let task = cx.view.task(&self.task)?;
-        let facts = grant(cx.view, cx.caller, task, &self.agent)?;
-        Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
+        let events = if task.state == TaskState::Failed {
+            let pending = Task { state: TaskState::Pending, ..task.clone() };
+            let grant = grant(cx.view, cx.caller, &pending, &self.agent)?;
+            std::iter::once(retried(task)).chain(grant).collect()
+        } else {
+            grant(cx.view, cx.caller, task, &self.agent)?
+        };
+        Ok(Decision::new(events, Reply::Row(Key::Task(self.task.clone()))))
     }
 }
 
@@ -108,11 +116,13 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
     if let Some(holder) = task.holder() {
         return Err(Rejection::new(Code::AlreadyClaimed, format!("task {} is claimed by {holder}", task.id))
             .hint("take another task, or ask the holder for a handoff")
+            .with_holder(holder)
             .into());
     }
     if let Some(other) = task.reserved_for.as_ref().filter(|reserved| *reserved != agent) {
         return Err(Rejection::new(Code::Reserved, format!("task {} is reserved for {other}", task.id))
             .hint("take another task, or have the lead or a person assign it to you")
+            .with_holder(other)
             .into());
     }
     run::ensure_open(view, task)?;
@@ -137,7 +147,7 @@ pub(crate) fn ack_request(view: &View, task: &Task, agent: &AgentId) -> Result<O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{World, anna, assign, by, claim, release, start};
+    use crate::testing::{World, anna, assign, by, claim, complete, fail, release, start};
 
     #[test]
     fn one_agent_holds_a_task_and_asking_again_is_no_new_grant() {
@@ -212,5 +222,33 @@ mod tests {
         assert_eq!((task.state, task.holder(), task.held_by().unwrap().as_str()), (TaskState::Pending, None, "a"));
         assert_eq!((w.agent("b").holding, w.file_holder("x")), (0, None));
         assert_eq!(w.refuses(&by("b"), claim("b", "t")), Code::Reserved);
+    }
+
+    #[test]
+    fn claim_of_failed_task_retries_it() {
+        let mut w = World::of(&["a", "b"]);
+        w.creates("t", &[]);
+        assert_eq!(w.does(&by("a"), claim("a", "t")), ["task.claimed"]);
+        assert_eq!(w.does(&by("a"), claim("a", "t")), [""; 0]);
+        w.does(&by("a"), start(None, "t"));
+        w.does(&by("a"), fail("t"));
+        assert_eq!(w.does(&by("b"), claim("b", "t")), ["task.retried", "task.claimed"]);
+        assert_eq!((w.holder("t"), w.task("t").attempt, w.task("t").state), (Some("b"), 2, TaskState::Pending));
+        w.does(&by("b"), start(None, "t"));
+        w.does(&by("b"), complete("t"));
+        assert_eq!(w.refuses(&by("a"), claim("a", "t")), Code::InvalidTransition);
+    }
+
+    #[test]
+    fn rejected_claim_names_the_holder() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.creates("t", &[]);
+        w.claims("a", "t");
+        let rejection = w.run(&by("b"), claim("b", "t")).unwrap_err();
+        assert_eq!((rejection.code, rejection.holder), (Code::AlreadyClaimed, Some("a".into())));
+        w.creates("u", &[]);
+        w.does(&by("lead"), crate::testing::assign("u", "a"));
+        let rejection = w.run(&by("b"), claim("b", "u")).unwrap_err();
+        assert_eq!((rejection.code, rejection.holder), (Code::Reserved, Some("a".into())));
     }
 }

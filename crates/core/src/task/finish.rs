@@ -3,16 +3,20 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::again::retry_or_exhaust;
 use super::parts::{self, WHOLE_IS_COMPLETED};
+use super::start::ensure_under_way;
 use super::{Task, TaskState, check_transition, ensure_fence, ensure_may_change, task_keys};
 use crate::actor::Caller;
 use crate::agent::Agent;
+use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::contract::ContractCheck;
 use crate::event::{AnyEvent, Event, EventStamp, NamedArtifacts, RowWriter, Subject};
 use crate::file::{self, ReleaseReason};
 use crate::id::{AgentId, RunId, TaskId};
 use crate::model::{Key, Lookup, ReadSet, View};
+use crate::refusal::Rejection;
 use crate::run::{self, Ended, Run};
 use crate::told::{Concerned, Told, asker, holder};
 use crate::{artifact, limit};
@@ -25,21 +29,53 @@ pub struct Outcome {
     pub detail: Option<Value>,
 }
 
+/// Whether a text must be given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Required {
+    Yes,
+    No,
+}
+
+impl Required {
+    fn ensure(self, text: Option<&str>, code: Code, field: &str, state: TaskState) -> Result<(), Rejection> {
+        if self == Required::No || text.is_some_and(|text| !text.trim().is_empty()) {
+            return Ok(());
+        }
+        Err(Rejection::new(code, format!("{field} is needed for a task that is {}", state.as_str()))
+            .hint("say in a sentence or two what came of it: others go on from there"))
+    }
+}
+
+/// Completes a task. Its holder, or the agent that it is reserved for, need not have started it: that is appended first.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CompleteTask {
     pub task: TaskId,
     pub agent: Option<AgentId>,
     pub outcome: Outcome,
-    /// Where the task is bound to a step of a workflow: what came of holding the outcome against that.
+    pub outcome_required: Required,
+    /// The result of checking the outcome, where the task is bound to a step contract.
     #[serde(skip)]
-    pub checked: Option<ContractCheck>,
+    pub contract: Option<ContractCheck>,
 }
 
+/// Fails a task, which is started first as by [`CompleteTask`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FailTask {
     pub task: TaskId,
     pub agent: Option<AgentId>,
     pub error: Option<String>,
+    pub error_required: Required,
+    pub retry: FailureRetry,
+}
+
+/// Whether a failed task gets another attempt without being asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureRetry {
+    Never,
+    /// After this many milliseconds, doubled after each further attempt, as long as the request allows attempts.
+    Backoff(u64),
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -156,37 +192,38 @@ impl Command for CompleteTask {
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
-        let task = cx.view.task(&self.task)?;
-        let facts = self.completes(cx.view, cx.caller, task)?;
-        ContractCheck::ensure_fulfils(self.checked.as_ref(), task, cx.view)?;
-        Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
+        let events = self.events(cx)?;
+        ContractCheck::ensure_fulfils(self.contract.as_ref(), cx.view.task(&self.task)?, cx.view)?;
+        Ok(Decision::new(events, Reply::Row(Key::Task(self.task.clone()))))
     }
 }
 
 impl CompleteTask {
-    /// The facts that complete the task, which may have been begun only just now.
-    pub(crate) fn completes(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<AnyEvent>, Undecided> {
+    /// The events that complete the task, whatever its step contract says.
+    pub(crate) fn events(&self, cx: &DecisionContext<'_>) -> Result<Vec<AnyEvent>, Undecided> {
         limit::text("outcome", self.outcome.text.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         limit::json("outcome_detail", &self.outcome.detail, limit::TEXT_BYTES)?;
-        may_end(view, caller, task, self.agent.as_ref(), TaskState::Completed)?;
-        let mut facts = vec![AnyEvent::new(TaskCompleted {
+        let (view, next) = (cx.view, TaskState::Completed);
+        let (task, mut events) = ensure_under_way(cx, view.task(&self.task)?, self.agent.as_ref(), next)?;
+        self.outcome_required.ensure(self.outcome.text.as_deref(), Code::MissingOutcome, "outcome", next)?;
+        events.push(AnyEvent::new(TaskCompleted {
             task: task.id.clone(),
             run: task.run_if_named(),
             holder: task.holder().cloned(),
             from: task.state,
             outcome: self.outcome.clone(),
-            unblocks: dependents(view, task)?,
+            unblocks: dependents(view, &task)?,
             artifacts: artifact::attached(self.outcome.detail.as_ref())?,
             told: Told::default(),
-        })];
-        facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
+        }));
+        events.extend(freed_files(view, &task, ReleaseReason::TaskEnded)?);
         // What is part of the whole is of no use any more when that is done.
-        let parts = if task.origin.parent.is_none() { parts::open_parts(view, task)? } else { vec![] };
+        let parts = if task.origin.parent.is_none() { parts::open_parts(view, &task)? } else { vec![] };
         for part in &parts {
-            facts.extend(parts::dropped(view, part, TaskState::Cancelled, Some(WHOLE_IS_COMPLETED))?);
+            events.extend(parts::dropped(view, part, TaskState::Cancelled, Some(WHOLE_IS_COMPLETED))?);
         }
-        facts.extend(run::roll_up(view, task, Ended::finished(task, parts.len()))?);
-        Ok(facts)
+        events.extend(run::roll_up(view, &task, Ended::finished(&task, parts.len()))?);
+        Ok(events)
     }
 }
 
@@ -198,29 +235,27 @@ impl Command for FailTask {
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
-        let task = cx.view.task(&self.task)?;
-        let mut facts = self.fails(cx.view, cx.caller, task)?;
-        facts.extend(run::roll_up(cx.view, task, Ended::failed(0))?);
-        Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
-    }
-}
-
-impl FailTask {
-    /// The facts that end the task badly, which may have been begun only just now. Whether its run ends with it depends on
-    /// whether it is tried again.
-    pub(crate) fn fails(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<AnyEvent>, Undecided> {
-        limit::text("error", self.error.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
-        may_end(view, caller, task, self.agent.as_ref(), TaskState::Failed)?;
-        let mut facts = vec![AnyEvent::new(TaskFailed {
+        let error = self.error.as_deref();
+        limit::text("error", error.unwrap_or(""), limit::TEXT_BYTES)?;
+        let next = TaskState::Failed;
+        let (task, mut events) = ensure_under_way(cx, cx.view.task(&self.task)?, self.agent.as_ref(), next)?;
+        self.error_required.ensure(error, Code::MissingError, "error", next)?;
+        events.push(AnyEvent::new(TaskFailed {
             task: task.id.clone(),
             run: task.run_if_named(),
             holder: task.holder().cloned(),
             from: task.state,
             error: self.error.clone(),
             told: Told::default(),
-        })];
-        facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
-        Ok(facts)
+        }));
+        events.extend(freed_files(cx.view, &task, ReleaseReason::TaskEnded)?);
+        events.extend(match self.retry {
+            FailureRetry::Backoff(millis) => {
+                retry_or_exhaust(cx.view, &task, error.unwrap_or_default(), millis, cx.now)?
+            }
+            FailureRetry::Never => run::roll_up(cx.view, &task, Ended::failed(0))?.into_iter().collect(),
+        });
+        Ok(Decision::new(events, Reply::Row(Key::Task(self.task.clone()))))
     }
 }
 
@@ -261,9 +296,118 @@ pub(super) fn freed_files(view: &View, task: &Task, reason: ReleaseReason) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::code::Code;
     use crate::file::ClaimFile;
-    use crate::testing::{World, by, cancel, claim_file, complete, fail, release, retry, skip};
+    use crate::run::RunStatus;
+    use crate::task::{AddCheckpoint, CheckpointKind, SetTaskPlan, TaskPlan};
+    use crate::testing::{
+        World, anna, by, cancel, claim, claim_file, complete, create, fail, moves, release, retry, skip, start,
+    };
+
+    fn with_outcome(task: &str) -> CompleteTask {
+        let outcome = Outcome { text: Some("done".to_owned()), detail: None };
+        CompleteTask { outcome, outcome_required: Required::Yes, ..complete(task) }
+    }
+
+    #[test]
+    fn work_loop_completes_the_tasks_of_a_run() {
+        let mut w = World::of(&["lead", "a"]);
+        w.plans("wf", &[("one", &[]), ("two", &["one"])]);
+        for task in ["tk_one", "tk_two"] {
+            w.does(&by("a"), claim("a", task));
+            let plan = TaskPlan { approach: "carefully".to_owned(), ..TaskPlan::default() };
+            w.does(&by("a"), SetTaskPlan { task: task.into(), agent: None, plan, context: serde_json::Map::new() });
+            assert_eq!(w.does(&by("a"), start(None, task)), ["task.started"]);
+            w.does(
+                &by("a"),
+                AddCheckpoint {
+                    id: format!("cp_{task}"),
+                    task: task.into(),
+                    agent: None,
+                    kind: CheckpointKind::Progress,
+                    summary: "half of it".to_owned(),
+                    detail: None,
+                    files_changed: vec![],
+                },
+            );
+            w.does(&by("a"), with_outcome(task));
+            assert_eq!((w.task(task).state, w.task(task).outcome.as_deref()), (TaskState::Completed, Some("done")));
+        }
+        assert_eq!(w.run_row("wf").status, RunStatus::Completed);
+    }
+
+    #[test]
+    fn end_of_unstarted_task_appends_missing_claim_and_start() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.plans("wf", &[("one", &[]), ("two", &[]), ("three", &["two"])]);
+        w.claims("a", "tk_one");
+        assert_eq!(w.refuses(&by("b"), with_outcome("tk_one")), Code::NotHolder);
+        let as_b = CompleteTask { agent: Some("b".into()), ..with_outcome("tk_one") };
+        assert_eq!(w.refuses(&by("b"), as_b), Code::NotHolder);
+        let silent = CompleteTask { outcome: Outcome::default(), ..with_outcome("tk_one") };
+        assert_eq!(w.refuses(&by("a"), silent), Code::MissingOutcome);
+        assert_eq!(w.does(&by("a"), with_outcome("tk_one")), ["task.started", "task.completed"]);
+        assert_eq!(w.refuses(&by("a"), with_outcome("tk_three")), Code::DependenciesUnfinished);
+        w.claims("a", "tk_three");
+        assert_eq!(w.refuses(&by("a"), with_outcome("tk_three")), Code::DependenciesUnfinished);
+        assert_eq!(w.refuses(&by("a"), fail("tk_three")), Code::DependenciesUnfinished);
+        w.claims("b", "tk_two");
+        assert_eq!(w.does(&Caller::anonymous(), fail("tk_two")), ["task.started", "task.failed"]);
+        for (task, end) in [("r", "task.completed"), ("s", "task.failed")] {
+            w.does(&by("lead"), crate::task::CreateTask { assigned_to: Some("b".into()), ..create(task, &[]) });
+            assert_eq!(w.refuses(&by("a"), complete(task)), Code::NotHolder);
+            let ended = if task == "r" { w.does(&by("b"), complete(task)) } else { w.does(&by("b"), fail(task)) };
+            assert_eq!(ended, ["task.claimed", "task.started", end]);
+            assert_eq!(w.task(task).last_holder.as_ref().map(AgentId::as_str), Some("b"));
+        }
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn lead_and_people_end_unstarted_tasks_for_the_holder() {
+        let mut w = World::of(&["lead", "a"]);
+        for (task, caller) in [("t", by("lead")), ("u", anna())] {
+            w.creates(task, &[]);
+            w.claims("a", task);
+            assert_eq!(w.does(&caller, complete(task)), ["task.started", "task.completed"]);
+            assert_eq!(w.task(task).last_holder.as_ref().map(AgentId::as_str), Some("a"));
+        }
+    }
+
+    #[test]
+    fn completing_paused_task_resumes_it_first() {
+        let mut w = World::of(&["lead", "a"]);
+        for task in ["t", "u"] {
+            w.creates(task, &[]);
+            w.starts("a", task);
+            w.does(&by("a"), moves(task, TaskState::Paused));
+        }
+        assert_eq!(w.does(&by("a"), complete("t")), ["task.started", "task.completed"]);
+        assert_eq!(w.does(&by("a"), fail("u")), ["task.failed"]);
+    }
+
+    #[test]
+    fn required_texts_are_demanded_once_the_task_can_end() {
+        let mut w = World::of(&["a"]);
+        w.plans("wf", &[("one", &[])]);
+        let silent = CompleteTask { outcome: Outcome::default(), ..with_outcome("tk_one") };
+        let failure = |error: Option<&str>| FailTask {
+            error: error.map(str::to_owned),
+            error_required: Required::Yes,
+            ..fail("tk_one")
+        };
+        assert_eq!(w.refuses(&by("a"), silent.clone()), Code::InvalidTransition, "nobody has claimed it");
+        assert_eq!(w.refuses(&by("a"), failure(None)), Code::InvalidTransition);
+        w.starts("a", "tk_one");
+        assert_eq!(w.refuses(&by("a"), silent), Code::MissingOutcome);
+        assert_eq!(w.refuses(&by("a"), failure(None)), Code::MissingError);
+        assert_eq!(w.refuses(&by("a"), failure(Some(" "))), Code::MissingError);
+        w.does(&by("a"), failure(Some("broken")));
+        assert_eq!(w.task("tk_one").reason.as_deref(), Some("broken"));
+        assert_eq!(w.does(&by("a"), release("tk_one")), ["task.retried", "run.status_set"]);
+        w.does(&by("a"), skip("tk_one"));
+        assert_eq!(w.refuses(&by("a"), with_outcome("tk_one")), Code::InvalidTransition);
+        assert_eq!(w.refuses(&by("a"), with_outcome("tk_x")), Code::TaskNotFound);
+    }
 
     #[test]
     fn whatever_ends_a_task_frees_its_files_and_no_others() {
@@ -313,7 +457,6 @@ mod tests {
             (task.state, task.reason.as_deref(), task.completed_at),
             (TaskState::Failed, Some("it broke"), None)
         );
-        assert_eq!(w.refuses(&by("a"), crate::testing::claim("a", "t")), Code::InvalidTransition);
         assert_eq!(w.does(&by("a"), retry("t")), ["task.retried"]);
         let task = w.task("t");
         assert_eq!((task.state, task.attempt, &task.reason, task.held_by()), (TaskState::Pending, 2, &None, None));

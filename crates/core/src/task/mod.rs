@@ -15,13 +15,11 @@ mod reopen;
 mod request;
 mod start;
 mod step;
-mod take_up;
 mod time_out;
 #[cfg(test)]
 mod timing;
 #[cfg(test)]
 mod transitions;
-mod update;
 
 use crate::model::{Column, ColumnValue, DependencyId, Entity, Key, ReadSet, View};
 use std::collections::BTreeSet;
@@ -29,8 +27,8 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub(crate) use again::doubled;
 pub use again::{MAX_ATTEMPTS, RETRY_BACKOFF_MILLIS, TaskAttemptsExhausted};
-pub(crate) use again::{doubled, retry_or_exhaust};
 pub use assign::{AssignTask, TaskReassigned};
 pub use checkpoint::{AddCheckpoint, CheckpointAdded};
 pub(crate) use claim::ack_request;
@@ -39,17 +37,14 @@ pub use clocks::{Alarm, AlarmKind, Alarms};
 pub use create::{CreateTask, TaskCreated, TaskReserved};
 pub(crate) use drop::cancelled;
 pub use drop::{CancelTask, Skip, TaskDropped};
-pub use finish::{CompleteTask, FailTask, Outcome, TaskCompleted, TaskFailed};
+pub use finish::{CompleteTask, FailTask, FailureRetry, Outcome, Required, TaskCompleted, TaskFailed};
 pub use plan::{ReplanTask, SetTaskPlan, TaskPlan, TaskPlanned};
 pub use release::{ReleaseCause, ReleaseTask, RetryTask, TaskReleased, TaskRetried, recovery, released};
 pub use reopen::{ReopenTask, TaskReopened};
 pub use request::{Request, RequestTerms, TaskOrigin};
-pub(crate) use start::begun;
 pub use start::{StartTask, TaskStarted};
 pub use step::{SetTaskStep, TaskStepSet, WaitingFor};
-pub use take_up::TakeUp;
 pub use time_out::{FireAlarm, TaskTimedOut, TimeLimit};
-pub use update::UpdateStatus;
 
 use crate::actor::{Actor, Caller};
 use crate::code::Code;
@@ -634,6 +629,7 @@ pub(crate) fn ensure_may_change(
     }
     Err(Rejection::new(Code::NotHolder, format!("task {} belongs to {holder}", task.id))
         .hint(format!("only {holder}, the lead or a person can change it; ask for a handoff"))
+        .with_holder(holder)
         .into())
 }
 

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AlarmKind, Task, TaskClaim, TaskState, check_transition, ensure_may_change};
+use super::{
+    AlarmKind, Task, TaskClaim, TaskState, check_transition, ensure_fence, ensure_may_change, refuse_transition,
+};
 use crate::actor::Caller;
 use crate::agent::Agent;
 use crate::code::Code;
@@ -98,29 +100,14 @@ impl Command for StartTask {
             }
             return Ok(Decision::nothing(reply));
         }
-        if task.is_blocked() {
-            let names: Vec<&str> = task.waiting_on.iter().map(TaskId::as_str).collect();
-            return Err(Rejection::new(
-                Code::DependenciesUnfinished,
-                format!("task {} waits for {}", task.id, names.join(", ")),
-            )
-            .hint("it can start when these are done; take another task meanwhile")
-            .into());
-        }
+        ensure_unblocked(task)?;
         let mut facts = Vec::new();
         if task.holder() == Some(&agent) {
             ensure_may_change(cx.view, cx.caller, task, self.agent.as_ref())?;
         } else {
             facts = super::claim::grant(cx.view, cx.caller, task, &agent)?;
         }
-        facts.push(AnyEvent::new(TaskStarted {
-            task: task.id.clone(),
-            run: task.run_if_named(),
-            end_by: end_by(cx.view, task, &agent, cx.now)?,
-            holder: agent,
-            from: task.state,
-            told: Told::default(),
-        }));
+        facts.push(start_event(cx, task, &agent)?);
         Ok(Decision::new(facts, reply))
     }
 }
@@ -152,21 +139,61 @@ fn end_by(view: &View, task: &Task, agent: &AgentId, now: Timestamp) -> Result<O
     Ok(seconds.map(|seconds| now.plus_millis(u64::from(seconds) * 1_000)))
 }
 
-/// A task that its agent ends without having said that it began: as it is once it has, and the facts that begin it.
-pub(crate) fn begun(
-    view: &View,
-    caller: &Caller,
+/// Ensures that the caller may move a task on to `next`, and that the task is claimed and under way. Returns the task as it
+/// is then, and the events that bring it there: its holder, or the agent that it is reserved for, may not have started it,
+/// or may have paused it.
+pub(crate) fn ensure_under_way(
+    cx: &DecisionContext<'_>,
     task: &Task,
-    agent: &AgentId,
-    now: Timestamp,
+    agent: Option<&AgentId>,
+    next: TaskState,
 ) -> Result<(Task, Vec<AnyEvent>), Undecided> {
-    let unbegun = task.state == TaskState::Pending || (task.state == TaskState::Planning && task.claim.is_none());
-    if !unbegun || task.held_by() != Some(agent) {
+    // A task that has ended gives everybody the same answer.
+    if !task.state.is_open() {
+        return Err(refuse_transition(task, next).into());
+    }
+    ensure_fence(cx.caller, task.claim.as_ref().map(|claim| claim.fence))?;
+    if let Some(agent) = agent {
+        cx.view.ensure_may_act_for(cx.caller, agent)?;
+    }
+    let Some(holder) = task.held_by() else {
+        ensure_unblocked(task)?;
+        return Err(refuse_transition(task, next).into());
+    };
+    ensure_may_change(cx.view, cx.caller, task, agent)?;
+    let can_start = matches!(task.state, TaskState::Pending | TaskState::Planning | TaskState::Paused);
+    if !can_start || (task.claim.is_some() && task.state.may_become(next)) {
+        check_transition(task, next)?;
         return Ok((task.clone(), vec![]));
     }
-    let start = StartTask { task: task.id.clone(), agent: Some(agent.clone()) };
-    let facts = start.decide(&DecisionContext { view, caller, now })?.events;
-    let granted = || TaskClaim { holder: agent.clone(), fence: Seq::ZERO, since: task.created_at };
+    ensure_unblocked(task)?;
+    let mut events = match task.claim {
+        Some(_) => vec![],
+        None => super::claim::grant(cx.view, cx.caller, task, holder)?,
+    };
+    events.push(start_event(cx, task, holder)?);
+    let granted = || TaskClaim { holder: holder.clone(), fence: Seq::ZERO, since: cx.now };
     let claim = Some(task.claim.clone().unwrap_or_else(granted));
-    Ok((Task { state: TaskState::InProgress, claim, reserved_for: None, ..task.clone() }, facts))
+    Ok((Task { state: TaskState::InProgress, claim, reserved_for: None, ..task.clone() }, events))
+}
+
+fn ensure_unblocked(task: &Task) -> Result<(), Rejection> {
+    if !task.is_blocked() {
+        return Ok(());
+    }
+    let names: Vec<&str> = task.waiting_on.iter().map(TaskId::as_str).collect();
+    let message = format!("task {} waits for {}", task.id, names.join(", "));
+    Err(Rejection::new(Code::DependenciesUnfinished, message)
+        .hint("it can start when these are done; take another task meanwhile"))
+}
+
+fn start_event(cx: &DecisionContext<'_>, task: &Task, agent: &AgentId) -> Result<AnyEvent, Undecided> {
+    Ok(AnyEvent::new(TaskStarted {
+        task: task.id.clone(),
+        run: task.run_if_named(),
+        end_by: end_by(cx.view, task, agent, cx.now)?,
+        holder: agent.clone(),
+        from: task.state,
+        told: Told::default(),
+    }))
 }

@@ -75,7 +75,7 @@ impl Event for TaskStepSet {
 }
 
 /// Only a pause can be for somebody else's sake.
-pub(super) fn check_waiting_for(to: TaskState, waiting_for: Option<WaitingFor>) -> Result<(), Rejection> {
+fn check_waiting_for(to: TaskState, waiting_for: Option<WaitingFor>) -> Result<(), Rejection> {
     match waiting_for {
         Some(_) if to != TaskState::Paused => {
             Err(Rejection::new(Code::Invalid, "waiting_for is for a task that is paused"))

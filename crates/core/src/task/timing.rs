@@ -325,7 +325,7 @@ fn an_attempt_that_takes_too_long_is_ended_and_tried_elsewhere() {
     assert_eq!((w.agent(&first).holding, w.agent(&first).recent.successes()), (0, 0));
     assert_eq!(w.agent(&first).recent.count(), 1);
     let late = w.run(&by(&first), ingest("res", "task.result", &first, &json!({})));
-    assert_eq!(late.unwrap_err().code, Code::NotHolder);
+    assert_eq!(late.unwrap_err().code, Code::InvalidTransition, "nobody has it");
     goes_off(&mut w, "t", AlarmKind::RetryBackoff);
     assert_eq!(gives(&mut w, "t"), other(&first, ["ken", "ada"]));
 }

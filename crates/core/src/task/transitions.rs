@@ -82,6 +82,12 @@ fn allowed(from: TaskState) -> &'static [TaskState] {
     }
 }
 
+/// Ending a held task that was not started, or is paused, starts it first.
+fn starts_first(from: TaskState, to: TaskState) -> bool {
+    use TaskState::*;
+    matches!((from, to), (Pending, Completed | Failed) | (Paused, Completed))
+}
+
 /// Asking for the state a task is in already changes nothing and is no error.
 fn repeats(from: TaskState, to: TaskState) -> bool {
     from == to && matches!(from, TaskState::Planning | TaskState::InProgress | TaskState::Review | TaskState::Paused)
@@ -96,7 +102,7 @@ fn every_transition_by_everybody() {
                 let held = w.task("t").holder().is_some();
                 let case = format!("{from:?} to {to:?} by {who:?}");
                 let gives_back = from == TaskState::Pending && to == TaskState::Pending;
-                let possible = allowed(from).contains(&to) || repeats(from, to) || gives_back;
+                let possible = allowed(from).contains(&to) || starts_first(from, to) || repeats(from, to) || gives_back;
                 let may = !held || who != Who::Other;
                 if possible && may {
                     w.does(&who.caller(), command(to));

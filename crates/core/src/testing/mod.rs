@@ -404,11 +404,23 @@ pub(crate) fn retry(task: &str) -> task::RetryTask {
 }
 
 pub(crate) fn complete(task: &str) -> task::CompleteTask {
-    task::CompleteTask { task: task.into(), agent: None, outcome: task::Outcome::default(), checked: None }
+    task::CompleteTask {
+        task: task.into(),
+        agent: None,
+        outcome: task::Outcome::default(),
+        outcome_required: task::Required::No,
+        contract: None,
+    }
 }
 
 pub(crate) fn fail(task: &str) -> task::FailTask {
-    task::FailTask { task: task.into(), agent: None, error: Some("it broke".to_owned()) }
+    task::FailTask {
+        task: task.into(),
+        agent: None,
+        error: Some("it broke".to_owned()),
+        error_required: task::Required::No,
+        retry: task::FailureRetry::Never,
+    }
 }
 
 pub(crate) fn cancel(task: &str) -> task::CancelTask {

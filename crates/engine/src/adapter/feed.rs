@@ -29,25 +29,25 @@ const ERROR_CHARS: usize = 300;
 
 /// Passes on whenever that is for this node to do.
 pub(crate) async fn run(engine: Engine) {
-    if engine.settings().outlets.is_empty() {
+    if engine.config().outlets.is_empty() {
         return;
     }
-    let mut duties = engine.attending().changes();
+    let mut duties = engine.cluster().changes();
     loop {
         let held = |tenures: &Vec<LeaderEpoch>| tenures.iter().any(|tenure| tenure.duty == LeaderRole::Courier);
         if duties.wait_for(held).await.is_err() {
             return;
         }
-        let Some(tenure) = engine.tenure(LeaderRole::Courier) else {
+        let Some(tenure) = engine.cluster().leader_epoch(LeaderRole::Courier) else {
             tokio::time::sleep(RETRY_DELAY).await;
             continue;
         };
         let mut feeds = JoinSet::new();
-        for outlet in &engine.settings().outlets {
+        for outlet in &engine.config().outlets {
             feeds.spawn(keep_feeding(engine.clone(), outlet.clone()));
         }
         // All of them end when they are dropped, and begin anew if one of them broke.
-        while engine.tenure(LeaderRole::Courier) == Some(tenure) {
+        while engine.cluster().leader_epoch(LeaderRole::Courier) == Some(tenure) {
             tokio::select! {
                 changed = duties.changed() => if changed.is_err() { return },
                 Some(broke) = feeds.join_next() => {
@@ -62,7 +62,7 @@ pub(crate) async fn run(engine: Engine) {
 
 /// Notes where those adapters begin that were never here, before anything more can be said.
 pub(crate) async fn prepare(engine: &Engine) -> Result<(), EngineError> {
-    for outlet in &engine.settings().outlets {
+    for outlet in &engine.config().outlets {
         Kept::load(engine, &outlet.adapter.name(), outlet.begins).await?;
     }
     Ok(())
@@ -128,7 +128,7 @@ impl Feed {
     }
 
     async fn take(&mut self, rows: &[LogRow]) -> Result<(), OutboxError> {
-        let envelopes = self.engine.envelopes_behind(rows).await?;
+        let envelopes = self.engine.history().source_envelopes(rows).await?;
         for row in rows {
             if self.outlet.adapter.can_handle(&Heading::new(row, &envelopes)) {
                 self.pass_on(row, &envelopes).await?;
@@ -196,8 +196,8 @@ impl Feed {
 
     /// One attempt. If nothing gets through, the others need not try.
     async fn try_again(&mut self, letter: DeadLetter) -> Result<(), OutboxError> {
-        let rows = self.engine.log(LogQuery::at(vec![letter.seq])).await?.value;
-        let envelopes = self.engine.envelopes_behind(&rows).await?;
+        let rows = self.engine.query().log(LogQuery::at(vec![letter.seq])).await?.value;
+        let envelopes = self.engine.history().source_envelopes(&rows).await?;
         let attempt = letter.attempts.saturating_add(1);
         let outcome = match rows.first() {
             Some(row) => self.attempt(row, &envelopes, attempt).await?,
@@ -230,7 +230,7 @@ impl Feed {
         envelopes: &Envelopes,
         attempt: u32,
     ) -> Result<Result<(), OutboundError>, EngineError> {
-        let shown = match self.engine.show_whole(row, envelopes).await {
+        let shown = match self.engine.history().show_full(row, envelopes).await {
             // A matter of this message: the next one can be read.
             Err(EngineError::Artifact(error)) => {
                 let error = format!("its words cannot be read: {error}");
@@ -258,7 +258,7 @@ impl Feed {
         let before = self.kept.now.failing.take();
         let failures = before.as_ref().map_or(0, |failing| failing.failures).saturating_add(1);
         let spread = MessageId::new(format!("{}{seq}", self.name));
-        let pause = self.engine.settings().effort.pause(&spread, failures, asked);
+        let pause = self.engine.config().delivery.pause(&spread, failures, asked);
         let millis = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         self.due = self.engine.clock().monotonic().saturating_add(millis);
         self.kept.now.failing = Some(Failing {
@@ -267,7 +267,7 @@ impl Feed {
             error: cut(error),
             next_at: now.plus_millis(millis),
         });
-        if failures == self.engine.settings().effort.circuit_failures {
+        if failures == self.engine.config().delivery.circuit_failures {
             tracing::warn!(adapter = self.name, error, "messages do not get through, and are tried ever less often");
         }
     }

@@ -23,7 +23,7 @@ use rookery_store::Pending;
 use serde_json::{Map, Value};
 
 pub(crate) use feed::{prepare, run};
-pub use status::OutletStatus;
+pub use status::{DispatcherHandle, OutletStatus};
 
 use crate::clutch::{Envelopes, MessageFilter};
 use crate::hooks::{Gap, SignatureError};

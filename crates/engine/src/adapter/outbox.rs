@@ -9,6 +9,7 @@ use rookery_core::Seq;
 use rookery_store::{DeadLetter, EndpointCursor, Operation};
 
 use super::Begins;
+use crate::adapter::DispatcherHandle;
 use crate::engine::{Engine, EngineError};
 
 /// So many messages are put aside; then nothing is passed on until somebody sees to them.
@@ -35,17 +36,17 @@ pub(super) enum OutboxError {
 impl Kept {
     /// The outbox of an adapter; a new one if it was never here.
     pub(super) async fn load(engine: &Engine, adapter: &str, begins: Begins) -> Result<Kept, EngineError> {
-        let stored = match engine.outbox(adapter).await? {
+        let stored = match engine.dispatcher().endpoint_cursor(adapter).await? {
             Some(stored) => stored,
             None => {
-                let head = engine.tallies().await?.head;
+                let head = engine.query().tallies().await?.head;
                 let place = match begins {
                     Begins::Now => head.head,
                     Begins::Start => Seq(head.floor.0.saturating_sub(1)),
                 };
                 let new = empty(adapter, place);
                 engine.store().operate(Operation::PutOutbox(new.clone())).await?;
-                engine.outbox(adapter).await?.unwrap_or(new)
+                engine.dispatcher().endpoint_cursor(adapter).await?.unwrap_or(new)
             }
         };
         Ok(Kept { now: stored.clone(), stored })
@@ -61,7 +62,7 @@ impl Kept {
 
     /// Takes over what others changed. Whether they did.
     pub(super) async fn look(&mut self, engine: &Engine) -> Result<bool, OutboxError> {
-        let stored = engine.outbox(&self.now.adapter).await?;
+        let stored = engine.dispatcher().endpoint_cursor(&self.now.adapter).await?;
         match stored.filter(|stored| stored.version != self.stored.version) {
             None => Ok(false),
             Some(stored) => self.take_over(stored).map(|()| true),
@@ -77,7 +78,9 @@ impl Kept {
             let next = EndpointCursor { version: self.stored.version + 1, ..self.now.clone() };
             let put = engine.store().operate(Operation::PutOutbox(next.clone())).await.map_err(EngineError::from)?;
             let stored = match put {
-                0 => engine.outbox(&self.now.adapter).await?.unwrap_or_else(|| self.stored.clone()),
+                0 => {
+                    engine.dispatcher().endpoint_cursor(&self.now.adapter).await?.unwrap_or_else(|| self.stored.clone())
+                }
                 _ => next.clone(),
             };
             // Also if only its answer was lost.
@@ -121,22 +124,22 @@ fn merged(base: &[DeadLetter], ours: &[DeadLetter], theirs: &[DeadLetter]) -> Ve
     ours.into_values().collect()
 }
 
-impl Engine {
-    pub(super) async fn outbox(&self, adapter: &str) -> Result<Option<EndpointCursor>, EngineError> {
-        Ok(self.store().outboxes().await?.into_iter().find(|outbox| outbox.adapter == adapter))
+impl DispatcherHandle<'_> {
+    pub(super) async fn endpoint_cursor(&self, adapter: &str) -> Result<Option<EndpointCursor>, EngineError> {
+        Ok(self.engine.store().outboxes().await?.into_iter().find(|outbox| outbox.adapter == adapter))
     }
 
     /// Changes what was put aside for an adapter, whoever feeds it. Nothing if it has no outbox.
-    pub(super) async fn change_dead(
+    pub(super) async fn change_dead_letters(
         &self,
         adapter: &str,
         change: impl Fn(&mut Vec<DeadLetter>),
     ) -> Result<Option<EndpointCursor>, EngineError> {
         for _ in 0..TRIES {
-            let Some(mut outbox) = self.outbox(adapter).await? else { return Ok(None) };
+            let Some(mut outbox) = self.endpoint_cursor(adapter).await? else { return Ok(None) };
             outbox.version += 1;
             change(&mut outbox.dead);
-            if self.store().operate(Operation::PutOutbox(outbox.clone())).await? > 0 {
+            if self.engine.store().operate(Operation::PutOutbox(outbox.clone())).await? > 0 {
                 return Ok(Some(outbox));
             }
         }

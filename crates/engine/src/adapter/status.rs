@@ -8,6 +8,21 @@ use rookery_store::{DeadLetter, EndpointCursor, Submission};
 
 use super::outbox::MOST_DEAD;
 use crate::engine::{Engine, EngineError};
+use crate::handed::AttemptLog;
+use crate::notices::WakeHub;
+
+/// The state of deliveries to endpoints and of wake-ups of agents.
+#[derive(Clone, Copy, Debug)]
+pub struct DispatcherHandle<'a> {
+    pub(crate) engine: &'a Engine,
+}
+
+impl Engine {
+    /// See [`DispatcherHandle`].
+    pub fn dispatcher(&self) -> DispatcherHandle<'_> {
+        DispatcherHandle { engine: self }
+    }
+}
 
 /// How one adapter does.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,38 +66,50 @@ impl OutletStatus {
     }
 }
 
-impl Engine {
+impl<'a> DispatcherHandle<'a> {
+    /// Wake-ups for the agents that are connected to this node.
+    pub fn wakes(&self) -> &'a WakeHub {
+        self.engine.wake_hub()
+    }
+
+    /// How deliveries go, as far as this node knows.
+    pub fn attempts(&self) -> &'a AttemptLog {
+        self.engine.attempt_log()
+    }
+}
+
+impl DispatcherHandle<'_> {
     /// How those adapters do that messages are passed on to, in the order of the settings.
-    pub async fn outlets(&self) -> Result<Vec<OutletStatus>, EngineError> {
-        let known = self.store().outboxes().await?;
-        let head = self.tallies().await?.head.head;
+    pub async fn endpoints(&self) -> Result<Vec<OutletStatus>, EngineError> {
+        let known = self.engine.store().outboxes().await?;
+        let head = self.engine.query().tallies().await?.head.head;
         let status = |adapter: String| {
             let outbox = known.iter().find(|outbox| outbox.adapter == adapter).cloned();
             OutletStatus { adapter, outbox, head }
         };
-        Ok(self.settings().outlets.iter().map(|outlet| status(outlet.adapter.name())).collect())
+        Ok(self.engine.config().outlets.iter().map(|outlet| status(outlet.adapter.name())).collect())
     }
 
-    pub async fn outlet_warnings(&self) -> Result<Vec<String>, EngineError> {
-        if self.settings().outlets.is_empty() {
+    pub async fn warnings(&self) -> Result<Vec<String>, EngineError> {
+        if self.engine.config().outlets.is_empty() {
             return Ok(vec![]);
         }
-        let tolerated = self.settings().effort.circuit_failures;
-        Ok(self.outlets().await?.iter().flat_map(|status| status.warnings(tolerated)).collect())
+        let tolerated = self.engine.config().delivery.circuit_failures;
+        Ok(self.endpoints().await?.iter().flat_map(|status| status.warnings(tolerated)).collect())
     }
 
     /// Has everything tried again that was put aside, and what waits tried at once. Nothing if there is no such adapter.
-    pub async fn retry_outlet(&self, adapter: &str) -> Result<Option<EndpointCursor>, EngineError> {
-        self.change_dead(adapter, |dead| dead.iter_mut().for_each(|letter| letter.again = true)).await
+    pub async fn retry(&self, adapter: &str) -> Result<Option<EndpointCursor>, EngineError> {
+        self.change_dead_letters(adapter, |dead| dead.iter_mut().for_each(|letter| letter.again = true)).await
     }
 
     /// Lets go of everything that was put aside, by a person's word. Nothing if there is no such adapter.
-    pub async fn drop_outlet_dead(
+    pub async fn discard_dead_letters(
         &self,
         caller: &Caller,
         adapter: &str,
     ) -> Result<Option<EndpointCursor>, EngineError> {
-        let Some(outbox) = self.outbox(adapter).await? else { return Ok(None) };
+        let Some(outbox) = self.endpoint_cursor(adapter).await? else { return Ok(None) };
         if outbox.dead.is_empty() {
             return Ok(Some(outbox));
         }
@@ -94,7 +121,7 @@ impl Engine {
         });
         let dropped_letters = LettersDropped { adapter: adapter.to_owned(), letters: letters.collect() };
         // Noted first: if it ends in between, they are still listed and can be let go of once more.
-        self.store().submit(Submission::new(caller.clone(), NoteDropped { dropped: dropped_letters })).await?;
-        self.change_dead(adapter, |dead| dead.retain(|letter| !dropped.contains(&letter.seq))).await
+        self.engine.store().submit(Submission::new(caller.clone(), NoteDropped { dropped: dropped_letters })).await?;
+        self.change_dead_letters(adapter, |dead| dead.retain(|letter| !dropped.contains(&letter.seq))).await
     }
 }

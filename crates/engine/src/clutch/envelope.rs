@@ -8,8 +8,10 @@ use rookery_store::artifact::ArtifactError;
 use rookery_store::query::Bodies;
 use serde_json::{Value, json};
 
-use crate::engine::{Engine, EngineError};
+use crate::clutch::HistoryHandle;
+use crate::engine::EngineError;
 use crate::queries::At;
+use crate::queries::QueryHandle;
 
 /// A message as it is shown.
 #[derive(Clone, PartialEq, Debug)]
@@ -28,29 +30,33 @@ pub struct Located {
     pub envelope: Envelope,
 }
 
-impl Engine {
+impl QueryHandle<'_> {
     /// The message of an id: an envelope that came in, a message of another face, or a fact by the id that it is shown with.
     pub async fn envelope(&self, id: &MessageId) -> Result<At<Option<Located>>, EngineError> {
-        let (rows, head) = self.store().rows(vec![Key::Envelope(id.clone()), Key::Message(id.clone())]).await?;
+        let (rows, head) = self.engine.store().rows(vec![Key::Envelope(id.clone()), Key::Message(id.clone())]).await?;
         let seq = match rows.into_iter().flatten().next() {
             Some(Row::Envelope(filed)) => Some(filed.received),
             Some(Row::Message(message)) => Some(message.sent),
             _ => event_id::position_of(id).filter(|seq| *seq <= head.head),
         };
         let row = match seq {
-            Some(seq) => self.row_at(seq).await?.filter(|row| !envelope::is_of_another(id, row)),
+            Some(seq) => self.engine.history().row_at(seq).await?.filter(|row| !envelope::is_of_another(id, row)),
             None => None,
         };
         let value = match row {
-            Some(row) => Some(Located { seq: row.seq, at: row.at, envelope: self.shown_in_full(row).await? }),
+            Some(row) => {
+                Some(Located { seq: row.seq, at: row.at, envelope: self.engine.history().show_envelope(row).await? })
+            }
             None => None,
         };
         Ok(At { value, head })
     }
+}
 
+impl HistoryHandle<'_> {
     /// What the log knows of a message whose body cannot be read.
     pub(crate) async fn header_of(&self, id: &MessageId, why: &ArtifactError) -> Result<Option<Located>, EngineError> {
-        let (mut rows, _) = self.store().rows(vec![Key::Envelope(id.clone())]).await?;
+        let (mut rows, _) = self.engine.store().rows(vec![Key::Envelope(id.clone())]).await?;
         let Some(Row::Envelope(filed)) = rows.pop().flatten() else { return Ok(None) };
         let Some(row) = self.row_at(filed.received).await? else { return Ok(None) };
         let header = without_words(envelope::of(&row), why);
@@ -60,12 +66,12 @@ impl Engine {
     async fn row_at(&self, seq: Seq) -> Result<Option<LogRow>, EngineError> {
         let before = Seq(seq.0.saturating_sub(1));
         let query = LogQuery { upto: Some(seq), bodies: Bodies::Read, ..LogQuery::after(before, 1) };
-        Ok(self.store().log(query).await?.0.into_iter().next().filter(|row| row.seq == seq))
+        Ok(self.engine.store().log(query).await?.0.into_iter().next().filter(|row| row.seq == seq))
     }
 
-    async fn shown_in_full(&self, mut row: LogRow) -> Result<Envelope, EngineError> {
-        let envelopes = self.envelopes_behind(std::slice::from_ref(&row)).await?;
-        self.read_words(&mut row).await?;
+    async fn show_envelope(&self, mut row: LogRow) -> Result<Envelope, EngineError> {
+        let envelopes = self.source_envelopes(std::slice::from_ref(&row)).await?;
+        self.read_texts(&mut row).await?;
         let shown = envelopes.shown(&row).message;
         match row.body {
             Some(Body { bytes: BodyBytes::Here(bytes), .. })
@@ -78,19 +84,19 @@ impl Engine {
     }
 
     /// Puts the words of a row at hand that was read with its body, if it has words of its own and they are kept elsewhere.
-    pub(super) async fn read_words(&self, row: &mut LogRow) -> Result<(), EngineError> {
+    pub(super) async fn read_texts(&self, row: &mut LogRow) -> Result<(), EngineError> {
         if envelope::has_own_words(&row.event)
             && let Some(body) = &mut row.body
             && matches!(body.bytes, BodyBytes::Artifact)
         {
-            body.bytes = BodyBytes::Here(self.store().artifact(body.sha256.clone()).await?);
+            body.bytes = BodyBytes::Here(self.engine.store().artifact(body.sha256.clone()).await?);
         }
         Ok(())
     }
 
     /// A request as it was sent; nothing if it was redacted.
     pub(super) async fn request_body(&self, request: &MessageId) -> Result<Vec<u8>, EngineError> {
-        let (mut rows, _) = self.store().rows(vec![Key::Envelope(request.clone())]).await?;
+        let (mut rows, _) = self.engine.store().rows(vec![Key::Envelope(request.clone())]).await?;
         let Some(Row::Envelope(filed)) = rows.pop().flatten() else { return Ok(vec![]) };
         match self.row_at(filed.received).await? {
             Some(row) => Ok(self.body_of(&row).await?.unwrap_or_default()),
@@ -102,7 +108,9 @@ impl Engine {
     async fn body_of(&self, row: &LogRow) -> Result<Option<Vec<u8>>, EngineError> {
         Ok(match &row.body {
             Some(Body { bytes: BodyBytes::Here(bytes), .. }) => Some(bytes.clone()),
-            Some(Body { bytes: BodyBytes::Artifact, sha256 }) => Some(self.store().artifact(sha256.clone()).await?),
+            Some(Body { bytes: BodyBytes::Artifact, sha256 }) => {
+                Some(self.engine.store().artifact(sha256.clone()).await?)
+            }
             Some(Body { bytes: BodyBytes::Gone, .. }) | None => None,
         })
     }

@@ -9,8 +9,9 @@ use rookery_core::{AgentId, Key, Row, Seq};
 use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::EngineError;
 use crate::queries::At;
+use crate::queries::QueryHandle;
 
 /// Who is in a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,7 +21,7 @@ pub enum Members {
     OfRole(Vec<AgentId>),
 }
 
-impl Engine {
+impl QueryHandle<'_> {
     /// The members of a group; `None` if there is none of that name.
     pub async fn group(&self, name: &str) -> Result<Option<Members>, EngineError> {
         if let Some(group) = RoleGroup::named(name) {
@@ -29,12 +30,12 @@ impl Engine {
                 here.filter(|agent| group.has(agent.profile.role)).map(|agent| agent.id).collect();
             return Ok(Some(Members::OfRole(found.into_iter().collect())));
         }
-        let (mut rows, _) = self.store().rows(vec![Key::Group(name.to_owned())]).await?;
+        let (mut rows, _) = self.engine.store().rows(vec![Key::Group(name.to_owned())]).await?;
         Ok(rows.pop().flatten().and_then(group).map(Members::Listed))
     }
 
     /// Who is in the groups with a list among these recipients.
-    pub(super) async fn listed_members(&self, to: &[Address]) -> Result<Vec<AgentId>, EngineError> {
+    pub(crate) async fn group_members(&self, to: &[Address]) -> Result<Vec<AgentId>, EngineError> {
         let mut found = BTreeSet::new();
         for (place, address) in to.iter().enumerate() {
             let Address::Group(name) = address else { continue };
@@ -52,7 +53,7 @@ impl Engine {
         let query = RowQuery::all(Table::Groups)
             .with("changed", ColumnTest::Above(after.unwrap_or(Seq(0)).0.cast_signed()))
             .ordered_by("changed");
-        let (rows, head) = self.store().list(query.at_most(Some(limit))).await?;
+        let (rows, head) = self.engine.store().list(query.at_most(Some(limit))).await?;
         Ok(At { value: rows.into_iter().filter_map(group).collect(), head })
     }
 }

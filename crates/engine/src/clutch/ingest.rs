@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rookery_core::clutch::card::SigningKey;
 use rookery_core::clutch::{
-    Act, Again, AnswerCall, Faults, Heartbeat, Ingest, Received, Shape, Signing, SigningPolicy, Taken, read_batch,
-    take_in,
+    Act, AnswerCall, Faults, Heartbeat, Ingest, Received, Shape, Signing, SigningPolicy, Taken, read_batch, take_in,
 };
 use rookery_core::contract::{ContractBinding, ContractCheck, Violations};
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::message::Cause;
 use rookery_core::model::LifeSource;
-use rookery_core::task::MAX_ATTEMPTS;
+use rookery_core::task::{FailureRetry, MAX_ATTEMPTS};
 use rookery_core::{Actor, AgentId, Caller, Code, Key, MessageId, Rejection, Row, Seq, TaskId};
 use rookery_store::artifact::ArtifactHold;
 use rookery_store::{AnyReply, Committed, Idempotency, Submission, SubmitError};
@@ -20,6 +19,19 @@ use sha2::{Digest, Sha256};
 use super::workflows::{Validate, Validated};
 use crate::engine::{BODY_IN_ROW_BYTES, Engine, EngineError, hex};
 use crate::timers::millis;
+
+/// Takes in envelopes: checks rates, signatures and contracts, and submits them as commands.
+#[derive(Clone, Copy, Debug)]
+pub struct IntakeHandle<'a> {
+    pub(crate) engine: &'a Engine,
+}
+
+impl Engine {
+    /// See [`IntakeHandle`].
+    pub fn intake(&self) -> IntakeHandle<'_> {
+        IntakeHandle { engine: self }
+    }
+}
 
 /// How often envelopes are held against what is expected, if that changes all the time.
 const ATTEMPTS: usize = 3;
@@ -119,7 +131,7 @@ impl Item<'_> {
     }
 }
 
-impl Engine {
+impl IntakeHandle<'_> {
     /// Takes in all envelopes of what was sent. `caller` makes out who calls when an envelope says that it is from somebody.
     pub async fn ingest(
         &self,
@@ -128,7 +140,7 @@ impl Engine {
         caller: impl Fn(&Actor) -> Result<Caller, Rejection>,
     ) -> Result<Vec<Ingested>, IngestError> {
         let received = read_batch(bytes, shape)?;
-        let taken = take_in(&received, self.settings().storm_guard)?;
+        let taken = take_in(&received, self.engine.config().storm_guard())?;
         let mut items = Vec::with_capacity(received.len());
         for (received, taken) in received.iter().zip(taken) {
             let from = &received.envelope.from.actor;
@@ -139,14 +151,14 @@ impl Engine {
         self.check_signatures(&mut items).await?;
         self.check_rates(&items)?;
         for item in items.iter().filter(|item| item.known.is_none()) {
-            self.greet(item).await.map_err(|error| item.failed(error))?;
+            self.record_sender(item).await.map_err(|error| item.failed(error))?;
         }
-        let mut stored = self.store_as_expected(&mut items).await?.into_iter();
+        let mut stored = self.submit_checked(&mut items).await?.into_iter();
         let mut ingested = Vec::with_capacity(items.len());
         for item in &items {
             let filed = item.command().and_then(|_| stored.next());
             ingested.push(match (filed, &item.known) {
-                (Some(committed), _) => self.answered(item, &committed).await?,
+                (Some(committed), _) => self.reply_to(item, &committed).await?,
                 (None, Some(known)) => known.clone(),
                 (None, None) => Ingested { id: item.received.envelope.id.clone(), seq: None, duplicate: false },
             });
@@ -156,27 +168,28 @@ impl Engine {
 
     /// Stores them after holding each against the step of a workflow that its task is bound to; once more if what is expected
     /// there has changed meanwhile.
-    async fn store_as_expected(&self, items: &mut [Item<'_>]) -> Result<Vec<Committed>, IngestError> {
+    async fn submit_checked(&self, items: &mut [Item<'_>]) -> Result<Vec<Committed>, IngestError> {
         for _ in 1..ATTEMPTS {
-            self.hold_against_steps(items).await?;
+            self.check_contracts(items).await?;
             match self.submit_atomic(items).await {
                 Err(IngestError::Refused { refusal, .. }) if refusal.code == Code::Stale => {}
                 outcome => return outcome,
             }
         }
-        self.hold_against_steps(items).await?;
+        self.check_contracts(items).await?;
         self.submit_atomic(items).await
     }
 
-    async fn hold_against_steps(&self, items: &mut [Item<'_>]) -> Result<(), EngineError> {
-        let bound = self.bound_tasks(items).await?;
+    async fn check_contracts(&self, items: &mut [Item<'_>]) -> Result<(), EngineError> {
+        let bound = self.contract_bindings(items).await?;
         for item in items {
             let Taken::Command(ingest) = &mut item.taken else { continue };
             let Some(bound) = bound.get(&ingest.received.task) else { continue };
             if matches!(ingest.act, Act::Request(_)) {
                 continue;
             }
-            let validated = self.validate(Validate {
+            let contracts = self.engine.contracts();
+            let validated = contracts.validate(Validate {
                 workflow: &bound.workflow,
                 step: &bound.step,
                 message_type: &ingest.received.message_type,
@@ -190,7 +203,7 @@ impl Engine {
     }
 
     /// The steps that the tasks of these are bound to, by requests that came before or come along with them.
-    async fn bound_tasks(&self, items: &[Item<'_>]) -> Result<BTreeMap<TaskId, ContractBinding>, EngineError> {
+    async fn contract_bindings(&self, items: &[Item<'_>]) -> Result<BTreeMap<TaskId, ContractBinding>, EngineError> {
         let (mut bound, mut asked) = (BTreeMap::new(), BTreeSet::new());
         for item in items {
             let Taken::Command(ingest) = &item.taken else { continue };
@@ -206,7 +219,7 @@ impl Engine {
         if asked.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let (rows, _) = self.store().rows(asked.into_iter().map(Key::Task).collect()).await?;
+        let (rows, _) = self.engine.store().rows(asked.into_iter().map(Key::Task).collect()).await?;
         for row in rows.into_iter().flatten() {
             if let Row::Task(task) = row
                 && let Some(step) = task.bound_to()
@@ -218,13 +231,13 @@ impl Engine {
     }
 
     /// Whoever sends lives now, whatever becomes of what it sends; a heartbeat is nothing else.
-    async fn greet(&self, item: &Item<'_>) -> Result<(), EngineError> {
+    async fn record_sender(&self, item: &Item<'_>) -> Result<(), EngineError> {
         match (&item.taken, item.caller.itself()) {
-            (Taken::Heartbeat(beat), _) => self.beats(&item.caller, beat).await,
+            (Taken::Heartbeat(beat), _) => self.heartbeat(&item.caller, beat).await,
             (Taken::Command(_), Some(agent)) => {
-                self.record_presence(&item.caller, agent, LifeSource::Call)?;
-                if self.roster().is_offline(agent) {
-                    self.return_agent(agent, &item.caller).await?;
+                self.engine.liveness().record_presence(&item.caller, agent, LifeSource::Call)?;
+                if self.engine.roster().is_offline(agent) {
+                    self.engine.liveness().return_agent(agent, &item.caller).await?;
                 }
                 Ok(())
             }
@@ -233,14 +246,14 @@ impl Engine {
     }
 
     /// A sign of life, and what the agent does if it says so. It has lived even if that is refused.
-    pub async fn beats(&self, caller: &Caller, beat: &Heartbeat) -> Result<(), EngineError> {
-        self.heartbeat(caller, &beat.agent).await?;
+    pub async fn heartbeat(&self, caller: &Caller, beat: &Heartbeat) -> Result<(), EngineError> {
+        self.engine.liveness().heartbeat(caller, &beat.agent).await?;
         if !beat.says_something() {
             return Ok(());
         }
-        let known = self.agent(&beat.agent).await?.value;
+        let known = self.engine.query().agent(&beat.agent).await?.value;
         if let Some(change) = known.and_then(|known| beat.changes(&known)) {
-            self.store().submit(Submission::new(Caller { fence: None, ..caller.clone() }, change)).await?;
+            self.engine.store().submit(Submission::new(Caller { fence: None, ..caller.clone() }, change)).await?;
         }
         Ok(())
     }
@@ -254,7 +267,9 @@ impl Engine {
         let mut places = Vec::with_capacity(commands.len());
         for item in commands {
             let submission = match self.submission(item).await {
-                Ok((submission, held)) => self.check_new_names(&submission.command).await.map(|()| (submission, held)),
+                Ok((submission, held)) => {
+                    self.engine.check_new_names(&submission.command).await.map(|()| (submission, held))
+                }
                 Err(error) => Err(error),
             };
             match submission {
@@ -262,13 +277,13 @@ impl Engine {
                     submissions.push(submission);
                     places.push(Some(item));
                     held.extend(artifact);
-                    if let Some(answer) = self.answer(item) {
+                    if let Some(answer) = self.answer_tool_call(item) {
                         submissions.push(answer);
                         places.push(None);
                     }
                 }
                 Err(error) => {
-                    self.let_all_go(held).await;
+                    self.release_holds(held).await;
                     return Err(error.into());
                 }
             }
@@ -282,18 +297,18 @@ impl Engine {
                 let all = std::iter::once(committed).chain(others).zip(places);
                 Ok(all.filter(|(_, item)| item.is_some()).map(|(committed, _)| committed).collect())
             }
-            Err(SubmitError::Refused(refusal)) => Err(self.refused(places.first().copied().flatten(), refusal).await),
+            Err(SubmitError::Refused(refusal)) => Err(self.reject(places.first().copied().flatten(), refusal).await),
             Err(SubmitError::RefusedOne { place, refusal }) => {
-                Err(self.refused(places.get(place).copied().flatten(), refusal).await)
+                Err(self.reject(places.get(place).copied().flatten(), refusal).await)
             }
             Err(error) => Err(EngineError::from(error).into()),
         }
     }
 
-    async fn refused(&self, item: Option<&Item<'_>>, refusal: Rejection) -> IngestError {
+    async fn reject(&self, item: Option<&Item<'_>>, refusal: Rejection) -> IngestError {
         match item {
             Some(item) => {
-                self.note_rejected(item, &refusal).await;
+                self.record_rejection(item, &refusal).await;
                 item.refused(refusal)
             }
             None => IngestError::Refused { pointer: refusal.pointer.clone().unwrap_or_default(), refusal },
@@ -301,12 +316,12 @@ impl Engine {
     }
 
     /// What is answered together with taking in the call of a tool, if the rule finds that it comes to nothing.
-    fn answer(&self, item: &Item<'_>) -> Option<Submission> {
+    fn answer_tool_call(&self, item: &Item<'_>) -> Option<Submission> {
         let Taken::Command(ingest) = &item.taken else { return None };
         let Ingest { received, from, act: Act::Call(_), .. } = &**ingest else { return None };
         let answer = AnswerCall {
             call: received.message.clone(),
-            message: MessageId::new(self.mint("msg_")),
+            message: MessageId::new(self.engine.mint("msg_")),
             to: from.clone(),
             run: received.run.clone(),
             thread: received.thread.clone(),
@@ -329,12 +344,12 @@ impl Engine {
             return self.submit_present(submission).await;
         }
         // Goes on to its end even if nobody waits any more, so that the files of large ones are looked after.
-        let engine = self.clone();
+        let engine = self.engine.clone();
         let ended = tokio::spawn(async move {
-            let outcome = engine.submit_present(submission).await;
+            let outcome = engine.intake().submit_present(submission).await;
             // A commit of unknown outcome may still turn out to name them.
             if !matches!(outcome, Ok(Err(SubmitError::OutcomeUnknown { .. }))) {
-                engine.let_all_go(held).await;
+                engine.intake().release_holds(held).await;
             }
             outcome
         });
@@ -344,7 +359,7 @@ impl Engine {
 
     /// Submits, and once more if a sender was declared offline a moment ago, which the roster did not know yet.
     async fn submit_present(&self, submission: Submission) -> Result<Result<Committed, SubmitError>, EngineError> {
-        let outcome = self.store().submit(submission.clone()).await;
+        let outcome = self.engine.store().submit(submission.clone()).await;
         let (place, refusal) = match &outcome {
             Err(SubmitError::Refused(refusal)) => (0, refusal),
             Err(SubmitError::RefusedOne { place, refusal }) => (*place, refusal),
@@ -353,16 +368,16 @@ impl Engine {
         let sender = submission.all().nth(place).map(|refused| &refused.caller);
         match sender.and_then(|caller| Some((caller, caller.itself()?))) {
             Some((caller, agent)) if refusal.code == Code::AgentOffline => {
-                self.return_agent(agent, caller).await?;
-                Ok(self.store().submit(submission).await)
+                self.engine.liveness().return_agent(agent, caller).await?;
+                Ok(self.engine.store().submit(submission).await)
             }
             _ => Ok(outcome),
         }
     }
 
-    async fn let_all_go(&self, held: Vec<ArtifactHold>) {
+    async fn release_holds(&self, held: Vec<ArtifactHold>) {
         for artifact in held {
-            self.let_go(artifact).await;
+            self.engine.artifacts().release_hold(artifact).await;
         }
     }
 
@@ -375,8 +390,8 @@ impl Engine {
                 return Err(Rejection::new(Code::Invalid, format!("'{}' only lives", beat.agent)).into());
             }
         };
-        self.link(&mut ingest);
-        self.settle(&mut ingest);
+        self.link_to_shown(&mut ingest);
+        self.apply_defaults(&mut ingest);
         let mut submission = Submission::new(caller.clone(), ingest);
         submission.run = Some(envelope.run.clone());
         submission.thread = Some(envelope.thread.clone());
@@ -385,41 +400,41 @@ impl Engine {
             scope: format!("{} {}", envelope.run, caller.actor),
             key: key.clone(),
             hash: hex(&envelope.command_hash()),
-            keep_until: self.replies_are_kept_until(),
+            keep_until: self.engine.replies_are_kept_until(),
         });
-        let (body, held) = self.body_to_keep(body.to_vec()).await?;
+        let (body, held) = self.store_body(body.to_vec()).await?;
         submission.body = Some(body);
         Ok((submission, held))
     }
 
     /// A body as the log keeps it: large ones are files, which are held until a row names them.
-    pub(super) async fn body_to_keep(&self, bytes: Vec<u8>) -> Result<(Body, Option<ArtifactHold>), EngineError> {
+    pub(super) async fn store_body(&self, bytes: Vec<u8>) -> Result<(Body, Option<ArtifactHold>), EngineError> {
         if bytes.len() > BODY_IN_ROW_BYTES {
-            let held = self.store().put_artifact(bytes).await?;
+            let held = self.engine.store().put_artifact(bytes).await?;
             return Ok((Body { sha256: held.sha256.clone(), bytes: BodyBytes::Artifact }, Some(held)));
         }
         Ok((Body { sha256: hex(&Sha256::digest(&bytes)), bytes: BodyBytes::Here(bytes) }, None))
     }
 
     /// What its author was last shown in the thread led to what it says there.
-    fn link(&self, ingest: &mut Ingest) {
+    fn link_to_shown(&self, ingest: &mut Ingest) {
         let author = AgentId::new(ingest.from.to_string());
         if let Act::Say { cause, .. } = &mut ingest.act
-            && let Some(message) = self.shown().newest(&author, &ingest.received.thread)
+            && let Some(message) = self.engine.shown().newest(&author, &ingest.received.thread)
         {
             *cause = Cause::Shown(message);
         }
     }
 
     /// What the message leaves open is as the settings say.
-    fn settle(&self, ingest: &mut Ingest) {
-        let settings = self.settings();
+    fn apply_defaults(&self, ingest: &mut Ingest) {
+        let settings = self.engine.settings();
         match &mut ingest.act {
             // What the rules would take anyway need not be written down.
             Act::Request(request) if settings.max_attempts != MAX_ATTEMPTS => {
                 request.terms.max_attempts.get_or_insert(settings.max_attempts);
             }
-            Act::Fail { again: Again::After { backoff_millis }, .. } => {
+            Act::Fail { retry: FailureRetry::Backoff(backoff_millis), .. } => {
                 *backoff_millis = millis(settings.retry_backoff)
             }
             _ => {}
@@ -427,26 +442,26 @@ impl Engine {
     }
 
     /// The answer to its sender. What the next call must find so is taken note of at once.
-    async fn answered(&self, item: &Item<'_>, committed: &Committed) -> Result<Ingested, EngineError> {
+    async fn reply_to(&self, item: &Item<'_>, committed: &Committed) -> Result<Ingested, EngineError> {
         let AnyReply::Row(_, row) = &committed.answer else { return Err(unexpected().into()) };
         let Row::Envelope(filed) = &row.0 else { return Err(unexpected().into()) };
         if let Taken::Command(ingest) = &item.taken
             && !committed.duplicate
         {
             match &ingest.act {
-                Act::Say { .. } => self.counts().all_changed(),
-                Act::Register(register) => self.meet(&item.caller, &register.card.agent_id).await?,
-                Act::Update(update) => self.meet(&item.caller, &update.agent).await?,
+                Act::Say { .. } => self.engine.counts().all_changed(),
+                Act::Register(register) => self.learn_agent(&item.caller, &register.card.agent_id).await?,
+                Act::Update(update) => self.learn_agent(&item.caller, &update.agent).await?,
                 _ => {}
             }
         }
         Ok(Ingested { id: filed.id.clone(), seq: Some(filed.received), duplicate: committed.duplicate })
     }
 
-    async fn meet(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
-        self.look_up(agent).await?;
+    async fn learn_agent(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
+        self.engine.liveness().look_up(agent).await?;
         // What is committed is answered: a seal that came in between is the next call's matter.
-        self.record_presence(caller, agent, LifeSource::Call).ok();
+        self.engine.liveness().record_presence(caller, agent, LifeSource::Call).ok();
         Ok(())
     }
 }

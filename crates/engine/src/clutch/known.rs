@@ -11,21 +11,26 @@ use rookery_store::query::Bodies;
 use sha2::{Digest, Sha256};
 
 use super::ingest::{Ingested, Item};
-use crate::engine::{Engine, EngineError, hex};
+use crate::clutch::IntakeHandle;
+use crate::engine::{EngineError, hex};
 
 /// How many bodies are read at once.
 const BODIES: usize = 50;
 
-impl Engine {
+impl IntakeHandle<'_> {
     /// Takes note of those that were stored before. Whoever may send as their sender and has every byte of them learns nothing by
     /// the answer but their place; one that differs in anything is judged like any other.
-    pub(super) async fn find_known(&self, items: &mut [Item<'_>], policy: SigningPolicy) -> Result<(), EngineError> {
+    pub(super) async fn find_duplicates(
+        &self,
+        items: &mut [Item<'_>],
+        policy: SigningPolicy,
+    ) -> Result<(), EngineError> {
         let judged: Vec<&mut Item<'_>> = items.iter_mut().filter(|item| is_judged(item, policy)).collect();
         if judged.is_empty() {
             return Ok(());
         }
         let keys = judged.iter().map(|item| Key::Envelope(item.received.envelope.id.clone())).collect();
-        let (rows, _) = self.store().rows(keys).await?;
+        let (rows, _) = self.engine.store().rows(keys).await?;
         let filed: Vec<Option<Filed>> = rows.into_iter().map(filed).collect();
         let places: Vec<Seq> = filed.iter().flatten().map(|filed| filed.received).collect();
         if places.is_empty() {
@@ -33,7 +38,8 @@ impl Engine {
         }
         let mut bodies: HashMap<Seq, (String, String)> = HashMap::new();
         for places in places.chunks(BODIES) {
-            let (log, _) = self.store().log(LogQuery { bodies: Bodies::Read, ..LogQuery::at(places.to_vec()) }).await?;
+            let (log, _) =
+                self.engine.store().log(LogQuery { bodies: Bodies::Read, ..LogQuery::at(places.to_vec()) }).await?;
             bodies.extend(log.into_iter().filter_map(|row| Some((row.seq, (row.actor.to_string(), row.body?.sha256)))));
         }
         for (item, filed) in judged.into_iter().zip(filed) {

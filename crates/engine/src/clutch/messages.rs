@@ -12,6 +12,19 @@ use super::show::{Envelopes, Shown};
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;
 
+/// Reads the log as messages: envelopes with their texts, and traces of tasks.
+#[derive(Clone, Copy, Debug)]
+pub struct HistoryHandle<'a> {
+    pub(crate) engine: &'a Engine,
+}
+
+impl Engine {
+    /// See [`HistoryHandle`].
+    pub fn history(&self) -> HistoryHandle<'_> {
+        HistoryHandle { engine: self }
+    }
+}
+
 /// What a page reads of the log at most, in bytes of its facts, and what it holds in bytes of bodies: it may have fewer
 /// messages than were asked for.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -135,7 +148,7 @@ impl MessageFilter {
     }
 }
 
-impl Engine {
+impl HistoryHandle<'_> {
     /// The messages of a stretch in order. What is committed meanwhile is left out, so that all of it is true at the head
     /// of the first read.
     pub async fn messages(&self, filter: &MessageFilter, stretch: Stretch) -> Result<At<MessagePage>, EngineError> {
@@ -148,7 +161,7 @@ impl Engine {
         let next = loop {
             let rows = page.value;
             looked_at += rows.len();
-            let envelopes = self.envelopes_behind(&rows).await?;
+            let envelopes = self.source_envelopes(&rows).await?;
             let lacking = (limit + 1).saturating_sub(messages.len());
             let wanted: Vec<LogRow> =
                 rows.iter().filter(|row| filter.takes_shown(row, &envelopes)).take(lacking).cloned().collect();
@@ -177,21 +190,21 @@ impl Engine {
 
     /// The rows of a page, whole up to the last of them: facts by their kind, and the envelopes of a type by theirs.
     async fn rows_of(&self, filter: &MessageFilter, query: &LogQuery) -> Result<At<Vec<LogRow>>, EngineError> {
-        let Some(wanted) = filter.type_alone() else { return self.log(query.clone()).await };
+        let Some(wanted) = filter.type_alone() else { return self.engine.query().log(query.clone()).await };
         let envelopes = RowQuery::all(Table::Envelopes)
             .with("type", ColumnTest::Is(wanted.into()))
             .with("received", ColumnTest::Above(stored(query.after.unwrap_or(Seq::ZERO))))
             .with("received", ColumnTest::AtMost(query.upto.map_or(i64::MAX, stored)))
             .ordered_by("received")
             .at_most(Some(query.limit));
-        let (found, head) = self.store().list(envelopes).await?;
+        let (found, head) = self.engine.store().list(envelopes).await?;
         let filed = |row| if let Row::Envelope(filed) = row { Some(filed.received) } else { None };
         let places: Vec<Seq> = found.into_iter().filter_map(filed).collect();
         // Of one position: what was committed since the first read is left for the next page.
         let query = LogQuery { upto: Some(query.upto.map_or(head.head, |upto| upto.min(head.head))), ..query.clone() };
-        let facts = self.log(query.clone()).await?.value;
-        let bound = self.end_of(&facts, &query).await?;
-        let mut rows = self.log(LogQuery::at(places)).await?.value;
+        let facts = self.engine.query().log(query.clone()).await?.value;
+        let bound = self.page_end(&facts, &query).await?;
+        let mut rows = self.engine.query().log(LogQuery::at(places)).await?.value;
         rows.extend(facts);
         rows.sort_by_key(|row| row.seq);
         rows.retain(|row| bound.is_none_or(|bound| row.seq <= bound));
@@ -200,11 +213,11 @@ impl Engine {
     }
 
     /// Where facts end that were cut short by their bytes.
-    async fn end_of(&self, facts: &[LogRow], query: &LogQuery) -> Result<Option<Seq>, EngineError> {
+    async fn page_end(&self, facts: &[LogRow], query: &LogQuery) -> Result<Option<Seq>, EngineError> {
         let Some(last) = facts.last().map(|row| row.seq).filter(|_| facts.len() < query.limit as usize) else {
             return Ok(None);
         };
-        let more = self.log(LogQuery { after: Some(last), limit: 1, ..query.clone() }).await?;
+        let more = self.engine.query().log(LogQuery { after: Some(last), limit: 1, ..query.clone() }).await?;
         Ok((!more.value.is_empty()).then_some(last))
     }
 }

@@ -26,12 +26,12 @@ pub use courier::{
 };
 pub use envelope::{Envelope, Located};
 pub use groups::Members;
-pub use ingest::{IngestError, Ingested};
-pub use messages::{MessageFilter, MessagePage, Sender, Stretch};
-pub use router::Routing;
+pub use ingest::{IngestError, Ingested, IntakeHandle};
+pub use messages::{HistoryHandle, MessageFilter, MessagePage, Sender, Stretch};
+pub use router::{RouterHandle, Routing};
 pub use runs::{MESSAGES, RunEntry, RunList, RunTree, TaskNode};
 pub use schema::{SchemaFault, serve_checks};
 pub(crate) use schemas::Schemas;
-pub use schemas::{KnownSchema, UnfitSchema};
+pub use schemas::{ContractsHandle, KnownSchema, UnfitSchema};
 pub use show::{Envelopes, Rendered, Shown};
 pub use trace::Traced;

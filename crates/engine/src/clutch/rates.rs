@@ -9,7 +9,7 @@ use rookery_core::clutch::{MessageType, Taken};
 use rookery_core::{Code, Rejection};
 
 use super::ingest::{IngestError, Item};
-use crate::engine::Engine;
+use crate::clutch::IntakeHandle;
 
 /// What a rate and its burst are counted over, in microseconds.
 const BURST: u64 = 60_000_000;
@@ -75,7 +75,7 @@ fn is_counted(message_type: &MessageType) -> bool {
     }
 }
 
-impl Engine {
+impl IntakeHandle<'_> {
     /// Refuses all of them if a sender of one is beyond its rate.
     pub(super) fn check_rates(&self, items: &[Item<'_>]) -> Result<(), IngestError> {
         let changes = |item: &Item<'_>| matches!(&item.taken, Taken::Heartbeat(beat) if beat.says_something());
@@ -88,8 +88,10 @@ impl Engine {
         for (sender, _) in &counted {
             *sent.entry(sender.as_str()).or_default() += 1;
         }
-        let per_minute = self.settings().envelopes_per_minute;
-        let Err(rushed) = self.rates().count(&sent, per_minute, self.clock().monotonic()) else { return Ok(()) };
+        let per_minute = self.engine.settings().envelopes_per_minute;
+        let Err(rushed) = self.engine.rates().count(&sent, per_minute, self.engine.clock().monotonic()) else {
+            return Ok(());
+        };
         metrics::counter!("rookery_envelopes_rushed_total").increment(1);
         let first = counted.iter().find(|(sender, _)| sender == rushed.sender).map(|(_, item)| *item);
         let message = format!("'{}' sends more than {per_minute} envelopes a minute", rushed.sender);

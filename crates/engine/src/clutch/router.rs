@@ -30,12 +30,25 @@ use crate::services::RETRY_DELAY;
 use crate::subscribe::Subscription;
 use crate::timers::millis;
 
+/// Explains which agent a task would be routed to.
+#[derive(Clone, Copy, Debug)]
+pub struct RouterHandle<'a> {
+    pub(crate) engine: &'a Engine,
+}
+
+impl Engine {
+    /// See [`RouterHandle`].
+    pub fn router(&self) -> RouterHandle<'_> {
+        RouterHandle { engine: self }
+    }
+}
+
 /// How many tasks are read in one go.
 const READ_AT_ONCE: usize = 1_000;
 
 /// Routes whenever that is for this node to do.
 pub(crate) async fn run(engine: Engine) {
-    let mut duties = engine.attending().changes();
+    let mut duties = engine.cluster().changes();
     loop {
         let held = |tenures: &Vec<LeaderEpoch>| tenures.iter().any(|tenure| tenure.duty == LeaderRole::Router);
         if duties.wait_for(held).await.is_err() {
@@ -51,8 +64,8 @@ pub(crate) async fn run(engine: Engine) {
 /// Routes until the duty is another node's.
 async fn serve(engine: &Engine) -> Result<(), EngineError> {
     let mut routing = Routing::default();
-    while engine.tenure(LeaderRole::Router).is_some() {
-        let mut duties = engine.attending().changes();
+    while engine.cluster().leader_epoch(LeaderRole::Router).is_some() {
+        let mut duties = engine.cluster().changes();
         routing.round(engine).await?;
         tokio::select! {
             heard = routing.hear() => heard?,
@@ -72,7 +85,7 @@ pub struct Routing {
 impl Routing {
     /// Routes what is due by what it has heard, if that is for this node to do.
     pub async fn round(&mut self, engine: &Engine) -> Result<(), EngineError> {
-        let Some(tenure) = engine.tenure(LeaderRole::Router) else {
+        let Some(tenure) = engine.cluster().leader_epoch(LeaderRole::Router) else {
             self.router = None;
             return Ok(());
         };
@@ -291,7 +304,7 @@ impl Router {
 
     async fn route(&mut self, id: &TaskId) -> Result<(), EngineError> {
         let Some(waiting) = self.waiting.get(id) else { return Ok(()) };
-        if waiting.is_over(self.engine.store_now()) {
+        if waiting.is_over(self.engine.cluster().store_now()) {
             return Ok(());
         }
         let choice = match self.nobody.get(&waiting.wanted) {
@@ -309,7 +322,7 @@ impl Router {
         if !is_news(&waiting.routing, &waiting.clocks, &choice) {
             return Ok(());
         }
-        match self.engine.task(id).await?.value {
+        match self.engine.query().task(id).await?.value {
             Some(task) => self.submit(&task, &choice, None).await,
             None => Ok(()),
         }
@@ -317,7 +330,7 @@ impl Router {
 
     /// Gives a task to whom the choice fell on, with the request as it is passed on.
     async fn gives(&mut self, id: &TaskId, choice: &RoutingDecision) -> Result<(), EngineError> {
-        let Some(task) = self.engine.task(id).await?.value else { return Ok(()) };
+        let Some(task) = self.engine.query().task(id).await?.value else { return Ok(()) };
         let (Some(terms), Some(to)) = (task.to_be_routed(), &choice.selected) else { return Ok(()) };
         let message = MessageId::new(self.engine.mint("msg_"));
         let accept_within_millis = self.accept_within();
@@ -339,7 +352,7 @@ impl Router {
             submission.others = vec![forward];
             held.extend(body);
         }
-        match self.engine.submit_with(submission, held).await? {
+        match self.engine.intake().submit_with(submission, held).await? {
             // The next choice shall know of this one.
             Ok(committed) => self.catch_up(committed.at).await,
             Err(SubmitError::Refused(refusal) | SubmitError::RefusedOne { refusal, .. }) => {
@@ -363,7 +376,7 @@ impl Router {
         let accept_within_millis = self.accept_within();
         let forward = OfferTask { task: task.id.clone(), to, message, accept_within_millis, artifacts: vec![] };
         let (submission, held) = self.forwards(task, &request, forward).await?;
-        match self.engine.submit_with(submission, held.into_iter().collect()).await? {
+        match self.engine.intake().submit_with(submission, held.into_iter().collect()).await? {
             Ok(committed) => self.catch_up(committed.at).await,
             // Its run may rest by now, until the log tells that it goes on.
             Err(SubmitError::Refused(refusal)) if refusal.code == Code::InvalidState => {
@@ -382,7 +395,7 @@ impl Router {
         let (_, head) = self.engine.store().tallies().await?;
         self.catch_up(head.head).await?;
         let has_news = self.at > chosen_at || code == Code::InvalidState;
-        if has_news && self.engine.tenure(LeaderRole::Router) == Some(self.tenure) {
+        if has_news && self.engine.cluster().leader_epoch(LeaderRole::Router) == Some(self.tenure) {
             self.to_look_at.insert(id.clone());
         }
         Ok(())
@@ -412,7 +425,7 @@ impl Router {
         forward.artifacts = artifact::passed_on(&message);
         let bytes = serde_json::to_vec(&message).unwrap_or_default();
         let mut submission = self.submission(task, forward);
-        let (body, held) = self.engine.body_to_keep(bytes).await?;
+        let (body, held) = self.engine.intake().store_body(bytes).await?;
         submission.body = Some(body);
         Ok((submission, held))
     }
@@ -420,7 +433,7 @@ impl Router {
     /// The request as it was sent. One that is damaged or lost is passed on with what the task says of it, which is its title
     /// and description: nothing brings its words back, and the work can be done all the same.
     async fn words_of(&self, task: &Task, request: &MessageId) -> Result<Vec<u8>, EngineError> {
-        match self.engine.request_body(request).await {
+        match self.engine.history().request_body(request).await {
             Err(EngineError::Artifact(error @ (ArtifactError::Damaged { .. } | ArtifactError::Absent { .. }))) => {
                 tracing::error!(task = %task.id, %request, %error, "a request is passed on without its words");
                 Ok(vec![])
@@ -507,11 +520,11 @@ fn task_of(row: Row) -> Option<Task> {
     if let Row::Task(task) = row { Some(task) } else { None }
 }
 
-impl Engine {
+impl RouterHandle<'_> {
     /// Whom a task on these terms would be given to now, and why nobody else. Nothing is stored.
     pub async fn explain(&self, terms: RequestTerms) -> Result<RoutingDecision, EngineError> {
-        let members = self.listed_members(&terms.to).await?;
-        let (candidates, _, _) = known(self, vec![]).await?;
+        let members = self.engine.query().group_members(&terms.to).await?;
+        let (candidates, _, _) = known(self.engine, vec![]).await?;
         Ok(candidates.explain(&TaskDemand::of(&RequestTerms { members, ..terms }, &[])))
     }
 }

@@ -13,8 +13,9 @@ use rookery_store::query::{ColumnTest, Order};
 use rookery_store::{LogQuery, RowQuery};
 
 use super::attempts::{self, TaskAttempt};
-use crate::engine::{Engine, EngineError};
+use crate::engine::EngineError;
 use crate::queries::At;
+use crate::workflows::RunsHandle;
 use crate::workflows::{default_run, run_query, runs_of, tasks_of, tasks_query};
 
 /// More tasks of the default run than these are not counted.
@@ -104,15 +105,15 @@ impl RunEntry {
     }
 }
 
-impl Engine {
+impl RunsHandle<'_> {
     /// Runs that have tasks, newest first, beginning before a place. The project's default run is the oldest of all.
-    pub async fn runs(&self, before: Option<Seq>, limit: u32) -> Result<At<RunList>, EngineError> {
+    pub async fn list(&self, before: Option<Seq>, limit: u32) -> Result<At<RunList>, EngineError> {
         let limit = limit as usize;
         let mut before = before.unwrap_or(Seq(u64::MAX));
         let mut runs: Vec<(Seq, RunEntry)> = Vec::new();
         for _ in 0..READS {
             let queries = vec![runs_query(before), tasks_query(&RunId::project_default()).at_most(Some(COUNTED + 1))];
-            let (lists, head) = self.store().lists(queries).await?;
+            let (lists, head) = self.engine.store().lists(queries).await?;
             let mut lists = lists.into_iter();
             let read = runs_of(lists.next().unwrap_or_default());
             let ended = read.len() < READ as usize;
@@ -133,19 +134,19 @@ impl Engine {
             return Ok(At { value: RunList { runs: runs.into_iter().map(|(_, run)| run).collect(), next }, head });
         }
         // So many runs without a task: whoever wants to go on can.
-        let head = self.tallies().await?.head;
+        let head = self.engine.query().tallies().await?.head;
         let runs = runs.into_iter().map(|(_, run)| run).collect();
         Ok(At { value: RunList { runs, next: Some(before) }, head })
     }
 
     /// A run and so many of its tasks, beginning after the one that was created at a place.
-    pub async fn run_tree(&self, id: &RunId, after: Seq, limit: u32) -> Result<At<RunTree>, EngineError> {
+    pub async fn tree(&self, id: &RunId, after: Seq, limit: u32) -> Result<At<RunTree>, EngineError> {
         let is_default = *id == RunId::project_default();
         let page =
             tasks_query(id).with("created", ColumnTest::Above(stored(after))).at_most(Some(limit.saturating_add(1)));
         let counted =
             if is_default { tasks_query(id).at_most(Some(COUNTED + 1)) } else { page.clone().at_most(Some(0)) };
-        let (lists, head) = self.store().lists(vec![run_query(id), page, counted]).await?;
+        let (lists, head) = self.engine.store().lists(vec![run_query(id), page, counted]).await?;
         let mut lists = lists.into_iter();
         let run = runs_of(lists.next().unwrap_or_default()).pop().map(RunEntry::counted);
         let mut tasks = tasks_of(lists.next().unwrap_or_default());
@@ -159,29 +160,29 @@ impl Engine {
         let next = next.and_then(|()| tasks.last().map(|task| task.created));
         let mut nodes = Vec::new();
         for task in tasks {
-            nodes.push(self.node(task, head.head).await?);
+            nodes.push(self.task_node(task, head.head).await?);
         }
         Ok(At { value: RunTree { run, roots: nest(nodes), next }, head })
     }
 
     /// Whether a run is known: one with a row, or the default one.
-    pub async fn knows_run(&self, id: &RunId) -> Result<(), EngineError> {
-        let known = *id == RunId::project_default() || !self.store().list(run_query(id)).await?.0.is_empty();
+    pub async fn ensure_exists(&self, id: &RunId) -> Result<(), EngineError> {
+        let known = *id == RunId::project_default() || !self.engine.store().list(run_query(id)).await?.0.is_empty();
         if known { Ok(()) } else { Err(unknown_run().into()) }
     }
 
     /// A task with what the log has about it.
-    pub(super) async fn node(&self, task: Task, upto: Seq) -> Result<TaskNode, EngineError> {
+    pub(crate) async fn task_node(&self, task: Task, upto: Seq) -> Result<TaskNode, EngineError> {
         let about =
             LogQuery { upto: Some(upto), task: Some(task.id.to_string()), ..LogQuery::after(Seq::ZERO, MESSAGES) };
-        let rows = self.log(about.clone()).await?.value;
+        let rows = self.engine.query().log(about.clone()).await?.value;
         let messages = u32::try_from(rows.len()).unwrap_or(MESSAGES);
         let attempts = if messages < MESSAGES {
             attempts::of(&rows)
         } else {
             // Much was said about it. What attempts are read from is little.
             let kinds = attempts::KINDS.iter().map(|kind| (*kind).to_owned()).collect();
-            attempts::of(&self.log(LogQuery { kinds: Some(kinds), ..about }).await?.value)
+            attempts::of(&self.engine.query().log(LogQuery { kinds: Some(kinds), ..about }).await?.value)
         };
         let parent = task.origin.parent.clone();
         Ok(TaskNode { task, parent, attempts, messages, children: vec![] })

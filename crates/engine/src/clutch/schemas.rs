@@ -17,6 +17,19 @@ use super::schema::{Checkers, Compiled, Finding, SchemaFault};
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;
 
+/// Payload schemas and the contracts of steps, and the checks of payloads against them.
+#[derive(Clone, Copy, Debug)]
+pub struct ContractsHandle<'a> {
+    pub(crate) engine: &'a Engine,
+}
+
+impl Engine {
+    /// See [`ContractsHandle`].
+    pub fn contracts(&self) -> ContractsHandle<'_> {
+        ContractsHandle { engine: self }
+    }
+}
+
 /// A schema with what is known of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KnownSchema {
@@ -76,10 +89,10 @@ impl Schemas {
     }
 }
 
-impl Engine {
+impl ContractsHandle<'_> {
     /// Whether a text is a schema that can be registered.
     pub async fn check_schema(&self, text: &str) -> Result<(), UnfitSchema> {
-        match self.schemas_here().checkers.check(text, None).await? {
+        match self.engine.schemas_here().checkers.check(text, None).await? {
             Finding::Unusable(fault) => Err(UnfitSchema::Faulty(fault)),
             Finding::TooCostly => Err(UnfitSchema::Faulty(too_costly_schema())),
             Finding::Valid | Finding::Invalid(_) | Finding::InvalidSomewhere => Ok(()),
@@ -90,7 +103,7 @@ impl Engine {
         if let Some(text) = built_in(payload_type) {
             return Ok(Some(KnownSchema::BuiltIn { payload_type: payload_type.clone(), text }));
         }
-        let (mut rows, _) = self.store().rows(vec![Key::Schema(payload_type.clone())]).await?;
+        let (mut rows, _) = self.engine.store().rows(vec![Key::Schema(payload_type.clone())]).await?;
         Ok(rows.pop().flatten().and_then(registered).map(KnownSchema::Registered))
     }
 
@@ -104,18 +117,18 @@ impl Engine {
         let query = RowQuery::all(Table::Schemas)
             .with("registered", ColumnTest::Above(after.unwrap_or(Seq(0)).0.cast_signed()))
             .ordered_by("registered");
-        let (rows, head) = self.store().list(query.at_most(Some(limit))).await?;
+        let (rows, head) = self.engine.store().list(query.at_most(Some(limit))).await?;
         let rows = rows.into_iter().filter_map(registered).map(KnownSchema::Registered);
         Ok(At { value: beginning.chain(rows).collect(), head })
     }
 
     /// Where a payload is not as the schema of a type says.
-    pub(super) async fn held_against(
+    pub(super) async fn find_violations(
         &self,
         payload_type: &PayloadType,
         payload: &Value,
     ) -> Result<Vec<Violation>, EngineError> {
-        let schemas = self.schemas_here();
+        let schemas = self.engine.schemas_here();
         let finding = match self.schema(payload_type).await? {
             None => {
                 let message = format!("no schema is registered for {payload_type}");

@@ -12,7 +12,8 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::envelope::without_words;
-use crate::engine::{Engine, EngineError};
+use crate::clutch::HistoryHandle;
+use crate::engine::EngineError;
 
 /// How many bodies are read at once.
 const BODIES: usize = 50;
@@ -62,14 +63,14 @@ fn is_envelope(row: &LogRow) -> bool {
     matches!(row.event.typed(), EventRef::EnvelopeReceived(_))
 }
 
-impl Engine {
+impl HistoryHandle<'_> {
     /// The envelopes that these rows may follow from, wherever they are: what one node committed together, another may be
     /// handed in pieces.
-    pub async fn envelopes_behind(&self, rows: &[LogRow]) -> Result<Envelopes, EngineError> {
+    pub async fn source_envelopes(&self, rows: &[LogRow]) -> Result<Envelopes, EngineError> {
         let mut envelopes = Envelopes::among(rows);
         let elsewhere = causes_elsewhere(rows);
         if !elsewhere.is_empty() {
-            let causes = self.log(LogQuery::at(elsewhere)).await?.value;
+            let causes = self.engine.query().log(LogQuery::at(elsewhere)).await?.value;
             envelopes.0.extend(Envelopes::among(&causes).0);
         }
         Ok(envelopes)
@@ -85,13 +86,13 @@ impl Engine {
     ) -> Result<Vec<Shown>, EngineError> {
         let mut shown = Vec::with_capacity(rows.len());
         for rows in rows.chunks(BODIES) {
-            let mut bodies = self.with_bodies(rows).await?.into_iter().peekable();
+            let mut bodies = self.read_bodies(rows).await?.into_iter().peekable();
             for row in rows {
                 if *left == 0 {
                     return Ok(shown);
                 }
                 let mut read = bodies.next_if(|read| read.seq == row.seq).unwrap_or_else(|| row.clone());
-                let unreadable = match self.read_words(&mut read).await {
+                let unreadable = match self.read_texts(&mut read).await {
                     Err(EngineError::Artifact(error)) if error.is_of_one() => Some(error),
                     outcome => outcome.map(|()| None)?,
                 };
@@ -108,29 +109,29 @@ impl Engine {
     }
 
     /// A row as a message with all of its words.
-    pub(crate) async fn show_whole(&self, row: &LogRow, envelopes: &Envelopes) -> Result<Shown, EngineError> {
-        let mut read = self.with_bodies(std::slice::from_ref(row)).await?.pop().unwrap_or_else(|| row.clone());
-        self.read_words(&mut read).await?;
+    pub(crate) async fn show_full(&self, row: &LogRow, envelopes: &Envelopes) -> Result<Shown, EngineError> {
+        let mut read = self.read_bodies(std::slice::from_ref(row)).await?.pop().unwrap_or_else(|| row.clone());
+        self.read_texts(&mut read).await?;
         Ok(envelopes.shown(&read))
     }
 
     /// A committed batch, rendered by whoever asks first.
-    pub async fn rendered(&self, batch: &Published) -> Result<Rendered, EngineError> {
+    pub async fn render(&self, batch: &Published) -> Result<Rendered, EngineError> {
         let rendering = async {
-            let (envelopes, mut all) = (self.envelopes_behind(batch.rows()).await?, usize::MAX);
+            let (envelopes, mut all) = (self.source_envelopes(batch.rows()).await?, usize::MAX);
             Ok::<_, EngineError>(array(self.show_rows(batch.rows(), &envelopes, &mut all).await?))
         };
         Ok(Rendered::split(batch.rendered_by(Slot::Clutch, rendering).await?))
     }
 
     /// Those that have words of their own and came without them, read again.
-    async fn with_bodies(&self, rows: &[LogRow]) -> Result<Vec<LogRow>, EngineError> {
+    async fn read_bodies(&self, rows: &[LogRow]) -> Result<Vec<LogRow>, EngineError> {
         let lacking = rows.iter().filter(|row| row.body.is_none() && envelope::has_own_words(&row.event));
         let places: Vec<Seq> = lacking.map(|row| row.seq).collect();
         if places.is_empty() {
             return Ok(vec![]);
         }
-        Ok(self.log(LogQuery { bodies: Bodies::Read, ..LogQuery::at(places) }).await?.value)
+        Ok(self.engine.query().log(LogQuery { bodies: Bodies::Read, ..LogQuery::at(places) }).await?.value)
     }
 }
 

@@ -14,20 +14,21 @@ use rookery_store::Submission;
 use serde_json::Value;
 
 use super::ingest::{IngestError, Item};
-use crate::engine::{Engine, EngineError};
+use crate::clutch::IntakeHandle;
+use crate::engine::EngineError;
 
 /// How many are checked before others have their turn.
 const CHECKED_AT_ONCE: usize = 16;
 
-impl Engine {
+impl IntakeHandle<'_> {
     /// Notes with each envelope which key it is signed by. One that is signed wrongly ends it for all.
     pub(super) async fn check_signatures(&self, items: &mut [Item<'_>]) -> Result<(), IngestError> {
-        let policy = self.settings().signatures;
+        let policy = self.engine.settings().signatures;
         if policy == SigningPolicy::Off {
             return Ok(());
         }
-        self.find_known(items, policy).await?;
-        let mut keys = self.keys_of_senders(items, policy).await?;
+        self.find_duplicates(items, policy).await?;
+        let mut keys = self.sender_keys(items, policy).await?;
         let mut checked = 0;
         for item in items.iter_mut().filter(|item| item.known.is_none()) {
             let found = match item.received.envelope.from.actor.agent() {
@@ -37,7 +38,7 @@ impl Engine {
             match found {
                 Ok(by) => item.signed(policy, by),
                 Err(refusal) => {
-                    self.note_rejected(item, &refusal).await;
+                    self.record_rejection(item, &refusal).await;
                     return Err(item.refused(refusal));
                 }
             }
@@ -52,7 +53,7 @@ impl Engine {
     }
 
     /// The keys of those who sign, or send what no rule looks at.
-    async fn keys_of_senders(
+    async fn sender_keys(
         &self,
         items: &[Item<'_>],
         policy: SigningPolicy,
@@ -66,7 +67,7 @@ impl Engine {
         if senders.is_empty() {
             return Ok(HashMap::new());
         }
-        let (rows, _) = self.store().rows(senders.iter().cloned().map(Key::Agent).collect()).await?;
+        let (rows, _) = self.engine.store().rows(senders.iter().cloned().map(Key::Agent).collect()).await?;
         let known = |row: Option<Row>| match row {
             Some(Row::Agent(agent)) => keys_of(Some(&agent)).to_vec(),
             _ => vec![],
@@ -75,11 +76,11 @@ impl Engine {
     }
 
     /// Whether an unsigned card may take the place of the one that is known. A signed message, or a credential, always may.
-    pub async fn admits_card(&self, caller: &Caller, card: &Card) -> Result<(), EngineError> {
-        if self.settings().signatures == SigningPolicy::Off || caller.is_proven() {
+    pub async fn check_card(&self, caller: &Caller, card: &Card) -> Result<(), EngineError> {
+        if self.engine.settings().signatures == SigningPolicy::Off || caller.is_proven() {
             return Ok(());
         }
-        let known: Option<Agent> = self.agent(&card.agent_id).await?.value;
+        let known: Option<Agent> = self.engine.query().agent(&card.agent_id).await?.value;
         match known {
             Some(agent) if !keys_of(Some(&agent)).is_empty() && Card::of(&agent) != *card => Err(Rejection::new(
                 Code::SignatureRequired,
@@ -92,14 +93,14 @@ impl Engine {
     }
 
     /// Notes in the log that somebody signed what it may not, unless too much of that was noted just now.
-    pub(super) async fn note_rejected(&self, item: &Item<'_>, refusal: &Rejection) {
+    pub(super) async fn record_rejection(&self, item: &Item<'_>, refusal: &Rejection) {
         if !matches!(refusal.code, Code::BadSignature | Code::UnknownKey) {
             return;
         }
         let envelope = &item.received.envelope;
         let from = envelope.from.actor.to_string();
         metrics::counter!("rookery_envelopes_rejected_total", "code" => refusal.code.as_str()).increment(1);
-        let Some(others) = self.rejections().told(&from, self.clock().monotonic()) else { return };
+        let Some(others) = self.engine.rejections().told(&from, self.engine.clock().monotonic()) else { return };
         let rejected = EnvelopeRejected {
             message: envelope.id.clone(),
             message_type: envelope.message_type.clone(),
@@ -110,7 +111,7 @@ impl Engine {
             others,
         };
         let noted = Submission::internal(Caller::system(), NoteRejected { rejected });
-        if let Err(error) = self.store().submit(noted).await {
+        if let Err(error) = self.engine.store().submit(noted).await {
             tracing::warn!(%error, "a message with a wrong signature was refused, and that could not be noted");
         }
     }

@@ -6,7 +6,8 @@ use rookery_core::task::{Task, TaskState};
 use serde::Deserialize;
 
 use super::runs::TaskNode;
-use crate::engine::{Engine, EngineError};
+use crate::clutch::HistoryHandle;
+use crate::engine::EngineError;
 
 /// A task that has ended, with what is told of it outside.
 #[derive(Clone, PartialEq, Debug)]
@@ -30,24 +31,24 @@ struct SaidTrace {
     span_id: Option<String>,
 }
 
-impl Engine {
+impl HistoryHandle<'_> {
     /// A task that has ended, well or not; nothing while it goes on.
-    pub async fn traced(&self, id: &TaskId) -> Result<Option<Traced>, EngineError> {
-        let found = self.task(id).await?;
+    pub async fn trace(&self, id: &TaskId) -> Result<Option<Traced>, EngineError> {
+        let found = self.engine.query().task(id).await?;
         let has_ended = |task: &Task| task.state.is_finished() || task.state == TaskState::Failed;
         let Some(task) = found.value.filter(has_ended) else { return Ok(None) };
-        let Trace { mut trace_id, span_id } = self.trace_of(&task).await?;
+        let Trace { mut trace_id, span_id } = self.request_trace(&task).await?;
         let mut above = task.origin.parent.clone();
         while let (None, Some(parent)) = (&trace_id, &above) {
-            let Some(parent) = self.task(parent).await?.value else { break };
-            trace_id = self.trace_of(&parent).await?.trace_id;
+            let Some(parent) = self.engine.query().task(parent).await?.value else { break };
+            trace_id = self.request_trace(&parent).await?.trace_id;
             above = parent.origin.parent;
         }
-        let node = self.node(task, found.head.head).await?;
+        let node = self.engine.runs().task_node(task, found.head.head).await?;
         Ok(Some(Traced { node, trace_id, span_id }))
     }
 
-    async fn trace_of(&self, task: &Task) -> Result<Trace, EngineError> {
+    async fn request_trace(&self, task: &Task) -> Result<Trace, EngineError> {
         let Some(terms) = &task.origin.terms else { return Ok(Trace::default()) };
         let body = self.request_body(&terms.request).await?;
         let said: Said = serde_json::from_slice(&body).unwrap_or_default();

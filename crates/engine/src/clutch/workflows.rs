@@ -5,13 +5,14 @@ use rookery_core::contract::{
     ContractCheck, ExpectedPayload, StepContract, StepContracts, Violation, Violations, missing,
 };
 use rookery_core::model::Table;
-use rookery_core::task::{CompleteTask, TaskState, UpdateStatus};
+use rookery_core::task::CompleteTask;
 use rookery_core::{AnyCommand, Key, Row, Seq};
 use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;
 use serde_json::Value;
 
-use crate::engine::{Engine, EngineError};
+use crate::clutch::ContractsHandle;
+use crate::engine::EngineError;
 use crate::queries::At;
 
 /// A message that belongs to a step of a workflow.
@@ -34,15 +35,15 @@ pub(super) struct Validated {
     pub violations: Violations,
 }
 
-impl Engine {
+impl ContractsHandle<'_> {
     /// What the steps of a workflow expect.
-    pub async fn workflow_rules(&self, name: &str) -> Result<Option<StepContracts>, EngineError> {
-        let (mut rows, _) = self.store().rows(vec![Key::StepContracts(name.to_owned())]).await?;
+    pub async fn step_contracts(&self, name: &str) -> Result<Option<StepContracts>, EngineError> {
+        let (mut rows, _) = self.engine.store().rows(vec![Key::StepContracts(name.to_owned())]).await?;
         Ok(rows.pop().flatten().and_then(workflow))
     }
 
     /// Workflows with rules in the order in which they were defined, after one that was defined then.
-    pub async fn all_workflow_rules(
+    pub async fn list_step_contracts(
         &self,
         after: Option<Seq>,
         limit: u32,
@@ -50,13 +51,13 @@ impl Engine {
         let query = RowQuery::all(Table::StepContracts)
             .with("defined", ColumnTest::Above(after.unwrap_or(Seq(0)).0.cast_signed()))
             .ordered_by("defined");
-        let (rows, head) = self.store().list(query.at_most(Some(limit))).await?;
+        let (rows, head) = self.engine.store().list(query.at_most(Some(limit))).await?;
         Ok(At { value: rows.into_iter().filter_map(workflow).collect(), head })
     }
 
     /// Holds a message against what its step expects, if that expects something of messages of its type.
     pub(super) async fn validate(&self, message: Validate<'_>) -> Result<Validated, EngineError> {
-        let Some(rules) = self.workflow_rules(message.workflow).await? else {
+        let Some(rules) = self.step_contracts(message.workflow).await? else {
             return Ok(Validated { defined: None, violations: Violations::default() });
         };
         let rule = rules.rule(message.step).filter(|rule| rule.expects.message_type == *message.message_type);
@@ -69,29 +70,22 @@ impl Engine {
 
     /// Holds the outcome of a task that is completed without a message against the step that the task is bound to: its detail
     /// is the payload, of the type that is expected.
-    pub(crate) async fn hold_outcome(&self, command: &mut AnyCommand) -> Result<(), EngineError> {
-        let (task, outcome, checked) = if command.get::<CompleteTask>().is_some() {
-            let Some(complete) = command.get_mut::<CompleteTask>() else { return Ok(()) };
-            (&complete.task, &complete.outcome, &mut complete.checked)
-        } else if let Some(update) = command.get_mut::<UpdateStatus>().filter(|to| to.to == TaskState::Completed) {
-            (&update.task, &update.outcome, &mut update.checked)
-        } else {
-            return Ok(());
-        };
-        let (mut rows, _) = self.store().rows(vec![Key::Task(task.clone())]).await?;
+    pub(crate) async fn check_outcome(&self, command: &mut AnyCommand) -> Result<(), EngineError> {
+        let Some(complete) = command.get_mut::<CompleteTask>() else { return Ok(()) };
+        let (mut rows, _) = self.engine.store().rows(vec![Key::Task(complete.task.clone())]).await?;
         let Some(Row::Task(task)) = rows.pop().flatten() else { return Ok(()) };
         let Some(bound) = task.bound_to().cloned() else { return Ok(()) };
-        let rules = self.workflow_rules(&bound.workflow).await?;
+        let rules = self.step_contracts(&bound.workflow).await?;
         let rule = rules.as_ref().and_then(|rules| rules.rule(&bound.step));
         let violations = match rule.filter(|rule| rule.expects.message_type == MessageType::TaskResult) {
             Some(StepContract { expects, .. }) => {
-                let payload = outcome.detail.as_ref().unwrap_or(&Value::Null);
+                let payload = complete.outcome.detail.as_ref().unwrap_or(&Value::Null);
                 let found = self.check(expects, Some(&expects.payload_type), payload).await?;
                 found.moved("/payload", "/outcome_detail")
             }
             None => Violations::default(),
         };
-        *checked = Some(ContractCheck { bound, defined: rules.map(|rules| rules.defined), violations });
+        complete.contract = Some(ContractCheck { bound, defined: rules.map(|rules| rules.defined), violations });
         Ok(())
     }
 
@@ -103,7 +97,7 @@ impl Engine {
         payload: &Value,
     ) -> Result<Violations, EngineError> {
         let mut found = lacking(expects, payload_type, payload);
-        found.extend(self.held_against(&expects.payload_type, payload).await?);
+        found.extend(self.find_violations(&expects.payload_type, payload).await?);
         Ok(Violations::of(found))
     }
 }

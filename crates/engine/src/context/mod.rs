@@ -4,6 +4,19 @@
 //! any workflow. What is left out is said, with the tool that shows it.
 
 mod budget;
+/// Collects everything that an agent should know about a task.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskContextHandle<'a> {
+    pub(crate) engine: &'a Engine,
+}
+
+impl Engine {
+    /// See [`TaskContextHandle`].
+    pub fn task_context(&self) -> TaskContextHandle<'_> {
+        TaskContextHandle { engine: self }
+    }
+}
+
 #[cfg(test)]
 mod tests;
 mod view;
@@ -111,9 +124,9 @@ pub fn estimate(chars: usize) -> usize {
     chars.div_ceil(4)
 }
 
-impl Engine {
+impl TaskContextHandle<'_> {
     /// The context of a task in at most `max_tokens`, what the surface says beside it included.
-    pub async fn load_context(
+    pub async fn load(
         &self,
         task: &TaskId,
         include: &Include,
@@ -126,7 +139,7 @@ impl Engine {
     }
 
     async fn material(&self, id: &TaskId, beside: Beside) -> Result<At<Material>, EngineError> {
-        let Some(task) = self.task(id).await?.value else { return Err(unknown_task().into()) };
+        let Some(task) = self.engine.query().task(id).await?.value else { return Err(unknown_task().into()) };
         // The default run has no order and may have any number of tasks: only those that are named matter.
         let others = if task.run == RunId::project_default() {
             let named: Vec<TaskId> = task.depends_on.iter().chain(&task.context_from).cloned().collect();
@@ -145,7 +158,7 @@ impl Engine {
             workspaces_query(&task.run),
         ];
         queries.extend(task.holder().map(|holder| files("holder", holder.as_str())));
-        let (lists, head) = self.store().lists(queries).await?;
+        let (lists, head) = self.engine.store().lists(queries).await?;
         let mut lists = lists.into_iter();
         let mut next = || lists.next().unwrap_or_default();
         let task = tasks_of(next()).pop().ok_or_else(unknown_task)?;

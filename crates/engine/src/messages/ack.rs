@@ -9,7 +9,8 @@ use rookery_core::{AgentId, Caller, Code, Key, MessageId, Rejection, Row, Seq, T
 use super::inbox::is_in_inbox;
 use super::place::Place;
 use super::{LARGEST_PAGE, delivery_of};
-use crate::engine::{Engine, EngineError, Request};
+use crate::engine::{EngineError, Request};
+use crate::messages::InboxHandle;
 
 /// Up to where an agent acknowledges its inbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,14 +20,14 @@ pub enum Until {
     Message(MessageId),
 }
 
-impl Engine {
+impl InboxHandle<'_> {
     /// Acknowledges messages by their ids.
     pub async fn ack(&self, caller: &Caller, agent: &AgentId, messages: Vec<MessageId>) -> Result<(), EngineError> {
         let standings = self.standings(agent, &messages).await?;
         let queued = |id: &MessageId| standings.get(id).is_none_or(|standing| *standing == Standing::Queued);
         let peeked: Vec<MessageId> =
-            messages.iter().filter(|id| queued(id) && self.shown().has_peeked(agent, id)).cloned().collect();
-        self.read(caller, agent, peeked).await?;
+            messages.iter().filter(|id| queued(id) && self.engine.shown().has_peeked(agent, id)).cloned().collect();
+        self.mark_read(caller, agent, peeked).await?;
         self.acknowledge(caller, agent, messages, Shown::Before).await
     }
 
@@ -38,35 +39,35 @@ impl Engine {
         agent: &AgentId,
         until: Until,
     ) -> Result<Vec<MessageId>, EngineError> {
-        let mut seen = self.places(agent, is_in_inbox).await?;
-        seen.retain(|place| !place.is_unseen() || self.shown().has_peeked(agent, &place.message));
+        let mut seen = self.open_positions(agent, is_in_inbox).await?;
+        seen.retain(|place| !place.is_unseen() || self.engine.shown().has_peeked(agent, &place.message));
         seen.sort_by_key(|place| place.sent);
         if let Until::Message(id) = &until {
-            let last = self.place_of(agent, id).await?;
+            let last = self.position_of(agent, id).await?;
             seen.retain(|place| place.sent <= last);
         }
         seen.truncate(LARGEST_PAGE as usize);
         let covered: Vec<MessageId> = match until {
             Until::Message(_) => seen.into_iter().map(|place| place.message).collect(),
-            Until::Time(until) => self.within(seen, until).await?,
+            Until::Time(until) => self.messages_until(seen, until).await?,
         };
         self.ack(caller, agent, covered.clone()).await?;
         Ok(covered)
     }
 
     /// Those that are shown with a time up to this one.
-    async fn within(&self, places: Vec<Place>, until: Timestamp) -> Result<Vec<MessageId>, EngineError> {
+    async fn messages_until(&self, places: Vec<Place>, until: Timestamp) -> Result<Vec<MessageId>, EngineError> {
         let (envelopes, said): (Vec<Place>, Vec<Place>) =
             places.into_iter().partition(|place| place.form == Form::Envelope);
-        let said = self.worded(said).await?.into_iter().filter(|pending| pending.message.at <= until);
+        let said = self.read_texts(said).await?.into_iter().filter(|pending| pending.message.at <= until);
         let envelopes = envelopes.into_iter().filter(|place| place.queued_at <= until);
         Ok(said.map(|pending| pending.message.id().clone()).chain(envelopes.map(|place| place.message)).collect())
     }
 
     /// The place of a message that is for the agent, acknowledged or not.
-    async fn place_of(&self, agent: &AgentId, id: &MessageId) -> Result<Seq, EngineError> {
+    async fn position_of(&self, agent: &AgentId, id: &MessageId) -> Result<Seq, EngineError> {
         let delivery = Key::Delivery(DeliveryId { message: id.clone(), agent: agent.clone() });
-        let (rows, _) = self.store().rows(vec![Key::Message(id.clone()), delivery]).await?;
+        let (rows, _) = self.engine.store().rows(vec![Key::Message(id.clone()), delivery]).await?;
         let mut rows = rows.into_iter();
         match (rows.next().flatten(), rows.next().flatten()) {
             (Some(Row::Message(message)), Some(_)) => Ok(message.sent),
@@ -88,8 +89,8 @@ impl Engine {
             return Ok(());
         }
         let command = AckMessages { agent: agent.clone(), messages: messages.clone(), shown };
-        self.submit(Request::new(caller.clone(), command)).await?;
-        self.shown().done(agent, &messages);
+        self.engine.submit(Request::new(caller.clone(), command)).await?;
+        self.engine.shown().done(agent, &messages);
         Ok(())
     }
 
@@ -109,7 +110,7 @@ impl Engine {
         messages: &[MessageId],
     ) -> Result<BTreeMap<MessageId, Delivery>, EngineError> {
         let key = |message: &MessageId| Key::Delivery(DeliveryId { message: message.clone(), agent: agent.clone() });
-        let (rows, _) = self.store().rows(messages.iter().map(key).collect()).await?;
+        let (rows, _) = self.engine.store().rows(messages.iter().map(key).collect()).await?;
         let deliveries = rows.into_iter().flatten().filter_map(delivery_of);
         Ok(deliveries.map(|delivery| (delivery.message.clone(), delivery)).collect())
     }

@@ -9,32 +9,33 @@ use rookery_store::query::{ColumnTest, Order};
 
 use super::place::{MOST_WAITING, Place};
 use super::{READ, has_expired, message_of, stored};
-use crate::engine::{Engine, EngineError};
+use crate::engine::EngineError;
+use crate::messages::InboxHandle;
 
 /// How many messages from before it joined an agent gets, and from how long before.
 const LATE_JOINER_MESSAGES: usize = 100;
 const LATE_JOINER_MILLIS: u64 = UNKNOWN_RECIPIENT_TTL_MILLIS;
 
-impl Engine {
+impl InboxHandle<'_> {
     /// Messages to everybody that an agent has not acknowledged: those since it joined, and a few from before.
     pub(super) async fn broadcasts(&self, known: Option<&Agent>) -> Result<Vec<Place>, EngineError> {
         let Some(agent) = known.filter(|agent| !agent.has_left()) else { return Ok(vec![]) };
-        let settled = self.shown().settled(&agent.id, agent.joined);
-        let (mut found, whole) = self.since(agent, settled.max(agent.joined)).await?;
+        let settled = self.engine.shown().settled(&agent.id, agent.joined);
+        let (mut found, whole) = self.broadcasts_since(agent, settled.max(agent.joined)).await?;
         if settled < agent.joined {
-            let earlier = self.before_it_joined(agent).await?;
-            found.extend(self.unsettled(agent, earlier).await?);
+            let earlier = self.sent_before_joining(agent).await?;
+            found.extend(self.without_settled(agent, earlier).await?);
         }
         if let Some(head) = whole {
             let oldest = found.iter().map(|place| place.sent).min();
             let upto = oldest.map_or(head, |oldest| Seq(oldest.0.saturating_sub(1)));
-            self.shown().settle(&agent.id, agent.joined, upto);
+            self.engine.shown().settle(&agent.id, agent.joined, upto);
         }
         Ok(found)
     }
 
     /// Those after a place, newest first; and up to where they were looked through, if all of them were.
-    async fn since(&self, agent: &Agent, after: Seq) -> Result<(Vec<Place>, Option<Seq>), EngineError> {
+    async fn broadcasts_since(&self, agent: &Agent, after: Seq) -> Result<(Vec<Place>, Option<Seq>), EngineError> {
         let mut found = Vec::new();
         let (mut upto, mut newest) = (i64::MAX, None);
         loop {
@@ -42,12 +43,12 @@ impl Engine {
                 to_everyone().with("sent", ColumnTest::Above(stored(after))).with("sent", ColumnTest::AtMost(upto));
             query = query.at_most(Some(READ));
             query.order = Order::Descending;
-            let (rows, head) = self.store().list(query).await?;
+            let (rows, head) = self.engine.store().list(query).await?;
             let newest = *newest.get_or_insert(head.head);
             let full = rows.len() >= READ as usize;
             let messages: Vec<Message> = rows.into_iter().filter_map(message_of).collect();
             let last = messages.last().map(|message| message.sent);
-            found.extend(self.unsettled(agent, messages).await?);
+            found.extend(self.without_settled(agent, messages).await?);
             match last {
                 Some(last) if full && found.len() < MOST_WAITING => upto = stored(last).saturating_sub(1),
                 Some(_) if full => return Ok((found, None)),
@@ -57,14 +58,14 @@ impl Engine {
     }
 
     /// Of the messages to everybody before the agent joined, the newest that want to be acknowledged.
-    async fn before_it_joined(&self, agent: &Agent) -> Result<Vec<Message>, EngineError> {
+    async fn sent_before_joining(&self, agent: &Agent) -> Result<Vec<Message>, EngineError> {
         let oldest = Timestamp(agent.joined_at.0.saturating_sub_unsigned(LATE_JOINER_MILLIS));
         let mut found: Vec<Message> = Vec::new();
         let mut upto = stored(agent.joined);
         loop {
             let mut query = to_everyone().with("sent", ColumnTest::AtMost(upto)).at_most(Some(READ));
             query.order = Order::Descending;
-            let (rows, _) = self.store().list(query).await?;
+            let (rows, _) = self.engine.store().list(query).await?;
             let full = rows.len() >= READ as usize;
             let messages: Vec<Message> = rows.into_iter().filter_map(message_of).collect();
             let last = messages.last().map(|message| (message.sent, message.at));
@@ -84,8 +85,8 @@ impl Engine {
     }
 
     /// Those that the agent is not done with.
-    async fn unsettled(&self, agent: &Agent, messages: Vec<Message>) -> Result<Vec<Place>, EngineError> {
-        let now = self.clock().now();
+    async fn without_settled(&self, agent: &Agent, messages: Vec<Message>) -> Result<Vec<Place>, EngineError> {
+        let now = self.engine.clock().now();
         let own = |message: &Message| message.is_broadcast_for(&agent.id) && !has_expired(message, now);
         let messages: Vec<Message> = messages.into_iter().filter(own).collect();
         let ids: Vec<MessageId> = messages.iter().map(|message| message.id().clone()).collect();

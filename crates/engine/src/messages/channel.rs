@@ -7,7 +7,8 @@ use rookery_store::RowQuery;
 use rookery_store::query::{ColumnTest, Order};
 
 use super::{LARGEST_PAGE, is_to, message_of, page};
-use crate::engine::{Engine, EngineError};
+use crate::engine::EngineError;
+use crate::messages::InboxHandle;
 use crate::queries::At;
 
 /// Which entries of a channel: those after a time and before another, and of these the last ones. No two entries of a
@@ -21,10 +22,10 @@ pub struct Span {
     pub limit: Option<u32>,
 }
 
-impl Engine {
+impl InboxHandle<'_> {
     /// The conversations in which something was said, as many as a page has.
     pub async fn threads(&self) -> Result<At<Vec<Thread>>, EngineError> {
-        let (rows, head) = self.store().list(RowQuery::all(Table::Threads).at_most(Some(LARGEST_PAGE))).await?;
+        let (rows, head) = self.engine.store().list(RowQuery::all(Table::Threads).at_most(Some(LARGEST_PAGE))).await?;
         let threads = rows.into_iter().filter_map(|row| if let Row::Thread(row) = row { Some(row) } else { None });
         Ok(At { value: threads.collect(), head })
     }
@@ -36,7 +37,7 @@ impl Engine {
 
     /// How many entries of a span a page of so many has left out, counted as far as the largest page reaches and by one
     /// more. Without a beginning, it is only told whether there are any.
-    pub async fn left_out(&self, instance: &Instance, span: Span, returned: usize) -> Result<usize, EngineError> {
+    pub async fn count_omitted(&self, instance: &Instance, span: Span, returned: usize) -> Result<usize, EngineError> {
         let most = page(span.limit);
         if returned < most as usize {
             return Ok(0);
@@ -63,7 +64,7 @@ impl Engine {
             query = query.with("at", ColumnTest::AtMost(before.0.saturating_sub(1)));
         }
         query.order = Order::Descending;
-        let (rows, head) = self.store().list(query).await?;
+        let (rows, head) = self.engine.store().list(query).await?;
         let mut entries: Vec<Message> = rows.into_iter().filter_map(message_of).collect();
         entries.reverse();
         Ok(At { value: entries, head })
@@ -86,7 +87,7 @@ impl Engine {
             .filter(|id| standings.get(id).is_some_and(|standing| *standing != Standing::Acked))
             .collect();
         self.acknowledge(caller, agent, open, Shown::Now).await?;
-        self.shown().saw(agent, &entries.value);
+        self.engine.shown().saw(agent, &entries.value);
         Ok(entries)
     }
 
@@ -97,22 +98,22 @@ impl Engine {
         instance: &Instance,
         span: Span,
     ) -> Result<At<Vec<Message>>, EngineError> {
-        let entries = self.look_into_channel(agent, instance, span).await?;
+        let entries = self.preview_channel(agent, instance, span).await?;
         let own = entries.value.iter().filter(|entry| is_to(entry, agent)).map(|entry| entry.id().clone());
-        self.shown().peeked(agent, own);
+        self.engine.shown().peeked(agent, own);
         Ok(entries)
     }
 
     /// Entries for whoever tells the agent. What of them the agent is told is not known by this, so that no acknowledgement
     /// covers them.
-    pub async fn look_into_channel(
+    pub async fn preview_channel(
         &self,
         agent: &AgentId,
         instance: &Instance,
         span: Span,
     ) -> Result<At<Vec<Message>>, EngineError> {
         let entries = self.channel(instance, span).await?;
-        self.shown().saw(agent, &entries.value);
+        self.engine.shown().saw(agent, &entries.value);
         Ok(entries)
     }
 }

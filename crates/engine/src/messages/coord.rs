@@ -7,7 +7,8 @@ use rookery_core::{AgentId, Caller, Timestamp};
 use rookery_store::RowQuery;
 
 use super::{Waiting, agent_of};
-use crate::engine::{Engine, EngineError};
+use crate::engine::EngineError;
+use crate::messages::InboxHandle;
 
 /// How long an agent that is offline counts as stale.
 const STALE_MILLIS: u64 = 15 * 60 * 1_000;
@@ -47,7 +48,7 @@ pub struct InstancePresence {
     pub last_seen: Timestamp,
 }
 
-impl Engine {
+impl InboxHandle<'_> {
     /// Coordination messages that an agent has not acknowledged, and which it is shown by this.
     pub async fn check_coord(
         &self,
@@ -55,27 +56,31 @@ impl Engine {
         agent: &AgentId,
         limit: Option<u32>,
     ) -> Result<Waiting, EngineError> {
-        let waiting = self.coord_pending(agent, limit).await?;
-        self.show(caller, agent, &waiting).await?;
+        let waiting = self.list_coord(agent, limit).await?;
+        self.mark_shown(caller, agent, &waiting).await?;
         Ok(waiting)
     }
 
     /// Coordination messages to an agent or to everybody that it has not acknowledged.
-    pub async fn coord_pending(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
-        self.pending(agent, limit, |form| form == Form::Coord).await
+    pub async fn list_coord(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
+        self.list_classes(agent, limit, |form| form == Form::Coord).await
     }
 
     /// Who is here or was until lately, in the words of coordination, in the order they joined.
     pub async fn instance_presence(&self) -> Result<Vec<InstancePresence>, EngineError> {
-        let now = self.clock().now();
-        let (rows, _) = self.store().list(RowQuery::all(Table::Agents).ordered_by("joined")).await?;
+        let now = self.engine.clock().now();
+        let (rows, _) = self.engine.store().list(RowQuery::all(Table::Agents).ordered_by("joined")).await?;
         let lately = |agent: &Agent| match agent.membership {
             Membership::Here | Membership::Offline(_) => true,
             Membership::Left(since) => now < since.plus_millis(UNKNOWN_RECIPIENT_TTL_MILLIS),
         };
         let presence = |agent: Agent| InstancePresence {
             status: PresenceWord::of(&agent, now),
-            last_seen: self.board().get(&agent.id).map_or(agent.seen_at, |seen| seen.last_seen.max(agent.seen_at)),
+            last_seen: self
+                .engine
+                .board()
+                .get(&agent.id)
+                .map_or(agent.seen_at, |seen| seen.last_seen.max(agent.seen_at)),
             agent: agent.id,
         };
         Ok(rows.into_iter().filter_map(agent_of).filter(lately).map(presence).collect())

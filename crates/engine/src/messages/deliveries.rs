@@ -7,8 +7,9 @@ use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;
 
 use super::{READ, delivery_of, page, stored};
-use crate::engine::{Engine, EngineError, hex};
+use crate::engine::{EngineError, hex};
 use crate::handed::AttemptState;
+use crate::messages::InboxHandle;
 
 /// How many deliveries are looked at for one page, where only some of them are wanted.
 const LOOKED_AT: usize = 10_000;
@@ -140,9 +141,9 @@ fn in_state(state: &str, after: Seq) -> RowQuery {
     all.with("sent", ColumnTest::Above(stored(after))).ordered_by("sent")
 }
 
-impl Engine {
+impl InboxHandle<'_> {
     /// Deliveries in the order in which they were queued. One to everybody is among them once its recipient was shown it.
-    pub async fn all_deliveries(&self, filter: &DeliveryFilter) -> Result<DeliveryPage, EngineError> {
+    pub async fn list_deliveries(&self, filter: &DeliveryFilter) -> Result<DeliveryPage, EngineError> {
         let most = page(filter.most) as usize;
         let (mut found, mut after, mut looked_at) = (Vec::new(), filter.after, 0);
         loop {
@@ -154,7 +155,7 @@ impl Engine {
                     return Ok(DeliveryPage { deliveries: found, next: Some(after) });
                 }
                 after = delivery.sent;
-                found.extend(self.status_of(delivery, filter));
+                found.extend(self.filter_status(delivery, filter));
             }
             if whole {
                 return Ok(DeliveryPage { deliveries: found, next: None });
@@ -172,7 +173,7 @@ impl Engine {
         after: Seq,
     ) -> Result<(Vec<Delivery>, bool), EngineError> {
         let queries = filter.stored().iter().map(|state| in_state(state, after).at_most(Some(READ))).collect();
-        let (lists, _) = self.store().lists(queries).await?;
+        let (lists, _) = self.engine.store().lists(queries).await?;
         // Where one of them ends early, what comes after that place is not known yet.
         let full = lists.iter().filter(|rows| rows.len() >= READ as usize);
         let end = full.filter_map(|rows| rows.last().cloned().and_then(delivery_of)).map(|last| last.sent).min();
@@ -189,11 +190,11 @@ impl Engine {
     async fn deliveries_at(&self, place: Seq, filter: &DeliveryFilter) -> Result<Vec<Delivery>, EngineError> {
         let before = Seq(place.0.saturating_sub(1));
         let here = |state: &&str| in_state(state, before).with("sent", ColumnTest::AtMost(stored(place)));
-        let (lists, _) = self.store().lists(filter.stored().iter().map(here).collect()).await?;
+        let (lists, _) = self.engine.store().lists(filter.stored().iter().map(here).collect()).await?;
         Ok(lists.into_iter().flatten().filter_map(delivery_of).collect())
     }
 
-    fn status_of(&self, delivery: Delivery, filter: &DeliveryFilter) -> Option<DeliveryStatus> {
+    fn filter_status(&self, delivery: Delivery, filter: &DeliveryFilter) -> Option<DeliveryStatus> {
         if filter.agent.as_ref().is_some_and(|agent| *agent != delivery.agent) {
             return None;
         }
@@ -202,11 +203,11 @@ impl Engine {
     }
 
     pub fn delivery_status(&self, delivery: Delivery) -> DeliveryStatus {
-        let handing = self.handed().of(&delivery.agent, &delivery.message);
+        let handing = self.engine.dispatcher().attempts().of(&delivery.agent, &delivery.message);
         let id = DeliveryId { message: delivery.message.clone(), agent: delivery.agent.clone() };
         let state = DeliveryState::of(&delivery, handing.as_ref());
         let waits = matches!(state, DeliveryState::Pending | DeliveryState::Notified);
-        let spared_until = self.handed().circuit_open(&delivery.agent).filter(|_| waits);
+        let spared_until = self.engine.dispatcher().attempts().circuit_open(&delivery.agent).filter(|_| waits);
         DeliveryStatus { id, delivery, state, handing, spared_until }
     }
 }

@@ -4,63 +4,64 @@ use rookery_core::message::{Form, ReadMessages, Standing};
 use rookery_core::{AgentId, Caller, MessageId};
 
 use super::Waiting;
-use crate::engine::{Engine, EngineError, Request};
+use crate::engine::{EngineError, Request};
+use crate::messages::InboxHandle;
 
 /// Coordination messages have a list of their own.
 pub(super) fn is_in_inbox(form: Form) -> bool {
     matches!(form, Form::Entry | Form::Direct | Form::Envelope)
 }
 
-impl Engine {
+impl InboxHandle<'_> {
     /// What an agent has not acknowledged of its inbox, and is shown by this.
-    pub async fn check_inbox(
-        &self,
-        caller: &Caller,
-        agent: &AgentId,
-        limit: Option<u32>,
-    ) -> Result<Waiting, EngineError> {
-        let waiting = self.inbox(agent, limit).await?;
-        self.show(caller, agent, &waiting).await?;
+    pub async fn check(&self, caller: &Caller, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
+        let waiting = self.list(agent, limit).await?;
+        self.mark_shown(caller, agent, &waiting).await?;
         Ok(waiting)
     }
 
     /// The same without marking anything.
-    pub async fn peek_inbox(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
-        let waiting = self.look_into_inbox(agent, limit).await?;
-        self.shown().peeked(agent, waiting.standings().map(|(message, _)| message.clone()));
+    pub async fn peek(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
+        let waiting = self.preview(agent, limit).await?;
+        self.engine.shown().peeked(agent, waiting.standings().map(|(message, _)| message.clone()));
         Ok(waiting)
     }
 
     /// What waits in an inbox, for whoever tells the agent. What of it the agent is told is not known by this, so that no
     /// acknowledgement covers it; but whatever the agent says next may be an answer to it.
-    pub async fn look_into_inbox(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
-        let waiting = self.inbox(agent, limit).await?;
-        self.shown().saw(agent, waiting.pending.iter().map(|pending| &pending.message));
+    pub async fn preview(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
+        let waiting = self.list(agent, limit).await?;
+        self.engine.shown().saw(agent, waiting.pending.iter().map(|pending| &pending.message));
         Ok(waiting)
     }
 
     /// What waits in an inbox; nobody is shown it by this.
-    pub async fn inbox(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
-        self.pending(agent, limit, is_in_inbox).await
+    pub async fn list(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
+        self.list_classes(agent, limit, is_in_inbox).await
     }
 
     /// Marks what an agent is shown, in one fact.
-    pub(super) async fn show(&self, caller: &Caller, agent: &AgentId, waiting: &Waiting) -> Result<(), EngineError> {
+    pub(super) async fn mark_shown(
+        &self,
+        caller: &Caller,
+        agent: &AgentId,
+        waiting: &Waiting,
+    ) -> Result<(), EngineError> {
         let unseen = waiting.standings().filter(|(_, standing)| *standing == Standing::Queued);
         let unseen = unseen.map(|(message, _)| message.clone()).collect();
-        self.read(caller, agent, unseen).await?;
-        self.shown().saw(agent, waiting.pending.iter().map(|pending| &pending.message));
+        self.mark_read(caller, agent, unseen).await?;
+        self.engine.shown().saw(agent, waiting.pending.iter().map(|pending| &pending.message));
         Ok(())
     }
 
-    pub(super) async fn read(
+    pub(super) async fn mark_read(
         &self,
         caller: &Caller,
         agent: &AgentId,
         messages: Vec<MessageId>,
     ) -> Result<(), EngineError> {
         if !messages.is_empty() {
-            self.submit(Request::new(caller.clone(), ReadMessages { agent: agent.clone(), messages })).await?;
+            self.engine.submit(Request::new(caller.clone(), ReadMessages { agent: agent.clone(), messages })).await?;
         }
         Ok(())
     }

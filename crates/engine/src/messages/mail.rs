@@ -16,7 +16,8 @@ use serde_json::Value;
 
 use super::place::Place;
 use super::{LARGEST_PAGE, delivery_of};
-use crate::engine::{Engine, EngineError};
+use crate::engine::EngineError;
+use crate::messages::InboxHandle;
 
 /// How much of envelopes is read for one page: it may have fewer of them than were asked for.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -109,57 +110,57 @@ impl Request {
     }
 }
 
-impl Engine {
+impl InboxHandle<'_> {
     /// A message of the Clutch protocol that was sent to an agent, acknowledged or not.
-    pub async fn mail(&self, agent: &AgentId, message: &MessageId) -> Result<Option<Mail>, EngineError> {
+    pub async fn message(&self, agent: &AgentId, message: &MessageId) -> Result<Option<Mail>, EngineError> {
         let delivery = Key::Delivery(DeliveryId { message: message.clone(), agent: agent.clone() });
-        let (mut rows, _) = self.store().rows(vec![delivery]).await?;
-        let known = self.agent(agent).await?.value;
+        let (mut rows, _) = self.engine.store().rows(vec![delivery]).await?;
+        let known = self.engine.query().agent(agent).await?.value;
         let place = rows.pop().flatten().and_then(delivery_of);
-        let place = place.and_then(|delivery| Place::of(delivery, known.as_ref(), self.clock().now()));
+        let place = place.and_then(|delivery| Place::of(delivery, known.as_ref(), self.engine.clock().now()));
         match place.filter(|place| place.form == Form::Envelope) {
-            Some(place) => Ok(self.opened(agent, vec![place]).await?.pop()),
+            Some(place) => Ok(self.read_messages(agent, vec![place]).await?.pop()),
             None => Ok(None),
         }
     }
 
     /// The tasks that are kept for an agent and that it has not taken, the oldest first.
-    pub async fn kept_for(&self, agent: &AgentId) -> Result<Vec<Task>, EngineError> {
+    pub async fn reserved_tasks(&self, agent: &AgentId) -> Result<Vec<Task>, EngineError> {
         let open = TaskState::ALL.into_iter().filter(|state| state.is_open());
         let query = RowQuery::all(Table::Tasks)
             .with("held_by", ColumnTest::Is(agent.as_str().into()))
             .with("state", ColumnTest::In(open.map(|state| state.as_str().into()).collect()))
             .ordered_by("created")
             .at_most(Some(HELD_TASKS));
-        let (rows, _) = self.store().list(query).await?;
+        let (rows, _) = self.engine.store().list(query).await?;
         let tasks = rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None });
         Ok(tasks.filter(|task| task.claim.is_none() && task.reserved_for.as_ref() == Some(agent)).collect())
     }
 
     /// Those of some places that ask the agent for a task that it has not taken: the tasks.
-    pub(super) async fn given(&self, agent: &AgentId, places: &[Place]) -> Result<Vec<TaskId>, EngineError> {
+    pub(super) async fn offered_tasks(&self, agent: &AgentId, places: &[Place]) -> Result<Vec<TaskId>, EngineError> {
         if places.iter().all(|place| place.form != Form::Envelope) {
             return Ok(vec![]);
         }
         let waits = |request: &MessageId| places.iter().any(|place| place.message == *request);
-        let kept = self.kept_for(agent).await?.into_iter();
+        let kept = self.reserved_tasks(agent).await?.into_iter();
         let given = kept.filter(|task| task.routing.offered_in.as_ref().is_some_and(waits));
         Ok(given.map(|task| task.id).take(GIVEN_TOLD).collect())
     }
 
     /// What waits for an agent that it was not shown, without its words.
-    pub(crate) async fn unseen_mail(&self, agent: &AgentId) -> Result<Vec<Head>, EngineError> {
-        let mut places = self.places(agent, |form| form == Form::Envelope).await?;
+    pub(crate) async fn unseen_headers(&self, agent: &AgentId) -> Result<Vec<Head>, EngineError> {
+        let mut places = self.open_positions(agent, |form| form == Form::Envelope).await?;
         places.retain(|place| place.is_unseen() && place.calls);
         places.sort_by_key(Place::turn);
         places.truncate(LARGEST_PAGE as usize);
-        self.headed(agent, places).await
+        self.read_headers(agent, places).await
     }
 
     /// The messages of some places with their words, in order. If they are too large for one page, what was never shown has its
     /// turn first.
-    pub(super) async fn opened(&self, agent: &AgentId, places: Vec<Place>) -> Result<Vec<Mail>, EngineError> {
-        let mut heads = self.headed(agent, places).await?;
+    pub(super) async fn read_messages(&self, agent: &AgentId, places: Vec<Place>) -> Result<Vec<Mail>, EngineError> {
+        let mut heads = self.read_headers(agent, places).await?;
         heads.sort_by_key(|head| (head.standing != Standing::Queued, head.sent));
         let (mut mail, mut bytes) = (Vec::with_capacity(heads.len()), 0);
         for head in heads {
@@ -178,14 +179,14 @@ impl Engine {
         Ok(mail)
     }
 
-    async fn headed(&self, agent: &AgentId, places: Vec<Place>) -> Result<Vec<Head>, EngineError> {
+    async fn read_headers(&self, agent: &AgentId, places: Vec<Place>) -> Result<Vec<Head>, EngineError> {
         if places.is_empty() {
             return Ok(vec![]);
         }
-        let told = self.log(LogQuery::at(places.iter().map(|place| place.sent).collect())).await?.value;
+        let told = self.engine.query().log(LogQuery::at(places.iter().map(|place| place.sent).collect())).await?.value;
         let told: BTreeMap<Seq, LogRow> = told.into_iter().map(|row| (row.seq, row)).collect();
         let keys = places.iter().filter_map(|place| place.task.clone()).map(Key::Task).collect();
-        let (rows, _) = self.store().rows(keys).await?;
+        let (rows, _) = self.engine.store().rows(keys).await?;
         let tasks: BTreeMap<TaskId, Task> = rows
             .into_iter()
             .flatten()

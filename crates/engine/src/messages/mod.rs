@@ -21,6 +21,8 @@ use rookery_core::agent::Agent;
 use rookery_core::message::{Delivery, Message, Recipients};
 use rookery_core::{AgentId, Row, Seq, Timestamp};
 
+use crate::engine::Engine;
+
 pub use ack::Until;
 pub use arrival::Arrival;
 pub use channel::Span;
@@ -33,6 +35,19 @@ pub(crate) use pull::Waits;
 pub use pull::{Mailbox, Parcel, Pull, PullError, Pulled};
 pub use send::Post;
 pub use status::{MessageStatus, Reached, RecipientStatus};
+
+/// Sends messages, and lists, shows and acknowledges those that are addressed to an agent.
+#[derive(Clone, Copy, Debug)]
+pub struct InboxHandle<'a> {
+    pub(crate) engine: &'a Engine,
+}
+
+impl Engine {
+    /// See [`InboxHandle`].
+    pub fn inbox(&self) -> InboxHandle<'_> {
+        InboxHandle { engine: self }
+    }
+}
 
 /// Entries, inbox and pending messages come in pages of so many unless asked otherwise.
 pub const PAGE: u32 = 100;

@@ -9,7 +9,8 @@ use rookery_store::query::{ColumnTest, Order};
 use super::mail::Mail;
 use super::place::{MOST_WAITING, Place, chosen};
 use super::{READ, delivery_of, has_expired, message_of, page, stored};
-use crate::engine::{Engine, EngineError};
+use crate::engine::EngineError;
+use crate::messages::InboxHandle;
 
 /// A message that waits for an agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -87,52 +88,52 @@ impl Unread {
     }
 }
 
-impl Engine {
+impl InboxHandle<'_> {
     /// What an agent has not acknowledged and can be told in words: all but envelopes that say nothing.
-    pub async fn all_pending(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
-        self.pending(agent, limit, |form| form != Form::Envelope).await
+    pub async fn list_all(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
+        self.list_classes(agent, limit, |form| form != Form::Envelope).await
     }
 
     /// How much waits for an agent, as far as this node has heard: cheap enough to be told with every answer.
-    pub async fn unread(&self, agent: &AgentId) -> Result<Unread, EngineError> {
-        let now = self.clock().monotonic();
-        if let Some(unread) = self.counts().get(agent, now) {
+    pub async fn count_unread(&self, agent: &AgentId) -> Result<Unread, EngineError> {
+        let now = self.engine.clock().monotonic();
+        if let Some(unread) = self.engine.counts().get(agent, now) {
             return Ok(unread);
         }
-        let before = self.counts().before();
+        let before = self.engine.counts().before();
         let mut unread = Unread::default();
-        let places = self.places(agent, |_| true).await?;
+        let places = self.open_positions(agent, |_| true).await?;
         places.iter().for_each(|place| unread.add(place));
-        unread.given = self.given(agent, &places).await?;
-        self.counts().counted(agent, unread.clone(), before, now);
+        unread.given = self.offered_tasks(agent, &places).await?;
+        self.engine.counts().counted(agent, unread.clone(), before, now);
         Ok(unread)
     }
 
     /// What is addressed to an agent and what is to everybody.
-    pub(super) async fn pending(
+    pub(super) async fn list_classes(
         &self,
         agent: &AgentId,
         limit: Option<u32>,
         forms: impl Fn(Form) -> bool,
     ) -> Result<Waiting, EngineError> {
-        let places = self.places(agent, forms).await?;
+        let places = self.open_positions(agent, forms).await?;
         let all = places.len();
         let (envelopes, said): (Vec<Place>, Vec<Place>) =
             chosen(places, page(limit)).into_iter().partition(|place| place.form == Form::Envelope);
         let words = said.len();
-        let mail = self.opened(agent, envelopes).await?;
-        Ok(Waiting { more: all - words - mail.len(), pending: self.worded(said).await?, mail })
+        let mail = self.read_messages(agent, envelopes).await?;
+        Ok(Waiting { more: all - words - mail.len(), pending: self.read_texts(said).await?, mail })
     }
 
     /// Where an agent has messages that it did not acknowledge, in no order.
-    pub(super) async fn places(
+    pub(super) async fn open_positions(
         &self,
         agent: &AgentId,
         forms: impl Fn(Form) -> bool,
     ) -> Result<Vec<Place>, EngineError> {
-        let known = self.agent(agent).await?.value;
-        let now = self.clock().now();
-        let deliveries = self.deliveries(agent).await?.into_iter();
+        let known = self.engine.query().agent(agent).await?.value;
+        let now = self.engine.clock().now();
+        let deliveries = self.open_deliveries(agent).await?.into_iter();
         let mut places: Vec<Place> =
             deliveries.filter_map(|delivery| Place::of(delivery, known.as_ref(), now)).collect();
         places.retain(|place| forms(place.form));
@@ -143,10 +144,10 @@ impl Engine {
     }
 
     /// The messages of some places, with their words.
-    pub(super) async fn worded(&self, places: Vec<Place>) -> Result<Vec<Pending>, EngineError> {
+    pub(super) async fn read_texts(&self, places: Vec<Place>) -> Result<Vec<Pending>, EngineError> {
         let keys = places.iter().map(|place| Key::Message(place.message.clone())).collect();
-        let (rows, _) = self.store().rows(keys).await?;
-        let now = self.clock().now();
+        let (rows, _) = self.engine.store().rows(keys).await?;
+        let now = self.engine.clock().now();
         let pending = places.into_iter().zip(rows).filter_map(|(place, row)| {
             let Place { standing, dead, .. } = place;
             Some(Pending { message: row.and_then(message_of)?, standing, dead })
@@ -155,7 +156,7 @@ impl Engine {
     }
 
     /// The deliveries that an agent has not acknowledged, newest first: one range of an index.
-    pub(super) async fn deliveries(&self, agent: &AgentId) -> Result<Vec<Delivery>, EngineError> {
+    pub(super) async fn open_deliveries(&self, agent: &AgentId) -> Result<Vec<Delivery>, EngineError> {
         let mut found: Vec<Delivery> = Vec::new();
         let mut upto = i64::MAX;
         loop {
@@ -165,7 +166,7 @@ impl Engine {
                 .ordered_by("sent")
                 .at_most(Some(READ));
             query.order = Order::Descending;
-            let (rows, _) = self.store().list(query).await?;
+            let (rows, _) = self.engine.store().list(query).await?;
             let full = rows.len() >= READ as usize;
             found.extend(rows.into_iter().filter_map(delivery_of));
             match found.last() {

@@ -16,6 +16,7 @@ use super::place::Place;
 use super::{READ, delivery_of, page, stored};
 use crate::clutch;
 use crate::engine::{Engine, EngineError};
+use crate::messages::InboxHandle;
 use crate::subscribe::{SubscribeError, Subscription};
 
 /// How much one page holds: it may have fewer messages than were asked for.
@@ -74,7 +75,7 @@ impl Mailbox {
     /// What waits now, or as soon as there is something. Safe to drop while it waits.
     pub async fn next(&mut self, pull: Pull) -> Result<Pulled, PullError> {
         loop {
-            let pulled = self.engine.pull(&self.agent, pull).await?;
+            let pulled = self.engine.inbox().pull(&self.agent, pull).await?;
             if !pulled.messages.is_empty() {
                 return Ok(pulled);
             }
@@ -101,16 +102,16 @@ pub(crate) struct Waits {
     pub(crate) dead: bool,
 }
 
-impl Engine {
+impl InboxHandle<'_> {
     /// Begins to wait for what comes for an agent.
-    pub async fn inbox_stream(&self, agent: &AgentId) -> Result<Mailbox, SubscribeError> {
+    pub async fn stream(&self, agent: &AgentId) -> Result<Mailbox, SubscribeError> {
         // Listening begins before the first look, so that nothing falls in between.
-        Ok(Mailbox { engine: self.clone(), agent: agent.clone(), log: self.subscribe(None).await? })
+        Ok(Mailbox { engine: self.engine.clone(), agent: agent.clone(), log: self.engine.subscribe(None).await? })
     }
 
     /// What waits for an agent, which counts as notified by this.
     pub async fn pull(&self, agent: &AgentId, pull: Pull) -> Result<Pulled, EngineError> {
-        let waiting = self.waits(agent, pull.after, page(pull.most)).await?;
+        let waiting = self.list_waiting(agent, pull.after, page(pull.most)).await?;
         let mut pulled = Pulled::default();
         let mut bytes = 0;
         for waits in waiting {
@@ -119,7 +120,7 @@ impl Engine {
             if bytes > PAGE_BYTES && !pulled.messages.is_empty() {
                 break;
             }
-            self.handed().notified(agent, &parcel.id, self.clock().now());
+            self.engine.dispatcher().attempts().notified(agent, &parcel.id, self.engine.clock().now());
             pulled.messages.push(parcel);
             pulled.next = Some(waits.sent);
         }
@@ -131,7 +132,7 @@ impl Engine {
         match self.parcel(id).await {
             Err(EngineError::Artifact(error)) if error.is_of_one() => {
                 tracing::warn!(%error, message = %id, "the body of a message cannot be read; its header is shown");
-                let header = self.header_of(id, &error).await?;
+                let header = self.engine.history().header_of(id, &error).await?;
                 Ok(header.map(|header| Parcel::of(id, header)))
             }
             parcel => parcel,
@@ -140,12 +141,12 @@ impl Engine {
 
     /// A message as it is delivered; nothing if there is none of that id.
     pub(crate) async fn parcel(&self, id: &MessageId) -> Result<Option<Parcel>, EngineError> {
-        let (rows, _) = self.store().rows(vec![Key::Envelope(id.clone()), Key::Message(id.clone())]).await?;
+        let (rows, _) = self.engine.store().rows(vec![Key::Envelope(id.clone()), Key::Message(id.clone())]).await?;
         match <[Option<Row>; 2]>::try_from(rows) {
             Ok([None, Some(Row::Message(message))]) => Ok(Some(parcel_of(&message))),
             // An envelope, or a fact by the id that it is shown with.
             _ => {
-                let found = self.envelope(id).await?.value;
+                let found = self.engine.query().envelope(id).await?.value;
                 Ok(found.map(|found| Parcel::of(id, found)))
             }
         }
@@ -153,7 +154,7 @@ impl Engine {
 
     /// The same in bytes: those that were sent, if it came as an envelope.
     pub(crate) async fn parcel_bytes(&self, id: &MessageId) -> Result<Option<Vec<u8>>, EngineError> {
-        let found = self.envelope(id).await?.value;
+        let found = self.engine.query().envelope(id).await?.value;
         if let Some(clutch::Envelope::Verbatim(bytes)) = found.map(|found| found.envelope) {
             return Ok(Some(bytes));
         }
@@ -161,9 +162,9 @@ impl Engine {
     }
 
     /// The oldest that an agent has not acknowledged after a place, in order.
-    pub(crate) async fn waits(&self, agent: &AgentId, after: Seq, most: u32) -> Result<Vec<Waits>, EngineError> {
-        let known = self.agent(agent).await?.value;
-        let mut waiting = self.queued(agent, known.as_ref(), after, most).await?;
+    pub(crate) async fn list_waiting(&self, agent: &AgentId, after: Seq, most: u32) -> Result<Vec<Waits>, EngineError> {
+        let known = self.engine.query().agent(agent).await?.value;
+        let mut waiting = self.list_queued(agent, known.as_ref(), after, most).await?;
         let broadcasts = self.broadcasts(known.as_ref()).await?.into_iter().filter(|place| place.sent > after);
         waiting.extend(broadcasts.map(|place| Waits {
             message: place.message,
@@ -176,14 +177,14 @@ impl Engine {
         Ok(waiting)
     }
 
-    async fn queued(
+    async fn list_queued(
         &self,
         agent: &AgentId,
         known: Option<&Agent>,
         after: Seq,
         most: u32,
     ) -> Result<Vec<Waits>, EngineError> {
-        let now = self.clock().now();
+        let now = self.engine.clock().now();
         let (mut found, mut after) = (Vec::new(), stored(after));
         loop {
             let query = RowQuery::all(Table::Deliveries)
@@ -191,7 +192,7 @@ impl Engine {
                 .with("sent", ColumnTest::Above(after))
                 .ordered_by("sent")
                 .at_most(Some(READ));
-            let (rows, _) = self.store().list(query).await?;
+            let (rows, _) = self.engine.store().list(query).await?;
             let full = rows.len() >= READ as usize;
             let deliveries: Vec<Delivery> = rows.into_iter().filter_map(delivery_of).collect();
             let last = deliveries.last().map(|delivery| delivery.sent);
@@ -215,7 +216,7 @@ impl Engine {
         agent: &AgentId,
         ids: Vec<MessageId>,
     ) -> Result<Result<(), Vec<MessageId>>, EngineError> {
-        let unknown = self.not_for(agent, &ids).await?;
+        let unknown = self.not_addressed_to(agent, &ids).await?;
         if !unknown.is_empty() {
             return Ok(Err(unknown));
         }
@@ -223,11 +224,11 @@ impl Engine {
     }
 
     /// Those of some messages that are not for an agent.
-    async fn not_for(&self, agent: &AgentId, ids: &[MessageId]) -> Result<Vec<MessageId>, EngineError> {
+    async fn not_addressed_to(&self, agent: &AgentId, ids: &[MessageId]) -> Result<Vec<MessageId>, EngineError> {
         limit::list("ids", ids)?;
         let delivery = |id: &MessageId| Key::Delivery(DeliveryId { message: id.clone(), agent: agent.clone() });
         let keys = ids.iter().flat_map(|id| [delivery(id), Key::Message(id.clone())]).collect();
-        let (rows, _) = self.store().rows(keys).await?;
+        let (rows, _) = self.engine.store().rows(keys).await?;
         let unknown = ids.iter().zip(rows.chunks(2)).filter(|(_, rows)| match rows {
             [Some(_), _] => false,
             [None, Some(Row::Message(message))] => !message.is_broadcast_for(agent),
@@ -238,27 +239,27 @@ impl Engine {
 
     /// Whether a caller may look into an agent's inbox: the agent itself, the lead and people; and who says no name of its own.
     /// One that left has none.
-    pub async fn may_open_inbox(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
-        if self.agent(agent).await?.value.is_none_or(|known| known.has_left()) {
+    pub async fn ensure_may_open(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
+        if self.engine.query().agent(agent).await?.value.is_none_or(|known| known.has_left()) {
             return Err(Rejection::new(Code::AgentNotFound, format!("there is no agent '{agent}', or it has left"))
                 .hint("register it first, by its card")
                 .into());
         }
         match &caller.actor {
-            Actor::Agent(id) if id != agent && caller.power < Authority::Lead && !self.leads(id).await? => {
+            Actor::Agent(id) if id != agent && caller.power < Authority::Lead && !self.is_lead(id).await? => {
                 Err(Rejection::new(Code::Forbidden, format!("'{id}' may not open the inbox of '{agent}'"))
                     .hint("every agent has its own inbox; the lead and people may look into others")
                     .into())
             }
-            Actor::Agent(_) | Actor::Anonymous if !caller.is_proven() && self.is_sealed(agent) => {
+            Actor::Agent(_) | Actor::Anonymous if !caller.is_proven() && self.engine.is_sealed(agent) => {
                 Err(Rejection::sealed(agent).into())
             }
             _ => Ok(()),
         }
     }
 
-    async fn leads(&self, agent: &AgentId) -> Result<bool, EngineError> {
-        let (mut rows, _) = self.store().rows(vec![Key::lead()]).await?;
+    async fn is_lead(&self, agent: &AgentId) -> Result<bool, EngineError> {
+        let (mut rows, _) = self.engine.store().rows(vec![Key::lead()]).await?;
         Ok(matches!(rows.pop().flatten(), Some(Row::Lead(lead)) if lead.holder.as_ref() == Some(agent)))
     }
 }

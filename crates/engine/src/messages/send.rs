@@ -8,8 +8,10 @@ use rookery_store::{AnyReply, RowQuery};
 use sha2::{Digest, Sha256};
 
 use super::{message_of, page};
-use crate::engine::{Engine, EngineError, Request};
+use crate::engine::{EngineError, Request};
+use crate::messages::InboxHandle;
 use crate::queries::At;
+use crate::queries::QueryHandle;
 
 /// A message as a surface hands it over.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,10 +42,10 @@ impl Post {
     }
 }
 
-impl Engine {
+impl InboxHandle<'_> {
     /// Sends a message and tells what became of it: a held one is answered like a sent one, and says so.
     pub async fn send(&self, caller: &Caller, post: Post) -> Result<Message, EngineError> {
-        self.sent(self.send_request(caller, post)).await
+        self.submit_message(self.send_request(caller, post)).await
     }
 
     /// The request that sends a message, for surfaces that add a key or the body as received.
@@ -55,7 +57,7 @@ impl Engine {
                 self.mint_message()
             }
         };
-        let cause = match (post.reply_to, self.shown().newest(&post.from, &thread)) {
+        let cause = match (post.reply_to, self.engine.shown().newest(&post.from, &thread)) {
             (Some(message), _) => Cause::ReplyTo(message),
             (None, Some(message)) => Cause::Shown(message),
             (None, None) => Cause::Nothing,
@@ -68,14 +70,14 @@ impl Engine {
             what: post.what,
             text: post.text,
             cause,
-            guard: self.settings().storm_guard,
+            guard: self.engine.config().storm_guard(),
         };
         Request::new(caller.clone(), command)
     }
 
-    /// Submits a request of [`Engine::send_request`].
-    pub async fn sent(&self, request: Request) -> Result<Message, EngineError> {
-        match self.submit(request).await?.answer {
+    /// Submits a request of [`InboxHandle::send_request`].
+    pub async fn submit_message(&self, request: Request) -> Result<Message, EngineError> {
+        match self.engine.submit(request).await?.answer {
             AnyReply::Row(_, row) => match row.0 {
                 Row::Message(message) => Ok(message),
                 _ => Err(no_message().into()),
@@ -85,18 +87,20 @@ impl Engine {
     }
 
     pub fn mint_message(&self) -> MessageId {
-        MessageId::new(self.mint("msg_"))
+        MessageId::new(self.engine.mint("msg_"))
     }
 
     /// `msg-<epoch seconds>-<number>`, the form that coordination uses.
     pub fn mint_coord_message(&self) -> MessageId {
-        let digest = Sha256::digest(self.mint("n"));
+        let digest = Sha256::digest(self.engine.mint("n"));
         let number = digest.iter().take(4).fold(0_u32, |number, byte| (number << 8) | u32::from(*byte));
-        MessageId::new(format!("msg-{}-{number}", self.clock().now().0.div_euclid(1_000)))
+        MessageId::new(format!("msg-{}-{number}", self.engine.clock().now().0.div_euclid(1_000)))
     }
+}
 
+impl QueryHandle<'_> {
     pub async fn message(&self, id: &MessageId) -> Result<At<Option<Message>>, EngineError> {
-        let (mut rows, head) = self.store().rows(vec![Key::Message(id.clone())]).await?;
+        let (mut rows, head) = self.engine.store().rows(vec![Key::Message(id.clone())]).await?;
         Ok(At { value: rows.pop().flatten().and_then(message_of), head })
     }
 
@@ -106,7 +110,7 @@ impl Engine {
             .with("held", ColumnTest::Present)
             .ordered_by("sent")
             .at_most(Some(page(limit)));
-        let (rows, head) = self.store().list(query).await?;
+        let (rows, head) = self.engine.store().list(query).await?;
         Ok(At { value: rows.into_iter().filter_map(message_of).collect(), head })
     }
 }

@@ -10,7 +10,8 @@ use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;
 
 use super::{agent_of, delivery_of, has_expired};
-use crate::engine::{Engine, EngineError};
+use crate::engine::EngineError;
+use crate::messages::InboxHandle;
 
 /// Where everybody stands with a message.
 #[derive(Clone, PartialEq, Debug)]
@@ -60,22 +61,22 @@ impl Reached {
     }
 }
 
-impl Engine {
+impl InboxHandle<'_> {
     /// Where each recipient of a message stands.
     pub async fn message_status(&self, id: &MessageId) -> Result<Option<MessageStatus>, EngineError> {
         let of_message = RowQuery::all(Table::Deliveries).with("message", ColumnTest::Is(id.as_str().into()));
         let agents = RowQuery::all(Table::Agents).ordered_by("joined");
-        let Some(message) = self.message(id).await?.value else { return Ok(None) };
-        let (lists, _) = self.store().lists(vec![of_message, agents]).await?;
+        let Some(message) = self.engine.query().message(id).await?.value else { return Ok(None) };
+        let (lists, _) = self.engine.store().lists(vec![of_message, agents]).await?;
         let mut lists = lists.into_iter();
         let mut next = || lists.next().unwrap_or_default();
         let deliveries: Vec<Delivery> = next().into_iter().filter_map(delivery_of).collect();
         let agents: BTreeMap<AgentId, Agent> =
             next().into_iter().filter_map(agent_of).map(|agent| (agent.id.clone(), agent)).collect();
-        let now = self.clock().now();
+        let now = self.engine.clock().now();
         let recipients = recipients_of(&message, &deliveries, &agents, now);
         let notified = |status: RecipientStatus| RecipientStatus {
-            notified: self.notices().attempts(&status.agent, id),
+            notified: self.engine.dispatcher().wakes().attempts(&status.agent, id),
             ..status
         };
         Ok(Some(MessageStatus { message, recipients: recipients.into_iter().map(notified).collect() }))

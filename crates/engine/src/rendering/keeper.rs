@@ -126,7 +126,7 @@ impl Keeper {
 
     /// Every kind of file by itself: one that makes trouble keeps no other from being brought up to date.
     async fn work(&mut self, engine: &Engine) -> Result<(), RenderError> {
-        let room = Room::enter(&engine.settings().root, &self.context.folder, self.steps.clone())?;
+        let room = Room::enter(&engine.config().root, &self.context.folder, self.steps.clone())?;
         let done = self.settle_swaps(engine, &room).await;
         self.bear("what was replaced is not looked at", done)?;
         let done = self.render_channel(engine, &room).await;

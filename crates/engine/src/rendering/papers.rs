@@ -77,7 +77,7 @@ enum Words {
 impl Keeper {
     /// Brings files and documents together, each where the other has changed.
     pub(super) async fn render_documents(&mut self, engine: &Engine, room: &Room) -> Result<(), RenderError> {
-        let documents = engine.documents(&self.instance.run()).await?.value;
+        let documents = engine.documents().list(&self.instance.run()).await?.value;
         let live: BTreeMap<String, Document> =
             documents.into_iter().map(|document| (document.id.path.to_string(), document)).collect();
         let Files { found: files, whole, twins } = self.files(room, live.keys())?;
@@ -205,7 +205,7 @@ impl Keeper {
             Sight::File(_) => return self.again_soon(),
         }
         if known.is_none() {
-            let deleted = engine.document(id).await?.value;
+            let deleted = engine.documents().get(id).await?.value;
             self.gone(path, deleted.as_ref());
             return Ok(());
         }
@@ -347,7 +347,7 @@ impl Keeper {
         }
         if up_to_date {
             // Words of it may have been redacted.
-            let text = engine.document_text(id).await?;
+            let text = engine.documents().text(id).await?;
             let hash = text.map(|text| hash_of(&text.text));
             if hash.is_none() || hash == state.and_then(|state| state.hash) {
                 return Ok(());
@@ -357,7 +357,7 @@ impl Keeper {
     }
 
     async fn write(&mut self, engine: &Engine, room: &Room, id: &DocumentId) -> Result<(), RenderError> {
-        let Some(text) = engine.document_text(id).await? else { return self.again_soon() };
+        let Some(text) = engine.documents().text(id).await? else { return self.again_soon() };
         self.needs_room_for_swaps(engine, room).await?;
         let path = id.path.as_str();
         let mut draft = room.draft(&engine.mint(""))?;
@@ -381,7 +381,7 @@ impl Keeper {
     /// Takes the file of a deleted document away.
     async fn withdraw(&mut self, engine: &Engine, room: &Room, id: &DocumentId) -> Result<(), RenderError> {
         let path = id.path.as_str();
-        let deleted = engine.document(id).await?.value;
+        let deleted = engine.documents().get(id).await?.value;
         if deleted.as_ref().is_some_and(Document::is_here) {
             return self.again_soon();
         }

@@ -182,7 +182,7 @@ impl Desk {
     /// A round for everybody whose turn it is.
     pub(super) async fn attend(&mut self) {
         let now = self.now();
-        let root = self.engine.settings().root.clone();
+        let root = self.engine.config().root.clone();
         let folder = |(instance, place): (&Instance, &Place)| Some((place.keeper.has_folder(&root)?, instance.clone()));
         let mut kept: Vec<(FileId, Instance)> = self.places.iter().filter_map(folder).collect();
         for (instance, place) in &mut self.places {
@@ -277,7 +277,7 @@ impl Desk {
                 self.used(&Instance::of_run(run));
             }
         }
-        for agent in self.engine.agents().await?.value.iter().filter(|agent| !agent.has_left()) {
+        for agent in self.engine.query().agents().await?.value.iter().filter(|agent| !agent.has_left()) {
             self.used(&Instance::of(&agent.id));
         }
         Ok(())
@@ -360,7 +360,7 @@ impl Desk {
                 found.extend(said.and_then(|message| message.letter.header.instance()));
             }
         }
-        let agents = self.engine.agents().await?.value;
+        let agents = self.engine.query().agents().await?.value;
         found.extend(agents.iter().filter(|agent| !agent.has_left()).filter_map(|agent| named(&agent.id)));
         Ok(found)
     }
@@ -379,7 +379,9 @@ impl Desk {
             return;
         }
         let context = self.context(instance);
-        let elsewhere = context.site.is_some() && self.engine.site().is_some() && context.site != self.engine.site();
+        let elsewhere = context.site.is_some()
+            && self.engine.cluster().site().is_some()
+            && context.site != self.engine.cluster().site();
         if context.provider != Provider::File || elsewhere {
             return;
         }
@@ -407,7 +409,7 @@ impl Desk {
         let kinds = Some(vec!["log.redacted".to_owned()]);
         let query = LogQuery { kinds, ..LogQuery::after(position.seq, 1) };
         self.saved = Some(position);
-        Ok(!self.engine.log(query).await?.value.is_empty())
+        Ok(!self.engine.query().log(query).await?.value.is_empty())
     }
 
     /// Notes that everything up to here is in the files, if it is.
@@ -429,7 +431,7 @@ impl Desk {
     }
 
     fn tell(&self, say: &watch::Sender<RendererStatus>) {
-        let root = &self.engine.settings().root;
+        let root = &self.engine.config().root;
         let here = self.places.iter().filter(|(_, place)| place.keeper.folder.is_some() && place.in_use);
         let folders = here.map(|(instance, place)| Folder {
             instance: instance.clone(),
@@ -445,7 +447,7 @@ impl Desk {
 
     #[cfg(test)]
     pub(super) fn is_settled(&self) -> bool {
-        let root = &self.engine.settings().root;
+        let root = &self.engine.config().root;
         let now = self.now();
         self.places.values().all(|place| !place.stale && place.is_well() && place.keeper.is_quiet(root, now))
     }

@@ -205,7 +205,7 @@ impl Keeper {
         let text = std::str::from_utf8(&content.bytes).ok().filter(|_| content.whole).map(str::to_owned);
         let (Ok(id), Some(text)) = (id, text) else { return Ok(false) };
         // Where we know what it should have been, it is an edit; after a crash, only what no version has is one.
-        let known = engine.document_text(&id).await?.is_some_and(|now| now.text == text)
+        let known = engine.documents().text(&id).await?.is_some_and(|now| now.text == text)
             || (after_a_crash && self.version_with(engine, &id, 0, &hash_in(content)).await?.is_some());
         if known {
             return Ok(true);

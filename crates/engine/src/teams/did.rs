@@ -6,7 +6,8 @@ use rookery_core::turn::Turn;
 use rookery_core::{EventRef, Seq};
 use rookery_store::LogQuery;
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::EngineError;
+use crate::teams::TeamsHandle;
 
 /// How many are told, the newest of them.
 pub const MOST_DEEDS: usize = 50;
@@ -23,7 +24,7 @@ pub struct Deed {
     pub summary: String,
 }
 
-impl Engine {
+impl TeamsHandle<'_> {
     /// What the agent of a turn did itself, from when the turn began until it ended.
     pub async fn turn_activity(&self, turn: &Turn) -> Result<Vec<Deed>, EngineError> {
         let query = LogQuery {
@@ -32,7 +33,7 @@ impl Engine {
             actor: Some(turn.agent.to_string()),
             ..LogQuery::newest(LOOKED_AT)
         };
-        let rows = self.log(query).await?.value;
+        let rows = self.engine.query().log(query).await?.value;
         let mut deeds: Vec<Deed> = rows.iter().filter_map(deed).take(MOST_DEEDS).collect();
         deeds.reverse();
         Ok(deeds)

@@ -12,9 +12,10 @@ use rookery_core::{Code, Rejection, Seq, TeamId, limit};
 use rookery_store::Pending;
 use serde_json::Value;
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::EngineError;
 use crate::intents::Performed;
 use crate::paths::{follow_links, lexical};
+use crate::teams::TeamsHandle;
 
 /// How long a caller waits until a team is there. Its setup comes later.
 pub const LAUNCH_WAITS: Duration = Duration::from_secs(45);
@@ -53,17 +54,17 @@ pub struct Refusing {
     pub faults: Option<Value>,
 }
 
-impl Engine {
+impl TeamsHandle<'_> {
     /// None where nothing can start them.
-    pub fn launcher(&self) -> Result<Arc<dyn TeamStarter>, Rejection> {
+    pub fn starter(&self) -> Result<Arc<dyn TeamStarter>, Rejection> {
         let missing = || Rejection::new(Code::InvalidState, "this daemon cannot start workflow files");
-        self.settings().launcher.clone().ok_or_else(missing)
+        self.engine.config().launcher.clone().ok_or_else(missing)
     }
 
     /// A file that a caller names, if it is one of the project.
-    pub fn launch_of(&self, file: &str, params: Vec<String>) -> Result<Launch, Rejection> {
+    pub fn start_spec(&self, file: &str, params: Vec<String>) -> Result<Launch, Rejection> {
         limit::name("file", file, limit::PATH_BYTES)?;
-        let root = self.paths().root();
+        let root = self.engine.paths().root();
         let path = follow_links(&lexical(&root.join(file)));
         let inside = path.strip_prefix(root).ok().and_then(Path::to_str).filter(|inside| !inside.is_empty());
         let Some(inside) = inside else {
@@ -78,21 +79,26 @@ impl Engine {
     }
 
     /// The command that asks for a team, after it was looked whether its file is there.
-    pub fn prepare_launch(&self, team: TeamId, file: &str, params: Vec<String>) -> Result<RequestTeamStart, Rejection> {
-        self.launcher()?;
-        let launch = self.launch_of(file, params)?;
-        Ok(RequestTeamStart { intent: self.mint_intent(), team, launch, site: self.attending().node().site.id.clone() })
+    pub fn prepare_start(&self, team: TeamId, file: &str, params: Vec<String>) -> Result<RequestTeamStart, Rejection> {
+        self.starter()?;
+        let launch = self.start_spec(file, params)?;
+        Ok(RequestTeamStart {
+            intent: self.engine.mint_intent(),
+            team,
+            launch,
+            site: self.engine.cluster().node().site.id.clone(),
+        })
     }
 
     /// Starts the runner, unless the team began with this file after this was decided: then it was started before a crash of
     /// ours, whatever became of it since.
-    pub(crate) async fn perform_launch(&self, team: &TeamId, launch: Launch, decided: Seq) -> Performed {
-        match self.has_begun_since(team, &launch.file, decided).await {
+    pub(crate) async fn perform_start(&self, team: &TeamId, launch: Launch, decided: Seq) -> Performed {
+        match self.has_started_since(team, &launch.file, decided).await {
             Ok(true) => return Performed::Launched(TeamStartOutcome::Running),
             Ok(false) => {}
             Err(error) => return Performed::Failed(error.to_string()),
         }
-        let launcher = match self.launcher() {
+        let launcher = match self.starter() {
             Ok(launcher) => launcher,
             Err(refusal) => return Performed::Launched(TeamStartOutcome::Failed { reason: refusal.message }),
         };
@@ -100,14 +106,14 @@ impl Engine {
         let outcome = match launcher.launch(team.instance(), launch).await {
             Ok(()) => TeamStartOutcome::Running,
             // One that was started before a crash, and was not there yet, may have come meanwhile.
-            Err(_) if self.has_begun_since(team, &file, decided).await.unwrap_or(false) => TeamStartOutcome::Running,
+            Err(_) if self.has_started_since(team, &file, decided).await.unwrap_or(false) => TeamStartOutcome::Running,
             Err(refusing) => TeamStartOutcome::Failed { reason: refusing.reason },
         };
         Performed::Launched(outcome)
     }
 
-    async fn has_begun_since(&self, team: &TeamId, file: &str, decided: Seq) -> Result<bool, EngineError> {
+    async fn has_started_since(&self, team: &TeamId, file: &str, decided: Seq) -> Result<bool, EngineError> {
         let of_file = |team: &Team| team.file.as_ref().is_some_and(|known| Path::new(known).ends_with(file));
-        Ok(self.team(team).await?.value.is_some_and(|team| team.began_after(decided) && of_file(&team)))
+        Ok(self.engine.query().team(team).await?.value.is_some_and(|team| team.began_after(decided) && of_file(&team)))
     }
 }

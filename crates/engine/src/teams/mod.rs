@@ -15,6 +15,20 @@ pub use launch::{LAUNCH_WAITS, Refusing, TeamStarter, WorkflowFile};
 
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;
+use crate::queries::QueryHandle;
+
+/// Starts teams from team files, and tells what happened in a turn.
+#[derive(Clone, Copy, Debug)]
+pub struct TeamsHandle<'a> {
+    pub(crate) engine: &'a Engine,
+}
+
+impl Engine {
+    /// See [`TeamsHandle`].
+    pub fn teams(&self) -> TeamsHandle<'_> {
+        TeamsHandle { engine: self }
+    }
+}
 
 /// Teams and turns come in pages of so many unless asked otherwise.
 const PAGE: u32 = 100;
@@ -36,13 +50,15 @@ pub enum TeamFilter {
     Ended,
 }
 
-impl Engine {
+impl TeamsHandle<'_> {
     pub fn mint_turn(&self) -> TurnId {
-        TurnId::new(self.mint("turn_"))
+        TurnId::new(self.engine.mint("turn_"))
     }
+}
 
+impl QueryHandle<'_> {
     pub async fn team(&self, id: &TeamId) -> Result<At<Option<Team>>, EngineError> {
-        let (mut rows, head) = self.store().rows(vec![Key::Team(id.clone())]).await?;
+        let (mut rows, head) = self.engine.store().rows(vec![Key::Team(id.clone())]).await?;
         Ok(At { value: rows.pop().flatten().and_then(team_of), head })
     }
 
@@ -58,20 +74,20 @@ impl Engine {
             let of_kind = RowQuery::all(Table::Teams).with("live", ColumnTest::Is((*live).into()));
             newest_first(of_kind).at_most(Some(limit))
         };
-        let (lists, head) = self.store().lists(wanted.iter().map(list).collect()).await?;
+        let (lists, head) = self.engine.store().lists(wanted.iter().map(list).collect()).await?;
         let mut teams: Vec<Team> = lists.into_iter().flatten().filter_map(team_of).collect();
         teams.truncate(limit as usize);
         Ok(At { value: teams, head })
     }
 
     pub async fn turn(&self, id: &TurnId) -> Result<At<Option<Turn>>, EngineError> {
-        let (mut rows, head) = self.store().rows(vec![Key::Turn(id.clone())]).await?;
+        let (mut rows, head) = self.engine.store().rows(vec![Key::Turn(id.clone())]).await?;
         Ok(At { value: rows.pop().flatten().and_then(turn_of), head })
     }
 
     /// Those of these ids that there are, in order.
-    pub async fn turns_named(&self, ids: &[TurnId]) -> Result<Vec<Turn>, EngineError> {
-        let (rows, _) = self.store().rows(ids.iter().cloned().map(Key::Turn).collect()).await?;
+    pub async fn turns_by_id(&self, ids: &[TurnId]) -> Result<Vec<Turn>, EngineError> {
+        let (rows, _) = self.engine.store().rows(ids.iter().cloned().map(Key::Turn).collect()).await?;
         Ok(rows.into_iter().flatten().filter_map(turn_of).collect())
     }
 
@@ -84,7 +100,7 @@ impl Engine {
         if let Some(team) = &filter.team {
             query = query.with("team", ColumnTest::Is(team.as_str().into()));
         }
-        let (rows, head) = self.store().list(query).await?;
+        let (rows, head) = self.engine.store().list(query).await?;
         Ok(At { value: rows.into_iter().filter_map(turn_of).collect(), head })
     }
 }

@@ -4,23 +4,40 @@
 //! show, so that a surface has only to pass them on.
 
 mod digest;
+mod views;
 
-use rookery_core::{AgentId, Code, EventRef, Rejection, Row, RunId, Seq, TaskId, TemplateId, Timestamp};
+use rookery_core::{Code, EventRef, Rejection, Row, RunId, Seq, TaskId, TemplateId, Timestamp};
 use std::collections::BTreeMap;
 
 use rookery_core::model::{ColumnValue, Table};
 use rookery_core::run::{Run, RunSpec, RunStatus, SourceType, tally};
-use rookery_core::task::{Checkpoint, CheckpointKind, Task, TaskState};
+use rookery_core::task::{Checkpoint, Task, TaskState};
 use rookery_core::template::Template;
 use rookery_store::query::{ColumnTest, KEY, Order};
 use rookery_store::{Head, LogQuery, RowQuery};
-use schemars::JsonSchema;
-use serde::Serialize;
 
 pub use digest::error_of;
+pub use views::{
+    BlockedTask, CheckpointFilter, CompletedDependency, CurrentTask, Dependencies, FailedTasks, GroupProgress,
+    NextTask, NextTasks, OpenTasks, PendingDependency, PlanChange, Progress, RunFilter, RunHead, RunPage, Search,
+    Summary, SummaryFormat, Workflow,
+};
 
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;
+
+/// Reads runs: their tasks as lists and trees, progress, checkpoints and templates.
+#[derive(Clone, Copy, Debug)]
+pub struct RunsHandle<'a> {
+    pub(crate) engine: &'a Engine,
+}
+
+impl Engine {
+    /// See [`RunsHandle`].
+    pub fn runs(&self) -> RunsHandle<'_> {
+        RunsHandle { engine: self }
+    }
+}
 
 /// How many facts of one command are looked at to tell what it did to a plan.
 const PLAN_FACTS: u32 = 1_100;
@@ -30,189 +47,6 @@ const TRIES: usize = 4;
 const OPEN_RUNS: u32 = 200;
 /// More tasks than these are not counted among what is worked on.
 const HELD_TASKS: u32 = 1_000;
-
-/// Which runs, newest first.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct RunFilter {
-    /// One of these; any if there are none.
-    pub status: Vec<RunStatus>,
-    pub repository_path: Option<String>,
-    pub limit: u32,
-    pub offset: u32,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub struct RunPage {
-    pub workflows: Vec<RunHead>,
-    /// How many there are without limit and offset.
-    pub total: u64,
-}
-
-/// A run as lists show it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub struct RunHead {
-    #[schemars(with = "String")]
-    pub id: RunId,
-    pub name: String,
-    #[schemars(with = "String")]
-    pub status: RunStatus,
-    #[schemars(with = "String")]
-    pub source_type: SourceType,
-    #[schemars(with = "i64")]
-    pub created_at: Timestamp,
-    #[schemars(with = "i64")]
-    pub updated_at: Timestamp,
-}
-
-/// A run and its tasks, in their sequence.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Workflow {
-    pub run: Run,
-    pub tasks: Vec<Task>,
-}
-
-/// Whether failed tasks are among what can be taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FailedTasks {
-    Offered,
-    LeftOut,
-}
-
-/// Who looks for something to do, and among what.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Search {
-    pub failed: FailedTasks,
-    /// What is kept for this agent goes before everything else.
-    pub agent: Option<AgentId>,
-}
-
-#[derive(Clone, PartialEq, Debug)]
-pub struct NextTasks {
-    pub tasks: Vec<NextTask>,
-    pub max_parallel: u32,
-    pub recommended_count: usize,
-    pub workflow_status: RunStatus,
-    pub all_complete: bool,
-}
-
-/// What can be done now in any workflow.
-#[derive(Clone, PartialEq, Debug)]
-pub struct OpenTasks {
-    pub tasks: Vec<NextTask>,
-    /// How many of these to begin now: no more of a workflow than may be worked on beside what is.
-    pub recommended_count: usize,
-    /// Nothing is left to do anywhere.
-    pub all_complete: bool,
-}
-
-#[derive(Clone, PartialEq, Debug)]
-pub struct NextTask {
-    pub task: Task,
-    pub can_parallelize: bool,
-    /// Others of its group that can be taken now.
-    pub parallel_with: Vec<TaskId>,
-    /// The names of what it waited for.
-    pub dependencies_completed: Vec<String>,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub struct Progress {
-    pub total_tasks: usize,
-    pub by_status: BTreeMap<&'static str, usize>,
-    /// Everything up to this place in the order is finished.
-    pub completed_sequence: u32,
-    /// The first place that is not finished.
-    pub current_sequence: Option<u32>,
-    /// What somebody has begun or holds and nobody has finished: where to go on.
-    pub current_tasks: Vec<CurrentTask>,
-    pub blocked_tasks: Vec<BlockedTask>,
-    pub parallel_groups: BTreeMap<String, GroupProgress>,
-    /// How many tasks are left to do.
-    pub estimated_remaining: usize,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub struct CurrentTask {
-    #[schemars(with = "String")]
-    pub id: TaskId,
-    pub name: String,
-    pub status: &'static str,
-    pub sequence: u32,
-    #[schemars(with = "Option<String>")]
-    pub assigned_agent_id: Option<AgentId>,
-    /// How many checkpoints tell where it stands.
-    pub checkpoints: u32,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub struct BlockedTask {
-    #[schemars(with = "String")]
-    pub id: TaskId,
-    pub name: String,
-    pub blocked_by: Vec<String>,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
-pub struct GroupProgress {
-    pub task_count: usize,
-    pub completed: usize,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SummaryFormat {
-    Json,
-    Markdown,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub struct Summary {
-    pub summary: String,
-    pub token_estimate: usize,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub struct Dependencies {
-    pub satisfied: bool,
-    pub pending: Vec<PendingDependency>,
-    pub completed: Vec<CompletedDependency>,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub struct PendingDependency {
-    #[schemars(with = "String")]
-    pub id: TaskId,
-    pub name: String,
-    pub status: &'static str,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-pub struct CompletedDependency {
-    #[schemars(with = "String")]
-    pub id: TaskId,
-    pub name: String,
-    pub outcome: Option<String>,
-}
-
-/// Which checkpoints of a task, oldest first.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CheckpointFilter {
-    pub task: TaskId,
-    /// One of these; any if there are none.
-    pub kinds: Vec<CheckpointKind>,
-    /// Only later ones.
-    pub since_sequence: Option<u32>,
-    pub limit: Option<usize>,
-}
-
-/// What a command did to a plan.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct PlanChange {
-    pub added: Vec<TaskId>,
-    pub removed: Vec<TaskId>,
-    pub preserved: Vec<TaskId>,
-    pub dependencies_rewired: usize,
-    pub tasks_renumbered: usize,
-}
 
 /// The state of a task in the words of the workflow tools.
 pub fn status_word(task: &Task) -> &'static str {
@@ -254,19 +88,20 @@ fn is_offered(state: TaskState, failed: FailedTasks) -> bool {
     }
 }
 
-impl Engine {
+impl RunsHandle<'_> {
     /// A run by its id; the default one is there as soon as it has a task.
-    pub async fn workflow_run(&self, id: &RunId) -> Result<At<Run>, EngineError> {
+    pub async fn run(&self, id: &RunId) -> Result<At<Run>, EngineError> {
         if *id == RunId::project_default() {
-            return Ok(self.workflow(id).await?.map(|workflow| workflow.run));
+            return Ok(self.plan(id).await?.map(|workflow| workflow.run));
         }
-        let (mut rows, head) = self.store().list(run_query(id)).await.map(|(rows, head)| (runs_of(rows), head))?;
+        let (mut rows, head) =
+            self.engine.store().list(run_query(id)).await.map(|(rows, head)| (runs_of(rows), head))?;
         rows.pop().map(|value| At { value, head }).ok_or_else(|| unknown_run().into())
     }
 
     /// A run with its tasks.
-    pub async fn workflow(&self, id: &RunId) -> Result<At<Workflow>, EngineError> {
-        let (lists, head) = self.store().lists(vec![run_query(id), tasks_query(id)]).await?;
+    pub async fn plan(&self, id: &RunId) -> Result<At<Workflow>, EngineError> {
+        let (lists, head) = self.engine.store().lists(vec![run_query(id), tasks_query(id)]).await?;
         let mut lists = lists.into_iter();
         let run = runs_of(lists.next().unwrap_or_default()).pop();
         let mut tasks = tasks_of(lists.next().unwrap_or_default());
@@ -280,7 +115,7 @@ impl Engine {
     }
 
     /// The runs that fit, newest first. The project's default run is the oldest of all.
-    pub async fn workflows(&self, filter: &RunFilter) -> Result<At<RunPage>, EngineError> {
+    pub async fn list_plans(&self, filter: &RunFilter) -> Result<At<RunPage>, EngineError> {
         let wanted = filter.offset.saturating_add(filter.limit);
         let mut query = RowQuery { order: Order::Descending, ..RowQuery::all(Table::Runs).ordered_by("created") };
         if !filter.status.is_empty() {
@@ -292,7 +127,7 @@ impl Engine {
         }
         let by_default =
             RowQuery { order: Order::Descending, ..tasks_query(&RunId::project_default()).at_most(Some(1)) };
-        let (lists, tallies, head) = self.counted(vec![query, by_default]).await?;
+        let (lists, tallies, head) = self.list_and_count(vec![query, by_default]).await?;
         let mut lists = lists.into_iter();
         let mut runs = runs_of(lists.next().unwrap_or_default());
         let in_default = tasks_of(lists.next().unwrap_or_default());
@@ -315,14 +150,14 @@ impl Engine {
     }
 
     /// Lists and counts, of one position if the log stands still for a moment.
-    async fn counted(
+    async fn list_and_count(
         &self,
         queries: Vec<RowQuery>,
     ) -> Result<(Vec<Vec<Row>>, BTreeMap<String, u64>, Head), EngineError> {
         let mut tries = 0;
         loop {
-            let (lists, head) = self.store().lists(queries.clone()).await?;
-            let (tallies, then) = self.store().tallies().await?;
+            let (lists, head) = self.engine.store().lists(queries.clone()).await?;
+            let (tallies, then) = self.engine.store().tallies().await?;
             tries += 1;
             if then == head || tries == TRIES {
                 return Ok((lists, tallies, head));
@@ -333,17 +168,17 @@ impl Engine {
     /// Everything that can be taken now, what is kept for whoever looks first. A run that is paused or was given up gives out
     /// nothing.
     pub async fn next_tasks(&self, run: &RunId, search: &Search) -> Result<At<NextTasks>, EngineError> {
-        Ok(self.workflow(run).await?.map(|workflow| digest::next_tasks(&workflow, search)))
+        Ok(self.plan(run).await?.map(|workflow| digest::next_tasks(&workflow, search)))
     }
 
     /// What can be taken now in any workflow that is open, at most so many.
     pub async fn next_tasks_anywhere(&self, search: &Search, limit: u32) -> Result<At<OpenTasks>, EngineError> {
         let failed = search.failed;
-        let kept = self.kept_to_begin(search).await?;
+        let kept = self.reserved_tasks(search).await?;
         let open = [RunStatus::Planning, RunStatus::Ready, RunStatus::InProgress, RunStatus::Failed];
         let open = open.iter().map(|status| status.as_str().into()).collect();
         let runs = RowQuery::all(Table::Runs).with("status", ColumnTest::In(open)).ordered_by("created");
-        let runs = runs_of(self.store().list(runs.at_most(Some(OPEN_RUNS))).await?.0);
+        let runs = runs_of(self.engine.store().list(runs.at_most(Some(OPEN_RUNS))).await?.0);
         let ids = runs.iter().map(|run| run.id.as_str().into());
         let ids: Vec<ColumnValue> = ids.chain([RunId::project_default().as_str().into()]).collect();
         let running = RowQuery::all(Table::Tasks)
@@ -362,7 +197,7 @@ impl Engine {
             .with("waiting", ColumnTest::Is(false.into()))
             .ordered_by("created")
             .at_most(Some(limit));
-        let (lists, head) = self.store().lists(vec![unfinished, eligible, running]).await?;
+        let (lists, head) = self.engine.store().lists(vec![unfinished, eligible, running]).await?;
         let mut lists = lists.into_iter().map(tasks_of);
         let left = !lists.next().unwrap_or_default().is_empty() || runs.iter().any(|run| run.unfinished > 0);
         let mut eligible = lists.next().unwrap_or_default();
@@ -370,7 +205,7 @@ impl Engine {
         let recommended = kept.len() + digest::recommended(&runs, &eligible, &lists.next().unwrap_or_default());
         let shown: Vec<&Task> = kept.iter().chain(&eligible).take(limit as usize).collect();
         let named: Vec<TaskId> = shown.iter().flat_map(|task| task.depends_on.iter().cloned()).collect();
-        let known = tasks_of(self.store().list(tasks_named(&named)).await?.0);
+        let known = tasks_of(self.engine.store().list(tasks_named(&named)).await?.0);
         let value = OpenTasks {
             recommended_count: recommended.min(shown.len()),
             tasks: digest::offered(&shown, &known),
@@ -380,15 +215,15 @@ impl Engine {
     }
 
     /// What is kept for whoever looks, in any run that gives out work.
-    async fn kept_to_begin(&self, search: &Search) -> Result<Vec<Task>, EngineError> {
+    async fn reserved_tasks(&self, search: &Search) -> Result<Vec<Task>, EngineError> {
         let Some(agent) = &search.agent else { return Ok(vec![]) };
-        let mut kept = self.kept_for(agent).await?;
+        let mut kept = self.engine.inbox().reserved_tasks(agent).await?;
         kept.retain(|task| search.has_kept(task));
         if kept.is_empty() {
             return Ok(kept);
         }
         let ids: Vec<ColumnValue> = kept.iter().map(|task| task.run.as_str().into()).collect();
-        let (rows, _) = self.store().list(RowQuery::all(Table::Runs).with(KEY, ColumnTest::In(ids))).await?;
+        let (rows, _) = self.engine.store().list(RowQuery::all(Table::Runs).with(KEY, ColumnTest::In(ids))).await?;
         let resting: Vec<RunId> =
             runs_of(rows).into_iter().filter(|run| !gives_work(run.status)).map(|run| run.id).collect();
         kept.retain(|task| !resting.contains(&task.run));
@@ -396,23 +231,23 @@ impl Engine {
     }
 
     pub async fn progress(&self, run: &RunId) -> Result<At<Progress>, EngineError> {
-        Ok(self.workflow(run).await?.map(|workflow| digest::progress(&workflow)))
+        Ok(self.plan(run).await?.map(|workflow| digest::progress(&workflow)))
     }
 
     pub async fn summary(&self, run: &RunId, format: SummaryFormat) -> Result<At<Summary>, EngineError> {
-        Ok(self.workflow(run).await?.map(|workflow| digest::summary(&workflow, format)))
+        Ok(self.plan(run).await?.map(|workflow| digest::summary(&workflow, format)))
     }
 
     /// What a task waits for, and what of that is done.
     pub async fn dependencies(&self, task: &TaskId) -> Result<At<Dependencies>, EngineError> {
-        let Some(task) = self.task(task).await?.value else { return Err(unknown_task().into()) };
-        let (rows, head) = self.store().list(tasks_named(&task.depends_on)).await?;
+        let Some(task) = self.engine.query().task(task).await?.value else { return Err(unknown_task().into()) };
+        let (rows, head) = self.engine.store().list(tasks_named(&task.depends_on)).await?;
         Ok(At { value: digest::dependencies(&task, &tasks_of(rows)), head })
     }
 
     pub async fn checkpoints(&self, filter: &CheckpointFilter) -> Result<At<Vec<Checkpoint>>, EngineError> {
         let queries = vec![tasks_named(std::slice::from_ref(&filter.task)), checkpoints_query(&filter.task)];
-        let (lists, head) = self.store().lists(queries).await?;
+        let (lists, head) = self.engine.store().lists(queries).await?;
         let mut lists = lists.into_iter();
         if lists.next().is_none_or(|tasks| tasks.is_empty()) {
             return Err(unknown_task().into());
@@ -425,13 +260,13 @@ impl Engine {
 
     /// All templates, by name.
     pub async fn templates(&self) -> Result<At<Vec<Template>>, EngineError> {
-        let (rows, head) = self.store().list(RowQuery::all(Table::Templates).ordered_by("name")).await?;
+        let (rows, head) = self.engine.store().list(RowQuery::all(Table::Templates).ordered_by("name")).await?;
         Ok(At { value: templates_of(rows), head })
     }
 
     pub async fn template(&self, id: &TemplateId) -> Result<At<Template>, EngineError> {
         let query = RowQuery::all(Table::Templates).with(KEY, ColumnTest::Is(id.as_str().into()));
-        let (rows, head) = self.store().list(query).await?;
+        let (rows, head) = self.engine.store().list(query).await?;
         let unknown = || {
             EngineError::from(
                 Rejection::new(Code::TemplateNotFound, "Template not found")
@@ -444,7 +279,7 @@ impl Engine {
     /// What the command that began at this place did to a plan.
     pub async fn plan_change(&self, first: Seq) -> Result<PlanChange, EngineError> {
         let query = LogQuery::after(Seq(first.0.saturating_sub(1)), PLAN_FACTS);
-        let (rows, _) = self.store().log(query).await?;
+        let (rows, _) = self.engine.store().log(query).await?;
         let mut change = PlanChange::default();
         for row in rows.iter().take_while(|row| row.first() == first) {
             match row.event.typed() {
@@ -468,20 +303,20 @@ impl Engine {
     }
 
     pub fn mint_run(&self) -> RunId {
-        RunId::new(self.mint("wf_"))
+        RunId::new(self.engine.mint("wf_"))
     }
 
     /// The id of a task of a workflow.
     pub fn mint_planned_task(&self) -> TaskId {
-        TaskId::new(self.mint("tk_"))
+        TaskId::new(self.engine.mint("tk_"))
     }
 
     pub fn mint_checkpoint(&self) -> String {
-        self.mint("cp_")
+        self.engine.mint("cp_")
     }
 
     pub fn mint_template(&self) -> TemplateId {
-        TemplateId::new(self.mint("tmpl_"))
+        TemplateId::new(self.engine.mint("tmpl_"))
     }
 }
 

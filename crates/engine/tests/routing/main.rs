@@ -16,9 +16,10 @@ use rookery_core::clutch::Shape;
 use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff};
 use rookery_core::log::BodyBytes;
 use rookery_core::run::{RunStatus, SetRunStatus};
-use rookery_core::task::{ClaimTask, CompleteTask, CreateTask, Outcome, StartTask, Task, TaskState};
+use rookery_core::task::{ClaimTask, CompleteTask, CreateTask, Outcome, Required, StartTask, Task, TaskState};
 use rookery_engine::clutch::{Envelope, Routing};
-use rookery_engine::{Engine, EngineError, Request, Settings, SystemClock, attendance};
+use rookery_engine::settings::Settings;
+use rookery_engine::{Config, Engine, EngineError, Request, SystemClock, attendance};
 use rookery_store::SubmitError;
 use rookery_store::artifact::ArtifactError;
 use rookery_store::memory::Database;
@@ -38,9 +39,10 @@ impl Team {
         let database = Database::new(LogId::from("log_r"));
         let (clock, node) = (Arc::new(SystemClock::default()), support::node("here", Path::new("/")));
         let mut store = None;
-        let engine = support::engine_over(&database, clock, node, Settings::new("test", "/"), |memory| {
-            store.insert(Arc::new(Watched::new(memory))).clone()
-        });
+        let engine =
+            support::engine_over(&database, clock, node, Config::new("test", "/", Settings::default()), |memory| {
+                store.insert(Arc::new(Watched::new(memory))).clone()
+            });
         let store = store.unwrap();
         attendance::attend(&engine).await.unwrap();
         Team { engine, database, store, routing: Routing::default() }
@@ -65,7 +67,7 @@ impl Team {
             envelope[field] = value.clone();
         }
         let caller = |actor: &Actor| Ok(Caller::asserted(actor.to_string().as_str()));
-        self.engine.ingest(&serde_json::to_vec(&envelope).unwrap(), Shape::Json, caller).await.unwrap();
+        self.engine.intake().ingest(&serde_json::to_vec(&envelope).unwrap(), Shape::Json, caller).await.unwrap();
     }
 
     /// An agent with a skill that takes so many tasks at a time.
@@ -105,11 +107,15 @@ impl Team {
 
     async fn ends(&self, agent: &str, task: &str) {
         let outcome = Outcome { text: Some("done".to_owned()), detail: None };
-        self.does(agent, CompleteTask { task: task.into(), agent: None, outcome, checked: None }).await;
+        self.does(
+            agent,
+            CompleteTask { task: task.into(), agent: None, outcome, outcome_required: Required::No, contract: None },
+        )
+        .await;
     }
 
     async fn task(&self, id: &str) -> Task {
-        self.engine.task(&TaskId::from(id)).await.unwrap().value.unwrap()
+        self.engine.query().task(&TaskId::from(id)).await.unwrap().value.unwrap()
     }
 
     async fn holder(&self, id: &str) -> Option<String> {
@@ -135,7 +141,7 @@ impl Team {
     /// The request as it was passed on for a task.
     async fn passed_on(&self, task: &str) -> Value {
         let id = self.task(task).await.routing.offered_in.unwrap();
-        match self.engine.envelope(&id).await.unwrap().value.unwrap().envelope {
+        match self.engine.query().envelope(&id).await.unwrap().value.unwrap().envelope {
             Envelope::Verbatim(bytes) => serde_json::from_slice(&bytes).unwrap(),
             Envelope::Shown(value) => value,
         }

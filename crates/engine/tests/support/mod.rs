@@ -9,7 +9,7 @@ use std::time::Duration;
 use rookery_core::Timestamp;
 use rookery_core::agent::{AgentRole, Profile};
 use rookery_engine::access::Trust;
-use rookery_engine::{Access, Engine, Parts, RandomIds, Settings};
+use rookery_engine::{Access, Config, Engine, Parts, RandomIds};
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::{Clock, Node, PresenceBoard, Site, Store};
 
@@ -29,8 +29,8 @@ pub fn node(name: &str, root: &Path) -> Node {
 }
 
 /// The engine of a node over a database that others may share.
-pub fn engine(database: &Database, clock: Arc<dyn Clock>, node: Node, settings: Settings) -> Engine {
-    engine_over(database, clock, node, settings, |memory| Arc::new(memory))
+pub fn engine(database: &Database, clock: Arc<dyn Clock>, node: Node, config: Config) -> Engine {
+    engine_over(database, clock, node, config, |memory| Arc::new(memory))
 }
 
 /// The same, with something around its store.
@@ -38,13 +38,13 @@ pub fn engine_over(
     database: &Database,
     clock: Arc<dyn Clock>,
     node: Node,
-    settings: Settings,
+    config: Config,
     around: impl FnOnce(MemoryStore) -> Arc<dyn Store>,
 ) -> Engine {
     let board = Arc::new(PresenceBoard::default());
     let memory = MemoryStore::new(database.clone(), clock.clone(), board.clone()).of(node.id.clone());
     let (ids, access) = (Arc::new(RandomIds), Access::new(Trust::Local, None));
-    Engine::new(Parts { store: around(memory), clock, ids, board, access, node, settings })
+    Engine::new(Parts { store: around(memory), clock, ids, board, access, node, config })
 }
 
 pub fn worker() -> Profile {

@@ -10,7 +10,7 @@ use rookery_client::{Client, Proof};
 
 use super::failure::{Exit, Failure, Report};
 use super::output::Output;
-use crate::config::{Flags, Settings};
+use crate::config::{Flags, ProjectSettings};
 use crate::process;
 use crate::project::{DaemonFile, Holder, Project, ProjectLock};
 
@@ -48,9 +48,9 @@ impl Context {
     }
 
     /// The project and its settings, without any flags.
-    pub fn settled(&self) -> anyhow::Result<(Project, Settings)> {
+    pub fn settled(&self) -> anyhow::Result<(Project, ProjectSettings)> {
         let project = self.project()?;
-        let settings = Settings::load(&project, &Flags::default())?;
+        let settings = ProjectSettings::load(&project, &Flags::default())?;
         Ok((project, settings))
     }
 

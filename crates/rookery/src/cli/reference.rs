@@ -83,15 +83,16 @@ fn line(argument: &Arg) -> String {
 }
 
 fn push_settings(page: &mut String) {
-    page.push_str("## Settings\n\nIn `rookery.toml` in the project's root, or in the environment. `rookery config` shows what holds.\n\n");
-    page.push_str("| setting | environment | default | meaning |\n|---|---|---|---|\n");
+    page.push_str("## ProjectSettings\n\nIn `rookery.toml` in the project's root, or in the environment. `rookery config` shows what holds.\n\n");
+    page.push_str("| setting | environment | value | default | meaning |\n|---|---|---|---|---|\n");
     for setting in TABLE {
-        let default = match setting.default {
+        let default = match setting.default_text().as_str() {
+            "" if setting.help.contains("Default:") => "see there".to_owned(),
             "" => "none".to_owned(),
-            text if text.contains('{') => "see there".to_owned(),
             text => format!("`{text}`"),
         };
-        let _ = writeln!(page, "| `{}` | `{}` | {default} | {} |", setting.name, setting.env, setting.help.trim());
+        let (name, env, unit, help) = (setting.name, setting.env, setting.unit, setting.help.trim());
+        let _ = writeln!(page, "| `{name}` | `{env}` | {unit} | {default} | {help} |");
     }
 }
 

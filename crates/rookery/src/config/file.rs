@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use toml::de::DeTable;
 
 use super::hooks::{self, Hooks};
-use super::{ConfigError, Origin, TABLE};
+use super::{ConfigError, Origin, TABLE, renamed};
 
 /// A table of the file with settings, which may also be `false`.
 const CONTEXT: &str = "context";
@@ -85,7 +85,13 @@ impl FileLayer {
             }
         }
         match unknown.into_iter().min() {
-            Some((line, key)) => Err(ConfigError::UnknownKey { path, line, nearest: nearest(&key), key }),
+            Some((line, key)) => Err(match renamed(&key) {
+                Some(renamed) => {
+                    let origin = Origin::File { path, line };
+                    ConfigError::Renamed { origin, old: renamed.old, new: renamed.new }
+                }
+                None => ConfigError::UnknownKey { path, line, nearest: nearest(&key), key },
+            }),
             None => Ok(Self { found, hooks }),
         }
     }

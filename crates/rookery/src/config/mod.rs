@@ -1,13 +1,11 @@
-//! Settings: what can be set, where each value came from, and what is wrong with a bad one.
+//! Reading the settings of a project: flags, environment and `rookery.toml`, and the errors of bad values.
 //!
-//! A flag wins over the environment, which wins over `rookery.toml`, which wins over the default. [`table`] defines
-//! every setting once; `rookery config`, the environment, the file's JSON Schema and the documentation follow from it.
+//! A flag wins over the environment, which wins over `rookery.toml`, which wins over the default. The table of settings
+//! is in the engine ([`rookery_engine::settings`]).
 
 mod file;
 mod hooks;
 mod schema;
-mod table;
-mod value;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,35 +17,25 @@ use crate::project::Project;
 
 use file::FileLayer;
 pub use hooks::{HookSettings, Hooks, OutgoingSettings};
+pub use rookery_engine::settings::{Bytes, StoreUrl, TABLE, parse_duration};
+use rookery_engine::settings::{Definition, RENAMED, RenamedSetting, Settings};
 pub use schema::json_schema;
-pub use table::{Settings, TABLE};
-pub use value::{Bytes, ContextProvider, Signatures, StoreUrl, Value, parse_duration};
 
-/// One setting as the table defines it.
-#[derive(Debug)]
-pub struct Definition {
-    /// The key in `rookery.toml`.
-    pub name: &'static str,
-    pub env: &'static str,
-    /// The default as it would be written in the environment; see [`Sources`] for what stands in braces.
-    pub default: &'static str,
-    pub help: &'static str,
-    /// The JSON Schema of the key's value.
-    pub schema: fn() -> serde_json::Value,
+/// The settings of a project: their values, where each came from, and the webhooks. Reads like the values.
+#[derive(Debug, Clone)]
+pub struct ProjectSettings {
+    pub values: Settings,
+    /// By the name of the setting; those that are not in it have their default.
+    origins: BTreeMap<&'static str, Origin>,
+    /// Webhooks, which only the file has.
+    pub hooks: Hooks,
 }
 
-/// A value and where it came from; reads like the value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setting<T> {
-    pub value: T,
-    pub origin: Origin,
-}
+impl Deref for ProjectSettings {
+    type Target = Settings;
 
-impl<T> Deref for Setting<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.value
+    fn deref(&self) -> &Settings {
+        &self.values
     }
 }
 
@@ -91,12 +79,14 @@ pub enum ConfigError {
     UnknownKey { path: PathBuf, line: usize, key: String, nearest: Option<&'static str> },
     #[error("there is no setting `{key}`")]
     UnknownFlag { key: String, nearest: Option<&'static str> },
+    #[error("{origin}: `{old}` is now called `{new}`")]
+    Renamed { origin: Origin, old: &'static str, new: &'static str },
     #[error("{origin}: `{name}` must be {expected}, not {found}")]
     BadValue { name: &'static str, origin: Origin, expected: &'static str, found: String },
     #[error("{}:{line}: {message}", path.display())]
     Adapter { path: PathBuf, line: usize, message: String },
     #[error("{problem}")]
-    Contradiction { problem: String, mend: &'static str },
+    Contradiction { problem: String, remedy: &'static str },
 }
 
 impl ConfigError {
@@ -104,18 +94,22 @@ impl ConfigError {
     pub fn hint(&self) -> String {
         match self {
             Self::Read { path, .. } => format!("check who may read {}", path.display()),
-            Self::Syntax { path, .. } => format!("mend {} as TOML, for example: port = 4700", path.display()),
+            Self::Syntax { path, .. } => format!("correct {} as TOML, for example: port = 4700", path.display()),
             Self::UnknownKey { nearest: Some(nearest), .. } | Self::UnknownFlag { nearest: Some(nearest), .. } => {
                 format!("did you mean `{nearest}`? `rookery config` lists all settings")
             }
             Self::UnknownKey { .. } | Self::UnknownFlag { .. } => "`rookery config` lists all settings".into(),
+            Self::Renamed { origin: Origin::Environment(variable), new, .. } => {
+                format!("unset {variable} and set {} instead", variable_of(new))
+            }
+            Self::Renamed { old, new, .. } => format!("write `{new}` instead of `{old}`"),
             Self::BadValue { name, origin, .. } => match origin {
                 Origin::Environment(variable) => format!("set {variable} to another value, or unset it"),
                 Origin::Flag => format!("give another value for `{name}`"),
                 Origin::File { .. } | Origin::Default => format!("change `{name}`, or remove the line for the default"),
             },
             Self::Adapter { .. } => "`rookery schema config` describes what a hook can say".into(),
-            Self::Contradiction { mend, .. } => (*mend).into(),
+            Self::Contradiction { remedy, .. } => (*remedy).into(),
         }
     }
 }
@@ -145,64 +139,61 @@ impl Flags {
     }
 }
 
-/// Everything that settings are read from.
+/// The sources of values, in the order in which they win.
 #[derive(Debug)]
-pub struct Sources {
+struct Sources {
     flags: Flags,
     environment: BTreeMap<String, String>,
     file: Option<FileLayer>,
-    /// What `{folder}` and `{database}` in a default mean for this project.
-    folder: String,
-    database: String,
 }
 
 impl Sources {
-    fn resolve<T: Value>(
-        &self,
-        name: &'static str,
-        env: &'static str,
-        default: &'static str,
-    ) -> Result<Setting<T>, ConfigError> {
-        if let Some(text) = self.flags.get(name) {
-            return parse(name, text, Origin::Flag);
+    /// Sets the value of one setting, and returns where it came from.
+    fn apply(&self, setting: &'static Definition, values: &mut Settings) -> Result<Origin, ConfigError> {
+        let bad = |origin: Origin, found: String| ConfigError::BadValue {
+            name: setting.name,
+            origin,
+            expected: setting.expected,
+            found,
+        };
+        let from_text = |values: &mut Settings, text: &str, origin: Origin| match (setting.set_text)(values, text) {
+            Some(()) => Ok(origin),
+            None => Err(bad(origin, format!("`{text}`"))),
+        };
+        if let Some(text) = self.flags.get(setting.name) {
+            return from_text(values, text, Origin::Flag);
         }
-        if let Some(text) = self.environment.get(env) {
-            return parse(name, text, Origin::Environment(env));
+        if let Some(text) = self.environment.get(setting.env) {
+            return from_text(values, text, Origin::Environment(setting.env));
         }
-        if let Some(found) = self.file.as_ref().and_then(|file| file.get(name)) {
-            let origin = found.origin.clone();
-            return match T::from_toml(&found.value) {
-                Some(value) => Ok(Setting { value, origin }),
-                None => {
-                    Err(ConfigError::BadValue { name, origin, expected: T::EXPECTED, found: found.value.to_string() })
-                }
-            };
+        let Some(found) = self.file.as_ref().and_then(|file| file.get(setting.name)) else {
+            return Ok(Origin::Default);
+        };
+        // A value that JSON cannot say, such as a date, is no setting's value either.
+        let json = serde_json::to_value(&found.value).unwrap_or_default();
+        match (setting.set_json)(values, &json) {
+            Some(()) => Ok(found.origin.clone()),
+            None => Err(bad(found.origin.clone(), found.value.to_string())),
         }
-        let text = default.replace("{folder}", &self.folder).replace("{database}", &self.database);
-        parse(name, &text, Origin::Default)
     }
 }
 
-impl Sources {
-    fn hooks(&self) -> Hooks {
-        self.file.as_ref().map(|file| file.hooks.clone()).unwrap_or_default()
-    }
+/// The environment variable of a setting.
+fn variable_of(name: &str) -> &'static str {
+    TABLE.iter().find(|setting| setting.name == name).map_or("", |setting| setting.env)
 }
 
-fn parse<T: Value>(name: &'static str, text: &str, origin: Origin) -> Result<Setting<T>, ConfigError> {
-    match T::parse(text) {
-        Some(value) => Ok(Setting { value, origin }),
-        None => Err(ConfigError::BadValue { name, origin, expected: T::EXPECTED, found: format!("`{text}`") }),
-    }
+/// The new name of a setting, if `key` is its old one.
+fn renamed(key: &str) -> Option<&'static RenamedSetting> {
+    RENAMED.iter().find(|renamed| renamed.old == key)
 }
 
-impl Settings {
+impl ProjectSettings {
     /// Reads flags, this process's environment and the project's `rookery.toml`.
     pub fn load(project: &Project, flags: &Flags) -> Result<Self, ConfigError> {
-        let known = |name: &str| TABLE.iter().any(|definition| definition.env == name);
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
-            .filter(|(name, value)| known(name) && !value.is_empty())
+            .filter(|(_, value)| !value.is_empty())
             .collect();
         Self::load_from(project, flags, environment)
     }
@@ -214,17 +205,45 @@ impl Settings {
         environment: BTreeMap<String, String>,
     ) -> Result<Self, ConfigError> {
         if let Some((key, _)) = flags.0.iter().find(|(key, _)| !file::is_known(key)) {
-            return Err(ConfigError::UnknownFlag { key: key.clone(), nearest: file::nearest(key) });
+            return Err(match renamed(key) {
+                Some(renamed) => ConfigError::Renamed { origin: Origin::Flag, old: renamed.old, new: renamed.new },
+                None => ConfigError::UnknownFlag { key: key.clone(), nearest: file::nearest(key) },
+            });
         }
-        let settings = Self::gather(&Sources {
-            flags: flags.clone(),
-            environment,
-            file: FileLayer::load(project.config_file())?,
-            folder: project.folder_name(),
-            database: format!("sqlite:{}", project.database().display()),
-        })?;
+        if let Some(renamed) = RENAMED.iter().find(|renamed| environment.contains_key(renamed.old_env)) {
+            let origin = Origin::Environment(renamed.old_env);
+            return Err(ConfigError::Renamed { origin, old: renamed.old, new: renamed.new });
+        }
+        let sources = Sources { flags: flags.clone(), environment, file: FileLayer::load(project.config_file())? };
+        let mut values = Settings {
+            project: project.folder_name(),
+            store: StoreUrl::new(format!("sqlite:{}", project.database().display())),
+            ..Settings::default()
+        };
+        let mut origins = BTreeMap::new();
+        for setting in TABLE {
+            origins.insert(setting.name, sources.apply(setting, &mut values)?);
+        }
+        let hooks = sources.file.map(|file| file.hooks).unwrap_or_default();
+        let settings = Self { values, origins, hooks };
         settings.check()?;
         Ok(settings)
+    }
+
+    /// Where the value of a setting came from.
+    pub fn origin(&self, name: &str) -> &Origin {
+        self.origins.get(name).unwrap_or(&Origin::Default)
+    }
+
+    /// Every setting as `rookery config` shows it.
+    pub fn entries(&self) -> Vec<Entry> {
+        let entry = |setting: &Definition| Entry {
+            name: setting.name,
+            text: (setting.text)(&self.values),
+            json: (setting.json)(&self.values),
+            origin: self.origin(setting.name).clone(),
+        };
+        TABLE.iter().map(entry).collect()
     }
 
     /// Refuses values that are each right and together wrong.
@@ -232,16 +251,16 @@ impl Settings {
         if self.tls_cert.is_some() != self.tls_key.is_some() {
             return Err(ConfigError::Contradiction {
                 problem: "TLS needs a certificate and its key".into(),
-                mend: "give both tls_cert and tls_key, or neither",
+                remedy: "give both tls_cert and tls_key, or neither",
             });
         }
-        if !self.is_loopback() && !*self.require_token {
+        if !self.is_loopback() && !self.require_token {
             return Err(ConfigError::Contradiction {
                 problem: format!(
                     "{} can be reached from other machines, where anybody could act as any agent",
-                    *self.host
+                    self.host
                 ),
-                mend: "add --require-token, or listen on 127.0.0.1",
+                remedy: "add --require-token, or listen on 127.0.0.1",
             });
         }
         Ok(())

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Definition, TABLE, hooks};
+use rookery_engine::settings::{Definition, TABLE};
+
+use super::hooks;
 
 /// The schema, made from the table of settings.
 pub fn json_schema() -> Value {
@@ -53,7 +55,7 @@ fn property(definition: &Definition) -> Value {
 
 /// The default in the form that the file would have it; `None` if it depends on the project or is absence.
 fn fixed_default(definition: &Definition, schema: &Value) -> Option<Value> {
-    let text = definition.default;
+    let text = definition.default_text();
     match schema["type"].as_str() {
         Some("integer") => text.parse::<u64>().ok().map(Value::from),
         Some("boolean") => text.parse::<bool>().ok().map(Value::from),

@@ -4,9 +4,10 @@ use std::fs;
 use std::time::Duration;
 
 use super::*;
+use rookery_engine::settings::SettingValue;
 
 /// Loads with a file (if any), environment and flags given as text.
-fn load(file: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Settings, String> {
+fn load(file: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<ProjectSettings, String> {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path().join("my-project");
     fs::create_dir(&root).unwrap();
@@ -17,7 +18,7 @@ fn load(file: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Res
     let environment = environment.iter().map(|(name, text)| ((*name).into(), (*text).into())).collect();
     let mut given = Flags::default();
     flags.iter().for_each(|(name, text)| given.set(name, *text));
-    Settings::load_from(&project, &given, environment).map_err(|error| {
+    ProjectSettings::load_from(&project, &given, environment).map_err(|error| {
         let folder = format!("{}/", project.root().display());
         format!("{error}\n{}", error.hint()).replace(&folder, "")
     })
@@ -26,13 +27,13 @@ fn load(file: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Res
 #[test]
 fn defaults_hold_where_nothing_is_set() {
     let settings = load("", &[], &[]).unwrap();
-    assert_eq!(*settings.project, "my-project");
-    assert_eq!((settings.host.as_str(), *settings.port), ("127.0.0.1", 4700));
+    assert_eq!(settings.project, "my-project");
+    assert_eq!((settings.host.as_str(), settings.port), ("127.0.0.1", 4700));
     let store = settings.store.secret();
     assert!(store.starts_with("sqlite:/") && store.ends_with("my-project/.rookery/rookery.db"), "{store}");
-    assert_eq!(*settings.silent_after, Duration::from_secs(1_800));
-    assert_eq!(*settings.queue_bytes, Bytes(64 << 20));
-    assert_eq!((*settings.watch, *settings.require_token), (true, false));
+    assert_eq!(settings.call_only_offline_after, Duration::from_secs(1_800));
+    assert_eq!(settings.queue_bytes, Bytes(64 << 20));
+    assert_eq!((settings.watch, settings.require_token), (true, false));
     assert!(settings.allowed_hosts.is_empty());
     assert!(settings.entries().iter().all(|entry| entry.origin == Origin::Default));
     assert_eq!(settings.entries().len(), TABLE.len());
@@ -42,18 +43,18 @@ fn defaults_hold_where_nothing_is_set() {
 fn flag_beats_environment_beats_file_beats_default() {
     let file = "# ours\nport = 1\n\nwatch = false\nallowed_hosts = [\"a\", \"b\"]\nmax_body_bytes = 10\n";
     let settings = load(file, &[], &[]).unwrap();
-    assert_eq!((*settings.port, settings.port.origin.to_string().ends_with("rookery.toml:2")), (1, true));
-    assert_eq!((*settings.watch, settings.watch.origin.to_string().ends_with("rookery.toml:4")), (false, true));
-    assert_eq!(*settings.allowed_hosts, ["a", "b"]);
-    assert_eq!(*settings.max_body_bytes, Bytes(10));
+    assert_eq!((settings.port, settings.origin("port").to_string().ends_with("rookery.toml:2")), (1, true));
+    assert_eq!((settings.watch, settings.origin("watch").to_string().ends_with("rookery.toml:4")), (false, true));
+    assert_eq!(settings.allowed_hosts, ["a", "b"]);
+    assert_eq!(settings.max_body_bytes, Bytes(10));
 
     let settings = load(file, &[("ROOKERY_PORT", "2")], &[]).unwrap();
-    assert_eq!((*settings.port, &settings.port.origin), (2, &Origin::Environment("ROOKERY_PORT")));
+    assert_eq!((settings.port, settings.origin("port")), (2, &Origin::Environment("ROOKERY_PORT")));
 
     let settings = load(file, &[("ROOKERY_PORT", "2")], &[("port", "3")]).unwrap();
-    assert_eq!((*settings.port, &settings.port.origin), (3, &Origin::Flag));
+    assert_eq!((settings.port, settings.origin("port")), (3, &Origin::Flag));
     let settings = load(file, &[], &[("port", "3"), ("port", "4")]).unwrap();
-    assert_eq!(*settings.port, 4, "the last flag wins");
+    assert_eq!(settings.port, 4, "the last flag wins");
 }
 
 #[test]
@@ -81,7 +82,7 @@ fn errors_say_where_what_and_how_to_mend_it() {
             "\nport = = 1",
             ("", ""),
             ("port", "1"),
-            "rookery.toml:2: extra `=`, expected nothing\nmend rookery.toml as TOML, for example: port = 4700",
+            "rookery.toml:2: extra `=`, expected nothing\ncorrect rookery.toml as TOML, for example: port = 4700",
         ),
         (
             "",
@@ -100,6 +101,24 @@ fn errors_say_where_what_and_how_to_mend_it() {
             ("ROOKERY_HOST", "0.0.0.0"),
             ("port", "1"),
             "0.0.0.0 can be reached from other machines, where anybody could act as any agent\nadd --require-token, or listen on 127.0.0.1",
+        ),
+        (
+            "port = 1\nprocess_after = \"1s\"",
+            ("", ""),
+            ("port", "1"),
+            "rookery.toml:2: `process_after` is now called `process_offline_after`\nwrite `process_offline_after` instead of `process_after`",
+        ),
+        (
+            "",
+            ("ROOKERY_DELIVERY_PAUSE", "1s"),
+            ("port", "1"),
+            "ROOKERY_DELIVERY_PAUSE: `delivery_pause` is now called `delivery_backoff`\nunset ROOKERY_DELIVERY_PAUSE and set ROOKERY_DELIVERY_BACKOFF instead",
+        ),
+        (
+            "",
+            ("", ""),
+            ("silent_after", "1s"),
+            "flag: `silent_after` is now called `call_only_offline_after`\nwrite `call_only_offline_after` instead of `silent_after`",
         ),
         (
             "tls_cert = \"c.pem\"",
@@ -125,7 +144,7 @@ fn other_machines_may_reach_it_with_tokens() {
 fn outbound_allow_takes_hosts_with_and_without_ports() {
     let settings = load("[outbound]\nallow = [\"ken:8080\", \"10.0.0.7\"]\n", &[], &[]).unwrap();
     assert_eq!(settings.outbound_allow.text(), "ken:8080,10.0.0.7");
-    assert!(matches!(settings.outbound_allow.origin, Origin::File { line: 2, .. }));
+    assert!(matches!(*settings.origin("outbound_allow"), Origin::File { line: 2, .. }));
     for (text, wanted) in [
         ("[outbound]\nallow = [\"http://ken\"]", "rookery.toml:2: `outbound_allow` must be a list of hosts"),
         ("[outbound]\nhosts = []", "rookery.toml:2: there is no setting `outbound_hosts`"),
@@ -140,7 +159,7 @@ fn outbound_allow_takes_hosts_with_and_without_ports() {
 fn the_context_is_a_table_of_the_file_or_false() {
     let settings = load("[context]\nprovider = \"memory\"\ndocuments = [\"goals.md\"]\n", &[], &[]).unwrap();
     assert_eq!(settings.context_provider.text(), "memory");
-    assert!(matches!(settings.context_documents.origin, Origin::File { line: 3, .. }));
+    assert!(matches!(*settings.origin("context_documents"), Origin::File { line: 3, .. }));
     assert_eq!(load("context = false", &[], &[]).unwrap().context_provider.text(), "off");
     for (file, expected) in [
         ("[context]\nprovider = \"cloud\"", "rookery.toml:2: `context_provider` must be file, memory or off"),

@@ -93,12 +93,12 @@ async fn follow(engine: &Engine, exporter: &SpanExporter, mut subscription: Subs
             Ok(chunk) => chunk,
             Err(error) => return error,
         };
-        if engine.tenure(LeaderRole::Upkeep).is_none() {
+        if engine.cluster().leader_epoch(LeaderRole::Upkeep).is_none() {
             continue;
         }
         let mut spans = Vec::new();
         for (task, at) in chunk.rows().iter().filter_map(ended) {
-            match engine.traced(task).await {
+            match engine.history().trace(task).await {
                 Ok(Some(traced)) => spans.extend(span::of(&traced, at)),
                 Ok(None) => {}
                 Err(error) => tracing::warn!(%error, %task, "a task could not be read for its spans"),

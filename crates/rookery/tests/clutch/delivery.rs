@@ -16,8 +16,8 @@ use crate::team::rookery;
 /// A daemon that is quick to try again.
 fn setup() -> Setup {
     sending::setup()
-        .env("ROOKERY_DELIVERY_PAUSE", "20ms")
-        .env("ROOKERY_DELIVERY_CIRCUIT_PAUSE", "50ms")
+        .env("ROOKERY_DELIVERY_BACKOFF", "20ms")
+        .env("ROOKERY_DELIVERY_CIRCUIT_BACKOFF", "50ms")
         .env("ROOKERY_DELIVERY_TIMEOUT", "2s")
         .env("ROOKERY_DELIVERY_ATTEMPTS", "6")
 }

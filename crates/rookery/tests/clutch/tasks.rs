@@ -38,9 +38,14 @@ async fn a_task_lives_from_request_to_result() {
     sent(&daemon, &asked).await;
     let task = daemon.get("/tasks/task_one").await.unwrap().body;
     assert_eq!((&task["title"], &task["assigned_by"]), (&json!("Who sells it?"), &json!("ui")));
-    for kind in ["task.progress", "task.result", "task.error"] {
+    let unheld = [
+        ("task.progress", expected(403, "NOT_HOLDER", "/from/agent_id")),
+        ("task.result", expected(409, "INVALID_TRANSITION", "/task_id")),
+        ("task.error", expected(409, "INVALID_TRANSITION", "/task_id")),
+    ];
+    for (kind, rejection) in unheld {
         let foreign = envelope("m3", kind, "ada", json!({}));
-        assert_eq!(refused(&daemon, &foreign).await, expected(403, "NOT_HOLDER", "/from/agent_id"), "{kind}");
+        assert_eq!(refused(&daemon, &foreign).await, rejection, "{kind}");
     }
     sent(&daemon, &envelope("m2", "task.accept", "ken", json!({}))).await;
     assert_eq!(state(&daemon, "task_one").await, "in_progress");

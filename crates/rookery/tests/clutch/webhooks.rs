@@ -31,7 +31,7 @@ fn started(setup: Setup, receiver: &Endpoint, table: &str) -> Hooked {
     std::fs::write(folder.path().join("rookery.toml"), config).unwrap();
     let setup = setup
         .env("TEST_SECRET", SECRET)
-        .env("ROOKERY_DELIVERY_PAUSE", "20ms")
+        .env("ROOKERY_DELIVERY_BACKOFF", "20ms")
         .env("ROOKERY_DELIVERY_CIRCUIT_FAILURES", "3")
         .env("ROOKERY_DELIVERY_TIMEOUT", "2s");
     Hooked { daemon: setup.start_at(folder.path()).unwrap(), _folder: folder }

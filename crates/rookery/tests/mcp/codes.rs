@@ -10,12 +10,15 @@ fn is_well_formed(refused: &Value, code: &str, recoverable: bool) {
     let names: Vec<&str> = fields.keys().map(String::as_str).collect();
     assert!(
         ["code", "message", "recoverable"].iter().all(|name| names.contains(name))
-            && names.iter().all(|name| ["code", "message", "recoverable", "suggestion"].contains(name)),
+            && names.iter().all(|name| ["code", "message", "recoverable", "suggestion", "detail"].contains(name)),
         "{refused}"
     );
     assert_eq!((&refused["code"], &refused["recoverable"]), (&json!(code), &json!(recoverable)), "{refused}");
     assert!(refused["message"].as_str().is_some_and(|message| !message.is_empty()), "{refused}");
     assert!(fields.get("suggestion").is_none_or(Value::is_string), "{refused}");
+    // Of these rejections only those over a held task have details: the holder.
+    let holder = (code == "NOT_ASSIGNED").then(|| json!({"holder": "a"}));
+    assert_eq!(fields.get("detail"), holder.as_ref(), "{refused}");
 }
 
 #[tokio::test]

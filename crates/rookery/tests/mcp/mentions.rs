@@ -132,7 +132,7 @@ async fn shows_itself(daemon: &Daemon, agent: &str) {
 
 #[tokio::test]
 async fn whoever_leaves_while_it_is_connected_has_left() {
-    let daemon = setup().env("ROOKERY_CONNECTION_AFTER", "1s").start().unwrap();
+    let daemon = setup().env("ROOKERY_CONNECTION_OFFLINE_AFTER", "1s").start().unwrap();
     let reviewer = connect(&daemon, Way::Session, Some("reviewer")).await;
     joins(&daemon, "reviewer").await;
     for way in [Way::Session, Way::Bridge] {
@@ -168,7 +168,11 @@ async fn what_waits_is_told_when_one_connects() {
 
 #[tokio::test]
 async fn an_open_stream_is_a_sign_of_life() {
-    let daemon = setup().env("ROOKERY_SILENT_AFTER", "1s").env("ROOKERY_CONNECTION_AFTER", "1s").start().unwrap();
+    let daemon = setup()
+        .env("ROOKERY_CALL_ONLY_OFFLINE_AFTER", "1s")
+        .env("ROOKERY_CONNECTION_OFFLINE_AFTER", "1s")
+        .start()
+        .unwrap();
     let listens = connect(&daemon, Way::Session, Some("listens")).await;
     let calls = connect(&daemon, Way::Alone, Some("calls")).await;
     listens.inbox().await;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures_util::future::join_all;
 use serde_json::json;
 
-use crate::support::{WAYS, Way, connect, facts, plan, setup, text};
+use crate::support::{Client, WAYS, Way, connect, facts, plan, setup, text};
 
 const TASKS: usize = 10;
 const CLIENTS: usize = 32;
@@ -42,4 +42,43 @@ async fn of_many_that_want_a_task_one_gets_it() {
         assert_eq!(named.into_iter().collect::<Vec<_>>(), [holder.as_str().unwrap()]);
     }
     assert_eq!(facts(&daemon, "task.claimed").len(), TASKS);
+}
+
+/// A holder that gives the task back at the same moment is still the one that the rejected agent hears of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rejected_claim_names_the_holder_even_if_it_releases_at_once() {
+    const ROUNDS: usize = 100;
+    let daemon = setup().start().unwrap();
+    let ada = connect(&daemon, Way::Session, Some("ada")).await;
+    let ben = connect(&daemon, Way::Session, Some("ben")).await;
+    ada.register("ada").await;
+    ben.register("ben").await;
+    let (_, tasks) = plan(&ada, json!([{"name": "wanted"}])).await;
+    let claim = json!({"task_id": tasks["wanted"]});
+
+    let answers = tokio::join!(ada.call("task_claim", claim.clone()), ben.call("task_claim", claim.clone()));
+    let (winner, lost) = match answers.0["success"].as_bool() {
+        Some(true) => ("ada", answers.1),
+        _ => ("ben", answers.0),
+    };
+    assert_eq!(lost, json!({"success": false, "already_claimed_by": winner}));
+    let holder = if winner == "ada" { &ada } else { &ben };
+    holder.call("task_release", claim.clone()).await;
+
+    let contend = async |client: &Client, other: &str| {
+        let mut rejected = 0;
+        for _ in 0..ROUNDS {
+            let answer = client.call("task_claim", claim.clone()).await;
+            if answer["success"] == true {
+                client.call("task_release", claim.clone()).await;
+            } else {
+                assert_eq!(answer, json!({"success": false, "already_claimed_by": other}));
+                rejected += 1;
+            }
+        }
+        rejected
+    };
+    let (ada_rejected, ben_rejected) = tokio::join!(contend(&ada, "ben"), contend(&ben, "ada"));
+    assert!(ada_rejected + ben_rejected > 0, "the two never met");
+    assert_eq!(facts(&daemon, "task.claimed").len(), 1 + 2 * ROUNDS - ada_rejected - ben_rejected);
 }

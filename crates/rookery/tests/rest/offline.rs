@@ -76,7 +76,7 @@ async fn signs_of_life_of_any_kind_keep_an_agent() {
 
 #[tokio::test]
 async fn one_seen_only_by_calls_has_a_limit_of_its_own() {
-    let team = team_of(setup().arg("--no-watch").env("ROOKERY_SILENT_AFTER", "1s"), &[]).await;
+    let team = team_of(setup().arg("--no-watch").env("ROOKERY_CALL_ONLY_OFFLINE_AFTER", "1s"), &[]).await;
     let mut stream = Sse::open(&team, "/events/stream", None).await;
     team.announce("a", "worker").await;
     team.announce("beats", "worker").await;
@@ -90,7 +90,7 @@ async fn one_seen_only_by_calls_has_a_limit_of_its_own() {
 
 #[tokio::test]
 async fn an_open_stream_keeps_its_agent_and_a_closed_one_does_not() {
-    let limits = setup().arg("--no-watch").env("ROOKERY_CONNECTION_AFTER", "1s");
+    let limits = setup().arg("--no-watch").env("ROOKERY_CONNECTION_OFFLINE_AFTER", "1s");
     let team = team_of(limits, &["lead", "stays", "goes"]).await;
     let mut log = Sse::open(&team, "/events/stream", None).await;
     let _open = Sse::open_with(&team, "/events/stream?action=x.never", &[("x-agent-id", "stays")]).await;

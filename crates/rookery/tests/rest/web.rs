@@ -281,7 +281,7 @@ async fn requests_of_other_sites_are_refused_unless_they_open_a_page() {
 
 #[tokio::test]
 async fn reading_in_a_browser_brings_no_agent_back() {
-    let setup = setup().arg("--no-watch").arg("--set").arg("silent_after=200ms");
+    let setup = setup().arg("--no-watch").arg("--set").arg("call_only_offline_after=200ms");
     let team = team_of(setup, &["w1"]).await;
     team.until("w1 is offline", "/agents/w1", |agent| (agent["status"] == "offline").then_some(())).await;
     for browser in [

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rookery_core::artifact::reference;
 use rookery_core::redact::{Redact, Target};
-use rookery_core::task::{CompleteTask, Outcome, StartTask};
+use rookery_core::task::{CompleteTask, Outcome, Required, StartTask};
 use rookery_store::artifact::{ArtifactError, Erased, Stored, sha256_hex};
 use rookery_store::offline::{self, OfflineError};
 use rookery_store::postgres::{PostgresStore, offline as postgres};
@@ -60,7 +60,14 @@ async fn attach(store: &dyn Store, task: &str, hashes: &[&str]) {
     done(store, claim_task(task, "a")).await;
     let by = || Caller::asserted("a");
     done(store, Submission::new(by(), StartTask { task: task.into(), agent: None })).await;
-    done(store, Submission::new(by(), CompleteTask { task: task.into(), agent: None, outcome, checked: None })).await;
+    done(
+        store,
+        Submission::new(
+            by(),
+            CompleteTask { task: task.into(), agent: None, outcome, outcome_required: Required::No, contract: None },
+        ),
+    )
+    .await;
 }
 
 /// Takes the outcome of the last task that ended out of the log.

@@ -5,7 +5,7 @@ use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::model::{ColumnValue, LifeSource, Presence};
 use rookery_core::redact::{Redact, Target};
 use rookery_core::run::RemoveRunTask;
-use rookery_core::task::{CancelTask, CompleteTask, CreateTask, Outcome, StartTask};
+use rookery_core::task::{CancelTask, CompleteTask, CreateTask, Outcome, Required, StartTask};
 use rookery_core::{AgentId, Caller, Code, Key, Row, RunId, Seq, Table, TaskId, ThreadId, Timestamp};
 use rookery_store::artifact::{ArtifactError, Erased, sha256_hex};
 use rookery_store::query::{Bodies, ColumnTest, Order};
@@ -132,7 +132,13 @@ async fn a_workflow_is_planned_found_and_worked_off(world: &World) {
             store,
             Submission::new(
                 by(),
-                CompleteTask { task: task.into(), agent: None, outcome: Outcome::default(), checked: None },
+                CompleteTask {
+                    task: task.into(),
+                    agent: None,
+                    outcome: Outcome::default(),
+                    outcome_required: Required::No,
+                    contract: None,
+                },
             ),
         )
         .await;
@@ -291,7 +297,14 @@ async fn rows_are_found_by_what_they_became(world: &World) {
         (claim_task("task_1", "a"), "pending", Some("a")),
         (by(StartTask { task: task(), agent: agent.clone() }.into()), "in_progress", Some("a")),
         (
-            by(CompleteTask { task: task(), agent, outcome: Default::default(), checked: None }.into()),
+            by(CompleteTask {
+                task: task(),
+                agent,
+                outcome: Default::default(),
+                outcome_required: Required::No,
+                contract: None,
+            }
+            .into()),
             "completed",
             None,
         ),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rookery_core::log::LogRow;
-use rookery_core::task::{CompleteTask, StartTask};
+use rookery_core::task::{CompleteTask, Required, StartTask};
 use rookery_core::{Caller, Seq};
 use rookery_store::store::Health;
 use rookery_store::{Store, Submission};
@@ -53,8 +53,13 @@ async fn recorded_run() -> (Remains, Vec<LogRow>) {
         done(&store, claim_task(&id, "a")).await;
         done(&store, claim_file(&format!("src/{at}.rs"), "a")).await;
         done(&store, Submission::new(Caller::asserted("a"), StartTask { task: id.as_str().into(), agent: None })).await;
-        let complete =
-            CompleteTask { task: id.as_str().into(), agent: None, outcome: Default::default(), checked: None };
+        let complete = CompleteTask {
+            task: id.as_str().into(),
+            agent: None,
+            outcome: Default::default(),
+            outcome_required: Required::No,
+            contract: None,
+        };
         done(&store, Submission::new(Caller::asserted("a"), complete)).await;
     }
     (Remains::of(&database(&folder)), whole_log(&store).await)

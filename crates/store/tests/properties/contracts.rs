@@ -1,7 +1,7 @@
 //! What random callers expect of each other's payloads, and the groups they make.
 
 use rookery_core::clutch::{Ingest, MessageType, PayloadType};
-use rookery_core::task::{CompleteTask, UpdateStatus};
+use rookery_core::task::CompleteTask;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -52,8 +52,7 @@ pub(crate) fn asked() -> BoxedStrategy<(Caller, AnyCommand)> {
 /// Holds what a command says about a task against the step that this is bound to, as things stand; nothing is wrong with it.
 pub(crate) fn hold(command: &mut AnyCommand, rows: &BTreeMap<Key, Row>) {
     let task = command.get().map(|ingest: &Ingest| &ingest.received.task);
-    let task = task.or_else(|| command.get().map(|complete: &CompleteTask| &complete.task));
-    let Some(task) = task.or_else(|| command.get().map(|update: &UpdateStatus| &update.task)) else { return };
+    let Some(task) = task.or_else(|| command.get().map(|complete: &CompleteTask| &complete.task)) else { return };
     let Some(Row::Task(task)) = rows.get(&Key::Task(task.clone())) else { return };
     let checked = task.bound_to().map(|bound| {
         let defined = match rows.get(&Key::StepContracts(bound.workflow.clone())) {
@@ -65,8 +64,6 @@ pub(crate) fn hold(command: &mut AnyCommand, rows: &BTreeMap<Key, Row>) {
     if let Some(ingest) = command.get_mut::<Ingest>() {
         ingest.checked = checked.map(Box::new);
     } else if let Some(complete) = command.get_mut::<CompleteTask>() {
-        complete.checked = checked;
-    } else if let Some(update) = command.get_mut::<UpdateStatus>() {
-        update.checked = checked;
+        complete.contract = checked;
     }
 }

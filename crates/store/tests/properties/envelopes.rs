@@ -6,12 +6,12 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use rookery_core::actor::{Actor, Caller};
 use rookery_core::clutch::{
-    Act, Again, AnswerCall, EnvelopeRejected, MessageType, NoteRejected, Shape, Taken, Trace, read_batch, take_in,
+    Act, AnswerCall, EnvelopeRejected, MessageType, NoteRejected, Shape, Taken, Trace, read_batch, take_in,
 };
 use rookery_core::log::LogRow;
 use rookery_core::message::StormGuard;
 use rookery_core::routing::{Candidates, OfferTask, RequiredCapability, RouteTask, TaskDemand};
-use rookery_core::task::{AlarmKind, FireAlarm, Task};
+use rookery_core::task::{AlarmKind, FailureRetry, FireAlarm, Task};
 use rookery_core::{AnyCommand, Code, Key, MessageId, Row};
 use serde_json::{Value, json};
 
@@ -112,7 +112,7 @@ fn limit(act: &mut Act, limits: Limits) {
             request.terms.max_runtime_sec = limits.runtime.then_some(0);
             request.terms.max_attempts = limits.max_attempts;
         }
-        Act::Fail { again, .. } if limits.retryable => *again = Again::After { backoff_millis: 0 },
+        Act::Fail { retry, .. } if limits.retryable => *retry = FailureRetry::Backoff(0),
         _ => {}
     }
 }

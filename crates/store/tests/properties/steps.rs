@@ -21,8 +21,8 @@ use rookery_core::run::{
 };
 use rookery_core::task::{
     AddCheckpoint, AssignTask, CancelTask, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details, FailTask,
-    Outcome, ReleaseTask, ReopenTask, ReplanTask, RetryTask, SetTaskPlan, SetTaskStep, Skip, StartTask, TakeUp,
-    TaskPlan, TaskState, UpdateStatus,
+    FailureRetry, Outcome, ReleaseTask, ReopenTask, ReplanTask, Required, RetryTask, SetTaskPlan, SetTaskStep, Skip,
+    StartTask, TaskPlan, TaskState,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource, TemplateTask};
 use rookery_core::{AgentId, AnyCommand, HandoffId, RunId, Seq, TaskId, TemplateId, Timestamp};
@@ -229,10 +229,10 @@ fn about_tasks() -> BoxedStrategy<Asked> {
         2 => (anybody(), task(), agent()).prop_map(|(caller, task, to)| (caller, AssignTask { task, to }.into())),
         2 => (anybody(), task(), named(), prop::option::of(text())).prop_map(|(caller, task, agent, text)| {
             let detail = text.clone().map(|text| serde_json::json!({ "told": text }));
-            (caller, CompleteTask { task, agent, outcome: Outcome { text, detail }, checked: None }.into())
+            (caller, CompleteTask { task, agent, outcome: Outcome { text, detail }, outcome_required: Required::No, contract: None }.into())
         }),
         1 => (anybody(), task(), named(), prop::option::of(text()))
-            .prop_map(|(caller, task, agent, error)| (caller, FailTask { task, agent, error }.into())),
+            .prop_map(|(caller, task, agent, error)| (caller, FailTask { task, agent, error, error_required: Required::No, retry: FailureRetry::Never }.into())),
         1 => (anybody(), task(), named(), prop::option::of(text()))
             .prop_map(|(caller, task, agent, reason)| (caller, CancelTask { task, agent, reason }.into())),
         1 => (anybody(), task(), named(), prop::option::of(text()))
@@ -413,7 +413,7 @@ fn about_plans() -> BoxedStrategy<Asked> {
     let plan = |text: String| TaskPlan { approach: format!("so {text}"), steps: vec![text], ..TaskPlan::default() };
     let checkpoint = || select(vec!["cp_a", "cp_b", "cp_c", "cp_d"]).prop_map(str::to_owned);
     prop_oneof![
-        2 => (agent_and_caller(), task()).prop_map(|((agent, caller), task)| (caller, TakeUp { task, agent }.into())),
+        2 => (agent_and_caller(), task()).prop_map(|((agent, caller), task)| (caller, ClaimTask { task, agent }.into())),
         3 => (anybody(), task(), text()).prop_map(move |(caller, task, text)| {
             let context = serde_json::Map::from_iter([("note".to_owned(), text.clone().into())]);
             (caller, SetTaskPlan { task, agent: None, plan: plan(text), context }.into())
@@ -428,12 +428,14 @@ fn about_plans() -> BoxedStrategy<Asked> {
             let summary = format!("about {text}");
             (caller, AddCheckpoint { id, task, agent: None, kind, summary, detail, files_changed }.into())
         }),
-        3 => (anybody(), task(), select(TaskState::ALL.to_vec()), prop::option::of(text())).prop_map(
-            |(caller, task, to, text)| {
-                let outcome = Outcome { text: text.clone(), detail: None };
-                (caller, UpdateStatus { task, agent: None, to, outcome, error: text.clone(), reason: text, waiting_for: None, checked: None }.into())
-            }
-        ),
+        2 => (anybody(), task(), prop::option::of(text())).prop_map(|(caller, task, text)| {
+            let outcome = Outcome { text, detail: None };
+            (caller, CompleteTask { task, agent: None, outcome, outcome_required: Required::Yes, contract: None }.into())
+        }),
+        1 => (anybody(), task(), prop::option::of(text())).prop_map(|(caller, task, error)| {
+            let retry = FailureRetry::Backoff(0);
+            (caller, FailTask { task, agent: None, error, error_required: Required::Yes, retry }.into())
+        }),
     ]
     .boxed()
 }

@@ -23,14 +23,15 @@ use axum::middleware;
 use rookery_core::{LogId, NodeId, SiteId};
 use rookery_engine::access::Trust;
 use rookery_engine::rendering::RendererStatus;
+use rookery_engine::settings::Settings;
 use rookery_engine::watching::WatchCoverage;
-use rookery_engine::{Access, Engine, Parts, RandomIds, Settings, SystemClock};
+use rookery_engine::{Access, Config, Engine, Parts, RandomIds, SystemClock};
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::node::Site;
 use rookery_store::{Clock, Node, PresenceBoard};
 use rookery_surfaces::app::About;
 use rookery_surfaces::sockets::Sockets;
-use rookery_surfaces::{App, Limits, Listening, Server, guard, mcp};
+use rookery_surfaces::{App, Listening, Server, guard, mcp};
 use tokio::sync::watch;
 
 use fixture::{Fixture, Shared};
@@ -73,7 +74,7 @@ fn app(port: u16) -> App {
         board,
         access: Access::new(Trust::Local, None),
         node,
-        settings: Settings::new("fixture", "."),
+        config: Config::new("fixture", ".", Settings::default()),
     });
     let (_, sight) = watch::channel(WatchCoverage::Off);
     let (_, rendered) = watch::channel(RendererStatus::default());
@@ -88,5 +89,5 @@ fn app(port: u16) -> App {
         sockets: Sockets { run_time: std::env::temp_dir() },
         started_at: 0,
     };
-    App::new(engine, about, Limits::default())
+    App::new(engine, about)
 }

@@ -5,7 +5,7 @@ use axum::extract::State;
 use rookery_core::Code;
 use rookery_core::envelope::iso;
 use rookery_engine::adapter::OutletStatus;
-use rookery_store::{DeadLetter, EndpointCursor, Failing};
+use rookery_engine::{DeadLetter, EndpointCursor, Failing};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -87,7 +87,7 @@ fn dead_view(letter: DeadLetter) -> DeadView {
     responses((status = 200, body = Adapters)))]
 pub async fn list(State(app): State<App>, call: Call) -> Result<Json<Adapters>, ClutchError> {
     call.reader().await?;
-    let adapters = app.engine().outlets().await?.into_iter().map(shown).collect();
+    let adapters = app.engine().dispatcher().endpoints().await?.into_iter().map(shown).collect();
     Ok(Json(Adapters { adapters }))
 }
 
@@ -103,7 +103,7 @@ pub async fn retry(
 ) -> Result<Json<AdapterView>, ClutchError> {
     call.person()?;
     let status = known(&app, &name).await?;
-    let outbox = app.engine().retry_outlet(&name).await?;
+    let outbox = app.engine().dispatcher().retry(&name).await?;
     Ok(Json(shown(OutletStatus { outbox, ..status })))
 }
 
@@ -119,12 +119,12 @@ pub async fn let_go(
 ) -> Result<Json<AdapterView>, ClutchError> {
     let person = call.person()?;
     let status = known(&app, &name).await?;
-    let outbox = app.engine().drop_outlet_dead(&person, &name).await?;
+    let outbox = app.engine().dispatcher().discard_dead_letters(&person, &name).await?;
     Ok(Json(shown(OutletStatus { outbox, ..status })))
 }
 
 async fn known(app: &App, name: &str) -> Result<OutletStatus, ClutchError> {
-    let found = app.engine().outlets().await?.into_iter().find(|status| status.adapter == name);
+    let found = app.engine().dispatcher().endpoints().await?.into_iter().find(|status| status.adapter == name);
     found.ok_or_else(|| {
         let message = format!("messages are passed on to no adapter '{name}'");
         ClutchError::new(Code::AdapterNotFound, message)

@@ -44,7 +44,7 @@ pub async fn register(
         return Err(ClutchError::invalid("/agent_id", told));
     }
     let caller = call.caller(&id)?;
-    call.app().engine().admits_card(&caller, &card).await?;
+    call.app().engine().intake().check_card(&caller, &card).await?;
     let committed = call.submit(caller, RegisterCard { card, allow_endpoint: query.allow_endpoint }, &body).await?;
     match call::row_of(&committed) {
         Some(Row::Agent(agent)) => Ok(call::written(StatusCode::OK, &committed, shown(&agent))),
@@ -57,7 +57,7 @@ pub async fn register(
     responses((status = 200, body = AgentCards)))]
 pub async fn list(State(app): State<App>, call: Call) -> Result<Response, ClutchError> {
     call.reader().await?;
-    let found = app.engine().agents().await?;
+    let found = app.engine().query().agents().await?;
     Ok(call::at(found.map(|agents| AgentCards { agents: agents.iter().map(shown).collect() })))
 }
 
@@ -66,7 +66,7 @@ pub async fn list(State(app): State<App>, call: Call) -> Result<Response, Clutch
     params(("id" = String, Path)), responses((status = 200, body = AgentCard), (status = 404, body = ClutchErrorBody)))]
 pub async fn get(State(app): State<App>, call: Call, NamedAgent(id): NamedAgent) -> Result<Response, ClutchError> {
     call.reader().await?;
-    let found = app.engine().agent(&id).await?;
+    let found = app.engine().query().agent(&id).await?;
     let card = found.value.as_ref().map(shown);
     let card = card.ok_or_else(|| Rejection::new(Code::AgentNotFound, "Agent not found"))?;
     Ok(call::at(At { value: card, head: found.head }))
@@ -91,7 +91,7 @@ pub async fn heartbeat(
 ) -> Result<axum::Json<Beaten>, ClutchError> {
     let caller = call.caller(&id)?;
     let engine = call.app().engine();
-    engine.beats(&caller, &Heartbeat::read(id, &said.unwrap_or_default())).await?;
+    engine.intake().heartbeat(&caller, &Heartbeat::read(id, &said.unwrap_or_default())).await?;
     let interval = engine.settings().heartbeat_interval.as_millis();
     Ok(axum::Json(Beaten { ok: true, next_heartbeat_ms: u64::try_from(interval).unwrap_or(u64::MAX) }))
 }

@@ -15,7 +15,7 @@ use futures_util::{StreamExt, stream};
 use http_body_util::BodyExt;
 use rookery_core::artifact::{is_sha256, reference};
 use rookery_core::{Code, Rejection};
-use rookery_store::artifact::{ArtifactError, ArtifactInfo, Incoming, Outgoing, Stored};
+use rookery_engine::{ArtifactError, ArtifactInfo, Incoming, Outgoing, Stored};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -95,7 +95,7 @@ pub async fn upload(
         }
         return Err(too_large(most));
     }
-    let incoming = app.engine().store().receive_artifact().await?;
+    let incoming = app.engine().artifacts().receive().await?;
     let Stored { sha256, size } = receive(&app, incoming, body).await?;
     let address = format!("{ROOT}/artifacts/{}", id(&sha256));
     let uploaded = UploadedArtifact { reference: reference(&sha256), sha256, size };
@@ -193,8 +193,8 @@ pub async fn download(
 ) -> Result<Response, ClutchError> {
     let caller = call.reader().await?;
     let sha256 = named_hash(&named)?;
-    let store = app.engine().store();
-    let size = store.artifact_size(sha256.to_owned()).await?;
+    let artifacts = app.engine().artifacts();
+    let size = artifacts.size(sha256).await?;
     let tag = format!("\"{}\"", id(sha256));
     if range::is_known(&headers, &tag) {
         return Ok(safely(StatusCode::NOT_MODIFIED.into_response(), sha256, &tag));
@@ -208,7 +208,7 @@ pub async fn download(
         Wanted::Part(span) => span.clone(),
     };
     let place = app.downloads().take(Account::of(&caller)).map_err(Full::of_downloads)?;
-    let body = sent(store.read_artifact(sha256.to_owned(), span.clone()).await?, place).await?;
+    let body = sent(artifacts.read(sha256, span.clone()).await?, place).await?;
     let mut response = carrying(body, span.clone());
     if wanted != Wanted::Whole {
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
@@ -284,7 +284,7 @@ pub async fn list(
     call.reader().await?;
     let after = query.after.as_deref().map(named_hash).transpose()?.map(str::to_owned);
     let limit = query.limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE);
-    let found = app.engine().store().artifacts(after, limit).await?;
+    let found = app.engine().artifacts().list(after, limit).await?;
     let full = found.len() >= limit as usize;
     let next = found.last().filter(|_| full).map(|last| id(&last.sha256));
     Ok(Json(ArtifactList { artifacts: found.into_iter().map(listed).collect(), next }))

@@ -5,7 +5,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use rookery_core::clutch::Address;
 use rookery_core::{Actor, AgentId, AnyCommand, Authority, Caller, Code, Rejection};
-use rookery_store::Committed;
+use rookery_engine::Committed;
 use serde::de::DeserializeOwned;
 
 use super::{ClutchError, parameters};

@@ -103,7 +103,8 @@ pub async fn list(
     query: Query<DeliveriesQuery>,
 ) -> Result<Json<Deliveries>, ClutchError> {
     call.reader().await?;
-    let DeliveryPage { deliveries, next } = app.engine().all_deliveries(&wanted(&app, &query.0).await?).await?;
+    let DeliveryPage { deliveries, next } =
+        app.engine().inbox().list_deliveries(&wanted(&app, &query.0).await?).await?;
     let now = app.engine().clock().now();
     let deliveries = deliveries.into_iter().map(|status| shown(status, now)).collect();
     Ok(Json(Deliveries { deliveries, next: next.map(|seq| seq.0) }))
@@ -144,7 +145,7 @@ pub async fn retry(State(app): State<App>, call: Call, Segment(text): Segment) -
     let committed = call.submit(caller, RetryDelivery { message, agent }, &Bytes::new()).await?;
     match call::row_of(&committed) {
         Some(Row::Delivery(delivery)) => {
-            let view = shown(app.engine().delivery_status(delivery), app.engine().clock().now());
+            let view = shown(app.engine().inbox().delivery_status(delivery), app.engine().clock().now());
             Ok(call::written(StatusCode::OK, &committed, view))
         }
         _ => Err(call::unexpected(&committed).into()),

@@ -63,7 +63,7 @@ pub async fn ingest(State(app): State<App>, call: Call, request: Request) -> Res
         let message = "the body must be sent as Content-Type: application/json or application/x-ndjson";
         ClutchError::new(Code::UnsupportedMediaType, message)
     })?;
-    let ingested = app.engine().ingest(&bytes, shape, |from| call.sending_as(from)).await?;
+    let ingested = app.engine().intake().ingest(&bytes, shape, |from| call.sending_as(from)).await?;
     Ok((StatusCode::ACCEPTED, Json(IngestResults::from(ingested))).into_response())
 }
 
@@ -73,7 +73,7 @@ pub async fn ingest(State(app): State<App>, call: Call, request: Request) -> Res
     params(("id" = String, Path)), responses((status = 200, body = ShownMessage), (status = 404, body = ClutchErrorBody)))]
 pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, ClutchError> {
     call.reader().await?;
-    let found = app.engine().envelope(&MessageId::from(id.as_str())).await?.value;
+    let found = app.engine().query().envelope(&MessageId::from(id.as_str())).await?.value;
     let Some(Located { at, envelope, .. }) = found else {
         return Err(Rejection::new(Code::MessageNotFound, format!("there is no message '{id}'")).into());
     };

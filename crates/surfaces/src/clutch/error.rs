@@ -7,9 +7,7 @@ use axum::response::{IntoResponse, Response};
 use rookery_core::clutch::{FaultCode, Faults};
 use rookery_core::contract::Violations;
 use rookery_core::{Code, Rejection, RetryAdvice};
-use rookery_engine::{EngineError, SubscribeError};
-use rookery_store::SubmitError;
-use rookery_store::artifact::ArtifactError;
+use rookery_engine::{ArtifactError, EngineError, SubmitError, SubscribeError};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -135,6 +133,9 @@ impl From<RestError> for ClutchError {
         }
         if let Some(pointer) = pointer {
             made = made.detail("pointer", pointer);
+        }
+        if let Some(holder) = body.details.and_then(|details| details.holder) {
+            made = made.detail("holder", holder);
         }
         ClutchError { retry_after, ..made }
     }

@@ -88,7 +88,7 @@ pub(super) async fn place(app: &App, text: &str) -> Result<Seq, ClutchError> {
 
 /// The same of a position that was read already.
 pub(super) async fn lies_here(app: &App, position: &Position) -> Result<Seq, ClutchError> {
-    let head = app.engine().tallies().await?.head;
+    let head = app.engine().query().tallies().await?.head;
     Ok(subscribe::check(position, &head)?)
 }
 

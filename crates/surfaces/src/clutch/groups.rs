@@ -78,7 +78,7 @@ pub async fn get(
     Segment(name): Segment,
 ) -> Result<axum::Json<GroupMembers>, ClutchError> {
     call.reader().await?;
-    match app.engine().group(&name).await? {
+    match app.engine().query().group(&name).await? {
         Some(Members::Listed(group)) => Ok(axum::Json(shown(group))),
         Some(Members::OfRole(members)) => Ok(axum::Json(GroupMembers { name, members: addresses(members) })),
         None => Err(Rejection::no_group(&name).into()),
@@ -90,7 +90,7 @@ pub async fn get(
     responses((status = 200, body = GroupList)))]
 pub async fn list(State(app): State<App>, call: Call, Query(page): Query<PageQuery>) -> Result<Response, ClutchError> {
     call.reader().await?;
-    let At { value: found, head } = app.engine().groups(page.after(), page.limit()).await?;
+    let At { value: found, head } = app.engine().query().groups(page.after(), page.limit()).await?;
     let set: Vec<Seq> = found.iter().map(|group| group.set).collect();
     let groups = found.into_iter().map(shown).collect();
     Ok(call::at(At { value: GroupList { groups, next: page.next(&set) }, head }))

@@ -37,7 +37,7 @@ pub async fn receive(
     Segment(name): Segment,
     request: Request,
 ) -> Result<Response, ClutchError> {
-    let Some(hook) = app.engine().settings().hooks.iter().find(|hook| hook.name == name) else {
+    let Some(hook) = app.engine().config().hooks.iter().find(|hook| hook.name == name) else {
         return Err(ClutchError::new(Code::HookNotFound, "there is no hook of this name")
             .hint("name it in rookery.toml as [adapters.http.NAME], and start the daemon anew"));
     };
@@ -62,7 +62,8 @@ pub async fn receive(
             return Err(ClutchError::fault(FaultCode::MalformedJson, error.to_string()));
         }
     };
-    let ingested = app.engine().ingest(&envelopes, Shape::Json, |_| Ok(hook.caller())).await.map_err(refused)?;
+    let ingested =
+        app.engine().intake().ingest(&envelopes, Shape::Json, |_| Ok(hook.caller())).await.map_err(refused)?;
     Ok((StatusCode::ACCEPTED, Json(IngestResults::from(ingested))).into_response())
 }
 

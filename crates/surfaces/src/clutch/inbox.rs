@@ -70,10 +70,10 @@ pub async fn pull(
     let caller = owner(&app, &call, &agent).await?;
     let (pull, wait) = (wanted(&app, &query.0).await?, wait(query.0.wait.as_deref())?);
     if wait.is_zero() {
-        return Ok(Json(app.engine().pull(&agent, pull).await?.into()));
+        return Ok(Json(app.engine().inbox().pull(&agent, pull).await?.into()));
     }
     let _place = stream::take_place(&app, &caller)?;
-    let mut mailbox = app.engine().inbox_stream(&agent).await?;
+    let mut mailbox = app.engine().inbox().stream(&agent).await?;
     let pulled = tokio::select! {
         pulled = mailbox.next(pull) => pulled?,
         () = tokio::time::sleep(wait) => Pulled::default(),
@@ -87,14 +87,14 @@ pub async fn pull(
 
 /// Whose inbox it is, or who may look into it. Pulling is a sign of life.
 pub(super) async fn owner(app: &App, call: &Call, agent: &AgentId) -> Result<Caller, ClutchError> {
-    app.engine().touch(&call.caller(agent)?).await?;
+    app.engine().liveness().touch(&call.caller(agent)?).await?;
     may_open(app, call, agent).await
 }
 
 /// Who looks into an inbox, if the credential that it was asked with is valid now and allows it.
 pub(super) async fn may_open(app: &App, call: &Call, agent: &AgentId) -> Result<Caller, ClutchError> {
     let caller = call.caller(agent)?;
-    app.engine().may_open_inbox(&caller, agent).await?;
+    app.engine().inbox().ensure_may_open(&caller, agent).await?;
     Ok(caller)
 }
 
@@ -124,11 +124,11 @@ fn wait(text: Option<&str>) -> Result<Duration, ClutchError> {
 
 /// Whoever waits is there: shows it again and again; ends if it may not any more.
 async fn stays_alive(app: &App, caller: &Caller) {
-    let pause = app.engine().settings().connection_after / 4;
+    let pause = app.engine().settings().connection_offline_after / 4;
     loop {
         tokio::time::sleep(pause).await;
         if let Some(agent) = caller.itself()
-            && app.engine().record_presence(caller, agent, LifeSource::Call).is_err()
+            && app.engine().liveness().record_presence(caller, agent, LifeSource::Call).is_err()
         {
             return;
         }
@@ -170,7 +170,7 @@ pub(super) async fn acknowledge(
     ids: Vec<String>,
 ) -> Result<Vec<String>, ClutchError> {
     let messages: Vec<MessageId> = ids.iter().map(|id| MessageId::from(id.as_str())).collect();
-    match app.engine().ack_by_id(caller, agent, messages).await? {
+    match app.engine().inbox().ack_by_id(caller, agent, messages).await? {
         Ok(()) => Ok(ids),
         Err(unknown) => {
             let names: Vec<Value> = unknown.iter().map(|id| json!(id)).collect();

@@ -72,7 +72,7 @@ pub async fn list(
     call.reader().await?;
     let filter = wanted.0.filter()?;
     let stretch = stretch(&app, &page.0).await?;
-    let found = app.engine().messages(&filter, stretch).await?;
+    let found = app.engine().history().messages(&filter, stretch).await?;
     Ok(rest::at(found.map(Messages::from)))
 }
 

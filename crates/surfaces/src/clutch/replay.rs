@@ -46,15 +46,15 @@ pub async fn replay(
 ) -> Result<Response, ClutchError> {
     let caller = call.reader().await?;
     let run = filter::run(&id)?;
-    app.engine().knows_run(&run).await?;
+    app.engine().runs().ensure_exists(&run).await?;
     let filter = MessageFilter { run: Some(run), ..MessageFilter::default() };
     let stretch = messages::stretch(&app, &page.0).await?;
     let Some(speed) = &speed.0.speed else {
-        return Ok(rest::at(app.engine().messages(&filter, stretch).await?.map(Messages::from)));
+        return Ok(rest::at(app.engine().history().messages(&filter, stretch).await?.map(Messages::from)));
     };
     let speed = factor(speed)?;
     let place = stream::take_place(&app, &caller)?;
-    let head = app.engine().tallies().await?.head;
+    let head = app.engine().query().tallies().await?.head;
     let replay = Replay {
         filter,
         next: Some(Stretch { upto: Some(head.head), limit: AHEAD, ..stretch }),
@@ -121,7 +121,7 @@ impl Replay {
                 return Ok(Some(message));
             }
             let Some(stretch) = self.next.take() else { return Ok(None) };
-            let page = self.app.engine().messages(&self.filter, stretch).await?.value;
+            let page = self.app.engine().history().messages(&self.filter, stretch).await?.value;
             self.next = page.next.map(|after: Seq| Stretch { after, ..stretch });
             self.read = page.messages.into_iter();
         }

@@ -42,6 +42,6 @@ pub struct Explained {
 pub async fn explain(State(app): State<App>, call: Call, request: Request) -> Result<Response, ClutchError> {
     call.reader().await?;
     let bytes = rest::read(request.into_body(), app.limits().body_bytes).await?;
-    let choice = app.engine().explain(draft_terms(&bytes)?).await?;
+    let choice = app.engine().router().explain(draft_terms(&bytes)?).await?;
     Ok(Json(choice.payload()).into_response())
 }

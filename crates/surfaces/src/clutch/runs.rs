@@ -121,7 +121,7 @@ pub struct AttemptInfo {
 pub async fn list(State(app): State<App>, call: Call, query: Query<NextQuery>) -> Result<Response, ClutchError> {
     call.reader().await?;
     let limit = filter::page(query.0.limit.as_deref())?;
-    let found = app.engine().runs(cursor(&query.0)?, limit).await?;
+    let found = app.engine().runs().list(cursor(&query.0)?, limit).await?;
     Ok(rest::at(found.map(Runs::from)))
 }
 
@@ -140,7 +140,7 @@ pub async fn tree(
     let id = filter::run(&id)?;
     let limit = filter::page(query.0.limit.as_deref())?;
     let after = cursor(&query.0)?.unwrap_or(Seq::ZERO);
-    let found = app.engine().run_tree(&id, after, limit).await?;
+    let found = app.engine().runs().tree(&id, after, limit).await?;
     Ok(rest::at(found.map(RunDetail::from)))
 }
 

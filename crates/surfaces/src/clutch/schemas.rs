@@ -51,10 +51,10 @@ pub async fn register(call: Call, Segment(name): Segment, Json(body): Json) -> R
     let caller = call.anybody()?;
     let text = text(&body)?;
     let engine = call.app().engine();
-    engine.check_schema(&text).await?;
+    engine.contracts().check_schema(&text).await?;
     let command = RegisterSchema { payload_type: payload_type.clone(), text };
     let committed = call.submit(caller, command, &body).await?;
-    let known = engine.schema(&payload_type).await?.ok_or_else(|| missing(&payload_type))?;
+    let known = engine.contracts().schema(&payload_type).await?.ok_or_else(|| missing(&payload_type))?;
     Ok(call::written(StatusCode::OK, &committed, listed(&known)))
 }
 
@@ -65,7 +65,7 @@ pub async fn register(call: Call, Segment(name): Segment, Json(body): Json) -> R
 pub async fn get(State(app): State<App>, call: Call, Segment(name): Segment) -> Result<Response, ClutchError> {
     call.reader().await?;
     let payload_type = named(&name)?;
-    let known = app.engine().schema(&payload_type).await?.ok_or_else(|| missing(&payload_type))?;
+    let known = app.engine().contracts().schema(&payload_type).await?.ok_or_else(|| missing(&payload_type))?;
     let json = HeaderValue::from_static("application/json");
     Ok(([(header::CONTENT_TYPE, json)], known.text().to_owned()).into_response())
 }
@@ -75,7 +75,7 @@ pub async fn get(State(app): State<App>, call: Call, Segment(name): Segment) -> 
     responses((status = 200, body = SchemaList)))]
 pub async fn list(State(app): State<App>, call: Call, Query(page): Query<PageQuery>) -> Result<Response, ClutchError> {
     call.reader().await?;
-    let At { value: known, head } = app.engine().schemas(page.after(), page.limit()).await?;
+    let At { value: known, head } = app.engine().contracts().schemas(page.after(), page.limit()).await?;
     let registered: Vec<Seq> = known.iter().filter_map(registered_at).collect();
     let schemas = known.iter().map(listed).collect();
     Ok(call::at(At { value: SchemaList { schemas, next: page.next(&registered) }, head }))

@@ -119,7 +119,7 @@ pub async fn get(
         Rejection::new(Code::WorkflowNotFound, format!("nothing is defined for workflow '{name}'"))
             .hint("list the workflows to see which are defined")
     };
-    Ok(axum::Json(shown(app.engine().workflow_rules(&name).await?.ok_or_else(missing)?)))
+    Ok(axum::Json(shown(app.engine().contracts().step_contracts(&name).await?.ok_or_else(missing)?)))
 }
 
 /// The workflows in the order in which they were defined last.
@@ -127,7 +127,7 @@ pub async fn get(
     params(PageQuery), responses((status = 200, body = WorkflowList)))]
 pub async fn list(State(app): State<App>, call: Call, Query(page): Query<PageQuery>) -> Result<Response, ClutchError> {
     call.reader().await?;
-    let At { value: found, head } = app.engine().all_workflow_rules(page.after(), page.limit()).await?;
+    let At { value: found, head } = app.engine().contracts().list_step_contracts(page.after(), page.limit()).await?;
     let defined: Vec<Seq> = found.iter().map(|workflow| workflow.defined).collect();
     let workflows = found.into_iter().map(listed).collect();
     Ok(call::at(At { value: WorkflowList { workflows, next: page.next(&defined) }, head }))

@@ -12,7 +12,8 @@ use crate::app::App;
 pub async fn arrive(app: &App, caller: &Caller) -> Result<(), EngineError> {
     let engine = app.engine();
     let Some(agent) = caller.actor.agent().filter(|_| caller.power != Authority::Observer) else { return Ok(()) };
-    if engine.knows(agent) || engine.agent(agent).await?.value.is_some_and(|agent| !agent.has_left()) {
+    if engine.liveness().knows(agent) || engine.query().agent(agent).await?.value.is_some_and(|agent| !agent.has_left())
+    {
         return Ok(());
     }
     // Without the call's key, which is for what the tool does: a repeated call finds the agent here.

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rookery_core::{Actor, AgentId, AnyCommand, Authority, Caller, Code, Rejection, Row};
 use rookery_engine::messages::Unread;
-use rookery_engine::{Engine, Request};
-use rookery_store::{AnyReply, Committed};
+use rookery_engine::{AnyReply, Committed, Engine, Request};
 use tokio::sync::OnceCell;
 
 use super::arrival;
@@ -99,7 +98,7 @@ impl Call {
     /// As [`Call::reader`], for a tool whose arguments may name its caller.
     pub async fn reader_named(&self, argument: Option<&str>) -> Result<Caller, ToolError> {
         let caller = self.caller(argument)?;
-        self.engine().touch(&caller).await?;
+        self.engine().liveness().touch(&caller).await?;
         Ok(caller)
     }
 
@@ -128,7 +127,8 @@ impl Call {
                     .hint("leave out agent_id, or name the agent that the call comes from")
                     .into());
             }
-            if !caller.is_proven() && self.engine().agent(named).await?.value.is_some_and(|agent| agent.has_credential)
+            if !caller.is_proven()
+                && self.engine().query().agent(named).await?.value.is_some_and(|agent| agent.has_credential)
             {
                 return Err(Rejection::sealed(named).into());
             }
@@ -146,7 +146,7 @@ impl Call {
     }
 
     async fn leads(&self, caller: &Caller, agent: &AgentId) -> Result<bool, ToolError> {
-        Ok(caller.power >= Authority::Lead || self.engine().totals().await?.value.1.as_ref() == Some(agent))
+        Ok(caller.power >= Authority::Lead || self.engine().query().totals().await?.value.1.as_ref() == Some(agent))
     }
 
     /// Registers the agent that a caller speaks as if nobody knows it yet: whoever names itself is part of the team.

@@ -137,7 +137,7 @@ impl Desk {
         if tool.is_of_context() && !goes_without_context(tool, caller, &arguments) {
             let agent = call.named(tool.caller_named(&arguments)).or(caller.actor.agent().cloned());
             let instance = agent.as_ref().map_or_else(|| call.sender().instance(), Instance::of);
-            call.engine().needs_context(&instance).await?;
+            call.engine().contexts().require(&instance).await?;
         }
         let _place = self.app.requests().take(Account::of(caller)).map_err(|_| {
             ToolError::new(Code::TooManyRequests, "too many calls under way")

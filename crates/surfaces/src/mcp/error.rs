@@ -2,10 +2,9 @@
 //! what to do next.
 
 use rookery_core::{Code, Rejection, RetryAdvice};
-use rookery_engine::EngineError;
-use rookery_store::{ReadError, SubmitError};
+use rookery_engine::{EngineError, ReadError, SubmitError};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ToolError {
@@ -34,6 +33,11 @@ impl ToolError {
     #[must_use]
     pub fn detailed(self, detail: Value) -> ToolError {
         ToolError { detail: Some(detail), ..self }
+    }
+
+    /// The agent that has the task, where that is why the call was rejected.
+    pub fn holder(&self) -> Option<&str> {
+        self.detail.as_ref()?.get("holder")?.as_str()
     }
 
     pub fn invalid(message: impl Into<String>) -> ToolError {
@@ -88,7 +92,8 @@ impl From<Rejection> for ToolError {
         let usual = usual_suggestion(refusal.code).map(str::to_owned);
         // What to do about an agent that nobody knows is in the words of these tools.
         let suggestion = if refusal.code == Code::AgentNotFound { usual } else { refusal.hint.or(usual) };
-        ToolError { suggestion, ..ToolError::new(refusal.code, refusal.message) }
+        let detail = refusal.holder.map(|holder| json!({ "holder": holder.as_str() }));
+        ToolError { suggestion, detail, ..ToolError::new(refusal.code, refusal.message) }
     }
 }
 

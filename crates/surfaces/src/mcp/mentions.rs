@@ -72,11 +72,11 @@ impl Addressee {
     /// Listens from now on; whoever opens a stream is back, if it was gone.
     pub async fn listen(&self) -> Hearing {
         if let Some(caller) = self.holds()
-            && let Err(error) = self.app.engine().touch(&caller).await
+            && let Err(error) = self.app.engine().liveness().touch(&caller).await
         {
             tracing::debug!(%error, agent = %self.agent, "an agent that listens could not be brought back");
         }
-        Hearing { listener: self.app.engine().notices().listen(&self.agent), addressee: self.clone() }
+        Hearing { listener: self.app.engine().dispatcher().wakes().listen(&self.agent), addressee: self.clone() }
     }
 }
 
@@ -90,12 +90,12 @@ pub struct Hearing {
 impl Hearing {
     /// The next thing that waits for the agent, which lives meanwhile; `None` if the client may not be told any more.
     pub async fn next(&mut self) -> Option<Wake> {
-        let every = beat(self.addressee.app.engine().settings().connection_after);
+        let every = beat(self.addressee.app.engine().settings().connection_offline_after);
         loop {
             let caller = self.addressee.holds()?;
             self.addressee.join(&caller).await;
             if let Some(agent) = caller.itself() {
-                self.addressee.app.engine().record_presence(&caller, agent, LifeSource::Connection).ok()?;
+                self.addressee.app.engine().liveness().record_presence(&caller, agent, LifeSource::Connection).ok()?;
             }
             tokio::select! {
                 notice = self.listener.next() => return self.addressee.holds().map(|_| notice),

@@ -114,7 +114,7 @@ pub async fn listed(call: &Call, caller: &Caller) -> Result<Vec<Resource>, ToolE
             .with_description("What waits for this agent: unread messages and handoffs offered to it.")
             .with_mime_type(JSON)
     });
-    let documents = call.engine().documents(&instance_of_caller(caller).run()).await?.value;
+    let documents = call.engine().documents().list(&instance_of_caller(caller).run()).await?.value;
     let document = |known: &Document| {
         let about = format!("A shared document, last changed by {}.", known.author);
         Resource::new(document(&known.id), known.id.path.to_string()).with_description(about).with_mime_type(TEXT)
@@ -147,7 +147,7 @@ pub async fn may_see(call: &Call, named: &Named) -> Result<(), ToolError> {
         Named::Document(_) | Named::Message(_) => return call.reader().await.map(|_| ()),
     };
     let caller = reader(call, agent)?;
-    call.engine().touch(&caller).await?;
+    call.engine().liveness().touch(&caller).await?;
     if caller.actor.agent() == Some(agent) {
         // Whoever looks at its own inbox wants to be reached. One that gave no name is only believed to be that agent.
         return call.arrive(&call.caller(None)?).await;
@@ -167,7 +167,7 @@ fn reader(call: &Call, agent: &AgentId) -> Result<Caller, ToolError> {
 pub async fn read(call: &Call, named: &Named) -> Result<String, ToolError> {
     match named {
         Named::Inbox(agent) => read_inbox(call, agent).await,
-        Named::Document(id) => match call.engine().document_text(id).await? {
+        Named::Document(id) => match call.engine().documents().text(id).await? {
             Some(document) => Ok(document.text),
             None => Err(Rejection::new(Code::DocumentNotFound, format!("there is no document '{}'", id.path)).into()),
         },
@@ -179,7 +179,7 @@ pub async fn read(call: &Call, named: &Named) -> Result<String, ToolError> {
 async fn read_message(call: &Call, id: &MessageId) -> Result<String, ToolError> {
     let caller = call.caller(None)?;
     let mail = match caller.actor.agent() {
-        Some(agent) => call.engine().mail(agent, id).await?,
+        Some(agent) => call.engine().inbox().message(agent, id).await?,
         None => None,
     };
     let unknown = || Rejection::new(Code::MessageNotFound, format!("there is no message '{id}' to you"));
@@ -188,12 +188,12 @@ async fn read_message(call: &Call, id: &MessageId) -> Result<String, ToolError> 
 
 /// The inbox as JSON. Looking at it marks nothing.
 async fn read_inbox(call: &Call, agent: &AgentId) -> Result<String, ToolError> {
-    let offered = call.engine().handoffs(Some("pending"), Some(agent)).await?;
+    let offered = call.engine().query().handoffs(Some("pending"), Some(agent)).await?;
     let handoffs: Vec<_> = offered.value.into_iter().map(shown).collect();
-    let waiting = call.engine().peek_inbox(agent, None).await?;
+    let waiting = call.engine().inbox().peek(agent, None).await?;
     let here = Instance::of(agent);
     let messages = InboxMessage::all(&waiting, &here, call.engine().clock().now());
-    let unread = call.engine().unread(agent).await?;
+    let unread = call.engine().inbox().count_unread(agent).await?;
     Ok(json!({"agent_id": agent.as_str(), "unread": count(&unread), "messages": messages, "handoffs": handoffs})
         .to_string())
 }

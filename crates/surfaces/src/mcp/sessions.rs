@@ -16,7 +16,7 @@ use rmcp::model::{
 };
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
-use rookery_store::Clock;
+use rookery_engine::Clock;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

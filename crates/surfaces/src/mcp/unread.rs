@@ -11,7 +11,7 @@ use crate::app::App;
 /// What waits for the caller. Answered from memory unless something changed.
 pub async fn unread(app: &App, caller: &Caller) -> Unread {
     let Some(agent) = caller.actor.agent() else { return Unread::default() };
-    app.engine().unread(agent).await.unwrap_or_else(|error| {
+    app.engine().inbox().count_unread(agent).await.unwrap_or_else(|error| {
         tracing::debug!(%error, %agent, "what waits for an agent could not be counted");
         Unread::default()
     })

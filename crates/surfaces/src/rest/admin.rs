@@ -12,11 +12,7 @@ use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::redact::{Erase, Redact, Target};
 use rookery_engine::artifacts::{Collected, Trial};
 use rookery_engine::names::NewToken;
-use rookery_engine::{At, Engine, EngineError, Waited, access, ambient};
-use rookery_store::artifact::ArtifactError;
-use rookery_store::query::Bodies;
-use rookery_store::store::Health;
-use rookery_store::{LogQuery, Operation, Token};
+use rookery_engine::{ArtifactError, At, Bodies, EngineError, Health, LogQuery, Token, Waited, access, ambient};
 
 use super::RestError;
 use super::call::{Call, JsonBody, MaybeBody, Segment};
@@ -34,12 +30,12 @@ const REDACT_WAITS: Duration = Duration::from_secs(5);
 pub async fn info(State(app): State<App>, call: Call) -> Result<Response, RestError> {
     call.reader().await?;
     let (engine, about) = (app.engine(), app.about());
-    let At { value: tallies, head } = engine.tallies().await?;
+    let At { value: tallies, head } = engine.query().tallies().await?;
     let mut warnings = Vec::new();
     if let Some(held) = tallies.get("messages.held").filter(|held| **held > 0) {
         warnings.push(format!("messages held for a person: {held}; 'rookery context held' shows them"));
     }
-    let writable = match engine.store().health() {
+    let writable = match engine.health() {
         Health::Writable => true,
         Health::ReadOnly { reason } => {
             warnings.push(format!("the store cannot write: {reason}"));
@@ -48,12 +44,12 @@ pub async fn info(State(app): State<App>, call: Call) -> Result<Response, RestEr
     };
     let sight = about.sight.borrow().clone();
     warnings.extend(sight.warnings());
-    warnings.extend(engine.attending().warnings());
-    warnings.extend(engine.outlet_warnings().await?);
+    warnings.extend(engine.cluster().warnings());
+    warnings.extend(engine.dispatcher().warnings().await?);
     warnings.extend(about.rendered.borrow().warnings.iter().cloned());
     let info = wire::Info {
         version: about.version.to_owned(),
-        project: engine.settings().project.clone(),
+        project: engine.config().project.clone(),
         project_id: about.project_id.clone(),
         store: about.store.clone(),
         log: head.log.to_string(),
@@ -73,8 +69,8 @@ pub async fn info(State(app): State<App>, call: Call) -> Result<Response, RestEr
 #[utoipa::path(get, path = "/admin/tokens", tag = "admin", responses((status = 200, body = Vec<wire::TokenInfo>)))]
 pub async fn list_tokens(State(app): State<App>, call: Call) -> Result<Json<Vec<wire::TokenInfo>>, RestError> {
     call.person()?;
-    let tokens = app.engine().store().tokens().await?;
-    let shown = tokens.into_iter().filter(|token| token.browser.is_none()).map(|token| wire::TokenInfo {
+    let tokens = app.engine().access().tokens().await?;
+    let shown = tokens.into_iter().map(|token| wire::TokenInfo {
         id: token.id,
         agent: token.subject,
         role: match token.power {
@@ -105,7 +101,7 @@ pub async fn create_token(call: Call, body: JsonBody<wire::NewToken>) -> Result<
     }
     let engine = call.app().engine();
     let of = if role == TokenRole::Person { NewToken::OfPerson } else { NewToken::OfAgent };
-    engine.check_token_name(of, subject.trim_start_matches("person:")).await?;
+    engine.access().check_token_name(of, subject.trim_start_matches("person:")).await?;
     let secret = format!("rkt_{}", ambient::secret());
     let now = engine.clock().now();
     let token = Token {
@@ -124,17 +120,8 @@ pub async fn create_token(call: Call, body: JsonBody<wire::NewToken>) -> Result<
         browser: None,
     };
     let id = token.id.clone();
-    engine.store().operate(Operation::PutToken(token)).await?;
-    heed_tokens(engine).await;
+    engine.access().create_token(token).await?;
     Ok((StatusCode::CREATED, Json(wire::CreatedToken { id, token: secret })).into_response())
-}
-
-/// Takes note of what was done with tokens. It is done: where it cannot be read right now, every node hears of it as soon as
-/// it can.
-async fn heed_tokens(engine: &Engine) {
-    if let Err(error) = engine.access().reload(engine.store().as_ref()).await {
-        tracing::warn!(%error, "a change of tokens is heeded later");
-    }
 }
 
 /// Revoke a token at once.
@@ -146,12 +133,9 @@ pub async fn revoke_token(
     Segment(id): Segment,
 ) -> Result<Json<wire::Done>, RestError> {
     call.person()?;
-    let engine = app.engine();
-    if !engine.store().tokens().await?.iter().any(|token| token.id == id && token.browser.is_none()) {
+    if !app.engine().access().revoke_token(&id).await? {
         return Err(Rejection::new(Code::TokenNotFound, "Token not found").into());
     }
-    engine.store().operate(Operation::RevokeToken { id }).await?;
-    heed_tokens(engine).await;
     Ok(Json(wire::Done { ok: true }))
 }
 
@@ -167,7 +151,7 @@ pub async fn collect_artifacts(
     let age = body.value.older_than_seconds.map_or(engine.settings().keep_artifacts, Duration::from_secs);
     let dry_run = body.value.dry_run.unwrap_or(false);
     let trial = if dry_run { Trial::Dry } else { Trial::Real };
-    let Collected { artifacts: removed, bytes, young, more } = engine.collect_artifacts(age, trial).await?;
+    let Collected { artifacts: removed, bytes, young, more } = engine.artifacts().collect(age, trial).await?;
     Ok(Json(wire::CollectResult { removed, bytes, young, more, dry_run }))
 }
 
@@ -219,7 +203,7 @@ async fn by_seq(app: &App, seqs: &[u64]) -> Result<Vec<LogRow>, RestError> {
             return Err(unknown());
         }
         let query = LogQuery { bodies: Bodies::Read, ..LogQuery::one(Seq(*seq)) };
-        rows.push(app.engine().log(query).await?.value.pop().ok_or_else(unknown)?);
+        rows.push(app.engine().query().log(query).await?.value.pop().ok_or_else(unknown)?);
     }
     Ok(rows)
 }
@@ -231,7 +215,7 @@ async fn by_match(app: &App, pattern: &str) -> Result<(Vec<LogRow>, Vec<u64>), R
     let mut bytes = 0;
     loop {
         let query = LogQuery { bodies: Bodies::Read, ..LogQuery::after(after, 500) };
-        let page = app.engine().log(query).await?.value;
+        let page = app.engine().query().log(query).await?.value;
         let Some(last) = page.last() else { return Ok((rows, remaining)) };
         after = last.seq;
         for row in page {
@@ -256,7 +240,7 @@ async fn by_match(app: &App, pattern: &str) -> Result<(Vec<LogRow>, Vec<u64>), R
 async fn body_holds(app: &App, row: &LogRow, regex: &Regex) -> Result<bool, RestError> {
     Ok(match row.body.as_ref().map(|body| (&body.bytes, &body.sha256)) {
         Some((BodyBytes::Here(bytes), _)) => regex.is_match(bytes),
-        Some((BodyBytes::Artifact, sha256)) => match app.engine().store().artifact(sha256.clone()).await {
+        Some((BodyBytes::Artifact, sha256)) => match app.engine().artifacts().read_all(sha256).await {
             Ok(bytes) => regex.is_match(&bytes),
             // One that nobody can look into right now must not pass for one that holds nothing.
             Err(error @ ArtifactError::Unavailable { .. }) => return Err(EngineError::from(error).into()),

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::agent::{CurrentTask, LeaveTeam, PauseAgent, Profile, RegisterAgent, ResumeAgent, SetAgentStatus};
 use rookery_core::{AgentId, Code, Row};
-use rookery_store::Committed;
+use rookery_engine::Committed;
 
 use super::call::{self, Call, JsonBody, MaybeBody, Segment};
 use super::wire::{self, Done};
@@ -21,9 +21,13 @@ pub async fn announce(call: Call, body: JsonBody<wire::AnnounceRequest>) -> Resu
     let request = body.value;
     let capabilities = match request.capabilities {
         Some(said) => said,
-        None => {
-            call.app().engine().carded(&AgentId::from(id.as_str())).await?.unwrap_or_else(|| vec!["code".to_owned()])
-        }
+        None => call
+            .app()
+            .engine()
+            .query()
+            .declared_capabilities(&AgentId::from(id.as_str()))
+            .await?
+            .unwrap_or_else(|| vec!["code".to_owned()]),
     };
     let command = RegisterAgent {
         id: AgentId::from(id.as_str()),
@@ -57,7 +61,7 @@ pub async fn heartbeat(
 ) -> Result<axum::Json<Done>, RestError> {
     let caller = call.caller(Some(&id))?;
     let agent = AgentId::from(id.as_str());
-    call.app().engine().heartbeat(&caller, &agent).await?;
+    call.app().engine().liveness().heartbeat(&caller, &agent).await?;
     Ok(axum::Json(Done { ok: true }))
 }
 
@@ -127,7 +131,7 @@ pub async fn leave(
 #[utoipa::path(get, path = "/agents", tag = "agents", responses((status = 200, body = Vec<wire::Agent>)))]
 pub async fn list(State(app): State<App>, call: Call) -> Result<Response, RestError> {
     call.reader().await?;
-    let found = app.engine().agents().await?;
+    let found = app.engine().query().agents().await?;
     Ok(call::at(found.map(|agents| agents.into_iter().map(|agent| shown(&app, agent)).collect::<Vec<_>>())))
 }
 
@@ -136,7 +140,7 @@ pub async fn list(State(app): State<App>, call: Call) -> Result<Response, RestEr
     responses((status = 200, body = wire::Agent)))]
 pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, RestError> {
     call.reader().await?;
-    let found = app.engine().agent(&AgentId::from(id.as_str())).await?;
+    let found = app.engine().query().agent(&AgentId::from(id.as_str())).await?;
     Ok(call::at_or(found.map(|agent| agent.map(|agent| shown(&app, agent))), Code::AgentNotFound, "Agent not found"))
 }
 

@@ -10,8 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, Limited};
 use rookery_core::{Actor, AnyCommand, Caller, Code, Rejection, Row};
-use rookery_engine::{At, Request as EngineRequest};
-use rookery_store::{AnyReply, Committed, Head, Token};
+use rookery_engine::{AnyReply, At, Committed, Head, Request as EngineRequest, Token};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -59,7 +58,7 @@ impl Call {
     /// Whoever reads must be allowed to, and shows a sign of life by it.
     pub async fn reader(&self) -> Result<Caller, RestError> {
         let caller = self.caller(None)?;
-        self.app.engine().touch(&caller).await?;
+        self.app.engine().liveness().touch(&caller).await?;
         Ok(caller)
     }
 

@@ -76,7 +76,7 @@ pub struct NewEntry {
 #[utoipa::path(get, path = "/channels", tag = "channels", responses((status = 200, body = Vec<ChannelInfo>)))]
 pub async fn list(State(app): State<App>, call: Call) -> Result<Response, RestError> {
     call.reader().await?;
-    let At { value: threads, head } = app.engine().threads().await?;
+    let At { value: threads, head } = app.engine().inbox().threads().await?;
     let mut shown: Vec<ChannelInfo> = threads
         .into_iter()
         .map(|thread| ChannelInfo {
@@ -85,7 +85,7 @@ pub async fn list(State(app): State<App>, call: Call) -> Result<Response, RestEr
             last_at: Some(thread.last_at.0),
         })
         .collect();
-    for instance in app.engine().configured_instances().await?.into_iter().chain([Instance::default()]) {
+    for instance in app.engine().contexts().list_instances().await?.into_iter().chain([Instance::default()]) {
         if !shown.iter().any(|channel| channel.name == instance.name()) {
             shown.push(ChannelInfo { name: instance.to_string(), messages: 0, last_at: None });
         }
@@ -109,7 +109,7 @@ pub async fn entries(
         return Err(RestError::invalid("limit must be at least 1"));
     }
     let span = Span { since: None, before: query.before.map(Timestamp), limit: query.limit };
-    let At { value, head } = app.engine().channel(&Instance::new(name), span).await?;
+    let At { value, head } = app.engine().inbox().channel(&Instance::new(name), span).await?;
     Ok(call::at(At { value: value.into_iter().map(shown).collect::<Vec<_>>(), head }))
 }
 
@@ -134,7 +134,7 @@ pub async fn say(call: Call, Segment(name): Segment, body: JsonBody<NewEntry>) -
         text,
         reply_to: body.value.reply_to.as_deref().map(MessageId::new),
     };
-    let command = call.app().engine().send_request(&caller, post).command;
+    let command = call.app().engine().inbox().send_request(&caller, post).command;
     let committed = call.submit(caller, command, &body.bytes).await?;
     match call::row_of(&committed) {
         Some(Row::Message(message)) => Ok(call::written(StatusCode::CREATED, &committed, shown(message))),

@@ -68,7 +68,7 @@ impl ContextRequest {
 #[utoipa::path(get, path = "/contexts", tag = "contexts", responses((status = 200, body = Vec<ContextInfo>)))]
 pub async fn list(State(app): State<App>, call: Call) -> Result<Response, RestError> {
     call.reader().await?;
-    let mut instances = app.engine().configured_instances().await?;
+    let mut instances = app.engine().contexts().list_instances().await?;
     instances.extend(app.about().rendered.borrow().folders.iter().map(|folder| folder.instance.clone()));
     instances.sort();
     instances.dedup();
@@ -76,7 +76,7 @@ pub async fn list(State(app): State<App>, call: Call) -> Result<Response, RestEr
     for instance in instances {
         shown.push(info(&app, &instance).await?);
     }
-    let head = app.engine().tallies().await?.head;
+    let head = app.engine().query().tallies().await?.head;
     Ok(call::at(At { value: shown, head }))
 }
 
@@ -86,7 +86,7 @@ pub async fn list(State(app): State<App>, call: Call) -> Result<Response, RestEr
 pub async fn get(State(app): State<App>, call: Call, Segment(name): Segment) -> Result<Response, RestError> {
     call.reader().await?;
     let value = info(&app, &Instance::new(name)).await?;
-    let head = app.engine().tallies().await?.head;
+    let head = app.engine().query().tallies().await?.head;
     Ok(call::at(At { value, head }))
 }
 
@@ -104,7 +104,7 @@ pub async fn configure(
         scope: Scope::of(&instance),
         settings: body.value.settings()?,
         // Where folders differ, the files are in that of the node that was asked.
-        site: engine.site(),
+        site: engine.cluster().site(),
     };
     let committed = call.submit(call.caller(None)?, command, &body.bytes).await?;
     let shown = info(call.app(), &instance).await?;
@@ -112,7 +112,7 @@ pub async fn configure(
 }
 
 async fn info(app: &App, instance: &Instance) -> Result<ContextInfo, RestError> {
-    let context = app.engine().team_context(instance).await?;
+    let context = app.engine().contexts().get(instance).await?;
     let rendered = app.about().rendered.borrow().clone();
     let here = rendered.folders.iter().find(|folder| folder.instance == *instance);
     let socket = here.map(|here| app.sockets().at(&here.path).display().to_string());

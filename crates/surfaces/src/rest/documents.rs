@@ -70,7 +70,7 @@ pub struct NewText {
     responses((status = 200, body = Vec<DocumentInfo>)))]
 pub async fn list(State(app): State<App>, call: Call, Segment(name): Segment) -> Result<Response, RestError> {
     call.reader().await?;
-    let At { value, head } = app.engine().documents(&Instance::new(name).run()).await?;
+    let At { value, head } = app.engine().documents().list(&Instance::new(name).run()).await?;
     Ok(call::at(At { value: value.into_iter().map(listed).collect::<Vec<_>>(), head }))
 }
 
@@ -87,10 +87,10 @@ pub async fn get(
     call.reader().await?;
     let id = named(&name, &path)?;
     let found = match query.version {
-        Some(version) => app.engine().document_at(&id, version).await?,
-        None => app.engine().document_text(&id).await?,
+        Some(version) => app.engine().documents().text_at(&id, version).await?,
+        None => app.engine().documents().text(&id).await?,
     };
-    let head = app.engine().tallies().await?.head;
+    let head = app.engine().query().tallies().await?.head;
     let missing = format!("document '{path}' has no text there");
     Ok(call::at_or_else(At { value: found.map(shown), head }, Rejection::new(Code::DocumentNotFound, missing)))
 }
@@ -105,7 +105,7 @@ pub async fn history(
     Segments(name, path): Segments,
 ) -> Result<Response, RestError> {
     call.reader().await?;
-    let At { value, head } = app.engine().document_history(&named(&name, &path)?, None).await?;
+    let At { value, head } = app.engine().documents().history(&named(&name, &path)?, None).await?;
     Ok(call::at(At { value: value.iter().map(change).collect::<Vec<_>>(), head }))
 }
 
@@ -129,7 +129,7 @@ pub async fn write(call: Call, Segments(name, path): Segments, body: JsonBody<Ne
     let command =
         WriteDocument { id: named(&name, &path)?, text, writer: Writer::Named(writer), base: Base::Version(version) };
     let request = Request { body: Some(body.bytes.to_vec()), ..Request::new(caller, command) };
-    match call.app().engine().change_document(request).await? {
+    match call.app().engine().documents().change(request).await? {
         Changed::Done(document) => Ok(axum::Json(listed(document)).into_response()),
         Changed::Stale { refusal, newer } => Ok(stale(refusal, newer)),
     }

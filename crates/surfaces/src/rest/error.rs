@@ -4,10 +4,9 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rookery_core::{Code, CodeClass, Rejection};
-use rookery_engine::{EngineError, SubscribeError};
-use rookery_store::{ReadError, SubmitError};
+use rookery_engine::{EngineError, ReadError, SubmitError, SubscribeError};
 
-use super::wire::ErrorBody;
+use super::wire::{ErrorBody, ErrorDetails};
 
 #[derive(Clone, Debug)]
 pub struct RestError {
@@ -22,7 +21,7 @@ pub struct RestError {
 impl RestError {
     pub fn new(code: Code, message: impl Into<String>) -> RestError {
         let text = code.as_str().to_owned();
-        let body = ErrorBody { error: message.into(), code: text, hint: None, snapshot: None };
+        let body = ErrorBody { error: message.into(), code: text, hint: None, details: None, snapshot: None };
         RestError { code, status: status_of(code), body: Box::new(body), retry_after: None, pointer: None }
     }
 
@@ -113,7 +112,8 @@ pub(crate) fn is_status_of(code: Code, status: StatusCode) -> bool {
 impl From<Rejection> for RestError {
     fn from(refusal: Rejection) -> RestError {
         let error = RestError::new(refusal.code, refusal.message);
-        let body = Box::new(ErrorBody { hint: refusal.hint, ..*error.body });
+        let details = refusal.holder.map(|holder| ErrorDetails { holder: Some(holder.to_string()) });
+        let body = Box::new(ErrorBody { hint: refusal.hint, details, ..*error.body });
         RestError { body, pointer: refusal.pointer, ..error }
     }
 }

@@ -7,9 +7,7 @@ use rookery_core::file::{ChangeSource, RecordChange};
 use rookery_core::log::LogRow;
 use rookery_core::report::Report;
 use rookery_core::{AgentId, AnyCommand, Code, Position, Seq, event_id};
-use rookery_engine::{At, EngineError, subscribe, watching};
-use rookery_store::query::Order;
-use rookery_store::{AnyReply, LogQuery};
+use rookery_engine::{AnyReply, At, EngineError, LogQuery, Order, subscribe, watching};
 
 use super::call::{self, Call, JsonBody, Query, Segment};
 use super::{RestError, translate, wire};
@@ -49,7 +47,7 @@ pub async fn list(State(app): State<App>, call: Call, query: Query<wire::EventQu
 /// A position in this log, or the answer that it is gone.
 async fn position(app: &App, text: &str) -> Result<Seq, RestError> {
     let position = place(text).ok_or_else(|| RestError::invalid("after must be a position or an event's id"))?;
-    let head = app.engine().tallies().await?.head;
+    let head = app.engine().query().tallies().await?.head;
     Ok(subscribe::check(&position, &head)?)
 }
 
@@ -62,7 +60,7 @@ pub(super) fn place(text: &str) -> Option<Position> {
 /// is left out, so that all of it is true at the head of the first read and following from there misses nothing.
 async fn pages(app: &App, mut wanted: LogQuery, action: Option<&str>) -> Result<At<Vec<LogRow>>, RestError> {
     let limit = wanted.limit as usize;
-    let mut page = app.engine().log(wanted.clone()).await?;
+    let mut page = app.engine().query().log(wanted.clone()).await?;
     let head = page.head.clone();
     wanted.upto = Some(head.head);
     let mut rows: Vec<LogRow> = Vec::new();
@@ -82,7 +80,7 @@ async fn pages(app: &App, mut wanted: LogQuery, action: Option<&str>) -> Result<
             (Order::Descending, Some(last)) => wanted.upto = Some(Seq(last.0.saturating_sub(1))),
             (Order::Descending, None) => return Ok(At { value: rows, head }),
         }
-        page = app.engine().log(wanted.clone()).await?;
+        page = app.engine().query().log(wanted.clone()).await?;
     }
 }
 
@@ -95,7 +93,7 @@ pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Re
         Some(seq) => one(&app, seq).await?,
         None => None,
     };
-    let head = app.engine().tallies().await?.head;
+    let head = app.engine().query().tallies().await?.head;
     let shown = At { value: found.as_ref().map(translate::event), head };
     Ok(call::at_or(shown, Code::EventNotFound, "Event not found"))
 }
@@ -105,7 +103,7 @@ async fn one(app: &App, seq: Seq) -> Result<Option<LogRow>, RestError> {
     if i64::try_from(seq.0).is_err() || seq == Seq::ZERO {
         return Ok(None);
     }
-    Ok(app.engine().log(LogQuery::one(seq)).await?.value.pop().filter(|row| row.seq == seq))
+    Ok(app.engine().query().log(LogQuery::one(seq)).await?.value.pop().filter(|row| row.seq == seq))
 }
 
 /// Tell the team something. Only a report of `resource.modified` has an effect: it is evidence of a change.
@@ -135,7 +133,7 @@ pub async fn report(call: Call, body: JsonBody<wire::NewEvent>) -> Result<Respon
             source: ChangeSource::Report,
             task: request.task_id.as_deref().map(Into::into),
             metadata: request.metadata.unwrap_or_default(),
-            site: engine.site(),
+            site: engine.cluster().site(),
             escalate_after_millis: watching::escalate_after(engine),
         }
         .into(),
@@ -152,7 +150,7 @@ pub async fn report(call: Call, body: JsonBody<wire::NewEvent>) -> Result<Respon
     };
     let committed = call.submit(caller, command, &body.bytes).await?;
     let AnyReply::Recorded(seq) = committed.answer else { return Err(call::unexpected(&committed)) };
-    let read = call.app().engine().log(LogQuery::one(seq)).await;
+    let read = call.app().engine().query().log(LogQuery::one(seq)).await;
     let row = read.map_err(|error| unseen(seq, &error))?.value.pop().ok_or_else(|| call::unexpected(&committed))?;
     Ok(call::written(StatusCode::CREATED, &committed, translate::event(&row)))
 }

@@ -82,7 +82,7 @@ pub async fn list(State(app): State<App>, call: Call, query: Query<wire::Handoff
         wire::HandoffStatus::Rejected => "rejected",
     });
     let to = query.0.to_agent.as_deref().map(AgentId::from);
-    let found = app.engine().handoffs(status, to.as_ref()).await?;
+    let found = app.engine().query().handoffs(status, to.as_ref()).await?;
     Ok(call::at(found.map(|handoffs| handoffs.into_iter().map(translate::handoff).collect::<Vec<_>>())))
 }
 
@@ -91,6 +91,6 @@ pub async fn list(State(app): State<App>, call: Call, query: Query<wire::Handoff
     responses((status = 200, body = wire::Handoff)))]
 pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, RestError> {
     call.reader().await?;
-    let found = app.engine().handoff(&HandoffId::from(id.as_str())).await?;
+    let found = app.engine().query().handoff(&HandoffId::from(id.as_str())).await?;
     Ok(call::at_or(found.map(|handoff| handoff.map(translate::handoff)), Code::HandoffNotFound, "Handoff not found"))
 }

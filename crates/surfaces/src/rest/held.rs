@@ -14,7 +14,7 @@ use super::{RestError, wire};
     responses((status = 200, body = Vec<wire::HeldMessage>)))]
 pub async fn list(call: Call, Query(query): Query<wire::HeldQuery>) -> Result<Response, RestError> {
     call.person()?;
-    let At { value, head } = call.app().engine().held_messages(call::at_least_one(query.limit)?).await?;
+    let At { value, head } = call.app().engine().query().held_messages(call::at_least_one(query.limit)?).await?;
     Ok(call::at(At { value: value.into_iter().map(shown).collect::<Vec<_>>(), head }))
 }
 

@@ -65,7 +65,7 @@ pub struct Launching {
     responses((status = 200, body = WorkflowFiles)))]
 pub async fn files(call: Call) -> Result<Response, RestError> {
     call.reader().await?;
-    let found = call.app().engine().launcher()?.files().await;
+    let found = call.app().engine().teams().starter()?.files().await;
     let files = found.into_iter().map(|file| WorkflowFileView { path: file.path, name: file.name }).collect();
     Ok(axum::Json(WorkflowFiles { files }).into_response())
 }
@@ -76,8 +76,8 @@ pub async fn files(call: Call) -> Result<Response, RestError> {
 pub async fn check(call: Call, Segment(id): Segment, body: JsonBody<LaunchRequest>) -> Result<Response, RestError> {
     call.person()?;
     let (instance, engine) = (instance(&id)?, call.app().engine());
-    let launch = engine.launch_of(&body.value.file, body.value.params)?;
-    let checked = match engine.launcher()?.check(instance, launch).await {
+    let launch = engine.teams().start_spec(&body.value.file, body.value.params)?;
+    let checked = match engine.teams().starter()?.check(instance, launch).await {
         Ok(plan) => Checked { ok: true, plan: Some(plan), faults: None, reason: None },
         Err(refusing) => Checked { ok: false, plan: None, faults: refusing.faults, reason: Some(refusing.reason) },
     };
@@ -92,13 +92,13 @@ pub async fn launch(call: Call, Segment(id): Segment, body: JsonBody<LaunchReque
     let caller = call.person()?;
     instance(&id)?;
     let (team, engine) = (TeamId::parse(&id)?, call.app().engine());
-    let command = engine.prepare_launch(team.clone(), &body.value.file, body.value.params)?;
+    let command = engine.teams().prepare_start(team.clone(), &body.value.file, body.value.params)?;
     let intent = command.intent.clone();
     let committed = call.submit(caller, command, &body.bytes).await?;
     // What an earlier request with the same key asked for may still be under way: it is told by the log.
     let outcome = match committed.duplicate {
         true => None,
-        false => engine.outcome(&intent, committed.at, LAUNCH_WAITS).await,
+        false => engine.workspaces().wait_for_outcome(&intent, committed.at, LAUNCH_WAITS).await,
     };
     let failed = outcome.as_ref().and_then(AnyEvent::get::<TeamStartFailed>);
     if let Some(failed) = failed {
@@ -122,8 +122,8 @@ pub async fn launch(call: Call, Segment(id): Segment, body: JsonBody<LaunchReque
 pub async fn bury(call: Call, Segment(id): Segment, _body: MaybeBody<Option<Value>>) -> Result<Response, RestError> {
     call.person()?;
     let (team, engine) = (TeamId::parse(&id)?, call.app().engine());
-    let launcher = engine.launcher()?;
-    let found = engine.team(&team).await?.value.ok_or_else(|| not_found(&team))?;
+    let launcher = engine.teams().starter()?;
+    let found = engine.query().team(&team).await?.value.ok_or_else(|| not_found(&team))?;
     if !launcher.is_lost(&found) {
         let refusal = Rejection::new(Code::InvalidState, format!("{team} has a runner, or is over"));
         return Err(refusal.hint("ask it to stop: POST /teams/{id}/stop").into());

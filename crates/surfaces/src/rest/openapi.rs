@@ -140,6 +140,7 @@ use crate::ops;
         ClutchErrorBody,
         clutch::openapi::ClutchMessage,
         wire::ResourceFilter,
+        wire::RequestedStatus,
         wire::TaskStatus,
         wire::HandoffStatus
     ))

@@ -6,7 +6,7 @@ use axum::response::Response;
 use rookery_core::file::{ClaimMode, FileClaimOutcome, LockFile, ReleaseFile, ResolveConflict, UnlockFile};
 use rookery_core::{AgentId, Rejection, Row};
 use rookery_engine::queries::FileFilter;
-use rookery_store::{AnyReply, Committed};
+use rookery_engine::{AnyReply, Committed};
 
 use super::call::{self, Call, JsonBody, Query, Segment};
 use super::wire::{self, ClaimResult, ReleaseResult, ResourceFilter};
@@ -102,7 +102,7 @@ pub async fn list(
         Some(ResourceFilter::Claimed) => FileFilter::Claimed,
         Some(ResourceFilter::Conflicted) => FileFilter::Conflicted,
     };
-    let found = app.engine().files(filter).await?;
+    let found = app.engine().query().files(filter).await?;
     Ok(call::at(found.map(|files| files.into_iter().map(translate::resource).collect::<Vec<_>>())))
 }
 
@@ -113,7 +113,7 @@ pub async fn list(
 pub async fn get(State(app): State<App>, call: Call, Segment(path): Segment) -> Result<Response, RestError> {
     call.reader().await?;
     let path = app.engine().paths().resolve(&path).await?;
-    let found = app.engine().file(path.key()).await?;
+    let found = app.engine().query().file(path.key()).await?;
     Ok(call::at_or_else(found.map(|file| file.map(translate::resource)), Rejection::not_tracked()))
 }
 

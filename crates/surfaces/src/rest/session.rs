@@ -9,9 +9,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rookery_core::{Actor, Code, Rejection, limit};
-use rookery_engine::ambient;
 use rookery_engine::sign_in::{NewSession, SESSION_MILLIS};
-use rookery_store::Token;
+use rookery_engine::{Token, ambient};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -89,7 +88,7 @@ pub async fn get(State(app): State<App>, call: Call) -> Result<Json<SessionInfo>
     Ok(Json(SessionInfo {
         person,
         session: call.browser_session().map(|session| session.id),
-        project: app.engine().settings().project.clone(),
+        project: app.engine().config().project.clone(),
         project_id: app.about().project_id.clone(),
         version: app.about().version.to_owned(),
     }))
@@ -104,7 +103,8 @@ pub async fn sign_in(
     body: JsonBody<SignIn>,
 ) -> Result<Response, RestError> {
     let [code] = call::need("code is required", [&body.value.code])?;
-    let Some(NewSession { cookie, stored, session }) = app.engine().sign_in(&code, browser_name(&headers)).await?
+    let Some(NewSession { cookie, stored, session }) =
+        app.engine().access().sign_in(&code, browser_name(&headers)).await?
     else {
         let refusal = Rejection::new(Code::Unauthenticated, "this sign-in link was used already, or is too old");
         return Err(refusal.hint("'rookery open' prints a new one").into());
@@ -118,7 +118,7 @@ pub async fn sign_in(
 #[utoipa::path(delete, path = "/session", tag = "session", responses((status = 200, body = Done)))]
 pub async fn sign_out(State(app): State<App>, headers: HeaderMap, call: Call) -> Result<Response, RestError> {
     if let Some(session) = call.browser_session() {
-        app.engine().revoke_session(&session.id).await?;
+        app.engine().access().revoke_session(&session.id).await?;
     }
     Ok(with_cookie(&new_cookie(&app, &headers, "", 0), Json(Done { ok: true }).into_response()))
 }
@@ -154,7 +154,7 @@ impl BrowserSession {
     responses((status = 200, body = Done), (status = 404, body = super::wire::ErrorBody)))]
 pub async fn revoke(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Json<Done>, RestError> {
     call.person()?;
-    if app.engine().revoke_session(&id).await? {
+    if app.engine().access().revoke_session(&id).await? {
         return Ok(Json(Done { ok: true }));
     }
     let message = format!("there is no browser session '{id}'");

@@ -16,11 +16,11 @@ const CONTRACT: &str = "0.1";
 #[utoipa::path(get, path = "/status", tag = "state", responses((status = 200, body = wire::StatusReport)))]
 pub async fn status(State(app): State<App>, call: Call) -> Result<Response, RestError> {
     call.reader().await?;
-    let At { value: (tallies, lead), head } = app.engine().totals().await?;
+    let At { value: (tallies, lead), head } = app.engine().query().totals().await?;
     let count = |name: &str| tallies.get(name).copied().unwrap_or(0);
     let report = wire::StatusReport {
         version: CONTRACT.to_owned(),
-        project: app.engine().settings().project.clone(),
+        project: app.engine().config().project.clone(),
         port: app.about().port,
         agents: wire::AgentTotals {
             total: count(agent::tally::AGENTS),
@@ -47,7 +47,7 @@ pub async fn status(State(app): State<App>, call: Call) -> Result<Response, Rest
 #[utoipa::path(get, path = "/state", tag = "state", responses((status = 200, body = wire::StateSnapshot)))]
 pub async fn state(State(app): State<App>, call: Call) -> Result<Response, RestError> {
     call.reader().await?;
-    let found = app.engine().snapshot().await?;
+    let found = app.engine().query().snapshot().await?;
     let snapshot = found.value;
     let body = wire::StateSnapshot {
         agents: snapshot.agents.into_iter().map(|agent| agents::shown(&app, agent)).collect(),
@@ -61,11 +61,11 @@ pub async fn state(State(app): State<App>, call: Call) -> Result<Response, RestE
 }
 
 fn nodes(app: &App) -> Vec<wire::NodeInfo> {
-    let attending = app.engine().attending();
+    let attending = app.engine().cluster();
     attending.nodes().into_iter().map(|seen| translate::node(seen, &attending.node().id)).collect()
 }
 
 /// Every fact is an event.
-fn event_count(head: &rookery_store::Head) -> u64 {
+fn event_count(head: &rookery_engine::Head) -> u64 {
     (head.head.0 + 1).saturating_sub(head.floor.0)
 }

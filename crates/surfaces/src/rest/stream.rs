@@ -13,8 +13,7 @@ use axum::response::Response;
 use rookery_core::log::LogRow;
 use rookery_core::model::LifeSource;
 use rookery_core::{Caller, LogId};
-use rookery_engine::{Chunk, Subscription};
-use rookery_store::publish::Slot;
+use rookery_engine::{Chunk, Slot, Subscription};
 
 use super::call::{Call, Query};
 use super::{RestError, events, translate, wire};
@@ -62,7 +61,7 @@ pub async fn stream(
 
 /// How often an open connection counts as a sign of life: well within the silence that is allowed.
 fn sign_every(app: &App) -> Duration {
-    app.limits().keep_alive.min(app.engine().settings().connection_after / 3)
+    app.limits().keep_alive.min(app.engine().settings().connection_offline_after / 3)
 }
 
 struct Stream {
@@ -113,7 +112,7 @@ impl Stream {
         loop {
             if let Some(agent) = self.caller.actor.agent() {
                 // Bound to a credential meanwhile: a stream that was opened on a word ends.
-                self.app.engine().record_presence(&self.caller, agent, LifeSource::Connection).ok()?;
+                self.app.engine().liveness().record_presence(&self.caller, agent, LifeSource::Connection).ok()?;
             }
             let chunk = tokio::select! {
                 () = stopping.cancelled() => return None,

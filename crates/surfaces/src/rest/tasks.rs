@@ -4,15 +4,15 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::task::{
-    self, AssignTask, CancelTask, ClaimTask, CompleteTask, CreateTask, Outcome, ReleaseTask, RetryTask, SetTaskStep,
-    StartTask,
+    self, AssignTask, CancelTask, ClaimTask, CompleteTask, CreateTask, FailTask, FailureRetry, Outcome, ReleaseTask,
+    Required, RetryTask, SetTaskStep, StartTask,
 };
 use rookery_core::{AgentId, AnyCommand, Code, Row, RunId, TaskId, limit};
+use rookery_engine::Committed;
 use rookery_engine::queries::TaskFilter;
-use rookery_store::Committed;
 
 use super::call::{self, Call, JsonBody, MaybeBody, Query, Segment};
-use super::wire::{self, Done, TaskStatus};
+use super::wire::{self, Done, RequestedStatus};
 use super::{RestError, translate};
 use crate::app::App;
 
@@ -46,7 +46,8 @@ async fn normalised(app: &App, resources: Vec<String>) -> Result<Vec<String>, Re
     Ok(paths)
 }
 
-/// Move a task: `queued` gives it back, `assigned` claims it, `in_progress` starts it, `blocked` pauses it.
+/// Move a task: `queued` gives it back, `assigned` claims it, `in_progress` starts it, `blocked` pauses it,
+/// `done` and `failed` end it.
 #[utoipa::path(patch, path = "/tasks/{id}", tag = "tasks", params(("id" = String, Path)),
     request_body = wire::TaskChange, responses((status = 200, body = Done)))]
 pub async fn update(call: Call, Segment(id): Segment, body: JsonBody<wire::TaskChange>) -> Result<Response, RestError> {
@@ -57,15 +58,23 @@ pub async fn update(call: Call, Segment(id): Segment, body: JsonBody<wire::TaskC
     let (task, agent) = (TaskId::from(id.as_str()), AgentId::from(agent_id.as_str()));
     let named = Some(agent.clone());
     let command: AnyCommand = match status {
-        TaskStatus::Queued => ReleaseTask { task, agent: named, reason: request.reason }.into(),
-        TaskStatus::Assigned => ClaimTask { task, agent }.into(),
-        TaskStatus::InProgress => StartTask { task, agent: named }.into(),
-        TaskStatus::Review => moved(task, named, task::TaskState::Review, None).into(),
-        TaskStatus::Blocked => moved(task, named, task::TaskState::Paused, request.reason).into(),
-        TaskStatus::Done => {
+        RequestedStatus::Queued => ReleaseTask { task, agent: named, reason: request.reason }.into(),
+        RequestedStatus::Assigned => ClaimTask { task, agent }.into(),
+        RequestedStatus::InProgress => StartTask { task, agent: named }.into(),
+        RequestedStatus::Review => moved(task, named, task::TaskState::Review, None).into(),
+        RequestedStatus::Blocked => moved(task, named, task::TaskState::Paused, request.reason).into(),
+        RequestedStatus::Done => {
             let outcome = Outcome { text: request.outcome, detail: request.outcome_detail };
-            CompleteTask { task, agent: named, outcome, checked: None }.into()
+            CompleteTask { task, agent: named, outcome, outcome_required: Required::No, contract: None }.into()
         }
+        RequestedStatus::Failed => FailTask {
+            task,
+            agent: named,
+            error: request.reason,
+            error_required: Required::No,
+            retry: FailureRetry::Never,
+        }
+        .into(),
     };
     let committed = call.submit(call.caller(Some(&agent_id))?, command, &body.bytes).await?;
     Ok(call::written(StatusCode::OK, &committed, Done { ok: true }))
@@ -130,7 +139,7 @@ pub async fn list(State(app): State<App>, call: Call, query: Query<wire::TaskQue
     }
     let after = match &query.after {
         None => None,
-        Some(id) => match app.engine().task(&TaskId::from(id.as_str())).await?.value {
+        Some(id) => match app.engine().query().task(&TaskId::from(id.as_str())).await?.value {
             Some(task) => Some(task.created),
             None => return Err(RestError::invalid(format!("after: {id} is not a task known here"))),
         },
@@ -141,7 +150,7 @@ pub async fn list(State(app): State<App>, call: Call, query: Query<wire::TaskQue
         after,
         limit: query.limit,
     };
-    let found = app.engine().tasks(&filter).await?;
+    let found = app.engine().query().tasks(&filter).await?;
     Ok(call::at(found.map(|tasks| tasks.into_iter().map(translate::task).collect::<Vec<_>>())))
 }
 
@@ -150,6 +159,6 @@ pub async fn list(State(app): State<App>, call: Call, query: Query<wire::TaskQue
     responses((status = 200, body = wire::Task)))]
 pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, RestError> {
     call.reader().await?;
-    let found = app.engine().task(&TaskId::from(id.as_str())).await?;
+    let found = app.engine().query().task(&TaskId::from(id.as_str())).await?;
     Ok(call::at_or(found.map(|task| task.map(translate::task)), Code::TaskNotFound, "Task not found"))
 }

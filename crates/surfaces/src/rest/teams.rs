@@ -9,8 +9,8 @@ use rookery_core::team::{
     Takeover, Team,
 };
 use rookery_core::{Row, SiteId, TeamId};
+use rookery_engine::Committed;
 use rookery_engine::teams::TeamFilter;
-use rookery_store::Committed;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -225,7 +225,7 @@ pub async fn list(call: Call, Query(query): Query<TeamsQuery>) -> Result<Respons
         Some(false) => TeamFilter::Ended,
     };
     let limit = call::at_least_one(query.limit)?;
-    let found = call.app().engine().teams(filter, limit).await?;
+    let found = call.app().engine().query().teams(filter, limit).await?;
     Ok(call::at(found.map(|teams| Teams { teams: teams.into_iter().map(|team| shown(&call, team)).collect() })))
 }
 
@@ -238,7 +238,7 @@ pub async fn get(call: Call, Segment(id): Segment) -> Result<Response, RestError
 }
 
 pub async fn shown_now(call: &Call, id: &TeamId) -> Result<Response, RestError> {
-    let found = call.app().engine().team(id).await?;
+    let found = call.app().engine().query().team(id).await?;
     Ok(call::at_or_else(found.map(|team| team.map(|team| shown(call, team))), team::not_found(id)))
 }
 
@@ -265,7 +265,7 @@ pub async fn start(call: Call, Segment(id): Segment, body: JsonBody<StartTeamReq
     };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
     let team = team_in(&committed)?;
-    let interrupted = call.app().engine().turns_named(&team.interrupted).await?;
+    let interrupted = call.app().engine().query().turns_by_id(&team.interrupted).await?;
     let started = TeamStart {
         team: team.id().to_string(),
         generation: team.of.generation,
@@ -286,7 +286,7 @@ pub async fn kick_off(call: Call, Segment(id): Segment, body: JsonBody<KickoffRe
         generation: body.value.generation,
         text: body.value.text,
         mentions: body.value.mentions,
-        messages: [engine.mint_message(), engine.mint_message()],
+        messages: [engine.inbox().mint_message(), engine.inbox().mint_message()],
     };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
     Ok(call::written(StatusCode::OK, &committed, shown(&call, team_in(&committed)?)))
@@ -296,7 +296,7 @@ pub async fn kick_off(call: Call, Segment(id): Segment, body: JsonBody<KickoffRe
 #[utoipa::path(post, path = "/teams/{id}/say", operation_id = "say_to_team", tag = "teams",
     params(("id" = String, Path)), request_body = SayRequest, responses((status = 200, body = Said)))]
 pub async fn say(call: Call, Segment(id): Segment, body: JsonBody<SayRequest>) -> Result<Response, RestError> {
-    let message = call.app().engine().mint_message();
+    let message = call.app().engine().inbox().mint_message();
     let command = AnnounceToTeam { team: TeamId::parse(&id)?, message, text: body.value.text };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
     match call::row_of(&committed) {
@@ -369,7 +369,7 @@ fn shown_runner(runner: &Runner) -> TeamRunner {
 
 fn shown(call: &Call, team: Team) -> TeamView {
     let usage = team.usage();
-    let lost = call.app().engine().launcher().is_ok_and(|launcher| launcher.is_lost(&team));
+    let lost = call.app().engine().teams().starter().is_ok_and(|launcher| launcher.is_lost(&team));
     let outcome = team.ended.as_ref().map(|ended| match ended.how {
         Conclusion::Completed => TeamOutcome::Completed,
         Conclusion::Failed => TeamOutcome::Failed,

@@ -4,7 +4,7 @@ use rookery_core::log::LogRow;
 use rookery_core::model::Presence;
 use rookery_core::{AnyEvent, EventRef, NodeId, agent, event_id, file, handoff, task};
 use rookery_engine::queries::TaskShape;
-use rookery_store::node::{NodeLiveness, Seen};
+use rookery_engine::{NodeLiveness, Seen};
 use serde_json::{Map, Value};
 
 use super::wire;

@@ -6,9 +6,8 @@ use rookery_core::artifact::referred;
 use rookery_core::instance::plain;
 use rookery_core::turn::{self, EndTurn, Failure, Notes, StartTurn, Turn, TurnConclusion, Usage, WakeReason};
 use rookery_core::{AgentId, MessageId, Row, TeamId, TurnId};
-use rookery_engine::At;
 use rookery_engine::teams::{Deed, TurnFilter};
-use rookery_store::Committed;
+use rookery_engine::{At, Committed};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -169,7 +168,7 @@ pub async fn list(call: Call, Query(query): Query<TurnsQuery>) -> Result<Respons
         team: query.team.as_deref().map(TeamId::parse).transpose()?,
         limit: call::at_least_one(query.limit)?,
     };
-    let found = call.app().engine().turns(&filter).await?;
+    let found = call.app().engine().query().turns(&filter).await?;
     Ok(call::at(found.map(|turns| Turns { turns: turns.into_iter().map(|turn| shown(turn, vec![])).collect() })))
 }
 
@@ -180,10 +179,10 @@ pub async fn get(call: Call, Segment(id): Segment) -> Result<Response, RestError
     call.reader().await?;
     let id = TurnId::new(id);
     let engine = call.app().engine();
-    let At { value, head } = engine.turn(&id).await?;
+    let At { value, head } = engine.query().turn(&id).await?;
     let view = match value {
         Some(turn) => {
-            let did = engine.turn_activity(&turn).await?;
+            let did = engine.teams().turn_activity(&turn).await?;
             Some(shown(turn, did))
         }
         None => None,
@@ -197,7 +196,7 @@ pub async fn get(call: Call, Segment(id): Segment) -> Result<Response, RestError
 pub async fn start(call: Call, body: JsonBody<StartTurnRequest>) -> Result<Response, RestError> {
     let asked = body.value;
     let command = StartTurn {
-        turn: call.app().engine().mint_turn(),
+        turn: call.app().engine().teams().mint_turn(),
         team: TeamId::parse(&asked.team)?,
         generation: asked.generation,
         agent: plain(&AgentId::new(asked.agent)),
@@ -232,8 +231,8 @@ pub async fn end(call: Call, Segment(id): Segment, body: JsonBody<EndTurnRequest
         usage: usage(asked.usage)?,
         notes: Notes { conversation: asked.conversation, transcript: asked.transcript.as_deref().map(hash) },
         said: asked.said,
-        message: engine.mint_message(),
-        guard: engine.settings().storm_guard,
+        message: engine.inbox().mint_message(),
+        guard: engine.config().storm_guard(),
     };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
     Ok(call::written(StatusCode::OK, &committed, turn_in(&committed)?))

@@ -13,9 +13,19 @@ pub struct ErrorBody {
     /// What to do next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<ErrorDetails>,
     /// Where to begin again, if the position asked for is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
+}
+
+/// The facts behind an error.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ErrorDetails {
+    /// The agent that has the task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
 }
 
 /// Which artifacts to remove of those that nothing names.
@@ -236,6 +246,19 @@ pub enum TaskStatus {
     Blocked,
 }
 
+/// The status that a change asks for. A failed task is shown as `blocked`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestedStatus {
+    Queued,
+    Assigned,
+    InProgress,
+    Review,
+    Done,
+    Blocked,
+    Failed,
+}
+
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Task {
     pub id: String,
@@ -284,10 +307,10 @@ pub struct NewTask {
 #[derive(Debug, Deserialize, ToSchema)]
 pub struct TaskChange {
     #[schema(required = true)]
-    pub status: Option<TaskStatus>,
+    pub status: Option<RequestedStatus>,
     #[schema(required = true)]
     pub agent_id: Option<String>,
-    /// With `blocked`: why.
+    /// With `queued`, `blocked` or `failed`: why.
     pub reason: Option<String>,
     /// With `done`: what came of it.
     pub outcome: Option<String>,

@@ -23,7 +23,7 @@ pub fn without_ui() -> Response {
 pub async fn index(State(app): State<App>, call: Call) -> Result<Response, RestError> {
     call.reader().await?;
     let engine = app.engine();
-    let snapshot = engine.snapshot().await?;
+    let snapshot = engine.query().snapshot().await?;
     let agents: String = snapshot.value.agents.iter().fold(String::new(), |mut rows, agent| {
         let task = agent.current_task.as_ref().map_or("", |task| task.as_str());
         rows += &format!(
@@ -42,7 +42,7 @@ pub async fn index(State(app): State<App>, call: Call) -> Result<Response, RestE
          <table><thead><tr><th>agent</th><th>tool</th><th>status</th><th>task</th></tr></thead><tbody>{agents}</tbody></table>\
          <p>{WITHOUT_UI}</p><p>The <a href=\"/docs\">reference</a> lists every call; <a href=\"/state\">/state</a> is everything as JSON; \
          <code>rookery log -f</code> follows what happens.</p>",
-        project = escape(&engine.settings().project),
+        project = escape(&engine.config().project),
         agents_count = snapshot.value.agents.len(),
         events = snapshot.head.head,
     );

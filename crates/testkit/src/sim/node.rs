@@ -16,7 +16,7 @@ use rookery_core::log::LogRow;
 use rookery_core::model::LifeSource;
 use rookery_core::team::TeamStartOutcome;
 use rookery_core::workspace::{BranchFate, BranchOrigin, Outcome};
-use rookery_core::{AgentId, AnyCommand, Auth, Caller, Code, MessageId, NodeId, Row, Seq, SiteId};
+use rookery_core::{AgentId, AnyCommand, Auth, Caller, Code, MessageId, NodeId, Seq, SiteId};
 use rookery_engine::access::Trust;
 use rookery_engine::clutch::{Courier, Delivered, DeliveryPolicy, Envelope, IngestError, Ingested, Routing};
 use rookery_engine::engine::IdempotencyKey;
@@ -24,11 +24,12 @@ use rookery_engine::intents::{self, Hands, Performed};
 use rookery_engine::messages::Pull;
 use rookery_engine::rounds::{self, Following, Sweeping};
 use rookery_engine::services::{REPLIES_EVERY, RETRY_DELAY, TIMER_POLL_INTERVAL};
-use rookery_engine::{Access, Engine, EngineError, Ids, Parts, Request, Settings, attendance, timers};
+use rookery_engine::settings::Settings;
+use rookery_engine::{Access, Config, Engine, EngineError, Ids, Parts, Request, attendance, timers};
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::node::{LEASE_RENEWAL_INTERVAL, LeaderEpoch, LeaderRole, Node, Site};
 use rookery_store::queue::{Limits, Queue};
-use rookery_store::{Clock, Committed, Pending, PresenceBoard, RowQuery, Submission};
+use rookery_store::{Clock, Committed, Pending, PresenceBoard, Submission};
 
 use super::bundle::Bundle;
 use super::check::{Checked, Sent, stream_is_in_order};
@@ -211,21 +212,19 @@ impl Hands for NoHands {
 }
 
 /// Shorter than a daemon's where the default would only make the simulation longer.
-fn settings() -> Settings {
-    Settings {
-        silent_after: Duration::from_secs(120),
+fn config() -> Config {
+    let settings = Settings {
+        call_only_offline_after: Duration::from_secs(120),
         escalate_conflicts_after: Duration::from_secs(60),
-        storm_guard: GUARD,
-        shared: true,
-        effort: DeliveryPolicy {
-            attempts: 4,
-            circuit_failures: 4,
-            circuit_pause: Duration::from_secs(2),
-            in_flight: 12,
-            ..DeliveryPolicy::default()
-        },
-        ..Settings::new("simulation", PathBuf::from("simulation"))
-    }
+        messages_per_minute: GUARD.per_minute,
+        message_hops: GUARD.hops,
+        delivery_attempts: 4,
+        delivery_circuit_failures: 4,
+        delivery_circuit_backoff: Duration::from_secs(2),
+        ..Settings::default()
+    };
+    let delivery = DeliveryPolicy { in_flight: 12, ..DeliveryPolicy::new(&settings) };
+    Config { shared: true, delivery, ..Config::new("simulation", PathBuf::from("simulation"), settings) }
 }
 
 impl Process {
@@ -257,7 +256,7 @@ impl Process {
             board: board.clone(),
             access: Access::new(Trust::Local, None),
             node,
-            settings: settings(),
+            config: config(),
         });
         let monotonic = clock.monotonic();
         let mut process = Process {
@@ -310,14 +309,15 @@ impl Process {
     fn bundle(&self, bundle: Bundle) -> CallKind {
         let (engine, caller) = (self.engine.clone(), bundle.caller.clone());
         let (bytes, shape) = (bundle.bytes.clone(), bundle.shape);
-        let future: Future<_> = Box::pin(async move { engine.ingest(&bytes, shape, |_| Ok(caller.clone())).await });
+        let future: Future<_> =
+            Box::pin(async move { engine.intake().ingest(&bytes, shape, |_| Ok(caller.clone())).await });
         CallKind::Bundle(bundle, future)
     }
 
     /// A heartbeat arrives.
     pub(super) fn take_heartbeat(&mut self, agent: &AgentId, caller: Caller, head: Seq) {
         let (engine, agent) = (self.engine.clone(), agent.clone());
-        let future: Future<_> = Box::pin(async move { engine.heartbeat(&caller, &agent).await });
+        let future: Future<_> = Box::pin(async move { engine.liveness().heartbeat(&caller, &agent).await });
         self.calls.push(Call { asked: head, kind: CallKind::Heartbeat(future) });
     }
 
@@ -325,7 +325,7 @@ impl Process {
     pub(super) fn sees(&mut self, agent: &AgentId, source: LifeSource) {
         let caller = Caller { auth: Auth::Token, ..Caller::asserted(agent.clone()) };
         // It is proven: nothing refuses it.
-        drop(self.engine.record_presence(&caller, agent, source));
+        drop(self.engine.liveness().record_presence(&caller, agent, source));
     }
 
     /// Lets everything go on as far as it can without a turn of the writer.
@@ -334,7 +334,7 @@ impl Process {
         for round in &mut self.rounds {
             if round.running.is_none() && round.due <= monotonic {
                 if round.name == RoundName::Sweep {
-                    let tenure = self.engine.tenure(LeaderRole::Sweeper);
+                    let tenure = self.engine.cluster().leader_epoch(LeaderRole::Sweeper);
                     self.sweeping = tenure.map(|tenure| match self.sweeping {
                         Some((known, since)) if known == tenure => (tenure, since),
                         _ => (tenure, monotonic),
@@ -394,7 +394,7 @@ impl Process {
     /// An envelope as this node shows it.
     pub(super) fn shows(&self, message: &MessageId) -> Option<(Seq, Envelope)> {
         let (engine, message) = (self.engine.clone(), message.clone());
-        let mut read: Future<_> = Box::pin(async move { engine.envelope(&message).await });
+        let mut read: Future<_> = Box::pin(async move { engine.query().envelope(&message).await });
         // Reads of the memory engine are never late.
         poll(&mut read)?.ok()?.value.map(|found| (found.seq, found.envelope))
     }
@@ -403,7 +403,7 @@ impl Process {
     pub(super) fn pulls(&self, agent: &AgentId, most: u32) -> Option<Vec<MessageId>> {
         let (engine, agent) = (self.engine.clone(), agent.clone());
         let pull = Pull { most: Some(most), ..Pull::default() };
-        let mut read: Future<_> = Box::pin(async move { engine.pull(&agent, pull).await });
+        let mut read: Future<_> = Box::pin(async move { engine.inbox().pull(&agent, pull).await });
         // Reads of the memory engine are never late.
         let pulled = poll(&mut read)?.ok()?;
         Some(pulled.messages.into_iter().map(|parcel| parcel.id).collect())
@@ -418,7 +418,7 @@ impl Process {
     }
 
     pub(super) fn node_id(&self) -> &NodeId {
-        &self.engine.attending().node().id
+        &self.engine.cluster().node().id
     }
 
     /// Whether something that it does out of a duty waits for the writer.
@@ -566,10 +566,9 @@ fn sweep(engine: Engine, queue: Arc<Queue>, expiry: Expiry) -> Box<dyn Fn() -> F
 
 /// Sabotage: quiet time counted from the last time of day that anybody wrote down.
 async fn expire_by_time_of_day(engine: &Engine, queue: &Queue) {
-    let Some(tenure) = engine.tenure(LeaderRole::Sweeper) else { return };
-    let Ok((agents, _)) = engine.store().list(RowQuery::all(rookery_core::Table::Agents)).await else { return };
-    for row in agents {
-        let Row::Agent(agent) = row else { continue };
+    let Some(tenure) = engine.cluster().leader_epoch(LeaderRole::Sweeper) else { return };
+    let Ok(agents) = engine.query().agents().await else { return };
+    for agent in agents.value {
         let Some(presence) = engine.board().get(&agent.id).filter(|_| agent.is_online()) else { continue };
         let limit_millis = rounds::allowed(engine).silence(presence.source);
         if presence.last_seen.plus_millis(limit_millis) < engine.clock().now() {

@@ -24,8 +24,8 @@ use rookery_core::run::{
 };
 use rookery_core::task::{
     AddCheckpoint, AssignTask, CancelTask, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details, FailTask,
-    Outcome, ReleaseTask, ReopenTask, ReplanTask, RetryTask, SetTaskPlan, SetTaskStep, Skip, StartTask, TakeUp, Task,
-    TaskPlan, TaskState, UpdateStatus,
+    FailureRetry, Outcome, ReleaseTask, ReopenTask, ReplanTask, Required, RetryTask, SetTaskPlan, SetTaskStep, Skip,
+    StartTask, Task, TaskPlan, TaskState,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource};
 use rookery_core::{AgentId, AnyCommand, Caller, HandoffId, IntentId, Row, RunId, TaskId, TemplateId};
@@ -200,7 +200,8 @@ impl Script<'_> {
                     task: self.task(),
                     agent: None,
                     outcome: Outcome { text: self.reason(), detail: None },
-                    checked: None,
+                    outcome_required: Required::No,
+                    contract: None,
                 }
                 .into(),
             ),
@@ -394,7 +395,7 @@ impl Script<'_> {
         let plan =
             TaskPlan { approach: "step by step".to_owned(), steps: vec!["one".to_owned()], ..TaskPlan::default() };
         match self.rng.random_range(0..8) {
-            0..2 => TakeUp { task: self.task(), agent: agent.clone() }.into(),
+            0..2 => ClaimTask { task: self.task(), agent: agent.clone() }.into(),
             2..4 => SetTaskPlan { task, agent: self.maybe(agent), plan, context: serde_json::Map::new() }.into(),
             4 => {
                 let checkpoint = format!("cp_{fresh}");
@@ -410,21 +411,20 @@ impl Script<'_> {
                 files_changed: vec!["src/main.rs".to_owned()],
             }
             .into(),
+            _ => self.required_end(task, agent),
+        }
+    }
+
+    /// The end of a task that must say what came of it.
+    fn required_end(&mut self, task: TaskId, agent: &AgentId) -> AnyCommand {
+        let (agent, text) = (self.maybe(agent), self.reason());
+        match self.rng.random_range(0..3) {
+            0 => {
+                FailTask { task, agent, error: text, error_required: Required::Yes, retry: FailureRetry::Never }.into()
+            }
             _ => {
-                let to = *TaskState::ALL.choose(self.rng).unwrap_or(&TaskState::Completed);
-                let outcome = Outcome { text: self.reason(), detail: None };
-                let (error, reason) = (self.reason(), self.reason());
-                UpdateStatus {
-                    task,
-                    agent: self.maybe(agent),
-                    to,
-                    outcome,
-                    error,
-                    reason,
-                    waiting_for: None,
-                    checked: None,
-                }
-                .into()
+                let outcome = Outcome { text, detail: None };
+                CompleteTask { task, agent, outcome, outcome_required: Required::Yes, contract: None }.into()
             }
         }
     }
@@ -457,11 +457,25 @@ impl Script<'_> {
     fn complete(&mut self, agent: &AgentId) -> AnyCommand {
         let detail = self.rng.random_bool(0.3).then(|| serde_json::json!({ "text": "detail", "lines": 3 }));
         let outcome = Outcome { text: self.reason(), detail };
-        CompleteTask { task: self.own_task(agent), agent: self.maybe(agent), outcome, checked: None }.into()
+        CompleteTask {
+            task: self.own_task(agent),
+            agent: self.maybe(agent),
+            outcome,
+            outcome_required: Required::No,
+            contract: None,
+        }
+        .into()
     }
 
     fn fail(&mut self, agent: &AgentId) -> AnyCommand {
-        FailTask { task: self.own_task(agent), agent: self.maybe(agent), error: self.reason() }.into()
+        FailTask {
+            task: self.own_task(agent),
+            agent: self.maybe(agent),
+            error: self.reason(),
+            error_required: Required::No,
+            retry: FailureRetry::Never,
+        }
+        .into()
     }
 
     fn claim_file(&mut self, agent: &AgentId) -> AnyCommand {

@@ -131,7 +131,7 @@ impl Job {
                 _ => {}
             }
         }
-        Ok(self.engine.parcel_bytes(&self.message).await?.map(|body| (body, allowed)))
+        Ok(self.engine.inbox().parcel_bytes(&self.message).await?.map(|body| (body, allowed)))
     }
 
     /// Words that are lost are a matter of this one message: it holds up nothing that comes after it.
@@ -148,7 +148,7 @@ impl Job {
     }
 
     async fn again(&self, error: String, asked: Option<Duration>) -> Fate {
-        if self.attempt >= self.engine.settings().effort.attempts {
+        if self.attempt >= self.engine.config().delivery.attempts {
             return self.write(Verdict::GivenUp { error }).await;
         }
         Fate::Again { error, asked }
@@ -189,13 +189,13 @@ impl Job {
             return;
         }
         let agent = Caller { auth: Auth::Token, ..Caller::asserted(self.agent.clone()) };
-        if let Err(error) = self.engine.touch(&agent).await {
+        if let Err(error) = self.engine.liveness().touch(&agent).await {
             tracing::debug!(%error, agent = %self.agent, "a sign of life was not taken");
         }
     }
 
     async fn was_only_silent(&self) -> bool {
-        let known = self.engine.agent(&self.agent).await.ok().and_then(|known| known.value);
+        let known = self.engine.query().agent(&self.agent).await.ok().and_then(|known| known.value);
         known.is_some_and(|known| !known.said_goodbye && known.claims_when_offline.is_empty())
     }
 }

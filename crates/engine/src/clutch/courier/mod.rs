@@ -54,7 +54,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
 /// Delivers whenever that is for this node to do, until it is told to stop.
 pub(crate) async fn run(engine: Engine, carrier: Arc<dyn EndpointClient>, stop: CancellationToken) {
-    let mut duties = engine.attending().changes();
+    let mut duties = engine.cluster().changes();
     loop {
         let held = |tenures: &Vec<LeaderEpoch>| tenures.iter().any(|tenure| tenure.duty == LeaderRole::Courier);
         tokio::select! {
@@ -87,7 +87,7 @@ async fn serve(
 ) -> Result<(), CourierError> {
     let Some(mut courier) = Courier::begin(engine, carrier.clone()).await? else { return Ok(()) };
     let mut posts = JoinSet::new();
-    let mut duties = engine.attending().changes();
+    let mut duties = engine.cluster().changes();
     while !courier.is_over() && !stop.is_cancelled() {
         for job in courier.round().await? {
             posts.spawn(job.deliver());
@@ -144,8 +144,8 @@ pub struct Courier {
 impl Courier {
     /// Nothing if another node delivers.
     pub async fn begin(engine: &Engine, carrier: Arc<dyn EndpointClient>) -> Result<Option<Courier>, EngineError> {
-        let Some(tenure) = engine.tenure(LeaderRole::Courier) else { return Ok(None) };
-        engine.handed().spare_nobody();
+        let Some(tenure) = engine.cluster().leader_epoch(LeaderRole::Courier) else { return Ok(None) };
+        engine.dispatcher().attempts().spare_nobody();
         let subscription = engine.subscribe(None).await?;
         let (rows, head) = engine.store().list(RowQuery::all(Table::Agents)).await?;
         let agents = rows.into_iter().filter_map(|row| if let Row::Agent(agent) = row { Some(agent) } else { None });
@@ -170,7 +170,7 @@ impl Courier {
 
     /// Whether delivering is not for this node to do any more, or was not for a while.
     pub fn is_over(&self) -> bool {
-        self.engine.tenure(LeaderRole::Courier) != Some(self.tenure)
+        self.engine.cluster().leader_epoch(LeaderRole::Courier) != Some(self.tenure)
     }
 
     /// Takes the next stretch of the log; waits until there is one. Safe to drop while it waits.
@@ -237,17 +237,17 @@ impl Courier {
     /// Learns where agents take messages now.
     async fn look(&mut self) -> Result<(), EngineError> {
         for agent in std::mem::take(&mut self.to_look_up) {
-            let known = self.engine.agent(&agent).await?.value;
+            let known = self.engine.query().agent(&agent).await?.value;
             match (known.as_ref().and_then(endpoint), self.rounds.get_mut(&agent)) {
                 (Some(url), Some(round)) if round.url == url => {}
                 (Some(url), Some(round)) => {
                     round.moves_to(url);
-                    self.engine.handed().spare(&agent, None);
+                    self.engine.dispatcher().attempts().spare(&agent, None);
                 }
                 (Some(url), None) => drop(self.rounds.insert(agent.clone(), Round::new(url))),
                 (None, _) => {
                     self.rounds.remove(&agent);
-                    self.engine.handed().spare(&agent, None);
+                    self.engine.dispatcher().attempts().spare(&agent, None);
                 }
             }
             self.stirred.insert(agent);
@@ -270,7 +270,7 @@ impl Courier {
             self.stirred.insert(agent);
         }
         let mut jobs = Vec::new();
-        while self.under_way < self.engine.settings().effort.in_flight
+        while self.under_way < self.engine.config().delivery.in_flight
             && let Some(agent) = self.next_stirred()
         {
             self.last = Some(agent.clone());
@@ -297,9 +297,9 @@ impl Courier {
     async fn send_to(&mut self, agent: &AgentId, now: u64) -> Result<Vec<Job>, EngineError> {
         let Some(round) = self.rounds.get_mut(agent) else { return Ok(vec![]) };
         while let Some((after, most)) = round.to_read() {
-            round.read(self.engine.waits(agent, after, most).await?, most);
+            round.read(self.engine.inbox().list_waiting(agent, after, most).await?, most);
         }
-        let room = self.engine.settings().effort.in_flight.saturating_sub(self.under_way);
+        let room = self.engine.config().delivery.in_flight.saturating_sub(self.under_way);
         let room = room.min(PER_ENDPOINT.saturating_sub(round.on_their_way()));
         let circuit = self.circuits.entry(round.url.clone()).or_default();
         let most = match circuit.leave(now) {
@@ -341,7 +341,7 @@ impl Courier {
         let Delivered { number, agent, url, message, attempt, showed, fate } = delivered;
         self.under_way = self.under_way.saturating_sub(1);
         self.learn(&agent, url, showed);
-        let (clock, effort) = (self.engine.clock(), self.engine.settings().effort);
+        let (clock, effort) = (self.engine.clock(), self.engine.config().delivery);
         let then = |pause: Duration| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         if let Some(round) = self.rounds.get_mut(&agent) {
             let soon = clock.monotonic().saturating_add(then(RETRY_DELAY));
@@ -353,7 +353,7 @@ impl Courier {
                     let at = clock.now();
                     let next_at = Some(at.plus_millis(millis));
                     let handing = AttemptState { attempts: attempt, last_at: at, error: Some(error), next_at };
-                    self.engine.handed().put(&agent, &message, handing);
+                    self.engine.dispatcher().attempts().put(&agent, &message, handing);
                 }
                 Fate::Unwritten(verdict) => round.put_back(number, soon, Some(verdict)),
                 Fate::Untried => round.put_back(number, soon, None),
@@ -369,7 +369,7 @@ impl Courier {
         let was_open = circuit.is_open();
         match showed {
             Showed::Answered => circuit.answered(),
-            Showed::Failed => circuit.failed(now, self.engine.settings().effort.tolerance()),
+            Showed::Failed => circuit.failed(now, self.engine.config().delivery.tolerance()),
             Showed::Nothing => circuit.untried(now),
         }
         if circuit.is_open() && !was_open {
@@ -379,7 +379,7 @@ impl Courier {
             let clock = self.engine.clock();
             let until = circuit.open_until().map(|until| clock.now().plus_millis(until.saturating_sub(now)));
             for agent in self.rounds.iter().filter(|(_, round)| round.url == url).map(|(agent, _)| agent) {
-                self.engine.handed().spare(agent, until);
+                self.engine.dispatcher().attempts().spare(agent, until);
                 self.stirred.insert(agent.clone());
             }
         }

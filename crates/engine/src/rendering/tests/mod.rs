@@ -25,8 +25,9 @@ use super::steps::{Step, Steps};
 use super::{Generated, Rendering};
 use crate::access::Trust;
 use crate::messages::{Post, Span};
+use crate::settings::Settings;
 use crate::subscribe::Subscription;
-use crate::{Access, Engine, Parts, RandomIds, Request, Settings, SystemClock};
+use crate::{Access, Config, Engine, Parts, RandomIds, Request, SystemClock};
 
 const LONGER_THAN_ANYTHING_STAYS: u64 = 11 * 60_000;
 
@@ -62,11 +63,11 @@ struct Sitting {
 
 impl Site1 {
     fn new() -> Site1 {
-        Site1::of(&Database::new(LogId::from("log_1")), "site_1", Settings::new("test", ""))
+        Site1::of(&Database::new(LogId::from("log_1")), "site_1", Config::new("test", "", Settings::default()))
     }
 
     /// A folder of its own over a store that others may share.
-    fn of(database: &Database, name: &str, settings: Settings) -> Site1 {
+    fn of(database: &Database, name: &str, config: Config) -> Site1 {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let (pace, board) = (Arc::new(Pace::default()), Arc::new(PresenceBoard::default()));
@@ -87,7 +88,7 @@ impl Site1 {
             board,
             access: Access::new(Trust::Local, None),
             node,
-            settings: Settings { root: root.clone(), ..settings },
+            config: Config { root: root.clone(), ..config },
         });
         Site1 { engine, pace, root, _folder: folder }
     }
@@ -154,7 +155,7 @@ impl Site1 {
     }
 
     async fn says(&self, from: &str, text: &str) {
-        self.engine.send(&Caller::asserted(from), Post::entry(&from.into(), text)).await.unwrap();
+        self.engine.inbox().send(&Caller::asserted(from), Post::entry(&from.into(), text)).await.unwrap();
     }
 
     async fn writes(&self, path: &str, text: &str) {
@@ -164,13 +165,13 @@ impl Site1 {
             writer: Writer::Named("ada@pr-1".into()),
             base: Base::Unsaid,
         };
-        self.engine.write_document(&Caller::asserted("ada@pr-1"), command).await.unwrap();
+        self.engine.documents().write(&Caller::asserted("ada@pr-1"), command).await.unwrap();
     }
 
     async fn deletes(&self, path: &str) {
         let command =
             DeleteDocument { id: document(path), writer: Writer::Named("ada@pr-1".into()), base: Base::Unsaid };
-        self.engine.delete_document(&Caller::asserted("ada@pr-1"), command).await.unwrap();
+        self.engine.documents().delete(&Caller::asserted("ada@pr-1"), command).await.unwrap();
     }
 
     async fn configures(&self, scope: Scope, settings: ContextSettings) {
@@ -179,11 +180,11 @@ impl Site1 {
     }
 
     async fn text(&self, path: &str) -> Option<String> {
-        self.engine.document_text(&document(path)).await.unwrap().map(|text| text.text)
+        self.engine.documents().text(&document(path)).await.unwrap().map(|text| text.text)
     }
 
     async fn history(&self, path: &str) -> Vec<Version> {
-        let mut history = self.engine.document_history(&document(path), Some(1_000)).await.unwrap().value;
+        let mut history = self.engine.documents().history(&document(path), Some(1_000)).await.unwrap().value;
         history.reverse();
         history
     }
@@ -227,7 +228,7 @@ impl Site1 {
 
     async fn channel_text(&self) -> String {
         let all = Span { limit: Some(1_000), ..Span::default() };
-        let entries = self.engine.channel(&Instance::new("pr-1"), all).await.unwrap().value;
+        let entries = self.engine.inbox().channel(&Instance::new("pr-1"), all).await.unwrap().value;
         entries.iter().fold(String::new(), |text, entry| {
             let at = jiff::Timestamp::from_millisecond(entry.at.0).unwrap().strftime("%H:%M:%S").to_string();
             text + &format!("\n### {at} [{}]\n{}\n", entry.letter.header.name, entry.letter.text)
@@ -715,7 +716,7 @@ async fn redacted_words_leave_the_files_too() {
     site.says("ada@pr-1", "never mind").await;
     site.writes("notes.md", "s3cret").await;
     let mut sitting = site.settled().await;
-    let rows = site.engine.log(LogQuery::after(Seq::ZERO, 100)).await.unwrap().value;
+    let rows = site.engine.query().log(LogQuery::after(Seq::ZERO, 100)).await.unwrap().value;
     let secret = rows.into_iter().filter(|row| row.event.texts().iter().any(|text| text.contains("s3cret")));
     let rows = secret.map(|row| Target { seq: row.seq, fact: row.event, artifact: None }).collect();
     site.engine.submit(Request::new(Caller::person("anna"), Redact { rows })).await.unwrap();
@@ -737,7 +738,7 @@ async fn redactions_while_nobody_was_there_are_made_up_for() {
     let position = sitting.subscription.position();
     sitting.desk.note_position(&position);
     drop(sitting);
-    let row = site.engine.log(LogQuery::after(Seq::ZERO, 100)).await.unwrap().value.pop().unwrap();
+    let row = site.engine.query().log(LogQuery::after(Seq::ZERO, 100)).await.unwrap().value.pop().unwrap();
     assert!(matches!(row.event.typed(), EventRef::MessageSent(_)));
     let rows = vec![Target { seq: row.seq, fact: row.event, artifact: None }];
     site.engine.submit(Request::new(Caller::person("anna"), Redact { rows })).await.unwrap();
@@ -784,7 +785,7 @@ async fn a_full_disk_is_told_and_waited_for() {
 #[tokio::test]
 async fn folders_that_share_a_store_each_have_the_files_unless_one_was_named() {
     let database = Database::new(LogId::from("log_1"));
-    let shared = || Settings { shared: true, ..Settings::new("test", "") };
+    let shared = || Config { shared: true, ..Config::new("test", "", Settings::default()) };
     let (one, two) = (Site1::of(&database, "site_1", shared()), Site1::of(&database, "site_2", shared()));
     one.writes("notes.md", "one").await;
     let (mut at_one, mut at_two) = (one.settled().await, two.settled().await);

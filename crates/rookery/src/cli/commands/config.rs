@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::up::Set;
 use crate::cli::context::Context;
 use crate::cli::output::{Cell, Table, Tone};
-use crate::config::{Flags, Origin, Settings};
+use crate::config::{Flags, Origin, ProjectSettings};
 
 /// Show every setting, its value, and where that came from
 ///
@@ -20,7 +20,7 @@ pub(super) fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let project = context.project()?;
     let mut flags = Flags::default();
     args.set.apply(&mut flags)?;
-    let entries = Settings::load(&project, &flags)?.entries();
+    let entries = ProjectSettings::load(&project, &flags)?.entries();
     let json: Map<String, Value> = entries
         .iter()
         .map(|entry| (entry.name.into(), json!({ "value": entry.json, "origin": entry.origin.to_string() })))

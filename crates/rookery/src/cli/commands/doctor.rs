@@ -13,7 +13,7 @@ use super::status::brief;
 use crate::cli::context::{self, Context, Running};
 use crate::cli::output::{Cell, Table, Tone};
 use crate::cli::{Failure, Report};
-use crate::config::Settings;
+use crate::config::ProjectSettings;
 use crate::offline::{self, Integrity};
 use crate::project::{DaemonFile, Holder, Project, ProjectLock};
 use crate::stores::where_it_went;
@@ -72,7 +72,7 @@ impl Check {
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let project = context.project()?;
     let mut checks = check_files(&project);
-    let settings = Settings::load(&project, &args.of.flags());
+    let settings = ProjectSettings::load(&project, &args.of.flags());
     checks.push(match &settings {
         Ok(_) => Check::good("settings", "every value is right"),
         Err(error) => Check::bad("settings", error.to_string(), error.hint()),
@@ -208,7 +208,7 @@ fn check_info(info: &Value) -> Vec<Check> {
     checks
 }
 
-async fn check_store(settings: &Settings, project: &Project) -> Vec<Check> {
+async fn check_store(settings: &ProjectSettings, project: &Project) -> Vec<Check> {
     if !project.exists() {
         return Vec::new();
     }

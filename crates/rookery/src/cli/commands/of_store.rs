@@ -2,7 +2,7 @@
 
 use crate::cli::Failure;
 use crate::cli::context::Context;
-use crate::config::{Flags, Origin, Settings};
+use crate::config::{Flags, Origin, ProjectSettings};
 use crate::project::{DaemonFile, Project};
 
 #[derive(Debug, clap::Args)]
@@ -14,9 +14,9 @@ pub(super) struct OfStore {
 
 impl OfStore {
     /// The project and its settings, with the store that is meant.
-    pub(super) fn settled(&self, context: &Context) -> anyhow::Result<(Project, Settings)> {
+    pub(super) fn settled(&self, context: &Context) -> anyhow::Result<(Project, ProjectSettings)> {
         let project = context.project()?;
-        let settings = Settings::load(&project, &self.flags())?;
+        let settings = ProjectSettings::load(&project, &self.flags())?;
         self.refuse_another(&project, &settings)?;
         Ok((project, settings))
     }
@@ -31,9 +31,9 @@ impl OfStore {
 
     /// A daemon that was started with a store of its own knows it; its address without secrets is all that is written
     /// down, so that it has to be named again.
-    fn refuse_another(&self, project: &Project, settings: &Settings) -> anyhow::Result<()> {
+    fn refuse_another(&self, project: &Project, settings: &ProjectSettings) -> anyhow::Result<()> {
         let Ok(Some(DaemonFile { store: Some(used), .. })) = DaemonFile::load(project) else { return Ok(()) };
-        if settings.store.origin != Origin::Default || used == settings.store.to_string() {
+        if *settings.origin("store") != Origin::Default || used == settings.store.to_string() {
             return Ok(());
         }
         Err(Failure::new(format!("the daemon of this project uses the store {used}, which is not in its settings"))

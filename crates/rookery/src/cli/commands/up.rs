@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::cli::Failure;
 use crate::cli::context::{self, Context};
 use crate::cli::output::{Format, Tone};
-use crate::config::{Flags, Settings};
+use crate::config::{Flags, ProjectSettings};
 use crate::{daemon, process};
 
 /// Start the daemon of this project
@@ -80,7 +80,7 @@ impl Set {
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let project = context.project()?;
     let flags = args.flags()?;
-    let settings = Settings::load(&project, &flags)?;
+    let settings = ProjectSettings::load(&project, &flags)?;
     if args.background {
         let running = match context::find(&project).await {
             Ok(running) if flags.is_empty() => {

@@ -20,6 +20,7 @@ pub fn family() -> Family {
         fail("fail_in_review", &[Task, Started(Ada), InReview(Ada)], Ada),
         fail("fail_claimed_and_blocked_by_dependency", &[TaskBlocked, Claimed(Ada)], Ada),
         fail("fail_started_by_other", &[Task, Started(Ada)], Ben),
+        fail("fail_claimed_by_other", &[Task, Claimed(Ada)], Ben),
         fail("fail_started_by_other_as_lead", &[Task, Started(Ada)], Lead),
         fail("fail_started_as_person", &[Task, Started(Ada)], Person),
         fail("fail_failed", &[Task, Started(Ada), Failed(Ada)], Ada),

@@ -55,6 +55,8 @@ fn task(call: TaskCall, by: Who, scene: &Scene) -> Result<Request, Lacks> {
             with(detail, "outcome", json!("well"))
         }
         TaskCall::CompleteWithoutOutcome => status("done"),
+        TaskCall::Fail => with(status("failed"), "reason", json!("broke")),
+        TaskCall::FailWithoutError => status("failed"),
         TaskCall::Pause => with(status("blocked"), "reason", json!("lunch")),
         TaskCall::Review => status("review"),
         TaskCall::Release | TaskCall::SetPending => with(status("queued"), "reason", json!("not mine")),
@@ -64,9 +66,7 @@ fn task(call: TaskCall, by: Who, scene: &Scene) -> Result<Request, Lacks> {
             return Ok(Request::post(format!("{path}/assign"), json!({"agent_id": scene.name(to)})));
         }
         TaskCall::Create(new) => return Ok(Request::post("/tasks", new_task(new, by, scene))),
-        TaskCall::Fail | TaskCall::FailWithoutError | TaskCall::FailRetryable => {
-            return Err(Lacks("PATCH /tasks/{id} has no status for a failed task"));
-        }
+        TaskCall::FailRetryable => return Err(Lacks("PATCH /tasks/{id} cannot ask for another attempt")),
         TaskCall::PauseForInput => {
             return Err(Lacks("PATCH /tasks/{id} has no field for what a paused task waits for"));
         }

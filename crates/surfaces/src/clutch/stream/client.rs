@@ -171,7 +171,7 @@ impl Peer {
 
     /// How often an open connection counts as a sign of life: well within the silence that is allowed.
     fn sign_every(&self) -> Duration {
-        self.app.limits().keep_alive.min(self.app.engine().settings().connection_after / 3)
+        self.app.limits().keep_alive.min(self.app.engine().settings().connection_offline_after / 3)
     }
 
     async fn still_here(&self, inbox: Option<&AgentId>) -> Result<(), End> {
@@ -183,7 +183,7 @@ impl Peer {
         match self.caller.actor.agent() {
             // Bound to a credential meanwhile: a stream that was opened on a word ends.
             Some(agent) => {
-                let lives = self.app.engine().record_presence(&self.caller, agent, LifeSource::Connection);
+                let lives = self.app.engine().liveness().record_presence(&self.caller, agent, LifeSource::Connection);
                 lives.map_err(|refusal| End::NotAllowed(refusal.message))
             }
             None => Ok(()),
@@ -246,7 +246,7 @@ impl Peer {
     /// Takes in what was sent as if it had been posted.
     async fn publish(&self, message: &str) -> Result<Message, ClutchError> {
         let sender = |from: &Actor| self.call.sending_as(from);
-        let ingested = self.app.engine().ingest(message.as_bytes(), Shape::Json, sender).await?;
+        let ingested = self.app.engine().intake().ingest(message.as_bytes(), Shape::Json, sender).await?;
         Ok(frame::published(IngestResults::from(ingested)))
     }
 }

@@ -4,8 +4,7 @@ use rookery_core::log::LogRow;
 use rookery_core::{AgentId, LogId, Position, Seq};
 use rookery_engine::clutch::{MessageFilter, Rendered, Shown, Stretch};
 use rookery_engine::messages::{Mailbox, Parcel, Pull};
-use rookery_engine::{Chunk, Subscription, subscribe};
-use rookery_store::Published;
+use rookery_engine::{Chunk, Published, Subscription, subscribe};
 
 use super::frame::Subscribe;
 use crate::app::App;
@@ -81,7 +80,7 @@ impl Source {
             Some(position) if !filter.is_open() => position,
             position => return Source::live(app, position).await,
         };
-        let head = app.engine().tallies().await?.head;
+        let head = app.engine().query().tallies().await?.head;
         let after = subscribe::check(&position, &head)?;
         let stretch = Stretch { after, upto: Some(head.head), limit: PAGE };
         Ok(Source::Past { log: head.log, stretch })
@@ -89,7 +88,7 @@ impl Source {
 
     /// What waits for an agent after a position, or all of it.
     pub(super) async fn inbox(app: &App, agent: &AgentId, after: Option<Position>) -> Result<Source, ClutchError> {
-        let mailbox = Box::new(app.engine().inbox_stream(agent).await?);
+        let mailbox = Box::new(app.engine().inbox().stream(agent).await?);
         let after = match after {
             Some(position) => filter::lies_here(app, &position).await?,
             None => Seq::ZERO,
@@ -122,7 +121,7 @@ impl Source {
                     Portion { rendered: Rendered::of(shown), picked: None }
                 }
                 Source::Past { log, stretch } => {
-                    let page = app.engine().messages(filter, *stretch).await?;
+                    let page = app.engine().history().messages(filter, *stretch).await?;
                     let position = Position { log: Some(log.clone()), seq: stretch.after };
                     // Another history, or one that was set back behind what was shown.
                     subscribe::check(&position, &page.head)?;
@@ -170,12 +169,12 @@ impl Live {
 /// Of a live batch only the places are picked: it is rendered once for everybody.
 async fn live(app: &App, batch: &Published, filter: &MessageFilter) -> Result<Portion, ClutchError> {
     if filter.is_open() {
-        return Ok(Portion { rendered: app.engine().rendered(batch).await?, picked: None });
+        return Ok(Portion { rendered: app.engine().history().render(batch).await?, picked: None });
     }
-    let envelopes = app.engine().envelopes_behind(batch.rows()).await?;
+    let envelopes = app.engine().history().source_envelopes(batch.rows()).await?;
     let wanted = |(_, row): &(usize, &LogRow)| filter.takes(row, &envelopes);
     let picked: Vec<usize> = batch.rows().iter().enumerate().filter(wanted).map(|(at, _)| at).collect();
-    let rendered = if picked.is_empty() { Rendered::of([]) } else { app.engine().rendered(batch).await? };
+    let rendered = if picked.is_empty() { Rendered::of([]) } else { app.engine().history().render(batch).await? };
     Ok(Portion { rendered, picked: Some(picked) })
 }
 
@@ -185,10 +184,10 @@ async fn read(
     rows: &[LogRow],
     filter: &MessageFilter,
 ) -> Result<(Portion, Option<Vec<LogRow>>), ClutchError> {
-    let envelopes = app.engine().envelopes_behind(rows).await?;
+    let envelopes = app.engine().history().source_envelopes(rows).await?;
     let wanted: Vec<LogRow> = rows.iter().filter(|row| filter.takes(row, &envelopes)).cloned().collect();
     let mut bytes_left = PAGE_BYTES;
-    let shown = app.engine().show_rows(&wanted, &envelopes, &mut bytes_left).await?;
+    let shown = app.engine().history().show_rows(&wanted, &envelopes, &mut bytes_left).await?;
     let last = shown.last().filter(|_| shown.len() < wanted.len()).map(|last| last.seq);
     let rest = last.map(|last| rows.iter().filter(|row| row.seq > last).cloned().collect());
     Ok((Portion { rendered: Rendered::of(shown), picked: None }, rest))

@@ -105,12 +105,12 @@ async fn register(call: Call, asked: Registering) -> Answer<Registered> {
     let (caller, id) = newcomer(&call, &asked.name).await?;
     let mut metadata = asked.metadata.unwrap_or_default();
     if let Some(workflow) = asked.workflow_id {
-        call.engine().workflow_run(&RunId::from(workflow.as_str())).await?;
+        call.engine().runs().run(&RunId::from(workflow.as_str())).await?;
         metadata.insert(translate::JOINED_FOR.to_owned(), workflow.into());
     }
     let capabilities = match asked.capabilities {
         Some(said) => said,
-        None => call.engine().carded(&id).await?.unwrap_or_default(),
+        None => call.engine().query().declared_capabilities(&id).await?.unwrap_or_default(),
     };
     let profile = Profile {
         tool: translate::tool(&asked.runtime),
@@ -138,7 +138,7 @@ async fn newcomer(call: &Call, name: &str) -> Result<(Caller, AgentId), ToolErro
     }
     if let Some(agent) = own.actor.agent() {
         // The same session again; under another name it is another agent that shares the connection.
-        let known = call.engine().agent(agent).await?.value;
+        let known = call.engine().query().agent(agent).await?.value;
         if known.is_some_and(|known| known.profile.name.as_deref() == Some(name)) {
             return call.writer(None).await;
         }
@@ -184,7 +184,7 @@ pub struct Beaten {
 
 async fn heartbeat(call: Call, asked: Beating) -> Answer<Beaten> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
-    call.engine().heartbeat(&caller, &agent).await?;
+    call.engine().liveness().heartbeat(&caller, &agent).await?;
     set_status(&call, caller, &agent, asked.status, CurrentTask::named(asked.current_task_id.as_deref())).await?;
     let interval = call.engine().settings().heartbeat_interval.as_millis();
     Ok(Reply::of(Beaten { success: true, next_heartbeat_ms: i64::try_from(interval).unwrap_or(i64::MAX) }))
@@ -212,7 +212,7 @@ async fn set_status(
 }
 
 async fn known(call: &Call, agent: &AgentId) -> Result<Agent, ToolError> {
-    let found = call.engine().agent(agent).await?.value;
+    let found = call.engine().query().agent(agent).await?.value;
     found.ok_or_else(|| Rejection::new(Code::AgentNotFound, "Agent not found").into())
 }
 
@@ -283,7 +283,7 @@ pub struct Agents {
 
 async fn list(call: Call, asked: Listing) -> Answer<Agents> {
     call.reader().await?;
-    let agents = call.engine().agents().await?.value.into_iter().map(|agent| shown(&call, agent));
+    let agents = call.engine().query().agents().await?.value.into_iter().map(|agent| shown(&call, agent));
     let agents = agents
         .filter(|agent| asked.status.as_ref().is_none_or(|wanted| wanted.contains(&agent.status)))
         .filter(|agent| asked.role.is_none_or(|wanted| wanted == agent.role))

@@ -78,8 +78,8 @@ async fn send(call: Call, asked: Sending) -> Answer<Sent> {
         None => Post::entry(&member.id, message),
     };
     let post = Post { instance: member.instance.clone(), ..post };
-    let request = call.engine().send_request(&member.caller, post);
-    let message = call.engine().sent(call.marked(request)).await?;
+    let request = call.engine().inbox().send_request(&member.caller, post);
+    let message = call.engine().inbox().submit_message(call.marked(request)).await?;
     let header = &message.letter.header;
     let sent = Sent {
         id: header.message.to_string(),
@@ -99,7 +99,7 @@ async fn missed(call: &Call, member: &Member, unknown: &[AgentId]) -> Result<Opt
     if unknown.is_empty() {
         return Ok(None);
     }
-    let here = call.engine().agents().await?.value;
+    let here = call.engine().query().agents().await?.value;
     let others: Vec<AgentId> = here.into_iter().map(|agent| agent.id).filter(|id| *id != member.id).collect();
     let names = |ids: &[AgentId]| called(ids, &member.instance).iter().map(|name| format!("@{name}")).collect();
     let (unknown, mut others): (Vec<String>, Vec<String>) = (names(unknown), names(&others));
@@ -157,8 +157,8 @@ async fn read(call: Call, asked: Reading) -> Answer<Entries> {
     let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
     let instance = instance_of(&call, member.as_ref());
     let entries = match &member {
-        Some(member) => call.engine().read_channel(&member.caller, &member.id, &instance, span).await?,
-        None => call.engine().channel(&instance, span).await?,
+        Some(member) => call.engine().inbox().read_channel(&member.caller, &member.id, &instance, span).await?,
+        None => call.engine().inbox().channel(&instance, span).await?,
     };
     shown(&call, &instance, span, &entries.value).await
 }
@@ -169,9 +169,9 @@ async fn peek(call: Call, asked: Peeking) -> Answer<Entries> {
     let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
     let instance = instance_of(&call, member.as_ref());
     let entries = match &member {
-        Some(member) if asked.on_behalf => call.engine().look_into_channel(&member.id, &instance, span).await?,
-        Some(member) => call.engine().peek_channel(&member.id, &instance, span).await?,
-        None => call.engine().channel(&instance, span).await?,
+        Some(member) if asked.on_behalf => call.engine().inbox().preview_channel(&member.id, &instance, span).await?,
+        Some(member) => call.engine().inbox().peek_channel(&member.id, &instance, span).await?,
+        None => call.engine().inbox().channel(&instance, span).await?,
     };
     shown(&call, &instance, span, &entries.value).await
 }
@@ -189,7 +189,8 @@ fn time(argument: &str, text: Option<&str>) -> Result<Option<Moment>, ToolError>
 /// Entries, and whether there are earlier ones. Whoever asked for the last few, and for nothing else, knows.
 async fn shown(call: &Call, instance: &Instance, span: Span, found: &[Message]) -> Answer<Entries> {
     let only_the_last = span.since.is_none() && span.before.is_none() && span.limit.is_some();
-    let left_out = if only_the_last { 0 } else { call.engine().left_out(instance, span, found.len()).await? };
+    let left_out =
+        if only_the_last { 0 } else { call.engine().inbox().count_omitted(instance, span, found.len()).await? };
     let before = found.first().filter(|_| left_out > 0).map(|first| iso(first.at));
     let note = before.as_ref().map(|before| earlier(span, found.len(), left_out, before));
     let entries: Vec<Entry> = found.iter().map(|entry| Entry::of(entry, instance)).collect();

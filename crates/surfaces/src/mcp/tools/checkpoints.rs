@@ -64,7 +64,7 @@ pub struct Added {
 async fn add(call: Call, asked: Adding) -> Answer<Added> {
     let (caller, agent) = call.worker(asked.agent_id.as_deref()).await?;
     let command = AddCheckpoint {
-        id: call.engine().mint_checkpoint(),
+        id: call.engine().runs().mint_checkpoint(),
         task: TaskId::from(asked.task_id.as_str()),
         agent,
         kind: asked.kind,
@@ -108,7 +108,7 @@ async fn list(call: Call, asked: Listing) -> Answer<Checkpoints> {
         since_sequence: asked.since_sequence,
         limit: Some(limit + 1),
     };
-    let mut found = call.engine().checkpoints(&filter).await?.value;
+    let mut found = call.engine().runs().checkpoints(&filter).await?.value;
     let more = found.len() > limit;
     found.truncate(limit);
     Ok(Reply::of(Checkpoints { checkpoints: found.into_iter().map(translate::checkpoint).collect(), more }))

@@ -110,7 +110,7 @@ fn shown(Pending { message, .. }: Pending) -> CoordMessage {
 
 async fn check(call: Call, asked: Checking) -> Answer<Waiting> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
-    let waiting = call.engine().check_coord(&member.caller, &member.id, asked.limit.map(Limit::get)).await?;
+    let waiting = call.engine().inbox().check_coord(&member.caller, &member.id, asked.limit.map(Limit::get)).await?;
     let more = more(&waiting, "coord_ack_message");
     let pending: Vec<CoordMessage> = waiting.pending.into_iter().map(shown).collect();
     Ok(Reply::of(Waiting { count: pending.len(), pending }).noting(more))
@@ -134,7 +134,7 @@ pub struct Acked {
 async fn ack(call: Call, asked: Acking) -> Answer<Acked> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let id = MessageId::new(asked.message_id.trim());
-    call.engine().ack(&member.caller, &member.id, vec![id.clone()]).await?;
+    call.engine().inbox().ack(&member.caller, &member.id, vec![id.clone()]).await?;
     Ok(Reply::of(Acked { success: true, acknowledged: id.to_string() }))
 }
 
@@ -208,8 +208,8 @@ async fn publish(call: Call, asked: Publishing) -> Answer<Published> {
     let what = What::Coord { topic: asked.topic, subject: asked.subject, to, ack: acks(asked.requires_ack) };
     let body = long::fitting(&call, &member, asked.body.unwrap_or_default()).await?;
     let post = Post { what, ..Post::entry(&member.id, body) };
-    let request = call.engine().send_request(&member.caller, post);
-    let message = call.engine().sent(call.marked(request)).await?;
+    let request = call.engine().inbox().send_request(&member.caller, post);
+    let message = call.engine().inbox().submit_message(call.marked(request)).await?;
     let unknown = message.letter.header.unknown.iter().map(ToString::to_string).collect();
     let published = Published { success: true, message_id: message.id().to_string(), unknown, held: held(&message) };
     Ok(Reply::of(published))
@@ -257,7 +257,7 @@ pub struct Instances {
 async fn presence(call: Call, _: Asking) -> Answer<Instances> {
     let caller = call.reader().await?;
     call.arrive(&caller).await?;
-    let instances = call.engine().instance_presence().await?.into_iter().map(|present| Instance {
+    let instances = call.engine().inbox().instance_presence().await?.into_iter().map(|present| Instance {
         instance_id: present.agent.to_string(),
         status: present.status.into(),
         last_heartbeat: iso(present.last_seen),
@@ -274,6 +274,6 @@ pub struct Beaten {
 async fn heartbeat(call: Call, asked: Asking) -> Answer<Beaten> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
     call.arrive(&caller).await?;
-    call.engine().heartbeat(&caller, &agent).await?;
+    call.engine().liveness().heartbeat(&caller, &agent).await?;
     Ok(Reply::of(Beaten { success: true, timestamp: iso(call.engine().clock().now()) }))
 }

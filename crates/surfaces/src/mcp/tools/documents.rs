@@ -83,7 +83,7 @@ struct Meant {
 }
 
 async fn meant(call: &Call, instance: &Instance, file: Option<&str>) -> Result<Meant, ToolError> {
-    let entry = call.engine().entry_document(instance).await?;
+    let entry = call.engine().documents().entry_path(instance).await?;
     let path = match file {
         Some(file) => DocumentPath::parse(file.trim()).map_err(Rejection::from)?,
         None => entry.clone(),
@@ -112,7 +112,7 @@ pub struct Content {
 async fn read(call: Call, asked: Reading) -> Answer<Content> {
     let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
     let Meant { id, is_entry } = meant(&call, &instance_of(&call, member.as_ref()), asked.file.as_deref()).await?;
-    let content = match call.engine().document_text(&id).await? {
+    let content = match call.engine().documents().text(&id).await? {
         Some(DocumentText { version, text }) => {
             Content { file: id.path.to_string(), content: text, version: version.version }
         }
@@ -222,7 +222,7 @@ fn base(version: Option<u64>) -> Base {
 }
 
 async fn change(call: &Call, member: Member, command: impl Into<AnyCommand>, word: &str) -> Answer<Written> {
-    match call.engine().change_document(call.request(member.caller, command)).await? {
+    match call.engine().documents().change(call.request(member.caller, command)).await? {
         Changed::Done(Document { id, version, .. }) => {
             Ok(Reply::said(word, Written { file: id.path.to_string(), version }))
         }
@@ -249,7 +249,7 @@ pub struct Files {
 
 async fn list(call: Call, asked: Listing) -> Answer<Files> {
     let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
-    let documents = call.engine().documents(&instance_of(&call, member.as_ref()).run()).await?.value;
+    let documents = call.engine().documents().list(&instance_of(&call, member.as_ref()).run()).await?.value;
     let left_out = documents.len().saturating_sub(FILES_LISTED);
     let files: Vec<String> = documents.iter().take(FILES_LISTED).map(|document| document.id.path.to_string()).collect();
     let text = serde_json::to_string(&files).map_err(|_| ToolError::unexpected())?;
@@ -312,12 +312,12 @@ async fn history(call: Call, asked: Asking) -> Answer<History> {
     let id = meant(&call, &instance_of(&call, member.as_ref()), asked.file.as_deref()).await?.id;
     let file = id.path.to_string();
     let Some(version) = asked.version else {
-        let versions = call.engine().document_history(&id, asked.limit.map(Limit::get)).await?.value;
+        let versions = call.engine().documents().history(&id, asked.limit.map(Limit::get)).await?.value;
         let versions: Vec<Past> = versions.iter().map(past).collect();
         let text = serde_json::to_string(&versions).map_err(|_| ToolError::unexpected())?;
         return Ok(Reply::said(text, History { file, content: None, versions }));
     };
-    let Some(DocumentText { version, text }) = call.engine().document_at(&id, version).await? else {
+    let Some(DocumentText { version, text }) = call.engine().documents().text_at(&id, version).await? else {
         let missing = format!("document '{file}' has no text at version {version}");
         return Err(ToolError::from(Rejection::new(Code::DocumentNotFound, missing))
             .suggest("document_history without 'version' shows the versions that there are"));

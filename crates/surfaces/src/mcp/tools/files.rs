@@ -1,8 +1,8 @@
 //! File claims: saying which paths one is about to change.
 
 use rookery_core::file::{ClaimMode, File, FileClaimOutcome, ReleaseFile};
+use rookery_engine::AnyReply as Outcome;
 use rookery_engine::queries::FileFilter;
-use rookery_store::AnyReply as Outcome;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -142,7 +142,7 @@ async fn list(call: Call, asked: Listing) -> Answer<Files> {
         Filter::Conflicted => FileFilter::Conflicted,
         Filter::All => FileFilter::All,
     };
-    let resources = call.engine().files(filter).await?.value.into_iter().map(shown).collect();
+    let resources = call.engine().query().files(filter).await?.value.into_iter().map(shown).collect();
     Ok(Reply::of(Files { resources }))
 }
 

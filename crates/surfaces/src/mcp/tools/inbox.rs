@@ -77,7 +77,7 @@ pub struct Messages {
 
 async fn check(call: Call, asked: Checking) -> Answer<Messages> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
-    let waiting = call.engine().check_inbox(&member.caller, &member.id, asked.limit.map(Limit::get)).await?;
+    let waiting = call.engine().inbox().check(&member.caller, &member.id, asked.limit.map(Limit::get)).await?;
     shown(&call, &waiting, &member)
 }
 
@@ -100,8 +100,8 @@ async fn peek(call: Call, asked: Peeking) -> Answer<Messages> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let limit = asked.limit.map(Limit::get);
     let waiting = match asked.on_behalf {
-        true => call.engine().look_into_inbox(&member.id, limit).await?,
-        false => call.engine().peek_inbox(&member.id, limit).await?,
+        true => call.engine().inbox().preview(&member.id, limit).await?,
+        false => call.engine().inbox().peek(&member.id, limit).await?,
     };
     shown(&call, &waiting, &member)
 }
@@ -135,8 +135,8 @@ async fn ack(call: Call, asked: Acking) -> Answer<Acked> {
         None => Until::Message(MessageId::new(asked.until.trim())),
     };
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
-    let covered = call.engine().ack_until(&member.caller, &member.id, until).await?;
-    let remaining = call.engine().inbox(&member.id, Some(1)).await?.count();
+    let covered = call.engine().inbox().ack_until(&member.caller, &member.id, until).await?;
+    let remaining = call.engine().inbox().list(&member.id, Some(1)).await?.count();
     let acknowledged: Vec<String> = covered.iter().map(ToString::to_string).collect();
     let nothing = (acknowledged.is_empty() && remaining > 0).then(|| {
         "Nothing was covered: up to there you were shown no message that is still open. inbox_check shows what is."
@@ -174,7 +174,7 @@ async fn wait(call: Call, asked: Awaiting) -> Answer<Messages> {
         arrived?;
     }
     let caller = call.caller(asked.agent_id.as_deref())?;
-    let waiting = call.engine().check_inbox(&caller, &member.id, asked.limit.map(Limit::get)).await?;
+    let waiting = call.engine().inbox().check(&caller, &member.id, asked.limit.map(Limit::get)).await?;
     shown(&call, &waiting, &member)
 }
 
@@ -183,13 +183,13 @@ async fn wait(call: Call, asked: Awaiting) -> Answer<Messages> {
 async fn arrival(call: &Call, asked: &Awaiting, member: &Member) -> Result<(), ToolError> {
     let engine = call.engine();
     // Listening begins before the first look, so that nothing falls in between.
-    let mut listener = engine.notices().listen(&member.id);
-    let mut before = engine.unread(&member.id).await?.coord;
+    let mut listener = engine.dispatcher().wakes().listen(&member.id);
+    let mut before = engine.inbox().count_unread(&member.id).await?.coord;
     loop {
         // Asked anew each time: a token may have ended meanwhile.
         let caller = call.caller(asked.agent_id.as_deref())?;
-        let news = engine.inbox(&member.id, Some(1)).await?.has_news();
-        let now = engine.unread(&member.id).await?.coord;
+        let news = engine.inbox().list(&member.id, Some(1)).await?.has_news();
+        let now = engine.inbox().count_unread(&member.id).await?.coord;
         if news || now > before || call.app().stopping().is_cancelled() {
             return Ok(());
         }
@@ -206,11 +206,11 @@ async fn arrival(call: &Call, asked: &Awaiting, member: &Member) -> Result<(), T
 /// Whoever waits is there: shows it again and again.
 async fn stays_alive(call: &Call, caller: &Caller) {
     let engine = call.engine();
-    let pause = engine.settings().connection_after / 4;
+    let pause = engine.settings().connection_offline_after / 4;
     loop {
         tokio::time::sleep(pause).await;
         if let Some(agent) = caller.itself()
-            && engine.record_presence(caller, agent, rookery_core::model::LifeSource::Call).is_err()
+            && engine.liveness().record_presence(caller, agent, rookery_core::model::LifeSource::Call).is_err()
         {
             return;
         }

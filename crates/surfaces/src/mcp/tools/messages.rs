@@ -42,7 +42,7 @@ impl Member {
             return Err(ToolError::anonymous());
         }
         let id = agent.unwrap_or_else(|| AgentId::from(caller.actor.to_string().as_str()));
-        call.engine().touch(&caller).await?;
+        call.engine().liveness().touch(&caller).await?;
         call.arrive(&caller).await?;
         // A person's name says nothing of where it is.
         let instance = if caller.actor.agent().is_some() { Instance::of(&id) } else { call.sender().instance() };
@@ -260,7 +260,7 @@ pub struct Recipient {
 async fn status(call: Call, asked: Asked) -> Answer<Status> {
     let caller = call.reader().await?;
     let id = MessageId::new(asked.id.as_str());
-    let found = call.engine().message_status(&id).await?.filter(|status| may_see(&caller, &status.message));
+    let found = call.engine().inbox().message_status(&id).await?.filter(|status| may_see(&caller, &status.message));
     let Some(MessageStatus { message, recipients }) = found else {
         return Err(Rejection::new(Code::MessageNotFound, format!("Message not found: '{id}'"))
             .hint("the id is in the result of the call that sent it, and in what the channel and the inbox show")

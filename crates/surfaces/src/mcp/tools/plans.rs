@@ -3,9 +3,8 @@
 use rookery_core::run::{AddRunTask, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan};
 use rookery_core::task::{Complexity, Details, ReplanTask, SetTaskPlan};
 use rookery_core::{Row, RunId, TaskId};
-use rookery_engine::Engine;
 use rookery_engine::workflows::PlanChange;
-use rookery_store::{AnyReply as Outcome, Committed};
+use rookery_engine::{AnyReply as Outcome, Committed, Engine};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -101,7 +100,7 @@ pub struct Described {
 impl Described {
     fn planned(self, engine: &Engine) -> PlannedTask {
         PlannedTask {
-            id: engine.mint_planned_task(),
+            id: engine.runs().mint_planned_task(),
             title: self.name,
             description: self.description.unwrap_or_default(),
             resources: self.files_likely_affected.unwrap_or_default(),
@@ -236,14 +235,14 @@ async fn replan(call: Call, asked: Replanning) -> Answer<Replanned> {
         tasks_added: change.added.len(),
         tasks_removed: change.removed.len(),
         tasks_preserved: change.preserved.len(),
-        new_status: call.engine().workflow_run(&run).await?.value.status.as_str().to_owned(),
+        new_status: call.engine().runs().run(&run).await?.value.status.as_str().to_owned(),
     }))
 }
 
 /// What a command that was just done, or done before under the same key, made of a plan.
 async fn change_of(call: &Call, committed: &Committed) -> Result<PlanChange, ToolError> {
     match committed.answer {
-        Outcome::Recorded(first) => Ok(call.engine().plan_change(first).await?),
+        Outcome::Recorded(first) => Ok(call.engine().runs().plan_change(first).await?),
         _ => Err(ToolError::unexpected()),
     }
 }
@@ -387,7 +386,7 @@ async fn replan_task(call: Call, asked: ReplanningTask) -> Answer<ReplannedTask>
         agent,
         plan: asked.new_plan.into(),
         reason: asked.reason,
-        checkpoint: call.engine().mint_checkpoint(),
+        checkpoint: call.engine().runs().mint_checkpoint(),
     };
     match row_of(&call.submit(caller, command).await?) {
         Some(Row::Checkpoint(checkpoint)) => {

@@ -83,6 +83,6 @@ async fn load(call: Call, asked: Loading) -> Answer<TaskContextView> {
     let include = asked.include.unwrap_or_default().include();
     let max_tokens = asked.max_tokens.unwrap_or(DEFAULT_TOKENS);
     let task = TaskId::from(asked.task_id.as_str());
-    let context = call.engine().load_context(&task, &include, max_tokens, Beside { unread, around }).await?;
+    let context = call.engine().task_context().load(&task, &include, max_tokens, Beside { unread, around }).await?;
     Ok(Reply::of(context.value))
 }

@@ -1,7 +1,10 @@
 //! Tasks: looking at one, taking it, giving it back, moving it along.
 
-use rookery_core::task::{Outcome, ReleaseTask, TakeUp, Task, TaskState, UpdateStatus, WaitingFor};
-use rookery_core::{AgentId, Code, Rejection, Row, TaskId};
+use rookery_core::task::{
+    CancelTask, ClaimTask, CompleteTask, FailTask, FailureRetry, Outcome, ReleaseTask, Required, SetTaskStep, Skip,
+    StartTask, Task, TaskState, WaitingFor,
+};
+use rookery_core::{AgentId, AnyCommand, Code, Rejection, Row, TaskId};
 use rookery_engine::messages::Mail;
 use rookery_engine::workflows::{CheckpointFilter, Dependencies, PendingDependency};
 use schemars::JsonSchema;
@@ -94,13 +97,13 @@ async fn get(call: Call, asked: Getting) -> Answer<Shown> {
 
 async fn newest(call: &Call, task: &TaskId, count: u32) -> Result<Vec<CheckpointView>, ToolError> {
     let filter = CheckpointFilter { task: task.clone(), kinds: vec![], since_sequence: None, limit: None };
-    let all = call.engine().checkpoints(&filter).await?.value;
+    let all = call.engine().runs().checkpoints(&filter).await?.value;
     let old = all.len().saturating_sub(count as usize);
     Ok(all.into_iter().skip(old).map(translate::checkpoint).collect())
 }
 
 pub(super) async fn known(call: &Call, task: &TaskId) -> Result<Task, ToolError> {
-    let found = call.engine().task(task).await?.value;
+    let found = call.engine().query().task(task).await?.value;
     found.ok_or_else(|| Rejection::new(Code::TaskNotFound, "Task not found").into())
 }
 
@@ -161,7 +164,7 @@ impl Requested {
 async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
     let task = TaskId::from(asked.task_id.as_str());
-    match call.submit(caller, TakeUp { task: task.clone(), agent: agent.clone() }).await {
+    match call.submit(caller, ClaimTask { task, agent: agent.clone() }).await {
         Ok(committed) => match row_of(&committed) {
             Some(Row::Task(task)) => {
                 let fence = task.claim.as_ref().map(|claim| claim.fence.0);
@@ -171,10 +174,8 @@ async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
             }
             _ => Err(ToolError::unexpected()),
         },
-        Err(refused) if is_taken(&refused) => {
-            // Read after the refusal: whoever has it now is whom to ask.
-            let holder = known(&call, &task).await?.held_by().map(ToString::to_string);
-            let already_claimed_by = Some(holder.ok_or(refused)?);
+        Err(rejected) if is_taken(&rejected) => {
+            let already_claimed_by = rejected.holder().map(str::to_owned);
             let (fence, blocked_by, request) = (None, vec![], None);
             Ok(Reply::of(Claimed { success: false, already_claimed_by, fence, blocked_by, request }))
         }
@@ -187,17 +188,17 @@ async fn open_dependencies(call: &Call, task: &Task) -> Result<Vec<PendingDepend
     if !task.is_blocked() {
         return Ok(vec![]);
     }
-    Ok(call.engine().dependencies(&task.id).await?.value.pending)
+    Ok(call.engine().runs().dependencies(&task.id).await?.value.pending)
 }
 
 /// The request that the router passed on to whoever took the task.
 async fn request_for(call: &Call, task: &Task, agent: &AgentId) -> Result<Option<Requested>, ToolError> {
     let Some(request) = &task.routing.offered_in else { return Ok(None) };
-    Ok(call.engine().mail(agent, request).await?.map(|mail| Requested::of(task, &mail)))
+    Ok(call.engine().inbox().message(agent, request).await?.map(|mail| Requested::of(task, &mail)))
 }
 
 fn is_taken(error: &ToolError) -> bool {
-    [Code::AlreadyClaimed, Code::Reserved].iter().any(|code| error.code == code.as_str())
+    error.holder().is_some() && [Code::AlreadyClaimed, Code::Reserved].iter().any(|code| error.code == code.as_str())
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -215,7 +216,7 @@ async fn release(call: Call, asked: Releasing) -> Answer<Done> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
     let task = TaskId::from(asked.task_id.as_str());
     let held = known(&call, &task).await?;
-    if call.engine().agent(&agent).await?.value.is_none() {
+    if call.engine().query().agent(&agent).await?.value.is_none() {
         return Err(Rejection::new(Code::AgentNotFound, "Agent not found").into());
     }
     if held.held_by().is_none() && !held.state.is_finished() {
@@ -240,22 +241,6 @@ enum Target {
     Failed,
     Skipped,
     Cancelled,
-}
-
-impl Target {
-    fn state(self) -> TaskState {
-        match self {
-            Target::Pending => TaskState::Pending,
-            Target::Planning => TaskState::Planning,
-            Target::InProgress => TaskState::InProgress,
-            Target::Review => TaskState::Review,
-            Target::Paused => TaskState::Paused,
-            Target::Completed => TaskState::Completed,
-            Target::Failed => TaskState::Failed,
-            Target::Skipped => TaskState::Skipped,
-            Target::Cancelled => TaskState::Cancelled,
-        }
-    }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -284,23 +269,41 @@ pub struct Moving {
 
 async fn update_status(call: Call, asked: Moving) -> Answer<Done> {
     let (caller, agent) = call.worker(asked.agent_id.as_deref()).await?;
-    let command = asked.command(agent);
+    let command = asked.command(agent)?;
     call.submit(caller, command).await?;
     Ok(Reply::of(Done::yes()))
 }
 
 impl Moving {
-    fn command(self, agent: Option<AgentId>) -> UpdateStatus {
-        UpdateStatus {
-            task: TaskId::from(self.id.as_str()),
-            agent,
-            to: self.status.state(),
-            outcome: Outcome { text: self.outcome, detail: self.outcome_detail },
-            error: self.error,
-            reason: self.reason,
-            waiting_for: self.waiting_for,
-            checked: None,
+    fn command(self, agent: Option<AgentId>) -> Result<AnyCommand, ToolError> {
+        if self.waiting_for.is_some() && self.status != Target::Paused {
+            return Err(ToolError::invalid("waiting_for is for a task that is paused"));
         }
+        let (task, reason) = (TaskId::from(self.id.as_str()), self.reason);
+        let step = |to| SetTaskStep {
+            task: task.clone(),
+            agent: agent.clone(),
+            to,
+            reason: reason.clone(),
+            waiting_for: self.waiting_for,
+        };
+        Ok(match self.status {
+            Target::Pending => ReleaseTask { task, agent, reason }.into(),
+            Target::InProgress => StartTask { task, agent }.into(),
+            Target::Planning => step(TaskState::Planning).into(),
+            Target::Review => step(TaskState::Review).into(),
+            Target::Paused => step(TaskState::Paused).into(),
+            Target::Completed => {
+                let outcome = Outcome { text: self.outcome, detail: self.outcome_detail };
+                CompleteTask { task, agent, outcome, outcome_required: Required::Yes, contract: None }.into()
+            }
+            Target::Failed => {
+                let (error, error_required, retry) = (self.error, Required::Yes, FailureRetry::Never);
+                FailTask { task, agent, error, error_required, retry }.into()
+            }
+            Target::Skipped => Skip { task, agent, reason }.into(),
+            Target::Cancelled => CancelTask { task, agent, reason }.into(),
+        })
     }
 }
 
@@ -313,5 +316,5 @@ pub struct Checking {
 
 async fn dependencies(call: Call, asked: Checking) -> Answer<Dependencies> {
     call.reader().await?;
-    Ok(Reply::of(call.engine().dependencies(&TaskId::from(asked.task_id.as_str())).await?.value))
+    Ok(Reply::of(call.engine().runs().dependencies(&TaskId::from(asked.task_id.as_str())).await?.value))
 }

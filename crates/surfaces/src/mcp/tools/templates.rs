@@ -96,7 +96,7 @@ async fn create(call: Call, asked: Creating) -> Answer<Created> {
         }
     };
     let command = CreateTemplate {
-        id: call.engine().mint_template(),
+        id: call.engine().runs().mint_template(),
         title: asked.name,
         description: asked.description.unwrap_or_default(),
         source,
@@ -156,7 +156,7 @@ pub struct StepView {
 
 async fn list(call: Call, _: Nothing) -> Answer<Templates> {
     call.reader().await?;
-    let templates = call.engine().templates().await?.value.into_iter().map(shown).collect();
+    let templates = call.engine().runs().templates().await?.value.into_iter().map(shown).collect();
     Ok(Reply::of(Templates { templates }))
 }
 
@@ -205,12 +205,12 @@ pub struct Applied {
 async fn apply(call: Call, asked: Applying) -> Answer<Applied> {
     let caller = call.author(asked.agent_id.as_deref()).await?;
     let id = TemplateId::from(asked.template_id.as_str());
-    let template = call.engine().template(&id).await?.value;
+    let template = call.engine().runs().template(&id).await?.value;
     let command = ApplyTemplate {
         template: id,
-        run: call.engine().mint_run(),
+        run: call.engine().runs().mint_run(),
         title: asked.workflow_name,
-        tasks: template.tasks.iter().map(|_| call.engine().mint_planned_task()).collect(),
+        tasks: template.tasks.iter().map(|_| call.engine().runs().mint_planned_task()).collect(),
         variables: asked.variables.unwrap_or_default(),
         repository_paths: asked.repository_paths.unwrap_or_default(),
         max_parallel_tasks: asked.max_parallel_tasks.unwrap_or(1),

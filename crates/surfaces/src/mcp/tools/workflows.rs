@@ -121,7 +121,7 @@ async fn create(call: Call, asked: Creating) -> Answer<Created> {
         auto_create_workspaces: asked.auto_create_workspaces.unwrap_or(false),
         config: Map::new(),
     };
-    match row_of(&call.submit(caller, CreateRun { id: call.engine().mint_run(), brief }).await?) {
+    match row_of(&call.submit(caller, CreateRun { id: call.engine().runs().mint_run(), brief }).await?) {
         Some(Row::Run(run)) => Ok(Reply::of(Created {
             id: run.id.to_string(),
             name: run.brief.title,
@@ -145,9 +145,9 @@ async fn get(call: Call, asked: Getting) -> Answer<WorkflowView> {
     call.reader().await?;
     let id = RunId::from(asked.id.as_str());
     if asked.include_tasks != Some(true) {
-        return Ok(Reply::of(translate::workflow(call.engine().workflow_run(&id).await?.value, vec![])));
+        return Ok(Reply::of(translate::workflow(call.engine().runs().run(&id).await?.value, vec![])));
     }
-    let workflow = call.engine().workflow(&id).await?.value;
+    let workflow = call.engine().runs().plan(&id).await?.value;
     Ok(Reply::of(translate::workflow(workflow.run, workflow.tasks)))
 }
 
@@ -174,7 +174,7 @@ async fn list(call: Call, asked: Listing) -> Answer<RunPage> {
         limit: page(asked.limit, WORKFLOWS),
         offset: asked.offset.unwrap_or(0),
     };
-    Ok(Reply::of(call.engine().workflows(&filter).await?.value))
+    Ok(Reply::of(call.engine().runs().list_plans(&filter).await?.value))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -247,7 +247,7 @@ async fn next_tasks(call: Call, asked: Seeking) -> Answer<Found> {
     let found =
         |tasks: Vec<NextTask>| tasks.into_iter().take(limit as usize).map(|next| FoundTask::of(next, now)).collect();
     let Some(workflow) = asked.workflow_id else {
-        let open = call.engine().next_tasks_anywhere(&search, limit).await?.value;
+        let open = call.engine().runs().next_tasks_anywhere(&search, limit).await?.value;
         return Ok(Reply::of(Found {
             recommended_count: open.recommended_count,
             tasks: found(open.tasks),
@@ -256,7 +256,7 @@ async fn next_tasks(call: Call, asked: Seeking) -> Answer<Found> {
             all_complete: open.all_complete,
         }));
     };
-    let next = call.engine().next_tasks(&RunId::from(workflow.as_str()), &search).await?.value;
+    let next = call.engine().runs().next_tasks(&RunId::from(workflow.as_str()), &search).await?.value;
     Ok(Reply::of(Found {
         tasks: found(next.tasks),
         max_parallel: Some(next.max_parallel),
@@ -275,7 +275,7 @@ pub struct Following {
 
 async fn progress(call: Call, asked: Following) -> Answer<Progress> {
     call.reader().await?;
-    Ok(Reply::of(call.engine().progress(&RunId::from(asked.workflow_id.as_str())).await?.value))
+    Ok(Reply::of(call.engine().runs().progress(&RunId::from(asked.workflow_id.as_str())).await?.value))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
@@ -300,7 +300,7 @@ async fn summary(call: Call, asked: Summing) -> Answer<Summary> {
         Some(Format::Markdown) => SummaryFormat::Markdown,
         Some(Format::Json) | None => SummaryFormat::Json,
     };
-    Ok(Reply::of(call.engine().summary(&RunId::from(asked.id.as_str()), format).await?.value))
+    Ok(Reply::of(call.engine().runs().summary(&RunId::from(asked.id.as_str()), format).await?.value))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

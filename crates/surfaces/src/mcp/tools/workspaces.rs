@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
+use rookery_engine::Committed;
 use rookery_engine::workspaces::{Making, NewWorkspace, WAIT, WorkspaceFilter, failure_of};
-use rookery_store::Committed;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -113,7 +113,7 @@ async fn create(call: Call, asked: Creating) -> Answer<Created> {
         config: asked.config.unwrap_or_default(),
         worktree: if asked.create_worktree == Some(true) { Making::Worktree } else { Making::Nothing },
     };
-    let command = call.engine().prepare_workspace(&caller, wanted).await?;
+    let command = call.engine().workspaces().prepare(&caller, wanted).await?;
     let committed = call.submit(caller, command).await?;
     let workspace = workspace_of(&committed)?;
     match ended(&call, &committed, &workspace).await? {
@@ -329,20 +329,20 @@ async fn list(call: Call, asked: Listing) -> Answer<Listed> {
     call.reader().await?;
     let run = asked.workflow_id.as_deref().map(RunId::from);
     if let Some(run) = run.as_ref().filter(|run| **run != RunId::project_default()) {
-        call.engine().workflow_run(run).await?;
+        call.engine().runs().run(run).await?;
     }
     let status = asked.status.unwrap_or_default().into_iter().map(Status::core).collect();
-    let found = call.engine().workspaces(&WorkspaceFilter { run, status }).await?.value;
+    let found = call.engine().query().workspaces(&WorkspaceFilter { run, status }).await?.value;
     let look = asked.include_changes == Some(true);
     let views = found.into_iter().map(|workspace| async {
-        let changes = if look { Some(call.engine().workspace_changes(&workspace).await.as_str()) } else { None };
+        let changes = if look { Some(call.engine().workspaces().changes(&workspace).await.as_str()) } else { None };
         View { changes, ..shown(&call, workspace) }
     });
     Ok(Reply::of(Listed { workspaces: stream::iter(views).buffered(LOOKS_AT_ONCE).collect().await }))
 }
 
 fn shown(call: &Call, workspace: Workspace) -> View {
-    let here = call.engine().is_here(&workspace.site);
+    let here = call.engine().cluster().is_own_site(&workspace.site);
     View {
         changes: None,
         folder_exists: here.then(|| Path::new(&workspace.path).is_dir()),
@@ -368,8 +368,8 @@ fn shown(call: &Call, workspace: Workspace) -> View {
 
 /// Whether somebody is there to do what is asked of a workspace.
 async fn attends(call: &Call, id: &WorkspaceId) -> Result<(), ToolError> {
-    let workspace = call.engine().workspace(id).await?.value.ok_or_else(not_found)?;
-    Ok(call.engine().site_attends(&workspace.site).await?)
+    let workspace = call.engine().query().workspace(id).await?.value.ok_or_else(not_found)?;
+    Ok(call.engine().cluster().ensure_site_online(&workspace.site).await?)
 }
 
 fn workspace_of(committed: &Committed) -> Result<Workspace, ToolError> {
@@ -389,7 +389,7 @@ enum Ended {
 
 async fn ended(call: &Call, committed: &Committed, workspace: &Workspace) -> Result<Ended, ToolError> {
     let Some(under_way) = &workspace.under_way else { return Ok(Ended::Nothing) };
-    match call.engine().outcome(&under_way.intent, committed.at, WAIT).await {
+    match call.engine().workspaces().wait_for_outcome(&under_way.intent, committed.at, WAIT).await {
         None => Ok(Ended::NotYet),
         Some(fact) => match failure_of(&fact) {
             Some(refusal) => Err(refusal.into()),

@@ -60,7 +60,7 @@ fn signed(one: &Received<'_>, card: &Card) -> anyhow::Result<()> {
     let sender = one.envelope.from.actor.agent();
     let own = if sender == Some(&card.agent_id) { card.security.keys.as_slice() } else { &[] };
     signed_by(&one.envelope, own).map(|_| ()).map_err(|refusal| {
-        let Rejection { code, message, hint, pointer } = refusal;
+        let Rejection { code, message, hint, pointer, .. } = refusal;
         let place = one.index.map(|index| format!("/{index}")).unwrap_or_default();
         let at = format!("{place}{}", pointer.unwrap_or_default());
         Failure::new(format!("{} at {at}: {message}", Code::as_str(code))).hint(hint.unwrap_or_default()).into()

@@ -1,4 +1,4 @@
-//! The kinds of values that settings have: how each is written in text and TOML, and how it is shown.
+//! The types of settings: how each is read from text and from the settings file, and how it is shown.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,14 +11,16 @@ use rookery_core::outbound::AllowedHost;
 use rookery_store::postgres::{Address, is_postgres};
 use serde_json::json;
 
-/// A kind of value. Text (environment, flags, defaults) and TOML are read apart, so that the file is as strict as its
+/// The type of a setting. Text (environment, flags) and the file are read apart, so that the file is as strict as its
 /// schema says.
-pub trait Value: Sized {
-    /// What a person should have written, as in "must be …".
+pub trait SettingValue: Sized {
+    /// Describes a valid value, as in "must be …".
     const EXPECTED: &'static str;
+    /// The kind of value with its unit, as the reference shows it.
+    const UNIT: &'static str;
 
     fn parse(text: &str) -> Option<Self>;
-    fn from_toml(value: &toml::Value) -> Option<Self>;
+    fn from_json(value: &serde_json::Value) -> Option<Self>;
     /// The value as a person would write it.
     fn text(&self) -> String;
     fn json(&self) -> serde_json::Value;
@@ -32,6 +34,10 @@ pub struct Bytes(pub u64);
 impl Bytes {
     pub fn get(self) -> u64 {
         self.0
+    }
+
+    pub fn to_usize(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 }
 
@@ -47,68 +53,66 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// What a context is kept in. A file may also say `context = false`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ContextProvider(pub Provider);
-
-impl Value for ContextProvider {
+impl SettingValue for Provider {
     const EXPECTED: &'static str = "file, memory or off";
+    const UNIT: &'static str = "name";
 
     fn parse(text: &str) -> Option<Self> {
-        Provider::parse(text.trim()).map(Self)
+        Self::parse(text.trim())
     }
 
-    fn from_toml(value: &toml::Value) -> Option<Self> {
+    fn from_json(value: &serde_json::Value) -> Option<Self> {
         value.as_str().and_then(Self::parse)
     }
 
     fn text(&self) -> String {
-        self.0.as_str().to_owned()
+        self.as_str().to_owned()
     }
 
     fn json(&self) -> serde_json::Value {
-        json!(self.0.as_str())
+        json!(self.as_str())
     }
 
     fn schema() -> serde_json::Value {
-        json!({ "type": "string", "enum": Provider::EVERY.map(Provider::as_str) })
+        json!({ "type": "string", "enum": Self::EVERY.map(Self::as_str) })
     }
 }
 
-/// Which envelopes must be signed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Signatures(pub SigningPolicy);
-
-impl Value for Signatures {
+impl SettingValue for SigningPolicy {
     const EXPECTED: &'static str = "off, sensitive or all";
+    const UNIT: &'static str = "name";
 
     fn parse(text: &str) -> Option<Self> {
-        SigningPolicy::parse(text.trim()).map(Self)
+        Self::parse(text.trim())
     }
 
-    fn from_toml(value: &toml::Value) -> Option<Self> {
+    fn from_json(value: &serde_json::Value) -> Option<Self> {
         value.as_str().and_then(Self::parse)
     }
 
     fn text(&self) -> String {
-        self.0.as_str().to_owned()
+        self.as_str().to_owned()
     }
 
     fn json(&self) -> serde_json::Value {
-        json!(self.0.as_str())
+        json!(self.as_str())
     }
 
     fn schema() -> serde_json::Value {
-        json!({ "type": "string", "enum": SigningPolicy::EVERY.map(SigningPolicy::as_str) })
+        json!({ "type": "string", "enum": Self::EVERY.map(Self::as_str) })
     }
 }
 
 /// The address of a store. It may hold a password, which is never shown.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct StoreUrl(String);
 
 impl StoreUrl {
-    /// The whole address, for whoever opens the store.
+    pub fn new(address: impl Into<String>) -> StoreUrl {
+        StoreUrl(address.into())
+    }
+
+    /// The whole address, to open the store with.
     pub fn secret(&self) -> &str {
         &self.0
     }
@@ -168,14 +172,15 @@ fn format_duration(duration: Duration) -> String {
     }
 }
 
-impl Value for String {
+impl SettingValue for String {
     const EXPECTED: &'static str = "text";
+    const UNIT: &'static str = "text";
 
     fn parse(text: &str) -> Option<Self> {
         Some(text.to_owned()).filter(|text| !text.trim().is_empty())
     }
 
-    fn from_toml(value: &toml::Value) -> Option<Self> {
+    fn from_json(value: &serde_json::Value) -> Option<Self> {
         value.as_str().and_then(Self::parse)
     }
 
@@ -192,15 +197,16 @@ impl Value for String {
     }
 }
 
-impl Value for StoreUrl {
+impl SettingValue for StoreUrl {
     const EXPECTED: &'static str = "the address of a store, such as sqlite:FILE or postgres://HOST/NAME";
+    const UNIT: &'static str = "address";
 
     fn parse(text: &str) -> Option<Self> {
         String::parse(text).map(Self)
     }
 
-    fn from_toml(value: &toml::Value) -> Option<Self> {
-        String::from_toml(value).map(Self)
+    fn from_json(value: &serde_json::Value) -> Option<Self> {
+        String::from_json(value).map(Self)
     }
 
     fn text(&self) -> String {
@@ -216,8 +222,9 @@ impl Value for StoreUrl {
     }
 }
 
-impl Value for bool {
+impl SettingValue for bool {
     const EXPECTED: &'static str = "true or false";
+    const UNIT: &'static str = "true or false";
 
     fn parse(text: &str) -> Option<Self> {
         match text.trim().to_ascii_lowercase().as_str() {
@@ -227,7 +234,7 @@ impl Value for bool {
         }
     }
 
-    fn from_toml(value: &toml::Value) -> Option<Self> {
+    fn from_json(value: &serde_json::Value) -> Option<Self> {
         value.as_bool()
     }
 
@@ -244,15 +251,16 @@ impl Value for bool {
     }
 }
 
-impl Value for u16 {
+impl SettingValue for u16 {
     const EXPECTED: &'static str = "a port from 0 to 65535";
+    const UNIT: &'static str = "port";
 
     fn parse(text: &str) -> Option<Self> {
         text.trim().parse().ok()
     }
 
-    fn from_toml(value: &toml::Value) -> Option<Self> {
-        value.as_integer().and_then(|number| Self::try_from(number).ok())
+    fn from_json(value: &serde_json::Value) -> Option<Self> {
+        value.as_u64().and_then(|number| Self::try_from(number).ok())
     }
 
     fn text(&self) -> String {
@@ -269,15 +277,16 @@ impl Value for u16 {
 }
 
 /// A limit by count; zero would stop the daemon from doing anything.
-impl Value for u32 {
+impl SettingValue for u32 {
     const EXPECTED: &'static str = "a whole number of at least 1";
+    const UNIT: &'static str = "number";
 
     fn parse(text: &str) -> Option<Self> {
         text.trim().parse().ok().filter(|count| *count > 0)
     }
 
-    fn from_toml(value: &toml::Value) -> Option<Self> {
-        value.as_integer().and_then(|number| Self::try_from(number).ok()).filter(|count| *count > 0)
+    fn from_json(value: &serde_json::Value) -> Option<Self> {
+        value.as_u64().and_then(|number| Self::try_from(number).ok()).filter(|count| *count > 0)
     }
 
     fn text(&self) -> String {
@@ -293,14 +302,15 @@ impl Value for u32 {
     }
 }
 
-impl Value for Duration {
+impl SettingValue for Duration {
     const EXPECTED: &'static str = "a time such as 500ms, 2s, 1m or 12h";
+    const UNIT: &'static str = "time";
 
     fn parse(text: &str) -> Option<Self> {
         parse_duration(text)
     }
 
-    fn from_toml(value: &toml::Value) -> Option<Self> {
+    fn from_json(value: &serde_json::Value) -> Option<Self> {
         value.as_str().and_then(parse_duration)
     }
 
@@ -317,17 +327,18 @@ impl Value for Duration {
     }
 }
 
-impl Value for Bytes {
+impl SettingValue for Bytes {
     const EXPECTED: &'static str = "a size such as 65536, 512KiB or 1MiB";
+    const UNIT: &'static str = "bytes";
 
     fn parse(text: &str) -> Option<Self> {
         parse_size(text)
     }
 
-    fn from_toml(value: &toml::Value) -> Option<Self> {
+    fn from_json(value: &serde_json::Value) -> Option<Self> {
         match value {
-            toml::Value::Integer(number) => u64::try_from(*number).ok().filter(|size| *size > 0).map(Bytes),
-            toml::Value::String(text) => parse_size(text),
+            serde_json::Value::Number(number) => number.as_u64().filter(|size| *size > 0).map(Bytes),
+            serde_json::Value::String(text) => parse_size(text),
             _ => None,
         }
     }
@@ -349,14 +360,15 @@ impl Value for Bytes {
 }
 
 /// In text, the items are separated by commas.
-impl Value for Vec<String> {
+impl SettingValue for Vec<String> {
     const EXPECTED: &'static str = "a list of texts";
+    const UNIT: &'static str = "list";
 
     fn parse(text: &str) -> Option<Self> {
         Some(text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect())
     }
 
-    fn from_toml(value: &toml::Value) -> Option<Self> {
+    fn from_json(value: &serde_json::Value) -> Option<Self> {
         value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect()
     }
 
@@ -374,14 +386,15 @@ impl Value for Vec<String> {
 }
 
 /// In text, the hosts are separated by commas.
-impl Value for Vec<AllowedHost> {
+impl SettingValue for Vec<AllowedHost> {
     const EXPECTED: &'static str = "a list of hosts, each `host`, `host:port` or `[address]:port`";
+    const UNIT: &'static str = "list of hosts";
 
     fn parse(text: &str) -> Option<Self> {
         text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(|item| item.parse().ok()).collect()
     }
 
-    fn from_toml(value: &toml::Value) -> Option<Self> {
+    fn from_json(value: &serde_json::Value) -> Option<Self> {
         value.as_array()?.iter().map(|item| item.as_str()?.parse().ok()).collect()
     }
 
@@ -399,14 +412,15 @@ impl Value for Vec<AllowedHost> {
 }
 
 /// A file that need not be named.
-impl Value for Option<PathBuf> {
+impl SettingValue for Option<PathBuf> {
     const EXPECTED: &'static str = "the path of a file";
+    const UNIT: &'static str = "path";
 
     fn parse(text: &str) -> Option<Self> {
         Some(Some(text).filter(|text| !text.is_empty()).map(PathBuf::from))
     }
 
-    fn from_toml(value: &toml::Value) -> Option<Self> {
+    fn from_json(value: &serde_json::Value) -> Option<Self> {
         value.as_str().and_then(Self::parse)
     }
 
@@ -424,8 +438,9 @@ impl Value for Option<PathBuf> {
 }
 
 /// An address that requests are sent to.
-impl Value for Option<Url> {
+impl SettingValue for Option<Url> {
     const EXPECTED: &'static str = "an address such as http://127.0.0.1:4318";
+    const UNIT: &'static str = "address";
 
     fn parse(text: &str) -> Option<Self> {
         match text.trim() {
@@ -434,7 +449,7 @@ impl Value for Option<Url> {
         }
     }
 
-    fn from_toml(value: &toml::Value) -> Option<Self> {
+    fn from_json(value: &serde_json::Value) -> Option<Self> {
         value.as_str().and_then(Self::parse)
     }
 

@@ -1,0 +1,106 @@
+//! Signs of life of agents: calls and heartbeats, and the return of an agent that was declared offline.
+
+use rookery_core::model::{LifeSource, Presence};
+use rookery_core::{AgentId, Authority, Caller, Code, Rejection};
+use rookery_store::{Submission, SubmitError};
+
+use crate::engine::{Engine, EngineError};
+use crate::life::RosterState;
+
+/// Records signs of life of agents, and brings back agents that were declared offline.
+#[derive(Clone, Copy, Debug)]
+pub struct LivenessHandle<'a> {
+    pub(crate) engine: &'a Engine,
+}
+
+impl Engine {
+    /// See [`LivenessHandle`].
+    pub fn liveness(&self) -> LivenessHandle<'_> {
+        LivenessHandle { engine: self }
+    }
+}
+
+impl LivenessHandle<'_> {
+    /// A sign of life, and the only door to presence. An id that is bound to a credential needs that credential; nobody
+    /// shows life for somebody else, an observer for nobody, and strangers leave no trace.
+    pub fn record_presence(&self, caller: &Caller, agent: &AgentId, source: LifeSource) -> Result<(), Rejection> {
+        let roster = self.engine.roster();
+        if !caller.is_proven() && caller.actor.agent() == Some(agent) && roster.is_sealed(agent) {
+            return Err(Rejection::sealed(agent));
+        }
+        if caller.itself() == Some(agent) && roster.knows(agent) {
+            self.engine.board().saw(agent, Presence { last_seen: self.engine.clock().now(), source });
+        }
+        Ok(())
+    }
+
+    /// A call that only reads. It is a sign of life like any other, and one by an agent that was declared offline brings
+    /// it back.
+    pub async fn touch(&self, caller: &Caller) -> Result<(), EngineError> {
+        let Some(agent) = caller.actor.agent() else { return Ok(()) };
+        self.record_presence(caller, agent, LifeSource::Call)?;
+        if caller.itself().is_none() || !self.engine.roster().is_offline(agent) {
+            return Ok(());
+        }
+        match self.return_unless_left(agent, caller).await {
+            Err(EngineError::Submit(SubmitError::Refused(refusal))) => Err(refusal.into()),
+            Err(error) => {
+                // Whoever asks is answered also while nothing can be written; the next call brings it back.
+                tracing::debug!(%agent, %error, "an agent that reads could not be brought back");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// A declared heartbeat. That of a live agent waits for nothing, neither for the queue nor for the store.
+    pub async fn heartbeat(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
+        if caller.power == Authority::Observer {
+            return Err(Rejection::new(Code::Forbidden, "an observer may only read").into());
+        }
+        if !self.engine.roster().knows(agent) {
+            self.look_up(agent).await?;
+        }
+        let own = caller.itself() == Some(agent);
+        self.record_presence(caller, agent, LifeSource::Heartbeat)?;
+        // One that brings its agent back, or comes from somebody else, is decided where every command is.
+        if !own || !self.engine.roster().is_here(agent) {
+            self.return_agent(agent, caller).await?;
+            self.record_presence(caller, agent, LifeSource::Heartbeat)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn look_up(&self, agent: &AgentId) -> Result<(), EngineError> {
+        let found = self.engine.query().agent(agent).await?;
+        let Some(known) = found.value else {
+            let unknown = Rejection::new(Code::AgentNotFound, "Agent not found");
+            return Err(unknown.hint("register the agent first").into());
+        };
+        self.engine.roster().learn(&known, found.head.head);
+        Ok(())
+    }
+
+    /// Brings an agent back on the credentials of its call, so that nobody does it in its name.
+    pub(crate) async fn return_agent(&self, agent: &AgentId, caller: &Caller) -> Result<(), EngineError> {
+        let caller = Caller { fence: None, ..caller.clone() };
+        let command = rookery_core::agent::ReturnAgent { agent: agent.clone() };
+        let committed = self.engine.store().submit(Submission::new(caller, command)).await?;
+        self.engine.roster().moved(agent, RosterState::Here, committed.at);
+        Ok(())
+    }
+
+    /// As [`Engine::return_agent`]. One that left a moment ago does not, and its call is judged as any other by one that is
+    /// not here.
+    pub(crate) async fn return_unless_left(&self, agent: &AgentId, caller: &Caller) -> Result<(), EngineError> {
+        match self.return_agent(agent, caller).await {
+            Err(EngineError::Submit(SubmitError::Refused(refusal))) if refusal.code == Code::AgentNotFound => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Whether an agent is on the team as far as this node has heard: no rule may rest on it.
+    pub fn knows(&self, agent: &AgentId) -> bool {
+        self.engine.roster().knows(agent)
+    }
+}
