@@ -59,7 +59,7 @@ pub enum IngestError {
     Refused { refusal: Rejection, pointer: String },
     /// A sender of one of them sends too fast.
     #[error("{refusal}")]
-    RateLimited { refusal: Rejection, pointer: String, wait_millis: u64 },
+    RateLimited { refusal: Rejection, wait_millis: u64 },
     #[error(transparent)]
     Engine(#[from] EngineError),
 }

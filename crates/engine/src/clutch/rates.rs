@@ -96,9 +96,9 @@ impl IntakeHandle<'_> {
         let first = counted.iter().find(|(sender, _)| sender == rushed.sender).map(|(_, item)| *item);
         let message = format!("'{}' sends more than {per_minute} envelopes a minute", rushed.sender);
         let hint = format!("nothing was stored; send it again in {} ms", rushed.wait_millis);
-        let refusal = Rejection::new(Code::RateLimited, message).hint(hint).about("/from/agent_id");
         let pointer = first.map_or_else(String::new, |item| item.pointer("/from/agent_id"));
-        Err(IngestError::RateLimited { refusal, pointer, wait_millis: rushed.wait_millis })
+        let refusal = Rejection::new(Code::RateLimited, message).hint(hint).about(&pointer);
+        Err(IngestError::RateLimited { refusal, wait_millis: rushed.wait_millis })
     }
 }
 

@@ -90,10 +90,9 @@ impl From<IngestError> for ClutchError {
             IngestError::Faults(faults) => faults.into(),
             IngestError::Violations(violations) => violations.into(),
             IngestError::Refused { refusal, pointer } => ClutchError::from(refusal).detail("pointer", pointer),
-            IngestError::RateLimited { refusal, pointer, wait_millis } => ClutchError::from(refusal)
+            IngestError::RateLimited { refusal, wait_millis } => ClutchError::from(refusal)
                 .retry_after(u32::try_from(wait_millis.div_ceil(1_000)).unwrap_or(u32::MAX))
-                .detail("retry_after_ms", wait_millis)
-                .detail("pointer", pointer),
+                .detail("retry_after_ms", wait_millis),
             IngestError::Engine(error) => error.into(),
         }
     }
