@@ -26,7 +26,7 @@ impl ContextsHandle<'_> {
     /// Sets the defaults of the project, which hold for every instance that has no settings.
     pub async fn configure_project(&self, settings: ContextSettings) -> Result<(), SubmitError> {
         let command = ConfigureContext { scope: Scope::Project, settings, site: None };
-        self.engine.store().submit(Submission::internal(Caller::system(), command)).await?;
+        self.engine.commit(Submission::internal(Caller::system(), command)).await?;
         Ok(())
     }
 

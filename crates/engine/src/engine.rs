@@ -1,22 +1,17 @@
 //! Submitting commands and waiting for their effects.
 
-use rookery_core::agent::{AgentStatus, Join, LeaveTeam, RegisterAgent, SetAgentStatus, UpdateProfile};
-use rookery_core::message::{AckMessages, ReadMessages, ReleaseHeld, SendMessage, StormGuard};
-use rookery_core::team::{AnnounceToTeam, EndTeam, KickOff, StartTeam};
-use rookery_core::turn::{EndTurn, StartTurn};
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_core::log::{Body, BodyBytes};
+use rookery_core::message::StormGuard;
 use rookery_core::model::LifeSource;
-use rookery_core::{AgentId, AnyCommand, Caller, Code, HandoffId, IntentId, Key, Rejection, Row, TaskId};
+use rookery_core::{AgentId, AnyCommand, AnyEvent, Caller, Code, HandoffId, IntentId, Key, Rejection, Seq, TaskId};
 use rookery_store::artifact::ArtifactError;
 use rookery_store::store::Health;
-use rookery_store::{
-    AnyReply, Clock, Committed, Idempotency, Node, PresenceBoard, ReadError, Store, Submission, SubmitError,
-};
+use rookery_store::{Clock, Committed, Idempotency, Node, PresenceBoard, ReadError, Store, Submission, SubmitError};
 use sha2::{Digest, Sha256};
 
 use crate::access::Access;
@@ -29,7 +24,7 @@ use crate::clutch::{DeliveryPolicy, Schemas};
 use crate::handed::AttemptLog;
 use crate::hooks::Hook;
 use crate::intents::InHand;
-use crate::life::{Roster, RosterState};
+use crate::life::Roster;
 use crate::notices::WakeHub;
 use crate::paths::Paths;
 use crate::settings::Settings;
@@ -251,60 +246,37 @@ impl Engine {
                 self.liveness().return_unless_left(agent, &caller).await?;
             }
         }
-        let command = request.command.clone();
+        let newcomer = caller.itself().filter(|agent| !self.roster().knows(agent));
         let submission = Submission { body, received_bytes: received, ..self.admit(request) };
-        let committed = match (self.store().submit(submission.clone()).await, caller.itself()) {
+        let committed = match (self.commit(submission.clone()).await, caller.itself()) {
             // Declared offline a moment ago: the roster did not know yet.
             (Err(SubmitError::Refused(refusal)), Some(agent)) if refusal.code == Code::AgentOffline => {
                 self.liveness().return_unless_left(agent, &caller).await?;
-                self.store().submit(submission).await?
+                self.commit(submission).await?
             }
             (outcome, _) => outcome?,
         };
-        // A remembered answer is no news: the agent may have left since.
-        if !committed.duplicate {
-            self.learn(&caller, &command, &committed);
+        if let Some(agent) = newcomer {
+            self.liveness().record_newcomer(&caller, agent);
         }
         Ok(committed)
     }
 
-    /// Takes note of who is here and what waits at once, so that the next call finds it so; the log will tell the same.
-    fn learn(&self, caller: &Caller, command: &AnyCommand, committed: &Committed) {
-        let (roster, at) = (&self.inner.roster, committed.at);
-        let row = if let AnyReply::Row(_, row) = &committed.answer { Some(&row.0) } else { None };
-        match row {
-            Some(Row::Agent(agent)) if makes_agents_known(command) => {
-                roster.learn(agent, at);
-                // What is committed is answered: a seal that came in between is the next call's matter.
-                self.liveness().record_presence(caller, &agent.id, LifeSource::Call).ok();
-            }
-            Some(Row::Team(team)) if command.get::<StartTeam>().is_some() || command.get::<EndTeam>().is_some() => {
-                self.access().team_sessions().learn(team, at);
-            }
-            Some(Row::Message(message))
-                if command.get::<SendMessage>().is_some() || command.get::<ReleaseHeld>().is_some() =>
-            {
-                self.counts().sent(&message.letter.header);
-            }
-            _ => {}
+    /// Submits to the store, and has what this node remembers of the log follow the events before they are answered: the
+    /// next call finds its own writes.
+    pub(crate) async fn commit(&self, submission: Submission) -> Result<Committed, SubmitError> {
+        let committed = self.store().submit(submission).await?;
+        for (seq, event) in committed.all_events() {
+            self.follow(*seq, event);
+            self.counts().note(event);
         }
-        if let Some(set) = command.get::<SetAgentStatus>() {
-            let is_offline = set.status == AgentStatus::Offline;
-            roster.moved(&set.agent, if is_offline { RosterState::Offline } else { RosterState::Here }, at);
-        } else if let Some(leave) = command.get::<LeaveTeam>() {
-            roster.moved(&leave.agent, RosterState::Left, at);
-        } else if let Some(read) = command.get::<ReadMessages>() {
-            self.counts().changed([&read.agent]);
-        } else if let Some(ack) = command.get::<AckMessages>() {
-            self.counts().changed([&ack.agent]);
-        } else if let Some(turn) = command.get::<StartTurn>() {
-            self.counts().changed([&turn.agent]);
-        } else if command.get::<KickOff>().is_some()
-            || command.get::<AnnounceToTeam>().is_some()
-            || command.get::<EndTurn>().is_some()
-        {
-            self.counts().all_changed();
-        }
+        Ok(committed)
+    }
+
+    /// Brings the roster and the sessions of teams up to an event; one that they know already changes nothing.
+    pub(crate) fn follow(&self, seq: Seq, event: &AnyEvent) {
+        self.roster().follow(seq, event);
+        self.access().team_sessions().follow(seq, event);
     }
 
     /// Submits and waits until the named effects are done or the deadline is over.
@@ -457,13 +429,6 @@ impl Engine {
     pub(crate) fn roster(&self) -> &Roster {
         &self.inner.roster
     }
-}
-
-/// Whether the answer to a command is the agent that it made known.
-fn makes_agents_known(command: &AnyCommand) -> bool {
-    command.get::<RegisterAgent>().is_some()
-        || command.get::<Join>().is_some()
-        || command.get::<UpdateProfile>().is_some()
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

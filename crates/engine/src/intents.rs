@@ -118,7 +118,7 @@ async fn carry_out_one(engine: &Engine, hands: &dyn Hands, intent: Intent) -> Re
         Ours::Duty(tenure) => submission.out_of(tenure),
         Ours::Site | Ours::No => submission,
     };
-    match engine.store().submit(submission).await {
+    match engine.commit(submission).await {
         // Refused: another node was quicker.
         Ok(_) | Err(SubmitError::Refused(_)) => Ok(Open::Nothing),
         Err(error) => Err(error.into()),

@@ -1,14 +1,13 @@
 //! Which agents the team has, as the log told so far. A cache for the sweeper and for signs of life; rules do not read it.
 //!
-//! News comes by two ways, from the log and from answers to this node's own commands, and an answer may come late. So
-//! everything here knows the place in the log that it is true at, and older news changes nothing.
+//! Events come by two ways, from the log and from the commits of this node, and a commit may be heard of late. So every
+//! entry has the position that it is true at, and older events change nothing.
 
-use rookery_core::{AgentId, EventRef, Seq};
+use rookery_core::{AgentId, AnyEvent, EventRef, Seq};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rookery_core::agent::{Agent, Membership};
-use rookery_core::log::LogRow;
 
 #[derive(Debug, Default)]
 pub struct Roster {
@@ -72,19 +71,19 @@ impl Roster {
         }
     }
 
-    pub fn follow(&self, row: &LogRow) {
-        match row.event.typed() {
+    pub fn follow(&self, seq: Seq, event: &AnyEvent) {
+        match event.typed() {
             EventRef::AgentRegistered(fact) => {
-                self.take(&fact.id, Known::at(RosterState::Here, fact.sealed, row.seq));
+                self.take(&fact.id, Known::at(RosterState::Here, fact.sealed, seq));
             }
             EventRef::AgentUpdated(fact) => {
                 if let Some(known) = self.lock().get_mut(&fact.id) {
-                    known.sealed.take(AsOf { value: fact.sealed, seq: row.seq });
+                    known.sealed.take(AsOf { value: fact.sealed, seq });
                 }
             }
-            EventRef::AgentReturned(fact) => self.moved(&fact.agent, RosterState::Here, row.seq),
-            EventRef::AgentWentOffline(fact) => self.moved(&fact.agent, RosterState::Offline, row.seq),
-            EventRef::AgentLeft(fact) => self.moved(&fact.agent, RosterState::Left, row.seq),
+            EventRef::AgentReturned(fact) => self.moved(&fact.agent, RosterState::Here, seq),
+            EventRef::AgentWentOffline(fact) => self.moved(&fact.agent, RosterState::Offline, seq),
+            EventRef::AgentLeft(fact) => self.moved(&fact.agent, RosterState::Left, seq),
             _ => {}
         }
     }

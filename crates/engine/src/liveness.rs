@@ -5,7 +5,6 @@ use rookery_core::{AgentId, Authority, Caller, Code, Rejection};
 use rookery_store::{Submission, SubmitError};
 
 use crate::engine::{Engine, EngineError};
-use crate::life::RosterState;
 
 /// Records signs of life of agents, and brings back agents that were declared offline.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +31,12 @@ impl LivenessHandle<'_> {
             self.engine.board().saw(agent, Presence { last_seen: self.engine.clock().now(), source });
         }
         Ok(())
+    }
+
+    /// The sign of life of an agent whose own call has just registered it. The call is committed: a credential that its id
+    /// was bound to in between is for the next call to prove.
+    pub(crate) fn record_newcomer(&self, caller: &Caller, agent: &AgentId) {
+        self.record_presence(caller, agent, LifeSource::Call).ok();
     }
 
     /// A call that only reads. It is a sign of life like any other, and one by an agent that was declared offline brings
@@ -85,8 +90,7 @@ impl LivenessHandle<'_> {
     pub(crate) async fn return_agent(&self, agent: &AgentId, caller: &Caller) -> Result<(), EngineError> {
         let caller = Caller { fence: None, ..caller.clone() };
         let command = rookery_core::agent::ReturnAgent { agent: agent.clone() };
-        let committed = self.engine.store().submit(Submission::new(caller, command)).await?;
-        self.engine.roster().moved(agent, RosterState::Here, committed.at);
+        self.engine.commit(Submission::new(caller, command)).await?;
         Ok(())
     }
 

@@ -54,8 +54,7 @@ impl Following {
     pub async fn next(&mut self, engine: &Engine) -> Result<Chunk, SubscribeError> {
         let chunk = self.subscription.next().await?;
         for row in chunk.rows() {
-            engine.roster().follow(row);
-            engine.access().team_sessions().follow(row);
+            engine.follow(row.seq, &row.event);
         }
         Ok(chunk)
     }
@@ -88,7 +87,7 @@ impl Sweeping {
         self.overloaded = false;
         for declared in self.sweeper(engine, tenure).tick(&glance) {
             let agent = declared.agent.clone();
-            match engine.store().submit(Submission::internal(Caller::system(), declared).out_of(tenure)).await {
+            match engine.commit(Submission::internal(Caller::system(), declared).out_of(tenure)).await {
                 Ok(_) => tracing::info!(agent = %agent, "declared offline"),
                 Err(SubmitError::Refused(_)) => {}
                 Err(error) => {

@@ -1,11 +1,10 @@
 //! The teams whose session keys are valid, kept up with the log so that no request has to read the store.
 
-use rookery_core::{AgentId, EventRef, Rejection, Seq, TeamId};
+use rookery_core::{AgentId, AnyEvent, EventRef, Rejection, Seq, TeamId};
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
 use rookery_core::instance::plain;
-use rookery_core::log::LogRow;
 use rookery_core::session::{Session, TeamSession};
 use rookery_core::team::{NewMember, Team, TeamRef};
 
@@ -29,12 +28,12 @@ impl TeamSessions {
         self.take(team.id(), latest);
     }
 
-    pub fn follow(&self, row: &LogRow) {
-        match row.event.typed() {
-            EventRef::TeamStarted(fact) => self.runs(&fact.of, &fact.agents, row.seq),
-            EventRef::TeamResumed(fact) => self.runs(&fact.of, &fact.agents, row.seq),
+    pub fn follow(&self, seq: Seq, event: &AnyEvent) {
+        match event.typed() {
+            EventRef::TeamStarted(fact) => self.runs(&fact.of, &fact.agents, seq),
+            EventRef::TeamResumed(fact) => self.runs(&fact.of, &fact.agents, seq),
             EventRef::TeamEnded(fact) => {
-                let ended = Latest { generation: fact.of.generation, live: false, members: vec![], as_of: row.seq };
+                let ended = Latest { generation: fact.of.generation, live: false, members: vec![], as_of: seq };
                 self.take(&fact.of.team, ended);
             }
             _ => {}

@@ -55,7 +55,7 @@ async fn fire_page(engine: &Engine, tenure: LeaderEpoch, now: Timestamp) -> Resu
 }
 
 async fn submit(engine: &Engine, submission: Submission, tenure: LeaderEpoch) -> Result<usize, EngineError> {
-    match engine.store().submit(submission.out_of(tenure)).await {
+    match engine.commit(submission.out_of(tenure)).await {
         Ok(_) => Ok(1),
         // Somebody else was quicker, or what it was for is over.
         Err(SubmitError::Refused(_)) => Ok(0),

@@ -179,7 +179,7 @@ async fn note(engine: &Engine, observation: Observation) {
 /// Submits until it is decided: what was seen is not seen again. Meanwhile the watcher merges what it cannot hand over.
 async fn record(engine: &Engine, command: AnyCommand) {
     loop {
-        match engine.store().submit(Submission::internal(Caller::watcher(), command.clone())).await {
+        match engine.commit(Submission::internal(Caller::watcher(), command.clone())).await {
             Ok(_) | Err(SubmitError::Refused(_) | SubmitError::Stopped) => return,
             Err(error @ SubmitError::Broken { .. }) => {
                 return tracing::warn!(%error, "a change of files was not recorded");

@@ -287,6 +287,7 @@ impl Batch {
             answer: AnyReply::Done,
             at: self.write.head,
             duplicate: false,
+            events: vec![],
             others: vec![],
         });
         Committed { at: self.write.head, others: done.collect(), ..first }
@@ -368,17 +369,20 @@ impl Batch {
                 .hint("use a new key for a new request"),
             ));
         }
-        Ok(Committed { answer: earlier.answer.clone(), at: self.write.head, duplicate: true, others: vec![] })
+        let (answer, at) = (earlier.answer.clone(), self.write.head);
+        Ok(Committed { answer, at, duplicate: true, events: vec![], others: vec![] })
     }
 
     /// Puts a decision's facts into the batch. Every row they touch is in view.
     fn commit(&mut self, place: CommandIndex, decision: Decision) -> Committed {
         let first = self.write.head.next();
         let actor = author(&self.submission(place).caller, &decision.events);
+        let mut events = Vec::with_capacity(decision.events.len());
         for (part_index, fact) in (0..).zip(decision.events) {
             let seq = self.write.head.next();
             self.write.head = seq;
             self.fold(&fact, seq);
+            events.push((seq, fact.clone()));
             let submission = self.submission(place);
             let row = LogRow {
                 seq,
@@ -410,7 +414,7 @@ impl Batch {
             self.remembered.insert(key, Some(remembered));
             self.write.replies.push((idempotency, answer.clone()));
         }
-        Committed { answer, at: self.write.head, duplicate, others: vec![] }
+        Committed { answer, at: self.write.head, duplicate, events, others: vec![] }
     }
 
     fn fold(&mut self, event: &AnyEvent, seq: Seq) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rookery_core::actor::Caller;
 use rookery_core::file::FileClaimOutcome;
 use rookery_core::log::{Body, BodyBytes, LogRow};
-use rookery_core::{AnyCommand, Key, NodeId, Rejection, Row, RunId, Seq, ThreadId};
+use rookery_core::{AnyCommand, AnyEvent, Key, NodeId, Rejection, Row, RunId, Seq, ThreadId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -123,8 +123,17 @@ pub struct Committed {
     pub at: Seq,
     /// The same was done before and got this answer: it is a repetition by its idempotency key, or by what it is.
     pub duplicate: bool,
+    /// The events that the command appended, those of [`Submission::others`] apart.
+    pub events: Vec<(Seq, AnyEvent)>,
     /// What became of [`Submission::others`].
     pub others: Vec<Committed>,
+}
+
+impl Committed {
+    /// The events of the whole submission, in the order of the log.
+    pub fn all_events(&self) -> impl Iterator<Item = &(Seq, AnyEvent)> {
+        self.events.iter().chain(self.others.iter().flat_map(|other| &other.events))
+    }
 }
 
 /// What the caller is told, self-contained: it can be remembered and told again.

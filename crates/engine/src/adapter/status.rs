@@ -121,7 +121,7 @@ impl DispatcherHandle<'_> {
         });
         let dropped_letters = LettersDropped { adapter: adapter.to_owned(), letters: letters.collect() };
         // Noted first: if it ends in between, they are still listed and can be let go of once more.
-        self.engine.store().submit(Submission::new(caller.clone(), NoteDropped { dropped: dropped_letters })).await?;
+        self.engine.commit(Submission::new(caller.clone(), NoteDropped { dropped: dropped_letters })).await?;
         self.change_dead_letters(adapter, |dead| dead.retain(|letter| !dropped.contains(&letter.seq))).await
     }
 }

@@ -158,7 +158,7 @@ impl IntakeHandle<'_> {
         for item in &items {
             let filed = item.command().and_then(|_| stored.next());
             ingested.push(match (filed, &item.known) {
-                (Some(committed), _) => self.reply_to(item, &committed).await?,
+                (Some(committed), _) => self.reply_to(item, &committed)?,
                 (None, Some(known)) => known.clone(),
                 (None, None) => Ingested { id: item.received.envelope.id.clone(), seq: None, duplicate: false },
             });
@@ -253,7 +253,7 @@ impl IntakeHandle<'_> {
         }
         let known = self.engine.query().agent(&beat.agent).await?.value;
         if let Some(change) = known.and_then(|known| beat.changes(&known)) {
-            self.engine.store().submit(Submission::new(Caller { fence: None, ..caller.clone() }, change)).await?;
+            self.engine.commit(Submission::new(Caller { fence: None, ..caller.clone() }, change)).await?;
         }
         Ok(())
     }
@@ -359,7 +359,7 @@ impl IntakeHandle<'_> {
 
     /// Submits, and once more if a sender was declared offline a moment ago, which the roster did not know yet.
     async fn submit_present(&self, submission: Submission) -> Result<Result<Committed, SubmitError>, EngineError> {
-        let outcome = self.engine.store().submit(submission.clone()).await;
+        let outcome = self.engine.commit(submission.clone()).await;
         let (place, refusal) = match &outcome {
             Err(SubmitError::Refused(refusal)) => (0, refusal),
             Err(SubmitError::RefusedOne { place, refusal }) => (*place, refusal),
@@ -369,7 +369,7 @@ impl IntakeHandle<'_> {
         match sender.and_then(|caller| Some((caller, caller.itself()?))) {
             Some((caller, agent)) if refusal.code == Code::AgentOffline => {
                 self.engine.liveness().return_agent(agent, caller).await?;
-                Ok(self.engine.store().submit(submission).await)
+                Ok(self.engine.commit(submission).await)
             }
             _ => Ok(outcome),
         }
@@ -441,28 +441,14 @@ impl IntakeHandle<'_> {
         }
     }
 
-    /// The answer to its sender. What the next call must find so is taken note of at once.
-    async fn reply_to(&self, item: &Item<'_>, committed: &Committed) -> Result<Ingested, EngineError> {
+    /// The answer to its sender.
+    fn reply_to(&self, item: &Item<'_>, committed: &Committed) -> Result<Ingested, EngineError> {
         let AnyReply::Row(_, row) = &committed.answer else { return Err(unexpected().into()) };
         let Row::Envelope(filed) = &row.0 else { return Err(unexpected().into()) };
-        if let Taken::Command(ingest) = &item.taken
-            && !committed.duplicate
-        {
-            match &ingest.act {
-                Act::Say { .. } => self.engine.counts().all_changed(),
-                Act::Register(register) => self.learn_agent(&item.caller, &register.card.agent_id).await?,
-                Act::Update(update) => self.learn_agent(&item.caller, &update.agent).await?,
-                _ => {}
-            }
+        if let Some(agent) = item.caller.itself() {
+            self.engine.liveness().record_newcomer(&item.caller, agent);
         }
         Ok(Ingested { id: filed.id.clone(), seq: Some(filed.received), duplicate: committed.duplicate })
-    }
-
-    async fn learn_agent(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
-        self.engine.liveness().look_up(agent).await?;
-        // What is committed is answered: a seal that came in between is the next call's matter.
-        self.engine.liveness().record_presence(caller, agent, LifeSource::Call).ok();
-        Ok(())
     }
 }
 

@@ -111,7 +111,7 @@ impl IntakeHandle<'_> {
             others,
         };
         let noted = Submission::internal(Caller::system(), NoteRejected { rejected });
-        if let Err(error) = self.engine.store().submit(noted).await {
+        if let Err(error) = self.engine.commit(noted).await {
             tracing::warn!(%error, "a message with a wrong signature was refused, and that could not be noted");
         }
     }

@@ -316,7 +316,7 @@ impl Keeper {
         text: String,
     ) -> Result<Option<Document>, RenderError> {
         let command = WriteDocument { id: id.clone(), text, writer: Writer::External, base: Base::Unsaid };
-        match engine.store().submit(Submission::internal(Caller::watcher(), command)).await {
+        match engine.commit(Submission::internal(Caller::watcher(), command)).await {
             Ok(committed) => match committed.answer {
                 AnyReply::Row(_, row) => match row.0 {
                     Row::Document(document) => Ok(Some(document)),

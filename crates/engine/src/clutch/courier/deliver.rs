@@ -164,7 +164,7 @@ impl Job {
             }
         };
         let submission = Submission::internal(Caller::system(), command).out_of(self.tenure);
-        match self.engine.store().submit(submission).await {
+        match self.engine.commit(submission).await {
             Ok(_) => Fate::Over,
             // What changed it meanwhile has settled it, or another node does.
             Err(SubmitError::Refused(refusal)) if is_settled(&refusal) => Fate::Over,
