@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::start::ensure_under_way;
 use super::{Task, TaskState, check_transition, ensure_may_change, refuse_finished, task_keys};
 use crate::agent::Agent;
 use crate::code::Code;
@@ -30,6 +31,9 @@ impl WaitingFor {
     }
 }
 
+/// Pauses a task, sends it to review, or moves it to planning. A held task that is to be paused or reviewed need not have
+/// been started: that is appended first, as by [`super::CompleteTask`]. The state and reason that a task has already change
+/// nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SetTaskStep {
     pub task: TaskId,
@@ -97,20 +101,13 @@ impl Command for SetTaskStep {
             return Err(Rejection::new(Code::Invalid, format!("{} is not a step", self.to.as_str())).into());
         }
         check_waiting_for(self.to, self.waiting_for)?;
-        refuse_finished(task, self.to)?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
-        if let Some(agent) = &self.agent {
-            cx.view.ensure_may_act_for(cx.caller, agent)?;
-        }
-        ensure_may_change(cx.view, cx.caller, task, self.agent.as_ref())?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
+        let (task, mut events) = self.task_before(cx, task)?;
         if task.state == self.to && task.reason == self.reason && task.waiting_for == self.waiting_for {
             return Ok(Decision::nothing(reply));
         }
-        if task.state != self.to {
-            check_transition(task, self.to)?;
-        }
-        let fact = AnyEvent::new(TaskStepSet {
+        events.push(AnyEvent::new(TaskStepSet {
             task: task.id.clone(),
             run: task.run_if_named(),
             holder: task.holder().cloned(),
@@ -118,15 +115,82 @@ impl Command for SetTaskStep {
             to: self.to,
             reason: self.reason.clone(),
             waiting_for: self.waiting_for,
-        });
-        Ok(Decision::new(vec![fact], reply))
+        }));
+        Ok(Decision::new(events, reply))
+    }
+}
+
+impl SetTaskStep {
+    /// Ensures that the caller may take the step. Returns the task as it is right before, and the events that bring it
+    /// there.
+    fn task_before(&self, cx: &DecisionContext<'_>, task: &Task) -> Result<(Task, Vec<AnyEvent>), Undecided> {
+        let repeats = task.state == self.to;
+        if self.to != TaskState::Planning && !repeats {
+            return ensure_under_way(cx, task, self.agent.as_ref(), self.to);
+        }
+        refuse_finished(task, self.to)?;
+        if let Some(agent) = &self.agent {
+            cx.view.ensure_may_act_for(cx.caller, agent)?;
+        }
+        ensure_may_change(cx.view, cx.caller, task, self.agent.as_ref())?;
+        if !repeats {
+            check_transition(task, self.to)?;
+        }
+        Ok((task.clone(), vec![]))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{World, by, moves};
+    use crate::testing::{World, assign, by, moves, start};
+
+    #[test]
+    fn pause_and_review_of_task_not_started_start_it_first() {
+        for to in [TaskState::Paused, TaskState::Review] {
+            let mut w = World::of(&["lead", "a", "b"]);
+            for task in ["claimed", "planned", "reserved", "free"] {
+                w.creates(task, &[]);
+            }
+            w.claims("a", "claimed");
+            assert_eq!(w.does(&by("a"), moves("claimed", to)), ["task.started", "task.moved"]);
+            w.claims("a", "planned");
+            w.does(&by("a"), moves("planned", TaskState::Planning));
+            assert_eq!(w.does(&by("a"), moves("planned", to)), ["task.started", "task.moved"]);
+            w.does(&by("lead"), assign("reserved", "a"));
+            assert_eq!(w.refuses(&by("b"), moves("reserved", to)), Code::NotHolder);
+            assert_eq!(w.does(&by("a"), moves("reserved", to)), ["task.claimed", "task.started", "task.moved"]);
+            for task in ["claimed", "planned", "reserved"] {
+                assert_eq!((w.holder(task), w.task(task).state), (Some("a"), to), "{task}");
+            }
+            assert_eq!(w.refuses(&by("a"), moves("free", to)), Code::InvalidTransition);
+        }
+    }
+
+    #[test]
+    fn review_of_paused_task_resumes_it_first() {
+        let mut w = World::of(&["a"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        w.does(&by("a"), moves("t", TaskState::Paused));
+        assert_eq!(w.does(&by("a"), moves("t", TaskState::Review)), ["task.started", "task.moved"]);
+        assert_eq!(w.refuses(&by("a"), moves("t", TaskState::Paused)), Code::InvalidTransition);
+        w.does(&by("a"), start(None, "t"));
+    }
+
+    #[test]
+    fn pause_and_review_with_unfinished_dependency_are_rejected() {
+        let mut w = World::of(&["a"]);
+        w.creates("first", &[]);
+        w.creates("t", &["first"]);
+        for to in [TaskState::Paused, TaskState::Review] {
+            assert_eq!(w.refuses(&by("a"), moves("t", to)), Code::DependenciesUnfinished);
+        }
+        w.claims("a", "t");
+        for to in [TaskState::Paused, TaskState::Review] {
+            assert_eq!(w.refuses(&by("a"), moves("t", to)), Code::DependenciesUnfinished);
+        }
+    }
 
     #[test]
     fn a_pause_tells_why_and_only_steps_are_steps() {

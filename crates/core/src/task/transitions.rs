@@ -82,10 +82,13 @@ fn allowed(from: TaskState) -> &'static [TaskState] {
     }
 }
 
-/// Ending a held task that was not started, or is paused, starts it first.
+/// Ending, pausing or reviewing a held task that was not started, or is paused, starts it first.
 fn starts_first(from: TaskState, to: TaskState) -> bool {
     use TaskState::*;
-    matches!((from, to), (Pending, Completed | Failed) | (Paused, Completed))
+    matches!(
+        (from, to),
+        (Pending, Completed | Failed) | (Pending | Planning, Review | Paused) | (Paused, Completed | Review)
+    )
 }
 
 /// Asking for the state a task is in already changes nothing and is no error.
