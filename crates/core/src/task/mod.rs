@@ -39,7 +39,9 @@ pub(crate) use drop::cancelled;
 pub use drop::{CancelTask, Skip, TaskDropped};
 pub use finish::{CompleteTask, FailTask, FailureRetry, Outcome, Required, TaskCompleted, TaskFailed};
 pub use plan::{ReplanTask, SetTaskPlan, TaskPlan, TaskPlanned};
-pub use release::{ReleaseCause, ReleaseTask, RetryTask, TaskReleased, TaskRetried, recovery, released};
+pub use release::{
+    IfFailed, IfUnclaimed, ReleaseCause, ReleaseTask, RetryTask, TaskReleased, TaskRetried, recovery, released,
+};
 pub use reopen::{ReopenTask, TaskReopened};
 pub use request::{Request, RequestTerms, TaskOrigin};
 pub use start::{StartTask, TaskStarted};

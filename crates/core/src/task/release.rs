@@ -6,21 +6,43 @@ use super::{
     CheckpointAdded, CheckpointKind, Task, TaskState, check_transition, ensure_may_change, refuse_finished, task_keys,
 };
 use crate::agent::Agent;
+use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
 use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, TaskId, Timestamp};
 use crate::limit;
 use crate::model::{Key, ReadSet, View};
+use crate::refusal::Rejection;
 use crate::run::{self, Run};
 use crate::told::{Concerned, Told, holder};
 
+/// Gives a task back to the queue.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReleaseTask {
     pub task: TaskId,
     pub agent: Option<AgentId>,
-    /// Why, for whoever takes it next.
+    /// The reason, for the agent that takes it next.
     pub reason: Option<String>,
+    pub if_unclaimed: IfUnclaimed,
+    pub if_failed: IfFailed,
+}
+
+/// The answer to a release of a task that is nobody's, neither claimed nor reserved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IfUnclaimed {
+    Succeed,
+    /// Rejects also an agent that is not registered: it never had a task.
+    Reject,
+}
+
+/// The answer to a release of a failed task, which is nobody's either.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IfFailed {
+    Retry,
+    Reject,
 }
 
 /// Tries a failed task again.
@@ -100,7 +122,11 @@ impl Command for ReleaseTask {
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         if let Some(agent) = &self.agent {
             cx.view.ensure_may_act_for(cx.caller, agent)?;
+            if self.if_unclaimed == IfUnclaimed::Reject {
+                cx.view.agent_row(agent)?;
+            }
         }
+        self.ensure_claimed(task)?;
         ensure_may_change(cx.view, cx.caller, task, self.agent.as_ref())?;
         if task.state == TaskState::Failed {
             return Ok(Decision::new(again(cx.view, task)?, reply));
@@ -112,6 +138,20 @@ impl Command for ReleaseTask {
         }
         let fact = TaskReleased { reason: self.reason.clone(), ..TaskReleased::of(task, ReleaseCause::Asked) };
         Ok(Decision::new(vec![AnyEvent::new(fact)], reply))
+    }
+}
+
+impl ReleaseTask {
+    fn ensure_claimed(&self, task: &Task) -> Result<(), Rejection> {
+        let is_rejected = match task.state {
+            TaskState::Failed => self.if_failed == IfFailed::Reject,
+            _ => task.held_by().is_none() && self.if_unclaimed == IfUnclaimed::Reject,
+        };
+        if !is_rejected {
+            return Ok(());
+        }
+        let message = format!("nobody holds task {}", task.id);
+        Err(Rejection::new(Code::NotClaimed, message).hint("there is nothing to give back"))
     }
 }
 
@@ -225,4 +265,55 @@ pub fn recovery(task: &Task, reason: ReleaseReason) -> AnyEvent {
             task.state.as_str()
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::Caller;
+    use crate::testing::{World, anna, assign, by, complete, fail, moves, release};
+
+    fn strict(agent: &str, task: &str) -> ReleaseTask {
+        let (if_unclaimed, if_failed) = (IfUnclaimed::Reject, IfFailed::Reject);
+        ReleaseTask { agent: Some(agent.into()), if_unclaimed, if_failed, ..release(task) }
+    }
+
+    #[test]
+    fn release_of_unclaimed_task_succeeds_or_is_rejected_as_asked() {
+        let mut w = World::of(&["lead", "a"]);
+        w.creates("t", &[]);
+        assert_eq!(w.does(&by("a"), release("t")), [""; 0]);
+        assert_eq!(w.refuses(&by("a"), strict("a", "t")), Code::NotClaimed);
+        assert_eq!(w.refuses(&anna(), strict("a", "t")), Code::NotClaimed);
+        w.does(&by("a"), moves("t", TaskState::Planning));
+        assert_eq!(w.refuses(&by("a"), strict("a", "t")), Code::NotClaimed);
+        assert_eq!(w.does(&by("a"), release("t")), ["task.released"]);
+    }
+
+    #[test]
+    fn release_of_failed_task_retries_or_is_rejected_as_asked() {
+        let mut w = World::of(&["a"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        w.does(&by("a"), fail("t"));
+        assert_eq!(w.refuses(&by("a"), strict("a", "t")), Code::NotClaimed);
+        assert_eq!(w.does(&by("a"), release("t")), ["task.retried"]);
+    }
+
+    #[test]
+    fn strict_release_of_held_task_is_for_its_holder() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.creates("t", &[]);
+        w.claims("a", "t");
+        assert_eq!(w.refuses(&by("b"), strict("b", "t")), Code::NotHolder);
+        assert_eq!(w.refuses(&by("b"), strict("a", "t")), Code::Forbidden);
+        assert_eq!(w.refuses(&Caller::anonymous(), strict("stranger", "t")), Code::AgentNotFound);
+        assert_eq!(w.does(&by("a"), strict("a", "t")), ["task.released"]);
+        w.does(&by("lead"), assign("t", "a"));
+        assert_eq!(w.refuses(&by("b"), strict("b", "t")), Code::NotHolder);
+        assert_eq!(w.does(&by("lead"), strict("a", "t")), ["task.released"]);
+        w.starts("a", "t");
+        w.does(&by("a"), complete("t"));
+        assert_eq!(w.refuses(&by("a"), strict("a", "t")), Code::InvalidTransition);
+    }
 }

@@ -396,7 +396,8 @@ pub(crate) fn moves(task: &str, to: task::TaskState) -> task::SetTaskStep {
 }
 
 pub(crate) fn release(task: &str) -> task::ReleaseTask {
-    task::ReleaseTask { task: task.into(), agent: None, reason: None }
+    let (if_unclaimed, if_failed) = (task::IfUnclaimed::Succeed, task::IfFailed::Retry);
+    task::ReleaseTask { task: task.into(), agent: None, reason: None, if_unclaimed, if_failed }
 }
 
 pub(crate) fn retry(task: &str) -> task::RetryTask {

@@ -21,8 +21,8 @@ use rookery_core::run::{
 };
 use rookery_core::task::{
     AddCheckpoint, AssignTask, CancelTask, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details, FailTask,
-    FailureRetry, Outcome, ReleaseTask, ReopenTask, ReplanTask, Required, RetryTask, SetTaskPlan, SetTaskStep, Skip,
-    StartTask, TaskPlan, TaskState,
+    FailureRetry, IfFailed, IfUnclaimed, Outcome, ReleaseTask, ReopenTask, ReplanTask, Required, RetryTask,
+    SetTaskPlan, SetTaskStep, Skip, StartTask, TaskPlan, TaskState,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource, TemplateTask};
 use rookery_core::{AgentId, AnyCommand, HandoffId, RunId, Seq, TaskId, TemplateId, Timestamp};
@@ -197,6 +197,8 @@ fn about_agents() -> BoxedStrategy<Asked> {
 fn about_tasks() -> BoxedStrategy<Asked> {
     let named = || prop_oneof![2 => Just(None), 1 => agent().prop_map(Some)];
     let step = select(vec![TaskState::Planning, TaskState::Review, TaskState::Paused, TaskState::Completed]);
+    let if_unclaimed = select(vec![IfUnclaimed::Succeed, IfUnclaimed::Reject]);
+    let if_failed = select(vec![IfFailed::Retry, IfFailed::Reject]);
     let create = (
         task(),
         prop::option::of(agent()),
@@ -224,7 +226,9 @@ fn about_tasks() -> BoxedStrategy<Asked> {
         4 => (anybody(), task(), named(), step, prop::option::of(text())).prop_map(|(caller, task, agent, to, reason)| {
             (caller, SetTaskStep { task, agent, to, reason, waiting_for: None }.into())
         }),
-        1 => (anybody(), task(), named()).prop_map(|(caller, task, agent)| (caller, ReleaseTask { task, agent, reason: None }.into())),
+        1 => (anybody(), task(), named(), if_unclaimed, if_failed).prop_map(|(caller, task, agent, if_unclaimed, if_failed)| {
+            (caller, ReleaseTask { task, agent, reason: None, if_unclaimed, if_failed }.into())
+        }),
         3 => (anybody(), task(), named()).prop_map(|(caller, task, agent)| (caller, RetryTask { task, agent }.into())),
         2 => (anybody(), task(), agent()).prop_map(|(caller, task, to)| (caller, AssignTask { task, to }.into())),
         2 => (anybody(), task(), named(), prop::option::of(text())).prop_map(|(caller, task, agent, text)| {

@@ -4,8 +4,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::task::{
-    self, AssignTask, CancelTask, ClaimTask, CompleteTask, CreateTask, FailTask, FailureRetry, Outcome, ReleaseTask,
-    Required, RetryTask, SetTaskStep, StartTask,
+    self, AssignTask, CancelTask, ClaimTask, CompleteTask, CreateTask, FailTask, FailureRetry, IfFailed, IfUnclaimed,
+    Outcome, ReleaseTask, Required, RetryTask, SetTaskStep, StartTask,
 };
 use rookery_core::{AgentId, AnyCommand, Code, Row, RunId, TaskId, limit};
 use rookery_engine::Committed;
@@ -58,7 +58,14 @@ pub async fn update(call: Call, Segment(id): Segment, body: JsonBody<wire::TaskC
     let (task, agent) = (TaskId::from(id.as_str()), AgentId::from(agent_id.as_str()));
     let named = Some(agent.clone());
     let command: AnyCommand = match status {
-        RequestedStatus::Queued => ReleaseTask { task, agent: named, reason: request.reason }.into(),
+        RequestedStatus::Queued => ReleaseTask {
+            task,
+            agent: named,
+            reason: request.reason,
+            if_unclaimed: IfUnclaimed::Succeed,
+            if_failed: IfFailed::Retry,
+        }
+        .into(),
         RequestedStatus::Assigned => ClaimTask { task, agent }.into(),
         RequestedStatus::InProgress => StartTask { task, agent: named }.into(),
         RequestedStatus::Review => moved(task, named, task::TaskState::Review, None).into(),

@@ -24,8 +24,8 @@ use rookery_core::run::{
 };
 use rookery_core::task::{
     AddCheckpoint, AssignTask, CancelTask, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details, FailTask,
-    FailureRetry, Outcome, ReleaseTask, ReopenTask, ReplanTask, Required, RetryTask, SetTaskPlan, SetTaskStep, Skip,
-    StartTask, Task, TaskPlan, TaskState,
+    FailureRetry, IfFailed, IfUnclaimed, Outcome, ReleaseTask, ReopenTask, ReplanTask, Required, RetryTask,
+    SetTaskPlan, SetTaskStep, Skip, StartTask, Task, TaskPlan, TaskState,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource};
 use rookery_core::{AgentId, AnyCommand, Caller, HandoffId, IntentId, Row, RunId, TaskId, TemplateId};
@@ -130,9 +130,7 @@ impl Script<'_> {
             24..36 => ClaimTask { task: self.task(), agent: agent.clone() }.into(),
             36..46 => StartTask { task: self.own_task(agent), agent: self.maybe(agent) }.into(),
             46..50 => self.step(agent),
-            50..53 => {
-                ReleaseTask { task: self.own_task(agent), agent: self.maybe(agent), reason: self.reason() }.into()
-            }
+            50..53 => self.release(agent),
             53..60 => self.complete(agent),
             60..64 => self.fail(agent),
             64..67 => RetryTask { task: self.task(), agent: self.maybe(agent) }.into(),
@@ -450,6 +448,17 @@ impl Script<'_> {
             to,
             reason: self.reason(),
             waiting_for: None,
+        }
+        .into()
+    }
+
+    fn release(&mut self, agent: &AgentId) -> AnyCommand {
+        ReleaseTask {
+            task: self.own_task(agent),
+            agent: self.maybe(agent),
+            reason: self.reason(),
+            if_unclaimed: IfUnclaimed::Succeed,
+            if_failed: IfFailed::Retry,
         }
         .into()
     }

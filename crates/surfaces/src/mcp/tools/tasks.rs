@@ -1,8 +1,8 @@
 //! Tasks: looking at one, taking it, giving it back, moving it along.
 
 use rookery_core::task::{
-    CancelTask, ClaimTask, CompleteTask, FailTask, FailureRetry, Outcome, ReleaseTask, Required, SetTaskStep, Skip,
-    StartTask, Task, TaskState, WaitingFor,
+    CancelTask, ClaimTask, CompleteTask, FailTask, FailureRetry, IfFailed, IfUnclaimed, Outcome, ReleaseTask, Required,
+    SetTaskStep, Skip, StartTask, Task, TaskState, WaitingFor,
 };
 use rookery_core::{AgentId, AnyCommand, Code, Rejection, Row, TaskId};
 use rookery_engine::messages::Mail;
@@ -215,16 +215,9 @@ pub struct Releasing {
 async fn release(call: Call, asked: Releasing) -> Answer<Done> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
     let task = TaskId::from(asked.task_id.as_str());
-    let held = known(&call, &task).await?;
-    if call.engine().query().agent(&agent).await?.value.is_none() {
-        return Err(Rejection::new(Code::AgentNotFound, "Agent not found").into());
-    }
-    if held.held_by().is_none() && !held.state.is_finished() {
-        return Err(Rejection::new(Code::NotClaimed, format!("nobody holds task {task}"))
-            .hint("there is nothing to give back")
-            .into());
-    }
-    call.submit(caller, ReleaseTask { task, agent: Some(agent), reason: asked.reason }).await?;
+    let (if_unclaimed, if_failed) = (IfUnclaimed::Reject, IfFailed::Reject);
+    let command = ReleaseTask { task, agent: Some(agent), reason: asked.reason, if_unclaimed, if_failed };
+    call.submit(caller, command).await?;
     Ok(Reply::of(Done::yes()))
 }
 
@@ -288,7 +281,10 @@ impl Moving {
             waiting_for: self.waiting_for,
         };
         Ok(match self.status {
-            Target::Pending => ReleaseTask { task, agent, reason }.into(),
+            Target::Pending => {
+                let (if_unclaimed, if_failed) = (IfUnclaimed::Succeed, IfFailed::Retry);
+                ReleaseTask { task, agent, reason, if_unclaimed, if_failed }.into()
+            }
             Target::InProgress => StartTask { task, agent }.into(),
             Target::Planning => step(TaskState::Planning).into(),
             Target::Review => step(TaskState::Review).into(),
