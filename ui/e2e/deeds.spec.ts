@@ -50,7 +50,7 @@ test('tasks are reassigned, sent back, paused, let go on and cancelled with a re
   expect((await task('review')).reason).toBe('not needed any more');
   const log = await events(daemon);
   const done = log.filter((event) => event.actor === 'person:anna').map((event) => event.kind);
-  expect(done).toEqual(expect.arrayContaining(['task.started', 'task.moved', 'message.sent', 'task.reassigned', 'task.dropped']));
+  expect(done).toEqual(expect.arrayContaining(['task.started', 'task.moved', 'message.sent', 'task.reassigned', 'task.cancelled']));
   expect(log.some((event) => event.kind === 'message.sent' && String(event.payload['text']).includes('keep the column for a week'))).toBe(true);
 });
 

@@ -15,7 +15,7 @@ use crate::event_id;
 use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId, Timestamp};
 use crate::log::{Body, BodyBytes, LogRow};
 use crate::message::{Form, Header, Letter, Message, Recipients};
-use crate::task::{ReleaseCause, Task, TaskState, TimeLimit};
+use crate::task::{ReleaseCause, Task, TimeLimit};
 
 pub const VERSION: &str = "clutch/0.1";
 
@@ -28,7 +28,7 @@ pub fn message_type(fact: &AnyEvent) -> &str {
         EventRef::TaskStarted(_) => "task.accept",
         EventRef::TaskCompleted(_) => "task.result",
         EventRef::TaskFailed(_) => "task.error",
-        EventRef::TaskDropped(fact) if fact.to == TaskState::Cancelled => "task.cancel",
+        EventRef::TaskCancelled(_) => "task.cancel",
         EventRef::MessageSent(_) => "chat.message",
         EventRef::EnvelopeReceived(fact) => fact.message_type.as_str(),
         EventRef::RoutingDecided(_) => "routing.decision",
@@ -49,7 +49,7 @@ const PROTOCOLS_OWN: [(&str, &str); 14] = [
     ("task.accept", "task.started"),
     ("task.result", "task.completed"),
     ("task.error", "task.failed"),
-    ("task.cancel", "task.dropped"),
+    ("task.cancel", "task.cancelled"),
     ("chat.message", "message.sent"),
     ("task.request", "task.forwarded"),
     ("routing.decision", "routing.decided"),
@@ -355,7 +355,10 @@ fn recipients(fact: &AnyEvent) -> Value {
         EventRef::ClaimForced(fact) => Some(&fact.loser),
         EventRef::MessageSent(fact) => return everybody_named(&fact.letter.header),
         // Whoever loses it.
-        EventRef::TaskTimedOut(_) | EventRef::TaskDropped(_) | EventRef::TaskReopened(_) => fact.holder(),
+        EventRef::TaskTimedOut(_)
+        | EventRef::TaskCancelled(_)
+        | EventRef::TaskSkipped(_)
+        | EventRef::TaskReopened(_) => fact.holder(),
         EventRef::TaskReleased(released) if released.because == ReleaseCause::NotAccepted => fact.holder(),
         EventRef::ToolDenied(fact) => return json!([{ "agent_id": address(&Actor::parse(&fact.to)) }]),
         _ => None,

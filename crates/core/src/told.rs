@@ -277,7 +277,7 @@ mod tests {
                     w.does(&by("ken"), fail("t"));
                     w.does(&anna(), skip("t"));
                 },
-                &["task.error t ui", "task.dropped t ui"],
+                &["task.error t ui", "task.skipped t ui"],
             ),
             (
                 "its parts go with it",
@@ -452,11 +452,11 @@ mod tests {
             let shown = rows.find(|shown| shown["type"] == kind && shown["task_id"] == task).unwrap();
             shown["trace"].clone()
         };
-        for kind in ["task.claimed", "task.started", "task.dropped"] {
+        for kind in ["task.claimed", "task.started", "task.cancelled"] {
             assert_eq!(traced(kind, "t"), trace, "{kind}");
         }
         // A part belongs to the trace of the whole, and is a span of its own.
-        for kind in ["task.created", "task.dropped"] {
+        for kind in ["task.created", "task.cancelled"] {
             assert_eq!(traced(kind, "part"), json!({ "trace_id": "tr_1" }), "{kind}");
         }
         let request = json!({ "type": "task.request", "trace": { "own": 1 } }).to_string();

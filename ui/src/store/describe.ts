@@ -42,7 +42,8 @@ export function describe(event: LogEvent, names: Names): string {
     case 'task.failed': return `${task()} failed${because('error')}`;
     case 'task.timed_out': return `${task()} took too long${because('message')}`;
     case 'task.exhausted': return `${task()} failed for good after ${number(payload, 'attempts') ?? '?'} attempts`;
-    case 'task.dropped': return `${words(text(payload, 'to'))} ${task()}${because()}`;
+    case 'task.cancelled': return `cancelled ${task()}${because()}`;
+    case 'task.skipped': return `skipped ${task()}${because()}`;
     case 'task.forwarded': return `passed ${task()} on to ${text(payload, 'to')}`;
     case 'task.removed': return `took ${task()} out of the plan`;
     case 'checkpoint.added': return `checkpoint: ${text(payload, 'summary') ?? ''}`;

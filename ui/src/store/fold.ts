@@ -124,8 +124,9 @@ function apply(draft: Draft, event: LogEvent): void {
     case 'task.failed': return ended(draft, event, task, holder, 'failed', text(payload, 'error'));
     // Shown in the protocol's form of an error.
     case 'task.timed_out': return ended(draft, event, task, addressed(object(payload, 'details'), 'holder'), 'failed', text(payload, 'message'));
-    case 'task.dropped':
-      ended(draft, event, task, holder, state(payload, 'to', 'cancelled'), text(payload, 'reason'));
+    case 'task.cancelled':
+    case 'task.skipped':
+      ended(draft, event, task, holder, event.kind === 'task.skipped' ? 'skipped' : 'cancelled', text(payload, 'reason'));
       return unblock(draft, texts(payload, 'unblocks'), task);
     case 'handoff.initiated': return offer(draft, event);
     case 'handoff.accepted': return answer(draft, payload, 'accepted');

@@ -16,8 +16,10 @@ use crate::instance::plain;
 use crate::message::{Cause, SendMessage, StormGuard, Tone, What};
 use crate::model::{Key, Lookup, ReadSet, View};
 use crate::refusal::Rejection;
-use crate::task::{self, CompleteTask, FailTask, FailureRetry, Outcome, Required, StartTask, Task, TaskState};
-use crate::{event_id, group, limit, told};
+use crate::task::{
+    self, CancelTask, CancelTo, CompleteTask, FailTask, FailureRetry, Outcome, Required, StartTask, Task, TaskState,
+};
+use crate::{event_id, group, told};
 
 /// Takes in an envelope. Sent again, it is answered as it was the first time.
 #[derive(Clone, PartialEq, Debug)]
@@ -376,12 +378,9 @@ impl Ingest {
                 Ok(fail.decide(&DecisionContext { view, caller, now })?.events)
             }
             Act::Cancel(reason) => {
-                self.needs_open(task, TaskState::Cancelled)?;
-                limit::text("reason", reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
-                if task.assigned_by != self.from.to_string() {
-                    self.needs_own(view, caller, task)?;
-                }
-                task::cancelled(view, task, reason.as_deref())
+                let to = CancelTo::Cancelled;
+                let cancel = CancelTask { task: task.id.clone(), agent: None, reason: reason.clone(), to };
+                Ok(cancel.decide(&DecisionContext { view, caller, now })?.events)
             }
             Act::Record | Act::Say { .. } | Act::Register(_) | Act::Update(_) | Act::Request(_) | Act::Call(_) => {
                 Ok(vec![])

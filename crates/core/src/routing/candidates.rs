@@ -4,8 +4,8 @@ use crate::agent::{Agent, AgentRegistered, AgentUpdated, TrackRecord};
 use crate::model::{Key, Row, Stored};
 use crate::run::TaskRemoved;
 use crate::task::{
-    TaskClaimed, TaskCompleted, TaskDropped, TaskFailed, TaskReassigned, TaskReleased, TaskReopened, TaskReserved,
-    TaskTimedOut,
+    TaskCancelled, TaskClaimed, TaskCompleted, TaskFailed, TaskReassigned, TaskReleased, TaskReopened, TaskReserved,
+    TaskSkipped, TaskTimedOut,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -207,7 +207,8 @@ impl Candidates {
             || event.is::<TaskCompleted>()
             || event.is::<TaskFailed>()
             || event.is::<TaskTimedOut>()
-            || event.is::<TaskDropped>()
+            || event.is::<TaskCancelled>()
+            || event.is::<TaskSkipped>()
             || event.is::<TaskReopened>()
             || event.is::<TaskRemoved>();
         if is_freed { self.unassign(task) } else { Change::Nothing }

@@ -506,7 +506,7 @@ fn perform(w: &mut World, step: usize, agent: &str, task: &str) {
         11 => w.run(&anna(), PauseAgent { agent: agent.into(), reason: None }),
         12 => w.run(&anna(), ResumeAgent { agent: agent.into() }),
         8 => w.run(&caller, FailTask { error: None, ..fail(task) }),
-        _ => w.run(&Caller::system(), crate::task::CancelTask { task: task.into(), agent: None, reason: None }),
+        _ => w.run(&Caller::system(), crate::testing::cancel(task)),
     };
     drop(done);
 }

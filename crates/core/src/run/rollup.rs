@@ -171,14 +171,14 @@ mod tests {
         w.starts("a", "tk_two");
         assert_eq!(w.does(&by("a"), fail("tk_two")), ["task.failed"]);
         assert_eq!(counts(&w), (RunStatus::InProgress, 3, 2), "one waits for what failed");
-        assert_eq!(w.does(&by("a"), cancel("tk_three")), ["task.dropped", "run.status_set"]);
+        assert_eq!(w.does(&by("a"), cancel("tk_three")), ["task.cancelled", "run.status_set"]);
         assert_eq!(counts(&w), (RunStatus::Failed, 2, 2));
         assert_eq!(w.does(&by("a"), retry("tk_one")), ["task.retried", "run.status_set"], "work goes on");
         assert_eq!(counts(&w), (RunStatus::InProgress, 2, 1));
         w.starts("a", "tk_one");
         assert_eq!(w.does(&by("a"), complete("tk_one")), ["task.completed", "run.status_set"]);
         assert_eq!(counts(&w), (RunStatus::Failed, 1, 1), "one has failed still");
-        assert_eq!(w.does(&by("a"), skip("tk_two")), ["task.dropped", "run.status_set"]);
+        assert_eq!(w.does(&by("a"), skip("tk_two")), ["task.skipped", "run.status_set"]);
         assert_eq!(counts(&w), (RunStatus::Completed, 0, 0));
         assert_eq!(w.rebuilt(), *w.rows());
     }

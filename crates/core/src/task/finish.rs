@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::again::retry_or_exhaust;
+use super::drop::{CancelTo, end_unfinished};
 use super::parts::{self, WHOLE_IS_COMPLETED};
 use super::start::ensure_under_way;
-use super::{Task, TaskState, check_transition, ensure_fence, ensure_may_change, task_keys};
-use crate::actor::Caller;
+use super::{Task, TaskState, task_keys};
 use crate::agent::Agent;
 use crate::code::Code;
 use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
@@ -220,7 +220,7 @@ impl CompleteTask {
         // What is part of the whole is of no use any more when that is done.
         let parts = if task.origin.parent.is_none() { parts::open_parts(view, &task)? } else { vec![] };
         for part in &parts {
-            events.extend(parts::dropped(view, part, TaskState::Cancelled, Some(WHOLE_IS_COMPLETED))?);
+            events.extend(end_unfinished(view, part, CancelTo::Cancelled, Some(WHOLE_IS_COMPLETED))?);
         }
         events.extend(run::roll_up(view, &task, Ended::finished(&task, parts.len()))?);
         Ok(events)
@@ -266,24 +266,6 @@ pub(super) fn ending_asks(task: &TaskId, agent: Option<&AgentId>) -> ReadSet {
     read_set
 }
 
-pub(super) fn may_end(
-    view: &View,
-    caller: &Caller,
-    task: &Task,
-    agent: Option<&AgentId>,
-    next: TaskState,
-) -> Result<(), Undecided> {
-    // That its grant has ended is what a zombie must hear first; a finished task answers the same to everybody.
-    if task.state.is_open() {
-        ensure_fence(caller, task.claim.as_ref().map(|claim| claim.fence))?;
-    }
-    check_transition(task, next)?;
-    if let Some(agent) = agent {
-        view.ensure_may_act_for(caller, agent)?;
-    }
-    ensure_may_change(view, caller, task, agent)
-}
-
 /// The tasks that wait for this one and are still open to be told.
 pub(super) fn dependents(view: &View, task: &Task) -> Result<Vec<TaskId>, Undecided> {
     Ok(view.dependents(&task.id)?.into_iter().map(|edge| edge.task.clone()).collect())
@@ -296,6 +278,7 @@ pub(super) fn freed_files(view: &View, task: &Task, reason: ReleaseReason) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actor::Caller;
     use crate::file::ClaimFile;
     use crate::run::RunStatus;
     use crate::task::{AddCheckpoint, CheckpointKind, SetTaskPlan, TaskPlan};

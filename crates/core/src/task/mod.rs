@@ -35,8 +35,7 @@ pub(crate) use claim::ack_request;
 pub use claim::{ClaimTask, TaskClaimed};
 pub use clocks::{Alarm, AlarmKind, Alarms};
 pub use create::{CreateTask, TaskCreated, TaskReserved};
-pub(crate) use drop::cancelled;
-pub use drop::{CancelTask, Skip, TaskDropped};
+pub use drop::{CancelTask, CancelTo, TaskCancelled, TaskSkipped};
 pub use finish::{CompleteTask, FailTask, FailureRetry, Outcome, Required, TaskCompleted, TaskFailed};
 pub use plan::{ReplanTask, SetTaskPlan, TaskPlan, TaskPlanned};
 pub use release::{

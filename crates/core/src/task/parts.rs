@@ -1,16 +1,12 @@
 //! Tasks within tasks: what is part of a task ends with it.
 
-use super::finish::{dependents, freed_files};
-use super::{Task, TaskDropped, TaskState};
+use super::Task;
 use crate::code::Code;
 use crate::command::Undecided;
-use crate::event::AnyEvent;
-use crate::file::ReleaseReason;
 use crate::id::TaskId;
 use crate::limit;
 use crate::model::{Lookup, ReadItem, View};
 use crate::refusal::Rejection;
-use crate::told::Told;
 
 /// Why the parts of a completed task are cancelled.
 pub(super) const WHOLE_IS_COMPLETED: &str = "the task that it was part of is completed";
@@ -38,26 +34,4 @@ pub(super) fn open_parts<'v>(view: &'v View, task: &Task) -> Result<Vec<&'v Task
 
 fn ends_of(task: &TaskId) -> [ReadItem; 2] {
     [Lookup::dependents(task).into(), Lookup::files_of_task(task).into()]
-}
-
-/// The facts that end a task without its work being done, and nothing of what follows from them.
-pub(super) fn dropped(
-    view: &View,
-    task: &Task,
-    to: TaskState,
-    reason: Option<&str>,
-) -> Result<Vec<AnyEvent>, Undecided> {
-    let mut facts = vec![AnyEvent::new(TaskDropped {
-        task: task.id.clone(),
-        run: task.run_if_named(),
-        holder: task.holder().cloned(),
-        reserved_for: task.reserved_for.clone(),
-        from: task.state,
-        to,
-        reason: reason.map(str::to_owned),
-        unblocks: dependents(view, task)?,
-        told: Told::default(),
-    })];
-    facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
-    Ok(facts)
 }

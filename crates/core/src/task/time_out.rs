@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::again::retry_or_exhaust;
+use super::drop::{CancelTo, end_unfinished};
 use super::finish::freed_files;
-use super::parts::{dropped, open_parts};
+use super::parts::open_parts;
 use super::{AlarmKind, ReleaseCause, Task, TaskReleased, TaskState, task_keys};
 use crate::actor::Actor;
 use crate::agent::Agent;
@@ -173,7 +174,7 @@ fn deadline_is_over(view: &View, task: &Task, due: Timestamp) -> Result<Vec<AnyE
     facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
     let parts = open_parts(view, task)?;
     for part in &parts {
-        facts.extend(dropped(view, part, TaskState::Cancelled, Some(&reason))?);
+        facts.extend(end_unfinished(view, part, CancelTo::Cancelled, Some(&reason))?);
     }
     facts.extend(run::roll_up(view, task, Ended::failed(parts.len()))?);
     Ok(facts)

@@ -378,13 +378,13 @@ fn a_deadline_takes_along_what_is_part_of_the_task() {
     }
     let given = gives(&mut w, "a");
     let told = goes_off(&mut w, "t", AlarmKind::Deadline);
-    assert_eq!(told, ["task.timed_out", "task.dropped", "task.dropped", "run.status_set"]);
+    assert_eq!(told, ["task.timed_out", "task.cancelled", "task.cancelled", "run.status_set"]);
     assert_eq!(w.run_row("run_1").status, RunStatus::Failed);
     for part in ["a", "b"] {
         assert_eq!((w.task(part).state, w.task(part).clocks.next()), (TaskState::Cancelled, None), "{part}");
     }
     let told = w.log.iter().rev().find_map(|row| match row.event.typed() {
-        EventRef::TaskDropped(fact) if fact.task == TaskId::from("a") => fact.reserved_for.clone(),
+        EventRef::TaskCancelled(fact) if fact.task == TaskId::from("a") => fact.reserved_for.clone(),
         _ => None,
     });
     assert_eq!(told, Some(given.as_str().into()), "who was asked for it is told");

@@ -195,7 +195,7 @@ fn a_named_agent_must_be_the_caller_unless_it_has_authority() {
             TaskState::InProgress => super::StartTask { agent, ..start(None, "t") }.into(),
             TaskState::Completed => super::CompleteTask { agent, ..complete("t") }.into(),
             TaskState::Failed => super::FailTask { agent, ..fail("t") }.into(),
-            TaskState::Skipped => super::Skip { agent, ..skip("t") }.into(),
+            TaskState::Skipped => super::CancelTask { agent, ..skip("t") }.into(),
             TaskState::Cancelled => super::CancelTask { agent, ..cancel("t") }.into(),
         }
     };

@@ -425,11 +425,11 @@ pub(crate) fn fail(task: &str) -> task::FailTask {
 }
 
 pub(crate) fn cancel(task: &str) -> task::CancelTask {
-    task::CancelTask { task: task.into(), agent: None, reason: None }
+    task::CancelTask { task: task.into(), agent: None, reason: None, to: task::CancelTo::Cancelled }
 }
 
-pub(crate) fn skip(task: &str) -> task::Skip {
-    task::Skip { task: task.into(), agent: None, reason: None }
+pub(crate) fn skip(task: &str) -> task::CancelTask {
+    task::CancelTask { to: task::CancelTo::Skipped, ..cancel(task) }
 }
 
 pub(crate) fn assign(task: &str, to: &str) -> task::AssignTask {

@@ -43,9 +43,9 @@ use crate::run::{
 };
 use crate::task::{
     AlarmKind, CheckpointAdded, CheckpointKind, Complexity, Details, Outcome, ReleaseCause, RequestTerms,
-    TaskAttemptsExhausted, TaskClaimed, TaskCompleted, TaskCreated, TaskDropped, TaskFailed, TaskOrigin, TaskPlan,
-    TaskPlanned, TaskReassigned, TaskReleased, TaskReopened, TaskReserved, TaskRetried, TaskStarted, TaskState,
-    TaskStepSet, TaskTimedOut, TimeLimit, WaitingFor,
+    TaskAttemptsExhausted, TaskCancelled, TaskClaimed, TaskCompleted, TaskCreated, TaskFailed, TaskOrigin, TaskPlan,
+    TaskPlanned, TaskReassigned, TaskReleased, TaskReopened, TaskReserved, TaskRetried, TaskSkipped, TaskStarted,
+    TaskState, TaskStepSet, TaskTimedOut, TimeLimit, WaitingFor,
 };
 use crate::team::{
     Conclusion, Launch, Mode, NewMember, Runner, StartTime, TeamEnded, TeamKickedOff, TeamRef, TeamResumed,
@@ -362,13 +362,22 @@ fn tasks() -> Vec<AnyEvent> {
             error: Some("secret".to_owned()),
             told: told(),
         }),
-        AnyEvent::new(TaskDropped {
+        AnyEvent::new(TaskCancelled {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
             reserved_for: Some("bob".into()),
             from: TaskState::Planning,
-            to: TaskState::Cancelled,
+            reason: Some("secret".to_owned()),
+            unblocks: vec!["task_4".into()],
+            told: told(),
+        }),
+        AnyEvent::new(TaskSkipped {
+            task: "task_1".into(),
+            run: Some("wf_1".into()),
+            holder: Some("ada".into()),
+            reserved_for: Some("bob".into()),
+            from: TaskState::Failed,
             reason: Some("secret".to_owned()),
             unblocks: vec!["task_4".into()],
             told: told(),

@@ -85,7 +85,7 @@ impl TaskAttempt {
 }
 
 /// The kinds of facts that attempts are read from.
-pub(super) const KINDS: [&str; 10] = [
+pub(super) const KINDS: [&str; 11] = [
     "task.forwarded",
     "task.claimed",
     "task.started",
@@ -95,7 +95,8 @@ pub(super) const KINDS: [&str; 10] = [
     "task.failed",
     "task.timed_out",
     "task.reopened",
-    "task.dropped",
+    "task.cancelled",
+    "task.skipped",
 ];
 
 /// The attempts at one task, from what the log has of it in order.
@@ -132,8 +133,11 @@ impl History {
             }
             EventRef::TaskCompleted(fact) => self.end(at, Ending::Completed { outcome: fact.outcome.text.clone() }),
             EventRef::TaskFailed(fact) => self.end(at, Ending::Failed { error: fact.error.clone() }),
-            EventRef::TaskDropped(fact) => {
-                self.end(at, Ending::Dropped { state: fact.to, reason: fact.reason.clone() });
+            EventRef::TaskCancelled(fact) => {
+                self.end(at, Ending::Dropped { state: TaskState::Cancelled, reason: fact.reason.clone() });
+            }
+            EventRef::TaskSkipped(fact) => {
+                self.end(at, Ending::Dropped { state: TaskState::Skipped, reason: fact.reason.clone() });
             }
             _ => {}
         }

@@ -477,7 +477,8 @@ fn may_concern_us(fact: &AnyEvent) -> bool {
     match fact.typed() {
         EventRef::TaskCreated(fact) => fact.origin.terms.is_some(),
         EventRef::TaskCompleted(fact) => !fact.unblocks.is_empty(),
-        EventRef::TaskDropped(fact) => !fact.unblocks.is_empty(),
+        EventRef::TaskCancelled(fact) => !fact.unblocks.is_empty(),
+        EventRef::TaskSkipped(fact) => !fact.unblocks.is_empty(),
         EventRef::TaskReserved(_)
         | EventRef::TaskReassigned(_)
         | EventRef::TaskRetried(_)

@@ -116,7 +116,8 @@ fn ended(row: &LogRow) -> Option<(&TaskId, Timestamp)> {
         EventRef::TaskCompleted(fact) => Some((&fact.task, row.at)),
         EventRef::TaskFailed(fact) => Some((&fact.task, row.at)),
         EventRef::TaskTimedOut(fact) => Some((&fact.task, row.at)),
-        EventRef::TaskDropped(fact) => Some((&fact.task, row.at)),
+        EventRef::TaskCancelled(fact) => Some((&fact.task, row.at)),
+        EventRef::TaskSkipped(fact) => Some((&fact.task, row.at)),
         _ => None,
     }
 }

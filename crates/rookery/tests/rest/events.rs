@@ -152,7 +152,7 @@ async fn each_fact_has_its_action() {
     team.post("/resources/unlock", json!({"path": "x", "agent_id": "lead"})).await.unwrap();
     assert_eq!(newest(2).await, is(&[("x.resource.locked", "lead"), ("x.resource.unlocked", "lead")]));
     team.send(Method::POST, &format!("/tasks/{task}/cancel"), &[("x-agent-id", "lead")], None).await;
-    assert_eq!(newest(1).await[0].0, "x.task.dropped");
+    assert_eq!(newest(1).await[0].0, "x.task.cancelled");
     let offline = json!({"status": "offline"});
     team.patch("/agents/b/status", offline).await.unwrap();
     assert_eq!(newest(1).await, is(&[("agent.status_changed", "b")]));

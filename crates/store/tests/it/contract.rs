@@ -5,7 +5,7 @@ use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::model::{ColumnValue, LifeSource, Presence};
 use rookery_core::redact::{Redact, Target};
 use rookery_core::run::RemoveRunTask;
-use rookery_core::task::{CancelTask, CompleteTask, CreateTask, Outcome, Required, StartTask};
+use rookery_core::task::{CancelTask, CancelTo, CompleteTask, CreateTask, Outcome, Required, StartTask};
 use rookery_core::{AgentId, Caller, Code, Key, Row, RunId, Seq, Table, TaskId, ThreadId, Timestamp};
 use rookery_store::artifact::{ArtifactError, Erased, sha256_hex};
 use rookery_store::query::{Bodies, ColumnTest, Order};
@@ -250,7 +250,8 @@ async fn replies_of_a_run_are_kept_until_it_has_ended_and_a_day_more(world: &Wor
     assert!(!done(store, with_key(create("task_2", "one"), "k", "h")).await.duplicate);
     assert_eq!(forget(5_000).await, Ok(1));
     for number in 0..3 {
-        let cancel = CancelTask { task: TaskId::new(format!("t{number}")), agent: None, reason: None };
+        let cancel =
+            CancelTask { task: TaskId::new(format!("t{number}")), agent: None, reason: None, to: CancelTo::Cancelled };
         done(store, Submission::new(Caller::person("anna"), cancel)).await;
     }
     let (rows, _) = store.rows(vec![Key::Run("run_1".into())]).await.unwrap();

@@ -243,11 +243,12 @@ fn an_attempt_ends_once(log: &[LogRow]) {
             EventRef::TaskCreated(_) | EventRef::TaskRetried(_) | EventRef::TaskReopened(_) => {
                 ended.insert(task, 0);
             }
-            EventRef::TaskDropped(fact) if fact.from == TaskState::Failed => {}
+            EventRef::TaskSkipped(fact) if fact.from == TaskState::Failed => {}
             EventRef::TaskCompleted(_)
             | EventRef::TaskFailed(_)
             | EventRef::TaskTimedOut(_)
-            | EventRef::TaskDropped(_) => {
+            | EventRef::TaskCancelled(_)
+            | EventRef::TaskSkipped(_) => {
                 let ends = ended.entry(task).or_default();
                 *ends += 1;
                 assert_eq!(*ends, 1, "{row:?}");
@@ -302,7 +303,8 @@ fn changes(fact: &AnyEvent) -> (Option<&AgentId>, Option<&AgentId>) {
         EventRef::TaskCompleted(fact) => (fact.holder.as_ref(), None),
         EventRef::TaskFailed(fact) => (fact.holder.as_ref(), None),
         EventRef::TaskTimedOut(fact) => (fact.holder.as_ref(), None),
-        EventRef::TaskDropped(fact) => (fact.holder.as_ref(), None),
+        EventRef::TaskCancelled(fact) => (fact.holder.as_ref(), None),
+        EventRef::TaskSkipped(fact) => (fact.holder.as_ref(), None),
         EventRef::TaskReopened(fact) => (fact.holder.as_ref(), None),
         EventRef::FileClaimed(fact) => (fact.from.as_ref(), Some(&fact.agent)),
         EventRef::FileReleased(fact) => (Some(&fact.holder), None),

@@ -20,9 +20,9 @@ use rookery_core::run::{
     self, AddRunTask, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, RunSpec, SetRunPlan, SetRunStatus, SourceType,
 };
 use rookery_core::task::{
-    AddCheckpoint, AssignTask, CancelTask, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details, FailTask,
-    FailureRetry, IfFailed, IfUnclaimed, Outcome, ReleaseTask, ReopenTask, ReplanTask, Required, RetryTask,
-    SetTaskPlan, SetTaskStep, Skip, StartTask, TaskPlan, TaskState,
+    AddCheckpoint, AssignTask, CancelTask, CancelTo, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details,
+    FailTask, FailureRetry, IfFailed, IfUnclaimed, Outcome, ReleaseTask, ReopenTask, ReplanTask, Required, RetryTask,
+    SetTaskPlan, SetTaskStep, StartTask, TaskPlan, TaskState,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource, TemplateTask};
 use rookery_core::{AgentId, AnyCommand, HandoffId, RunId, Seq, TaskId, TemplateId, Timestamp};
@@ -238,9 +238,9 @@ fn about_tasks() -> BoxedStrategy<Asked> {
         1 => (anybody(), task(), named(), prop::option::of(text()))
             .prop_map(|(caller, task, agent, error)| (caller, FailTask { task, agent, error, error_required: Required::No, retry: FailureRetry::Never }.into())),
         1 => (anybody(), task(), named(), prop::option::of(text()))
-            .prop_map(|(caller, task, agent, reason)| (caller, CancelTask { task, agent, reason }.into())),
+            .prop_map(|(caller, task, agent, reason)| (caller, CancelTask { task, agent, reason, to: CancelTo::Cancelled }.into())),
         1 => (anybody(), task(), named(), prop::option::of(text()))
-            .prop_map(|(caller, task, agent, reason)| (caller, Skip { task, agent, reason }.into())),
+            .prop_map(|(caller, task, agent, reason)| (caller, CancelTask { task, agent, reason, to: CancelTo::Skipped }.into())),
     ]
     .boxed()
 }

@@ -4,8 +4,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::task::{
-    self, AssignTask, CancelTask, ClaimTask, CompleteTask, CreateTask, FailTask, FailureRetry, IfFailed, IfUnclaimed,
-    Outcome, ReleaseTask, Required, RetryTask, SetTaskStep, StartTask,
+    self, AssignTask, CancelTask, CancelTo, ClaimTask, CompleteTask, CreateTask, FailTask, FailureRetry, IfFailed,
+    IfUnclaimed, Outcome, ReleaseTask, Required, RetryTask, SetTaskStep, StartTask,
 };
 use rookery_core::{AgentId, AnyCommand, Code, Row, RunId, TaskId, limit};
 use rookery_engine::Committed;
@@ -124,7 +124,8 @@ pub async fn cancel(
     Segment(id): Segment,
     body: MaybeBody<wire::CancelRequest>,
 ) -> Result<Response, RestError> {
-    let command = CancelTask { task: TaskId::from(id.as_str()), agent: None, reason: body.value.reason };
+    let (task, reason, to) = (TaskId::from(id.as_str()), body.value.reason, CancelTo::Cancelled);
+    let command = CancelTask { task, agent: None, reason, to };
     rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?)
 }
 

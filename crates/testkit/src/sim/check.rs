@@ -89,7 +89,8 @@ pub(super) fn task_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
             EventRef::TaskCompleted(fact) => fact.holder.as_ref(),
             EventRef::TaskFailed(fact) => fact.holder.as_ref(),
             EventRef::TaskTimedOut(fact) => fact.holder.as_ref(),
-            EventRef::TaskDropped(fact) => fact.holder.as_ref(),
+            EventRef::TaskCancelled(fact) => fact.holder.as_ref(),
+            EventRef::TaskSkipped(fact) => fact.holder.as_ref(),
             EventRef::TaskReopened(fact) => fact.holder.as_ref(),
             _ => {
                 let kind = row.event.kind();

@@ -23,9 +23,9 @@ use rookery_core::run::{
     self, AddRunTask, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, RunSpec, SetRunPlan, SetRunStatus, SourceType,
 };
 use rookery_core::task::{
-    AddCheckpoint, AssignTask, CancelTask, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details, FailTask,
-    FailureRetry, IfFailed, IfUnclaimed, Outcome, ReleaseTask, ReopenTask, ReplanTask, Required, RetryTask,
-    SetTaskPlan, SetTaskStep, Skip, StartTask, Task, TaskPlan, TaskState,
+    AddCheckpoint, AssignTask, CancelTask, CancelTo, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details,
+    FailTask, FailureRetry, IfFailed, IfUnclaimed, Outcome, ReleaseTask, ReopenTask, ReplanTask, Required, RetryTask,
+    SetTaskPlan, SetTaskStep, StartTask, Task, TaskPlan, TaskState,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource};
 use rookery_core::{AgentId, AnyCommand, Caller, HandoffId, IntentId, Row, RunId, TaskId, TemplateId};
@@ -178,8 +178,8 @@ impl Script<'_> {
         let (caller, command) = match self.rng.random_range(0..100) {
             0..14 => (person, self.create("person:anna")),
             14..24 => (person, AssignTask { task: self.task(), to: agent }.into()),
-            24..29 => (person, CancelTask { task: self.task(), agent: None, reason: self.reason() }.into()),
-            29..33 => (person, Skip { task: self.task(), agent: None, reason: self.reason() }.into()),
+            24..29 => (person, self.cancel_task(CancelTo::Cancelled)),
+            29..33 => (person, self.cancel_task(CancelTo::Skipped)),
             33..35 => (person, RetryTask { task: self.task(), agent: None }.into()),
             35..37 => (person, self.retry_part()),
             37..41 => (person, LockFile { path: self.path() }.into()),
@@ -450,6 +450,10 @@ impl Script<'_> {
             waiting_for: None,
         }
         .into()
+    }
+
+    fn cancel_task(&mut self, to: CancelTo) -> AnyCommand {
+        CancelTask { task: self.task(), agent: None, reason: self.reason(), to }.into()
     }
 
     fn release(&mut self, agent: &AgentId) -> AnyCommand {

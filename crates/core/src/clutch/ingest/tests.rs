@@ -5,6 +5,7 @@ use crate::clutch::card::SigningKey;
 use crate::clutch::{Card, PayloadType, SecretKey};
 use crate::contract::{ContractBinding, DefineStepContracts, ExpectedPayload, StepContract, Violations, missing};
 use crate::group::SetGroup;
+use crate::limit;
 use crate::message::{Fate, Standing};
 use crate::run::RunStatus;
 use crate::testing::{World, anna, by, claim, complete, create, ingest, sender as caller, sends, start, with_token};
@@ -261,7 +262,7 @@ fn cancelling_takes_along_all_that_is_part_of_it() {
     w.does(&by("lead"), complete("d"));
     assert_eq!(w.agent("ada").holding, 1);
     let facts = sends(&mut w, "m", "task.cancel", "ui", &json!({ "payload": { "reason": "enough" } }));
-    assert_eq!(facts.iter().filter(|kind| **kind == "task.dropped").count(), 4);
+    assert_eq!(facts.iter().filter(|kind| **kind == "task.cancelled").count(), 4);
     for id in ["t", "a", "b", "c"] {
         assert_eq!((w.task(id).state, w.task(id).reason.as_deref()), (TaskState::Cancelled, Some("enough")), "{id}");
     }

@@ -1,8 +1,8 @@
 //! Tasks: looking at one, taking it, giving it back, moving it along.
 
 use rookery_core::task::{
-    CancelTask, ClaimTask, CompleteTask, FailTask, FailureRetry, IfFailed, IfUnclaimed, Outcome, ReleaseTask, Required,
-    SetTaskStep, Skip, StartTask, Task, TaskState, WaitingFor,
+    CancelTask, CancelTo, ClaimTask, CompleteTask, FailTask, FailureRetry, IfFailed, IfUnclaimed, Outcome, ReleaseTask,
+    Required, SetTaskStep, StartTask, Task, TaskState, WaitingFor,
 };
 use rookery_core::{AgentId, AnyCommand, Code, Rejection, Row, TaskId};
 use rookery_engine::messages::Mail;
@@ -297,8 +297,8 @@ impl Moving {
                 let (error, error_required, retry) = (self.error, Required::Yes, FailureRetry::Never);
                 FailTask { task, agent, error, error_required, retry }.into()
             }
-            Target::Skipped => Skip { task, agent, reason }.into(),
-            Target::Cancelled => CancelTask { task, agent, reason }.into(),
+            Target::Skipped => CancelTask { task, agent, reason, to: CancelTo::Skipped }.into(),
+            Target::Cancelled => CancelTask { task, agent, reason, to: CancelTo::Cancelled }.into(),
         })
     }
 }
