@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use futures_util::future::join_all;
-use rookery_core::task::{ClaimTask, CompleteTask, CreateTask, Outcome, Required, StartTask};
+use rookery_core::task::{ClaimTask, CompleteTask, CreateTask, HeldByOther, Outcome, Required, StartTask};
 use rookery_core::{AgentId, AnyCommand, Caller, RunId, TaskId, ThreadId};
 use rookery_store::sqlite::SqliteStore;
 use rookery_store::{Store, Submission};
@@ -145,7 +145,7 @@ async fn live_through(store: &SqliteStore, at: u64) -> anyhow::Result<()> {
     let steps: [AnyCommand; 4] = [
         create.into(),
         ClaimTask { task: id.clone(), agent: agent.clone() }.into(),
-        StartTask { task: id.clone(), agent: Some(agent.clone()) }.into(),
+        StartTask { task: id.clone(), agent: Some(agent.clone()), held_by_other: HeldByOther::KeepHolder }.into(),
         CompleteTask { task: id, agent: Some(agent), outcome, outcome_required: Required::No, contract: None }.into(),
     ];
     for command in steps {

@@ -13,8 +13,8 @@ use rookery_core::run::{
     SourceType,
 };
 use rookery_core::task::{
-    AddCheckpoint, AssignTask, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details, Outcome, Required,
-    SetTaskPlan, StartTask, TaskPlan,
+    AddCheckpoint, AssignTask, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details, HeldByOther, Outcome,
+    Required, SetTaskPlan, StartTask, TaskPlan,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource};
 use rookery_core::{AgentId, AnyCommand, Caller, Code, LogId, RunId, TaskId};
@@ -90,7 +90,7 @@ async fn works_off(engine: &Engine, task: &str) {
     does(engine, ClaimTask { task: task.into(), agent: "a".into() }).await;
     let plan = TaskPlan { approach: "by hand".to_owned(), ..TaskPlan::default() };
     does(engine, SetTaskPlan { task: task.into(), agent: None, plan, context: serde_json::Map::new() }).await;
-    does(engine, StartTask { task: task.into(), agent: None }).await;
+    does(engine, StartTask { task: task.into(), agent: None, held_by_other: HeldByOther::KeepHolder }).await;
     let checkpoint = AddCheckpoint {
         id: engine.runs().mint_checkpoint(),
         task: task.into(),

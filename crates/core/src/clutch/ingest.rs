@@ -17,7 +17,8 @@ use crate::message::{Cause, SendMessage, StormGuard, Tone, What};
 use crate::model::{Key, Lookup, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::task::{
-    self, CancelTask, CancelTo, CompleteTask, FailTask, FailureRetry, Outcome, Required, StartTask, Task, TaskState,
+    self, CancelTask, CancelTo, CompleteTask, FailTask, FailureRetry, HeldByOther, Outcome, Required, StartTask, Task,
+    TaskState,
 };
 use crate::{event_id, group, told};
 
@@ -342,21 +343,11 @@ impl Ingest {
         }
         match &self.act {
             Act::Accept(agent) => {
-                self.needs_open(task, TaskState::InProgress)?;
-                self.needs_own(view, caller, task)?;
-                let start = StartTask { task: task.id.clone(), agent: Some(agent.clone()) };
+                let held_by_other = HeldByOther::Reject;
+                let start = StartTask { task: task.id.clone(), agent: Some(agent.clone()), held_by_other };
                 Ok(start.decide(&DecisionContext { view, caller, now })?.events)
             }
-            Act::Progress => {
-                self.needs_open(task, TaskState::InProgress)?;
-                self.needs_own(view, caller, task)?;
-                match task.holder() {
-                    Some(_) => Ok(vec![]),
-                    None => Err(task::refuse_transition(task, TaskState::InProgress)
-                        .hint("accept the task first, by 'task.accept'")
-                        .into()),
-                }
-            }
+            Act::Progress => self.ensure_reports_progress(view, caller, task).map(|()| vec![]),
             Act::Complete(outcome) => {
                 let complete = CompleteTask {
                     task: task.id.clone(),
@@ -388,26 +379,24 @@ impl Ingest {
         }
     }
 
-    /// A task that has ended answers the same, whoever asks.
-    fn needs_open(&self, task: &Task, next: TaskState) -> Result<(), Rejection> {
-        if task.state.is_open() { Ok(()) } else { Err(task::refuse_transition(task, next)) }
-    }
-
-    /// Only whoever has the task tells how it goes, or the lead or a person for it.
-    fn needs_own(&self, view: &View, caller: &Caller, task: &Task) -> Result<(), Undecided> {
-        let holder = task.held_by();
-        let own = match &self.act {
-            // One that belongs to nobody is there to be taken.
-            Act::Accept(agent) => holder.is_none_or(|holder| holder == agent),
-            _ => holder.is_some() && holder == self.from.agent(),
-        };
-        if own || (!matches!(self.act, Act::Accept(_)) && view.has_authority(caller)?) {
-            return Ok(());
+    /// Only the holder of a task reports its progress, or the lead or a person for it.
+    fn ensure_reports_progress(&self, view: &View, caller: &Caller, task: &Task) -> Result<(), Undecided> {
+        if !task.state.is_open() {
+            return Err(task::refuse_transition(task, TaskState::InProgress).into());
         }
-        let whose = holder.map_or_else(|| "nobody yet".to_owned(), ToString::to_string);
-        Err(Rejection::new(Code::NotHolder, format!("task {} belongs to {whose}", task.id))
-            .hint("only its assignee tells how a task goes; who asked for it can cancel it")
-            .into())
+        let holder = task.held_by();
+        let is_own = holder.is_some() && holder == self.from.agent();
+        if !is_own && !view.has_authority(caller)? {
+            let whose = holder.map_or_else(|| "nobody yet".to_owned(), ToString::to_string);
+            return Err(Rejection::new(Code::NotHolder, format!("task {} belongs to {whose}", task.id))
+                .hint("only its assignee tells how a task goes; who asked for it can cancel it")
+                .into());
+        }
+        if task.holder().is_none() {
+            let refusal = task::refuse_transition(task, TaskState::InProgress);
+            return Err(refusal.hint("accept the task first, by 'task.accept'").into());
+        }
+        Ok(())
     }
 }
 

@@ -43,7 +43,7 @@ pub use release::{
 };
 pub use reopen::{ReopenTask, TaskReopened};
 pub use request::{Request, RequestTerms, TaskOrigin};
-pub use start::{StartTask, TaskStarted};
+pub use start::{HeldByOther, StartTask, TaskStarted};
 pub use step::{SetTaskStep, TaskStepSet, WaitingFor};
 pub use time_out::{FireAlarm, TaskTimedOut, TimeLimit};
 

@@ -1,4 +1,4 @@
-//! Beginning, or going on with, the work on a task; claims it if nobody holds it.
+//! Starting or resuming the work on a task; claims the task if no agent holds it.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,11 +15,23 @@ use crate::model::{Key, ReadSet, View};
 use crate::refusal::Rejection;
 use crate::told::{Concerned, Told, asker};
 
+/// Starts or resumes a task. A task that no agent holds is claimed first.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StartTask {
     pub task: TaskId,
-    /// Who will hold it; a task that is held already keeps its holder.
+    /// The agent that shall work on it; the caller, if none is named.
     pub agent: Option<AgentId>,
+    pub held_by_other: HeldByOther,
+}
+
+/// The answer to a start of a task that another agent has, claimed or reserved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldByOther {
+    /// The lead and people start it for its holder; others are rejected.
+    KeepHolder,
+    /// Everybody is rejected, the lead and people too.
+    Reject,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -87,6 +99,7 @@ impl Command for StartTask {
         if let Some(agent) = &self.agent {
             cx.view.ensure_may_act_for(cx.caller, agent)?;
         }
+        self.ensure_not_held_by_other(cx.caller, task)?;
         let agent = match &self.agent {
             // Under way: nobody else gets it by being named, the lead neither. To be told yes would be to believe it.
             Some(named) if task.state == TaskState::InProgress => named.clone(),
@@ -113,6 +126,18 @@ impl Command for StartTask {
 }
 
 impl StartTask {
+    fn ensure_not_held_by_other(&self, caller: &Caller, task: &Task) -> Result<(), Rejection> {
+        let starting = self.agent.as_ref().or(caller.actor.agent());
+        match task.held_by().filter(|holder| Some(*holder) != starting) {
+            Some(holder) if self.held_by_other == HeldByOther::Reject => {
+                Err(Rejection::new(Code::NotHolder, format!("task {} belongs to {holder}", task.id))
+                    .hint("take another task, or ask the holder for a handoff")
+                    .with_holder(holder))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The agent who will be working: the one named, unless the lead or a person resumes a held task for its holder.
     fn worker(&self, view: &View, caller: &Caller, task: &Task) -> Result<AgentId, Undecided> {
         let named = self.agent.as_ref().or(caller.actor.agent());
@@ -196,4 +221,44 @@ fn start_event(cx: &DecisionContext<'_>, task: &Task, agent: &AgentId) -> Result
         from: task.state,
         told: Told::default(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, anna, assign, by, moves, start};
+
+    #[test]
+    fn start_of_task_held_by_other_keeps_the_holder_or_is_rejected_as_asked() {
+        let paused = || {
+            let mut w = World::of(&["lead", "a", "b"]);
+            w.creates("t", &[]);
+            w.starts("a", "t");
+            w.does(&by("a"), moves("t", TaskState::Paused));
+            w
+        };
+        let strict = |agent: &str| StartTask { held_by_other: HeldByOther::Reject, ..start(Some(agent), "t") };
+        for (caller, agent) in [(by("lead"), "lead"), (anna(), "b")] {
+            let mut w = paused();
+            assert_eq!(w.refuses(&caller, strict(agent)), Code::NotHolder, "{:?}", caller.actor);
+            assert_eq!(w.does(&caller, start(Some(agent), "t")), ["task.started"]);
+            assert_eq!(w.holder("t"), Some("a"), "{:?}", caller.actor);
+        }
+        let mut w = paused();
+        let rejection = w.run(&by("b"), strict("b")).unwrap_err();
+        assert_eq!((rejection.code, rejection.holder), (Code::NotHolder, Some("a".into())));
+        assert_eq!(w.does(&by("a"), strict("a")), ["task.started"]);
+        assert_eq!(w.does(&by("a"), strict("a")), [""; 0]);
+    }
+
+    #[test]
+    fn strict_start_takes_a_free_task_and_no_task_reserved_for_other() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        let strict = |task: &str| StartTask { held_by_other: HeldByOther::Reject, ..start(Some("b"), task) };
+        w.creates("free", &[]);
+        assert_eq!(w.does(&by("b"), strict("free")), ["task.claimed", "task.started"]);
+        w.creates("reserved", &[]);
+        w.does(&by("lead"), assign("reserved", "a"));
+        assert_eq!(w.refuses(&by("b"), strict("reserved")), Code::NotHolder);
+    }
 }

@@ -388,7 +388,8 @@ pub(crate) fn claim(agent: &str, task: &str) -> task::ClaimTask {
 }
 
 pub(crate) fn start(agent: Option<&str>, task: &str) -> task::StartTask {
-    task::StartTask { task: task.into(), agent: agent.map(AgentId::from) }
+    let held_by_other = task::HeldByOther::KeepHolder;
+    task::StartTask { task: task.into(), agent: agent.map(AgentId::from), held_by_other }
 }
 
 pub(crate) fn moves(task: &str, to: task::TaskState) -> task::SetTaskStep {

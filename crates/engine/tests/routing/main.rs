@@ -16,7 +16,9 @@ use rookery_core::clutch::Shape;
 use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff};
 use rookery_core::log::BodyBytes;
 use rookery_core::run::{RunStatus, SetRunStatus};
-use rookery_core::task::{ClaimTask, CompleteTask, CreateTask, Outcome, Required, StartTask, Task, TaskState};
+use rookery_core::task::{
+    ClaimTask, CompleteTask, CreateTask, HeldByOther, Outcome, Required, StartTask, Task, TaskState,
+};
 use rookery_engine::clutch::{Envelope, Routing};
 use rookery_engine::settings::Settings;
 use rookery_engine::{Config, Engine, EngineError, Request, SystemClock, attendance};
@@ -102,7 +104,11 @@ impl Team {
             depends_on: vec![],
         };
         self.does(agent, create).await;
-        self.does(agent, StartTask { task: task.into(), agent: Some(agent.into()) }).await;
+        self.does(
+            agent,
+            StartTask { task: task.into(), agent: Some(agent.into()), held_by_other: HeldByOther::KeepHolder },
+        )
+        .await;
     }
 
     async fn ends(&self, agent: &str, task: &str) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rookery_core::artifact::reference;
 use rookery_core::redact::{Redact, Target};
-use rookery_core::task::{CompleteTask, Outcome, Required, StartTask};
+use rookery_core::task::{CompleteTask, HeldByOther, Outcome, Required, StartTask};
 use rookery_store::artifact::{ArtifactError, Erased, Stored, sha256_hex};
 use rookery_store::offline::{self, OfflineError};
 use rookery_store::postgres::{PostgresStore, offline as postgres};
@@ -59,7 +59,11 @@ async fn attach(store: &dyn Store, task: &str, hashes: &[&str]) {
     done(store, create(task, "t")).await;
     done(store, claim_task(task, "a")).await;
     let by = || Caller::asserted("a");
-    done(store, Submission::new(by(), StartTask { task: task.into(), agent: None })).await;
+    done(
+        store,
+        Submission::new(by(), StartTask { task: task.into(), agent: None, held_by_other: HeldByOther::KeepHolder }),
+    )
+    .await;
     done(
         store,
         Submission::new(

@@ -5,7 +5,7 @@ use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::model::{ColumnValue, LifeSource, Presence};
 use rookery_core::redact::{Redact, Target};
 use rookery_core::run::RemoveRunTask;
-use rookery_core::task::{CancelTask, CancelTo, CompleteTask, CreateTask, Outcome, Required, StartTask};
+use rookery_core::task::{CancelTask, CancelTo, CompleteTask, CreateTask, HeldByOther, Outcome, Required, StartTask};
 use rookery_core::{AgentId, Caller, Code, Key, Row, RunId, Seq, Table, TaskId, ThreadId, Timestamp};
 use rookery_store::artifact::{ArtifactError, Erased, sha256_hex};
 use rookery_store::query::{Bodies, ColumnTest, Order};
@@ -127,7 +127,11 @@ async fn a_workflow_is_planned_found_and_worked_off(world: &World) {
     for task in ["tk_one", "tk_three"] {
         done(store, claim_task(task, "a")).await;
         let by = || Caller::asserted("a");
-        done(store, Submission::new(by(), StartTask { task: task.into(), agent: None })).await;
+        done(
+            store,
+            Submission::new(by(), StartTask { task: task.into(), agent: None, held_by_other: HeldByOther::KeepHolder }),
+        )
+        .await;
         done(
             store,
             Submission::new(
@@ -296,7 +300,11 @@ async fn rows_are_found_by_what_they_became(world: &World) {
     let steps: [(Submission, &str, Option<&str>); 4] = [
         (create("task_1", "one"), "pending", None),
         (claim_task("task_1", "a"), "pending", Some("a")),
-        (by(StartTask { task: task(), agent: agent.clone() }.into()), "in_progress", Some("a")),
+        (
+            by(StartTask { task: task(), agent: agent.clone(), held_by_other: HeldByOther::KeepHolder }.into()),
+            "in_progress",
+            Some("a"),
+        ),
         (
             by(CompleteTask {
                 task: task(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rookery_core::log::LogRow;
-use rookery_core::task::{CompleteTask, Required, StartTask};
+use rookery_core::task::{CompleteTask, HeldByOther, Required, StartTask};
 use rookery_core::{Caller, Seq};
 use rookery_store::store::Health;
 use rookery_store::{Store, Submission};
@@ -52,7 +52,14 @@ async fn recorded_run() -> (Remains, Vec<LogRow>) {
         done(&store, with_key(with_body(create(&id, "t"), &vec![at; 6_000]), &id, "h")).await;
         done(&store, claim_task(&id, "a")).await;
         done(&store, claim_file(&format!("src/{at}.rs"), "a")).await;
-        done(&store, Submission::new(Caller::asserted("a"), StartTask { task: id.as_str().into(), agent: None })).await;
+        done(
+            &store,
+            Submission::new(
+                Caller::asserted("a"),
+                StartTask { task: id.as_str().into(), agent: None, held_by_other: HeldByOther::KeepHolder },
+            ),
+        )
+        .await;
         let complete = CompleteTask {
             task: id.as_str().into(),
             agent: None,

@@ -21,8 +21,8 @@ use rookery_core::run::{
 };
 use rookery_core::task::{
     AddCheckpoint, AssignTask, CancelTask, CancelTo, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details,
-    FailTask, FailureRetry, IfFailed, IfUnclaimed, Outcome, ReleaseTask, ReopenTask, ReplanTask, Required, RetryTask,
-    SetTaskPlan, SetTaskStep, StartTask, TaskPlan, TaskState,
+    FailTask, FailureRetry, HeldByOther, IfFailed, IfUnclaimed, Outcome, ReleaseTask, ReopenTask, ReplanTask, Required,
+    RetryTask, SetTaskPlan, SetTaskStep, StartTask, TaskPlan, TaskState,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource, TemplateTask};
 use rookery_core::{AgentId, AnyCommand, HandoffId, RunId, Seq, TaskId, TemplateId, Timestamp};
@@ -220,9 +220,9 @@ fn about_tasks() -> BoxedStrategy<Asked> {
         4 => (anybody(), create).prop_map(|(caller, create)| (caller, create.into())),
         4 => (agent_and_caller(), task()).prop_map(|((agent, caller), task)| (caller, ClaimTask { task, agent }.into())),
         6 => (agent_and_caller(), task()).prop_map(|((agent, caller), task)| {
-            (caller, StartTask { task, agent: Some(agent) }.into())
+            (caller, StartTask { task, agent: Some(agent), held_by_other: HeldByOther::KeepHolder }.into())
         }),
-        2 => (anybody(), task()).prop_map(|(caller, task)| (caller, StartTask { task, agent: None }.into())),
+        2 => (anybody(), task()).prop_map(|(caller, task)| (caller, StartTask { task, agent: None, held_by_other: HeldByOther::KeepHolder }.into())),
         4 => (anybody(), task(), named(), step, prop::option::of(text())).prop_map(|(caller, task, agent, to, reason)| {
             (caller, SetTaskStep { task, agent, to, reason, waiting_for: None }.into())
         }),

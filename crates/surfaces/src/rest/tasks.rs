@@ -4,8 +4,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::task::{
-    self, AssignTask, CancelTask, CancelTo, ClaimTask, CompleteTask, CreateTask, FailTask, FailureRetry, IfFailed,
-    IfUnclaimed, Outcome, ReleaseTask, Required, RetryTask, SetTaskStep, StartTask,
+    self, AssignTask, CancelTask, CancelTo, ClaimTask, CompleteTask, CreateTask, FailTask, FailureRetry, HeldByOther,
+    IfFailed, IfUnclaimed, Outcome, ReleaseTask, Required, RetryTask, SetTaskStep, StartTask,
 };
 use rookery_core::{AgentId, AnyCommand, Code, Row, RunId, TaskId, limit};
 use rookery_engine::Committed;
@@ -67,7 +67,7 @@ pub async fn update(call: Call, Segment(id): Segment, body: JsonBody<wire::TaskC
         }
         .into(),
         RequestedStatus::Assigned => ClaimTask { task, agent }.into(),
-        RequestedStatus::InProgress => StartTask { task, agent: named }.into(),
+        RequestedStatus::InProgress => StartTask { task, agent: named, held_by_other: HeldByOther::KeepHolder }.into(),
         RequestedStatus::Review => moved(task, named, task::TaskState::Review, None).into(),
         RequestedStatus::Blocked => moved(task, named, task::TaskState::Paused, request.reason).into(),
         RequestedStatus::Done => {

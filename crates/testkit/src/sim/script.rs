@@ -24,8 +24,8 @@ use rookery_core::run::{
 };
 use rookery_core::task::{
     AddCheckpoint, AssignTask, CancelTask, CancelTo, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details,
-    FailTask, FailureRetry, IfFailed, IfUnclaimed, Outcome, ReleaseTask, ReopenTask, ReplanTask, Required, RetryTask,
-    SetTaskPlan, SetTaskStep, StartTask, Task, TaskPlan, TaskState,
+    FailTask, FailureRetry, HeldByOther, IfFailed, IfUnclaimed, Outcome, ReleaseTask, ReopenTask, ReplanTask, Required,
+    RetryTask, SetTaskPlan, SetTaskStep, StartTask, Task, TaskPlan, TaskState,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource};
 use rookery_core::{AgentId, AnyCommand, Caller, HandoffId, IntentId, Row, RunId, TaskId, TemplateId};
@@ -128,7 +128,12 @@ impl Script<'_> {
             16..20 => self.of_run(),
             20..24 => self.planned(agent),
             24..36 => ClaimTask { task: self.task(), agent: agent.clone() }.into(),
-            36..46 => StartTask { task: self.own_task(agent), agent: self.maybe(agent) }.into(),
+            36..46 => StartTask {
+                task: self.own_task(agent),
+                agent: self.maybe(agent),
+                held_by_other: HeldByOther::KeepHolder,
+            }
+            .into(),
             46..50 => self.step(agent),
             50..53 => self.release(agent),
             53..60 => self.complete(agent),
@@ -191,7 +196,10 @@ impl Script<'_> {
             68..70 => (person, LeaveTeam { agent }.into()),
             70..86 => (Caller::watcher(), self.seen_change()),
             86..90 => (Caller::watcher(), self.others()),
-            90..95 => (Caller::anonymous(), StartTask { task: self.task(), agent: Some(agent) }.into()),
+            90..95 => (
+                Caller::anonymous(),
+                StartTask { task: self.task(), agent: Some(agent), held_by_other: HeldByOther::KeepHolder }.into(),
+            ),
             _ => (
                 Caller::anonymous(),
                 CompleteTask {

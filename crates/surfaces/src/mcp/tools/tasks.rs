@@ -1,8 +1,8 @@
 //! Tasks: looking at one, taking it, giving it back, moving it along.
 
 use rookery_core::task::{
-    CancelTask, CancelTo, ClaimTask, CompleteTask, FailTask, FailureRetry, IfFailed, IfUnclaimed, Outcome, ReleaseTask,
-    Required, SetTaskStep, StartTask, Task, TaskState, WaitingFor,
+    CancelTask, CancelTo, ClaimTask, CompleteTask, FailTask, FailureRetry, HeldByOther, IfFailed, IfUnclaimed, Outcome,
+    ReleaseTask, Required, SetTaskStep, StartTask, Task, TaskState, WaitingFor,
 };
 use rookery_core::{AgentId, AnyCommand, Code, Rejection, Row, TaskId};
 use rookery_engine::messages::Mail;
@@ -285,7 +285,7 @@ impl Moving {
                 let (if_unclaimed, if_failed) = (IfUnclaimed::Succeed, IfFailed::Retry);
                 ReleaseTask { task, agent, reason, if_unclaimed, if_failed }.into()
             }
-            Target::InProgress => StartTask { task, agent }.into(),
+            Target::InProgress => StartTask { task, agent, held_by_other: HeldByOther::KeepHolder }.into(),
             Target::Planning => step(TaskState::Planning).into(),
             Target::Review => step(TaskState::Review).into(),
             Target::Paused => step(TaskState::Paused).into(),
