@@ -105,6 +105,8 @@ pub struct Caller {
     pub fence: Option<Seq>,
     /// Who speaks in the actor's name, where the credential is somebody else's: a person, or an agent with a lead's token.
     pub acting_through: Option<String>,
+    /// The agent that the call names in place of the actor. Each command first decides whether the actor may act for it.
+    pub acting_for: Option<AgentId>,
     /// The claims of its session key, if it showed one.
     pub session: Option<Arc<Session>>,
 }
@@ -117,6 +119,7 @@ impl Caller {
             power: Authority::Person,
             fence: None,
             acting_through: None,
+            acting_for: None,
             session: None,
         }
     }
@@ -133,6 +136,7 @@ impl Caller {
             power: Authority::Agent,
             fence: None,
             acting_through: None,
+            acting_for: None,
             session: None,
         }
     }
@@ -144,6 +148,7 @@ impl Caller {
             power: Authority::Person,
             fence: None,
             acting_through: None,
+            acting_for: None,
             session: None,
         }
     }
@@ -155,6 +160,7 @@ impl Caller {
             power: Authority::Agent,
             fence: None,
             acting_through: None,
+            acting_for: None,
             session: None,
         }
     }

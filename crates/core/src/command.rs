@@ -200,13 +200,16 @@ impl<C: Command> ErasedCommand for C {
 pub fn read_set(caller: &Caller, command: &AnyCommand) -> ReadSet {
     let mut read_set = command.0.read_set();
     read_set.extend(caller.actor.agent().map(|agent| ReadItem::Row(Key::Agent(agent.clone()))));
+    if let Some(agent) = &caller.acting_for {
+        read_set.extend([Key::lead(), Key::Agent(agent.clone())].map(ReadItem::Row));
+    }
     let bound = caller.session.as_ref().and_then(|session| session.team.as_ref());
     read_set.extend(bound.map(|bound| ReadItem::Row(Key::Team(bound.team.clone()))));
     read_set
 }
 
-/// Ensures that the caller may change anything at all: observers may not, a session ends with its team, and an id that is
-/// bound to a credential cannot merely be asserted.
+/// Ensures that the caller may change anything at all: observers may not, a session ends with its team, an id that is
+/// bound to a credential cannot merely be asserted, and only the lead and people act for another agent.
 pub fn ensure_may_write(view: &View, caller: &Caller) -> Result<(), Undecided> {
     if caller.power == Authority::Observer {
         return Err(Rejection::new(Code::Forbidden, "an observer may only read").into());
@@ -220,5 +223,30 @@ pub fn ensure_may_write(view: &View, caller: &Caller) -> Result<(), Undecided> {
     {
         return Err(Rejection::sealed(id).into());
     }
-    Ok(())
+    match &caller.acting_for {
+        Some(agent) => view.ensure_may_act_for(caller, agent),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::AgentRole;
+    use crate::testing::{World, anna, by, create, register, with_token};
+
+    #[test]
+    fn command_by_caller_acting_for_other_agent_is_for_lead_and_people() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.does(&with_token("sealed"), register("sealed", AgentRole::Worker));
+        let acting = |caller: Caller, agent: &str| Caller { acting_for: Some(agent.into()), ..caller };
+        assert_eq!(w.refuses(&acting(by("a"), "b"), create("t", &[])), Code::Forbidden);
+        assert_eq!(w.refuses(&acting(by("a"), "stranger"), create("t", &[])), Code::Forbidden);
+        assert_eq!(w.refuses(&acting(by("lead"), "sealed"), create("t", &[])), Code::Sealed);
+        for (number, caller) in
+            [acting(by("lead"), "b"), acting(anna(), "sealed"), acting(by("a"), "a")].iter().enumerate()
+        {
+            w.does(caller, create(&format!("t{number}"), &[]));
+        }
+    }
 }

@@ -25,6 +25,12 @@ impl Rejection {
         Rejection { code, message: message.into(), hint: None, pointer: None, holder: None }
     }
 
+    /// Only the lead and people act for another agent.
+    pub fn acts_for_other(caller: &AgentId, agent: &AgentId) -> Rejection {
+        Rejection::new(Code::Forbidden, format!("'{caller}' may not act as '{agent}'"))
+            .hint("leave out agent_id, or name the agent that the call comes from")
+    }
+
     /// The caller merely says that it is this agent.
     pub fn sealed(agent: &AgentId) -> Rejection {
         Rejection::new(Code::Sealed, format!("agent '{agent}' is bound to a credential"))

@@ -277,7 +277,15 @@ fn is_valid(token: &Token, now: Timestamp) -> bool {
 
 /// Whom the owner of a credential speaks as: itself, or with a lead's or a person's power any agent, and nobody else.
 fn spoken_for(own: Actor, stated: Option<&str>, power: Authority) -> Result<Caller, Rejection> {
-    let caller = |actor, by| Caller { actor, auth: Auth::Token, power, fence: None, acting_through: by, session: None };
+    let caller = |actor, by| Caller {
+        actor,
+        auth: Auth::Token,
+        power,
+        fence: None,
+        acting_through: by,
+        acting_for: None,
+        session: None,
+    };
     let Some(stated) = stated.filter(|stated| own.to_string() != *stated) else { return Ok(caller(own, None)) };
     let stated = agent_named("X-Agent-Id", stated)?;
     match own.agent() {

@@ -370,9 +370,7 @@ impl View {
     pub(crate) fn ensure_may_act_for(&self, caller: &Caller, agent: &AgentId) -> Result<(), Undecided> {
         match &caller.actor {
             Actor::Agent(id) if id != agent && !self.has_authority(caller)? => {
-                Err(Rejection::new(Code::Forbidden, format!("'{id}' may not act as '{agent}'"))
-                    .hint("leave out agent_id, or name the agent that the call comes from")
-                    .into())
+                Err(Rejection::acts_for_other(id, agent).into())
             }
             Actor::Agent(_) | Actor::Anonymous
                 if !caller.is_proven() && self.find_agent(agent)?.is_some_and(|agent| agent.has_credential) =>

@@ -95,6 +95,7 @@ impl Hook {
             power: Authority::Agent,
             fence: None,
             acting_through: Some(format!("hook:{}", self.name)),
+            acting_for: None,
             session: None,
         }
     }

@@ -258,6 +258,18 @@ impl InboxHandle<'_> {
         }
     }
 
+    /// Whether a caller may read as the agent that its call names, by the rule that commands are decided by.
+    pub async fn ensure_may_act_for(&self, caller: &Caller) -> Result<(), EngineError> {
+        let (Some(own), Some(agent)) = (caller.actor.agent(), &caller.acting_for) else { return Ok(()) };
+        if caller.power < Authority::Lead && !self.is_lead(own).await? {
+            return Err(Rejection::acts_for_other(own, agent).into());
+        }
+        if !caller.is_proven() && self.engine.is_sealed(agent) {
+            return Err(Rejection::sealed(agent).into());
+        }
+        Ok(())
+    }
+
     async fn is_lead(&self, agent: &AgentId) -> Result<bool, EngineError> {
         let (mut rows, _) = self.engine.store().rows(vec![Key::lead()]).await?;
         Ok(matches!(rows.pop().flatten(), Some(Row::Lead(lead)) if lead.holder.as_ref() == Some(agent)))

@@ -184,3 +184,28 @@ async fn what_a_person_opened_no_agent_gives_up_but_the_lead() {
     assert_eq!(a.refused("workflow_update_status", abandon.clone()).await["code"], "FORBIDDEN");
     lead.call("workflow_update_status", abandon).await;
 }
+
+#[tokio::test]
+async fn call_on_connection_with_several_agents_acts_as_the_holder_of_the_task() {
+    let daemon = setup().start().unwrap();
+    let shared = connect(&daemon, Way::Session, None).await;
+    let (one, two) = (shared.register("one").await, shared.register("two").await);
+    let (_, tasks) = plan(&shared, json!([{"name": "first"}, {"name": "second"}, {"name": "third"}])).await;
+    let claim = |task: &str, agent: &str| json!({"task_id": tasks[task], "agent_id": agent});
+    shared.call("task_claim", claim("first", &one)).await;
+    shared.call("task_claim", claim("second", &two)).await;
+    shared.call("task_claim", json!({"task_id": tasks["third"]})).await;
+    let authors = |kind: &str| -> Vec<String> { facts(&daemon, kind).iter().map(|row| text(&row["actor"])).collect() };
+    assert_eq!(authors("task.claimed"), [one.clone(), two.clone(), two.clone()], "the last one takes what is free");
+    let note = |task: &str| json!({"task_id": tasks[task], "type": "progress", "summary": "half"});
+    for task in ["first", "second"] {
+        shared.call("checkpoint_add", note(task)).await;
+        let done = json!({"id": tasks[task], "status": "completed", "outcome": "done"});
+        shared.call("task_update_status", done).await;
+    }
+    assert_eq!(authors("checkpoint.added"), [one.clone(), two.clone()]);
+    assert_eq!(authors("task.completed"), [one.clone(), two.clone()]);
+    shared.call("agent_unregister", json!({"id": two})).await;
+    shared.call("task_claim", json!({"task_id": tasks["third"]})).await;
+    assert_eq!(authors("task.claimed").last(), Some(&one), "one of them is left");
+}

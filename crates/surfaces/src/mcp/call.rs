@@ -1,9 +1,10 @@
 //! A tool call as every tool needs it: who calls, and one way to submit.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rookery_core::{Actor, AgentId, AnyCommand, Authority, Caller, Code, Rejection, Row};
+use rookery_core::task::Task;
+use rookery_core::{Actor, AgentId, AnyCommand, Caller, Row, TaskId};
 use rookery_engine::messages::Unread;
 use rookery_engine::{AnyReply, Committed, Engine, Request};
 use tokio::sync::OnceCell;
@@ -14,17 +15,42 @@ use super::unread::unread;
 use crate::app::App;
 use crate::sender::Sender;
 
-/// Whom a session turned out to be: the agent that it registered without having been known before.
+/// The agents that a session without a credential registered, the last one last.
 #[derive(Clone, Debug, Default)]
-pub struct Bound(Arc<Mutex<Option<AgentId>>>);
+pub struct Bound(Arc<Mutex<Vec<AgentId>>>);
+
+/// The agents of one session that are kept. Beyond them the oldest must name themselves in their calls.
+const BOUND_AGENTS: usize = 64;
 
 impl Bound {
-    pub fn get(&self) -> Option<AgentId> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The last agent that was registered: calls that name none come from it.
+    pub fn last(&self) -> Option<AgentId> {
+        self.lock().last().cloned()
     }
 
-    pub fn set(&self, agent: Option<AgentId>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = agent;
+    pub fn add(&self, agent: AgentId) {
+        let mut agents = self.lock();
+        agents.retain(|known| *known != agent);
+        if agents.len() == BOUND_AGENTS {
+            agents.remove(0);
+        }
+        agents.push(agent);
+    }
+
+    pub fn remove(&self, agent: &AgentId) {
+        self.lock().retain(|known| known != agent);
+    }
+
+    fn has_several(&self) -> bool {
+        self.lock().len() > 1
+    }
+
+    fn contains(&self, agent: &AgentId) -> bool {
+        self.lock().contains(agent)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<AgentId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -103,50 +129,53 @@ impl Call {
     }
 
     /// The caller of a tool that writes, and the agent it writes as: the one that the arguments name, else the caller.
-    pub async fn writer(&self, argument: Option<&str>) -> Result<(Caller, AgentId), ToolError> {
-        match self.worker(argument).await? {
-            (caller, Some(agent)) => Ok((caller, agent)),
-            (_, None) => Err(ToolError::anonymous()),
+    pub fn writer(&self, argument: Option<&str>) -> Result<(Caller, AgentId), ToolError> {
+        named_worker(self.worker(argument)?)
+    }
+
+    /// As [`Call::writer`], where a caller without a name is no error: on a task it acts as the holder.
+    ///
+    /// This resolves names only. Whether the caller may act for another agent is decided with the command.
+    pub fn worker(&self, argument: Option<&str>) -> Result<(Caller, Option<AgentId>), ToolError> {
+        let caller = self.caller(argument)?;
+        let own = caller.actor.agent().cloned();
+        // An agent that names itself means itself, also where a bare name is that of a member.
+        let itself = own.clone().filter(|own| argument == Some(own.as_str()));
+        let named = itself.or_else(|| self.named(argument));
+        let acting_for = named.clone().filter(|named| own.as_ref().is_some_and(|own| own != named));
+        Ok((Caller { acting_for, ..caller }, named.or(own)))
+    }
+
+    /// As [`Call::worker`], for a tool about a task. Where the session registered several agents and the arguments name none,
+    /// the caller is the agent among them that has the task, else the last one.
+    pub async fn worker_on(
+        &self,
+        argument: Option<&str>,
+        task: &TaskId,
+    ) -> Result<(Caller, Option<AgentId>), ToolError> {
+        if argument.is_some_and(|id| !id.is_empty()) || self.sender.is_known() || !self.bound.has_several() {
+            return self.worker(argument);
+        }
+        // If the holder changes before the command is decided, the decision rejects it.
+        let task = self.engine().query().task(task).await?.value;
+        let holder = task.as_ref().and_then(Task::held_by).filter(|holder| self.bound.contains(holder));
+        match holder {
+            Some(holder) => Ok((self.sender.caller(&self.app, Some(holder.as_str()))?, Some(holder.clone()))),
+            None => self.worker(argument),
         }
     }
 
-    /// As [`Call::writer`], for what is about a task: whoever gave no name acts as the task's holder.
-    ///
-    /// An agent acts as itself; the lead and people may act as another, but on their word alone not as one whose id is
-    /// bound to a credential.
-    pub async fn worker(&self, argument: Option<&str>) -> Result<(Caller, Option<AgentId>), ToolError> {
-        let caller = self.caller(argument)?;
-        // One that names itself means itself, also where a bare name is that of a member.
-        let itself = caller.actor.agent().filter(|own| argument == Some(own.as_str())).cloned();
-        let named = itself.or_else(|| self.named(argument));
-        if let (Some(own), Some(named)) = (caller.actor.agent(), &named)
-            && own != named
-        {
-            if !self.leads(&caller, own).await? {
-                return Err(Rejection::new(Code::Forbidden, format!("'{own}' may not act as '{named}'"))
-                    .hint("leave out agent_id, or name the agent that the call comes from")
-                    .into());
-            }
-            if !caller.is_proven()
-                && self.engine().query().agent(named).await?.value.is_some_and(|agent| agent.has_credential)
-            {
-                return Err(Rejection::sealed(named).into());
-            }
-        }
-        let agent = named.or_else(|| caller.actor.agent().cloned());
-        Ok((caller, agent))
+    /// As [`Call::worker_on`], where a caller without a name is an error.
+    pub async fn writer_on(&self, argument: Option<&str>, task: &TaskId) -> Result<(Caller, AgentId), ToolError> {
+        named_worker(self.worker_on(argument, task).await?)
     }
 
     /// The caller of a tool whose command is the caller's own, by the same rule. People may too.
-    pub async fn author(&self, argument: Option<&str>) -> Result<Caller, ToolError> {
-        match self.worker(argument).await? {
+    pub fn author(&self, argument: Option<&str>) -> Result<Caller, ToolError> {
+        match self.worker(argument)? {
             (Caller { actor: Actor::Anonymous, .. }, _) => Err(ToolError::anonymous()),
             (caller, _) => Ok(caller),
         }
-    }
-
-    async fn leads(&self, caller: &Caller, agent: &AgentId) -> Result<bool, ToolError> {
-        Ok(caller.power >= Authority::Lead || self.engine().query().totals().await?.value.1.as_ref() == Some(agent))
     }
 
     /// Registers the agent that a caller speaks as if nobody knows it yet: whoever names itself is part of the team.
@@ -175,13 +204,20 @@ impl Call {
     }
 }
 
+fn named_worker(worker: (Caller, Option<AgentId>)) -> Result<(Caller, AgentId), ToolError> {
+    match worker {
+        (caller, Some(agent)) => Ok((caller, agent)),
+        (_, None) => Err(ToolError::anonymous()),
+    }
+}
+
 fn named(sender: &Sender, argument: Option<&str>) -> Option<AgentId> {
     argument.filter(|id| !id.is_empty()).map(|id| sender.instance().member(id))
 }
 
 /// See [`Call::caller`].
 pub fn identified(app: &App, sender: &Sender, bound: &Bound, argument: Option<&str>) -> Result<Caller, ToolError> {
-    let named = named(sender, argument).or_else(|| bound.get());
+    let named = named(sender, argument).or_else(|| bound.last());
     Ok(sender.caller(app, named.as_ref().map(AgentId::as_str))?)
 }
 

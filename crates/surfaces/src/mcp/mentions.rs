@@ -52,7 +52,7 @@ impl Addressee {
 
     /// The client as it is known now: its token may have ended, and a session may have become another agent.
     fn caller(&self) -> Option<Caller> {
-        let bound = self.bound.get();
+        let bound = self.bound.last();
         self.sender.caller(&self.app, bound.as_ref().map(AgentId::as_str)).ok()
     }
 

@@ -124,7 +124,7 @@ async fn register(call: Call, asked: Registering) -> Answer<Registered> {
     let committed = call.submit(caller, RegisterAgent { id: id.clone(), profile }).await?;
     let Some(Row::Agent(agent)) = row_of(&committed) else { return Err(ToolError::unexpected()) };
     if !call.sender().is_known() {
-        call.bound().set(Some(id));
+        call.bound().add(id);
     }
     let view = translate::agent(agent, None);
     Ok(Reply::of(Registered { id: view.id, name: view.name, status: view.status }))
@@ -134,17 +134,17 @@ async fn register(call: Call, asked: Registering) -> Answer<Registered> {
 async fn newcomer(call: &Call, name: &str) -> Result<(Caller, AgentId), ToolError> {
     let own = call.caller(None)?;
     if call.sender().is_known() {
-        return call.writer(None).await;
+        return call.writer(None);
     }
     if let Some(agent) = own.actor.agent() {
         // The same session again; under another name it is another agent that shares the connection.
         let known = call.engine().query().agent(agent).await?.value;
         if known.is_some_and(|known| known.profile.name.as_deref() == Some(name)) {
-            return call.writer(None).await;
+            return call.writer(None);
         }
     }
     let id = mint(call);
-    call.writer(Some(id.as_str())).await
+    call.writer(Some(id.as_str()))
 }
 
 /// A new agent's id, in the caller's instance. A call that is repeated under its key must not make a second agent.
@@ -183,7 +183,7 @@ pub struct Beaten {
 }
 
 async fn heartbeat(call: Call, asked: Beating) -> Answer<Beaten> {
-    let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
+    let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     call.engine().liveness().heartbeat(&caller, &agent).await?;
     set_status(&call, caller, &agent, asked.status, CurrentTask::named(asked.current_task_id.as_deref())).await?;
     let interval = call.engine().settings().heartbeat_interval.as_millis();
@@ -230,12 +230,10 @@ pub struct Left {
 }
 
 async fn unregister(call: Call, asked: Leaving) -> Answer<Left> {
-    let (caller, agent) = call.writer(asked.id.as_deref()).await?;
+    let (caller, agent) = call.writer(asked.id.as_deref())?;
     let held = known(&call, &agent).await?.holding;
     call.submit(caller, LeaveTeam { agent: agent.clone() }).await?;
-    if call.bound().get() == Some(agent) {
-        call.bound().set(None);
-    }
+    call.bound().remove(&agent);
     Ok(Reply::of(Left { success: true, tasks_released: held }))
 }
 
@@ -310,7 +308,7 @@ pub struct Updating {
 }
 
 async fn update(call: Call, asked: Updating) -> Answer<Done> {
-    let (caller, agent) = call.writer(asked.id.as_deref()).await?;
+    let (caller, agent) = call.writer(asked.id.as_deref())?;
     let current_task = match asked.current_task_id {
         Some(None) => CurrentTask::Nothing,
         task => CurrentTask::named(task.flatten().as_deref()),

@@ -62,10 +62,11 @@ pub struct Added {
 }
 
 async fn add(call: Call, asked: Adding) -> Answer<Added> {
-    let (caller, agent) = call.worker(asked.agent_id.as_deref()).await?;
+    let task = TaskId::from(asked.task_id.as_str());
+    let (caller, agent) = call.worker_on(asked.agent_id.as_deref(), &task).await?;
     let command = AddCheckpoint {
         id: call.engine().runs().mint_checkpoint(),
-        task: TaskId::from(asked.task_id.as_str()),
+        task,
         agent,
         kind: asked.kind,
         summary: asked.summary,

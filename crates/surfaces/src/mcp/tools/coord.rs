@@ -272,7 +272,7 @@ pub struct Beaten {
 }
 
 async fn heartbeat(call: Call, asked: Asking) -> Answer<Beaten> {
-    let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
+    let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     call.arrive(&caller).await?;
     call.engine().liveness().heartbeat(&caller, &agent).await?;
     Ok(Reply::of(Beaten { success: true, timestamp: iso(call.engine().clock().now()) }))

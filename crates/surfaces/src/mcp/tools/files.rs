@@ -65,7 +65,7 @@ pub struct Claimed {
 }
 
 async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
-    let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
+    let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     let task = asked.task_id.as_deref().map(Into::into);
     let insist = if asked.force == Some(true) { ClaimMode::Force } else { ClaimMode::Request };
     let command = files::claim(call.engine(), &asked.path, agent, task, insist).await?;
@@ -97,7 +97,7 @@ pub struct Released {
 }
 
 async fn release(call: Call, asked: Releasing) -> Answer<Released> {
-    let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
+    let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     let path = call.engine().paths().resolve(&asked.path).await?;
     match call.submit(caller, ReleaseFile { path, agent }).await?.answer {
         Outcome::Released => Ok(Reply::of(Released { released: true, reason: None })),

@@ -71,12 +71,13 @@ pub struct Offered {
 }
 
 async fn create(call: Call, asked: Offering) -> Answer<Offered> {
-    let (caller, from) = call.writer(asked.agent_id.as_deref()).await?;
+    let task = TaskId::from(asked.task_id.as_str());
+    let (caller, from) = call.writer_on(asked.agent_id.as_deref(), &task).await?;
     let command = OfferHandoff {
         id: call.engine().mint_handoff(),
         from,
         to: asked.to_agent.as_deref().map(AgentId::from),
-        task: TaskId::from(asked.task_id.as_str()),
+        task,
         note: HandoffNote {
             summary: asked.summary,
             files_modified: asked.files_modified.unwrap_or_default(),
@@ -108,7 +109,7 @@ pub struct Accepted {
 }
 
 async fn accept(call: Call, asked: Accepting) -> Answer<Accepted> {
-    let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
+    let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     call.submit(caller, AcceptHandoff { handoff: HandoffId::from(asked.handoff_id.as_str()), agent }).await?;
     Ok(Reply::of(Accepted { accepted: true }))
 }
@@ -130,7 +131,7 @@ pub struct Rejected {
 }
 
 async fn reject(call: Call, asked: Rejecting) -> Answer<Rejected> {
-    let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
+    let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     let handoff = HandoffId::from(asked.handoff_id.as_str());
     call.submit(caller, RejectHandoff { handoff, agent, reason: asked.reason.unwrap_or_default() }).await?;
     Ok(Reply::of(Rejected { rejected: true }))

@@ -37,11 +37,13 @@ pub struct Member {
 impl Member {
     /// The caller as a part of the team. Nobody knew it before: it joins by this.
     pub async fn of(call: &Call, named: Option<&str>) -> Result<Member, ToolError> {
-        let (caller, agent) = call.worker(named).await?;
+        let (caller, agent) = call.worker(named)?;
         if caller.actor == Actor::Anonymous {
             return Err(ToolError::anonymous());
         }
         let id = agent.unwrap_or_else(|| AgentId::from(caller.actor.to_string().as_str()));
+        // What only reads is decided by no command.
+        call.engine().inbox().ensure_may_act_for(&caller).await?;
         call.engine().liveness().touch(&caller).await?;
         call.arrive(&caller).await?;
         // A person's name says nothing of where it is.

@@ -173,7 +173,7 @@ pub struct Planned {
 }
 
 async fn set_plan(call: Call, asked: Planning) -> Answer<Planned> {
-    let caller = call.author(asked.agent_id.as_deref()).await?;
+    let caller = call.author(asked.agent_id.as_deref())?;
     let mut groups: Vec<String> = Vec::new();
     for group in asked.plan.tasks.iter().filter_map(|task| task.parallel_group.as_ref()) {
         if !groups.contains(group) {
@@ -225,7 +225,7 @@ pub struct Replanned {
 }
 
 async fn replan(call: Call, asked: Replanning) -> Answer<Replanned> {
-    let caller = call.author(asked.agent_id.as_deref()).await?;
+    let caller = call.author(asked.agent_id.as_deref())?;
     let run = RunId::from(asked.workflow_id.as_str());
     let tasks = planned(asked.plan.tasks, call.engine());
     let command = ReplanRun { run: run.clone(), summary: asked.plan.summary, reason: asked.plan.reason, tasks };
@@ -284,7 +284,7 @@ pub struct AddedTask {
 }
 
 async fn add_task(call: Call, asked: AddingTask) -> Answer<AddedTask> {
-    let caller = call.author(asked.agent_id.as_deref()).await?;
+    let caller = call.author(asked.agent_id.as_deref())?;
     let described = Described {
         name: asked.name,
         description: asked.description,
@@ -327,7 +327,7 @@ pub struct RemovedTask {
 }
 
 async fn remove_task(call: Call, asked: RemovingTask) -> Answer<RemovedTask> {
-    let caller = call.author(asked.agent_id.as_deref()).await?;
+    let caller = call.author(asked.agent_id.as_deref())?;
     let task = TaskId::from(asked.task_id.as_str());
     let command = RemoveRunTask { run: RunId::from(asked.workflow_id.as_str()), task };
     let change = change_of(&call, &call.submit(caller, command).await?).await?;
@@ -352,8 +352,8 @@ pub struct PlanningTask {
 }
 
 async fn set_task_plan(call: Call, asked: PlanningTask) -> Answer<Done> {
-    let (caller, agent) = call.worker(asked.agent_id.as_deref()).await?;
     let task = TaskId::from(asked.id.as_str());
+    let (caller, agent) = call.worker_on(asked.agent_id.as_deref(), &task).await?;
     let command = SetTaskPlan { task, agent, plan: asked.plan.into(), context: asked.context.unwrap_or_default() };
     call.submit(caller, command).await?;
     Ok(Reply::of(Done::yes()))
@@ -380,9 +380,10 @@ pub struct ReplannedTask {
 }
 
 async fn replan_task(call: Call, asked: ReplanningTask) -> Answer<ReplannedTask> {
-    let (caller, agent) = call.worker(asked.agent_id.as_deref()).await?;
+    let task = TaskId::from(asked.id.as_str());
+    let (caller, agent) = call.worker_on(asked.agent_id.as_deref(), &task).await?;
     let command = ReplanTask {
-        task: TaskId::from(asked.id.as_str()),
+        task,
         agent,
         plan: asked.new_plan.into(),
         reason: asked.reason,

@@ -162,8 +162,8 @@ impl Requested {
 }
 
 async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
-    let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
     let task = TaskId::from(asked.task_id.as_str());
+    let (caller, agent) = call.writer_on(asked.agent_id.as_deref(), &task).await?;
     match call.submit(caller, ClaimTask { task, agent: agent.clone() }).await {
         Ok(committed) => match row_of(&committed) {
             Some(Row::Task(task)) => {
@@ -213,8 +213,8 @@ pub struct Releasing {
 }
 
 async fn release(call: Call, asked: Releasing) -> Answer<Done> {
-    let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
     let task = TaskId::from(asked.task_id.as_str());
+    let (caller, agent) = call.writer_on(asked.agent_id.as_deref(), &task).await?;
     let (if_unclaimed, if_failed) = (IfUnclaimed::Reject, IfFailed::Reject);
     let command = ReleaseTask { task, agent: Some(agent), reason: asked.reason, if_unclaimed, if_failed };
     call.submit(caller, command).await?;
@@ -261,7 +261,8 @@ pub struct Moving {
 }
 
 async fn update_status(call: Call, asked: Moving) -> Answer<Done> {
-    let (caller, agent) = call.worker(asked.agent_id.as_deref()).await?;
+    let task = TaskId::from(asked.id.as_str());
+    let (caller, agent) = call.worker_on(asked.agent_id.as_deref(), &task).await?;
     let command = asked.command(agent)?;
     call.submit(caller, command).await?;
     Ok(Reply::of(Done::yes()))

@@ -86,7 +86,7 @@ pub struct Created {
 }
 
 async fn create(call: Call, asked: Creating) -> Answer<Created> {
-    let caller = call.author(asked.agent_id.as_deref()).await?;
+    let caller = call.author(asked.agent_id.as_deref())?;
     let source = match (asked.from_workflow_id, asked.template) {
         (Some(run), None) => TemplateSource::Run(RunId::from(run.as_str())),
         (None, Some(definition)) => definition.source(),
@@ -203,7 +203,7 @@ pub struct Applied {
 }
 
 async fn apply(call: Call, asked: Applying) -> Answer<Applied> {
-    let caller = call.author(asked.agent_id.as_deref()).await?;
+    let caller = call.author(asked.agent_id.as_deref())?;
     let id = TemplateId::from(asked.template_id.as_str());
     let template = call.engine().runs().template(&id).await?.value;
     let command = ApplyTemplate {

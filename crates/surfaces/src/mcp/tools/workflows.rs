@@ -110,7 +110,7 @@ pub struct Created {
 }
 
 async fn create(call: Call, asked: Creating) -> Answer<Created> {
-    let caller = call.author(asked.agent_id.as_deref()).await?;
+    let caller = call.author(asked.agent_id.as_deref())?;
     let brief = RunSpec {
         title: asked.name,
         source_type: asked.source_type,
@@ -318,7 +318,7 @@ pub struct Steering {
 }
 
 async fn update_status(call: Call, asked: Steering) -> Answer<Done> {
-    let caller = call.author(asked.agent_id.as_deref()).await?;
+    let caller = call.author(asked.agent_id.as_deref())?;
     let command = SetRunStatus { run: RunId::from(asked.id.as_str()), to: asked.status, reason: asked.reason };
     call.submit(caller, command).await?;
     Ok(Reply::of(Done::yes()))

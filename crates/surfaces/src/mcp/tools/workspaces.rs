@@ -102,7 +102,7 @@ pub struct Created {
 }
 
 async fn create(call: Call, asked: Creating) -> Answer<Created> {
-    let caller = call.author(asked.agent_id.as_deref()).await?;
+    let caller = call.author(asked.agent_id.as_deref())?;
     let wanted = NewWorkspace {
         run: asked.workflow_id.as_deref().map(RunId::from),
         path: asked.path,
@@ -189,7 +189,7 @@ pub struct Updated {
 }
 
 async fn update(call: Call, asked: Updating) -> Answer<Updated> {
-    let caller = call.author(asked.agent_id.as_deref()).await?;
+    let caller = call.author(asked.agent_id.as_deref())?;
     let id = WorkspaceId::from(asked.id.as_str());
     let remove = asked.cleanup_worktree == Some(true);
     if remove {
@@ -261,7 +261,7 @@ pub struct Merged {
 }
 
 async fn merge(call: Call, asked: Merging) -> Answer<Merged> {
-    let caller = call.author(asked.agent_id.as_deref()).await?;
+    let caller = call.author(asked.agent_id.as_deref())?;
     let workspace = WorkspaceId::from(asked.id.as_str());
     attends(&call, &workspace).await?;
     let uncommitted = if asked.commit_changes == Some(true) { Uncommitted::Commit } else { Uncommitted::Refuse };
