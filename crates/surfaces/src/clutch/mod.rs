@@ -2,7 +2,7 @@
 //!
 //! | file | what it owns |
 //! |---|---|
-//! | `adapters` | how adapters do that messages are passed on to |
+//! | `endpoints` | how adapters do that messages are passed on to |
 //! | `agents` | the registry: cards of agents, whichever face they joined by |
 //! | `artifacts` | content by its hash: upload, download, ranges |
 //! | `call` | a request as every handler needs it |
@@ -23,13 +23,13 @@
 //! | `runs` | runs, and each as a tree of its tasks |
 //! | `schemas` | schemas of payloads |
 //! | `stream` | messages as they come, by WebSocket |
-//! | `workflows` | what the steps of workflows expect |
+//! | `step_contracts` | what the steps of workflows expect |
 
-pub(crate) mod adapters;
 pub(crate) mod agents;
 pub(crate) mod artifacts;
 mod call;
 pub(crate) mod deliveries;
+pub(crate) mod endpoints;
 pub(crate) mod envelopes;
 mod error;
 mod filter;
@@ -45,16 +45,16 @@ pub(crate) mod retry;
 pub(crate) mod router;
 pub(crate) mod runs;
 pub(crate) mod schemas;
+pub(crate) mod step_contracts;
 pub(crate) mod stream;
 pub(crate) mod wire;
-pub(crate) mod workflows;
 
 use axum::Router;
 use axum::routing::{get, post};
 
 pub use error::ClutchError;
 pub(crate) use error::ClutchErrorBody;
-pub use workflows::{StepContractFormat, read_step_contracts};
+pub use step_contracts::{StepContractFormat, read_step_contracts};
 
 use crate::app::App;
 
@@ -63,9 +63,9 @@ pub const ROOT: &str = "/clutch/v0";
 
 pub fn routes() -> Router<App> {
     let routes = Router::new()
-        .route("/adapters", get(adapters::list))
-        .route("/adapters/{name}/retry", post(adapters::retry))
-        .route("/adapters/{name}/drop", post(adapters::let_go))
+        .route("/adapters", get(endpoints::list))
+        .route("/adapters/{name}/retry", post(endpoints::retry))
+        .route("/adapters/{name}/drop", post(endpoints::let_go))
         .route("/agents", get(agents::list))
         .route("/agents/{id}", get(agents::get).put(agents::register).delete(agents::leave))
         .route("/agents/{id}/heartbeat", post(agents::heartbeat))
@@ -82,8 +82,8 @@ pub fn routes() -> Router<App> {
         .route("/router/explain", post(router::explain))
         .route("/schemas", get(schemas::list))
         .route("/schemas/{payload_type}", get(schemas::get).put(schemas::register))
-        .route("/workflows", get(workflows::list))
-        .route("/workflows/{name}", get(workflows::get).put(workflows::define))
+        .route("/workflows", get(step_contracts::list))
+        .route("/workflows/{name}", get(step_contracts::get).put(step_contracts::define))
         .route("/runs", get(runs::list))
         .route("/runs/{id}", get(runs::tree))
         .route("/runs/{id}/replay", get(replay::replay))

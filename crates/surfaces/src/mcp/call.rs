@@ -9,7 +9,7 @@ use rookery_engine::messages::Unread;
 use rookery_engine::{AnyReply, Committed, Engine, Request};
 use tokio::sync::OnceCell;
 
-use super::arrival;
+use super::auto_join;
 use super::error::ToolError;
 use super::unread::unread;
 use crate::app::App;
@@ -180,7 +180,7 @@ impl Call {
 
     /// Registers the agent that a caller speaks as if nobody knows it yet: whoever names itself is part of the team.
     pub async fn arrive(&self, caller: &Caller) -> Result<(), ToolError> {
-        Ok(arrival::arrive(&self.app, caller).await?)
+        Ok(auto_join::arrive(&self.app, caller).await?)
     }
 
     pub async fn submit(&self, caller: Caller, command: impl Into<AnyCommand>) -> Result<Committed, ToolError> {

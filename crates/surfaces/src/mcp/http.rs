@@ -15,10 +15,10 @@ use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rookery_core::Code;
 
-use super::desk::Catalogue;
-use super::face::Face;
+use super::bad_body;
+use super::calls::Catalogue;
+use super::protocol::Face;
 use super::toolset::Toolset;
-use super::unreadable;
 use crate::app::App;
 use crate::guard::Via;
 use crate::rest::RestError;
@@ -115,7 +115,7 @@ async fn prepare(app: &App, mut request: Request) -> Result<Prepared, RestError>
 /// message is told so in the words of the protocol.
 fn finished(app: &App, body: &[u8], response: Response) -> Response {
     if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
-        return unreadable::answer(body).unwrap_or(response);
+        return bad_body::answer(body).unwrap_or(response);
     }
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR && app.sessions().is_full() {
         return RestError::new(Code::TooManySessions, "no more sessions can be opened")

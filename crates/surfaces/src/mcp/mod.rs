@@ -2,39 +2,39 @@
 //! without, at the same addresses on TCP and on the Unix socket.
 //!
 //! `/mcp` offers every tool, `/mcp/<toolset>` a part of them. A tool is a function over (call, arguments) in `tools/`,
-//! listed there and called at a `desk`; `face` answers the protocol's own methods, `http` stands between it and the router. Prompts, sampling,
+//! listed there and called at a `calls`; `protocol` answers the protocol's own methods, `http` stands between it and the router. Prompts, sampling,
 //! elicitation and roots are left out: nothing here asks the client for anything.
 //!
 //! What is kept: sessions and their subscriptions, which end with their connections. Nobody ever waits for a client that
-//! does not read: pushes go through `notices`.
+//! does not read: pushes go through `subscriptions`.
 
+mod argument_error;
 mod arguments;
-mod arrival;
+mod auto_join;
+mod bad_body;
 mod call;
-mod complaint;
-mod desk;
+mod calls;
 pub(crate) mod error;
 pub mod examples;
-mod face;
 mod http;
-mod mentions;
-pub mod notices;
+mod protocol;
 pub mod reference;
 mod resources;
 mod schema;
 mod sessions;
+pub mod subscriptions;
 mod tool;
 pub mod tools;
 mod toolset;
 mod translate;
 mod unread;
-mod unreadable;
+mod wake;
 
 pub use call::Call;
 pub use error::ToolError;
 pub use http::{context_routes, route, routes};
-pub use notices::Notices;
 pub use sessions::Sessions;
+pub use subscriptions::Notices;
 pub use tool::{Effect, Reply, Tool};
 pub use toolset::Toolset;
 
@@ -42,7 +42,7 @@ use crate::app::App;
 
 /// What this face does besides answering: tells subscribers what the log says, and ends sessions that nobody uses.
 pub async fn keep_up(app: App) {
-    tokio::join!(notices::follow(&app), sessions::reap(&app));
+    tokio::join!(subscriptions::follow(&app), sessions::reap(&app));
 }
 
 /// Whether a path belongs to this face.

@@ -20,7 +20,7 @@ use rookery_engine::Clock;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::desk::Desk;
+use super::calls::Desk;
 use super::tools::WAITS;
 use crate::app::{App, Limits};
 

@@ -12,8 +12,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::argument_error;
 use super::call::Call;
-use super::complaint;
 use super::error::ToolError;
 use super::schema::{self, Object};
 use super::toolset::Toolset;
@@ -230,7 +230,7 @@ fn parse<A: DeserializeOwned + JsonSchema>(arguments: Object) -> Result<A, ToolE
     let arguments = Value::Object(arguments);
     let watched = serde_ignored::Deserializer::new(&arguments, &mut note);
     let parsed = serde_path_to_error::deserialize(watched)
-        .map_err(|error| ToolError::invalid(complaint::about::<A>(&arguments, &error)).suggest(again))?;
+        .map_err(|error| ToolError::invalid(argument_error::about::<A>(&arguments, &error)).suggest(again))?;
     odd.retain(|path| !NEVER_ODD.contains(&path.as_str()));
     if odd.is_empty() {
         return Ok(parsed);

@@ -1,5 +1,7 @@
 //! For people: what this daemon is, tokens, and taking secrets out of the log.
 
+pub mod held;
+
 use rookery_core::{Actor, Authority, Code, EventRef, IntentId, Rejection, Seq};
 use std::time::Duration;
 

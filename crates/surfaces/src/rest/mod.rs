@@ -13,14 +13,13 @@ mod documents;
 mod error;
 mod events;
 mod handoffs;
-mod held;
-mod launching;
 pub mod openapi;
 mod resources;
-pub mod session;
+pub mod sign_in;
 mod status;
 mod stream;
 mod tasks;
+mod team_files;
 mod teams;
 pub mod translate;
 mod turns;
@@ -74,16 +73,16 @@ pub fn routes() -> Router<App> {
         .route("/contexts/{instance}/history/{*path}", get(documents::history))
         .route("/channels", get(channels::list))
         .route("/channels/{name}/messages", get(channels::entries).post(channels::say))
-        .route("/session", get(session::get).post(session::sign_in).delete(session::sign_out))
-        .route("/session/launch", post(session::launch))
-        .route("/sessions", get(session::list))
-        .route("/sessions/{id}", delete(session::revoke))
+        .route("/session", get(sign_in::get).post(sign_in::sign_in).delete(sign_in::sign_out))
+        .route("/session/launch", post(sign_in::launch))
+        .route("/sessions", get(sign_in::list))
+        .route("/sessions/{id}", delete(sign_in::revoke))
         .route("/teams", get(teams::list))
         .route("/teams/{id}", get(teams::get))
-        .route("/workflow-files", get(launching::files))
-        .route("/teams/{id}/check", post(launching::check))
-        .route("/teams/{id}/launch", post(launching::launch))
-        .route("/teams/{id}/bury", post(launching::bury))
+        .route("/workflow-files", get(team_files::files))
+        .route("/teams/{id}/check", post(team_files::check))
+        .route("/teams/{id}/launch", post(team_files::launch))
+        .route("/teams/{id}/bury", post(team_files::bury))
         .route("/teams/{id}/start", post(teams::start))
         .route("/teams/{id}/kickoff", post(teams::kick_off))
         .route("/teams/{id}/say", post(teams::say))
@@ -97,7 +96,7 @@ pub fn routes() -> Router<App> {
         .route("/admin/tokens/{id}", delete(admin::revoke_token))
         .route("/admin/redact", post(admin::redact))
         .route("/admin/artifacts/collect", post(admin::collect_artifacts))
-        .route("/admin/messages/held", get(held::list))
-        .route("/admin/messages/{id}/decision", post(held::decide))
+        .route("/admin/messages/held", get(admin::held::list))
+        .route("/admin/messages/{id}/decision", post(admin::held::decide))
         .route("/openapi.json", get(openapi::serve))
 }

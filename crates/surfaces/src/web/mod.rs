@@ -10,11 +10,11 @@ use axum::Router;
 use axum::routing::get;
 
 use crate::app::App;
-use crate::rest::session;
+use crate::rest::sign_in;
 
 /// A sign-in link for the project's owner, relative to the daemon's address; `None` without the UI.
 pub fn sign_in_path(app: &App) -> Option<String> {
-    rookery_ui_embed::is_built().then(|| session::sign_in_path(app, OWNER))
+    rookery_ui_embed::is_built().then(|| sign_in::sign_in_path(app, OWNER))
 }
 
 /// Whom the project's key file is for, as the command line shows it.

@@ -17,9 +17,9 @@ use rookery_engine::{Wake, WakeListener};
 use serde_json::json;
 use tokio::sync::{OnceCell, watch};
 
-use super::arrival;
+use super::auto_join;
 use super::call::Bound;
-use super::notices::SEND_TIME;
+use super::subscriptions::SEND_TIME;
 use crate::app::App;
 use crate::sender::Sender;
 
@@ -63,7 +63,7 @@ impl Addressee {
 
     /// Whoever listens can be mentioned, also before its first call.
     async fn join(&self, caller: &Caller) {
-        let joined = self.joined.get_or_try_init(|| arrival::arrive(&self.app, caller)).await;
+        let joined = self.joined.get_or_try_init(|| auto_join::arrive(&self.app, caller)).await;
         if let Err(error) = joined {
             tracing::debug!(%error, agent = %self.agent, "an agent that listens could not join yet");
         }

@@ -18,12 +18,12 @@ use serde_json::json;
 use tokio::task::AbortHandle;
 
 use super::call::Call;
-use super::desk::{self, Catalogue, Desk};
+use super::calls::{self, Catalogue, Desk};
 use super::error::ToolError;
-use super::mentions::{self, Addressee, Hearing};
-use super::notices::{Queue, SEND_TIME};
 use super::resources::{self, Named};
+use super::subscriptions::{Queue, SEND_TIME};
 use super::toolset::Toolset;
+use super::wake::{self, Addressee, Hearing};
 use crate::app::App;
 use crate::shares::Account;
 
@@ -81,21 +81,21 @@ impl Face {
     /// Tells the session's agent of its messages from now on, if it is known who that is.
     fn attend(&self, extensions: &Extensions, peer: &Peer<RoleServer>) {
         let Some(streams) = session(extensions).and_then(|id| self.desk.app().sessions().listening(id)) else { return };
-        let Ok(sender) = desk::sender(extensions) else { return };
+        let Ok(sender) = calls::sender(extensions) else { return };
         let Some(addressee) = Addressee::of(self.desk.app(), sender, self.desk.bound().clone()) else { return };
         let mut telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = |telling: &Telling| telling.agent != *addressee.agent() || telling.task.is_finished();
         if telling.as_ref().is_none_or(ended) {
             let (agent, queue) = (addressee.agent().clone(), self.queue.clone());
             let remind = move |agent: &AgentId| queue.put(&resources::inbox(agent));
-            let task = tokio::spawn(mentions::tell(addressee, peer.clone(), streams, remind)).abort_handle();
+            let task = tokio::spawn(wake::tell(addressee, peer.clone(), streams, remind)).abort_handle();
             *telling = Some(Telling { agent, task });
         }
     }
 
     /// The account that a listening client is charged to.
     fn account(&self, extensions: &Extensions) -> Account {
-        let caller = desk::sender(extensions).ok().and_then(|sender| sender.caller(self.desk.app(), None).ok());
+        let caller = calls::sender(extensions).ok().and_then(|sender| sender.caller(self.desk.app(), None).ok());
         caller.map_or(Account::Anonymous, |caller| Account::of(&caller))
     }
 
@@ -108,7 +108,7 @@ impl Face {
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
             self.named(request, uri).await?;
         }
-        let sender = desk::sender(&request.extensions).ok();
+        let sender = calls::sender(&request.extensions).ok();
         let addressee = sender.and_then(|sender| Addressee::of(self.desk.app(), sender, self.desk.bound().clone()));
         let mut hearing = match &addressee {
             Some(addressee) => Some(addressee.listen().await),
@@ -123,7 +123,7 @@ impl Face {
                     // Whoever is not that agent any more hears of nothing that is for it.
                     let Some(notice) = notice else { return Ok(()) };
                     self.queue.put(&resources::inbox(&notice.agent));
-                    mentions::send(&request.peer, &notice).await;
+                    wake::send(&request.peer, &notice).await;
                     continue;
                 }
             };

@@ -6,8 +6,8 @@ use rookery_core::MessageId;
 use rookery_core::message::{Fate, Hold, Message, ReleaseHeld, Verdict};
 use rookery_engine::At;
 
-use super::call::{self, Call, MaybeBody, Query, Segment};
-use super::{RestError, wire};
+use crate::rest::call::{self, Call, MaybeBody, Query, Segment};
+use crate::rest::{RestError, wire};
 
 /// The messages that wait for a person, oldest first.
 #[utoipa::path(get, path = "/admin/messages/held", tag = "admin", params(wire::HeldQuery),
