@@ -18,10 +18,10 @@ use rookery_engine::watching::{WatchCoverage, WatchMode};
 use rookery_engine::{Access, Config, Engine, Parts, RandomIds, Services, SystemClock};
 use rookery_runner::sandbox::Available;
 use rookery_store::{Clock, Node, PresenceBoard, Site};
-use rookery_surfaces::app::About;
-use rookery_surfaces::serve::listen_unix;
-use rookery_surfaces::sockets::Sockets;
-use rookery_surfaces::{App, Listening, Server};
+use rookery_surfaces::http::instance_sockets::Sockets;
+use rookery_surfaces::http::server::listen_unix;
+use rookery_surfaces::http::state::About;
+use rookery_surfaces::{App, Listening};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -130,8 +130,8 @@ pub async fn serve(
     let published = file.publish(project)?;
     let links = SignInLinks { app: &app, url: &bound.url };
     ready(Ready { file: published.file(), bound: &bound, links })?;
-    let server = Server::new(app.clone());
-    let serving = tokio::spawn(server.run(Listening { tcp: bound.listener, tls, unix: Some(unix) }));
+    let listening = Listening { tcp: bound.listener, tls, unix: Some(unix) };
+    let serving = tokio::spawn(rookery_surfaces::serve(app.clone(), listening));
     stop.received().await;
     tracing::info!("stopping");
     app.stopping().cancel();
@@ -238,7 +238,7 @@ fn app(
         started_at: engine.clock().now().0,
     };
     // Counting begins with the first request, not with the first look at the counts.
-    rookery_surfaces::ops::recorder();
+    rookery_surfaces::http::ops::recorder();
     Ok(App::new(engine.clone(), about))
 }
 

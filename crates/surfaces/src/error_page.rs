@@ -3,8 +3,8 @@
 use rookery_core::Code;
 use rookery_core::code::SECTIONS;
 
+use crate::http::error::{FURTHER_STATUSES, status_of};
 use crate::mcp::error::ALIASES;
-use crate::rest::{FURTHER_STATUSES, status_of};
 
 const FRAME: &str = include_str!("error_page.md");
 

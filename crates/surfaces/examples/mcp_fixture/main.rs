@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use axum::middleware;
+use axum::response::IntoResponse;
 use rookery_core::{LogId, NodeId, SiteId};
 use rookery_engine::access::Trust;
 use rookery_engine::rendering::RendererStatus;
@@ -29,12 +30,18 @@ use rookery_engine::{Access, Config, Engine, Parts, RandomIds, SystemClock};
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::node::Site;
 use rookery_store::{Clock, Node, PresenceBoard};
-use rookery_surfaces::app::About;
-use rookery_surfaces::sockets::Sockets;
-use rookery_surfaces::{App, Listening, Server, guard, mcp};
+use rookery_surfaces::http::guard::{self, GuardPolicy, RequestBounds};
+use rookery_surfaces::http::instance_sockets::Sockets;
+use rookery_surfaces::http::state::About;
+use rookery_surfaces::mcp::{self, Clients};
+use rookery_surfaces::{App, Listening, Server};
 use tokio::sync::watch;
 
 use fixture::{Fixture, Shared};
+
+/// As the daemon's, for the one surface that is here.
+const POLICY: GuardPolicy =
+    GuardPolicy { is_page: |_| false, bounds: |_| RequestBounds::Own, render_error: |_, error| error.into_response() };
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -43,12 +50,14 @@ async fn main() -> anyhow::Result<()> {
     let app = app(address.port());
     let shared = Arc::new(Shared::new()?);
     let server = move || Fixture::new(shared.clone());
-    let route = mcp::route(&app, "/mcp", server).layer(middleware::from_fn(disconnect::with_cut));
-    let routes = guard::around(route, &app).with_state(app.clone());
+    let clients = Clients::new(&app);
+    tokio::spawn(mcp::keep_up(app.clone(), clients.clone()));
+    let route = mcp::route(&app, &clients, "/mcp", server).layer(middleware::from_fn(disconnect::with_cut));
+    let routes = guard::around(route, &app, POLICY).with_state(app.clone());
     let mut stdout = std::io::stdout();
     writeln!(stdout, "listening on http://{address}")?;
     stdout.flush()?;
-    tokio::spawn(Server::of(app, routes).run(Listening { tcp: listener, tls: None, unix: None }))
+    tokio::spawn(Server::new(app, routes).run(Listening { tcp: listener, tls: None, unix: None }))
         .await
         .context("serving ended badly")
 }

@@ -16,9 +16,9 @@ use super::call::{Call, Json, MaybeBody, NamedAgent, Query};
 use super::openapi::LifeSign;
 use super::wire::{AgentCard, AgentCards, Beaten};
 use super::{ClutchError, ClutchErrorBody};
-use crate::app::App;
-use crate::rest::call;
-use crate::rest::wire::Done;
+use crate::http::App;
+use crate::http::answer;
+use crate::http::answer::Done;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -46,9 +46,9 @@ pub async fn register(
     let caller = call.caller(&id)?;
     call.app().engine().intake().check_card(&caller, &card).await?;
     let committed = call.submit(caller, RegisterCard { card, allow_endpoint: query.allow_endpoint }, &body).await?;
-    match call::row_of(&committed) {
-        Some(Row::Agent(agent)) => Ok(call::written(StatusCode::OK, &committed, shown(&agent))),
-        _ => Err(call::unexpected(&committed).into()),
+    match answer::row_of(&committed) {
+        Some(Row::Agent(agent)) => Ok(answer::written(StatusCode::OK, &committed, shown(&agent))),
+        _ => Err(answer::unexpected(&committed).into()),
     }
 }
 
@@ -58,7 +58,7 @@ pub async fn register(
 pub async fn list(State(app): State<App>, call: Call) -> Result<Response, ClutchError> {
     call.reader().await?;
     let found = app.engine().query().agents().await?;
-    Ok(call::at(found.map(|agents| AgentCards { agents: agents.iter().map(shown).collect() })))
+    Ok(answer::at(found.map(|agents| AgentCards { agents: agents.iter().map(shown).collect() })))
 }
 
 /// One agent's card; also that of one that has left.
@@ -69,7 +69,7 @@ pub async fn get(State(app): State<App>, call: Call, NamedAgent(id): NamedAgent)
     let found = app.engine().query().agent(&id).await?;
     let card = found.value.as_ref().map(shown);
     let card = card.ok_or_else(|| Rejection::new(Code::AgentNotFound, "Agent not found"))?;
-    Ok(call::at(At { value: card, head: found.head }))
+    Ok(answer::at(At { value: card, head: found.head }))
 }
 
 /// Take the agent out of the team; everything it holds is freed.
@@ -78,7 +78,7 @@ pub async fn get(State(app): State<App>, call: Call, NamedAgent(id): NamedAgent)
 pub async fn leave(call: Call, NamedAgent(id): NamedAgent) -> Result<Response, ClutchError> {
     let caller = call.caller(&id)?;
     let committed = call.submit(caller, LeaveTeam { agent: id }, &Bytes::new()).await?;
-    Ok(call::written(StatusCode::OK, &committed, Done { ok: true }))
+    Ok(answer::written(StatusCode::OK, &committed, Done { ok: true }))
 }
 
 /// Show a sign of life, and say what the agent does if the body says `status` or `current_task_id`.

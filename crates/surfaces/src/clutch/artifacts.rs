@@ -22,9 +22,9 @@ use utoipa::{IntoParams, ToSchema};
 use super::call::{Call, Query, Segment};
 use super::openapi::Content;
 use super::{ClutchError, ClutchErrorBody, ROOT};
-use crate::app::App;
-use crate::rest::drain;
-use crate::shares::{Account, Full, Place};
+use crate::http::App;
+use crate::http::extract::drain;
+use crate::http::limits::{Account, Full, Place};
 
 mod range;
 

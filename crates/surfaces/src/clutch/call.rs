@@ -9,19 +9,19 @@ use rookery_engine::Committed;
 use serde::de::DeserializeOwned;
 
 use super::{ClutchError, parameters};
-use crate::app::App;
-use crate::rest;
+use crate::http::App;
+use crate::http::extract;
 
 /// A request, and what it says about its sender.
 #[derive(Debug)]
-pub struct Call(rest::Call);
+pub struct Call(extract::Call);
 
 impl FromRequestParts<App> for Call {
     type Rejection = ClutchError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Call, ClutchError> {
         parameters::check(parts)?;
-        Ok(Call(rest::Call::from_request_parts(parts, app).await?))
+        Ok(Call(extract::Call::from_request_parts(parts, app).await?))
     }
 }
 
@@ -97,7 +97,7 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
     type Rejection = ClutchError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Query<T>, ClutchError> {
-        Ok(Query(rest::Query::from_request_parts(parts, app).await?.0))
+        Ok(Query(extract::Query::from_request_parts(parts, app).await?.0))
     }
 }
 
@@ -109,7 +109,7 @@ impl FromRequestParts<App> for Segment {
     type Rejection = ClutchError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Segment, ClutchError> {
-        Ok(Segment(rest::Segment::from_request_parts(parts, app).await?.0))
+        Ok(Segment(extract::Segment::from_request_parts(parts, app).await?.0))
     }
 }
 
@@ -137,7 +137,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
     type Rejection = ClutchError;
 
     async fn from_request(request: Request, app: &App) -> Result<Body<T>, ClutchError> {
-        Ok(Body(rest::call::JsonBody::from_request(request, app).await?.value))
+        Ok(Body(extract::JsonBody::from_request(request, app).await?.value))
     }
 }
 
@@ -149,7 +149,7 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for MaybeBody<T> {
     type Rejection = ClutchError;
 
     async fn from_request(request: Request, app: &App) -> Result<MaybeBody<T>, ClutchError> {
-        Ok(MaybeBody(rest::call::MaybeBody::from_request(request, app).await?.value))
+        Ok(MaybeBody(extract::MaybeBody::from_request(request, app).await?.value))
     }
 }
 
@@ -161,7 +161,7 @@ impl FromRequest<App> for Json {
     type Rejection = ClutchError;
 
     async fn from_request(request: Request, app: &App) -> Result<Json, ClutchError> {
-        Ok(Json(rest::call::json_bytes(request, app).await?))
+        Ok(Json(extract::json_bytes(request, app).await?))
     }
 }
 
@@ -176,7 +176,7 @@ impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
     type Rejection = ClutchError;
 
     async fn from_request(request: Request, app: &App) -> Result<JsonBody<T>, ClutchError> {
-        let rest::call::JsonBody { value, bytes } = rest::call::JsonBody::from_request(request, app).await?;
+        let extract::JsonBody { value, bytes } = extract::JsonBody::from_request(request, app).await?;
         Ok(JsonBody { value, bytes })
     }
 }

@@ -15,8 +15,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::call::{Call, Query, Segment};
 use super::{ClutchError, ClutchErrorBody, filter};
-use crate::app::App;
-use crate::rest::call;
+use crate::http::App;
+use crate::http::answer;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -143,11 +143,11 @@ pub async fn retry(State(app): State<App>, call: Call, Segment(text): Segment) -
     };
     let caller = call.caller(&agent)?;
     let committed = call.submit(caller, RetryDelivery { message, agent }, &Bytes::new()).await?;
-    match call::row_of(&committed) {
+    match answer::row_of(&committed) {
         Some(Row::Delivery(delivery)) => {
             let view = shown(app.engine().inbox().delivery_status(delivery), app.engine().clock().now());
-            Ok(call::written(StatusCode::OK, &committed, view))
+            Ok(answer::written(StatusCode::OK, &committed, view))
         }
-        _ => Err(call::unexpected(&committed).into()),
+        _ => Err(answer::unexpected(&committed).into()),
     }
 }

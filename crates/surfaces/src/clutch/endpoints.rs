@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::call::{Call, Segment};
 use super::{ClutchError, ClutchErrorBody};
-use crate::app::App;
+use crate::http::App;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Adapters {

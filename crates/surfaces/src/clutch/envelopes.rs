@@ -14,8 +14,8 @@ use utoipa::ToSchema;
 use super::call::{Call, Segment};
 use super::openapi::{ClutchMessages, ShownMessage};
 use super::{ClutchError, ClutchErrorBody};
-use crate::app::App;
-use crate::rest;
+use crate::http::App;
+use crate::http::extract;
 
 /// Says when the daemon received a message, beside the message as it was sent.
 const RECEIVED_AT: HeaderName = HeaderName::from_static("x-received-at");
@@ -58,7 +58,7 @@ impl From<Ingested> for IngestResult {
 pub async fn ingest(State(app): State<App>, call: Call, request: Request) -> Result<Response, ClutchError> {
     let media = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let shape = media.and_then(Shape::of_content_type);
-    let bytes = rest::read(request.into_body(), app.limits().body_bytes).await?;
+    let bytes = extract::read(request.into_body(), app.limits().body_bytes).await?;
     let shape = shape.ok_or_else(|| {
         let message = "the body must be sent as Content-Type: application/json or application/x-ndjson";
         ClutchError::new(Code::UnsupportedMediaType, message)

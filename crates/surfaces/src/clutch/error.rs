@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use crate::rest::{self, RestError};
+use crate::http::error::{HttpError, refusal, status_of};
 
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ClutchErrorBody {
@@ -40,7 +40,7 @@ impl ClutchError {
             retryable: code.retry() == RetryAdvice::Later,
             details: Map::new(),
         };
-        ClutchError { status: rest::status_of(code), body: Box::new(body), retry_after: None }
+        ClutchError { status: status_of(code), body: Box::new(body), retry_after: None }
     }
 
     /// A message that does not have the form of the protocol.
@@ -50,7 +50,7 @@ impl ClutchError {
         error
     }
 
-    /// Another status than the usual one, from [`rest::FURTHER_STATUSES`].
+    /// Another status than the usual one, from [`crate::http::error::FURTHER_STATUSES`].
     #[must_use]
     pub fn status(mut self, status: StatusCode) -> ClutchError {
         self.status = status;
@@ -121,8 +121,8 @@ impl From<Violations> for ClutchError {
     }
 }
 
-impl From<RestError> for ClutchError {
-    fn from(error: RestError) -> ClutchError {
+impl From<HttpError> for ClutchError {
+    fn from(error: HttpError) -> ClutchError {
         let retry_after = error.seconds_until_retry();
         let pointer = error.pointer().map(str::to_owned);
         let code = error.code();
@@ -144,7 +144,7 @@ impl From<RestError> for ClutchError {
 impl From<Rejection> for ClutchError {
     fn from(refusal: Rejection) -> ClutchError {
         let pointer = refusal.pointer.clone();
-        let error = ClutchError::from(RestError::from(refusal));
+        let error = ClutchError::from(HttpError::from(refusal));
         match pointer {
             Some(pointer) => error.detail("pointer", pointer),
             None => error,
@@ -157,14 +157,14 @@ impl From<EngineError> for ClutchError {
         match error {
             EngineError::Artifact(error) => error.into(),
             EngineError::Submit(SubmitError::Refused(refusal)) => refusal.into(),
-            error => RestError::from(error).into(),
+            error => HttpError::from(error).into(),
         }
     }
 }
 
 impl From<SubscribeError> for ClutchError {
     fn from(error: SubscribeError) -> ClutchError {
-        RestError::from(error).into()
+        HttpError::from(error).into()
     }
 }
 
@@ -190,6 +190,6 @@ impl From<ArtifactError> for ClutchError {
 
 impl IntoResponse for ClutchError {
     fn into_response(self) -> Response {
-        rest::refusal(self.status, *self.body, self.retry_after)
+        refusal(self.status, *self.body, self.retry_after)
     }
 }

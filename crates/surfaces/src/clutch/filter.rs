@@ -8,7 +8,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::ClutchError;
-use crate::app::App;
+use crate::http::App;
 
 const DEFAULT_PAGE: u32 = 100;
 const LARGEST_PAGE: u32 = 1_000;

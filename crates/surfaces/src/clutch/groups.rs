@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::call::{Call, JsonBody, Query, Segment};
-use super::page::PageQuery;
 use super::{ClutchError, ClutchErrorBody};
-use crate::app::App;
-use crate::rest::call;
-use crate::rest::wire::Done;
+use crate::http::App;
+use crate::http::answer;
+use crate::http::answer::Done;
+use crate::http::paging::PageQuery;
 
 /// Who shall be in a group.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -52,9 +52,9 @@ pub async fn set(call: Call, Segment(group): Segment, body: JsonBody<GroupReques
     }
     let members = body.value.members.iter().enumerate().map(member).collect::<Result<Vec<AgentId>, ClutchError>>()?;
     let committed = call.submit(call.anybody()?, SetGroup { group, members }, &body.bytes).await?;
-    match call::row_of(&committed) {
-        Some(Row::Group(group)) => Ok(call::written(StatusCode::OK, &committed, shown(group))),
-        _ => Err(call::unexpected(&committed).into()),
+    match answer::row_of(&committed) {
+        Some(Row::Group(group)) => Ok(answer::written(StatusCode::OK, &committed, shown(group))),
+        _ => Err(answer::unexpected(&committed).into()),
     }
 }
 
@@ -93,7 +93,7 @@ pub async fn list(State(app): State<App>, call: Call, Query(page): Query<PageQue
     let At { value: found, head } = app.engine().query().groups(page.after(), page.limit()).await?;
     let set: Vec<Seq> = found.iter().map(|group| group.set).collect();
     let groups = found.into_iter().map(shown).collect();
-    Ok(call::at(At { value: GroupList { groups, next: page.next(&set) }, head }))
+    Ok(answer::at(At { value: GroupList { groups, next: page.next(&set) }, head }))
 }
 
 /// Remove a group. What was sent to it stays with whom it reached.
@@ -102,7 +102,7 @@ pub async fn list(State(app): State<App>, call: Call, Query(page): Query<PageQue
     responses((status = 200, body = Done), (status = 404, body = ClutchErrorBody)))]
 pub async fn remove(call: Call, Segment(group): Segment) -> Result<Response, ClutchError> {
     let committed = call.submit(call.anybody()?, RemoveGroup { group }, &Bytes::new()).await?;
-    Ok(call::written(StatusCode::OK, &committed, Done { ok: true }))
+    Ok(answer::written(StatusCode::OK, &committed, Done { ok: true }))
 }
 
 fn shown(group: Group) -> GroupMembers {

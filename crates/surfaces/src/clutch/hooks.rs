@@ -15,8 +15,8 @@ use utoipa::ToSchema;
 use super::call::Segment;
 use super::envelopes::IngestResults;
 use super::{ClutchError, ClutchErrorBody};
-use crate::app::App;
-use crate::rest;
+use crate::http::App;
+use crate::http::extract;
 
 /// A request that the hook is not meant for.
 #[derive(Debug, Serialize, ToSchema)]
@@ -42,7 +42,7 @@ pub async fn receive(
             .hint("name it in rookery.toml as [adapters.http.NAME], and start the daemon anew"));
     };
     let headers = request.headers().clone();
-    let body = rest::call::json_bytes(request, &app).await?;
+    let body = extract::json_bytes(request, &app).await?;
     let header = |name: &str| text(&headers, name);
     let now = app.engine().clock().now();
     let envelopes = match hook.inbound(Raw { body: &body, header: &header, at: now }).await {

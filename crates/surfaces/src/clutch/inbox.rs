@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::call::{self, Call, NamedAgent, Query};
 use super::messages::PlacedMessage;
 use super::{ClutchError, ClutchErrorBody, filter, stream};
-use crate::app::App;
+use crate::http::App;
 
 /// The longest that a call waits for a message; longer wishes are cut to it.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);

@@ -13,8 +13,8 @@ use super::call::{Call, Query};
 use super::filter::{self, Wanted};
 use super::openapi::ShownMessage;
 use super::{ClutchError, ClutchErrorBody};
-use crate::app::App;
-use crate::rest;
+use crate::http::App;
+use crate::http::answer;
 
 /// Which page of an ordered list.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -73,7 +73,7 @@ pub async fn list(
     let filter = wanted.0.filter()?;
     let stretch = stretch(&app, &page.0).await?;
     let found = app.engine().history().messages(&filter, stretch).await?;
-    Ok(rest::at(found.map(Messages::from)))
+    Ok(answer::at(found.map(Messages::from)))
 }
 
 pub(super) async fn stretch(app: &App, page: &PageQuery) -> Result<Stretch, ClutchError> {

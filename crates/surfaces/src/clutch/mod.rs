@@ -15,7 +15,6 @@
 //! | `inbox` | what waits for an agent, pulled and acknowledged |
 //! | `openapi` | what of the description of this face is not made from its handlers |
 //! | `messages` | messages by run, thread, task, sender and type |
-//! | `page` | pages of what has a place in the log |
 //! | `parameters` | which parameters each call takes |
 //! | `replay` | the messages of a run once more, at once or in their time |
 //! | `retry` | a part of a run once more |
@@ -38,7 +37,6 @@ pub(crate) mod hooks;
 pub(crate) mod inbox;
 pub(crate) mod messages;
 pub(crate) mod openapi;
-mod page;
 mod parameters;
 pub(crate) mod replay;
 pub(crate) mod retry;
@@ -56,7 +54,7 @@ pub use error::ClutchError;
 pub(crate) use error::ClutchErrorBody;
 pub use step_contracts::{StepContractFormat, read_step_contracts};
 
-use crate::app::App;
+use crate::http::App;
 
 /// Where this face begins.
 pub const ROOT: &str = "/clutch/v0";
@@ -97,8 +95,8 @@ pub(crate) fn is_at(path: &str) -> bool {
     path.strip_prefix(ROOT).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) || path.starts_with("/hooks/")
 }
 
-/// Whether a request takes as long as there are bytes to carry or something to wait for, and bounds that by itself.
-pub(crate) fn takes_its_time(path: &str) -> bool {
+/// Whether a request takes as long as there are bytes to carry or something to wait for, and bounds that itself.
+pub(crate) fn is_long_lived(path: &str) -> bool {
     path.strip_prefix(ROOT).is_some_and(|path| {
         let waits = path.starts_with("/agents/") && path.ends_with("/inbox");
         waits || path == "/artifacts" || path.starts_with("/artifacts/")

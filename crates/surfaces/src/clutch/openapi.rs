@@ -1,12 +1,66 @@
-//! What of this face's description is not made from its handlers: the schemas that the core writes itself, and the codes that
-//! each call may be refused with.
+//! The description of this surface in OpenAPI: from its handlers, with the schemas that the core writes itself and the codes
+//! that each call may be rejected with.
 
 use rookery_core::clutch::{Card, FaultCode, schema};
 use rookery_core::limit;
 use serde_json::{Value, json};
 use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Object, RefOr};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::{OpenApi, PartialSchema, ToSchema};
+
+use super::{
+    ClutchErrorBody, agents, artifacts, deliveries, endpoints, envelopes, groups, hooks, inbox, messages, replay,
+    retry, router, runs, schemas, step_contracts, stream,
+};
+
+#[derive(OpenApi)]
+#[openapi(
+    paths(
+        agents::register,
+        agents::list,
+        agents::get,
+        agents::leave,
+        agents::heartbeat,
+        inbox::pull,
+        inbox::ack,
+        endpoints::list,
+        endpoints::retry,
+        endpoints::let_go,
+        deliveries::list,
+        deliveries::retry,
+        groups::list,
+        groups::get,
+        groups::set,
+        groups::remove,
+        schemas::list,
+        schemas::get,
+        schemas::register,
+        step_contracts::list,
+        step_contracts::get,
+        step_contracts::define,
+        artifacts::upload,
+        artifacts::list,
+        artifacts::download,
+        artifacts::head,
+        envelopes::ingest,
+        envelopes::get,
+        hooks::receive,
+        messages::list,
+        router::explain,
+        runs::list,
+        runs::tree,
+        replay::replay,
+        retry::retry,
+        stream::stream,
+    ),
+    components(schemas(ClutchErrorBody, ClutchMessage))
+)]
+struct ClutchApi;
+
+/// The calls, and the types of what they take and answer.
+pub fn document() -> utoipa::openapi::OpenApi {
+    ClutchApi::openapi()
+}
 
 /// Names a schema that stands in [`schemas`].
 macro_rules! described_by_the_core {

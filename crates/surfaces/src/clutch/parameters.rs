@@ -10,14 +10,14 @@ use axum::http::request::Parts;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::path::{Operation, ParameterIn};
 
-use super::ClutchError;
-use crate::rest::openapi;
+use super::{ClutchError, openapi};
+use crate::http::openapi::operations;
 
 /// By method and path.
 static KNOWN: LazyLock<HashMap<(&'static str, String), Vec<String>>> = LazyLock::new(|| {
     let paths = openapi::document().paths.paths;
     let calls = paths.iter().flat_map(|(path, item)| {
-        openapi::operations(item).into_iter().map(move |(method, operation)| ((method, path.clone()), named(operation)))
+        operations(item).into_iter().map(move |(method, operation)| ((method, path.clone()), named(operation)))
     });
     calls.collect()
 });

@@ -14,9 +14,9 @@ use utoipa::IntoParams;
 use super::call::{Call, Query, Segment};
 use super::messages::{self, Messages, PageQuery, PlacedMessage};
 use super::{ClutchError, ClutchErrorBody, filter, stream};
-use crate::app::App;
-use crate::rest;
-use crate::shares::Place;
+use crate::http::App;
+use crate::http::answer;
+use crate::http::limits::Place;
 
 /// However long nothing happened then, nobody waits longer for the next message.
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
@@ -50,7 +50,7 @@ pub async fn replay(
     let filter = MessageFilter { run: Some(run), ..MessageFilter::default() };
     let stretch = messages::stretch(&app, &page.0).await?;
     let Some(speed) = &speed.0.speed else {
-        return Ok(rest::at(app.engine().history().messages(&filter, stretch).await?.map(Messages::from)));
+        return Ok(answer::at(app.engine().history().messages(&filter, stretch).await?.map(Messages::from)));
     };
     let speed = factor(speed)?;
     let place = stream::take_place(&app, &caller)?;

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::call::{Call, Json, Segment};
 use super::{ClutchError, ClutchErrorBody, filter};
-use crate::rest::call;
+use crate::http::answer;
 
 /// Which part.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -37,12 +37,12 @@ pub async fn retry(call: Call, Segment(id): Segment, Json(body): Json) -> Result
         .map_err(|error| ClutchError::invalid("/task_id", format!("expected {{\"task_id\": …}}: {error}")))?;
     let command = ReopenTask { run, task: filter::task("/task_id", &asked.task_id)? };
     let committed = call.submit(call.anybody()?, command, &body).await?;
-    match call::row_of(&committed) {
+    match answer::row_of(&committed) {
         Some(Row::Task(task)) => {
             let (run_id, task_id) = (task.run.to_string(), task.id.to_string());
             let retried = Retried { run_id, task_id, state: task.state.as_str(), attempt: task.attempt };
-            Ok(call::written(StatusCode::OK, &committed, retried))
+            Ok(answer::written(StatusCode::OK, &committed, retried))
         }
-        _ => Err(call::unexpected(&committed).into()),
+        _ => Err(answer::unexpected(&committed).into()),
     }
 }

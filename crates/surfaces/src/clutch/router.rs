@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 use super::call::Call;
 use super::openapi::TaskDraft;
 use super::{ClutchError, ClutchErrorBody};
-use crate::app::App;
-use crate::rest;
+use crate::http::App;
+use crate::http::extract;
 
 /// Whom the router would choose, and why. Agents are named as `agent:ID`.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -41,7 +41,7 @@ pub struct Explained {
     responses((status = 200, body = Explained), (status = 400, body = ClutchErrorBody)))]
 pub async fn explain(State(app): State<App>, call: Call, request: Request) -> Result<Response, ClutchError> {
     call.reader().await?;
-    let bytes = rest::read(request.into_body(), app.limits().body_bytes).await?;
+    let bytes = extract::read(request.into_body(), app.limits().body_bytes).await?;
     let choice = app.engine().router().explain(draft_terms(&bytes)?).await?;
     Ok(Json(choice.payload()).into_response())
 }

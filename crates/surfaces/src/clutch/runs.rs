@@ -11,8 +11,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::call::{Call, Query, Segment};
 use super::{ClutchError, ClutchErrorBody, filter};
-use crate::app::App;
-use crate::rest;
+use crate::http::App;
+use crate::http::answer;
 
 /// Which page: of runs the newest come first, of a run's tasks the oldest.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -122,7 +122,7 @@ pub async fn list(State(app): State<App>, call: Call, query: Query<NextQuery>) -
     call.reader().await?;
     let limit = filter::page(query.0.limit.as_deref())?;
     let found = app.engine().runs().list(cursor(&query.0)?, limit).await?;
-    Ok(rest::at(found.map(Runs::from)))
+    Ok(answer::at(found.map(Runs::from)))
 }
 
 /// A run as a tree of its tasks: a page of them, oldest first, 100 if `limit` is left out. A task whose parent is on an earlier page
@@ -141,7 +141,7 @@ pub async fn tree(
     let limit = filter::page(query.0.limit.as_deref())?;
     let after = cursor(&query.0)?.unwrap_or(Seq::ZERO);
     let found = app.engine().runs().tree(&id, after, limit).await?;
-    Ok(rest::at(found.map(RunDetail::from)))
+    Ok(answer::at(found.map(RunDetail::from)))
 }
 
 fn cursor(query: &NextQuery) -> Result<Option<Seq>, ClutchError> {

@@ -13,10 +13,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::call::{Call, Json, Query, Segment};
-use super::page::PageQuery;
 use super::{ClutchError, ClutchErrorBody};
-use crate::app::App;
-use crate::rest::call;
+use crate::http::App;
+use crate::http::answer;
+use crate::http::paging::PageQuery;
 
 /// A schema as it is listed.
 #[derive(Debug, Serialize, ToSchema)]
@@ -55,7 +55,7 @@ pub async fn register(call: Call, Segment(name): Segment, Json(body): Json) -> R
     let command = RegisterSchema { payload_type: payload_type.clone(), text };
     let committed = call.submit(caller, command, &body).await?;
     let known = engine.contracts().schema(&payload_type).await?.ok_or_else(|| missing(&payload_type))?;
-    Ok(call::written(StatusCode::OK, &committed, listed(&known)))
+    Ok(answer::written(StatusCode::OK, &committed, listed(&known)))
 }
 
 /// The schema of a payload type, as it was registered.
@@ -78,7 +78,7 @@ pub async fn list(State(app): State<App>, call: Call, Query(page): Query<PageQue
     let At { value: known, head } = app.engine().contracts().schemas(page.after(), page.limit()).await?;
     let registered: Vec<Seq> = known.iter().filter_map(registered_at).collect();
     let schemas = known.iter().map(listed).collect();
-    Ok(call::at(At { value: SchemaList { schemas, next: page.next(&registered) }, head }))
+    Ok(answer::at(At { value: SchemaList { schemas, next: page.next(&registered) }, head }))
 }
 
 fn named(name: &str) -> Result<PayloadType, ClutchError> {

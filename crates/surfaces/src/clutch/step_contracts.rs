@@ -15,11 +15,11 @@ use utoipa::ToSchema;
 use self::read::Format;
 pub use self::read::{Format as StepContractFormat, rules as read_step_contracts};
 use super::call::{Call, Query, Segment};
-use super::page::PageQuery;
 use super::{ClutchError, ClutchErrorBody};
-use crate::app::App;
-use crate::rest;
-use crate::rest::call;
+use crate::http::App;
+use crate::http::answer;
+use crate::http::extract;
+use crate::http::paging::PageQuery;
 
 /// What each step of a workflow expects; in YAML or as JSON.
 #[derive(Debug, Serialize, ToSchema)]
@@ -77,7 +77,7 @@ impl FromRequest<App> for Rules {
     async fn from_request(request: Request, _: &App) -> Result<Rules, ClutchError> {
         let told = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let format = Format::of(told.unwrap_or_default());
-        let bytes = rest::read(request.into_body(), limit::WORKFLOW_BYTES).await?;
+        let bytes = extract::read(request.into_body(), limit::WORKFLOW_BYTES).await?;
         let format = format.ok_or_else(|| {
             let message = "the body must be sent as Content-Type: application/yaml or application/json";
             ClutchError::new(Code::UnsupportedMediaType, message)
@@ -99,9 +99,9 @@ pub async fn define(call: Call, Segment(name): Segment, rules: Rules) -> Result<
     }
     let command = DefineStepContracts { workflow, rules: steps };
     let committed = call.submit(call.anybody()?, command, &rules.bytes).await?;
-    match call::row_of(&committed) {
-        Some(Row::StepContracts(workflow)) => Ok(call::written(StatusCode::OK, &committed, shown(workflow))),
-        _ => Err(call::unexpected(&committed).into()),
+    match answer::row_of(&committed) {
+        Some(Row::StepContracts(workflow)) => Ok(answer::written(StatusCode::OK, &committed, shown(workflow))),
+        _ => Err(answer::unexpected(&committed).into()),
     }
 }
 
@@ -130,7 +130,7 @@ pub async fn list(State(app): State<App>, call: Call, Query(page): Query<PageQue
     let At { value: found, head } = app.engine().contracts().list_step_contracts(page.after(), page.limit()).await?;
     let defined: Vec<Seq> = found.iter().map(|workflow| workflow.defined).collect();
     let workflows = found.into_iter().map(listed).collect();
-    Ok(call::at(At { value: WorkflowList { workflows, next: page.next(&defined) }, head }))
+    Ok(answer::at(At { value: WorkflowList { workflows, next: page.next(&defined) }, head }))
 }
 
 fn listed(workflow: StepContracts) -> ListedWorkflow {

@@ -22,8 +22,8 @@ use utoipa::IntoParams;
 use super::call::{Call, Query};
 use super::filter::{self, Wanted};
 use super::{ClutchError, ClutchErrorBody, inbox};
-use crate::app::App;
-use crate::shares::{Account, Full, Place};
+use crate::http::App;
+use crate::http::limits::{Account, Full, Place};
 use client::{Client, Framing, Peer};
 use source::{Followed, Source};
 

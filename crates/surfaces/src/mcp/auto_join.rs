@@ -5,7 +5,7 @@ use rookery_core::agent::Join;
 use rookery_core::{Authority, Caller};
 use rookery_engine::{EngineError, Request};
 
-use crate::app::App;
+use crate::http::App;
 
 /// Lets the agent that a caller speaks as join, if nobody knows it yet. Whoever only observes, and whoever gave no name,
 /// stays unknown.

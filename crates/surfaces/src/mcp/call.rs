@@ -12,8 +12,8 @@ use tokio::sync::OnceCell;
 use super::auto_join;
 use super::error::ToolError;
 use super::unread::unread;
-use crate::app::App;
-use crate::sender::Sender;
+use crate::http::App;
+use crate::http::identity::Sender;
 
 /// The agents that a session without a credential registered, the last one last.
 #[derive(Clone, Debug, Default)]

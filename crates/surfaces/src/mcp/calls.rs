@@ -17,9 +17,9 @@ use super::schema::{NOTES, Object};
 use super::tool::{Answered, Effect, Reminder, Tool};
 use super::toolset::Toolset;
 use super::unread::{count, hint, unread};
-use crate::app::App;
-use crate::sender::Sender;
-use crate::shares::Account;
+use crate::http::App;
+use crate::http::identity::Sender;
+use crate::http::limits::Account;
 
 /// The name of the unread count in a result's `_meta`.
 const UNREAD: &str = "rookery/unread";

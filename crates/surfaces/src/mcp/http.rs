@@ -15,44 +15,49 @@ use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rookery_core::Code;
 
+use super::Clients;
 use super::bad_body;
 use super::calls::Catalogue;
-use super::protocol::Face;
+use super::protocol::Protocol;
 use super::toolset::Toolset;
-use crate::app::App;
-use crate::guard::Via;
-use crate::rest::RestError;
-use crate::sender::Sender;
-use crate::shares::{Account, Full, Place};
+use crate::http::App;
+use crate::http::HttpError;
+use crate::http::guard::Via;
+use crate::http::identity::Sender;
+use crate::http::limits::{Account, Full, Place};
 
 /// How much is sent in one piece.
 const PIECE_BYTES: usize = 64 * 1024;
 
-pub fn routes(app: &App) -> Router<App> {
+pub fn routes(app: &App, clients: &Clients) -> Router<App> {
     let catalogue = Catalogue::new(super::tools::all());
     Toolset::EVERY.into_iter().fold(Router::new(), |routes, set| {
-        let (catalogue, known) = (catalogue.clone(), app.clone());
-        routes.merge(route(app, set.path(), move || Face::new(known.clone(), catalogue.clone(), set)))
+        let (catalogue, state) = (catalogue.clone(), (app.clone(), clients.clone()));
+        let protocol = move |set| Protocol::new(state.0.clone(), state.1.clone(), catalogue.clone(), set);
+        routes.merge(route(app, clients, set.path(), move || protocol(set)))
     })
 }
 
 /// As [`routes`], for those who share an instance: what they get without asking for more is its context.
-pub fn context_routes(app: &App) -> Router<App> {
+pub fn context_routes(app: &App, clients: &Clients) -> Router<App> {
     let catalogue = Catalogue::new(super::tools::all());
     Toolset::EVERY.into_iter().fold(Router::new(), |routes, set| {
-        let (catalogue, known) = (catalogue.clone(), app.clone());
+        let (catalogue, state) = (catalogue.clone(), (app.clone(), clients.clone()));
+        let protocol = move |set| Protocol::new(state.0.clone(), state.1.clone(), catalogue.clone(), set);
         let offered = if set == Toolset::All { Toolset::Context } else { set };
-        routes.merge(route(app, set.path(), move || Face::new(known.clone(), catalogue.clone(), offered)))
+        routes.merge(route(app, clients, set.path(), move || protocol(offered)))
     })
 }
 
 /// A server at one address of ours: whatever it offers, its sockets, sessions and limits are the daemon's.
-pub fn route<S>(app: &App, path: &str, server: impl Fn() -> S + Send + Sync + 'static) -> Router<App>
+pub fn route<S>(app: &App, clients: &Clients, path: &str, server: impl Fn() -> S + Send + Sync + 'static) -> Router<App>
 where
     S: ServerHandler + Send + 'static,
 {
-    let service = StreamableHttpService::new(move || Ok(server()), app.sessions().clone(), config(app));
-    Router::new().route_service(path, service).layer(middleware::from_fn_with_state(app.clone(), prepared))
+    let service = StreamableHttpService::new(move || Ok(server()), clients.sessions.clone(), config(app));
+    Router::new()
+        .route_service(path, service)
+        .layer(middleware::from_fn_with_state((app.clone(), clients.clone()), prepared))
 }
 
 fn config(app: &App) -> StreamableHttpServerConfig {
@@ -67,9 +72,9 @@ fn config(app: &App) -> StreamableHttpServerConfig {
 }
 
 /// What every message passes before the SDK sees it.
-async fn prepared(State(app): State<App>, request: Request, next: Next) -> Response {
+async fn prepared(State((app, clients)): State<(App, Clients)>, request: Request, next: Next) -> Response {
     match prepare(&app, request).await {
-        Ok(Prepared::Message(request, body)) => in_one_piece(finished(&app, &body, next.run(request).await)).await,
+        Ok(Prepared::Message(request, body)) => in_one_piece(finished(&clients, &body, next.run(request).await)).await,
         Ok(Prepared::Stream(request, place)) => next.run(request).await.map(|body| {
             // The stream's place is free when the stream ends.
             Body::new(body.map_frame(move |frame| {
@@ -86,7 +91,7 @@ enum Prepared {
     Stream(Request, Place),
 }
 
-async fn prepare(app: &App, mut request: Request) -> Result<Prepared, RestError> {
+async fn prepare(app: &App, mut request: Request) -> Result<Prepared, HttpError> {
     // Whoever needs a token needs it for every call, also for those that only look around.
     let sender = Sender::of(request.headers())?;
     let account = Account::of(&sender.caller(app, None)?);
@@ -103,9 +108,9 @@ async fn prepare(app: &App, mut request: Request) -> Result<Prepared, RestError>
     let _place = app.requests().take(account).map_err(Full::of_requests)?;
     let (parts, body) = request.into_parts();
     let limit = app.limits().body_bytes;
-    let read = crate::rest::read(body, limit);
+    let read = crate::http::extract::read(body, limit);
     let Ok(bytes) = tokio::time::timeout(app.limits().request_time, read).await else {
-        return Err(RestError::new(Code::Timeout, "the message took too long to arrive"));
+        return Err(HttpError::new(Code::Timeout, "the message took too long to arrive"));
     };
     let bytes = bytes?;
     Ok(Prepared::Message(Request::from_parts(parts, Body::from(bytes.clone())), bytes))
@@ -113,12 +118,12 @@ async fn prepare(app: &App, mut request: Request) -> Result<Prepared, RestError>
 
 /// The SDK has one answer to everything that fails inside it; the one that we know about gets a code. And what is no
 /// message is told so in the words of the protocol.
-fn finished(app: &App, body: &[u8], response: Response) -> Response {
+fn finished(clients: &Clients, body: &[u8], response: Response) -> Response {
     if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
         return bad_body::answer(body).unwrap_or(response);
     }
-    if response.status() == StatusCode::INTERNAL_SERVER_ERROR && app.sessions().is_full() {
-        return RestError::new(Code::TooManySessions, "no more sessions can be opened")
+    if response.status() == StatusCode::INTERNAL_SERVER_ERROR && clients.sessions.is_full() {
+        return HttpError::new(Code::TooManySessions, "no more sessions can be opened")
             .hint("close those that are not needed, or raise max_sessions")
             .retry_after(5)
             .into_response();

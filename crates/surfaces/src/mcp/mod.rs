@@ -33,19 +33,35 @@ mod wake;
 pub use call::Call;
 pub use error::ToolError;
 pub use http::{context_routes, route, routes};
-pub use sessions::Sessions;
-pub use subscriptions::Notices;
+use sessions::Sessions;
+use subscriptions::Subscriptions;
 pub use tool::{Effect, Reply, Tool};
 pub use toolset::Toolset;
 
-use crate::app::App;
+use std::sync::Arc;
 
-/// What this face does besides answering: tells subscribers what the log says, and ends sessions that nobody uses.
-pub async fn keep_up(app: App) {
-    tokio::join!(subscriptions::follow(&app), sessions::reap(&app));
+use crate::http::App;
+
+/// The connected clients: their sessions and what they follow. Shared by all addresses of this surface.
+#[derive(Clone, Debug)]
+pub struct Clients {
+    sessions: Arc<Sessions>,
+    subscriptions: Arc<Subscriptions>,
 }
 
-/// Whether a path belongs to this face.
+impl Clients {
+    pub fn new(app: &App) -> Clients {
+        let sessions = Arc::new(Sessions::new(app.limits(), app.engine().clock().clone()));
+        Clients { sessions, subscriptions: Arc::default() }
+    }
+}
+
+/// The work of this surface besides answering: notifies subscribers of changes, and ends sessions that are not used.
+pub async fn keep_up(app: App, clients: Clients) {
+    tokio::join!(subscriptions::follow(&app, &clients.subscriptions), sessions::reap(&app, &clients.sessions));
+}
+
+/// Whether a path belongs to this surface.
 pub fn is_at(path: &str) -> bool {
     path.strip_prefix("/mcp").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

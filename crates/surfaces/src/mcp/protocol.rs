@@ -17,6 +17,7 @@ use rookery_engine::Wake;
 use serde_json::json;
 use tokio::task::AbortHandle;
 
+use super::Clients;
 use super::call::Call;
 use super::calls::{self, Catalogue, Desk};
 use super::error::ToolError;
@@ -24,16 +25,17 @@ use super::resources::{self, Named};
 use super::subscriptions::{Queue, SEND_TIME};
 use super::toolset::Toolset;
 use super::wake::{self, Addressee, Hearing};
-use crate::app::App;
-use crate::shares::Account;
+use crate::http::App;
+use crate::http::limits::Account;
 
 /// The header that names a session.
 const SESSION_ID: &str = "mcp-session-id";
 
 /// The server as one session, or one request without a session, sees it.
 #[derive(Debug)]
-pub struct Face {
+pub struct Protocol {
     desk: Desk,
+    clients: Clients,
     queue: Arc<Queue>,
     /// What sends from the queue, once something is followed.
     sending: OnceLock<AbortHandle>,
@@ -53,7 +55,7 @@ impl Drop for Telling {
     }
 }
 
-impl Drop for Face {
+impl Drop for Protocol {
     fn drop(&mut self) {
         if let Some(sending) = self.sending.get() {
             sending.abort();
@@ -61,10 +63,10 @@ impl Drop for Face {
     }
 }
 
-impl Face {
-    pub fn new(app: App, catalogue: Catalogue, set: Toolset) -> Face {
+impl Protocol {
+    pub fn new(app: App, clients: Clients, catalogue: Catalogue, set: Toolset) -> Protocol {
         let desk = Desk::new(app, catalogue, set);
-        Face { desk, queue: Arc::default(), sending: OnceLock::new(), telling: Mutex::default() }
+        Protocol { desk, clients, queue: Arc::default(), sending: OnceLock::new(), telling: Mutex::default() }
     }
 
     /// What an address names, if the caller may see it.
@@ -80,7 +82,7 @@ impl Face {
 
     /// Tells the session's agent of its messages from now on, if it is known who that is.
     fn attend(&self, extensions: &Extensions, peer: &Peer<RoleServer>) {
-        let Some(streams) = session(extensions).and_then(|id| self.desk.app().sessions().listening(id)) else { return };
+        let Some(streams) = session(extensions).and_then(|id| self.clients.sessions.listening(id)) else { return };
         let Ok(sender) = calls::sender(extensions) else { return };
         let Some(addressee) = Addressee::of(self.desk.app(), sender, self.desk.bound().clone()) else { return };
         let mut telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
@@ -159,7 +161,7 @@ fn refused(error: ToolError) -> ErrorData {
     ErrorData::invalid_params(error.message.clone(), serde_json::to_value(&error).ok())
 }
 
-impl ServerHandler for Face {
+impl ServerHandler for Protocol {
     fn get_info(&self) -> ServerConfig {
         let capabilities =
             ServerCapabilities::builder().enable_tools().enable_resources().enable_resources_subscribe().build();
@@ -235,7 +237,7 @@ impl ServerHandler for Face {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         self.named(&context, &request.uri).await?;
-        let followed = self.desk.app().notices().follow(&request.uri, &self.queue);
+        let followed = self.clients.subscriptions.follow(&request.uri, &self.queue);
         followed.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
         self.send_to(&context.peer);
         Ok(())
@@ -246,14 +248,14 @@ impl ServerHandler for Face {
         request: UnsubscribeRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.desk.app().notices().leave(&request.uri, &self.queue);
+        self.clients.subscriptions.leave(&request.uri, &self.queue);
         Ok(())
     }
 
     /// Follows what it accepts at once: after the acknowledgment, which comes next, a client must not miss a change.
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let follow =
-            |uri: &&String| Named::of(uri).is_some() && self.desk.app().notices().follow(uri, &self.queue).is_ok();
+            |uri: &&String| Named::of(uri).is_some() && self.clients.subscriptions.follow(uri, &self.queue).is_ok();
         let mut accepted = SubscriptionFilter::new();
         accepted.resource_subscriptions =
             requested.resource_subscriptions.as_ref().map(|uris| uris.iter().filter(follow).cloned().collect());
@@ -263,14 +265,14 @@ impl ServerHandler for Face {
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let told = self.tell(&context).await;
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
-            self.desk.app().notices().leave(uri, &self.queue);
+            self.clients.subscriptions.leave(uri, &self.queue);
         }
         told
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         if let Some(id) = session(&context.extensions) {
-            self.desk.app().sessions().began(id, &self.desk);
+            self.clients.sessions.began(id, &self.desk);
         }
         self.attend(&context.extensions, &context.peer);
     }

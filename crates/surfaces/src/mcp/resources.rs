@@ -5,15 +5,15 @@ use std::fmt::Write;
 
 use rmcp::model::{Resource, ResourceTemplate};
 use rookery_core::document::{Document, DocumentId, DocumentPath};
+use rookery_core::handoff::Handoff;
 use rookery_core::{Actor, AgentId, Authority, Caller, Code, Instance, MessageId, Rejection};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::call::Call;
 use super::error::ToolError;
 use super::tools::documents::FILES_LISTED;
 use super::tools::messages::{InboxMessage, instance_of_caller};
 use super::unread::count;
-use crate::rest::translate::handoff as shown;
 
 const PREFIX: &str = "rookery://agents/";
 const SUFFIX: &str = "/inbox";
@@ -186,10 +186,27 @@ async fn read_message(call: &Call, id: &MessageId) -> Result<String, ToolError> 
     Ok(mail.and_then(|mail| mail.envelope).ok_or_else(unknown)?.to_string())
 }
 
+/// A handoff that waits for an answer.
+fn offered_handoff(handoff: Handoff) -> Value {
+    json!({
+        "id": handoff.id.as_str(),
+        "from_agent": handoff.from.as_str(),
+        "to_agent": handoff.to,
+        "task_id": handoff.task.as_str(),
+        "status": handoff.status.as_str(),
+        "summary": handoff.note.summary,
+        "files_modified": handoff.note.files_modified,
+        "files_created": handoff.note.files_created,
+        "context": handoff.note.context,
+        "blockers": handoff.note.blockers,
+        "created_at": handoff.created_at.0,
+    })
+}
+
 /// The inbox as JSON. Looking at it marks nothing.
 async fn read_inbox(call: &Call, agent: &AgentId) -> Result<String, ToolError> {
     let offered = call.engine().query().handoffs(Some("pending"), Some(agent)).await?;
-    let handoffs: Vec<_> = offered.value.into_iter().map(shown).collect();
+    let handoffs: Vec<_> = offered.value.into_iter().map(offered_handoff).collect();
     let waiting = call.engine().inbox().peek(agent, None).await?;
     let here = Instance::of(agent);
     let messages = InboxMessage::all(&waiting, &here, call.engine().clock().now());

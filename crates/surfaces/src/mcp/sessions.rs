@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::calls::Desk;
 use super::tools::WAITS;
-use crate::app::{App, Limits};
+use crate::http::{App, Limits};
 
 /// How often silent sessions are looked for.
 const REAP_EVERY: Duration = Duration::from_secs(60);
@@ -209,8 +209,7 @@ fn kind(message: &ClientJsonRpcMessage) -> Kind {
 }
 
 /// Ends sessions that nobody has used for long.
-pub async fn reap(app: &App) {
-    let sessions = app.sessions();
+pub async fn reap(app: &App, sessions: &Sessions) {
     let idle = u64::try_from(sessions.idle.as_millis()).unwrap_or(u64::MAX);
     loop {
         tokio::select! {

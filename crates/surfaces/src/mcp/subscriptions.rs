@@ -14,7 +14,7 @@ use rookery_engine::SubscribeError;
 use tokio::sync::Notify;
 
 use super::resources;
-use crate::app::App;
+use crate::http::App;
 
 /// How many addresses one client can follow.
 pub const MAX_FOLLOWED: usize = 256;
@@ -54,20 +54,20 @@ pub fn concerned(fact: &AnyEvent) -> Concerned {
 }
 
 /// Reads the log from now on and tells whoever follows what it changes.
-pub async fn follow(app: &App) {
+pub async fn follow(app: &App, subscriptions: &Subscriptions) {
     while !app.stopping().is_cancelled() {
-        match tail(app).await {
+        match tail(app, subscriptions).await {
             Err(SubscribeError::Stopped) => return,
             Err(error) => tracing::debug!(%error, "the log cannot be followed; trying again"),
             Ok(()) => return,
         }
         // What changed meanwhile is not known: everybody who follows something looks again.
         tokio::time::sleep(RETRY).await;
-        app.notices().all_changed(|_| true);
+        subscriptions.all_changed(|_| true);
     }
 }
 
-async fn tail(app: &App) -> Result<(), SubscribeError> {
+async fn tail(app: &App, subscriptions: &Subscriptions) -> Result<(), SubscribeError> {
     let mut log = app.engine().subscribe(None).await?;
     loop {
         let chunk = tokio::select! {
@@ -77,8 +77,8 @@ async fn tail(app: &App) -> Result<(), SubscribeError> {
         for row in chunk.rows() {
             match concerned(&row.event) {
                 Concerned::Nothing => {}
-                Concerned::Addresses(addresses) => addresses.iter().for_each(|it| app.notices().changed(it)),
-                Concerned::Everyone => app.notices().all_changed(|address| resources::owner(address).is_some()),
+                Concerned::Addresses(addresses) => addresses.iter().for_each(|it| subscriptions.changed(it)),
+                Concerned::Everyone => subscriptions.all_changed(|address| resources::owner(address).is_some()),
             }
         }
     }
@@ -86,11 +86,11 @@ async fn tail(app: &App) -> Result<(), SubscribeError> {
 
 /// Who follows what.
 #[derive(Debug, Default)]
-pub struct Notices {
+pub struct Subscriptions {
     by_address: Mutex<HashMap<String, Vec<Weak<Queue>>>>,
 }
 
-impl Notices {
+impl Subscriptions {
     /// Notes a change for everybody who follows the address. Never waits.
     pub fn changed(&self, address: &str) {
         let mut all = self.lock();
@@ -203,7 +203,7 @@ mod tests {
 
     #[tokio::test]
     async fn changes_that_nobody_took_yet_are_one() {
-        let (notices, queue) = (Notices::default(), Arc::new(Queue::default()));
+        let (notices, queue) = (Subscriptions::default(), Arc::new(Queue::default()));
         notices.follow("a", &queue).unwrap();
         notices.follow("b", &queue).unwrap();
         for _ in 0..1_000 {
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_client_that_is_gone_leaves_nothing_behind() {
-        let (notices, queue) = (Notices::default(), Arc::new(Queue::default()));
+        let (notices, queue) = (Subscriptions::default(), Arc::new(Queue::default()));
         notices.follow("a", &queue).unwrap();
         drop(queue);
         notices.changed("a");
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_client_follows_so_much_and_no_more() {
-        let (notices, queue) = (Notices::default(), Arc::new(Queue::default()));
+        let (notices, queue) = (Subscriptions::default(), Arc::new(Queue::default()));
         for number in 0..MAX_FOLLOWED {
             notices.follow(&number.to_string(), &queue).unwrap();
         }

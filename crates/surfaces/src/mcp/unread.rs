@@ -6,7 +6,7 @@ use rookery_engine::messages::Unread;
 use super::schema::NOTES;
 use super::tool::Reminder;
 use super::toolset::Toolset;
-use crate::app::App;
+use crate::http::App;
 
 /// What waits for the caller. Answered from memory unless something changed.
 pub async fn unread(app: &App, caller: &Caller) -> Unread {

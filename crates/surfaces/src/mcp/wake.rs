@@ -20,8 +20,8 @@ use tokio::sync::{OnceCell, watch};
 use super::auto_join;
 use super::call::Bound;
 use super::subscriptions::SEND_TIME;
-use crate::app::App;
-use crate::sender::Sender;
+use crate::http::App;
+use crate::http::identity::Sender;
 
 /// The name of the notification.
 const MENTION: &str = "notifications/mention";

@@ -16,10 +16,11 @@ use rookery_engine::artifacts::{Collected, Trial};
 use rookery_engine::names::NewToken;
 use rookery_engine::{ArtifactError, At, Bodies, EngineError, Health, LogQuery, Token, Waited, access, ambient};
 
-use super::RestError;
-use super::call::{Call, JsonBody, MaybeBody, Segment};
 use super::wire::{self, TokenRole};
-use crate::app::App;
+use crate::http::App;
+use crate::http::HttpError;
+use crate::http::answer;
+use crate::http::extract::{self, Call, JsonBody, MaybeBody, Segment};
 
 /// How many events one call redacts at most.
 const MAX_REDACTED: usize = 1_000;
@@ -29,7 +30,7 @@ const REDACT_WAITS: Duration = Duration::from_secs(5);
 
 /// What this daemon is and how it is.
 #[utoipa::path(get, path = "/admin/info", tag = "admin", responses((status = 200, body = wire::Info)))]
-pub async fn info(State(app): State<App>, call: Call) -> Result<Response, RestError> {
+pub async fn info(State(app): State<App>, call: Call) -> Result<Response, HttpError> {
     call.reader().await?;
     let (engine, about) = (app.engine(), app.about());
     let At { value: tallies, head } = engine.query().tallies().await?;
@@ -64,12 +65,12 @@ pub async fn info(State(app): State<App>, call: Call) -> Result<Response, RestEr
         uptime_ms: engine.clock().now().0 - about.started_at,
         warnings,
     };
-    Ok(super::call::at(At { value: info, head }))
+    Ok(answer::at(At { value: info, head }))
 }
 
 /// The tokens that exist, without their secrets.
 #[utoipa::path(get, path = "/admin/tokens", tag = "admin", responses((status = 200, body = Vec<wire::TokenInfo>)))]
-pub async fn list_tokens(State(app): State<App>, call: Call) -> Result<Json<Vec<wire::TokenInfo>>, RestError> {
+pub async fn list_tokens(State(app): State<App>, call: Call) -> Result<Json<Vec<wire::TokenInfo>>, HttpError> {
     call.person()?;
     let tokens = app.engine().access().tokens().await?;
     let shown = tokens.into_iter().map(|token| wire::TokenInfo {
@@ -91,15 +92,15 @@ pub async fn list_tokens(State(app): State<App>, call: Call) -> Result<Json<Vec<
 /// Create a token. Its secret is shown once and only its hash is kept.
 #[utoipa::path(post, path = "/admin/tokens", tag = "admin", request_body = wire::NewToken,
     responses((status = 201, body = wire::CreatedToken)))]
-pub async fn create_token(call: Call, body: JsonBody<wire::NewToken>) -> Result<Response, RestError> {
+pub async fn create_token(call: Call, body: JsonBody<wire::NewToken>) -> Result<Response, HttpError> {
     call.person()?;
-    let [subject] = super::call::need("agent is required", [&body.value.agent])?;
+    let [subject] = extract::need("agent is required", [&body.value.agent])?;
     rookery_core::instance::check_name("agent", &subject)?;
     let label = body.value.label.as_deref().unwrap_or("");
     rookery_core::limit::text("label", label, rookery_core::limit::NAME_BYTES)?;
     let role = body.value.role.unwrap_or(TokenRole::Agent);
     if role != TokenRole::Person && Actor::is_reserved(&subject) {
-        return Err(RestError::invalid(format!("'{subject}' cannot be an agent")));
+        return Err(HttpError::invalid(format!("'{subject}' cannot be an agent")));
     }
     let engine = call.app().engine();
     let of = if role == TokenRole::Person { NewToken::OfPerson } else { NewToken::OfAgent };
@@ -128,17 +129,17 @@ pub async fn create_token(call: Call, body: JsonBody<wire::NewToken>) -> Result<
 
 /// Revoke a token at once.
 #[utoipa::path(delete, path = "/admin/tokens/{id}", tag = "admin", params(("id" = String, Path)),
-    responses((status = 200, body = wire::Done)))]
+    responses((status = 200, body = answer::Done)))]
 pub async fn revoke_token(
     State(app): State<App>,
     call: Call,
     Segment(id): Segment,
-) -> Result<Json<wire::Done>, RestError> {
+) -> Result<Json<answer::Done>, HttpError> {
     call.person()?;
     if !app.engine().access().revoke_token(&id).await? {
         return Err(Rejection::new(Code::TokenNotFound, "Token not found").into());
     }
-    Ok(Json(wire::Done { ok: true }))
+    Ok(Json(answer::Done { ok: true }))
 }
 
 /// Remove artifacts that nothing names. A bounded number of them in one call.
@@ -147,7 +148,7 @@ pub async fn revoke_token(
 pub async fn collect_artifacts(
     call: Call,
     body: MaybeBody<wire::CollectRequest>,
-) -> Result<Json<wire::CollectResult>, RestError> {
+) -> Result<Json<wire::CollectResult>, HttpError> {
     call.person()?;
     let engine = call.app().engine();
     let age = body.value.older_than_seconds.map_or(engine.settings().keep_artifacts, Duration::from_secs);
@@ -160,13 +161,13 @@ pub async fn collect_artifacts(
 /// Take texts and bodies out of the log. The rows and their hashes stay, and a fact says what was done.
 #[utoipa::path(post, path = "/admin/redact", tag = "admin", request_body = wire::RedactRequest,
     responses((status = 200, body = wire::RedactResult)))]
-pub async fn redact(call: Call, body: JsonBody<wire::RedactRequest>) -> Result<Json<wire::RedactResult>, RestError> {
+pub async fn redact(call: Call, body: JsonBody<wire::RedactRequest>) -> Result<Json<wire::RedactResult>, HttpError> {
     let caller = call.person()?;
     let app = call.app();
     let (rows, remaining) = match (&body.value.seqs, &body.value.pattern) {
         (Some(seqs), None) => (by_seq(app, seqs).await?, vec![]),
         (None, Some(pattern)) => by_match(app, pattern).await?,
-        _ => return Err(RestError::invalid("either seqs or match is required")),
+        _ => return Err(HttpError::invalid("either seqs or match is required")),
     };
     let redacted: Vec<u64> = rows.iter().map(|row| row.seq.0).collect();
     if rows.is_empty() {
@@ -194,13 +195,13 @@ fn target(app: &App, row: LogRow) -> Target {
     }
 }
 
-async fn by_seq(app: &App, seqs: &[u64]) -> Result<Vec<LogRow>, RestError> {
+async fn by_seq(app: &App, seqs: &[u64]) -> Result<Vec<LogRow>, HttpError> {
     if seqs.len() > MAX_REDACTED {
-        return Err(RestError::invalid(format!("at most {MAX_REDACTED} events in one call")));
+        return Err(HttpError::invalid(format!("at most {MAX_REDACTED} events in one call")));
     }
     let mut rows = Vec::new();
     for seq in seqs {
-        let unknown = || RestError::from(Rejection::new(Code::EventNotFound, format!("there is no event {seq}")));
+        let unknown = || HttpError::from(Rejection::new(Code::EventNotFound, format!("there is no event {seq}")));
         if i64::try_from(*seq).is_err() || *seq == 0 {
             return Err(unknown());
         }
@@ -211,8 +212,8 @@ async fn by_seq(app: &App, seqs: &[u64]) -> Result<Vec<LogRow>, RestError> {
 }
 
 /// The events to clear because a text or the body matches, and those that will show it all the same.
-async fn by_match(app: &App, pattern: &str) -> Result<(Vec<LogRow>, Vec<u64>), RestError> {
-    let regex = Regex::new(pattern).map_err(|error| RestError::invalid(format!("match: {error}")))?;
+async fn by_match(app: &App, pattern: &str) -> Result<(Vec<LogRow>, Vec<u64>), HttpError> {
+    let regex = Regex::new(pattern).map_err(|error| HttpError::invalid(format!("match: {error}")))?;
     let (mut rows, mut remaining, mut after) = (Vec::new(), Vec::new(), Seq::ZERO);
     let mut bytes = 0;
     loop {
@@ -239,7 +240,7 @@ async fn by_match(app: &App, pattern: &str) -> Result<(Vec<LogRow>, Vec<u64>), R
     }
 }
 
-async fn body_holds(app: &App, row: &LogRow, regex: &Regex) -> Result<bool, RestError> {
+async fn body_holds(app: &App, row: &LogRow, regex: &Regex) -> Result<bool, HttpError> {
     Ok(match row.body.as_ref().map(|body| (&body.bytes, &body.sha256)) {
         Some((BodyBytes::Here(bytes), _)) => regex.is_match(bytes),
         Some((BodyBytes::Artifact, sha256)) => match app.engine().artifacts().read_all(sha256).await {

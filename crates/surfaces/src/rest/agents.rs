@@ -7,16 +7,19 @@ use rookery_core::agent::{CurrentTask, LeaveTeam, PauseAgent, Profile, RegisterA
 use rookery_core::{AgentId, Code, Row};
 use rookery_engine::Committed;
 
-use super::call::{self, Call, JsonBody, MaybeBody, Segment};
-use super::wire::{self, Done};
-use super::{RestError, translate};
-use crate::app::App;
+use super::translate;
+use super::wire;
+use crate::http::App;
+use crate::http::HttpError;
+use crate::http::answer;
+use crate::http::answer::Done;
+use crate::http::extract::{self, Call, JsonBody, MaybeBody, Segment};
 
 /// Register an agent, or update one and bring it back.
 #[utoipa::path(post, path = "/agents/announce", tag = "agents", request_body = wire::AnnounceRequest,
     responses((status = 201, body = wire::Agent)))]
-pub async fn announce(call: Call, body: JsonBody<wire::AnnounceRequest>) -> Result<Response, RestError> {
-    let [id, tool] = call::need("id and tool are required", [&body.value.id, &body.value.tool])?;
+pub async fn announce(call: Call, body: JsonBody<wire::AnnounceRequest>) -> Result<Response, HttpError> {
+    let [id, tool] = extract::need("id and tool are required", [&body.value.id, &body.value.tool])?;
     let caller = call.caller(Some(&id))?;
     let request = body.value;
     let capabilities = match request.capabilities {
@@ -42,12 +45,12 @@ pub async fn announce(call: Call, body: JsonBody<wire::AnnounceRequest>) -> Resu
         },
     };
     let committed = call.submit(caller, command, &body.bytes).await?;
-    match call::row_of(&committed) {
+    match answer::row_of(&committed) {
         Some(Row::Agent(agent)) => {
             let presence = call.app().engine().board().get(&agent.id);
-            Ok(call::written(StatusCode::CREATED, &committed, translate::agent(agent, presence)))
+            Ok(answer::written(StatusCode::CREATED, &committed, translate::agent(agent, presence)))
         }
-        _ => Err(call::unexpected(&committed)),
+        _ => Err(answer::unexpected(&committed)),
     }
 }
 
@@ -58,7 +61,7 @@ pub async fn heartbeat(
     call: Call,
     Segment(id): Segment,
     _body: MaybeBody<Option<serde_json::Value>>,
-) -> Result<axum::Json<Done>, RestError> {
+) -> Result<axum::Json<Done>, HttpError> {
     let caller = call.caller(Some(&id))?;
     let agent = AgentId::from(id.as_str());
     call.app().engine().liveness().heartbeat(&caller, &agent).await?;
@@ -72,15 +75,15 @@ pub async fn set_status(
     call: Call,
     Segment(id): Segment,
     body: JsonBody<wire::StatusChange>,
-) -> Result<Response, RestError> {
-    let status = body.value.status.ok_or_else(|| RestError::invalid("status is required"))?;
+) -> Result<Response, HttpError> {
+    let status = body.value.status.ok_or_else(|| HttpError::invalid("status is required"))?;
     let command = SetAgentStatus {
         agent: AgentId::from(id.as_str()),
         status: translate::agent_status(status),
         current_task: CurrentTask::named(body.value.current_task.as_deref()),
     };
     let committed = call.submit(call.caller(Some(&id))?, command, &body.bytes).await?;
-    Ok(call::written(StatusCode::OK, &committed, Done { ok: true }))
+    Ok(answer::written(StatusCode::OK, &committed, Done { ok: true }))
 }
 
 /// Give the agent nothing new to do: it finishes what it has, takes no task and is not woken. For the lead and people.
@@ -90,7 +93,7 @@ pub async fn pause(
     call: Call,
     Segment(id): Segment,
     body: MaybeBody<wire::PauseRequest>,
-) -> Result<Response, RestError> {
+) -> Result<Response, HttpError> {
     let command = PauseAgent { agent: AgentId::from(id.as_str()), reason: body.value.reason };
     changed(&call, &call.submit(call.caller(None)?, command, &body.bytes).await?)
 }
@@ -102,15 +105,15 @@ pub async fn resume(
     call: Call,
     Segment(id): Segment,
     body: MaybeBody<Option<serde_json::Value>>,
-) -> Result<Response, RestError> {
+) -> Result<Response, HttpError> {
     let command = ResumeAgent { agent: AgentId::from(id.as_str()) };
     changed(&call, &call.submit(call.caller(None)?, command, &body.bytes).await?)
 }
 
-fn changed(call: &Call, committed: &Committed) -> Result<Response, RestError> {
-    match call::row_of(committed) {
-        Some(Row::Agent(agent)) => Ok(call::written(StatusCode::OK, committed, shown(call.app(), agent))),
-        _ => Err(call::unexpected(committed)),
+fn changed(call: &Call, committed: &Committed) -> Result<Response, HttpError> {
+    match answer::row_of(committed) {
+        Some(Row::Agent(agent)) => Ok(answer::written(StatusCode::OK, committed, shown(call.app(), agent))),
+        _ => Err(answer::unexpected(committed)),
     }
 }
 
@@ -121,35 +124,35 @@ pub async fn leave(
     call: Call,
     Segment(id): Segment,
     body: MaybeBody<Option<serde_json::Value>>,
-) -> Result<Response, RestError> {
+) -> Result<Response, HttpError> {
     let command = LeaveTeam { agent: AgentId::from(id.as_str()) };
     let committed = call.submit(call.caller(Some(&id))?, command, &body.bytes).await?;
-    Ok(call::written(StatusCode::OK, &committed, Done { ok: true }))
+    Ok(answer::written(StatusCode::OK, &committed, Done { ok: true }))
 }
 
 /// All agents that have not left.
 #[utoipa::path(get, path = "/agents", tag = "agents", responses((status = 200, body = Vec<wire::Agent>)))]
-pub async fn list(State(app): State<App>, call: Call) -> Result<Response, RestError> {
+pub async fn list(State(app): State<App>, call: Call) -> Result<Response, HttpError> {
     call.reader().await?;
     let found = app.engine().query().agents().await?;
-    Ok(call::at(found.map(|agents| agents.into_iter().map(|agent| shown(&app, agent)).collect::<Vec<_>>())))
+    Ok(answer::at(found.map(|agents| agents.into_iter().map(|agent| shown(&app, agent)).collect::<Vec<_>>())))
 }
 
 /// One agent; also one that has left.
 #[utoipa::path(get, path = "/agents/{id}", tag = "agents", params(("id" = String, Path)),
     responses((status = 200, body = wire::Agent)))]
-pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, RestError> {
+pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, HttpError> {
     call.reader().await?;
     let found = app.engine().query().agent(&AgentId::from(id.as_str())).await?;
-    Ok(call::at_or(found.map(|agent| agent.map(|agent| shown(&app, agent))), Code::AgentNotFound, "Agent not found"))
+    Ok(answer::at_or(found.map(|agent| agent.map(|agent| shown(&app, agent))), Code::AgentNotFound, "Agent not found"))
 }
 
 /// An agent may be called `announce`.
-pub async fn named_announce(app: State<App>, call: Call) -> Result<Response, RestError> {
+pub async fn named_announce(app: State<App>, call: Call) -> Result<Response, HttpError> {
     get(app, call, Segment("announce".to_owned())).await
 }
 
-pub async fn leave_announce(call: Call, body: MaybeBody<Option<serde_json::Value>>) -> Result<Response, RestError> {
+pub async fn leave_announce(call: Call, body: MaybeBody<Option<serde_json::Value>>) -> Result<Response, HttpError> {
     leave(call, Segment("announce".to_owned()), body).await
 }
 

@@ -10,9 +10,10 @@ use rookery_engine::messages::{Post, Span};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::RestError;
-use super::call::{self, Call, JsonBody, Query, Segment};
-use crate::app::App;
+use crate::http::App;
+use crate::http::HttpError;
+use crate::http::answer;
+use crate::http::extract::{self, Call, JsonBody, Query, Segment};
 
 /// A channel and how much was said in it.
 #[derive(Debug, Serialize, ToSchema)]
@@ -74,7 +75,7 @@ pub struct NewEntry {
 
 /// The channels, that of the project first, then those where something was said last.
 #[utoipa::path(get, path = "/channels", tag = "channels", responses((status = 200, body = Vec<ChannelInfo>)))]
-pub async fn list(State(app): State<App>, call: Call) -> Result<Response, RestError> {
+pub async fn list(State(app): State<App>, call: Call) -> Result<Response, HttpError> {
     call.reader().await?;
     let At { value: threads, head } = app.engine().inbox().threads().await?;
     let mut shown: Vec<ChannelInfo> = threads
@@ -92,7 +93,7 @@ pub async fn list(State(app): State<App>, call: Call) -> Result<Response, RestEr
     }
     let own = Instance::default().to_string();
     shown.sort_by_key(|channel| (channel.name != own, std::cmp::Reverse(channel.last_at)));
-    Ok(call::at(At { value: shown, head }))
+    Ok(answer::at(At { value: shown, head }))
 }
 
 /// The newest entries of a channel, oldest first. Nobody's inbox changes by it.
@@ -103,27 +104,27 @@ pub async fn entries(
     call: Call,
     Segment(name): Segment,
     Query(query): Query<EntryQuery>,
-) -> Result<Response, RestError> {
+) -> Result<Response, HttpError> {
     call.reader().await?;
     if query.limit == Some(0) {
-        return Err(RestError::invalid("limit must be at least 1"));
+        return Err(HttpError::invalid("limit must be at least 1"));
     }
     let span = Span { since: None, before: query.before.map(Timestamp), limit: query.limit };
     let At { value, head } = app.engine().inbox().channel(&Instance::new(name), span).await?;
-    Ok(call::at(At { value: value.into_iter().map(shown).collect::<Vec<_>>(), head }))
+    Ok(answer::at(At { value: value.into_iter().map(shown).collect::<Vec<_>>(), head }))
 }
 
 /// Say something in a channel. Whoever is mentioned finds it in the inbox; two mentions or an urgent word make it urgent.
 #[utoipa::path(post, path = "/channels/{name}/messages", tag = "channels", params(("name" = String, Path)),
     request_body = NewEntry, responses((status = 201, body = ChannelEntry)))]
-pub async fn say(call: Call, Segment(name): Segment, body: JsonBody<NewEntry>) -> Result<Response, RestError> {
-    let [text] = call::need("text is required", [&body.value.text])?;
+pub async fn say(call: Call, Segment(name): Segment, body: JsonBody<NewEntry>) -> Result<Response, HttpError> {
+    let [text] = extract::need("text is required", [&body.value.text])?;
     let caller = call.caller(body.value.agent_id.as_deref())?;
     let from = match &caller.actor {
         Actor::Agent(agent) => agent.clone(),
         Actor::Person(_) => AgentId::new(caller.actor.to_string()),
         _ => {
-            return Err(RestError::new(Code::Forbidden, "nobody in particular cannot say anything")
+            return Err(HttpError::new(Code::Forbidden, "nobody in particular cannot say anything")
                 .hint("name the agent (agent_id, X-Agent-Id), or sign in: 'rookery open' prints how"));
         }
     };
@@ -136,9 +137,9 @@ pub async fn say(call: Call, Segment(name): Segment, body: JsonBody<NewEntry>) -
     };
     let command = call.app().engine().inbox().send_request(&caller, post).command;
     let committed = call.submit(caller, command, &body.bytes).await?;
-    match call::row_of(&committed) {
-        Some(Row::Message(message)) => Ok(call::written(StatusCode::CREATED, &committed, shown(message))),
-        _ => Err(call::unexpected(&committed)),
+    match answer::row_of(&committed) {
+        Some(Row::Message(message)) => Ok(answer::written(StatusCode::CREATED, &committed, shown(message))),
+        _ => Err(answer::unexpected(&committed)),
     }
 }
 

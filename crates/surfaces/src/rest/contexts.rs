@@ -8,9 +8,10 @@ use rookery_engine::At;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::RestError;
-use super::call::{self, Call, JsonBody, Segment};
-use crate::app::App;
+use crate::http::App;
+use crate::http::HttpError;
+use crate::http::answer;
+use crate::http::extract::{Call, JsonBody, Segment};
 
 /// The context of an instance.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
@@ -52,11 +53,11 @@ pub struct ContextRequest {
 }
 
 impl ContextRequest {
-    fn settings(&self) -> Result<ContextSettings, RestError> {
+    fn settings(&self) -> Result<ContextSettings, HttpError> {
         let provider = match self.provider.as_deref() {
             None => None,
             Some(text) => {
-                Some(Provider::parse(text).ok_or_else(|| RestError::invalid("provider must be file, memory or off"))?)
+                Some(Provider::parse(text).ok_or_else(|| HttpError::invalid("provider must be file, memory or off"))?)
             }
         };
         let ContextRequest { dir, channel, document, documents, .. } = self.clone();
@@ -66,7 +67,7 @@ impl ContextRequest {
 
 /// The contexts that were configured or have files here.
 #[utoipa::path(get, path = "/contexts", tag = "contexts", responses((status = 200, body = Vec<ContextInfo>)))]
-pub async fn list(State(app): State<App>, call: Call) -> Result<Response, RestError> {
+pub async fn list(State(app): State<App>, call: Call) -> Result<Response, HttpError> {
     call.reader().await?;
     let mut instances = app.engine().contexts().list_instances().await?;
     instances.extend(app.about().rendered.borrow().folders.iter().map(|folder| folder.instance.clone()));
@@ -77,17 +78,17 @@ pub async fn list(State(app): State<App>, call: Call) -> Result<Response, RestEr
         shown.push(info(&app, &instance).await?);
     }
     let head = app.engine().query().tallies().await?.head;
-    Ok(call::at(At { value: shown, head }))
+    Ok(answer::at(At { value: shown, head }))
 }
 
 /// The context of an instance.
 #[utoipa::path(get, path = "/contexts/{instance}", tag = "contexts", params(("instance" = String, Path)),
     responses((status = 200, body = ContextInfo)))]
-pub async fn get(State(app): State<App>, call: Call, Segment(name): Segment) -> Result<Response, RestError> {
+pub async fn get(State(app): State<App>, call: Call, Segment(name): Segment) -> Result<Response, HttpError> {
     call.reader().await?;
     let value = info(&app, &Instance::new(name)).await?;
     let head = app.engine().query().tallies().await?.head;
-    Ok(call::at(At { value, head }))
+    Ok(answer::at(At { value, head }))
 }
 
 /// Configure the context of an instance. For the lead and people.
@@ -97,7 +98,7 @@ pub async fn configure(
     call: Call,
     Segment(name): Segment,
     body: JsonBody<ContextRequest>,
-) -> Result<Response, RestError> {
+) -> Result<Response, HttpError> {
     let instance = Instance::new(name);
     let engine = call.app().engine();
     let command = ConfigureContext {
@@ -108,10 +109,10 @@ pub async fn configure(
     };
     let committed = call.submit(call.caller(None)?, command, &body.bytes).await?;
     let shown = info(call.app(), &instance).await?;
-    Ok(call::written(StatusCode::OK, &committed, shown))
+    Ok(answer::written(StatusCode::OK, &committed, shown))
 }
 
-async fn info(app: &App, instance: &Instance) -> Result<ContextInfo, RestError> {
+async fn info(app: &App, instance: &Instance) -> Result<ContextInfo, HttpError> {
     let context = app.engine().contexts().get(instance).await?;
     let rendered = app.about().rendered.borrow().clone();
     let here = rendered.folders.iter().find(|folder| folder.instance == *instance);

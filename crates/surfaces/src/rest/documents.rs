@@ -10,9 +10,10 @@ use rookery_engine::{At, Request};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::RestError;
-use super::call::{self, Call, JsonBody, Query, Segment, Segments};
-use crate::app::App;
+use crate::http::App;
+use crate::http::HttpError;
+use crate::http::answer;
+use crate::http::extract::{Call, JsonBody, Query, Segment, Segments};
 
 /// A document as it is listed.
 #[derive(Debug, Serialize, ToSchema)]
@@ -68,10 +69,10 @@ pub struct NewText {
 /// The documents of a context, by path.
 #[utoipa::path(get, path = "/contexts/{instance}/documents", tag = "contexts", params(("instance" = String, Path)),
     responses((status = 200, body = Vec<DocumentInfo>)))]
-pub async fn list(State(app): State<App>, call: Call, Segment(name): Segment) -> Result<Response, RestError> {
+pub async fn list(State(app): State<App>, call: Call, Segment(name): Segment) -> Result<Response, HttpError> {
     call.reader().await?;
     let At { value, head } = app.engine().documents().list(&Instance::new(name).run()).await?;
-    Ok(call::at(At { value: value.into_iter().map(listed).collect::<Vec<_>>(), head }))
+    Ok(answer::at(At { value: value.into_iter().map(listed).collect::<Vec<_>>(), head }))
 }
 
 /// The text of a document, now or at an earlier version.
@@ -83,7 +84,7 @@ pub async fn get(
     call: Call,
     Segments(name, path): Segments,
     Query(query): Query<VersionQuery>,
-) -> Result<Response, RestError> {
+) -> Result<Response, HttpError> {
     call.reader().await?;
     let id = named(&name, &path)?;
     let found = match query.version {
@@ -92,7 +93,7 @@ pub async fn get(
     };
     let head = app.engine().query().tallies().await?.head;
     let missing = format!("document '{path}' has no text there");
-    Ok(call::at_or_else(At { value: found.map(shown), head }, Rejection::new(Code::DocumentNotFound, missing)))
+    Ok(answer::at_or_else(At { value: found.map(shown), head }, Rejection::new(Code::DocumentNotFound, missing)))
 }
 
 /// The changes of a document, newest first.
@@ -103,26 +104,26 @@ pub async fn history(
     State(app): State<App>,
     call: Call,
     Segments(name, path): Segments,
-) -> Result<Response, RestError> {
+) -> Result<Response, HttpError> {
     call.reader().await?;
     let At { value, head } = app.engine().documents().history(&named(&name, &path)?, None).await?;
-    Ok(call::at(At { value: value.iter().map(change).collect::<Vec<_>>(), head }))
+    Ok(answer::at(At { value: value.iter().map(change).collect::<Vec<_>>(), head }))
 }
 
 /// Write a document over the version that was read. If there is a newer one nothing is done, and the answer has it as `newer`.
 #[utoipa::path(put, path = "/contexts/{instance}/documents/{path}", tag = "contexts",
     params(("instance" = String, Path), ("path" = String, Path)), request_body = NewText,
-    responses((status = 200, body = DocumentInfo), (status = 409, body = super::wire::ErrorBody)))]
-pub async fn write(call: Call, Segments(name, path): Segments, body: JsonBody<NewText>) -> Result<Response, RestError> {
+    responses((status = 200, body = DocumentInfo), (status = 409, body = crate::http::error::ErrorBody)))]
+pub async fn write(call: Call, Segments(name, path): Segments, body: JsonBody<NewText>) -> Result<Response, HttpError> {
     let (Some(text), Some(version)) = (body.value.text, body.value.version) else {
-        return Err(RestError::invalid("text and version are required"));
+        return Err(HttpError::invalid("text and version are required"));
     };
     let caller = call.caller(None)?;
     let writer = match &caller.actor {
         Actor::Agent(agent) => agent.clone(),
         Actor::Person(_) => AgentId::new(caller.actor.to_string()),
         _ => {
-            return Err(RestError::new(Code::Forbidden, "nobody in particular cannot write")
+            return Err(HttpError::new(Code::Forbidden, "nobody in particular cannot write")
                 .hint("send X-Agent-Id, or sign in: 'rookery open' prints how"));
         }
     };
@@ -146,7 +147,7 @@ fn stale(refusal: Rejection, newer: Option<DocumentText>) -> Response {
     (StatusCode::CONFLICT, axum::Json(body)).into_response()
 }
 
-fn named(instance: &str, path: &str) -> Result<DocumentId, RestError> {
+fn named(instance: &str, path: &str) -> Result<DocumentId, HttpError> {
     let path = DocumentPath::parse(path).map_err(Rejection::from)?;
     Ok(DocumentId { run: Instance::new(instance).run(), path })
 }

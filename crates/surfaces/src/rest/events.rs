@@ -9,21 +9,23 @@ use rookery_core::report::Report;
 use rookery_core::{AgentId, AnyCommand, Code, Position, Seq, event_id};
 use rookery_engine::{AnyReply, At, EngineError, LogQuery, Order, subscribe, watching};
 
-use super::call::{self, Call, JsonBody, Query, Segment};
-use super::{RestError, translate, wire};
-use crate::app::App;
+use super::{translate, wire};
+use crate::http::App;
+use crate::http::HttpError;
+use crate::http::answer;
+use crate::http::extract::{self, Call, JsonBody, Query, Segment};
 
 const DEFAULT_PAGE: u32 = 100;
 const LARGEST_PAGE: u32 = 1_000;
 
 /// Query what happened: newest first, or oldest first after a position.
 #[utoipa::path(get, path = "/events", tag = "events", params(wire::EventQuery),
-    responses((status = 200, body = Vec<wire::ProtocolEvent>), (status = 410, body = wire::ErrorBody)))]
-pub async fn list(State(app): State<App>, call: Call, query: Query<wire::EventQuery>) -> Result<Response, RestError> {
+    responses((status = 200, body = Vec<wire::ProtocolEvent>), (status = 410, body = crate::http::error::ErrorBody)))]
+pub async fn list(State(app): State<App>, call: Call, query: Query<wire::EventQuery>) -> Result<Response, HttpError> {
     call.reader().await?;
     let query = query.0;
     let limit = match query.limit {
-        Some(0) => return Err(RestError::invalid("limit must be at least 1")),
+        Some(0) => return Err(HttpError::invalid("limit must be at least 1")),
         limit => limit.unwrap_or(DEFAULT_PAGE).min(LARGEST_PAGE),
     };
     let mut wanted = LogQuery::newest(limit);
@@ -41,12 +43,12 @@ pub async fn list(State(app): State<App>, call: Call, query: Query<wire::EventQu
         wanted.order = Order::Ascending;
     }
     let found = pages(&app, wanted, query.action.as_deref()).await?;
-    Ok(call::at(found.map(|rows| rows.iter().map(translate::event).collect::<Vec<_>>())))
+    Ok(answer::at(found.map(|rows| rows.iter().map(translate::event).collect::<Vec<_>>())))
 }
 
 /// A position in this log, or the answer that it is gone.
-async fn position(app: &App, text: &str) -> Result<Seq, RestError> {
-    let position = place(text).ok_or_else(|| RestError::invalid("after must be a position or an event's id"))?;
+async fn position(app: &App, text: &str) -> Result<Seq, HttpError> {
+    let position = place(text).ok_or_else(|| HttpError::invalid("after must be a position or an event's id"))?;
     let head = app.engine().query().tallies().await?.head;
     Ok(subscribe::check(&position, &head)?)
 }
@@ -58,7 +60,7 @@ pub(super) fn place(text: &str) -> Option<Position> {
 
 /// Reads on until the page is full: an action may stand for some of the facts of a kind only. What is committed meanwhile
 /// is left out, so that all of it is true at the head of the first read and following from there misses nothing.
-async fn pages(app: &App, mut wanted: LogQuery, action: Option<&str>) -> Result<At<Vec<LogRow>>, RestError> {
+async fn pages(app: &App, mut wanted: LogQuery, action: Option<&str>) -> Result<At<Vec<LogRow>>, HttpError> {
     let limit = wanted.limit as usize;
     let mut page = app.engine().query().log(wanted.clone()).await?;
     let head = page.head.clone();
@@ -87,7 +89,7 @@ async fn pages(app: &App, mut wanted: LogQuery, action: Option<&str>) -> Result<
 /// One event, by the id it is listed with.
 #[utoipa::path(get, path = "/events/{id}", tag = "events", params(("id" = String, Path)),
     responses((status = 200, body = wire::ProtocolEvent)))]
-pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, RestError> {
+pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, HttpError> {
     call.reader().await?;
     let found = match event_id::parse(&id) {
         Some(seq) => one(&app, seq).await?,
@@ -95,10 +97,10 @@ pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Re
     };
     let head = app.engine().query().tallies().await?.head;
     let shown = At { value: found.as_ref().map(translate::event), head };
-    Ok(call::at_or(shown, Code::EventNotFound, "Event not found"))
+    Ok(answer::at_or(shown, Code::EventNotFound, "Event not found"))
 }
 
-async fn one(app: &App, seq: Seq) -> Result<Option<LogRow>, RestError> {
+async fn one(app: &App, seq: Seq) -> Result<Option<LogRow>, HttpError> {
     // A seq beyond what a store can count is in no log.
     if i64::try_from(seq.0).is_err() || seq == Seq::ZERO {
         return Ok(None);
@@ -109,12 +111,12 @@ async fn one(app: &App, seq: Seq) -> Result<Option<LogRow>, RestError> {
 /// Tell the team something. Only a report of `resource.modified` has an effect: it is evidence of a change.
 #[utoipa::path(post, path = "/events", tag = "events", request_body = wire::NewEvent,
     responses((status = 201, body = wire::ProtocolEvent)))]
-pub async fn report(call: Call, body: JsonBody<wire::NewEvent>) -> Result<Response, RestError> {
+pub async fn report(call: Call, body: JsonBody<wire::NewEvent>) -> Result<Response, HttpError> {
     let request = body.value;
-    let [agent, action] = call::need("agent_id and action are required", [&request.agent_id, &request.action])?;
+    let [agent, action] = extract::need("agent_id and action are required", [&request.agent_id, &request.action])?;
     let own = action.strip_prefix("x.").is_some_and(|name| !name.is_empty());
     if !own && !translate::ACTIONS.contains(&action.as_str()) {
-        return Err(RestError::invalid(format!("action '{action}' is not known"))
+        return Err(HttpError::invalid(format!("action '{action}' is not known"))
             .hint("use one of the contract's actions, or one of your own that begins with 'x.'"));
     }
     let engine = call.app().engine();
@@ -124,7 +126,7 @@ pub async fn report(call: Call, body: JsonBody<wire::NewEvent>) -> Result<Respon
     };
     let caller = call.caller(Some(&agent))?;
     let command: AnyCommand = match (action.as_str(), resource) {
-        ("resource.modified", None) => return Err(RestError::invalid("resource is required for resource.modified")),
+        ("resource.modified", None) => return Err(HttpError::invalid("resource is required for resource.modified")),
         ("resource.modified", Some(path)) => RecordChange {
             path,
             by: Some(AgentId::from(agent.as_str())),
@@ -149,15 +151,15 @@ pub async fn report(call: Call, body: JsonBody<wire::NewEvent>) -> Result<Respon
         .into(),
     };
     let committed = call.submit(caller, command, &body.bytes).await?;
-    let AnyReply::Recorded(seq) = committed.answer else { return Err(call::unexpected(&committed)) };
+    let AnyReply::Recorded(seq) = committed.answer else { return Err(answer::unexpected(&committed)) };
     let read = call.app().engine().query().log(LogQuery::one(seq)).await;
-    let row = read.map_err(|error| unseen(seq, &error))?.value.pop().ok_or_else(|| call::unexpected(&committed))?;
-    Ok(call::written(StatusCode::CREATED, &committed, translate::event(&row)))
+    let row = read.map_err(|error| unseen(seq, &error))?.value.pop().ok_or_else(|| answer::unexpected(&committed))?;
+    Ok(answer::written(StatusCode::CREATED, &committed, translate::event(&row)))
 }
 
 /// The event is in the log. That it cannot be read right now must not be taken for a refusal.
-fn unseen(seq: Seq, error: &EngineError) -> RestError {
+fn unseen(seq: Seq, error: &EngineError) -> HttpError {
     let message = format!("it was recorded as event {seq} and cannot be shown: {error}");
-    RestError::new(Code::OutcomeUnknown, message)
+    HttpError::new(Code::OutcomeUnknown, message)
         .hint("look for it before you repeat it, or repeat it with the same Idempotency-Key")
 }

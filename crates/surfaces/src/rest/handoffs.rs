@@ -6,16 +6,18 @@ use axum::response::Response;
 use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff, RejectHandoff};
 use rookery_core::{AgentId, Code, HandoffId, Row, TaskId};
 
-use super::call::{self, Call, JsonBody, Query, Segment};
-use super::{RestError, translate, wire};
-use crate::app::App;
+use super::{translate, wire};
+use crate::http::App;
+use crate::http::HttpError;
+use crate::http::answer;
+use crate::http::extract::{self, Call, JsonBody, Query, Segment};
 
 /// Offer a task to another agent, or to whoever takes it.
 #[utoipa::path(post, path = "/handoffs", tag = "handoffs", request_body = wire::NewHandoff,
     responses((status = 201, body = wire::Handoff)))]
-pub async fn create(call: Call, body: JsonBody<wire::NewHandoff>) -> Result<Response, RestError> {
+pub async fn create(call: Call, body: JsonBody<wire::NewHandoff>) -> Result<Response, HttpError> {
     let request = body.value;
-    let [from, task, summary] = call::need(
+    let [from, task, summary] = extract::need(
         "from_agent, task_id and summary are required",
         [&request.from_agent, &request.task_id, &request.summary],
     )?;
@@ -33,9 +35,11 @@ pub async fn create(call: Call, body: JsonBody<wire::NewHandoff>) -> Result<Resp
         },
     };
     let committed = call.submit(call.caller(Some(&from))?, command, &body.bytes).await?;
-    match call::row_of(&committed) {
-        Some(Row::Handoff(handoff)) => Ok(call::written(StatusCode::CREATED, &committed, translate::handoff(handoff))),
-        _ => Err(call::unexpected(&committed)),
+    match answer::row_of(&committed) {
+        Some(Row::Handoff(handoff)) => {
+            Ok(answer::written(StatusCode::CREATED, &committed, translate::handoff(handoff)))
+        }
+        _ => Err(answer::unexpected(&committed)),
     }
 }
 
@@ -46,11 +50,11 @@ pub async fn accept(
     call: Call,
     Segment(id): Segment,
     body: JsonBody<wire::HandoffAnswer>,
-) -> Result<Response, RestError> {
-    let [agent] = call::need("agent_id is required", [&body.value.agent_id])?;
+) -> Result<Response, HttpError> {
+    let [agent] = extract::need("agent_id is required", [&body.value.agent_id])?;
     let command = AcceptHandoff { handoff: HandoffId::from(id.as_str()), agent: AgentId::from(agent.as_str()) };
     let committed = call.submit(call.caller(Some(&agent))?, command, &body.bytes).await?;
-    Ok(call::written(StatusCode::OK, &committed, wire::Accepted { accepted: true }))
+    Ok(answer::written(StatusCode::OK, &committed, wire::Accepted { accepted: true }))
 }
 
 /// Reject, with a reason if there is one.
@@ -60,21 +64,21 @@ pub async fn reject(
     call: Call,
     Segment(id): Segment,
     body: JsonBody<wire::HandoffAnswer>,
-) -> Result<Response, RestError> {
-    let [agent] = call::need("agent_id is required", [&body.value.agent_id])?;
+) -> Result<Response, HttpError> {
+    let [agent] = extract::need("agent_id is required", [&body.value.agent_id])?;
     let command = RejectHandoff {
         handoff: HandoffId::from(id.as_str()),
         agent: AgentId::from(agent.as_str()),
         reason: body.value.reason.unwrap_or_default(),
     };
     let committed = call.submit(call.caller(Some(&agent))?, command, &body.bytes).await?;
-    Ok(call::written(StatusCode::OK, &committed, wire::Rejected { rejected: true }))
+    Ok(answer::written(StatusCode::OK, &committed, wire::Rejected { rejected: true }))
 }
 
 /// Handoffs in the order they were offered.
 #[utoipa::path(get, path = "/handoffs", tag = "handoffs", params(wire::HandoffQuery),
     responses((status = 200, body = Vec<wire::Handoff>)))]
-pub async fn list(State(app): State<App>, call: Call, query: Query<wire::HandoffQuery>) -> Result<Response, RestError> {
+pub async fn list(State(app): State<App>, call: Call, query: Query<wire::HandoffQuery>) -> Result<Response, HttpError> {
     call.reader().await?;
     let status = query.0.status.map(|status| match status {
         wire::HandoffStatus::Pending => "pending",
@@ -83,14 +87,14 @@ pub async fn list(State(app): State<App>, call: Call, query: Query<wire::Handoff
     });
     let to = query.0.to_agent.as_deref().map(AgentId::from);
     let found = app.engine().query().handoffs(status, to.as_ref()).await?;
-    Ok(call::at(found.map(|handoffs| handoffs.into_iter().map(translate::handoff).collect::<Vec<_>>())))
+    Ok(answer::at(found.map(|handoffs| handoffs.into_iter().map(translate::handoff).collect::<Vec<_>>())))
 }
 
 /// One handoff.
 #[utoipa::path(get, path = "/handoffs/{id}", tag = "handoffs", params(("id" = String, Path)),
     responses((status = 200, body = wire::Handoff)))]
-pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, RestError> {
+pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, HttpError> {
     call.reader().await?;
     let found = app.engine().query().handoff(&HandoffId::from(id.as_str())).await?;
-    Ok(call::at_or(found.map(|handoff| handoff.map(translate::handoff)), Code::HandoffNotFound, "Handoff not found"))
+    Ok(answer::at_or(found.map(|handoff| handoff.map(translate::handoff)), Code::HandoffNotFound, "Handoff not found"))
 }

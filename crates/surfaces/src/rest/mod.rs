@@ -6,11 +6,9 @@
 
 mod admin;
 mod agents;
-pub(crate) mod call;
 mod channels;
 mod contexts;
 mod documents;
-mod error;
 mod events;
 mod handoffs;
 pub mod openapi;
@@ -28,12 +26,7 @@ pub mod wire;
 use axum::Router;
 use axum::routing::{delete, get, patch, post};
 
-pub use call::Call;
-pub(crate) use call::{Query, Segment, at, drain, read};
-pub(crate) use error::refusal;
-pub use error::{FURTHER_STATUSES, RestError, status_of};
-
-use crate::app::App;
+use crate::http::App;
 
 pub fn routes() -> Router<App> {
     Router::new()
@@ -98,5 +91,4 @@ pub fn routes() -> Router<App> {
         .route("/admin/artifacts/collect", post(admin::collect_artifacts))
         .route("/admin/messages/held", get(admin::held::list))
         .route("/admin/messages/{id}/decision", post(admin::held::decide))
-        .route("/openapi.json", get(openapi::serve))
 }

@@ -1,27 +1,15 @@
-//! The description of this face as OpenAPI 3.1, made from the handlers.
+//! The description of this surface in OpenAPI, made from its handlers.
 
-use std::collections::BTreeMap;
-
-use axum::Json;
-use axum::http::StatusCode;
-use serde::Serialize;
-use serde_json::Value;
 use utoipa::OpenApi;
-use utoipa::openapi::path::Operation;
-use utoipa::openapi::schema::Schema;
-use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Response, ResponseBuilder};
 
-use super::wire::{self, ErrorBody};
+use super::wire;
 use super::{
     admin, agents, channels, contexts, documents, events, handoffs, resources, sign_in, status, stream, tasks,
     team_files, teams, turns,
 };
-use crate::clutch::{self, ClutchErrorBody, artifacts};
-use crate::ops;
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Rookery", description = "Agents of any make work as one team: REST v0.1 and what belongs to it."),
     paths(
         status::status,
         status::state,
@@ -95,180 +83,12 @@ use crate::ops;
         admin::collect_artifacts,
         admin::held::list,
         admin::held::decide,
-        clutch::agents::register,
-        clutch::agents::list,
-        clutch::agents::get,
-        clutch::agents::leave,
-        clutch::agents::heartbeat,
-        clutch::inbox::pull,
-        clutch::inbox::ack,
-        clutch::endpoints::list,
-        clutch::endpoints::retry,
-        clutch::endpoints::let_go,
-        clutch::deliveries::list,
-        clutch::deliveries::retry,
-        clutch::groups::list,
-        clutch::groups::get,
-        clutch::groups::set,
-        clutch::groups::remove,
-        clutch::schemas::list,
-        clutch::schemas::get,
-        clutch::schemas::register,
-        clutch::step_contracts::list,
-        clutch::step_contracts::get,
-        clutch::step_contracts::define,
-        ops::healthz,
-        ops::readyz,
-        ops::show_metrics,
-        artifacts::upload,
-        artifacts::list,
-        artifacts::download,
-        artifacts::head,
-        clutch::envelopes::ingest,
-        clutch::envelopes::get,
-        clutch::hooks::receive,
-        clutch::messages::list,
-        clutch::router::explain,
-        clutch::runs::list,
-        clutch::runs::tree,
-        clutch::replay::replay,
-        clutch::retry::retry,
-        clutch::stream::stream,
     ),
-    components(schemas(
-        ErrorBody,
-        ClutchErrorBody,
-        clutch::openapi::ClutchMessage,
-        wire::ResourceFilter,
-        wire::RequestedStatus,
-        wire::TaskStatus,
-        wire::HandoffStatus
-    ))
+    components(schemas(wire::ResourceFilter, wire::RequestedStatus, wire::TaskStatus, wire::HandoffStatus))
 )]
-struct Api;
-
-/// What any call may be answered with, besides what it says itself: a status, what it means, and its codes.
-const ERRORS: [(&str, &str, &[&str]); 12] = [
-    ("400", "The request is not what is expected; the error names the field.", &["INVALID"]),
-    ("401", "A token is needed, or the one given is not valid.", &["UNAUTHENTICATED"]),
-    (
-        "403",
-        "The caller may not do this, or the request came from elsewhere.",
-        &["FORBIDDEN", "SEALED", "FOREIGN_HOST", "FOREIGN_ORIGIN"],
-    ),
-    ("404", "There is nothing of that name.", &[]),
-    ("408", "The request took too long.", &["TIMEOUT"]),
-    ("409", "It does not fit what is so now: a claim, a state, an earlier answer.", &[]),
-    ("413", "The body is too large.", &["TOO_LARGE"]),
-    ("415", "The body is not JSON.", &["UNSUPPORTED_MEDIA_TYPE"]),
-    ("421", "This daemon serves another project.", &["OTHER_PROJECT"]),
-    ("422", "The idempotency key was used for another request.", &["IDEMPOTENCY_MISMATCH"]),
-    ("429", "Too many requests of this agent are under way.", &["TOO_MANY_REQUESTS"]),
-    (
-        "503",
-        "The store cannot take it right now; the code says whether anything was done.",
-        &["BUSY", "STORE_UNAVAILABLE", "OUTCOME_UNKNOWN", "STOPPING"],
-    ),
-];
-
-#[derive(Serialize)]
-struct Description {
-    #[serde(flatten)]
-    document: Document,
-    components: Parts,
-}
-
-#[derive(Serialize)]
-struct Parts {
-    schemas: BTreeMap<String, Part>,
-}
-
-/// Most schemas are made from types; some can say more than a type can.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Part {
-    OfType(Box<RefOr<Schema>>),
-    Written(Value),
-}
-
-/// The whole description, as it is sent.
-pub fn description() -> impl Serialize {
-    let mut document = document();
-    let parts = document.components.take().unwrap_or_default().schemas;
-    let mut schemas: BTreeMap<String, Part> =
-        parts.into_iter().map(|(name, schema)| (name, Part::OfType(Box::new(schema)))).collect();
-    schemas
-        .extend(clutch::openapi::schemas().into_iter().map(|(name, schema)| (name.to_owned(), Part::Written(schema))));
-    Description { document, components: Parts { schemas } }
-}
+struct RestApi;
 
 /// The calls, and the types of what they take and answer.
-pub fn document() -> Document {
-    let mut document = Api::openapi();
-    for (path, item) in &mut document.paths.paths {
-        let body = if clutch::is_at(path) { "ClutchErrorBody" } else { "ErrorBody" };
-        for operation in with_body_mut(item) {
-            describe_errors(operation, Some(body));
-        }
-        if let Some(head) = &mut item.head {
-            describe_errors(head, None);
-        }
-    }
-    document
-}
-
-/// Adds what any call may be answered with, and names the codes of each status.
-fn describe_errors(operation: &mut Operation, body: Option<&str>) {
-    let own = clutch::openapi::refusals(operation.operation_id.as_deref().unwrap_or_default());
-    let responses = &mut operation.responses.responses;
-    for (status, text, _) in ERRORS {
-        responses.entry(status.to_owned()).or_insert_with(|| RefOr::T(error(text, body)));
-    }
-    for (status, response) in responses {
-        let RefOr::T(response) = response else { continue };
-        let of_all = ERRORS.iter().filter(|(known, _, _)| known == status);
-        let text = of_all.clone().map(|(_, text, _)| *text).next();
-        let own = own.iter().filter(|(known, _)| known == status).flat_map(|(_, codes)| codes);
-        let codes: Vec<String> =
-            of_all.flat_map(|(_, _, codes)| *codes).chain(own).map(|code| format!("`{code}`")).collect();
-        if response.description.is_empty() {
-            let usual = status.parse().ok().and_then(|status| StatusCode::from_u16(status).ok()?.canonical_reason());
-            text.or(usual).unwrap_or_default().clone_into(&mut response.description);
-        }
-        if !codes.is_empty() {
-            response.description = format!("{} Codes: {}.", response.description, codes.join(", ")).trim().to_owned();
-        }
-    }
-}
-
-fn error(text: &str, body: Option<&str>) -> Response {
-    let response = ResponseBuilder::new().description(text);
-    match body {
-        Some(body) => {
-            let content = Content::new(Some(RefOr::Ref(Ref::from_schema_name(body))));
-            response.content("application/json", content).build()
-        }
-        None => response.build(),
-    }
-}
-
-pub async fn serve() -> Json<impl Serialize> {
-    Json(description())
-}
-
-fn with_body_mut(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete].into_iter().flatten()
-}
-
-/// The operations of a path with their methods.
-pub fn operations(item: &PathItem) -> Vec<(&'static str, &Operation)> {
-    let all = [
-        ("GET", &item.get),
-        ("HEAD", &item.head),
-        ("POST", &item.post),
-        ("PUT", &item.put),
-        ("PATCH", &item.patch),
-        ("DELETE", &item.delete),
-    ];
-    all.into_iter().filter_map(|(method, operation)| operation.as_ref().map(|operation| (method, operation))).collect()
+pub fn document() -> utoipa::openapi::OpenApi {
+    RestApi::openapi()
 }

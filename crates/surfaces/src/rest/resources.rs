@@ -8,55 +8,57 @@ use rookery_core::{AgentId, Rejection, Row};
 use rookery_engine::queries::FileFilter;
 use rookery_engine::{AnyReply, Committed};
 
-use super::call::{self, Call, JsonBody, Query, Segment};
+use super::translate;
 use super::wire::{self, ClaimResult, ReleaseResult, ResourceFilter};
-use super::{RestError, translate};
-use crate::app::App;
-use crate::files;
+use crate::http::App;
+use crate::http::HttpError;
+use crate::http::answer;
+use crate::http::extract::{self, Call, JsonBody, Query, Segment};
+use crate::http::paths;
 
 /// Claim a path before changing it.
 #[utoipa::path(post, path = "/resources/claim", tag = "resources", request_body = wire::ClaimRequest,
     responses((status = 200, body = ClaimResult), (status = 409, body = ClaimResult)))]
-pub async fn claim(call: Call, body: JsonBody<wire::ClaimRequest>) -> Result<Response, RestError> {
-    let [path, agent] = call::need("path and agent_id are required", [&body.value.path, &body.value.agent_id])?;
+pub async fn claim(call: Call, body: JsonBody<wire::ClaimRequest>) -> Result<Response, HttpError> {
+    let [path, agent] = extract::need("path and agent_id are required", [&body.value.path, &body.value.agent_id])?;
     let insist = if body.value.force == Some(true) { ClaimMode::Force } else { ClaimMode::Request };
     let task = body.value.task_id.as_deref().filter(|task| !task.is_empty()).map(Into::into);
-    let command = files::claim(call.app().engine(), &path, AgentId::from(agent.as_str()), task, insist).await?;
+    let command = paths::claim(call.app().engine(), &path, AgentId::from(agent.as_str()), task, insist).await?;
     let committed = call.submit(call.caller(Some(&agent))?, command, &body.bytes).await?;
     match &committed.answer {
         AnyReply::Claim(FileClaimOutcome::Granted) => {
-            Ok(call::written(StatusCode::OK, &committed, ClaimResult { granted: true, owner: None, reason: None }))
+            Ok(answer::written(StatusCode::OK, &committed, ClaimResult { granted: true, owner: None, reason: None }))
         }
         AnyReply::Claim(FileClaimOutcome::Refused { owner, reason }) => {
             let owner = owner.as_ref().map(ToString::to_string);
             let result = ClaimResult { granted: false, owner, reason: Some(reason.clone()) };
-            Ok(call::written(StatusCode::CONFLICT, &committed, result))
+            Ok(answer::written(StatusCode::CONFLICT, &committed, result))
         }
-        _ => Err(call::unexpected(&committed)),
+        _ => Err(answer::unexpected(&committed)),
     }
 }
 
 /// Give a path back.
 #[utoipa::path(post, path = "/resources/release", tag = "resources", request_body = wire::ReleaseRequest,
     responses((status = 200, body = ReleaseResult)))]
-pub async fn release(call: Call, body: JsonBody<wire::ReleaseRequest>) -> Result<Response, RestError> {
-    let [path, agent] = call::need("path and agent_id are required", [&body.value.path, &body.value.agent_id])?;
+pub async fn release(call: Call, body: JsonBody<wire::ReleaseRequest>) -> Result<Response, HttpError> {
+    let [path, agent] = extract::need("path and agent_id are required", [&body.value.path, &body.value.agent_id])?;
     let path = call.app().engine().paths().resolve(&path).await?;
     let command = ReleaseFile { path, agent: AgentId::from(agent.as_str()) };
     let committed = call.submit(call.caller(Some(&agent))?, command, &body.bytes).await?;
     let result = match &committed.answer {
         AnyReply::Released => ReleaseResult { released: true, reason: None },
         AnyReply::NotReleased { reason } => ReleaseResult { released: false, reason: Some(reason.clone()) },
-        _ => return Err(call::unexpected(&committed)),
+        _ => return Err(answer::unexpected(&committed)),
     };
-    Ok(call::written(StatusCode::OK, &committed, result))
+    Ok(answer::written(StatusCode::OK, &committed, result))
 }
 
 /// End a conflict: the winner holds the path from now on. For the lead and people.
 #[utoipa::path(post, path = "/resources/resolve", tag = "resources", request_body = wire::ResolveRequest,
     responses((status = 200, body = wire::Resource)))]
-pub async fn resolve(call: Call, body: JsonBody<wire::ResolveRequest>) -> Result<Response, RestError> {
-    let [path, winner] = call::need("path and winner are required", [&body.value.path, &body.value.winner])?;
+pub async fn resolve(call: Call, body: JsonBody<wire::ResolveRequest>) -> Result<Response, HttpError> {
+    let [path, winner] = extract::need("path and winner are required", [&body.value.path, &body.value.winner])?;
     let path = call.app().engine().paths().resolve(&path).await?;
     let command = ResolveConflict { path, winner: AgentId::from(winner.as_str()) };
     let committed = call.submit(call.caller(body.value.agent_id.as_deref())?, command, &body.bytes).await?;
@@ -66,8 +68,8 @@ pub async fn resolve(call: Call, body: JsonBody<wire::ResolveRequest>) -> Result
 /// Keep everybody from claiming a path. For the lead and people.
 #[utoipa::path(post, path = "/resources/lock", tag = "resources", request_body = wire::LockRequest,
     responses((status = 200, body = wire::Resource)))]
-pub async fn lock(call: Call, body: JsonBody<wire::LockRequest>) -> Result<Response, RestError> {
-    let [path] = call::need("path is required", [&body.value.path])?;
+pub async fn lock(call: Call, body: JsonBody<wire::LockRequest>) -> Result<Response, HttpError> {
+    let [path] = extract::need("path is required", [&body.value.path])?;
     let command = LockFile { path: call.app().engine().paths().resolve(&path).await? };
     rendered(&call.submit(call.caller(body.value.agent_id.as_deref())?, command, &body.bytes).await?)
 }
@@ -75,16 +77,16 @@ pub async fn lock(call: Call, body: JsonBody<wire::LockRequest>) -> Result<Respo
 /// Let a locked path be claimed again. For the lead and people.
 #[utoipa::path(post, path = "/resources/unlock", tag = "resources", request_body = wire::LockRequest,
     responses((status = 200, body = wire::Resource)))]
-pub async fn unlock(call: Call, body: JsonBody<wire::LockRequest>) -> Result<Response, RestError> {
-    let [path] = call::need("path is required", [&body.value.path])?;
+pub async fn unlock(call: Call, body: JsonBody<wire::LockRequest>) -> Result<Response, HttpError> {
+    let [path] = extract::need("path is required", [&body.value.path])?;
     let command = UnlockFile { path: call.app().engine().paths().resolve(&path).await? };
     rendered(&call.submit(call.caller(body.value.agent_id.as_deref())?, command, &body.bytes).await?)
 }
 
-fn rendered(committed: &Committed) -> Result<Response, RestError> {
-    match call::row_of(committed) {
-        Some(Row::File(file)) => Ok(call::written(StatusCode::OK, committed, translate::resource(file))),
-        _ => Err(call::unexpected(committed)),
+fn rendered(committed: &Committed) -> Result<Response, HttpError> {
+    match answer::row_of(committed) {
+        Some(Row::File(file)) => Ok(answer::written(StatusCode::OK, committed, translate::resource(file))),
+        _ => Err(answer::unexpected(committed)),
     }
 }
 
@@ -95,7 +97,7 @@ pub async fn list(
     State(app): State<App>,
     call: Call,
     query: Query<wire::ResourceQuery>,
-) -> Result<Response, RestError> {
+) -> Result<Response, HttpError> {
     call.reader().await?;
     let filter = match query.0.filter {
         None => FileFilter::All,
@@ -103,24 +105,24 @@ pub async fn list(
         Some(ResourceFilter::Conflicted) => FileFilter::Conflicted,
     };
     let found = app.engine().query().files(filter).await?;
-    Ok(call::at(found.map(|files| files.into_iter().map(translate::resource).collect::<Vec<_>>())))
+    Ok(answer::at(found.map(|files| files.into_iter().map(translate::resource).collect::<Vec<_>>())))
 }
 
 /// One path.
 #[utoipa::path(get, path = "/resources/{path}", tag = "resources",
     params(("path" = String, Path, description = "May contain slashes.")),
     responses((status = 200, body = wire::Resource)))]
-pub async fn get(State(app): State<App>, call: Call, Segment(path): Segment) -> Result<Response, RestError> {
+pub async fn get(State(app): State<App>, call: Call, Segment(path): Segment) -> Result<Response, HttpError> {
     call.reader().await?;
     let path = app.engine().paths().resolve(&path).await?;
     let found = app.engine().query().file(path.key()).await?;
-    Ok(call::at_or_else(found.map(|file| file.map(translate::resource)), Rejection::not_tracked()))
+    Ok(answer::at_or_else(found.map(|file| file.map(translate::resource)), Rejection::not_tracked()))
 }
 
 /// Reads a file that has the name of one of our verbs.
 macro_rules! named {
     ($($handler:ident = $name:literal),+ $(,)?) => {$(
-        pub async fn $handler(app: State<App>, call: Call) -> Result<Response, RestError> {
+        pub async fn $handler(app: State<App>, call: Call) -> Result<Response, HttpError> {
             get(app, call, Segment($name.to_owned())).await
         }
     )+};

@@ -14,11 +14,11 @@ use rookery_engine::{Token, ambient};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::RestError;
-use super::call::{self, Call, JsonBody, MaybeBody, Segment};
-use super::wire::Done;
-use crate::app::App;
-use crate::sender::cookie_name;
+use crate::http::App;
+use crate::http::HttpError;
+use crate::http::answer::Done;
+use crate::http::extract::{self, Call, JsonBody, MaybeBody, Segment};
+use crate::http::identity::cookie_name;
 
 /// The person that calls of this browser act as.
 #[derive(Debug, Serialize, ToSchema)]
@@ -80,7 +80,7 @@ pub struct Launch {
 
 /// The person that this browser acts as.
 #[utoipa::path(get, path = "/session", tag = "session", responses((status = 200, body = SessionInfo)))]
-pub async fn get(State(app): State<App>, call: Call) -> Result<Json<SessionInfo>, RestError> {
+pub async fn get(State(app): State<App>, call: Call) -> Result<Json<SessionInfo>, HttpError> {
     let person = match call.reader().await?.actor {
         Actor::Person(name) => Some(name),
         _ => None,
@@ -96,13 +96,13 @@ pub async fn get(State(app): State<App>, call: Call) -> Result<Json<SessionInfo>
 
 /// Sign in with the code of a sign-in link. The answer has one half of the session, and sets a cookie with the other.
 #[utoipa::path(post, path = "/session", tag = "session", request_body = SignIn,
-    responses((status = 200, body = SignedIn), (status = 401, body = super::wire::ErrorBody)))]
+    responses((status = 200, body = SignedIn), (status = 401, body = crate::http::error::ErrorBody)))]
 pub async fn sign_in(
     State(app): State<App>,
     headers: HeaderMap,
     body: JsonBody<SignIn>,
-) -> Result<Response, RestError> {
-    let [code] = call::need("code is required", [&body.value.code])?;
+) -> Result<Response, HttpError> {
+    let [code] = extract::need("code is required", [&body.value.code])?;
     let Some(NewSession { cookie, stored, session }) =
         app.engine().access().sign_in(&code, browser_name(&headers)).await?
     else {
@@ -116,7 +116,7 @@ pub async fn sign_in(
 
 /// Sign out: end the session of this browser.
 #[utoipa::path(delete, path = "/session", tag = "session", responses((status = 200, body = Done)))]
-pub async fn sign_out(State(app): State<App>, headers: HeaderMap, call: Call) -> Result<Response, RestError> {
+pub async fn sign_out(State(app): State<App>, headers: HeaderMap, call: Call) -> Result<Response, HttpError> {
     if let Some(session) = call.browser_session() {
         app.engine().access().revoke_session(&session.id).await?;
     }
@@ -125,7 +125,7 @@ pub async fn sign_out(State(app): State<App>, headers: HeaderMap, call: Call) ->
 
 /// The browser sessions of this project, for a person.
 #[utoipa::path(get, path = "/sessions", tag = "session", responses((status = 200, body = Vec<BrowserSession>)))]
-pub async fn list(State(app): State<App>, call: Call) -> Result<Json<Vec<BrowserSession>>, RestError> {
+pub async fn list(State(app): State<App>, call: Call) -> Result<Json<Vec<BrowserSession>>, HttpError> {
     call.person()?;
     let engine = app.engine();
     let own = call.browser_session().map(|session| session.id);
@@ -151,26 +151,26 @@ impl BrowserSession {
 
 /// End a browser session, for a person. Its open streams end too.
 #[utoipa::path(delete, path = "/sessions/{id}", tag = "session", params(("id" = String, Path)),
-    responses((status = 200, body = Done), (status = 404, body = super::wire::ErrorBody)))]
-pub async fn revoke(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Json<Done>, RestError> {
+    responses((status = 200, body = Done), (status = 404, body = crate::http::error::ErrorBody)))]
+pub async fn revoke(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Json<Done>, HttpError> {
     call.person()?;
     if app.engine().access().revoke_session(&id).await? {
         return Ok(Json(Done { ok: true }));
     }
     let message = format!("there is no browser session '{id}'");
-    Err(RestError::new(Code::SessionNotFound, message).hint("'rookery sessions' lists them"))
+    Err(HttpError::new(Code::SessionNotFound, message).hint("'rookery sessions' lists them"))
 }
 
 /// Make a sign-in link, for a person.
 #[utoipa::path(post, path = "/session/launch", tag = "session", request_body = NewLaunch,
     responses((status = 201, body = Launch)))]
-pub async fn launch(call: Call, body: MaybeBody<NewLaunch>) -> Result<Response, RestError> {
+pub async fn launch(call: Call, body: MaybeBody<NewLaunch>) -> Result<Response, HttpError> {
     let caller = call.person()?;
     let person = match body.value.person {
         Some(name) => checked(name)?,
         None => match caller.actor {
             Actor::Person(name) => name,
-            other => return Err(RestError::invalid(format!("'{other}' is no person: say whom it signs in"))),
+            other => return Err(HttpError::invalid(format!("'{other}' is no person: say whom it signs in"))),
         },
     };
     let path = sign_in_path(call.app(), &person);
@@ -186,12 +186,12 @@ pub fn sign_in_path(app: &App, person: &str) -> String {
 }
 
 /// A name that `@` reaches: people are mentioned as agents are.
-fn checked(name: String) -> Result<String, RestError> {
+fn checked(name: String) -> Result<String, HttpError> {
     let name = name.trim_start_matches("person:").to_owned();
     let fits = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     if !fits || name.len() > limit::NAME_BYTES {
-        return Err(RestError::invalid("person must be a letter and then letters, digits, '_' and '-'"));
+        return Err(HttpError::invalid("person must be a letter and then letters, digits, '_' and '-'"));
     }
     Ok(name)
 }

@@ -5,16 +5,18 @@ use axum::response::Response;
 use rookery_core::{agent, file, task};
 use rookery_engine::At;
 
-use super::call::{self, Call};
-use super::{RestError, agents, translate, wire};
-use crate::app::App;
+use super::{agents, translate, wire};
+use crate::http::App;
+use crate::http::HttpError;
+use crate::http::answer;
+use crate::http::extract::Call;
 
 /// The version of the contract, not of the program.
 const CONTRACT: &str = "0.1";
 
 /// Totals.
 #[utoipa::path(get, path = "/status", tag = "state", responses((status = 200, body = wire::StatusReport)))]
-pub async fn status(State(app): State<App>, call: Call) -> Result<Response, RestError> {
+pub async fn status(State(app): State<App>, call: Call) -> Result<Response, HttpError> {
     call.reader().await?;
     let At { value: (tallies, lead), head } = app.engine().query().totals().await?;
     let count = |name: &str| tallies.get(name).copied().unwrap_or(0);
@@ -40,12 +42,12 @@ pub async fn status(State(app): State<App>, call: Call) -> Result<Response, Rest
         event_count: event_count(&head),
         nodes: nodes(&app),
     };
-    Ok(call::at(At { value: report, head }))
+    Ok(answer::at(At { value: report, head }))
 }
 
 /// Everything at one position.
 #[utoipa::path(get, path = "/state", tag = "state", responses((status = 200, body = wire::StateSnapshot)))]
-pub async fn state(State(app): State<App>, call: Call) -> Result<Response, RestError> {
+pub async fn state(State(app): State<App>, call: Call) -> Result<Response, HttpError> {
     call.reader().await?;
     let found = app.engine().query().snapshot().await?;
     let snapshot = found.value;
@@ -57,7 +59,7 @@ pub async fn state(State(app): State<App>, call: Call) -> Result<Response, RestE
         lead: snapshot.lead.map(|agent| agent.to_string()),
         event_count: event_count(&found.head),
     };
-    Ok(call::at(At { value: body, head: found.head }))
+    Ok(answer::at(At { value: body, head: found.head }))
 }
 
 fn nodes(app: &App) -> Vec<wire::NodeInfo> {

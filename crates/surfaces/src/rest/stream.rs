@@ -15,26 +15,27 @@ use rookery_core::model::LifeSource;
 use rookery_core::{Caller, LogId};
 use rookery_engine::{Chunk, Slot, Subscription};
 
-use super::call::{Call, Query};
-use super::{RestError, events, translate, wire};
-use crate::app::App;
-use crate::shares::{Account, Full, Place};
+use super::{events, translate, wire};
+use crate::http::App;
+use crate::http::HttpError;
+use crate::http::extract::{Call, Query};
+use crate::http::limits::{Account, Full, Place};
 
 /// Follow what happens. `Last-Event-ID` or `after` resumes without a gap or a repeat.
 #[utoipa::path(get, path = "/events/stream", tag = "events", params(wire::StreamQuery),
     responses((status = 200, body = String, content_type = "text/event-stream"),
-        (status = 410, body = wire::ErrorBody)))]
+        (status = 410, body = crate::http::error::ErrorBody)))]
 pub async fn stream(
     State(app): State<App>,
     call: Call,
     headers: HeaderMap,
     query: Query<wire::StreamQuery>,
-) -> Result<Response, RestError> {
+) -> Result<Response, HttpError> {
     let caller = call.reader().await?;
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()).filter(|id| !id.is_empty());
     let position = match last.or(query.0.after.as_deref()) {
         None => None,
-        Some(text) => Some(events::place(text).ok_or_else(|| RestError::invalid("Last-Event-ID must be a position"))?),
+        Some(text) => Some(events::place(text).ok_or_else(|| HttpError::invalid("Last-Event-ID must be a position"))?),
     };
     let place = app.streams().take(Account::of(&caller)).map_err(Full::of_streams)?;
     let subscription = app.engine().subscribe(position).await?;
@@ -163,7 +164,7 @@ struct Filter {
 }
 
 impl Filter {
-    fn new(app: &App, query: &wire::StreamQuery) -> Result<Filter, RestError> {
+    fn new(app: &App, query: &wire::StreamQuery) -> Result<Filter, HttpError> {
         let path = match &query.resource {
             Some(raw) => Some(app.engine().paths().parse(raw)?.key().to_owned()),
             None => None,

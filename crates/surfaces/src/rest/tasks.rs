@@ -11,18 +11,21 @@ use rookery_core::{AgentId, AnyCommand, Code, Row, RunId, TaskId, limit};
 use rookery_engine::Committed;
 use rookery_engine::queries::TaskFilter;
 
-use super::call::{self, Call, JsonBody, MaybeBody, Query, Segment};
-use super::wire::{self, Done, RequestedStatus};
-use super::{RestError, translate};
-use crate::app::App;
+use super::translate;
+use super::wire::{self, RequestedStatus};
+use crate::http::App;
+use crate::http::HttpError;
+use crate::http::answer;
+use crate::http::answer::Done;
+use crate::http::extract::{self, Call, JsonBody, MaybeBody, Query, Segment};
 
 /// Create a task; one with `assigned_to` is kept for that agent.
 #[utoipa::path(post, path = "/tasks", tag = "tasks", request_body = wire::NewTask,
     responses((status = 201, body = wire::Task)))]
-pub async fn create(call: Call, body: JsonBody<wire::NewTask>) -> Result<Response, RestError> {
+pub async fn create(call: Call, body: JsonBody<wire::NewTask>) -> Result<Response, HttpError> {
     let request = body.value;
     let [title, assigned_by] =
-        call::need("title and assigned_by are required", [&request.title, &request.assigned_by])?;
+        extract::need("title and assigned_by are required", [&request.title, &request.assigned_by])?;
     let caller = call.caller(Some(&assigned_by))?;
     let command = CreateTask {
         id: call.app().engine().mint_task(),
@@ -38,7 +41,7 @@ pub async fn create(call: Call, body: JsonBody<wire::NewTask>) -> Result<Respons
 }
 
 /// The paths a task is about, in the form that claims have.
-async fn normalised(app: &App, resources: Vec<String>) -> Result<Vec<String>, RestError> {
+async fn normalised(app: &App, resources: Vec<String>) -> Result<Vec<String>, HttpError> {
     let mut paths = Vec::with_capacity(resources.len());
     for raw in resources.iter().take(limit::LIST_ENTRIES + 1) {
         paths.push(app.engine().paths().resolve(raw).await?.to_string());
@@ -50,10 +53,10 @@ async fn normalised(app: &App, resources: Vec<String>) -> Result<Vec<String>, Re
 /// `done` and `failed` end it.
 #[utoipa::path(patch, path = "/tasks/{id}", tag = "tasks", params(("id" = String, Path)),
     request_body = wire::TaskChange, responses((status = 200, body = Done)))]
-pub async fn update(call: Call, Segment(id): Segment, body: JsonBody<wire::TaskChange>) -> Result<Response, RestError> {
+pub async fn update(call: Call, Segment(id): Segment, body: JsonBody<wire::TaskChange>) -> Result<Response, HttpError> {
     let request = body.value;
     let (Some(status), Some(agent_id)) = (request.status, request.agent_id.filter(|agent| !agent.is_empty())) else {
-        return Err(RestError::invalid("status and agent_id are required"));
+        return Err(HttpError::invalid("status and agent_id are required"));
     };
     let (task, agent) = (TaskId::from(id.as_str()), AgentId::from(agent_id.as_str()));
     let named = Some(agent.clone());
@@ -84,7 +87,7 @@ pub async fn update(call: Call, Segment(id): Segment, body: JsonBody<wire::TaskC
         .into(),
     };
     let committed = call.submit(call.caller(Some(&agent_id))?, command, &body.bytes).await?;
-    Ok(call::written(StatusCode::OK, &committed, Done { ok: true }))
+    Ok(answer::written(StatusCode::OK, &committed, Done { ok: true }))
 }
 
 fn moved(task: TaskId, agent: Option<AgentId>, to: task::TaskState, reason: Option<String>) -> SetTaskStep {
@@ -98,8 +101,8 @@ pub async fn assign(
     call: Call,
     Segment(id): Segment,
     body: JsonBody<wire::AssignRequest>,
-) -> Result<Response, RestError> {
-    let [agent] = call::need("agent_id is required", [&body.value.agent_id])?;
+) -> Result<Response, HttpError> {
+    let [agent] = extract::need("agent_id is required", [&body.value.agent_id])?;
     let command = AssignTask { task: TaskId::from(id.as_str()), to: AgentId::from(agent.as_str()) };
     rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?)
 }
@@ -111,7 +114,7 @@ pub async fn retry(
     call: Call,
     Segment(id): Segment,
     body: MaybeBody<Option<serde_json::Value>>,
-) -> Result<Response, RestError> {
+) -> Result<Response, HttpError> {
     let command = RetryTask { task: TaskId::from(id.as_str()), agent: None };
     rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?)
 }
@@ -123,33 +126,33 @@ pub async fn cancel(
     call: Call,
     Segment(id): Segment,
     body: MaybeBody<wire::CancelRequest>,
-) -> Result<Response, RestError> {
+) -> Result<Response, HttpError> {
     let (task, reason, to) = (TaskId::from(id.as_str()), body.value.reason, CancelTo::Cancelled);
     let command = CancelTask { task, agent: None, reason, to };
     rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?)
 }
 
-fn rendered(status: StatusCode, committed: &Committed) -> Result<Response, RestError> {
-    match call::row_of(committed) {
-        Some(Row::Task(task)) => Ok(call::written(status, committed, translate::task(task))),
-        _ => Err(call::unexpected(committed)),
+fn rendered(status: StatusCode, committed: &Committed) -> Result<Response, HttpError> {
+    match answer::row_of(committed) {
+        Some(Row::Task(task)) => Ok(answer::written(status, committed, translate::task(task))),
+        _ => Err(answer::unexpected(committed)),
     }
 }
 
 /// Tasks in the order they were created.
 #[utoipa::path(get, path = "/tasks", tag = "tasks", params(wire::TaskQuery),
     responses((status = 200, body = Vec<wire::Task>)))]
-pub async fn list(State(app): State<App>, call: Call, query: Query<wire::TaskQuery>) -> Result<Response, RestError> {
+pub async fn list(State(app): State<App>, call: Call, query: Query<wire::TaskQuery>) -> Result<Response, HttpError> {
     call.reader().await?;
     let query = query.0;
     if query.limit == Some(0) {
-        return Err(RestError::invalid("limit must be at least 1"));
+        return Err(HttpError::invalid("limit must be at least 1"));
     }
     let after = match &query.after {
         None => None,
         Some(id) => match app.engine().query().task(&TaskId::from(id.as_str())).await?.value {
             Some(task) => Some(task.created),
-            None => return Err(RestError::invalid(format!("after: {id} is not a task known here"))),
+            None => return Err(HttpError::invalid(format!("after: {id} is not a task known here"))),
         },
     };
     let filter = TaskFilter {
@@ -159,14 +162,14 @@ pub async fn list(State(app): State<App>, call: Call, query: Query<wire::TaskQue
         limit: query.limit,
     };
     let found = app.engine().query().tasks(&filter).await?;
-    Ok(call::at(found.map(|tasks| tasks.into_iter().map(translate::task).collect::<Vec<_>>())))
+    Ok(answer::at(found.map(|tasks| tasks.into_iter().map(translate::task).collect::<Vec<_>>())))
 }
 
 /// One task.
 #[utoipa::path(get, path = "/tasks/{id}", tag = "tasks", params(("id" = String, Path)),
     responses((status = 200, body = wire::Task)))]
-pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, RestError> {
+pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, HttpError> {
     call.reader().await?;
     let found = app.engine().query().task(&TaskId::from(id.as_str())).await?;
-    Ok(call::at_or(found.map(|task| task.map(translate::task)), Code::TaskNotFound, "Task not found"))
+    Ok(answer::at_or(found.map(|task| task.map(translate::task)), Code::TaskNotFound, "Task not found"))
 }

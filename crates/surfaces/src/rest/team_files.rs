@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::call::{self, Call, JsonBody, MaybeBody, Segment};
-use super::{RestError, teams};
+use super::teams;
+use crate::http::HttpError;
+use crate::http::answer;
+use crate::http::extract::{Call, JsonBody, MaybeBody, Segment};
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct WorkflowFiles {
@@ -63,7 +65,7 @@ pub struct Launching {
 /// The workflow files of the project.
 #[utoipa::path(get, path = "/workflow-files", operation_id = "list_workflow_files", tag = "teams",
     responses((status = 200, body = WorkflowFiles)))]
-pub async fn files(call: Call) -> Result<Response, RestError> {
+pub async fn files(call: Call) -> Result<Response, HttpError> {
     call.reader().await?;
     let found = call.app().engine().teams().starter()?.files().await;
     let files = found.into_iter().map(|file| WorkflowFileView { path: file.path, name: file.name }).collect();
@@ -73,7 +75,7 @@ pub async fn files(call: Call) -> Result<Response, RestError> {
 /// What starting a file as this team would do, or what is wrong with it. Nothing happens. For people.
 #[utoipa::path(post, path = "/teams/{id}/check", operation_id = "check_workflow_file", tag = "teams",
     params(("id" = String, Path)), request_body = LaunchRequest, responses((status = 200, body = Checked)))]
-pub async fn check(call: Call, Segment(id): Segment, body: JsonBody<LaunchRequest>) -> Result<Response, RestError> {
+pub async fn check(call: Call, Segment(id): Segment, body: JsonBody<LaunchRequest>) -> Result<Response, HttpError> {
     call.person()?;
     let (instance, engine) = (instance(&id)?, call.app().engine());
     let launch = engine.teams().start_spec(&body.value.file, body.value.params)?;
@@ -88,7 +90,7 @@ pub async fn check(call: Call, Segment(id): Segment, body: JsonBody<LaunchReques
 #[utoipa::path(post, path = "/teams/{id}/launch", operation_id = "launch_team", tag = "teams",
     params(("id" = String, Path)), request_body = LaunchRequest,
     responses((status = 200, body = teams::TeamView), (status = 202, body = Launching)))]
-pub async fn launch(call: Call, Segment(id): Segment, body: JsonBody<LaunchRequest>) -> Result<Response, RestError> {
+pub async fn launch(call: Call, Segment(id): Segment, body: JsonBody<LaunchRequest>) -> Result<Response, HttpError> {
     let caller = call.person()?;
     instance(&id)?;
     let (team, engine) = (TeamId::parse(&id)?, call.app().engine());
@@ -111,7 +113,7 @@ pub async fn launch(call: Call, Segment(id): Segment, body: JsonBody<LaunchReque
         None => {
             let pending = (!committed.duplicate).then(|| intent.to_string());
             let launching = Launching { team: team.to_string(), pending };
-            Ok(call::written(StatusCode::ACCEPTED, &committed, launching))
+            Ok(answer::written(StatusCode::ACCEPTED, &committed, launching))
         }
     }
 }
@@ -119,7 +121,7 @@ pub async fn launch(call: Call, Segment(id): Segment, body: JsonBody<LaunchReque
 /// End a team whose runner is gone (`lost`), as `rookery stop` does, with what that one left behind put in order. For people.
 #[utoipa::path(post, path = "/teams/{id}/bury", operation_id = "bury_team", tag = "teams",
     params(("id" = String, Path)), responses((status = 200, body = teams::TeamView)))]
-pub async fn bury(call: Call, Segment(id): Segment, _body: MaybeBody<Option<Value>>) -> Result<Response, RestError> {
+pub async fn bury(call: Call, Segment(id): Segment, _body: MaybeBody<Option<Value>>) -> Result<Response, HttpError> {
     call.person()?;
     let (team, engine) = (TeamId::parse(&id)?, call.app().engine());
     let launcher = engine.teams().starter()?;

@@ -14,9 +14,10 @@ use rookery_engine::teams::TeamFilter;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::RestError;
-use super::call::{self, Call, JsonBody, MaybeBody, Query, Segment};
 use super::turns::{self, TurnView};
+use crate::http::HttpError;
+use crate::http::answer;
+use crate::http::extract::{self, Call, JsonBody, MaybeBody, Query, Segment};
 
 /// How a team is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
@@ -217,35 +218,35 @@ pub struct TeamAgent {
 /// The teams that are run, and those that were.
 #[utoipa::path(get, path = "/teams", operation_id = "list_teams", tag = "teams", params(TeamsQuery),
     responses((status = 200, body = Teams)))]
-pub async fn list(call: Call, Query(query): Query<TeamsQuery>) -> Result<Response, RestError> {
+pub async fn list(call: Call, Query(query): Query<TeamsQuery>) -> Result<Response, HttpError> {
     call.reader().await?;
     let filter = match query.live {
         None => TeamFilter::All,
         Some(true) => TeamFilter::Live,
         Some(false) => TeamFilter::Ended,
     };
-    let limit = call::at_least_one(query.limit)?;
+    let limit = extract::at_least_one(query.limit)?;
     let found = call.app().engine().query().teams(filter, limit).await?;
-    Ok(call::at(found.map(|teams| Teams { teams: teams.into_iter().map(|team| shown(&call, team)).collect() })))
+    Ok(answer::at(found.map(|teams| Teams { teams: teams.into_iter().map(|team| shown(&call, team)).collect() })))
 }
 
 /// A team: what its agents are at, and what they used.
 #[utoipa::path(get, path = "/teams/{id}", operation_id = "get_team", tag = "teams", params(("id" = String, Path)),
     responses((status = 200, body = TeamView)))]
-pub async fn get(call: Call, Segment(id): Segment) -> Result<Response, RestError> {
+pub async fn get(call: Call, Segment(id): Segment) -> Result<Response, HttpError> {
     call.reader().await?;
     shown_now(&call, &TeamId::parse(&id)?).await
 }
 
-pub async fn shown_now(call: &Call, id: &TeamId) -> Result<Response, RestError> {
+pub async fn shown_now(call: &Call, id: &TeamId) -> Result<Response, HttpError> {
     let found = call.app().engine().query().team(id).await?;
-    Ok(call::at_or_else(found.map(|team| team.map(|team| shown(call, team))), team::not_found(id)))
+    Ok(answer::at_or_else(found.map(|team| team.map(|team| shown(call, team))), team::not_found(id)))
 }
 
 /// A runner starts a team, or goes on with one whose runner is gone. For people.
 #[utoipa::path(post, path = "/teams/{id}/start", operation_id = "start_team", tag = "teams",
     params(("id" = String, Path)), request_body = StartTeamRequest, responses((status = 200, body = TeamStart)))]
-pub async fn start(call: Call, Segment(id): Segment, body: JsonBody<StartTeamRequest>) -> Result<Response, RestError> {
+pub async fn start(call: Call, Segment(id): Segment, body: JsonBody<StartTeamRequest>) -> Result<Response, HttpError> {
     let team = TeamId::parse(&id)?;
     let instance = team.instance();
     let asked = body.value;
@@ -273,13 +274,13 @@ pub async fn start(call: Call, Segment(id): Segment, body: JsonBody<StartTeamReq
         kicked_off: team.kickoff.is_some(),
         interrupted: interrupted.into_iter().map(|turn| turns::shown(turn, vec![])).collect(),
     };
-    Ok(call::written(StatusCode::OK, &committed, started))
+    Ok(answer::written(StatusCode::OK, &committed, started))
 }
 
 /// Tell a team that it began, and what to do. Once in each generation, however often it is asked for. For people.
 #[utoipa::path(post, path = "/teams/{id}/kickoff", operation_id = "kick_off_team", tag = "teams",
     params(("id" = String, Path)), request_body = KickoffRequest, responses((status = 200, body = TeamView)))]
-pub async fn kick_off(call: Call, Segment(id): Segment, body: JsonBody<KickoffRequest>) -> Result<Response, RestError> {
+pub async fn kick_off(call: Call, Segment(id): Segment, body: JsonBody<KickoffRequest>) -> Result<Response, HttpError> {
     let engine = call.app().engine();
     let command = KickOff {
         team: TeamId::parse(&id)?,
@@ -289,39 +290,39 @@ pub async fn kick_off(call: Call, Segment(id): Segment, body: JsonBody<KickoffRe
         messages: [engine.inbox().mint_message(), engine.inbox().mint_message()],
     };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    Ok(call::written(StatusCode::OK, &committed, shown(&call, team_in(&committed)?)))
+    Ok(answer::written(StatusCode::OK, &committed, shown(&call, team_in(&committed)?)))
 }
 
 /// Say something in the channel of a team as the system. For people.
 #[utoipa::path(post, path = "/teams/{id}/say", operation_id = "say_to_team", tag = "teams",
     params(("id" = String, Path)), request_body = SayRequest, responses((status = 200, body = Said)))]
-pub async fn say(call: Call, Segment(id): Segment, body: JsonBody<SayRequest>) -> Result<Response, RestError> {
+pub async fn say(call: Call, Segment(id): Segment, body: JsonBody<SayRequest>) -> Result<Response, HttpError> {
     let message = call.app().engine().inbox().mint_message();
     let command = AnnounceToTeam { team: TeamId::parse(&id)?, message, text: body.value.text };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    match call::row_of(&committed) {
+    match answer::row_of(&committed) {
         Some(Row::Message(sent)) => {
-            Ok(call::written(StatusCode::OK, &committed, Said { ok: true, message: sent.id().to_string() }))
+            Ok(answer::written(StatusCode::OK, &committed, Said { ok: true, message: sent.id().to_string() }))
         }
-        _ => Err(call::unexpected(&committed)),
+        _ => Err(answer::unexpected(&committed)),
     }
 }
 
 /// Ask a team, or one agent of it, to stop. Its runner sees to it. For people.
 #[utoipa::path(post, path = "/teams/{id}/stop", operation_id = "stop_team", tag = "teams",
     params(("id" = String, Path)), request_body = StopRequest, responses((status = 200, body = TeamView)))]
-pub async fn stop(call: Call, Segment(id): Segment, body: MaybeBody<StopRequest>) -> Result<Response, RestError> {
+pub async fn stop(call: Call, Segment(id): Segment, body: MaybeBody<StopRequest>) -> Result<Response, HttpError> {
     let team = TeamId::parse(&id)?;
     let member = body.value.agent.map(|name| team.instance().member(&name));
     let command = RequestTeamStop { team, member, reason: body.value.reason };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    Ok(call::written(StatusCode::OK, &committed, shown(&call, team_in(&committed)?)))
+    Ok(answer::written(StatusCode::OK, &committed, shown(&call, team_in(&committed)?)))
 }
 
 /// A runner tells that its team has ended. What was under way is interrupted. For people.
 #[utoipa::path(post, path = "/teams/{id}/end", operation_id = "end_team", tag = "teams",
     params(("id" = String, Path)), request_body = EndTeamRequest, responses((status = 200, body = TeamView)))]
-pub async fn end(call: Call, Segment(id): Segment, body: JsonBody<EndTeamRequest>) -> Result<Response, RestError> {
+pub async fn end(call: Call, Segment(id): Segment, body: JsonBody<EndTeamRequest>) -> Result<Response, HttpError> {
     let how = match body.value.outcome {
         TeamOutcome::Completed => Conclusion::Completed,
         TeamOutcome::Failed => Conclusion::Failed,
@@ -331,13 +332,13 @@ pub async fn end(call: Call, Segment(id): Segment, body: JsonBody<EndTeamRequest
     let command =
         EndTeam { team: TeamId::parse(&id)?, generation: body.value.generation, how, reason: body.value.reason };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    Ok(call::written(StatusCode::OK, &committed, shown(&call, team_in(&committed)?)))
+    Ok(answer::written(StatusCode::OK, &committed, shown(&call, team_in(&committed)?)))
 }
 
-fn team_in(committed: &Committed) -> Result<Team, RestError> {
-    match call::row_of(committed) {
+fn team_in(committed: &Committed) -> Result<Team, HttpError> {
+    match answer::row_of(committed) {
         Some(Row::Team(team)) => Ok(team),
-        _ => Err(call::unexpected(committed)),
+        _ => Err(answer::unexpected(committed)),
     }
 }
 

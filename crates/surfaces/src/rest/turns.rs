@@ -11,8 +11,9 @@ use rookery_engine::{At, Committed};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::RestError;
-use super::call::{self, Call, JsonBody, Query, Segment};
+use crate::http::HttpError;
+use crate::http::answer;
+use crate::http::extract::{self, Call, JsonBody, Query, Segment};
 
 const MICROS_OF_A_DOLLAR: f64 = 1_000_000.0;
 /// How the hash of an artifact begins here.
@@ -161,21 +162,21 @@ pub struct TurnDeed {
 /// Turns, the newest first.
 #[utoipa::path(get, path = "/turns", operation_id = "list_turns", tag = "turns", params(TurnsQuery),
     responses((status = 200, body = Turns)))]
-pub async fn list(call: Call, Query(query): Query<TurnsQuery>) -> Result<Response, RestError> {
+pub async fn list(call: Call, Query(query): Query<TurnsQuery>) -> Result<Response, HttpError> {
     call.reader().await?;
     let filter = TurnFilter {
         agent: query.agent.map(|agent| plain(&AgentId::new(agent))),
         team: query.team.as_deref().map(TeamId::parse).transpose()?,
-        limit: call::at_least_one(query.limit)?,
+        limit: extract::at_least_one(query.limit)?,
     };
     let found = call.app().engine().query().turns(&filter).await?;
-    Ok(call::at(found.map(|turns| Turns { turns: turns.into_iter().map(|turn| shown(turn, vec![])).collect() })))
+    Ok(answer::at(found.map(|turns| Turns { turns: turns.into_iter().map(|turn| shown(turn, vec![])).collect() })))
 }
 
 /// A turn, with what its agent did in it.
 #[utoipa::path(get, path = "/turns/{id}", operation_id = "get_turn", tag = "turns", params(("id" = String, Path)),
     responses((status = 200, body = TurnView)))]
-pub async fn get(call: Call, Segment(id): Segment) -> Result<Response, RestError> {
+pub async fn get(call: Call, Segment(id): Segment) -> Result<Response, HttpError> {
     call.reader().await?;
     let id = TurnId::new(id);
     let engine = call.app().engine();
@@ -187,13 +188,13 @@ pub async fn get(call: Call, Segment(id): Segment) -> Result<Response, RestError
         }
         None => None,
     };
-    Ok(call::at_or_else(At { value: view, head }, turn::not_found(&id)))
+    Ok(answer::at_or_else(At { value: view, head }, turn::not_found(&id)))
 }
 
 /// A runner wakes an agent. Refused while another turn of it is under way. For people.
 #[utoipa::path(post, path = "/turns", operation_id = "start_turn", tag = "turns", request_body = StartTurnRequest,
     responses((status = 201, body = TurnView)))]
-pub async fn start(call: Call, body: JsonBody<StartTurnRequest>) -> Result<Response, RestError> {
+pub async fn start(call: Call, body: JsonBody<StartTurnRequest>) -> Result<Response, HttpError> {
     let asked = body.value;
     let command = StartTurn {
         turn: call.app().engine().teams().mint_turn(),
@@ -209,14 +210,14 @@ pub async fn start(call: Call, body: JsonBody<StartTurnRequest>) -> Result<Respo
         messages: asked.messages.into_iter().map(MessageId::new).collect(),
     };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    Ok(call::written(StatusCode::CREATED, &committed, turn_in(&committed)?))
+    Ok(answer::written(StatusCode::CREATED, &committed, turn_in(&committed)?))
 }
 
 /// A runner tells what came of a turn. Done, its messages are acknowledged; failed for the last time, they are given up.
 /// For people.
 #[utoipa::path(post, path = "/turns/{id}/end", operation_id = "end_turn", tag = "turns",
     params(("id" = String, Path)), request_body = EndTurnRequest, responses((status = 200, body = TurnView)))]
-pub async fn end(call: Call, Segment(id): Segment, body: JsonBody<EndTurnRequest>) -> Result<Response, RestError> {
+pub async fn end(call: Call, Segment(id): Segment, body: JsonBody<EndTurnRequest>) -> Result<Response, HttpError> {
     let engine = call.app().engine();
     let asked = body.value;
     let command = EndTurn {
@@ -235,13 +236,13 @@ pub async fn end(call: Call, Segment(id): Segment, body: JsonBody<EndTurnRequest
         guard: engine.config().storm_guard(),
     };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    Ok(call::written(StatusCode::OK, &committed, turn_in(&committed)?))
+    Ok(answer::written(StatusCode::OK, &committed, turn_in(&committed)?))
 }
 
-fn turn_in(committed: &Committed) -> Result<TurnView, RestError> {
-    match call::row_of(committed) {
+fn turn_in(committed: &Committed) -> Result<TurnView, HttpError> {
+    match answer::row_of(committed) {
         Some(Row::Turn(turn)) => Ok(shown(turn, vec![])),
-        _ => Err(call::unexpected(committed)),
+        _ => Err(answer::unexpected(committed)),
     }
 }
 
@@ -250,7 +251,7 @@ fn hash(text: &str) -> String {
     text.strip_prefix(HASH).or_else(|| referred(text)).unwrap_or(text).to_owned()
 }
 
-fn usage(usage: TurnUsage) -> Result<Usage, RestError> {
+fn usage(usage: TurnUsage) -> Result<Usage, HttpError> {
     let cost_micros = match usage.cost_usd {
         None => None,
         Some(dollars) if dollars >= 0.0 && dollars <= f64::from(u32::MAX) =>
@@ -258,7 +259,7 @@ fn usage(usage: TurnUsage) -> Result<Usage, RestError> {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is within bounds")]
             Some((dollars * MICROS_OF_A_DOLLAR).round() as u64)
         }
-        Some(_) => return Err(RestError::invalid("usage.cost_usd must be an amount of dollars")),
+        Some(_) => return Err(HttpError::invalid("usage.cost_usd must be an amount of dollars")),
     };
     Ok(Usage { input_tokens: usage.input_tokens, output_tokens: usage.output_tokens, cost_micros })
 }

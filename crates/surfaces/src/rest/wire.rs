@@ -5,29 +5,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct ErrorBody {
-    pub error: String,
-    /// Stable; programs can rely on it.
-    pub code: String,
-    /// What to do next.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub details: Option<ErrorDetails>,
-    /// Where to begin again, if the position asked for is gone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub snapshot: Option<String>,
-}
-
-/// The facts behind an error.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct ErrorDetails {
-    /// The agent that has the task.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub holder: Option<String>,
-}
-
 /// Which artifacts to remove of those that nothing names.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 pub struct CollectRequest {
@@ -127,11 +104,6 @@ pub struct StatusChange {
     #[schema(required = true)]
     pub status: Option<AgentStatus>,
     pub current_task: Option<String>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub struct Done {
-    pub ok: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -9,7 +9,7 @@ mod ui;
 use axum::Router;
 use axum::routing::get;
 
-use crate::app::App;
+use crate::http::App;
 use crate::rest::sign_in;
 
 /// A sign-in link for the project's owner, relative to the daemon's address; `None` without the UI.

@@ -4,8 +4,11 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{Html, IntoResponse, Response};
 
-use crate::app::App;
-use crate::rest::{Call, RestError, openapi};
+use crate::http::App;
+use crate::http::HttpError;
+use crate::http::extract::Call;
+use crate::http::openapi::operations;
+use crate::openapi;
 
 /// No script at all, styles only our own.
 const POLICY: &str =
@@ -20,7 +23,7 @@ pub fn without_ui() -> Response {
     page("Rookery", &body)
 }
 
-pub async fn index(State(app): State<App>, call: Call) -> Result<Response, RestError> {
+pub async fn index(State(app): State<App>, call: Call) -> Result<Response, HttpError> {
     call.reader().await?;
     let engine = app.engine();
     let snapshot = engine.query().snapshot().await?;
@@ -53,7 +56,7 @@ pub async fn docs() -> Response {
     let api = openapi::document();
     let mut rows = String::new();
     for (path, item) in &api.paths.paths {
-        for (method, operation) in openapi::operations(item) {
+        for (method, operation) in operations(item) {
             let summary = operation.summary.clone().or(operation.description.clone()).unwrap_or_default();
             let codes: Vec<&str> = operation.responses.responses.keys().map(String::as_str).collect();
             rows += &format!(

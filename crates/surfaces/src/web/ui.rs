@@ -11,8 +11,8 @@ use rookery_core::Code;
 use rookery_ui_embed::{Asset, INDEX, LICENSES, find};
 
 use super::pages;
-use crate::app::App;
-use crate::rest::RestError;
+use crate::http::App;
+use crate::http::HttpError;
 
 /// Scripts and styles of our own and no others, none in the page; nothing from elsewhere; no frame around us.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; \
@@ -37,7 +37,7 @@ async fn file(Path(path): Path<String>, headers: HeaderMap) -> Response {
     match find(&path) {
         Some(asset) => serve(asset, &headers),
         None if is_navigation(&headers) => index(headers).await,
-        None => RestError::new(Code::NotFound, "there is nothing at this path").into_response(),
+        None => HttpError::new(Code::NotFound, "there is nothing at this path").into_response(),
     }
 }
 

@@ -31,6 +31,6 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         What::Config => context.out.json(&config::json_schema()),
         What::Envelope => context.out.json(&rookery_core::clutch::schema::envelope()),
         What::Workflow => context.out.json(&rookery_runner::file::schema()),
-        What::Openapi => context.out.json(&rookery_surfaces::rest::openapi::description()),
+        What::Openapi => context.out.json(&rookery_surfaces::openapi::description()),
     }
 }

@@ -12,11 +12,11 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::frame::{self, Ack, Asked, Subscribe};
 use super::source::{Followed, Portion};
-use crate::app::App;
 use crate::clutch::call::Call;
 use crate::clutch::envelopes::IngestResults;
 use crate::clutch::{ClutchError, inbox};
-use crate::shares::Place;
+use crate::http::App;
+use crate::http::limits::Place;
 
 /// After so many pings without a word the client is gone.
 const PINGS: u32 = 3;

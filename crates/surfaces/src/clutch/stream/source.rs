@@ -7,8 +7,8 @@ use rookery_engine::messages::{Mailbox, Parcel, Pull};
 use rookery_engine::{Chunk, Published, Subscription, subscribe};
 
 use super::frame::Subscribe;
-use crate::app::App;
 use crate::clutch::{ClutchError, filter};
+use crate::http::App;
 
 /// How many messages of the past are read at once, and how much of what came with them. A client that does not take them
 /// keeps so much in memory.

@@ -6,7 +6,7 @@ use rookery_engine::queries::FileFilter;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::files;
+use crate::http::paths;
 use crate::mcp::arguments::name;
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
@@ -68,7 +68,7 @@ async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     let task = asked.task_id.as_deref().map(Into::into);
     let insist = if asked.force == Some(true) { ClaimMode::Force } else { ClaimMode::Request };
-    let command = files::claim(call.engine(), &asked.path, agent, task, insist).await?;
+    let command = paths::claim(call.engine(), &asked.path, agent, task, insist).await?;
     match call.submit(caller, command).await?.answer {
         Outcome::Claim(FileClaimOutcome::Granted) => {
             Ok(Reply::of(Claimed { granted: true, owner: None, reason: None }))

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::WAITS;
 use super::messages::{Answer, InboxMessage, Member, more};
+use crate::http::limits::Account;
 use crate::mcp::arguments::Limit;
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
-use crate::shares::Account;
 
 /// The longest that a call waits for a message.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);

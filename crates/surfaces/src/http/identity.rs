@@ -8,7 +8,7 @@ use rookery_engine::Credentials;
 use rookery_engine::engine::IdempotencyKey;
 use rookery_engine::sign_in::SessionHalves;
 
-use crate::app::App;
+use super::state::App;
 
 /// The header with a session key.
 pub const SESSION: &str = "x-rookery-session";

@@ -1,22 +1,19 @@
-//! A request as every handler needs it: who calls, the body as received, and one way to submit.
+//! A request as every handler needs it: the caller, the body as received, and one way to submit.
 
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
-use rookery_core::{Actor, AnyCommand, Caller, Code, Rejection, Row};
-use rookery_engine::{AnyReply, At, Committed, Head, Request as EngineRequest, Token};
-use serde::Serialize;
+use rookery_core::{Actor, AnyCommand, Caller, Code, Rejection};
+use rookery_engine::{Committed, Request as EngineRequest, Token};
 use serde::de::DeserializeOwned;
 
-use super::RestError;
-use crate::app::App;
-use crate::sender::Sender;
+use super::error::HttpError;
+use super::identity::Sender;
+use super::state::App;
 
 /// How much of a body that is too long is still taken, and for how long.
 const DRAINED_BYTES: usize = 64 << 20;
@@ -32,9 +29,9 @@ pub struct Call {
 }
 
 impl FromRequestParts<App> for Call {
-    type Rejection = RestError;
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Call, RestError> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Call, HttpError> {
         let target = format!("{} {}", parts.method, parts.uri.path());
         Ok(Call { app: app.clone(), sender: Sender::of_request(&parts.method, &parts.headers)?, target })
     }
@@ -46,7 +43,7 @@ impl Call {
     }
 
     /// The caller of a request that names `argument` as the agent it is about.
-    pub fn caller(&self, argument: Option<&str>) -> Result<Caller, RestError> {
+    pub fn caller(&self, argument: Option<&str>) -> Result<Caller, HttpError> {
         Ok(self.sender.caller(&self.app, argument)?)
     }
 
@@ -56,7 +53,7 @@ impl Call {
     }
 
     /// Whoever reads must be allowed to, and shows a sign of life by it.
-    pub async fn reader(&self) -> Result<Caller, RestError> {
+    pub async fn reader(&self) -> Result<Caller, HttpError> {
         let caller = self.caller(None)?;
         self.app.engine().liveness().touch(&caller).await?;
         Ok(caller)
@@ -79,10 +76,10 @@ impl Call {
     }
 
     /// A person with a credential.
-    pub fn person(&self) -> Result<Caller, RestError> {
+    pub fn person(&self) -> Result<Caller, HttpError> {
         let caller = self.caller(None)?;
         if caller.power != rookery_core::Authority::Person {
-            return Err(RestError::new(Code::Forbidden, "only a person may do this")
+            return Err(HttpError::new(Code::Forbidden, "only a person may do this")
                 .hint("use the command line, or send a person's token"));
         }
         Ok(caller)
@@ -93,7 +90,7 @@ impl Call {
         caller: Caller,
         command: impl Into<AnyCommand>,
         body: &Bytes,
-    ) -> Result<Committed, RestError> {
+    ) -> Result<Committed, HttpError> {
         let idempotency = self.sender.idempotency(|| format!("{}\n{}", self.target, String::from_utf8_lossy(body)));
         let request = EngineRequest { caller, command: command.into(), idempotency, body: Some(body.to_vec()) };
         Ok(self.app.engine().submit(request).await?)
@@ -108,20 +105,20 @@ pub struct JsonBody<T> {
 }
 
 impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
-    type Rejection = RestError;
+    type Rejection = HttpError;
 
-    async fn from_request(request: Request, app: &App) -> Result<JsonBody<T>, RestError> {
+    async fn from_request(request: Request, app: &App) -> Result<JsonBody<T>, HttpError> {
         let bytes = json_bytes(request, app).await?;
         Ok(JsonBody { value: parse(&bytes)?, bytes })
     }
 }
 
 /// A body that says it is JSON, as it was received.
-pub async fn json_bytes(request: Request, app: &App) -> Result<Bytes, RestError> {
+pub async fn json_bytes(request: Request, app: &App) -> Result<Bytes, HttpError> {
     let json = is_json(request.headers());
     let bytes = read(request.into_body(), app.limits().body_bytes).await?;
     if !json {
-        return Err(RestError::new(
+        return Err(HttpError::new(
             Code::UnsupportedMediaType,
             "the body must be sent as Content-Type: application/json",
         ));
@@ -137,16 +134,16 @@ pub struct MaybeBody<T> {
 }
 
 impl<T: DeserializeOwned + Default> FromRequest<App> for MaybeBody<T> {
-    type Rejection = RestError;
+    type Rejection = HttpError;
 
-    async fn from_request(request: Request, app: &App) -> Result<MaybeBody<T>, RestError> {
+    async fn from_request(request: Request, app: &App) -> Result<MaybeBody<T>, HttpError> {
         let json = is_json(request.headers());
         let bytes = read(request.into_body(), app.limits().body_bytes).await?;
         if bytes.is_empty() {
             return Ok(MaybeBody { value: T::default(), bytes });
         }
         if !json {
-            return Err(RestError::new(
+            return Err(HttpError::new(
                 Code::UnsupportedMediaType,
                 "a body must be sent as Content-Type: application/json",
             ));
@@ -162,16 +159,16 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// A body as far as the limit allows.
-pub async fn read(mut body: Body, limit: usize) -> Result<Bytes, RestError> {
+pub async fn read(mut body: Body, limit: usize) -> Result<Bytes, HttpError> {
     match Limited::new(&mut body, limit).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if is_too_long(&*error) => {
             drain(body).await;
-            Err(RestError::new(Code::TooLarge, format!("the body is larger than {limit} bytes"))
+            Err(HttpError::new(Code::TooLarge, format!("the body is larger than {limit} bytes"))
                 .status(StatusCode::PAYLOAD_TOO_LARGE)
                 .hint("nothing was done: shorten it, or put the long part into a file and name that"))
         }
-        Err(error) => Err(RestError::invalid(format!("the body could not be read: {error}"))),
+        Err(error) => Err(HttpError::invalid(format!("the body could not be read: {error}"))),
     }
 }
 
@@ -201,16 +198,16 @@ fn is_too_long(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RestError> {
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, HttpError> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value: T = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
         match path.as_str() {
-            "." | "?" => RestError::invalid(format!("the body is not what is expected: {}", error.inner())),
-            path => RestError::invalid(format!("field '{path}': {}", error.inner())),
+            "." | "?" => HttpError::invalid(format!("the body is not what is expected: {}", error.inner())),
+            path => HttpError::invalid(format!("field '{path}': {}", error.inner())),
         }
     })?;
-    reader.end().map_err(|error| RestError::invalid(format!("the body is not one JSON value: {error}")))?;
+    reader.end().map_err(|error| HttpError::invalid(format!("the body is not one JSON value: {error}")))?;
     Ok(value)
 }
 
@@ -219,12 +216,12 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RestError> {
 pub struct Query<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
-    type Rejection = RestError;
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Query<T>, RestError> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Query<T>, HttpError> {
         match axum::extract::Query::<T>::from_request_parts(parts, app).await {
             Ok(query) => Ok(Query(query.0)),
-            Err(error) => Err(RestError::invalid(format!("the query is not what is expected: {}", error.body_text()))),
+            Err(error) => Err(HttpError::invalid(format!("the query is not what is expected: {}", error.body_text()))),
         }
     }
 }
@@ -234,12 +231,12 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
 pub struct Segment(pub String);
 
 impl FromRequestParts<App> for Segment {
-    type Rejection = RestError;
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Segment, RestError> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Segment, HttpError> {
         match axum::extract::Path::<String>::from_request_parts(parts, app).await {
             Ok(path) => Ok(Segment(path.0)),
-            Err(error) => Err(RestError::invalid(format!("the address cannot be read: {}", error.body_text()))),
+            Err(error) => Err(HttpError::invalid(format!("the address cannot be read: {}", error.body_text()))),
         }
     }
 }
@@ -249,83 +246,29 @@ impl FromRequestParts<App> for Segment {
 pub struct Segments(pub String, pub String);
 
 impl FromRequestParts<App> for Segments {
-    type Rejection = RestError;
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Segments, RestError> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Segments, HttpError> {
         match axum::extract::Path::<(String, String)>::from_request_parts(parts, app).await {
             Ok(axum::extract::Path((first, second))) => Ok(Segments(first, second)),
-            Err(error) => Err(RestError::invalid(format!("the address cannot be read: {}", error.body_text()))),
+            Err(error) => Err(HttpError::invalid(format!("the address cannot be read: {}", error.body_text()))),
         }
     }
 }
 
-/// An answer, with the position it is true at.
-pub fn at<T: Serialize>(found: At<T>) -> Response {
-    placed(Json(found.value).into_response(), &found.head)
-}
-
-fn placed(mut response: Response, head: &Head) -> Response {
-    response.headers_mut().insert("x-rookery-seq", HeaderValue::from(head.head.0));
-    if let Ok(log) = HeaderValue::from_str(head.log.as_str()) {
-        response.headers_mut().insert("x-rookery-log", log);
-    }
-    response
-}
-
-/// The one thing that was asked for, or that there is none.
-pub fn at_or<T: Serialize>(found: At<Option<T>>, code: Code, message: &str) -> Response {
-    at_or_else(found, Rejection::new(code, message))
-}
-
-pub fn at_or_else<T: Serialize>(found: At<Option<T>>, missing: Rejection) -> Response {
-    match found.value {
-        Some(value) => at(At { value, head: found.head }),
-        None => placed(RestError::from(missing).into_response(), &found.head),
-    }
-}
-
-/// The answer to a write, with the position it is true at.
-pub fn written<T: Serialize>(status: StatusCode, committed: &Committed, body: T) -> Response {
-    let mut response = (status, Json(body)).into_response();
-    response.headers_mut().insert("x-rookery-seq", HeaderValue::from(committed.at.0));
-    if committed.duplicate {
-        response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
-    }
-    if let AnyReply::Row(_, row) = &committed.answer
-        && let Row::Task(task) = &row.0
-        && let Some(claim) = &task.claim
-    {
-        response.headers_mut().insert("x-fence", HeaderValue::from(claim.fence.0));
-    }
-    response
-}
-
-/// The row that a command answered with.
-pub fn row_of(committed: &Committed) -> Option<Row> {
-    match &committed.answer {
-        AnyReply::Row(_, row) => Some(row.0.clone()),
-        _ => None,
-    }
-}
-
-pub fn unexpected(committed: &Committed) -> RestError {
-    tracing::error!(answer = ?committed.answer, "a command gave another answer than its handler expects");
-    RestError::new(Code::Internal, "the answer was not the expected one")
-}
-
 /// How many of something are asked for at most: none is no question.
-pub fn at_least_one(limit: Option<u32>) -> Result<Option<u32>, RestError> {
+pub fn at_least_one(limit: Option<u32>) -> Result<Option<u32>, HttpError> {
     if limit == Some(0) {
-        return Err(RestError::invalid("limit must be at least 1"));
+        return Err(HttpError::invalid("limit must be at least 1"));
     }
     Ok(limit)
 }
 
 /// The values of required fields, or the contract's message that they are required.
-pub fn need<const N: usize>(message: &str, fields: [&Option<String>; N]) -> Result<[String; N], RestError> {
+pub fn need<const N: usize>(message: &str, fields: [&Option<String>; N]) -> Result<[String; N], HttpError> {
     let given = fields.map(|field| field.clone().unwrap_or_default());
     if given.iter().any(String::is_empty) {
-        return Err(RestError::invalid(message));
+        return Err(HttpError::invalid(message));
     }
     Ok(given)
 }

@@ -1,4 +1,4 @@
-//! Fair shares: how many requests, streams, downloads and connections there can be at once, in total and for each caller.
+//! Limits on what callers can ask of this process, and fair shares of them: how many requests, streams, downloads and connections there can be at once, in total and for each caller.
 //!
 //! Every place is charged to an account. An account has at most its share of the places, and the last of them are kept for
 //! people (before a request is read: for the Unix socket), so that no agent can lock the person out who would stop it.
@@ -6,12 +6,14 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use rookery_core::{Actor, Caller, Code};
+use rookery_engine::settings::Settings;
 use tokio::sync::Notify;
 
-use crate::rest::RestError;
+use super::error::HttpError;
 
 /// The last part of the places that is reserved: one in so many.
 const RESERVED_PART: usize = 8;
@@ -19,6 +21,61 @@ const RESERVED_PART: usize = 8;
 const SHARE_PART: usize = 4;
 /// A process may use the reserve while it holds less than this part of it: one place in so many.
 const RESERVE_SHARE_PART: usize = 8;
+
+/// Every figure that bounds what a caller can ask of this process.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    pub body_bytes: usize,
+    /// How large an uploaded artifact may be.
+    pub artifact_bytes: u64,
+    pub uri_bytes: usize,
+    /// How many requests can be under way, and how many of one caller with a name.
+    pub requests: usize,
+    pub in_flight_per_agent: usize,
+    pub connections: usize,
+    /// How many streams can be open, and how many of one caller.
+    pub subscriptions: usize,
+    pub streams_per_caller: usize,
+    /// How many artifacts can be sent at once, and how many to one caller.
+    pub downloads: usize,
+    pub downloads_per_caller: usize,
+    pub request_time: Duration,
+    /// How long a client may take to send the head of a request.
+    pub header_time: Duration,
+    /// How long a client may leave what we send it unread.
+    pub write_time: Duration,
+    /// How long a stream is silent at most.
+    pub keep_alive: Duration,
+    /// How many MCP sessions there can be, and how long one may be silent without an open stream.
+    pub sessions: usize,
+    pub session_idle: Duration,
+}
+
+/// The longest path and query of a request.
+const URI_BYTES: usize = 8 * 1024;
+
+impl Limits {
+    pub fn new(settings: &Settings) -> Limits {
+        Limits {
+            body_bytes: settings.max_body_bytes.to_usize(),
+            artifact_bytes: settings.max_artifact_bytes.get(),
+            uri_bytes: URI_BYTES,
+            requests: settings.max_requests as usize,
+            in_flight_per_agent: settings.max_in_flight_per_agent as usize,
+            connections: settings.max_connections as usize,
+            subscriptions: settings.max_subscriptions as usize,
+            streams_per_caller: settings.max_streams_per_caller as usize,
+            downloads: settings.max_downloads as usize,
+            downloads_per_caller: settings.max_downloads_per_caller as usize,
+            request_time: settings.request_timeout,
+            header_time: settings.header_timeout,
+            write_time: settings.write_timeout,
+            keep_alive: settings.stream_keep_alive,
+            sessions: settings.max_sessions as usize,
+            session_idle: settings.session_idle,
+        }
+    }
+}
 
 /// The caller that a place is charged to.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -202,7 +259,7 @@ impl Full {
         }
     }
 
-    pub fn of_streams(self) -> RestError {
+    pub fn of_streams(self) -> HttpError {
         let (message, hint) = match self {
             Full::Share => {
                 ("this caller has as many streams open as it may", "close one, or raise max_streams_per_caller")
@@ -211,18 +268,18 @@ impl Full {
                 ("no more streams can be opened here", "close those that are not needed, or raise max_subscriptions")
             }
         };
-        RestError::new(Code::TooManySubscribers, message).status(self.status()).hint(hint).retry_after(5)
+        HttpError::new(Code::TooManySubscribers, message).status(self.status()).hint(hint).retry_after(5)
     }
 
-    pub fn of_requests(self) -> RestError {
+    pub fn of_requests(self) -> HttpError {
         let (message, hint) = match self {
             Full::Share => ("too many requests under way", "wait for the answers to earlier requests"),
             Full::Pool => ("too many requests of all callers under way", "try again soon, or raise max_requests"),
         };
-        RestError::new(Code::TooManyRequests, message).status(self.status()).hint(hint).retry_after(1)
+        HttpError::new(Code::TooManyRequests, message).status(self.status()).hint(hint).retry_after(1)
     }
 
-    pub fn of_downloads(self) -> RestError {
+    pub fn of_downloads(self) -> HttpError {
         let (message, hint) = match self {
             Full::Share => (
                 "this caller has as many downloads under way as it may",
@@ -230,7 +287,7 @@ impl Full {
             ),
             Full::Pool => ("too many downloads under way", "try again soon, or raise max_downloads"),
         };
-        RestError::new(Code::TooManyDownloads, message).status(self.status()).hint(hint).retry_after(1)
+        HttpError::new(Code::TooManyDownloads, message).status(self.status()).hint(hint).retry_after(1)
     }
 }
 

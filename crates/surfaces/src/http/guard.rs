@@ -1,23 +1,21 @@
-//! What every request passes before a face sees it: is it for us, from where, and is there room for it.
+//! Checks before a request reaches a surface: its host and origin, its project, and whether there is room for it.
 //!
 //! A web page in the user's browser can reach loopback. So `Host` must name this daemon, `Origin`, when there is one, must
 //! be its own, and a browser that says which site a request comes from must say that it is this origin. There is no CORS.
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use rookery_core::Code;
 
-use crate::app::App;
-use crate::clutch::{self, ClutchError};
-use crate::rest::RestError;
-use crate::sender::Sender;
-use crate::sent::{self, Hangup, Patience};
-use crate::shares::{Account, Full, Place};
+use super::error::HttpError;
+use super::identity::Sender;
+use super::limits::{Account, Full, Place};
+use super::response_body::{self, Hangup, Patience};
+use super::state::App;
 
 /// How a request came in, set by the listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,44 +25,46 @@ pub enum Via {
     Socket,
 }
 
-pub fn around(routes: Router<App>, app: &App) -> Router<App> {
-    routes
-        .fallback(|uri: Uri| async move { Words::at(&uri).refuse(nothing_there()) })
-        .layer(middleware::from_fn_with_state(app.clone(), counted))
+/// How the guard treats the requests of the surfaces, which it does not know itself.
+#[derive(Clone, Copy, Debug)]
+pub struct GuardPolicy {
+    /// Whether a path leads to a page that is the same for everyone, as opposed to data.
+    pub is_page: fn(&str) -> bool,
+    pub bounds: fn(&str) -> RequestBounds,
+    /// An error at a path, in the form of the surface that the path belongs to.
+    pub render_error: fn(&str, HttpError) -> Response,
 }
 
-fn nothing_there() -> RestError {
-    RestError::new(Code::NotFound, "there is nothing at this path")
-}
-
-/// In whose words a request is refused that no face has seen.
+/// The limits that the guard applies to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Words {
-    Plain,
-    Clutch,
+pub enum RequestBounds {
+    /// A place among the requests under way, and the time limit.
+    PlaceAndTime,
+    /// A place, but no time limit: the answer waits for something or carries many bytes.
+    Place,
+    /// None: the surface gives out places and times itself.
+    Own,
 }
 
-impl Words {
-    fn at(uri: &Uri) -> Words {
-        if clutch::is_at(uri.path()) { Words::Clutch } else { Words::Plain }
-    }
+/// Puts the guard before all routes.
+pub fn around(routes: Router<App>, app: &App, policy: GuardPolicy) -> Router<App> {
+    routes
+        .fallback(move |uri: Uri| async move { (policy.render_error)(uri.path(), nothing_there()) })
+        .layer(middleware::from_fn_with_state((app.clone(), policy), counted))
+}
 
-    fn refuse(self, error: RestError) -> Response {
-        match self {
-            Words::Plain => error.into_response(),
-            Words::Clutch => ClutchError::from(error).into_response(),
-        }
-    }
+fn nothing_there() -> HttpError {
+    HttpError::new(Code::NotFound, "there is nothing at this path")
 }
 
 /// Counts requests and how long they took, by route and never by what a caller wrote.
 ///
 /// What it calls could be layers of their own, but a request pays for each layer with copies of all those below it.
-async fn counted(State(app): State<App>, request: Request, next: Next) -> Response {
+async fn counted(State((app, policy)): State<(App, GuardPolicy)>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let method = label(request.method());
     let began = app.engine().clock().monotonic();
-    let response = checked(&app, request, next).await;
+    let response = checked(&app, policy, request, next).await;
     let took = app.engine().clock().monotonic().saturating_sub(began);
     let status = response.status().as_u16().to_string();
     metrics::histogram!("rookery_http_request_seconds", "route" => route.clone()).record(took as f64 / 1000.0);
@@ -80,15 +80,20 @@ fn label(method: &Method) -> &'static str {
 }
 
 /// Refuses what is not for us and marks every answer as ours.
-async fn checked(app: &App, request: Request, next: Next) -> Response {
-    let words = Words::at(request.uri());
-    let answered = match check(app, &request) {
-        Ok(()) => bounded(app, request, next).await,
+async fn checked(app: &App, policy: GuardPolicy, request: Request, next: Next) -> Response {
+    let uri = request.uri().clone();
+    let answered = match check(app, policy, &request) {
+        Ok(()) => bounded(app, policy, request, next).await,
         Err(error) => Err(error),
     };
-    let mut response = answered.unwrap_or_else(|error| words.refuse(error));
+    let mut response = answered.unwrap_or_else(|error| (policy.render_error)(uri.path(), error));
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
-        response = method_not_allowed(&response, words);
+        let allow = response.headers().get(header::ALLOW).cloned();
+        let error = HttpError::new(Code::MethodNotAllowed, "this path does not take that method");
+        response = (policy.render_error)(uri.path(), error);
+        if let Some(allow) = allow {
+            response.headers_mut().insert(header::ALLOW, allow);
+        }
     }
     if let Ok(project) = HeaderValue::from_str(&app.about().project_id) {
         response.headers_mut().insert("x-rookery-project", project);
@@ -97,16 +102,16 @@ async fn checked(app: &App, request: Request, next: Next) -> Response {
     response
 }
 
-fn check(app: &App, request: &Request) -> Result<(), RestError> {
+fn check(app: &App, policy: GuardPolicy, request: &Request) -> Result<(), HttpError> {
     if request.uri().path_and_query().map_or(0, |uri| uri.as_str().len()) > app.limits().uri_bytes {
-        return Err(RestError::new(Code::TooLarge, "the address is too long").status(StatusCode::URI_TOO_LONG));
+        return Err(HttpError::new(Code::TooLarge, "the address is too long").status(StatusCode::URI_TOO_LONG));
     }
     if request.extensions().get::<Via>() != Some(&Via::Socket) {
-        check_host(app, request)?;
+        check_host(app, policy, request)?;
     }
     let wanted = request.headers().get("x-rookery-project").map(HeaderValue::as_bytes);
     if wanted.is_some_and(|project| project != app.about().project_id.as_bytes()) {
-        return Err(RestError::new(
+        return Err(HttpError::new(
             Code::OtherProject,
             format!("this daemon serves project '{}'", app.about().project_id),
         )
@@ -115,13 +120,13 @@ fn check(app: &App, request: &Request) -> Result<(), RestError> {
     Ok(())
 }
 
-fn check_host(app: &App, request: &Request) -> Result<(), RestError> {
+fn check_host(app: &App, policy: GuardPolicy, request: &Request) -> Result<(), HttpError> {
     let host = named_host(request);
     if !host.is_some_and(|host| is_ours(app, host)) {
-        return Err(RestError::new(Code::ForeignHost, "the Host header does not name this daemon")
+        return Err(HttpError::new(Code::ForeignHost, "the Host header does not name this daemon")
             .hint("call it by its loopback address, or add the name to allowed_hosts"));
     }
-    check_fetch_site(request)?;
+    check_fetch_site(policy, request)?;
     let Some(origin) = request.headers().get(header::ORIGIN) else { return Ok(()) };
     let own = origin
         .to_str()
@@ -134,20 +139,20 @@ fn check_host(app: &App, request: &Request) -> Result<(), RestError> {
     Err(foreign_origin())
 }
 
-fn foreign_origin() -> RestError {
-    RestError::new(Code::ForeignOrigin, "requests from other origins are refused")
+fn foreign_origin() -> HttpError {
+    HttpError::new(Code::ForeignOrigin, "requests from other origins are refused")
         .hint("open the daemon's own page, or call it from a program")
 }
 
 /// Refuses what a page of another origin makes a browser send, other ports of this host (`same-site`) included. Following
 /// a link to a page of ours is allowed.
-fn check_fetch_site(request: &Request) -> Result<(), RestError> {
+fn check_fetch_site(policy: GuardPolicy, request: &Request) -> Result<(), HttpError> {
     let text = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap_or("unreadable"));
     let own = text("sec-fetch-site").is_none_or(|site| matches!(site, "same-origin" | "none"));
     let follows_link = request.method() == Method::GET
         && text("sec-fetch-mode") == Some("navigate")
         && text("sec-fetch-dest").is_none_or(|dest| dest == "document")
-        && crate::web::is_page(request.uri().path());
+        && (policy.is_page)(request.uri().path());
     if own || follows_link { Ok(()) } else { Err(foreign_origin()) }
 }
 
@@ -182,54 +187,42 @@ fn name_of(host: &str) -> Option<String> {
 }
 
 /// Gives the request one of its caller's places until the answer was sent, and a time limit unless it is a stream.
-async fn bounded(app: &App, request: Request, next: Next) -> Result<Response, RestError> {
+async fn bounded(app: &App, policy: GuardPolicy, request: Request, next: Next) -> Result<Response, HttpError> {
     let hangup = request.extensions().get::<Hangup>().cloned().unwrap_or_default();
     let streams = request.method() == Method::GET && request.uri().path().ends_with("/stream");
-    let path = request.uri().path();
-    let (place, response) = if crate::mcp::is_at(path) {
-        // A tool call outlasts the head of its answer, so that surface gives out places and times by itself.
-        (None, next.run(request).await)
-    } else if streams {
-        let place = take_place(app, &request)?;
-        let response = next.run(request).await;
-        // An open stream has a place of its own.
-        drop(place);
-        (None, response)
-    } else if clutch::takes_its_time(path) {
-        (Some(take_place(app, &request)?), next.run(request).await)
-    } else {
-        (Some(take_place(app, &request)?), in_time(app, request, next).await?)
+    let bounds = (policy.bounds)(request.uri().path());
+    let (place, response) = match bounds {
+        RequestBounds::Own => (None, next.run(request).await),
+        _ if streams => {
+            let place = take_place(app, &request)?;
+            let response = next.run(request).await;
+            // An open stream has its own place.
+            drop(place);
+            (None, response)
+        }
+        RequestBounds::Place => (Some(take_place(app, &request)?), next.run(request).await),
+        RequestBounds::PlaceAndTime => (Some(take_place(app, &request)?), in_time(app, request, next).await?),
     };
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return Ok(response);
     }
     let patience = Patience { clock: app.engine().clock().clone(), limit: app.limits().write_time };
-    Ok(sent::watched(response, place, hangup, patience))
+    Ok(response_body::watched(response, place, hangup, patience))
 }
 
 /// A place for a request under way. A credential that proves nothing is charged as none.
-fn take_place(app: &App, request: &Request) -> Result<Place, RestError> {
+fn take_place(app: &App, request: &Request) -> Result<Place, HttpError> {
     let sender = Sender::of_request(request.method(), request.headers()).ok();
     let caller = sender.and_then(|sender| sender.caller(app, None).ok());
     let account = caller.map_or(Account::Anonymous, |caller| Account::of(&caller));
     app.requests().take(account).map_err(Full::of_requests)
 }
 
-async fn in_time(app: &App, request: Request, next: Next) -> Result<Response, RestError> {
+async fn in_time(app: &App, request: Request, next: Next) -> Result<Response, HttpError> {
     tokio::time::timeout(app.limits().request_time, next.run(request)).await.map_err(|_| {
-        RestError::new(Code::Timeout, "the request took too long")
+        HttpError::new(Code::Timeout, "the request took too long")
             .hint("look whether it was done before you repeat it, or repeat it with the same Idempotency-Key")
     })
-}
-
-fn method_not_allowed(response: &Response<Body>, words: Words) -> Response {
-    let allow = response.headers().get(header::ALLOW).cloned();
-    let message = "this path does not take that method";
-    let mut error = words.refuse(RestError::new(Code::MethodNotAllowed, message));
-    if let Some(allow) = allow {
-        error.headers_mut().insert(header::ALLOW, allow);
-    }
-    error
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use hyper::body::{Frame, SizeHint};
 use rookery_engine::Clock;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::shares::Place;
+use super::limits::Place;
 
 /// The largest frame. A body that fits into one needs no watching.
 const FRAME_BYTES: usize = 32 * 1024;
@@ -130,7 +130,7 @@ mod tests {
     use rookery_engine::ambient::SystemClock;
 
     use super::*;
-    use crate::shares::{Account, Places, Pool};
+    use crate::http::limits::{Account, Places, Pool};
 
     const LIMIT: Duration = Duration::from_millis(40);
 

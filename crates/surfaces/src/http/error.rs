@@ -1,15 +1,38 @@
-//! The map from what can go wrong to HTTP: a status, a stable code, a sentence and a hint.
+//! Errors over HTTP: a status, a stable code, a sentence and a hint. Other surfaces render the same error in their own form.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rookery_core::{Code, CodeClass, Rejection};
 use rookery_engine::{EngineError, ReadError, SubmitError, SubscribeError};
+use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::wire::{ErrorBody, ErrorDetails};
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ErrorBody {
+    pub error: String,
+    /// Stable; programs can rely on it.
+    pub code: String,
+    /// What to do next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<ErrorDetails>,
+    /// Where to begin again, if the position asked for is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+}
+
+/// The facts behind an error.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct ErrorDetails {
+    /// The agent that has the task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+}
 
 #[derive(Clone, Debug)]
-pub struct RestError {
+pub struct HttpError {
     code: Code,
     status: StatusCode,
     body: Box<ErrorBody>,
@@ -18,16 +41,16 @@ pub struct RestError {
     pointer: Option<String>,
 }
 
-impl RestError {
-    pub fn new(code: Code, message: impl Into<String>) -> RestError {
+impl HttpError {
+    pub fn new(code: Code, message: impl Into<String>) -> HttpError {
         let text = code.as_str().to_owned();
         let body = ErrorBody { error: message.into(), code: text, hint: None, details: None, snapshot: None };
-        RestError { code, status: status_of(code), body: Box::new(body), retry_after: None, pointer: None }
+        HttpError { code, status: status_of(code), body: Box::new(body), retry_after: None, pointer: None }
     }
 
     /// Another status than the usual one, from [`FURTHER_STATUSES`].
     #[must_use]
-    pub fn status(mut self, status: StatusCode) -> RestError {
+    pub fn status(mut self, status: StatusCode) -> HttpError {
         debug_assert!(is_status_of(self.code, status), "{} is no status of {:?}", status, self.code);
         self.status = status;
         self
@@ -37,12 +60,12 @@ impl RestError {
         self.code
     }
 
-    pub fn invalid(message: impl Into<String>) -> RestError {
-        RestError::from(Rejection::new(Code::Invalid, message))
+    pub fn invalid(message: impl Into<String>) -> HttpError {
+        HttpError::from(Rejection::new(Code::Invalid, message))
     }
 
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> RestError {
+    pub fn hint(mut self, hint: impl Into<String>) -> HttpError {
         self.body.hint = Some(hint.into());
         self
     }
@@ -61,7 +84,7 @@ impl RestError {
     }
 
     #[must_use]
-    pub fn retry_after(mut self, seconds: u32) -> RestError {
+    pub fn retry_after(mut self, seconds: u32) -> HttpError {
         self.retry_after = Some(seconds);
         self
     }
@@ -109,68 +132,68 @@ pub(crate) fn is_status_of(code: Code, status: StatusCode) -> bool {
     status == status_of(code) || FURTHER_STATUSES.contains(&(code, status))
 }
 
-impl From<Rejection> for RestError {
-    fn from(refusal: Rejection) -> RestError {
-        let error = RestError::new(refusal.code, refusal.message);
+impl From<Rejection> for HttpError {
+    fn from(refusal: Rejection) -> HttpError {
+        let error = HttpError::new(refusal.code, refusal.message);
         let details = refusal.holder.map(|holder| ErrorDetails { holder: Some(holder.to_string()) });
         let body = Box::new(ErrorBody { hint: refusal.hint, details, ..*error.body });
-        RestError { body, pointer: refusal.pointer, ..error }
+        HttpError { body, pointer: refusal.pointer, ..error }
     }
 }
 
-impl From<SubmitError> for RestError {
-    fn from(error: SubmitError) -> RestError {
+impl From<SubmitError> for HttpError {
+    fn from(error: SubmitError) -> HttpError {
         let message = error.to_string();
         match error {
             SubmitError::Refused(refusal) | SubmitError::RefusedOne { refusal, .. } => refusal.into(),
             SubmitError::Busy => {
-                RestError::new(Code::Busy, message).hint("nothing was done; try again in a moment").retry_after(1)
+                HttpError::new(Code::Busy, message).hint("nothing was done; try again in a moment").retry_after(1)
             }
-            SubmitError::Unavailable { .. } => RestError::new(Code::StoreUnavailable, message)
+            SubmitError::Unavailable { .. } => HttpError::new(Code::StoreUnavailable, message)
                 .hint("nothing was done; reading goes on, and writing resumes when the cause is gone")
                 .retry_after(1),
-            SubmitError::OutcomeUnknown { .. } => RestError::new(Code::OutcomeUnknown, message)
+            SubmitError::OutcomeUnknown { .. } => HttpError::new(Code::OutcomeUnknown, message)
                 .hint("look whether it was done before you repeat it, or repeat it with the same Idempotency-Key"),
             SubmitError::Broken { .. } => {
                 tracing::error!(error = %message, "a command broke its batch");
-                RestError::new(Code::Internal, message)
+                HttpError::new(Code::Internal, message)
             }
-            SubmitError::Stopped => RestError::new(Code::Stopping, message).retry_after(2),
+            SubmitError::Stopped => HttpError::new(Code::Stopping, message).retry_after(2),
         }
     }
 }
 
-impl From<ReadError> for RestError {
-    fn from(error: ReadError) -> RestError {
+impl From<ReadError> for HttpError {
+    fn from(error: ReadError) -> HttpError {
         let message = error.to_string();
         match error {
-            ReadError::Unavailable { .. } => RestError::new(Code::StoreUnavailable, message).retry_after(1),
+            ReadError::Unavailable { .. } => HttpError::new(Code::StoreUnavailable, message).retry_after(1),
             ReadError::Corrupt { .. } => {
                 tracing::error!(error = %message, "the store holds something unreadable");
-                RestError::new(Code::StoreCorrupt, message).hint("run 'rookery doctor'")
+                HttpError::new(Code::StoreCorrupt, message).hint("run 'rookery doctor'")
             }
         }
     }
 }
 
-impl From<EngineError> for RestError {
-    fn from(error: EngineError) -> RestError {
+impl From<EngineError> for HttpError {
+    fn from(error: EngineError) -> HttpError {
         match error {
             EngineError::Submit(error) => error.into(),
             EngineError::Read(error) => error.into(),
             EngineError::Artifact(error) => {
-                RestError::new(Code::StoreUnavailable, format!("the request could not be kept: {error}")).retry_after(1)
+                HttpError::new(Code::StoreUnavailable, format!("the request could not be kept: {error}")).retry_after(1)
             }
         }
     }
 }
 
-impl From<SubscribeError> for RestError {
-    fn from(error: SubscribeError) -> RestError {
+impl From<SubscribeError> for HttpError {
+    fn from(error: SubscribeError) -> HttpError {
         let message = error.to_string();
         match error {
             SubscribeError::Gone { .. } => {
-                let mut gone = RestError::new(Code::PositionGone, message)
+                let mut gone = HttpError::new(Code::PositionGone, message)
                     .hint("take a snapshot from /state and go on from its X-Rookery-Seq");
                 gone.body.snapshot = Some("/state".to_owned());
                 gone
@@ -181,7 +204,7 @@ impl From<SubscribeError> for RestError {
     }
 }
 
-impl IntoResponse for RestError {
+impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
         refusal(self.status, *self.body, self.retry_after)
     }

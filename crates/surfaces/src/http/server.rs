@@ -25,12 +25,12 @@ use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 use tower::Layer;
 
-use crate::app::App;
-use crate::guard::Via;
-use crate::peer;
-use crate::rest::RestError;
-use crate::sent::Hangup;
-use crate::shares::{Account, Place};
+use super::error::HttpError;
+use super::guard::Via;
+use super::limits::{Account, Place};
+use super::peer;
+use super::response_body::Hangup;
+use super::state::App;
 
 /// How long connections may finish what they are doing when the daemon stops.
 const GRACE: Duration = Duration::from_secs(5);
@@ -50,69 +50,80 @@ pub struct Listening {
     pub unix: Option<UnixListener>,
 }
 
-/// Serves every face until the app is told to stop.
-#[derive(Debug)]
+/// The routes of an instance's socket.
+pub type InstanceRoutes = Arc<dyn Fn(Instance) -> Router + Send + Sync>;
+
+/// Serves the routes of the surfaces until the app is told to stop.
 pub struct Server {
-    faces: Faces,
+    served: Served,
+    instance_routes: Option<InstanceRoutes>,
     refusals: Arc<Semaphore>,
 }
 
-/// What every connection needs. The routes are made once; a connection takes a cheap copy.
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("served", &self.served).finish_non_exhaustive()
+    }
+}
+
+/// The state of every connection. The routes are made once; a connection takes a cheap copy.
 #[derive(Clone, Debug)]
-struct Faces {
+struct Served {
     app: App,
     routes: Router,
 }
 
 impl Server {
-    pub fn new(app: App) -> Server {
-        let routes = crate::router(app.clone());
-        Server::of(app, routes)
+    pub fn new(app: App, routes: Router) -> Server {
+        let refusals = Arc::new(Semaphore::new(REFUSALS));
+        Server { served: Served { routes, app }, instance_routes: None, refusals }
     }
 
-    /// Serves these routes instead of ours.
-    pub fn of(app: App, routes: Router) -> Server {
-        let refusals = Arc::new(Semaphore::new(REFUSALS));
-        Server { faces: Faces { routes, app }, refusals }
+    /// Also opens the sockets of instances, with these routes.
+    #[must_use]
+    pub fn with_instance_routes(self, routes: InstanceRoutes) -> Server {
+        Server { instance_routes: Some(routes), ..self }
     }
 
     pub(crate) fn app(&self) -> &App {
-        &self.faces.app
+        &self.served.app
     }
 
     pub async fn run(self, listening: Listening) {
         let this = Arc::new(self);
-        let contexts = tokio::spawn(crate::sockets::keep(this.clone()));
+        let instances = this
+            .instance_routes
+            .clone()
+            .map(|routes| tokio::spawn(super::instance_sockets::keep(this.clone(), routes)));
         this.serve(listening).await;
-        // It ends by itself when the daemon stops, and leaves no socket behind.
-        drop(contexts.await);
+        if let Some(instances) = instances {
+            // It ends by itself when the daemon stops, and leaves no socket behind.
+            drop(instances.await);
+        }
     }
 
     /// Serves the socket of an instance until it is dropped.
-    pub(crate) async fn accept_context(self: Arc<Server>, listener: UnixListener, instance: Instance) {
+    pub(crate) async fn accept_instance(self: Arc<Server>, listener: UnixListener, routes: Router) {
         let graceful = GracefulShutdown::new();
-        let routes = crate::context_router(self.faces.app.clone(), instance);
-        let faces = Faces { app: self.faces.app.clone(), routes };
+        let served = Served { app: self.served.app.clone(), routes };
         loop {
-            self.unix(accept_unix(Some(&listener)).await, &faces, &graceful).await;
+            self.unix(accept_unix(Some(&listener)).await, &served, &graceful).await;
         }
     }
 
     async fn serve(&self, listening: Listening) {
         let graceful = GracefulShutdown::new();
-        let stopping = self.faces.app.stopping().clone();
+        let stopping = self.served.app.stopping().clone();
         let tls = listening.tls.map(TlsAcceptor::from);
-        let upkeep = tokio::spawn(crate::ops::keep_up());
-        let notices = tokio::spawn(crate::mcp::keep_up(self.faces.app.clone()));
+        let upkeep = tokio::spawn(super::ops::keep_up());
         loop {
             tokio::select! {
                 () = stopping.cancelled() => break,
                 accepted = listening.tcp.accept() => self.tcp(accepted, tls.as_ref(), &graceful).await,
-                accepted = accept_unix(listening.unix.as_ref()) => self.unix(accepted, &self.faces, &graceful).await,
+                accepted = accept_unix(listening.unix.as_ref()) => self.unix(accepted, &self.served, &graceful).await,
             }
         }
         upkeep.abort();
-        notices.abort();
         drop(listening.tcp);
         drop(listening.unix);
         if tokio::time::timeout(GRACE, self.ended(graceful)).await.is_err() {
@@ -122,7 +133,7 @@ impl Server {
 
     /// Waits for connections, and for streams that have outgrown theirs: a WebSocket is none of the server's any more.
     async fn ended(&self, graceful: GracefulShutdown) {
-        tokio::join!(graceful.shutdown(), self.faces.app.streams().emptied());
+        tokio::join!(graceful.shutdown(), self.served.app.streams().emptied());
     }
 
     async fn tcp(
@@ -134,18 +145,18 @@ impl Server {
         let Some((stream, address)) = settled(accepted).await else { return };
         // Small answers must not wait for more to come.
         drop(stream.set_nodelay(true));
-        let (faces, watcher) = (self.faces.clone(), graceful.watcher());
+        let (served, watcher) = (self.served.clone(), graceful.watcher());
         let account = match address.ip().to_canonical() {
             ip if ip.is_loopback() => Account::Loopback,
             ip => Account::Address(ip),
         };
         match (self.app().connections().take(account), tls.cloned()) {
-            (Ok(place), None) => drop(tokio::spawn(serve(faces, stream, Via::Tcp, watcher, place))),
+            (Ok(place), None) => drop(tokio::spawn(serve(served, stream, Via::Tcp, watcher, place))),
             (Ok(place), Some(acceptor)) => {
                 // In a task of its own: whoever is slow to greet us keeps nobody else waiting.
                 tokio::spawn(async move {
-                    match tokio::time::timeout(faces.app.limits().header_time, acceptor.accept(stream)).await {
-                        Ok(Ok(stream)) => serve(faces, stream, Via::Tcp, watcher, place).await,
+                    match tokio::time::timeout(served.app.limits().header_time, acceptor.accept(stream)).await {
+                        Ok(Ok(stream)) => serve(served, stream, Via::Tcp, watcher, place).await,
                         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                         Err(_) => tracing::debug!("a TLS handshake took too long"),
                     }
@@ -156,7 +167,7 @@ impl Server {
         }
     }
 
-    async fn unix(&self, accepted: io::Result<tokio::net::UnixStream>, faces: &Faces, graceful: &GracefulShutdown) {
+    async fn unix(&self, accepted: io::Result<tokio::net::UnixStream>, served: &Served, graceful: &GracefulShutdown) {
         let Some(stream) = settled(accepted).await else { return };
         let process = match peer::check(&stream) {
             Ok(process) => process,
@@ -168,7 +179,7 @@ impl Server {
         // The proxy of a sandbox is one process, however many connections its agent opens.
         match self.app().connections().take(Account::Process(process)) {
             Ok(place) => {
-                drop(tokio::spawn(serve(faces.clone(), stream, Via::Socket, graceful.watcher(), place)));
+                drop(tokio::spawn(serve(served.clone(), stream, Via::Socket, graceful.watcher(), place)));
             }
             Err(_) => self.refuse(stream),
         }
@@ -191,24 +202,24 @@ impl Server {
 }
 
 fn too_many_connections() -> Response {
-    RestError::new(Code::TooManyConnections, "no more connections can be opened here")
+    HttpError::new(Code::TooManyConnections, "no more connections can be opened here")
         .hint("close those that are not needed, or raise max_connections")
         .retry_after(1)
         .into_response()
 }
 
 /// Serves one connection until it ends. Its place is free afterwards.
-async fn serve<S>(faces: Faces, stream: S, via: Via, watcher: Watcher, place: Place)
+async fn serve<S>(served: Served, stream: S, via: Via, watcher: Watcher, place: Place)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let limits = faces.app.limits();
+    let limits = served.app.limits();
     let stream = TokioIo::new(Impatient::new(stream, limits.header_time, limits.write_time));
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_time).max_buf_size(64 * 1024);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING_EVERY).max_concurrent_streams(256);
     let hangup = Hangup::default();
-    let service = TowerToHyperService::new((Extension(via), Extension(hangup.clone())).layer(faces.routes));
+    let service = TowerToHyperService::new((Extension(via), Extension(hangup.clone())).layer(served.routes));
     let connection = watcher.watch(builder.serve_connection_with_upgrades(stream, service).into_owned());
     tokio::select! {
         // Dropping the connection ends all that it carries.

@@ -29,9 +29,9 @@ use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 
-use crate::app::App;
-use crate::sender::{self, Sender};
-use crate::serve::{Server, listen_unix};
+use super::identity::{self, Sender};
+use super::server::{InstanceRoutes, Server, listen_unix};
+use super::state::App;
 
 pub const NAME: &str = "context.sock";
 /// Socket addresses hold 104 bytes on the smallest system we run on, and one of them ends the string.
@@ -137,7 +137,7 @@ impl Open {
 }
 
 /// Keeps a socket for every instance that has a folder here, until the daemon stops.
-pub(crate) async fn keep(server: Arc<Server>) {
+pub(crate) async fn keep(server: Arc<Server>, routes: InstanceRoutes) {
     let app = server.app().clone();
     let mut rendered = app.about().rendered.clone();
     let mut open: BTreeMap<Instance, Open> = BTreeMap::new();
@@ -161,7 +161,7 @@ pub(crate) async fn keep(server: Arc<Server>) {
             });
             match opened {
                 Ok((held, at, listener)) => {
-                    let accepting = tokio::spawn(server.clone().accept_context(listener, instance.clone()));
+                    let accepting = tokio::spawn(server.clone().accept_instance(listener, routes(instance.clone())));
                     refused.remove(&instance);
                     open.insert(instance, Open { folder: path, held, at, accepting });
                 }
@@ -195,7 +195,7 @@ pub(crate) async fn name_members(
     next: Next,
 ) -> Response {
     const AGENT: HeaderName = HeaderName::from_static("x-agent-id");
-    const INSTANCE: HeaderName = HeaderName::from_static(sender::INSTANCE);
+    const INSTANCE: HeaderName = HeaderName::from_static(identity::INSTANCE);
     if let Ok(name) = HeaderValue::from_str(instance.name()) {
         request.headers_mut().insert(INSTANCE, name);
     }

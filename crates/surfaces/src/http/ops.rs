@@ -14,8 +14,9 @@ use rookery_engine::{Health, LeaderRole, NodeLiveness};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::app::App;
-use crate::rest::{Call, RestError};
+use super::error::HttpError;
+use super::extract::Call;
+use super::state::App;
 
 pub fn routes() -> Router<App> {
     Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).route("/metrics", get(show_metrics))
@@ -34,11 +35,11 @@ pub async fn healthz() -> Json<Probe> {
 
 /// The store takes writes.
 #[utoipa::path(get, path = "/readyz", tag = "operations",
-    responses((status = 200, body = Probe), (status = 503, body = crate::rest::wire::ErrorBody)))]
+    responses((status = 200, body = Probe), (status = 503, body = super::error::ErrorBody)))]
 pub async fn readyz(State(app): State<App>) -> Response {
     match app.engine().health() {
         Health::Writable => Json(Probe { ok: true }).into_response(),
-        Health::ReadOnly { reason } => RestError::new(
+        Health::ReadOnly { reason } => HttpError::new(
             Code::StoreUnavailable,
             format!("the store cannot write: {reason}"),
         )
@@ -50,8 +51,8 @@ pub async fn readyz(State(app): State<App>) -> Response {
 
 /// Prometheus text.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
-    responses((status = 200, body = String, content_type = "text/plain"), (status = 503, body = crate::rest::wire::ErrorBody)))]
-pub async fn show_metrics(State(app): State<App>, call: Call) -> Result<Response, RestError> {
+    responses((status = 200, body = String, content_type = "text/plain"), (status = 503, body = super::error::ErrorBody)))]
+pub async fn show_metrics(State(app): State<App>, call: Call) -> Result<Response, HttpError> {
     call.reader().await?;
     // What the process itself counts is worth showing also while the store is away, and then most of all.
     if let Ok(tallies) = app.engine().query().tallies().await {
