@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use futures_util::future::join_all;
-use rookery_core::task::{ClaimTask, CompleteTask, CreateTask, HeldByOther, Outcome, Required, StartTask};
+use rookery_core::model::task::Outcome;
+use rookery_core::tasks::{ClaimTask, CompleteTask, CreateTask, HeldByOther, Required, StartTask};
 use rookery_core::{AgentId, AnyCommand, Caller, RunId, TaskId, ThreadId};
 use rookery_store::sqlite::SqliteStore;
 use rookery_store::{Store, Submission};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use rookery_core::report::Report as Told;
+use rookery_core::files::Report as Told;
 use rookery_core::{Caller, LogId, Timestamp};
 use rookery_engine::access::Trust;
 use rookery_engine::settings::Settings;

@@ -2,9 +2,11 @@
 
 use std::hint::black_box;
 
-use rookery_core::agent::{Agent, AgentRole, AgentStatus, Membership, Profile};
-use rookery_core::clutch::{Card, Policy, Requirement};
-use rookery_core::routing::{Candidates, TaskDemand};
+use rookery_core::eligibility::{Candidates, TaskDemand};
+use rookery_core::model::agent::{Agent, AgentRole, AgentStatus, Membership, Profile};
+use rookery_core::model::capabilities::Card;
+use rookery_core::model::policy::Policy;
+use rookery_core::model::requirement::Requirement;
 use rookery_core::{AgentId, Seq, Timestamp};
 use serde_json::json;
 

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
-use rookery_core::log::{Body, BodyBytes};
-use rookery_core::task::CreateTask;
+use rookery_core::agents::RegisterAgent;
+use rookery_core::model::agent::{AgentRole, Profile};
+use rookery_core::tasks::CreateTask;
+use rookery_core::traits::{Body, BodyBytes};
 use rookery_core::{Caller, LogId, RunId, TaskId};
 use rookery_engine::{Ids, RandomIds, SystemClock};
 use rookery_store::postgres::{self, Birth, PostgresStore};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use rookery_core::AgentId;
-use rookery_core::session::TeamSession;
+use rookery_core::kernel::session_key::TeamSession;
 use serde::Serialize;
 use serde_json::Value;
 

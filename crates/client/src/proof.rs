@@ -4,8 +4,9 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use reqwest::RequestBuilder;
-use rookery_core::outbound::SandboxReach;
-use rookery_core::session::{self, Session, TeamSession};
+use rookery_core::kernel::outbound::SandboxReach;
+use rookery_core::kernel::session_key;
+use rookery_core::kernel::session_key::{Session, TeamSession};
 use rookery_core::{AgentId, Timestamp};
 
 use crate::client::SESSION;
@@ -56,7 +57,7 @@ impl fmt::Debug for Proof {
 
 /// The key of a session of the agent that ends by itself after that time.
 pub fn session_key(person_key: &str, agent: &str, lasting: Duration) -> String {
-    session::key(person_key, &AgentId::from(agent), after(lasting))
+    session_key::key(person_key, &AgentId::from(agent), after(lasting))
 }
 
 #[expect(
@@ -110,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_session_is_good_for_its_agent_and_ends() {
-        let (key, hash) = (session_key("the-key", "ada@pr-1", Duration::from_secs(60)), session::hash("the-key"));
+        let (key, hash) = (session_key("the-key", "ada@pr-1", Duration::from_secs(60)), session_key::hash("the-key"));
         let agent = |now| Session::from_key(&hash, &key, now).map(|session| session.agent);
         assert_eq!(agent(Timestamp(0)), Some("ada@pr-1".into()));
         assert_eq!(agent(Timestamp(i64::MAX - 1)), None);

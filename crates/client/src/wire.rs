@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rookery_core::clutch::card::SigningKey;
+use rookery_core::model::capabilities::SigningKey;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -240,7 +240,7 @@ pub struct Event {
 impl Event {
     /// Its place in the log, which the id leads back to.
     pub fn seq(&self) -> Option<u64> {
-        rookery_core::event_id::parse(&self.id).map(|seq| seq.0)
+        rookery_core::kernel::event_id::parse(&self.id).map(|seq| seq.0)
     }
 }
 

@@ -2,62 +2,61 @@
 //!
 //! Nothing here reads a clock, a file, a random number or a configuration, and nothing is async. A command is decided over a [`View`]
 //! of loaded rows; a decision that needs more returns [`Undecided::Missing`] and never fetches. Start with the traits [`Command`] and
-//! [`Event`], the rows in [`model`], and `registry.rs`, which lists every command and event. The folder of a noun (`agent`, `task`,
-//! `run`, `template`, `file`, `handoff`, `message`, `document`, `workspace`, `contract`, `group`, `team`, `turn`) has its rules;
-//! `clutch` reads that protocol, and `routing` chooses an agent for a task.
+//! [`Event`], the rows in [`model`], and `registry.rs`, which lists every command and event.
+//!
+//! Folders are layers, and a folder imports only those below it. From the bottom:
+//!
+//! | layer | content |
+//! |---|---|
+//! | `kernel` | ids, codes, limits, callers, rejections; knows no noun |
+//! | `model` | rows with their methods, value types, the view; knows no event and no command |
+//! | `traits` | [`Command`] and [`Event`], the types that hide which one it is, the log row. Above `model`, because events name rows |
+//! | `documents`, `contexts`, `workspaces`, `contracts`, `groups`, `artifacts`, `effects` | nouns that name no other noun but `documents` |
+//! | `files`, `runs`, `messages`, `eligibility` | claims, runs, messages, and the limits of a task |
+//! | `tasks` | commands and events of tasks |
+//! | `agents`, `handoffs`, `plans`, `routing` | nouns that change tasks |
+//! | `teams`, `redaction` | teams with their turns, and taking texts out of the log |
+//! | `clutch`, `told`, `registry`, `envelope` | reading that protocol, notifications, the list of everything, log rows as envelopes |
 
-pub mod actor;
-pub mod adapter;
-pub mod agent;
-pub mod area;
-pub mod artifact;
+pub mod agents;
+pub mod artifacts;
 pub mod clutch;
-pub mod code;
-pub mod command;
-pub mod contract;
-pub mod document;
+pub mod contexts;
+pub mod contracts;
+pub mod documents;
+pub mod effects;
+pub mod eligibility;
 pub mod envelope;
-pub mod event;
-pub mod event_id;
-pub mod file;
-pub mod group;
-pub mod handoff;
-pub mod id;
-pub mod instance;
-pub mod intent;
-pub mod limit;
-pub mod log;
-pub mod message;
+pub mod files;
+pub mod groups;
+pub mod handoffs;
+pub mod kernel;
+pub mod messages;
 pub mod model;
-pub mod name;
-pub mod outbound;
-pub mod redact;
-pub mod refusal;
+pub mod plans;
+pub mod redaction;
 pub mod registry;
-pub mod report;
 pub mod routing;
-pub mod run;
-pub mod session;
-pub mod task;
-pub mod team;
-pub mod template;
+pub mod runs;
+pub mod tasks;
+pub mod teams;
 #[cfg(test)]
 mod testing;
-pub mod timer;
 pub mod told;
-pub mod turn;
-pub mod workspace;
+pub mod traits;
+pub mod workspaces;
 
-pub use actor::{Actor, Auth, Authority, Caller};
-pub use area::Area;
-pub use code::{Code, CodeClass, RetryAdvice};
-pub use command::{AnyCommand, Command, Decision, DecisionContext, Reply, Undecided, ensure_may_write, read_set};
-pub use event::{AnyEvent, Event, EventStamp, apply_row};
-pub use id::{
+pub use kernel::caller::{Actor, Auth, Authority, Caller};
+pub use kernel::code::{Code, CodeClass, RetryAdvice};
+pub use kernel::id::{
     AgentId, HandoffId, IntentId, LogId, MessageId, NodeId, Position, RunId, Seq, SiteId, TaskId, TeamId, TemplateId,
     ThreadId, TimerId, Timestamp, TurnId, WorkspaceId,
 };
-pub use instance::Instance;
-pub use model::{Key, Lookup, ReadItem, ReadSet, Row, Table, View};
-pub use refusal::Rejection;
+pub use kernel::instance::Instance;
+pub use kernel::network::Area;
+pub use kernel::rejection::Rejection;
+pub use model::{EventStamp, Key, Lookup, ReadItem, ReadSet, Row, Table, Undecided, View};
 pub use registry::{EventRef, decide};
+pub use traits::{
+    AnyCommand, AnyEvent, Command, Decision, DecisionContext, Event, Reply, apply_row, ensure_may_write, read_set,
+};

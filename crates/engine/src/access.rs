@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use rookery_core::instance::{check_name, plain};
-use rookery_core::name::look_alike;
-use rookery_core::session::Session;
-pub use rookery_core::session::hash;
+use rookery_core::kernel::instance::{check_name, plain};
+use rookery_core::kernel::name::look_alike;
+use rookery_core::kernel::session_key::Session;
+pub use rookery_core::kernel::session_key::hash;
 use rookery_core::{Actor, AgentId, Auth, Authority, Caller, Code, Rejection, Seq, Timestamp};
 use rookery_store::{Operation, ReadError, Store, Token};
 
@@ -323,7 +323,7 @@ pub fn agent_named(field: &'static str, name: &str) -> Result<AgentId, Rejection
 
 #[cfg(test)]
 mod tests {
-    use rookery_core::session;
+    use rookery_core::kernel::session_key;
 
     use super::*;
 
@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn a_session_speaks_for_its_agent_and_nobody_else() {
-        let key = session::key("the-key", &"a".into(), Timestamp(20));
+        let key = session_key::key("the-key", &"a".into(), Timestamp(20));
         let who = |session, stated, at| {
             let credentials = Credentials { session: Some(session), stated, ..Credentials::default() };
             let caller = access(Trust::TokensOnly).identify(&credentials, Timestamp(at)).map_err(|no| no.code)?;
@@ -463,7 +463,7 @@ mod tests {
         assert_eq!(who(&key, None, 20), Err(Code::Unauthenticated));
         assert_eq!(who("rks.61.99.00", None, 10), Err(Code::Unauthenticated));
         assert_eq!(who(&key, Some("a@default"), 10), as_itself, "the same name, written in full");
-        let in_full = session::key("the-key", &"a@default".into(), Timestamp(20));
+        let in_full = session_key::key("the-key", &"a@default".into(), Timestamp(20));
         assert_eq!(who(&in_full, None, 10), as_itself);
         assert_eq!(who(&in_full, Some("a"), 10), as_itself);
     }
@@ -479,7 +479,7 @@ mod tests {
             ("@x", Code::Invalid),
             ("", Code::Invalid),
         ] {
-            let key = session::key("the-key", &name.into(), Timestamp(20));
+            let key = session_key::key("the-key", &name.into(), Timestamp(20));
             let by_session = Credentials { session: Some(&key), ..Credentials::default() };
             let access = access(Trust::Local);
             for power in [Authority::Observer, Authority::Agent, Authority::Lead] {

@@ -1,9 +1,9 @@
 //! What the context of an instance is kept in, as surfaces ask for it.
 
-use rookery_core::instance::{
-    ConfigureContext, Configured, ContextSettings, Instance, Scope, TeamContext, context_keys,
-};
+use rookery_core::contexts::ConfigureContext;
+use rookery_core::kernel::instance::Instance;
 use rookery_core::model::Table;
+use rookery_core::model::context_settings::{Configured, ContextSettings, Scope, TeamContext, keys as context_keys};
 use rookery_core::{Caller, Rejection, Row};
 use rookery_store::{RowQuery, Submission, SubmitError};
 

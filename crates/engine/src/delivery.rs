@@ -3,11 +3,12 @@
 //! An effect outside of the store that adds no facts: that a message was read is what ends it. It needs no duty, as every
 //! node tells only those that listen there.
 
-use rookery_core::message::{MessageSent, MessagesAcked, MessagesRead, Recipients, Standing};
+use rookery_core::messages::{MessageSent, MessagesAcked, MessagesRead};
+use rookery_core::model::message::{Recipients, Standing};
 use rookery_core::{AgentId, EventRef, Key};
 use std::time::Duration;
 
-use rookery_core::log::LogRow;
+use rookery_core::traits::LogRow;
 
 use crate::engine::{Engine, EngineError};
 use crate::messages::{Arrival, LARGEST_PAGE};

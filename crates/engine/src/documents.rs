@@ -1,8 +1,8 @@
 //! Reading documents and their history, and writing them with an answer that shows what is newer.
 
-use rookery_core::document::{
-    AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, DocumentPath, Version, WriteDocument, text_of,
-};
+use rookery_core::documents::{AppendDocument, CreateDocument, DeleteDocument, WriteDocument};
+use rookery_core::model::document::{Document, DocumentId, Version, text_of};
+use rookery_core::model::document_path::DocumentPath;
 use rookery_core::model::{Table, VersionId};
 use rookery_core::{AnyCommand, Caller, Code, Instance, Key, Rejection, Row, RunId};
 use rookery_store::query::{ColumnTest, Order};

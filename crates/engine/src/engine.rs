@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::log::{Body, BodyBytes};
-use rookery_core::message::StormGuard;
+use rookery_core::messages::StormGuard;
 use rookery_core::model::LifeSource;
+use rookery_core::traits::{Body, BodyBytes};
 use rookery_core::{AgentId, AnyCommand, AnyEvent, Caller, Code, HandoffId, IntentId, Key, Rejection, Seq, TaskId};
 use rookery_store::artifact::ArtifactError;
 use rookery_store::store::Health;

@@ -9,10 +9,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt;
 use futures_util::stream;
-use rookery_core::intent::{CloseIntent, Effect, Intent};
+use rookery_core::effects::CloseIntent;
 use rookery_core::model::Table;
-use rookery_core::team::{ConcludeTeamStart, TeamStartOutcome};
-use rookery_core::workspace::{ConcludeWorkspace, Outcome};
+use rookery_core::model::intent::{Effect, Intent};
+use rookery_core::teams::{ConcludeTeamStart, TeamStartOutcome};
+use rookery_core::workspaces::{ConcludeWorkspace, Outcome};
 use rookery_core::{Caller, IntentId, Row, Seq, SiteId, WorkspaceId};
 use rookery_store::artifact::Erased;
 use rookery_store::node::{LeaderEpoch, LeaderRole};

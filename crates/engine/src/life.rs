@@ -7,7 +7,7 @@ use rookery_core::{AgentId, AnyEvent, EventRef, Seq};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rookery_core::agent::{Agent, Membership};
+use rookery_core::model::agent::{Agent, Membership};
 
 #[derive(Debug, Default)]
 pub struct Roster {
@@ -139,7 +139,8 @@ impl Roster {
 
 #[cfg(test)]
 mod tests {
-    use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
+    use rookery_core::agents::RegisterAgent;
+    use rookery_core::model::agent::{AgentRole, Profile};
     use rookery_core::{Caller, LogId, Row};
     use rookery_store::memory::Database;
     use rookery_store::{PresenceBoard, Submission};

@@ -89,7 +89,7 @@ impl LivenessHandle<'_> {
     /// Brings an agent back on the credentials of its call, so that nobody does it in its name.
     pub(crate) async fn return_agent(&self, agent: &AgentId, caller: &Caller) -> Result<(), EngineError> {
         let caller = Caller { fence: None, ..caller.clone() };
-        let command = rookery_core::agent::ReturnAgent { agent: agent.clone() };
+        let command = rookery_core::agents::ReturnAgent { agent: agent.clone() };
         self.engine.commit(Submission::new(caller, command)).await?;
         Ok(())
     }

@@ -89,7 +89,7 @@ fn number(text: &str, most: i64) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use rookery_core::envelope::iso;
+    use rookery_core::kernel::time::iso;
 
     use super::*;
 

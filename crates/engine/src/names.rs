@@ -3,11 +3,11 @@
 //! Tokens are no part of the log, so the rules cannot know whose names are taken by people: it is checked here, before a command
 //! that makes an agent known is submitted.
 
-use rookery_core::agent::{RegisterAgent, RegisterCard};
+use rookery_core::agents::{RegisterAgent, RegisterCard};
 use rookery_core::clutch::{Act, Ingest};
-use rookery_core::instance::bare;
-use rookery_core::name::look_alike;
-use rookery_core::team::StartTeam;
+use rookery_core::kernel::instance::bare;
+use rookery_core::kernel::name::look_alike;
+use rookery_core::teams::StartTeam;
 use rookery_core::{AgentId, AnyCommand, Code, Rejection};
 
 use crate::access::AccessHandle;

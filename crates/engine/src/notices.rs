@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rookery_core::message::{Form, Letter, Priority};
+use rookery_core::model::message::{Form, Letter, Priority};
 use rookery_core::{AgentId, Instance, MessageId, Timestamp};
 use tokio::sync::Notify;
 

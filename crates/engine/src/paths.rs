@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use rookery_core::file::{Case, FilePath, PathProblem};
+use rookery_core::model::file_path::{Case, FilePath, PathProblem};
 use rookery_core::{Code, Rejection};
 
 use crate::held::HeldFolder;
@@ -103,7 +103,7 @@ pub(crate) fn follow_links(path: &Path) -> PathBuf {
 /// The largest file that says where a worktree is.
 const POINTER_BYTES: u64 = 8 << 10;
 /// No path has more parts than this.
-const PATH_PARTS: usize = rookery_core::limit::PATH_DEPTH;
+const PATH_PARTS: usize = rookery_core::kernel::limit::PATH_DEPTH;
 
 pub fn refusal(problem: PathProblem) -> Rejection {
     let hint = match problem {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use rookery_core::agent::Agent;
-use rookery_core::file::File;
-use rookery_core::handoff::Handoff;
-use rookery_core::log::LogRow;
 use rookery_core::model::Table;
-use rookery_core::task::{Task, TaskState};
+use rookery_core::model::agent::Agent;
+use rookery_core::model::file::File;
+use rookery_core::model::handoff::Handoff;
+use rookery_core::model::task::{Task, TaskState};
+use rookery_core::traits::LogRow;
 use rookery_core::{AgentId, HandoffId, Key, Row, Seq, TaskId};
 use rookery_store::query::ColumnTest;
 use rookery_store::{Head, LogQuery, RowQuery};

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rookery_core::message::Message;
+use rookery_core::model::message::Message;
 use rookery_core::{AgentId, MessageId, Seq, ThreadId};
 
 /// For how many agents something is remembered; those that were shown something longest ago are forgotten first.

@@ -11,8 +11,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use rookery_core::Timestamp;
-use rookery_core::actor::Authority;
-use rookery_core::session::hash;
+use rookery_core::kernel::caller::Authority;
+use rookery_core::kernel::session_key::hash;
 use rookery_store::{Browser, Operation, Token};
 
 use crate::access::AccessHandle;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use rookery_core::log::LogRow;
+use rookery_core::traits::LogRow;
 use rookery_core::{LogId, Position, Seq};
 use rookery_store::{CommitFeed, Head, LogQuery, Published, ReadError};
 use tokio::sync::broadcast;

@@ -10,7 +10,8 @@
 
 use std::collections::HashMap;
 
-use rookery_core::agent::{DeclareOffline, Evidence};
+use rookery_core::agents::DeclareOffline;
+use rookery_core::model::agent::Evidence;
 use rookery_core::model::{LifeSource, Presence};
 use rookery_core::{AgentId, Timestamp};
 

@@ -4,9 +4,10 @@ use rookery_core::{AgentId, AnyEvent, EventRef, Rejection, Seq, TeamId};
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
-use rookery_core::instance::plain;
-use rookery_core::session::{Session, TeamSession};
-use rookery_core::team::{NewMember, Team, TeamRef};
+use rookery_core::kernel::instance::plain;
+use rookery_core::kernel::session_key::{Session, TeamSession};
+use rookery_core::model::team::{Team, TeamRef};
+use rookery_core::teams::NewMember;
 
 /// The latest generation of every team, as far as this node has heard.
 #[derive(Debug, Default)]

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use rookery_core::files::FireTimer;
 use rookery_core::model::Table;
-use rookery_core::task::{FireAlarm, Task};
-use rookery_core::timer::{FireTimer, Timer};
+use rookery_core::model::task::Task;
+use rookery_core::model::timer::Timer;
+use rookery_core::tasks::FireAlarm;
 use rookery_core::{Caller, Row, Timestamp};
 use rookery_store::node::{LeaderEpoch, LeaderRole};
 use rookery_store::query::ColumnTest;

@@ -3,7 +3,8 @@
 //! Kept up by whoever follows the log and by this node's own commands; without a follower nothing is remembered. What was
 //! counted while something changed is not taken in.
 
-use rookery_core::message::{Header, MessagesAcked, MessagesRead, Recipients};
+use rookery_core::messages::{MessagesAcked, MessagesRead};
+use rookery_core::model::message::{Header, Recipients};
 use rookery_core::{AgentId, AnyEvent, EventRef};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -8,7 +8,8 @@ use rookery_core::{AnyCommand, AnyEvent, Caller, EventRef};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::file::{ChangeSource, File, RecordChange, RecordUntracked};
+use rookery_core::files::{ChangeSource, RecordChange, RecordUntracked};
+use rookery_core::model::file::File;
 use rookery_store::{Submission, SubmitError};
 use tokio::sync::{mpsc, watch};
 

@@ -3,19 +3,18 @@
 //! A surface has a command prepared here (names checked, paths settled), submits it, and waits for its outcome. What is
 //! done to a repository is done after the commit, by the node of the site where the folder is.
 
+use rookery_core::kernel::limit;
 use rookery_core::{
     AnyEvent, Authority, Caller, Code, EventRef, IntentId, Key, Position, Rejection, Row, RunId, Seq, TaskId,
-    WorkspaceId, limit,
+    WorkspaceId,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rookery_core::intent::Effect;
 use rookery_core::model::Table;
-use rookery_core::workspace::{
-    CreateWorkspace, Outcome, Uncommitted, Workspace, WorkspaceStatus, Worktree, missing_path, missing_repo_path,
-    not_found,
-};
+use rookery_core::model::intent::Effect;
+use rookery_core::model::workspace::{Uncommitted, Workspace, WorkspaceStatus, Worktree, not_found};
+use rookery_core::workspaces::{CreateWorkspace, Outcome, missing_path, missing_repo_path};
 use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;
 use serde_json::{Map, Value};

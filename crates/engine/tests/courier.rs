@@ -4,15 +4,16 @@
 
 mod support;
 
-use rookery_core::message::MessagesAcked;
+use rookery_core::messages::MessagesAcked;
 use rookery_core::{AgentId, AnyEvent, Caller, EventRef, LogId, Timestamp};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use rookery_core::agent::{AgentStatus, CurrentTask, DeclareOffline, Evidence, SetAgentStatus};
+use rookery_core::agents::{CurrentTask, DeclareOffline, SetAgentStatus};
 use rookery_core::clutch::Shape;
 use rookery_core::model::LifeSource;
+use rookery_core::model::agent::{AgentStatus, Evidence};
 use rookery_engine::clutch::{Carrying, EndpointClient, HttpAnswer, HttpAttempt};
 use rookery_engine::settings::Settings;
 use rookery_engine::watching::WatchMode;

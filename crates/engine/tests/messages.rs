@@ -8,9 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use rookery_core::agent::{AgentStatus, CurrentTask, LeaveTeam, RegisterAgent, SetAgentStatus};
-use rookery_core::document::{AppendDocument, Base, DocumentId, DocumentPath, WriteDocument, Writer};
-use rookery_core::message::{Addressees, Fate, Message, ReleaseHeld, Standing, StormGuard, Verdict};
+use rookery_core::agents::{CurrentTask, LeaveTeam, RegisterAgent, SetAgentStatus};
+use rookery_core::documents::{AppendDocument, Base, WriteDocument, Writer};
+use rookery_core::messages::{Addressees, ReleaseHeld, StormGuard, Verdict};
+use rookery_core::model::agent::AgentStatus;
+use rookery_core::model::document::DocumentId;
+use rookery_core::model::document_path::DocumentPath;
+use rookery_core::model::message::{Fate, Message, Standing};
 use rookery_core::{AgentId, Caller, Code, Instance, LogId, MessageId, Timestamp};
 use rookery_engine::documents::Changed;
 use rookery_engine::messages::{Pending, Post, PresenceWord, Reached, Span, Unread, Until};

@@ -8,10 +8,11 @@ use rookery_core::{Actor, Authority, Caller, Code, EventRef, LogId, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::agent::RegisterAgent;
-use rookery_core::file::{ChangeSource, ClaimFile, ClaimMode};
-use rookery_core::session::{Session, TeamSession};
-use rookery_core::team::{Conclusion, EndTeam, Mode, NewMember, Runner, StartTeam, StartTime, Takeover};
+use rookery_core::agents::RegisterAgent;
+use rookery_core::files::{ChangeSource, ClaimFile, ClaimMode};
+use rookery_core::kernel::session_key::{Session, TeamSession};
+use rookery_core::model::team::{Conclusion, Mode, Runner, StartTime};
+use rookery_core::teams::{EndTeam, NewMember, StartTeam, Takeover};
 use rookery_engine::settings::Settings;
 use rookery_engine::watcher::hash_file;
 use rookery_engine::watching::WatchMode;

@@ -7,16 +7,15 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
-use rookery_core::agent::RegisterAgent;
-use rookery_core::run::{
-    AddRunTask, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, RunSpec, RunStatus, SetRunPlan, SetRunStatus,
-    SourceType,
+use rookery_core::agents::RegisterAgent;
+use rookery_core::model::run::{RunSpec, RunStatus, SourceType};
+use rookery_core::model::task::{CheckpointKind, Details, Outcome, TaskPlan};
+use rookery_core::plans::{AddRunTask, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan};
+use rookery_core::plans::{ApplyTemplate, CreateTemplate, TemplateSource};
+use rookery_core::runs::{CreateRun, SetRunStatus};
+use rookery_core::tasks::{
+    AddCheckpoint, AssignTask, ClaimTask, CompleteTask, CreateTask, HeldByOther, Required, SetTaskPlan, StartTask,
 };
-use rookery_core::task::{
-    AddCheckpoint, AssignTask, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details, HeldByOther, Outcome,
-    Required, SetTaskPlan, StartTask, TaskPlan,
-};
-use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource};
 use rookery_core::{AgentId, AnyCommand, Caller, Code, LogId, RunId, TaskId};
 use rookery_engine::context::{Beside, Checkpoints, DEFAULT_TOKENS, Include};
 use rookery_engine::settings::Settings;

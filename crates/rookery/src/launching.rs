@@ -5,8 +5,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
-use rookery_core::instance::Instance;
-use rookery_core::team::{Launch, StartTime, Team};
+use rookery_core::kernel::instance::Instance;
+use rookery_core::model::team::{Launch, StartTime, Team};
 use rookery_core::{SiteId, TeamId};
 use rookery_engine::teams::{Refusing, TeamStarter, WorkflowFile};
 use rookery_store::Pending;

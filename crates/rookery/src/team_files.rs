@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rookery_core::instance::{ContextSettings, Instance, TeamContext};
+use rookery_core::kernel::instance::Instance;
+use rookery_core::model::context_settings::{ContextSettings, TeamContext};
 use rookery_engine::rendering::{Generated, Rendering};
 use rookery_engine::{Engine, EngineError, SubmitError};
 use serde_json::json;

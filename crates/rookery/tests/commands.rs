@@ -108,7 +108,7 @@ fn answer(mut stream: TcpStream, table: &Answers, seen: &Mutex<Vec<(String, Stri
 }
 
 fn event(number: u32, action: &str) -> Value {
-    let id = rookery_core::event_id::of(rookery_core::Seq(number.into()));
+    let id = rookery_core::kernel::event_id::of(rookery_core::Seq(number.into()));
     json!({
         "id": id, "timestamp": 1_700_000_000_000_i64 + i64::from(number), "agent_id": "a", "action": action,
         "resource": null, "task_id": null, "before_hash": null, "after_hash": null, "metadata": {}, "seq": number,
@@ -410,7 +410,7 @@ fn the_other_name_is_the_same_program() {
 /// A project with a log of its own. No daemon has to run for it: the log is imported.
 fn with_log() -> Project {
     let project = Project::without_daemon();
-    let report = rookery_core::report::Report {
+    let report = rookery_core::files::Report {
         agent: "a".into(),
         action: "x.note".to_owned(),
         resource: None,

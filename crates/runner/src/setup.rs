@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rookery_core::limit;
+use rookery_core::kernel::limit;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 

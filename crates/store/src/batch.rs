@@ -10,10 +10,11 @@ use rookery_core::{
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use rookery_core::command::{DecisionContext, Reply, Undecided};
-use rookery_core::file::FileClaimOutcome;
-use rookery_core::log::{BodyBytes, LogRow};
+use rookery_core::model::Undecided;
+use rookery_core::model::file::FileClaimOutcome;
 use rookery_core::model::{Presence, View};
+use rookery_core::traits::{BodyBytes, LogRow};
+use rookery_core::traits::{DecisionContext, Reply};
 
 use crate::node::{LeaderEpoch, LeaderRole};
 use crate::store::{AnyReply, Committed, Idempotency, StoredRow, Submission, SubmitError};

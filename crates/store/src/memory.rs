@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::model::Presence;
+use rookery_core::traits::{BodyBytes, LogRow};
 use rookery_core::{AgentId, Key, LogId, NodeId, Row, Seq, Timestamp};
 use tokio::sync::watch;
 

@@ -18,7 +18,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use rookery_core::actor::Authority;
+use rookery_core::kernel::caller::Authority;
 use rookery_core::model::{LifeSource, Presence};
 use rookery_core::{AgentId, NodeId, Seq, Timestamp};
 use serde::{Deserialize, Serialize};

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use rookery_core::Seq;
-use rookery_core::log::{BodyBytes, LogRow};
+use rookery_core::traits::{BodyBytes, LogRow};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
@@ -147,9 +147,9 @@ impl CommitFeed {
 
 #[cfg(test)]
 mod tests {
-    use rookery_core::actor::{Actor, Auth};
-    use rookery_core::agent::AgentReturned;
-    use rookery_core::log::Body;
+    use rookery_core::agents::AgentReturned;
+    use rookery_core::kernel::caller::{Actor, Auth};
+    use rookery_core::traits::Body;
     use rookery_core::{AnyEvent, Timestamp};
 
     use super::*;

@@ -214,8 +214,8 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use rookery_core::agent::{AgentReturned, ReturnAgent};
-    use rookery_core::redact::{Redact, Target};
+    use rookery_core::agents::{AgentReturned, ReturnAgent};
+    use rookery_core::redaction::{Redact, Target};
     use rookery_core::{AnyEvent, Caller, Seq};
 
     use super::*;

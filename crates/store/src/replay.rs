@@ -3,7 +3,7 @@
 use rookery_core::{EventStamp, Key, Row, Seq};
 use std::collections::{BTreeMap, HashMap};
 
-use rookery_core::log::LogRow;
+use rookery_core::traits::LogRow;
 
 use crate::batch::count;
 

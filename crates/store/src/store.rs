@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::time::Duration;
 
-use rookery_core::actor::Caller;
-use rookery_core::file::FileClaimOutcome;
-use rookery_core::log::{Body, BodyBytes, LogRow};
+use rookery_core::kernel::caller::Caller;
+use rookery_core::model::file::FileClaimOutcome;
+use rookery_core::traits::{Body, BodyBytes, LogRow};
 use rookery_core::{AnyCommand, AnyEvent, Key, NodeId, Rejection, Row, RunId, Seq, ThreadId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;

@@ -1,7 +1,7 @@
 //! The page of all error codes, `docs/errors.md`, printed from the table of codes.
 
 use rookery_core::Code;
-use rookery_core::code::SECTIONS;
+use rookery_core::kernel::code::SECTIONS;
 
 use crate::http::error::{FURTHER_STATUSES, status_of};
 use crate::mcp::error::ALIASES;

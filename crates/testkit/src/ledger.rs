@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Context, ensure};
-use rookery_core::event_id;
+use rookery_core::kernel::event_id;
 use serde_json::Value;
 
 use crate::daemon::Daemon;

@@ -2,11 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
 
-use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
-use rookery_core::file::{Case, ChangeSource, ClaimFile, ClaimMode, FilePath, RecordChange, ResolveConflict};
-use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff};
+use rookery_core::agents::RegisterAgent;
+use rookery_core::files::{ChangeSource, ClaimFile, ClaimMode, RecordChange, ResolveConflict};
+use rookery_core::handoffs::{AcceptHandoff, OfferHandoff};
+use rookery_core::model::agent::{AgentRole, Profile};
+use rookery_core::model::file_path::{Case, FilePath};
+use rookery_core::model::handoff::HandoffNote;
 use rookery_core::model::{LifeSource, Presence};
-use rookery_core::{AnyCommand, AnyEvent, Caller, EventRef, LogId, RunId, Timestamp, task};
+use rookery_core::{AnyCommand, AnyEvent, Caller, EventRef, LogId, RunId, Timestamp, tasks};
 use rookery_store::memory::Database;
 use rookery_store::{PresenceBoard, Submission};
 
@@ -46,7 +49,7 @@ impl Team {
     }
 
     fn create(&self, id: &str) {
-        self.person(task::CreateTask {
+        self.person(tasks::CreateTask {
             id: id.into(),
             run: RunId::project_default(),
             title: "a task".into(),
@@ -87,7 +90,7 @@ fn path(text: &str) -> FilePath {
 fn a_resolved_conflict_names_the_one_who_loses_the_path() {
     let team = Team::of(&["one", "two", "three"]);
     team.create("t");
-    team.person(task::ClaimTask { task: "t".into(), agent: "one".into() });
+    team.person(tasks::ClaimTask { task: "t".into(), agent: "one".into() });
     team.claims("one", "a", Some("t"));
     team.changed_by("two", "a");
     let note = HandoffNote { summary: "go on".into(), ..HandoffNote::default() };

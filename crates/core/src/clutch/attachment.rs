@@ -1,7 +1,8 @@
 //! What a message refers to beside its payload.
 
-use super::form::{self, Fields, Flaw, Read, quoted};
-use crate::limit;
+use super::form::{Fields, Read};
+use crate::kernel::parse::{Flaw, quoted};
+use crate::kernel::{limit, parse};
 
 pub(super) const ARTIFACT: &str = "artifact:";
 
@@ -23,11 +24,11 @@ impl Attachment {
 }
 
 pub(super) fn read(fields: &mut Fields<'_>) -> Read<Attachment> {
-    let kind = fields.required("kind", "a string, like 'artifact_ref'", form::name(limit::NAME_BYTES));
-    let reference = fields.required("ref", "a string, like 'artifact:report_456'", form::text(limit::PATH_BYTES));
+    let kind = fields.required("kind", "a string, like 'artifact_ref'", parse::name(limit::NAME_BYTES));
+    let reference = fields.required("ref", "a string, like 'artifact:report_456'", parse::text(limit::PATH_BYTES));
     let (kind, reference) = (kind?, reference?);
     let named = reference.strip_prefix(ARTIFACT);
-    if kind == Attachment::ARTIFACT_REF && named.is_none_or(|id| form::check_name(id, limit::NAME_BYTES).is_err()) {
+    if kind == Attachment::ARTIFACT_REF && named.is_none_or(|id| parse::check_name(id, limit::NAME_BYTES).is_err()) {
         let message = format!("{} must be 'artifact:' and an id, like 'artifact:report_456'", quoted(reference));
         fields.fault("ref", Flaw::invalid(message));
         return None;

@@ -2,11 +2,10 @@
 
 use serde_json::value::RawValue;
 
-use super::envelope::Envelope;
-use super::fault::{FaultCode, Faults};
-use super::json;
 use super::place::Place;
-use crate::limit;
+use super::{Envelope, Faults, json};
+use crate::kernel::limit;
+use crate::kernel::parse::FaultCode;
 
 /// How messages lie in what was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

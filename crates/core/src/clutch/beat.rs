@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use crate::agent::{Agent, AgentStatus, CurrentTask, SetAgentStatus};
-use crate::id::AgentId;
+use crate::agents::{CurrentTask, SetAgentStatus};
+use crate::kernel::id::AgentId;
+use crate::model::agent::{Agent, AgentStatus};
 
 /// A sign of life, which the log does not keep.
 #[derive(Clone, PartialEq, Eq, Debug)]

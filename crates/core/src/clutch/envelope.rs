@@ -2,24 +2,23 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::address::{self, Address};
-use super::attachment::{self, Attachment};
-use super::fault::{FaultCode, Faults};
-use super::form::{self, Fields, Flaw, Read, quoted};
-use super::legacy::{self, LegacyType};
-use super::message_type::{self, MessageType};
-use super::need::{self, Requirement};
-use super::payload_type::{self, PayloadType};
+use super::form::{Fields, Read};
 use super::place::Place;
-use super::security::{self, Security};
-use super::{canon, instant, json};
-use crate::actor::Actor;
-use crate::envelope::VERSION;
-use crate::id::{MessageId, RunId, TaskId, ThreadId, Timestamp};
-use crate::limit;
+use super::{Attachment, Faults, LegacyType, Security, attachment, canon, json, legacy, security};
+use crate::clutch;
+use crate::kernel::caller::Actor;
+use crate::kernel::id::{MessageId, RunId, TaskId, ThreadId, Timestamp};
+use crate::kernel::parse::{FaultCode, Flaw, quoted};
+use crate::kernel::{limit, parse};
+use crate::model::addressee::Address;
+use crate::model::capabilities::VERSION;
+use crate::model::message_type::MessageType;
+use crate::model::payload_type::PayloadType;
+use crate::model::requirement::Requirement;
+use crate::model::trace::Trace;
+use crate::model::{addressee, message_type, payload_type, requirement};
 
 /// A message in the words of the protocol. Ids are without the kind in front of them.
 #[derive(Clone, PartialEq, Debug)]
@@ -59,20 +58,6 @@ pub struct Sender {
     pub role: Option<String>,
 }
 
-#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Trace {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trace_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub span_id: Option<String>,
-}
-
-impl Trace {
-    pub fn is_none(&self) -> bool {
-        *self == Trace::default()
-    }
-}
-
 /// The parts of `meta` that mean something here.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Meta {
@@ -97,7 +82,7 @@ impl Envelope {
                 faults.add(
                     FaultCode::WrongType,
                     place,
-                    format!("an envelope is an object, not {}", json::kind(&other)),
+                    format!("an envelope is an object, not {}", parse::kind(&other)),
                 );
                 return Err(faults);
             }
@@ -160,25 +145,25 @@ fn check_size(bytes: &[u8], place: &Place<'_>) -> Result<(), Faults> {
 /// Every field is read before any that is missing ends it.
 fn envelope(fields: &mut Fields<'_>) -> Read<Envelope> {
     let version = fields.required("v", "'clutch/0.1'", version);
-    let id = fields.required("id", "a string that names this message for good", form::name(limit::MESSAGE_ID_BYTES));
+    let id = fields.required("id", "a string that names this message for good", parse::name(limit::MESSAGE_ID_BYTES));
     let ts = fields.required("ts", "a time, like '2026-02-01T13:20:11.123Z'", time);
-    let thread = fields.required("thread_id", "the id of a thread, a string", form::id("thread:", limit::NAME_BYTES));
-    let run = fields.required("run_id", "the id of a run, a string", form::id("run:", limit::NAME_BYTES));
-    let task = fields.required("task_id", "the id of a task, a string", form::id("task:", limit::TASK_ID_BYTES));
+    let thread = fields.required("thread_id", "the id of a thread, a string", parse::id("thread:", limit::NAME_BYTES));
+    let run = fields.required("run_id", "the id of a run, a string", parse::id("run:", limit::NAME_BYTES));
+    let task = fields.required("task_id", "the id of a task, a string", parse::id("task:", limit::TASK_ID_BYTES));
     let parent = parent(fields, task);
     let trace = fields.optional_object("trace", trace);
     let from = fields.required_object("from", "an object with the sender's 'agent_id'", sender);
     let to = recipients(fields);
     let kind = fields.required("type", "the message's type, like 'task.result'", kind);
-    let domain = fields.optional("domain", form::name(limit::NAME_BYTES));
+    let domain = fields.optional("domain", parse::name(limit::NAME_BYTES));
     let payload_type = payload_type(fields);
-    let payload = fields.required("payload", "an object", form::object);
-    let requires = fields.list("requires", need::read);
-    let prefers = fields.list("prefers", need::read);
+    let payload = fields.required("payload", "an object", parse::object);
+    let requires = fields.list("requires", requirement::read);
+    let prefers = fields.list("prefers", requirement::read);
     let security = fields.optional_object("security", security::read);
     let attachments = fields.objects("attachments", attachment::read);
-    let key = fields.optional("idempotency_key", form::name(limit::IDEMPOTENCY_KEY_BYTES));
-    let attempt = fields.optional("attempt", form::count);
+    let key = fields.optional("idempotency_key", parse::name(limit::IDEMPOTENCY_KEY_BYTES));
+    let attempt = fields.optional("attempt", parse::count);
     let meta = fields.optional_object("meta", meta);
     version?;
     let (message_type, legacy) = match kind? {
@@ -216,7 +201,7 @@ fn envelope(fields: &mut Fields<'_>) -> Read<Envelope> {
 }
 
 fn version(value: &Value) -> Result<(), Flaw> {
-    match form::string(value)? {
+    match parse::string(value)? {
         VERSION => Ok(()),
         other => Err(Flaw::new(
             FaultCode::UnsupportedVersion,
@@ -226,15 +211,15 @@ fn version(value: &Value) -> Result<(), Flaw> {
 }
 
 fn time(value: &Value) -> Result<Timestamp, Flaw> {
-    let text = form::string(value)?;
-    instant::parse(text).ok_or_else(|| {
+    let text = parse::string(value)?;
+    clutch::parse_instant(text).ok_or_else(|| {
         let expected = "must be a time with a zone (RFC 3339), like '2026-02-01T13:20:11.123Z'";
         Flaw::invalid(format!("{} {expected}", quoted(text)))
     })
 }
 
 fn parent(fields: &mut Fields<'_>, task: Option<&str>) -> Read<Option<TaskId>> {
-    let parent = fields.optional("parent_task_id", form::id("task:", limit::TASK_ID_BYTES))?;
+    let parent = fields.optional("parent_task_id", parse::id("task:", limit::TASK_ID_BYTES))?;
     if parent.is_some() && parent == task {
         fields.fault(
             "parent_task_id",
@@ -246,14 +231,14 @@ fn parent(fields: &mut Fields<'_>, task: Option<&str>) -> Read<Option<TaskId>> {
 }
 
 fn trace(fields: &mut Fields<'_>) -> Read<Trace> {
-    let trace_id = fields.optional("trace_id", form::name(limit::NAME_BYTES));
-    let span_id = fields.optional("span_id", form::name(limit::NAME_BYTES));
+    let trace_id = fields.optional("trace_id", parse::name(limit::NAME_BYTES));
+    let span_id = fields.optional("span_id", parse::name(limit::NAME_BYTES));
     Some(Trace { trace_id: trace_id?.map(str::to_owned), span_id: span_id?.map(str::to_owned) })
 }
 
 fn sender(fields: &mut Fields<'_>) -> Read<Sender> {
-    let actor = fields.required("agent_id", "the sender's id, like 'agent:ken'", address::sender);
-    let role = fields.optional("role", form::text(limit::NAME_BYTES));
+    let actor = fields.required("agent_id", "the sender's id, like 'agent:ken'", addressee::sender);
+    let role = fields.optional("role", parse::text(limit::NAME_BYTES));
     Some(Sender { actor: actor?, role: role?.map(str::to_owned) })
 }
 
@@ -261,7 +246,7 @@ fn recipients(fields: &mut Fields<'_>) -> Read<Vec<Address>> {
     const EXPECTED: &str = "a list of recipients, like [{\"agent_id\": \"agent:orchestrator\"}]";
     let mut named = BTreeSet::new();
     let to = fields.required_objects("to", EXPECTED, |entry| {
-        let address = entry.required("agent_id", "a recipient, like 'agent:ken'", address::recipient)?;
+        let address = entry.required("agent_id", "a recipient, like 'agent:ken'", addressee::recipient)?;
         if !named.insert(address.clone()) {
             let message = format!("names {} a second time", quoted(&address.to_string()));
             entry.fault("agent_id", Flaw::new(FaultCode::DuplicateRecipient, message));
@@ -280,7 +265,7 @@ enum Kind {
 }
 
 fn kind(value: &Value) -> Result<Kind, Flaw> {
-    let word = form::string(value)?;
+    let word = parse::string(value)?;
     match LegacyType::parse(word) {
         Some(legacy) => Ok(Kind::Legacy(legacy)),
         None => message_type::incoming(word).map(Kind::Today),
@@ -302,9 +287,9 @@ fn payload_type(fields: &mut Fields<'_>) -> Read<Option<PayloadType>> {
 }
 
 fn meta(fields: &mut Fields<'_>) -> Read<Meta> {
-    let workflow = fields.optional("workflow", form::name(limit::NAME_BYTES));
-    let step = fields.optional("step", form::name(limit::NAME_BYTES));
-    let ui_channel = fields.optional("ui_channel", form::text(limit::NAME_BYTES));
+    let workflow = fields.optional("workflow", parse::name(limit::NAME_BYTES));
+    let step = fields.optional("step", parse::name(limit::NAME_BYTES));
+    let ui_channel = fields.optional("ui_channel", parse::text(limit::NAME_BYTES));
     let owned = |text: Option<&str>| text.map(str::to_owned);
     Some(Meta { workflow: owned(workflow?), step: owned(step?), ui_channel: owned(ui_channel?) })
 }

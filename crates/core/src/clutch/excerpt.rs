@@ -4,8 +4,9 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::intake::hex;
-use crate::{artifact, limit};
+use crate::artifacts;
+use crate::kernel::hex::hex;
+use crate::kernel::limit;
 
 /// The whole message that texts are taken from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,7 +24,7 @@ impl<'a> Whole<'a> {
     fn reference(&self) -> Option<String> {
         match self {
             Whole::Short => None,
-            Whole::Long(body) => Some(artifact::reference(&hex(&Sha256::digest(body)))),
+            Whole::Long(body) => Some(artifacts::reference(&hex(&Sha256::digest(body)))),
         }
     }
 
@@ -44,7 +45,7 @@ impl<'a> Whole<'a> {
         let written = serde_json::to_string(payload).unwrap_or_default();
         match self.reference().filter(|_| written.len() > limit::TEXT_BYTES) {
             Some(reference) => {
-                let own = json!({ "kind": artifact::KIND, "ref": reference });
+                let own = json!({ "kind": artifacts::KIND, "ref": reference });
                 let attached = payload.get("attachments").and_then(Value::as_array).into_iter().flatten();
                 let attached = attached.filter(|entry| is_reference(entry)).take(limit::ATTACHMENTS - 1).cloned();
                 let attachments: Vec<Value> = std::iter::once(own).chain(attached).collect();
@@ -56,7 +57,7 @@ impl<'a> Whole<'a> {
 }
 
 fn is_reference(entry: &Value) -> bool {
-    entry.get("ref").and_then(Value::as_str).is_some_and(|named| artifact::referred(named).is_some())
+    entry.get("ref").and_then(Value::as_str).is_some_and(|named| artifacts::referred(named).is_some())
 }
 
 #[cfg(test)]
@@ -72,7 +73,7 @@ mod tests {
         assert_eq!(whole.text(&at_most), at_most);
         let long = "ü".repeat(limit::TEXT_BYTES / 2) + "x";
         let cut = whole.text(&long);
-        let reference = artifact::reference(&hex(&Sha256::digest(&body)));
+        let reference = artifacts::reference(&hex(&Sha256::digest(&body)));
         assert!(cut.starts_with("üüü") && cut.len() < limit::EXCERPT_BYTES + 200);
         assert!(cut.ends_with(&format!("bytes; the whole message is {reference}]")), "{}", &cut[cut.len() - 200..]);
         assert!(cut.contains(&format!("the first {} of {} bytes", limit::EXCERPT_BYTES, long.len())));
@@ -82,13 +83,13 @@ mod tests {
     fn a_payload_is_cut_and_keeps_what_is_attached() {
         let body = vec![b'x'; limit::TEXT_BYTES + 1];
         let whole = Whole::of(&body);
-        let entry = json!({ "kind": "artifact_ref", "ref": artifact::reference(&"a".repeat(64)) });
+        let entry = json!({ "kind": "artifact_ref", "ref": artifacts::reference(&"a".repeat(64)) });
         let short = json!({ "attachments": [entry] });
         assert_eq!(whole.payload(short.as_object().unwrap()), short);
         let long =
             json!({ "log": "x".repeat(limit::TEXT_BYTES), "attachments": [entry, { "kind": "big", "ref": "y" }] });
         let cut = whole.payload(long.as_object().unwrap());
-        assert_eq!(artifact::passed_on(&cut).len(), 2, "the message itself, and what was attached");
+        assert_eq!(artifacts::passed_on(&cut).len(), 2, "the message itself, and what was attached");
         assert!(cut["excerpt"].as_str().unwrap().contains("the whole message is artifact:sha256-"));
         assert!(cut.to_string().len() < limit::TEXT_BYTES);
     }

@@ -5,85 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::place::Place;
-use crate::limit;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum FaultCode {
-    /// Not JSON: what follows the rules of neither JSON nor UTF-8.
-    MalformedJson,
-    /// An object names a field twice, so that two readers could see two messages.
-    DuplicateKey,
-    /// Larger than messages, names or lists may be.
-    TooLarge,
-    /// Objects and arrays within each other, deeper than anybody needs.
-    TooDeep,
-    /// Nothing was sent.
-    Empty,
-    UnsupportedVersion,
-    MissingField,
-    /// Another kind of JSON value is expected.
-    WrongType,
-    /// The right kind of value, and not of the right form.
-    InvalidField,
-    /// No type of the protocol, and none of somebody's own.
-    UnknownType,
-    /// A type that only the daemon sends.
-    ReservedType,
-    /// A name that stands for something else than an agent.
-    ReservedName,
-    DuplicateRecipient,
-    /// `schema_ref` names another schema than `payload_type`.
-    SchemaRefMismatch,
-    /// A number that is read differently by different readers, in a message that is signed.
-    InexactNumber,
-}
-
-impl FaultCode {
-    pub const ALL: [FaultCode; 15] = [
-        FaultCode::MalformedJson,
-        FaultCode::DuplicateKey,
-        FaultCode::TooLarge,
-        FaultCode::TooDeep,
-        FaultCode::Empty,
-        FaultCode::UnsupportedVersion,
-        FaultCode::MissingField,
-        FaultCode::WrongType,
-        FaultCode::InvalidField,
-        FaultCode::UnknownType,
-        FaultCode::ReservedType,
-        FaultCode::ReservedName,
-        FaultCode::DuplicateRecipient,
-        FaultCode::SchemaRefMismatch,
-        FaultCode::InexactNumber,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            FaultCode::MalformedJson => "MALFORMED_JSON",
-            FaultCode::DuplicateKey => "DUPLICATE_KEY",
-            FaultCode::TooLarge => "TOO_LARGE",
-            FaultCode::TooDeep => "TOO_DEEP",
-            FaultCode::Empty => "EMPTY",
-            FaultCode::UnsupportedVersion => "UNSUPPORTED_VERSION",
-            FaultCode::MissingField => "MISSING_FIELD",
-            FaultCode::WrongType => "WRONG_TYPE",
-            FaultCode::InvalidField => "INVALID_FIELD",
-            FaultCode::UnknownType => "UNKNOWN_TYPE",
-            FaultCode::ReservedType => "RESERVED_TYPE",
-            FaultCode::ReservedName => "RESERVED_NAME",
-            FaultCode::DuplicateRecipient => "DUPLICATE_RECIPIENT",
-            FaultCode::SchemaRefMismatch => "SCHEMA_REF_MISMATCH",
-            FaultCode::InexactNumber => "INEXACT_NUMBER",
-        }
-    }
-}
-
-impl fmt::Display for FaultCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+use crate::kernel::limit;
+use crate::kernel::parse::FaultCode;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Fault {

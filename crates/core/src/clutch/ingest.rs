@@ -1,26 +1,28 @@
 //! What an envelope does: it is recorded, and the rules of every face decide what follows from it.
 
-use super::address::Address;
-use super::message_type::MessageType;
-use super::received::EnvelopeReceived;
-use super::signature::{self, Signing, SigningPolicy};
-use super::tool::{Denial, HeldTo, ToolCall};
-use crate::actor::{Actor, Caller};
-use crate::agent::{Agent, KeyProof, RegisterCard, UpdateCard};
-use crate::code::Code;
-use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::contract::ContractCheck;
-use crate::event::AnyEvent;
-use crate::id::{AgentId, Timestamp};
-use crate::instance::plain;
-use crate::message::{Cause, SendMessage, StormGuard, Tone, What};
-use crate::model::{Key, Lookup, ReadSet, View};
-use crate::refusal::Rejection;
-use crate::task::{
-    self, CancelTask, CancelTo, CompleteTask, FailTask, FailureRetry, HeldByOther, Outcome, Required, StartTask, Task,
-    TaskState,
-};
-use crate::{event_id, group, told};
+#[cfg(test)]
+mod tests;
+
+use super::tool::HeldTo;
+use super::{EnvelopeReceived, Signing, SigningPolicy, ToolCall, signature};
+use crate::agents::{KeyProof, RegisterCard, UpdateCard};
+use crate::kernel::caller::{Actor, Caller};
+use crate::kernel::code::Code;
+use crate::kernel::event_id;
+use crate::kernel::id::{AgentId, Timestamp};
+use crate::kernel::instance::plain;
+use crate::kernel::rejection::Rejection;
+use crate::messages::{Cause, SendMessage, StormGuard, Tone, What};
+use crate::model::addressee::Address;
+use crate::model::agent::Agent;
+use crate::model::contract::ContractCheck;
+use crate::model::message_type::MessageType;
+use crate::model::task::{Outcome, Task, TaskState};
+use crate::model::tool_call::Denial;
+use crate::model::{Key, Lookup, ReadSet, Undecided, View, capabilities, group, notification, task};
+use crate::tasks;
+use crate::tasks::{CancelTask, CancelTo, CompleteTask, FailTask, FailureRetry, HeldByOther, Required, StartTask};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Reply};
 
 /// Takes in an envelope. Sent again, it is answered as it was the first time.
 #[derive(Clone, PartialEq, Debug)]
@@ -48,7 +50,7 @@ pub enum Act {
     },
     Register(Box<RegisterCard>),
     Update(UpdateCard),
-    Request(Box<task::Request>),
+    Request(Box<tasks::Request>),
     Accept(AgentId),
     Progress,
     Complete(Outcome),
@@ -167,7 +169,7 @@ impl Ingest {
             return Ok(());
         };
         let agent = view.find_agent(sender)?;
-        let known = signature::keys_of(agent);
+        let known = capabilities::keys_of(agent);
         match (&self.signing.by, &self.act) {
             // Whoever is new brings its keys along.
             (Some(key), Act::Register(register)) if known.is_empty() => {
@@ -185,7 +187,7 @@ impl Ingest {
         match self.signing.policy {
             SigningPolicy::Off => Ok(false),
             SigningPolicy::All => Ok(true),
-            SigningPolicy::Sensitive if signature::keys_of(sender).is_empty() => Ok(false),
+            SigningPolicy::Sensitive if capabilities::keys_of(sender).is_empty() => Ok(false),
             SigningPolicy::Sensitive => match &self.act {
                 Act::Call(call) => Ok(call.is_for_production(sender, &self.held_to(view)?)),
                 _ => Ok(signature::is_sensitive(&self.received.message_type)),
@@ -286,7 +288,7 @@ impl Ingest {
 
     /// Whomever it is to, that a task ends is told to whoever asked for it and whoever has it.
     fn and_those_concerned(&self, view: &View, mut reached: Vec<AgentId>) -> Result<Vec<AgentId>, Undecided> {
-        let concerned = told::of_its_end(view, view.task(&self.received.task)?)?;
+        let concerned = notification::of_its_end(view, view.task(&self.received.task)?)?;
         let new = |agent: &AgentId| self.from.agent() != Some(agent) && !reached.contains(agent);
         let new: Vec<AgentId> = concerned.into_iter().filter(new).collect();
         reached.extend(new);
@@ -405,6 +407,3 @@ pub fn unknown_recipient(address: &Address, what: &str) -> Rejection {
     Rejection::new(Code::UnknownRecipient, format!("'{address}' is no {what} known here"))
         .hint("send to agents that are registered, to 'group:workers', or to 'agent:orchestrator', who chooses")
 }
-
-#[cfg(test)]
-mod tests;

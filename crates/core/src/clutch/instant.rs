@@ -1,6 +1,6 @@
 //! Times as the protocol writes them: RFC 3339, with a zone.
 
-use crate::id::Timestamp;
+use crate::kernel::id::Timestamp;
 
 /// The milliseconds since 1970 of a time such as `2026-02-01T13:20:11.123Z`; what is finer is cut off. A leap second is
 /// the second after it.
@@ -77,10 +77,9 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-    use crate::envelope::iso;
+    use crate::kernel::time::iso;
+    use proptest::prelude::*;
 
     #[test]
     fn times_with_a_zone_are_read() {

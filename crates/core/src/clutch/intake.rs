@@ -2,29 +2,27 @@
 
 use serde_json::{Map, Value, json};
 
-use super::batch::Received;
-use super::beat::Heartbeat;
-use super::card::Card;
-use super::envelope::Envelope;
 use super::excerpt::Whole;
-use super::fault::{FaultCode, Faults};
-use super::form::{self, Fields, Flaw, Read};
-use super::ingest::{Act, Ingest};
-use super::message_type::MessageType;
+use super::form::{Fields, Read};
 use super::place::Place;
-use super::received::EnvelopeReceived;
-use super::signature::{Signing, SigningPolicy};
-use super::tool::ToolCall;
-use super::{ORCHESTRATOR, address, instant, json};
-use crate::actor::Actor;
-use crate::agent::{RegisterCard, UpdateCard};
-use crate::clutch::Address;
-use crate::contract::ContractBinding;
-use crate::envelope::VERSION;
-use crate::id::{AgentId, Timestamp};
-use crate::message::{Cause, StormGuard, Tone};
-use crate::task::{self, FailureRetry, Outcome, RequestTerms};
-use crate::{artifact, limit};
+use super::{
+    Act, Envelope, EnvelopeReceived, Faults, Heartbeat, Ingest, Received, Signing, SigningPolicy, ToolCall, json,
+};
+use crate::agents::{RegisterCard, UpdateCard};
+use crate::kernel::caller::Actor;
+use crate::kernel::hex::hex;
+use crate::kernel::id::{AgentId, Timestamp};
+use crate::kernel::parse::{FaultCode, Flaw};
+use crate::kernel::{limit, parse};
+use crate::messages::{Cause, StormGuard, Tone};
+use crate::model::addressee;
+use crate::model::addressee::{Address, ORCHESTRATOR};
+use crate::model::capabilities::{Card, VERSION};
+use crate::model::contract::ContractBinding;
+use crate::model::message_type::MessageType;
+use crate::model::task::{Outcome, RequestTerms};
+use crate::tasks::FailureRetry;
+use crate::{artifacts, clutch, tasks};
 
 /// What is done with an envelope.
 #[derive(Clone, PartialEq, Debug)]
@@ -90,19 +88,13 @@ fn one(
 /// The artifacts that it names. Nobody has to have them: they may be uploaded later.
 fn attached(envelope: &Envelope, place: &Place<'_>, faults: &mut Faults) -> Read<Vec<String>> {
     let named = envelope.attachments.iter().filter(|attachment| attachment.artifact().is_some());
-    match artifact::named(named.map(|attachment| attachment.reference.as_str())) {
+    match artifacts::named(named.map(|attachment| attachment.reference.as_str())) {
         Ok(artifacts) => Some(artifacts),
         Err(refusal) => {
             faults.add(FaultCode::TooLarge, &Place::Field(place, "attachments"), refusal.to_string());
             None
         }
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
 fn act(envelope: &Envelope, whole: &Whole<'_>, guard: StormGuard, place: &Place<'_>, faults: &mut Faults) -> Read<Act> {
@@ -198,9 +190,13 @@ pub fn draft_terms(bytes: &[u8]) -> Result<RequestTerms, Faults> {
 
 /// The fields of a payload that say in a few words what it is about, the best first.
 const TITLE: [&str; 8] = ["title", "query", "text", "goal", "task", "summary", "name", "description"];
+
 const DESCRIPTION: [&str; 6] = ["description", "text", "query", "goal", "instructions", "prompt"];
+
 const OUTCOME: [&str; 5] = ["summary", "title", "text", "message", "outcome"];
+
 const REASON: [&str; 4] = ["reason", "message", "text", "title"];
+
 const NOTICE: [&str; 6] = ["text", "message", "title", "reason", "description", "summary"];
 
 /// The first of some fields that says something.
@@ -220,10 +216,10 @@ fn beginning(text: &str, most: usize) -> &str {
 
 fn speech(fields: &mut Fields<'_>) -> Read<(String, Vec<AgentId>)> {
     let text = fields.required("text", "what is said, a string", |value| {
-        let text = form::text(limit::ENVELOPE_BYTES)(value)?;
+        let text = parse::text(limit::ENVELOPE_BYTES)(value)?;
         if text.trim().is_empty() { Err(Flaw::invalid("must not be empty")) } else { Ok(text) }
     });
-    let mentions = fields.list("mentions", |value| match address::recipient(value)? {
+    let mentions = fields.list("mentions", |value| match addressee::recipient(value)? {
         Address::Agent(id) => Ok(id),
         other => Err(Flaw::invalid(format!("'{other}' is no agent; only agents are mentioned"))),
     });
@@ -245,7 +241,7 @@ fn error(payload: &Map<String, Value>) -> String {
 /// Whoever tells an error says whether another try may help; who says nothing does not think so.
 fn failure_retry(payload: &Map<String, Value>) -> FailureRetry {
     match payload.get("retryable") {
-        Some(Value::Bool(true)) => FailureRetry::Backoff(task::RETRY_BACKOFF_MILLIS),
+        Some(Value::Bool(true)) => FailureRetry::Backoff(tasks::RETRY_BACKOFF_MILLIS),
         _ => FailureRetry::Never,
     }
 }
@@ -263,12 +259,12 @@ fn request(
     payload: &Map<String, Value>,
     place: &Place<'_>,
     faults: &mut Faults,
-) -> Read<task::Request> {
+) -> Read<tasks::Request> {
     let limits = limits(&mut Fields::new(envelope.document(), place, faults))?;
     let named = || envelope.payload_type.as_ref().map(ToString::to_string).or(envelope.domain.clone());
     let title = told(payload, &TITLE).or_else(named).unwrap_or_else(|| envelope.task.to_string());
     let description = told(payload, &DESCRIPTION).unwrap_or_else(|| written(payload));
-    let create = task::CreateTask {
+    let create = tasks::CreateTask {
         id: envelope.task.clone(),
         run: envelope.run.clone(),
         title: beginning(&title, limit::TITLE_BYTES).to_owned(),
@@ -287,12 +283,12 @@ fn request(
         policy: envelope.security.policy.clone(),
         members: vec![],
         bound: bound(envelope),
-        deadline: limits.deadline.or_else(|| payload.get("deadline")?.as_str().and_then(instant::parse)),
+        deadline: limits.deadline.or_else(|| payload.get("deadline")?.as_str().and_then(clutch::parse_instant)),
         max_runtime_sec: limits.max_runtime_sec.or_else(|| counted(payload, "max_runtime_sec")),
         max_attempts: limits.max_attempts.or_else(|| counted(payload, "max_attempts")),
         trace: envelope.trace.clone(),
     };
-    Some(task::Request { create, thread: envelope.thread.clone(), parent: envelope.parent.clone(), terms })
+    Some(tasks::Request { create, thread: envelope.thread.clone(), parent: envelope.parent.clone(), terms })
 }
 
 fn bound(envelope: &Envelope) -> Option<ContractBinding> {
@@ -303,7 +299,7 @@ fn bound(envelope: &Envelope) -> Option<ContractBinding> {
 /// What a payload says about its limits counts if it can be understood; payloads are anybody's own.
 fn counted(payload: &Map<String, Value>, field: &str) -> Option<u32> {
     let limits = payload.get("limits").and_then(Value::as_object).unwrap_or(payload);
-    limits.get(field).and_then(|value| form::count(value).ok())
+    limits.get(field).and_then(|value| parse::count(value).ok())
 }
 
 #[derive(Default)]
@@ -317,11 +313,11 @@ struct Limits {
 fn limits(fields: &mut Fields<'_>) -> Read<Limits> {
     let deadline = fields.optional("deadline", |value| {
         let expected = "must be a time with a zone (RFC 3339), like '2026-02-01T13:20:11.123Z'";
-        instant::parse(form::string(value)?).ok_or_else(|| Flaw::invalid(expected))
+        clutch::parse_instant(parse::string(value)?).ok_or_else(|| Flaw::invalid(expected))
     });
     let limits = fields.optional_object("limits", |limits| {
-        let max_runtime_sec = limits.optional("max_runtime_sec", form::count);
-        let max_attempts = limits.optional("max_attempts", form::count);
+        let max_runtime_sec = limits.optional("max_runtime_sec", parse::count);
+        let max_attempts = limits.optional("max_attempts", parse::count);
         Some(Limits { max_runtime_sec: max_runtime_sec?, max_attempts: max_attempts?, deadline: None })
     });
     Some(Limits { deadline: deadline?, ..limits?.unwrap_or_default() })

@@ -5,9 +5,10 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::fault::{FaultCode, Faults};
+use super::Faults;
 use super::place::Place;
-use crate::limit;
+use crate::kernel::limit;
+use crate::kernel::parse::FaultCode;
 
 /// The value that `bytes` are, with the faults that do not keep it from being read.
 pub(super) fn read(bytes: &[u8], place: &Place<'_>) -> Result<(Value, Faults), Faults> {
@@ -42,18 +43,6 @@ pub(super) fn malformed(error: &serde_json::Error, place: &Place<'_>) -> Faults 
         false => format!("not JSON: {error}"),
     };
     Faults::of(FaultCode::MalformedJson, place, message)
-}
-
-/// The word for a kind of value, with its article.
-pub(super) fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
-    }
 }
 
 /// A value that is about to be read, at its place.

@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value};
 
-use super::message_type::MessageType;
+use crate::model::message_type::MessageType;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LegacyType {

@@ -8,25 +8,20 @@
 //! What an envelope does is decided by [`Ingest`]: it is recorded ([`EnvelopeReceived`]), and the rules of the noun that it is
 //! about decide the rest, as they do for every other face.
 
-mod address;
 mod attachment;
 mod batch;
 mod beat;
 pub mod canon;
-pub mod card;
+mod card;
 mod envelope;
 mod excerpt;
 mod fault;
 mod form;
-mod group;
 mod ingest;
 mod instant;
 mod intake;
 mod json;
 pub mod legacy;
-mod message_type;
-mod need;
-mod payload_type;
 mod place;
 mod received;
 mod rejected;
@@ -34,29 +29,21 @@ pub mod schema;
 mod security;
 pub mod signature;
 mod tool;
-pub mod version;
 
-pub use address::{Address, ORCHESTRATOR};
 pub use attachment::Attachment;
 pub use batch::{Received, Shape, read_batch};
 pub use beat::Heartbeat;
-pub use card::Card;
-pub use envelope::{Envelope, Meta, Sender, Trace};
-pub use fault::{Fault, FaultCode, Faults};
-pub use group::Group;
+pub use envelope::{Envelope, Meta, Sender};
+pub use fault::{Fault, Faults};
 pub use ingest::{Act, Ingest, unknown_recipient};
 pub use instant::parse as parse_instant;
-pub(crate) use intake::hex;
 pub use intake::{Taken, draft_terms, take_in};
 pub use legacy::LegacyType;
-pub use message_type::MessageType;
-pub use need::Requirement;
-pub use payload_type::PayloadType;
-pub use received::{EnvelopeReceived, Filed};
+pub use received::EnvelopeReceived;
 pub use rejected::{EnvelopeRejected, NoteRejected};
-pub use security::{Network, Policy, Security, Signature, TrustLevel};
+pub use security::{Security, Signature};
 pub use signature::{SecretKey, Signing, SigningPolicy};
-pub use tool::{AnswerCall, Denial, Restriction, ToolCall, ToolDenied, ToolErrorCode};
+pub use tool::{AnswerCall, ToolCall, ToolDenied};
 
 /// A JSON value, read as strictly as messages are: no field named twice, not too deep.
 pub fn read_json(bytes: &[u8]) -> Result<serde_json::Value, Faults> {

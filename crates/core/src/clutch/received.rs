@@ -1,15 +1,16 @@
 //! An envelope that came in: the first fact of whatever it does. Its body, as it was sent, is that of the fact.
 
-use crate::model::{Column, ColumnValue, DeliveryId, Entity, Key};
 use serde::{Deserialize, Serialize};
 
-use super::address::Address;
-use super::message_type::MessageType;
-use super::payload_type::PayloadType;
-use super::tool::Denial;
-use crate::event::{Event, EventStamp, NamedArtifacts, RowWriter, Subject};
-use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, ThreadId, Timestamp};
-use crate::message::Delivery;
+use crate::kernel::id::{AgentId, MessageId, RunId, TaskId, ThreadId, Timestamp};
+use crate::model::addressee::Address;
+use crate::model::envelope::Filed;
+use crate::model::message::Delivery;
+use crate::model::message_type::MessageType;
+use crate::model::payload_type::PayloadType;
+use crate::model::tool_call::Denial;
+use crate::model::{DeliveryId, EventStamp, Key, RowWriter};
+use crate::traits::{Event, NamedArtifacts, Subject};
 
 /// What is known of an envelope without its body, which may be redacted.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -52,20 +53,6 @@ pub struct EnvelopeReceived {
     pub ui_channel: Option<String>,
 }
 
-/// Where an envelope is, by its id: one that came in, or that the daemon sent.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Filed {
-    pub id: MessageId,
-    #[serde(rename = "type")]
-    pub message_type: MessageType,
-    /// The place of its fact in the log.
-    pub received: Seq,
-    pub hash: String,
-    /// Why it comes to nothing, as long as whoever called was not told.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub denied: Option<Denial>,
-}
-
 impl EnvelopeReceived {
     pub(crate) fn keys(&self) -> Vec<Key> {
         let delivery =
@@ -102,23 +89,5 @@ impl Event for EnvelopeReceived {
 
     fn artifacts(&self) -> Option<NamedArtifacts<'_>> {
         NamedArtifacts::of("message", &self.message, &self.artifacts)
-    }
-}
-
-impl Entity for Filed {
-    type Id = MessageId;
-
-    const TABLE: &'static str = "envelopes";
-    const COLUMNS: &'static [Column] = &[Column::text("type"), Column::integer("received")];
-
-    fn columns(&self) -> Vec<ColumnValue> {
-        vec![self.message_type.as_str().into(), self.received.0.into()]
-    }
-}
-
-impl Filed {
-    /// What the daemon sends has an id like any other, and no body that another could be the same as.
-    pub(crate) fn own(id: &MessageId, message_type: MessageType, seq: Seq) -> Filed {
-        Filed { id: id.clone(), message_type, received: seq, hash: String::new(), denied: None }
     }
 }

@@ -2,14 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::message_type::MessageType;
-use crate::actor::Actor;
-use crate::code::Code;
-use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{AnyEvent, Event, EventStamp, RowWriter};
-use crate::id::MessageId;
-use crate::model::{Key, ReadSet};
-use crate::refusal::Rejection;
+use crate::kernel::caller::Actor;
+use crate::kernel::code::Code;
+use crate::kernel::id::MessageId;
+use crate::kernel::rejection::Rejection;
+use crate::model::message_type::MessageType;
+use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply};
 
 /// Notes that a message was refused. How often that may be noted is for the one who notes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,7 +66,7 @@ impl Command for NoteRejected {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::actor::Caller;
+    use crate::kernel::caller::Caller;
     use crate::testing::{World, anna, by};
 
     #[test]

@@ -5,15 +5,17 @@
 
 use serde_json::{Value, json};
 
-use super::legacy::LegacyType;
-use super::message_type::MessageType;
-use super::security::{self, Network, TrustLevel};
-use crate::envelope::VERSION;
-use crate::limit;
+use super::{LegacyType, security};
+use crate::kernel::limit;
+use crate::model::capabilities::VERSION;
+use crate::model::message_type::MessageType;
+use crate::model::policy::{Network, TrustLevel};
 
 /// No spaces and no control characters.
 const NAME: &str = r"^[^\s\u0000-\u001f\u007f-\u009f]+$";
+
 const TIME: &str = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$";
+
 const NEED: &str = r"^([^\s:@]+|[^\s:@]+:[^\s@]+)(@.+)?$";
 
 pub(super) const KINDS: [&str; 4] = ["agent:", "person:", "group:", "mcp:"];

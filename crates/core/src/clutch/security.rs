@@ -1,10 +1,11 @@
 //! Who vouches for a message, and under which restrictions its work is done.
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::form::{self, Fields, Flaw, Read, quoted};
-use crate::limit;
+use super::form::{Fields, Read};
+use crate::kernel::parse::{Flaw, quoted};
+use crate::kernel::{limit, parse};
+use crate::model::policy::{Network, Policy, TrustLevel};
 
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Security {
@@ -21,61 +22,6 @@ pub struct Signature {
     pub sig: String,
 }
 
-/// What a message says about how its work is done; what it does not say is not restricted by it.
-#[derive(Clone, Default, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct Policy {
-    pub sandbox: Option<bool>,
-    pub tool_allowlist: Option<Vec<String>>,
-    pub network: Option<Network>,
-    pub trust_level: Option<TrustLevel>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Network {
-    None,
-    EgressRestricted,
-    EgressAllowed,
-}
-
-impl Network {
-    pub const ALL: [Network; 3] = [Network::None, Network::EgressRestricted, Network::EgressAllowed];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Network::None => "none",
-            Network::EgressRestricted => "egress-restricted",
-            Network::EgressAllowed => "egress-allowed",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Network> {
-        Network::ALL.into_iter().find(|network| network.as_str() == text)
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TrustLevel {
-    Sandbox,
-    Prod,
-}
-
-impl TrustLevel {
-    pub const ALL: [TrustLevel; 2] = [TrustLevel::Sandbox, TrustLevel::Prod];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            TrustLevel::Sandbox => "sandbox",
-            TrustLevel::Prod => "prod",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<TrustLevel> {
-        TrustLevel::ALL.into_iter().find(|level| level.as_str() == text)
-    }
-}
-
 /// The one scheme of signatures.
 pub(super) const SCHEME: &str = "ed25519";
 
@@ -87,25 +33,26 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Read<Security> {
 
 fn signature(fields: &mut Fields<'_>) -> Read<Signature> {
     let scheme = fields.required("scheme", "'ed25519'", scheme);
-    let kid = fields.required("kid", "the id of the sender's key", form::name(limit::NAME_BYTES));
-    let sig = fields.required("sig", "the signature", form::name(limit::SIGNATURE_BYTES));
+    let kid = fields.required("kid", "the id of the sender's key", parse::name(limit::NAME_BYTES));
+    let sig = fields.required("sig", "the signature", parse::name(limit::SIGNATURE_BYTES));
     scheme?;
     Some(Signature { kid: kid?.to_owned(), sig: sig?.to_owned() })
 }
 
 fn scheme(value: &Value) -> Result<(), Flaw> {
-    match form::string(value)? {
+    match parse::string(value)? {
         SCHEME => Ok(()),
         other => Err(Flaw::invalid(format!("{} is not supported: expected '{SCHEME}'", quoted(other)))),
     }
 }
 
 fn policy(fields: &mut Fields<'_>) -> Read<Policy> {
-    let sandbox = fields.optional("sandbox", form::boolean);
+    let sandbox = fields.optional("sandbox", parse::boolean);
     let says_tools = fields.has("tool_allowlist");
-    let tools = fields.list("tool_allowlist", |value| form::name(limit::NAME_BYTES)(value).map(str::to_owned));
-    let network = fields.optional("network", |value| form::one_of(value, &Network::ALL, Network::as_str));
-    let trust_level = fields.optional("trust_level", |value| form::one_of(value, &TrustLevel::ALL, TrustLevel::as_str));
+    let tools = fields.list("tool_allowlist", |value| parse::name(limit::NAME_BYTES)(value).map(str::to_owned));
+    let network = fields.optional("network", |value| parse::one_of(value, &Network::ALL, Network::as_str));
+    let trust_level =
+        fields.optional("trust_level", |value| parse::one_of(value, &TrustLevel::ALL, TrustLevel::as_str));
     Some(Policy {
         sandbox: sandbox?,
         tool_allowlist: says_tools.then_some(tools?),

@@ -4,19 +4,15 @@
 //! ([`super::Ingest`]) is told which key it was, and looks whether it is still the sender's.
 
 use base64::Engine as _;
-use base64::alphabet::{STANDARD, URL_SAFE};
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use ed25519_dalek::{SIGNATURE_LENGTH, Signer, VerifyingKey};
 use serde_json::{Map, Value, json};
 
-use super::canon;
-use super::card::SigningKey;
-use super::envelope::Envelope;
-use super::message_type::MessageType;
 use super::security::SCHEME;
-use crate::agent::Agent;
-use crate::code::Code;
-use crate::refusal::Rejection;
+use super::{Envelope, canon};
+use crate::kernel::code::Code;
+use crate::kernel::rejection::Rejection;
+use crate::model::capabilities::{SigningKey, decoded};
+use crate::model::message_type::MessageType;
 
 /// Which messages must be signed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -63,24 +59,6 @@ pub struct Signing {
     pub by: Option<SigningKey>,
 }
 
-/// The keys of an agent, also of one that left: leaving makes nobody else of it.
-pub fn keys_of(agent: Option<&Agent>) -> &[SigningKey] {
-    agent.and_then(|agent| agent.profile.card.as_ref()).map_or(&[], |card| &card.security.keys)
-}
-
-impl SigningKey {
-    /// Whether both are one key under one name.
-    pub fn is(&self, other: &SigningKey) -> bool {
-        self.kid == other.kid && decoded::<32>(&self.public_key) == decoded::<32>(&other.public_key)
-    }
-}
-
-/// Whether two agents' keys are the same, in whichever order.
-pub fn same_keys(some: &[SigningKey], others: &[SigningKey]) -> bool {
-    let has = |keys: &[SigningKey], key: &SigningKey| keys.iter().any(|known| known.is(key));
-    some.len() == others.len() && some.iter().all(|key| has(others, key))
-}
-
 /// The key among these that a message is signed by; why it is not, if it is not.
 pub fn signed_by(envelope: &Envelope, keys: &[SigningKey]) -> Result<SigningKey, Rejection> {
     let Some(auth) = &envelope.security.auth else { return Err(signature_required(envelope.message_type.as_str())) };
@@ -123,13 +101,6 @@ fn verifying_key(text: &str) -> Option<VerifyingKey> {
     let bytes = decoded(text)?;
     let is_its_only_form = |key: &VerifyingKey| key.to_edwards().compress().to_bytes() == bytes;
     VerifyingKey::from_bytes(&bytes).ok().filter(|key| !key.is_weak() && is_its_only_form(key))
-}
-
-/// The base64 of so many bytes, in either alphabet, with or without padding.
-fn decoded<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
-    let alphabet = if text.contains(['-', '_']) { &URL_SAFE } else { &STANDARD };
-    GeneralPurpose::new(alphabet, lenient).decode(text).ok()?.try_into().ok()
 }
 
 /// The secret half of a key, under its name.
@@ -183,6 +154,7 @@ impl SecretKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::capabilities::same_keys;
 
     /// The first two tests of RFC 8032, section 7.1.
     #[test]

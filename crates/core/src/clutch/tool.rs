@@ -1,25 +1,26 @@
 //! Calls of tools: whether one is allowed, whether anybody can take it, and the answer to one that comes to nothing.
 
-use crate::model::{DeliveryId, Key, ReadItem, ReadSet, View};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::address::Address;
-use super::card::{Card, tool_name};
-use super::envelope::{Envelope, Trace};
-use super::message_type::MessageType;
-use super::received::Filed;
-use super::security::{Policy, TrustLevel};
-use crate::actor::Actor;
-use crate::agent::Agent;
-use crate::code::Code;
-use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{AnyEvent, Event, EventStamp, RowWriter, Subject};
-use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId};
-use crate::limit;
-use crate::message::Delivery;
-use crate::refusal::Rejection;
-use crate::task::Task;
+use super::Envelope;
+use crate::kernel::caller::Actor;
+use crate::kernel::code::Code;
+use crate::kernel::id::{AgentId, MessageId, RunId, TaskId, ThreadId};
+use crate::kernel::limit;
+use crate::kernel::rejection::Rejection;
+use crate::model::addressee::Address;
+use crate::model::agent::Agent;
+use crate::model::capabilities::{Card, tool_name};
+use crate::model::envelope::Filed;
+use crate::model::message::Delivery;
+use crate::model::message_type::MessageType;
+use crate::model::policy::{Policy, TrustLevel};
+use crate::model::task::Task;
+use crate::model::tool_call::{Denial, Restriction, ToolErrorCode};
+use crate::model::trace::Trace;
+use crate::model::{DeliveryId, EventStamp, Key, ReadItem, ReadSet, RowWriter, Undecided, View};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
 
 /// What a `tool.call` asks for.
 #[derive(Clone, PartialEq, Debug)]
@@ -27,71 +28,6 @@ pub struct ToolCall {
     /// As allowlists name them: servers (`mcp:browser`), or whatever else the call says.
     tools: Vec<String>,
     policy: Policy,
-}
-
-/// Why a call comes to nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum ToolErrorCode {
-    ToolNotAllowed,
-    ToolUnavailable,
-}
-
-impl ToolErrorCode {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ToolErrorCode::ToolNotAllowed => "TOOL_NOT_ALLOWED",
-            ToolErrorCode::ToolUnavailable => "TOOL_UNAVAILABLE",
-        }
-    }
-
-    /// A server may come; what an allowlist leaves out stays out.
-    fn is_retryable(self) -> bool {
-        self == ToolErrorCode::ToolUnavailable
-    }
-}
-
-/// That a call comes to nothing, and why.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Denial {
-    pub code: ToolErrorCode,
-    pub tool: String,
-    /// Whose allowlist leaves it out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by: Option<Restriction>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Restriction {
-    Card,
-    Message,
-    Task,
-    /// A task that the caller has, where the call names none of those.
-    HeldTask,
-}
-
-impl Denial {
-    /// In the protocol's form of an error.
-    pub fn payload(&self, call: &MessageId) -> Value {
-        let mut details = json!({ "tool": self.tool, "call_id": call });
-        let message = match self.by {
-            None => format!("nothing here serves {}", self.tool),
-            Some(by) => {
-                details["allowlist"] = json!(by);
-                let whose = match by {
-                    Restriction::Card => "the caller's card",
-                    Restriction::Message => "the call's own policy",
-                    Restriction::Task => "the policy of the task",
-                    Restriction::HeldTask => {
-                        "a task that the caller has; a call for another of its tasks names that one as its task_id"
-                    }
-                };
-                format!("{} is not in the tool_allowlist of {whose}", self.tool)
-            }
-        };
-        json!({ "code": self.code, "message": message, "retryable": self.code.is_retryable(), "details": details })
-    }
 }
 
 impl ToolCall {
@@ -299,11 +235,13 @@ impl Command for AnswerCall {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-    use crate::actor::Caller;
-    use crate::agent::RegisterCard;
+    use crate::agents::RegisterCard;
     use crate::clutch::EnvelopeReceived;
-    use crate::message::Standing;
+    use crate::kernel::caller::Caller;
+    use crate::model::message::Standing;
     use crate::testing::{World, by, ingest, sends};
 
     const BROWSER: &str = "mcp:browser";

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Key, Row, Table};
-use crate::id::{
+use crate::kernel::id::{
     AgentId, HandoffId, IntentId, MessageId, RunId, TaskId, TeamId, TemplateId, ThreadId, TimerId, TurnId, WorkspaceId,
 };
 

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::entity::RowId;
-use crate::clutch::PayloadType;
-use crate::document::DocumentId;
-use crate::id::{AgentId, MessageId, TaskId};
-use crate::instance::Scope;
+use super::RowId;
+use super::context_settings::Scope;
+use super::document::DocumentId;
+use super::payload_type::PayloadType;
+use crate::kernel::id::{AgentId, MessageId, TaskId};
 
 /// There is one position of lead.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

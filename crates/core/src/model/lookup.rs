@@ -1,16 +1,15 @@
 //! Lookups: all rows whose column has a value, for decisions that cannot name the rows that they need.
 
-use super::entity::{ColumnValue, Stored};
-use super::{Key, Row, Table};
-use crate::agent::Agent;
-use crate::document::{DocumentId, Version};
-use crate::file::File;
-use crate::id::{AgentId, RunId, TaskId};
-use crate::instance::Configured;
-use crate::task::{Checkpoint, Dependency, Task};
-use crate::team::Team;
-use crate::template::Template;
-use crate::workspace::Workspace;
+use super::agent::Agent;
+use super::context_settings::Configured;
+use super::document::{DocumentId, Version};
+use super::file::File;
+use super::task::{Checkpoint, Dependency, Task};
+use super::team::Team;
+use super::template::Template;
+use super::workspace::Workspace;
+use super::{ColumnValue, Key, Row, Stored, Table};
+use crate::kernel::id::{AgentId, RunId, TaskId};
 
 /// All rows of a table whose column has a value.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -110,12 +109,12 @@ impl Lookup {
         Lookup::equals::<Configured>("scope", Configured::INSTANCE)
     }
 
-    /// Workspaces with a worktree at a place; see [`crate::workspace::place`].
+    /// Workspaces with a worktree at a place; see [`crate::model::workspace::place`].
     pub fn workspaces_at(place: &str) -> Lookup {
         Lookup::equals::<Workspace>("place", place)
     }
 
-    /// Workspaces with a worktree on a branch; see [`crate::workspace::branch_place`].
+    /// Workspaces with a worktree on a branch; see [`crate::model::workspace::branch_place`].
     pub fn workspaces_on(branch: &str) -> Lookup {
         Lookup::equals::<Workspace>("branch", branch)
     }

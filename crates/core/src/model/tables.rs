@@ -1,27 +1,27 @@
 //! Every table, one line each: the macro generates [`Table`], [`Key`] and [`Row`] from the entities.
 
-use crate::model::LeadId;
 use serde::{Deserialize, Serialize};
 
-use super::entity::{Column, ColumnValue, Entity, RowId, Stored};
-use crate::agent::{Agent, Lead};
-use crate::artifact::ArtifactRef;
-use crate::clutch::Filed;
-use crate::contract::{Schema, StepContracts};
-use crate::document::{Document, Version};
-use crate::file::{File, FilePath};
-use crate::group::Group;
-use crate::handoff::Handoff;
-use crate::instance::Configured;
-use crate::intent::Intent;
-use crate::message::{Delivery, Message, Sender, Thread};
-use crate::run::Run;
-use crate::task::{Checkpoint, Dependency, Task};
-use crate::team::Team;
-use crate::template::Template;
-use crate::timer::Timer;
-use crate::turn::Turn;
-use crate::workspace::Workspace;
+use super::agent::{Agent, Lead};
+use super::artifact::ArtifactRef;
+use super::context_settings::Configured;
+use super::contract::{Schema, StepContracts};
+use super::document::{Document, Version};
+use super::envelope::Filed;
+use super::file::File;
+use super::file_path::FilePath;
+use super::group::Group;
+use super::handoff::Handoff;
+use super::intent::Intent;
+use super::message::{Delivery, Message, Sender, Thread};
+use super::run::Run;
+use super::task::{Checkpoint, Dependency, Task};
+use super::team::Team;
+use super::template::Template;
+use super::timer::Timer;
+use super::turn::Turn;
+use super::workspace::Workspace;
+use super::{Column, ColumnValue, Entity, LeadId, RowId, Stored};
 
 macro_rules! tables {
     ($($row:ident: $entity:ident => $table:ident),+ $(,)?) => {
@@ -161,9 +161,9 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clutch::PayloadType;
-    use crate::document::DocumentId;
-    use crate::instance::Scope;
+    use crate::model::context_settings::Scope;
+    use crate::model::document::DocumentId;
+    use crate::model::payload_type::PayloadType;
     use crate::model::{ArtifactRefId, DeliveryId, DependencyId, VersionId};
 
     #[test]

@@ -2,25 +2,25 @@
 //!
 //! Asking for what was never loaded is a value, [`Undecided::Missing`]; the driver loads it and asks the rule again.
 
-use crate::model::{ColumnValue, DeliveryId, Key, Lookup, Match, ReadItem, ReadSet, Row, Table};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::actor::{Actor, Authority, Caller};
-use crate::agent::{Agent, Lead};
-use crate::clutch::Filed;
-use crate::code::Code;
-use crate::command::Undecided;
-use crate::document::{Document, DocumentId};
-use crate::file::{File, FilePath};
-use crate::handoff::Handoff;
-use crate::id::{AgentId, HandoffId, IntentId, MessageId, TaskId, ThreadId, TimerId, Timestamp};
-use crate::intent::Intent;
-use crate::message::{Delivery, Message, Sender, Thread};
-use crate::refusal::Rejection;
-use crate::task::{Dependency, Task};
-use crate::timer::Timer;
+use super::agent::{Agent, Lead};
+use super::document::{Document, DocumentId};
+use super::envelope::Filed;
+use super::file::File;
+use super::file_path::FilePath;
+use super::handoff::Handoff;
+use super::intent::Intent;
+use super::message::{Delivery, Message, Sender, Thread};
+use super::task::{Dependency, Task};
+use super::timer::Timer;
+use super::{ColumnValue, DeliveryId, Key, Lookup, Match, ReadItem, ReadSet, Row, Table};
+use crate::kernel::caller::{Actor, Authority, Caller};
+use crate::kernel::code::Code;
+use crate::kernel::id::{AgentId, HandoffId, IntentId, MessageId, TaskId, ThreadId, TimerId, Timestamp};
+use crate::kernel::rejection::Rejection;
 
 /// How an agent shows that it lives, strongest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
@@ -387,5 +387,19 @@ impl View {
             return Err(Rejection::new(Code::Forbidden, format!("'{author}' is not the name of an agent")).into());
         }
         self.ensure_may_act_for(caller, author)
+    }
+}
+
+/// The reason why a command has no decision yet, or never will.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Undecided {
+    Rejected(Rejection),
+    /// These must be loaded first; then the command is decided again.
+    Missing(ReadSet),
+}
+
+impl From<Rejection> for Undecided {
+    fn from(rejection: Rejection) -> Undecided {
+        Undecided::Rejected(rejection)
     }
 }

@@ -19,23 +19,14 @@
 //! A score is the weight of what is met in what is preferred: a capability 1.0, a tool 0.7, a domain 0.5, a tag 0.3. An
 //! agent that lacks a preferred skill and has a tag of that name meets it as a tag.
 //!
-//! [`RouteTask`] is the command that gives a task to whom the choice fell on. [`Candidates`] follows the log and chooses without
-//! looking anything up; [`admits`] decides about one agent over rows. `limits` holds whoever takes a task by itself to the same.
+//! [`RouteTask`] is the command that gives a task to the selected agent. [`crate::eligibility::Candidates`] chooses without looking
+//! anything up and follows the log here (`follow`); [`crate::eligibility::admits`] decides about one agent over rows.
 
-mod candidates;
-mod choice;
-mod demand;
-mod limits;
-mod offer;
-mod plan;
+mod follow;
 #[cfg(test)]
 mod properties;
 mod route;
 #[cfg(test)]
 mod tables;
 
-pub use candidates::{Candidates, Change, admits};
-pub use choice::{Rejected, RejectionFilter, RoutingDecision, Scored};
-pub use demand::{Among, RequiredCapability, TaskDemand};
-pub(crate) use limits::{blockers, ensure_eligible};
-pub use route::{OfferTask, RouteTask, Routing, RoutingDecided, RoutingFailed, RoutingResumed, TaskForwarded, is_news};
+pub use route::{OfferTask, RouteTask, RoutingDecided, RoutingFailed, TaskForwarded, is_news};

@@ -2,22 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use semver::{Version, VersionReq};
 use serde_json::{Map, Value, json};
 
-use super::{Among, Candidates, Change, RoutingDecision, TaskDemand, admits};
-use crate::actor::{Actor, Auth, Caller};
-use crate::agent::{Agent, AgentRole, LeaveTeam, Membership, PauseAgent, Paused, ResumeAgent, TrackRecord};
-use crate::clutch::card::{Capability, CostHint};
-use crate::clutch::{Card, Network, Policy, Requirement, TrustLevel};
-use crate::event::AnyEvent;
-use crate::id::{AgentId, Seq, TaskId, Timestamp};
-use crate::log::LogRow;
+use crate::agents::{LeaveTeam, PauseAgent, ResumeAgent};
+use crate::eligibility::{Among, Candidates, Change, TaskDemand, admits};
+use crate::kernel::caller::{Actor, Auth, Caller};
+use crate::kernel::id::{AgentId, Seq, TaskId, Timestamp};
+use crate::model::agent::{Agent, AgentRole, Membership, Paused, TrackRecord};
+use crate::model::capabilities::{Capability, Card, CostHint};
+use crate::model::policy::{Network, Policy, TrustLevel};
+use crate::model::requirement::Requirement;
+use crate::model::routing::RoutingDecision;
 use crate::model::{Key, Row};
-use crate::task::{FailTask, TaskReleased, TaskReserved};
+use crate::tasks::{FailTask, TaskReleased, TaskReserved};
 use crate::testing::{World, anna, assign, by, claim, complete, fail, hand_over, ingest, profile, release, sends};
+use crate::traits::{AnyEvent, LogRow};
+use proptest::prelude::*;
 
 /// An agent with the tasks it has.
 #[derive(Clone, Debug)]
@@ -29,7 +31,7 @@ struct Member {
 fn agent(id: &str, card: Card) -> Agent {
     let mut w = World::of(&[id]);
     let known = profile(AgentRole::Worker);
-    w.does(&by(id), crate::agent::RegisterAgent { id: id.into(), profile: card.profile(Some(&known)) });
+    w.does(&by(id), crate::agents::RegisterAgent { id: id.into(), profile: card.profile(Some(&known)) });
     w.agent(id).clone()
 }
 
@@ -49,9 +51,13 @@ fn candidates(members: &[Member]) -> Candidates {
 }
 
 const SKILLS: [&str; 4] = ["skill:research", "skill:code", "skill:law", "tool:shell"];
+
 const VERSIONS: [&str; 7] = ["1.0", "1.4.2", "2", "^1.2", ">=2, <4", "0.3", "1.0.0-beta"];
+
 const RANGES: [&str; 7] = ["^1.0", "~1.4", ">=2", "<1", "*", "=3.1.4", "^0.3"];
+
 const WORDS: [&str; 3] = ["fintech", "rust", "research"];
+
 const TOOLS: [&str; 3] = ["mcp:browser", "mcp:files", "mcp:shell"];
 
 fn some<T: Clone + std::fmt::Debug + 'static>(of: &[T]) -> impl Strategy<Value = Vec<T>> + use<T> {
@@ -390,7 +396,7 @@ proptest! {
         let count = after.counts.get_mut(&filter).unwrap();
         *count -= 1;
         after.counts.retain(|_, count| *count > 0);
-        let unknown = |choice: &RoutingDecision| choice.counts.get(&super::RejectionFilter::Unknown).copied();
+        let unknown = |choice: &RoutingDecision| choice.counts.get(&crate::model::routing::RejectionFilter::Unknown).copied();
         if unknown(&before) == unknown(&after) {
             prop_assert_eq!(&after.counts, &before.counts);
             prop_assert_eq!(&after.rejected, &before.rejected);
@@ -483,10 +489,10 @@ fn released(task: TaskId, agent: AgentId) -> AnyEvent {
         run: None,
         holder: None,
         reserved_for: Some(agent),
-        from: crate::task::TaskState::Pending,
-        because: crate::task::ReleaseCause::Reassigned,
+        from: crate::model::task::TaskState::Pending,
+        because: crate::model::task::ReleaseCause::Reassigned,
         reason: None,
-        told: crate::told::Told::default(),
+        told: crate::model::notification::Told::default(),
     })
 }
 
@@ -557,13 +563,13 @@ impl Way {
             Way::Handoff => {
                 w.does(&anna(), claim("lead", "t"));
                 w.does(&by("lead"), hand_over("h", "lead", Some(id), "t"));
-                w.run(&by(id), crate::handoff::AcceptHandoff { handoff: "h".into(), agent: id.into() })
+                w.run(&by(id), crate::handoffs::AcceptHandoff { handoff: "h".into(), agent: id.into() })
             }
             Way::Return => {
                 // What it has beside this one is lost too, and comes back first.
                 w.does(&anna(), claim(id, "t"));
                 w.goes_offline(id);
-                w.run(&by(id), crate::agent::ReturnAgent { agent: id.into() })
+                w.run(&by(id), crate::agents::ReturnAgent { agent: id.into() })
             }
         };
         drop(done);
@@ -587,14 +593,14 @@ fn with_a_task(member: &Member, demand: &TaskDemand) -> World {
         agents.iter().for_each(|id| drop(w.joins(id.as_str(), AgentRole::Worker)));
     }
     let id = member.agent.id.as_str();
-    w.does(&by(id), crate::agent::RegisterAgent { id: id.into(), profile: member.agent.profile.clone() });
+    w.does(&by(id), crate::agents::RegisterAgent { id: id.into(), profile: member.agent.profile.clone() });
     for number in 0..member.load {
         let task = format!("other-{number}");
         w.creates(&task, &[]);
         w.claims(id, &task);
     }
     if let Among::Groups { members, .. } = &demand.among {
-        w.does(&by("lead"), crate::group::SetGroup { group: "list".to_owned(), members: members.clone() });
+        w.does(&by("lead"), crate::groups::SetGroup { group: "list".to_owned(), members: members.clone() });
     }
     sends(&mut w, "req", "task.request", "ui", &asking(demand));
     w

@@ -1,20 +1,23 @@
 //! Giving a task to whom a choice fell on. The choice was made over what the router knew; the rule looks again, over rows.
 
-use crate::model::{DeliveryId, Key, Lookup, ReadItem, ReadSet, View};
-use crate::{event_id, run};
 use serde::{Deserialize, Serialize};
 
-use super::choice::{RejectionFilter, RoutingDecision};
-use super::limits::{blockers, load_beside};
-use crate::actor::{Actor, Caller};
-use crate::clutch::{Filed, MessageType, Trace};
-use crate::code::Code;
-use crate::command::{Command, Decision, DecisionContext, Reply, Undecided};
-use crate::event::{AnyEvent, Event, EventStamp, NamedArtifacts, RowWriter, Subject};
-use crate::id::{AgentId, MessageId, RunId, TaskId, Timestamp};
-use crate::message::{AddressedAs, Delivery, Form, Standing};
-use crate::refusal::Rejection;
-use crate::task::{AlarmKind, Alarms, Task, TaskReserved, doubled};
+use crate::eligibility::{blockers, load_beside};
+use crate::kernel::caller::{Actor, Caller};
+use crate::kernel::code::Code;
+use crate::kernel::event_id;
+use crate::kernel::id::{AgentId, MessageId, RunId, TaskId, Timestamp};
+use crate::kernel::rejection::Rejection;
+use crate::model::envelope::Filed;
+use crate::model::message::{AddressedAs, Delivery, Form, Standing};
+use crate::model::message_type::MessageType;
+use crate::model::routing::{LONGEST_PAUSE_MILLIS, RejectionFilter, Routing, RoutingDecision};
+use crate::model::task::{AlarmKind, Alarms, Task};
+use crate::model::trace::Trace;
+use crate::model::{DeliveryId, EventStamp, Key, Lookup, ReadItem, ReadSet, RowWriter, Undecided, View};
+use crate::runs;
+use crate::tasks::{TaskReserved, doubled};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, NamedArtifacts, Reply, Subject};
 
 /// Reserves a task that was asked for by a request for the agent that was chosen, or tells that nobody fits. Refused if it is
 /// not so any more: then the router looks again.
@@ -99,32 +102,6 @@ impl Event for RoutingFailed {
     }
 }
 
-/// A pause is over: the task is given to somebody from here on, also to those who were asked in vain.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct RoutingResumed {
-    pub task: TaskId,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<RunId>,
-    /// What the pause was for.
-    pub clock: AlarmKind,
-}
-
-impl Event for RoutingResumed {
-    const KIND: &'static str = "routing.resumed";
-
-    fn subject(&self) -> Subject<'_> {
-        Subject::task(&self.task, self.run.as_ref())
-    }
-
-    fn write_set(&self) -> Vec<Key> {
-        vec![Key::Task(self.task.clone())]
-    }
-
-    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
-        rows.update(self.task.clone(), |task: &mut Task| task.resume_routing(self.clock));
-    }
-}
-
 /// The request is passed on to the agent that was chosen, who finds it in its inbox.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TaskForwarded {
@@ -144,79 +121,6 @@ pub struct TaskForwarded {
     pub artifacts: Vec<String>,
 }
 
-/// What the router knows of a task from one look to the next.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Routing {
-    /// What was told to have rejected anybody since the task began to wait. Who is busy now and idle then is rejected for
-    /// this reason and that in turn, which is no news.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub failed_by: Vec<RejectionFilter>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub failed: bool,
-    /// Whom it was given to in vain, in this attempt and since they were last asked.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub declined_by: Vec<AgentId>,
-    /// Whose attempts failed: anybody else goes before them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub failed_for: Vec<AgentId>,
-    /// How often everybody was asked in vain, one time after the other.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub reroutes: u32,
-    /// The attempts before somebody last asked for it.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub earlier_attempts: u32,
-    /// The request as it was passed on to whoever has the task.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offered_in: Option<MessageId>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
-fn is_zero(count: &u32) -> bool {
-    *count == 0
-}
-
-/// How many agents are remembered as asked in vain. Where there are more, the first is asked anew when its turn comes.
-const MAX_DECLINED_AGENTS: usize = 100;
-/// Those who were asked in vain are asked anew at least this often.
-const LONGEST_PAUSE_MILLIS: u64 = 60 * 60 * 1_000;
-
-impl Routing {
-    pub(crate) fn is_none(&self) -> bool {
-        *self == Routing::default()
-    }
-
-    pub(crate) fn tried(&mut self, agent: &AgentId) {
-        remember(&mut self.declined_by, agent);
-    }
-
-    /// Nobody fits, for these reasons beside those that were told before.
-    pub(crate) fn told(&mut self, choice: &RoutingDecision) {
-        self.failed = true;
-        let news = choice.counts.keys().filter(|filter| !self.failed_by.contains(filter));
-        self.failed_by = self.failed_by.iter().chain(news).copied().collect();
-        self.failed_by.sort_unstable();
-    }
-
-    /// Somebody has it: whoever was asked before may be asked again if it comes back.
-    pub(crate) fn taken_up(&mut self) {
-        (self.failed, self.failed_by, self.reroutes) = (false, vec![], 0);
-        self.declined_by.clear();
-    }
-
-    /// The attempt of this agent failed, and another one follows.
-    pub(crate) fn failed_with(&mut self, agent: Option<AgentId>) {
-        self.taken_up();
-        if let Some(agent) = agent {
-            remember(&mut self.failed_for, &agent);
-        }
-    }
-
-    /// Somebody wants another attempt: what came of those before it counts no more.
-    pub(crate) fn asked_again(&mut self, attempt: u32) {
-        *self = Routing { earlier_attempts: attempt.saturating_sub(1), ..Routing::default() };
-    }
-}
-
 /// Whether it should be told that a choice for a task that waits fell on nobody: told once, and again if there is a reason
 /// that was not told yet. How many were rejected is no news.
 pub fn is_news(routing: &Routing, clocks: &Alarms, choice: &RoutingDecision) -> bool {
@@ -224,14 +128,6 @@ pub fn is_news(routing: &Routing, clocks: &Alarms, choice: &RoutingDecision) -> 
     // Those who were asked in vain wait for a clock.
     let has_clock = !choice.counts.contains_key(&RejectionFilter::Tried) || clocks.get(AlarmKind::Reroute).is_some();
     !(told && has_clock)
-}
-
-fn remember(agents: &mut Vec<AgentId>, agent: &AgentId) {
-    agents.retain(|known| known != agent);
-    if agents.len() == MAX_DECLINED_AGENTS {
-        agents.remove(0);
-    }
-    agents.push(agent.clone());
 }
 
 impl TaskForwarded {
@@ -302,7 +198,7 @@ impl Command for RouteTask {
         }
         task.to_be_routed().ok_or_else(|| stale("it is not to be routed any more"))?;
         // Nothing to look at again before the run goes on.
-        run::ensure_open(cx.view, task)?;
+        runs::ensure_open(cx.view, task)?;
         let facts = match &self.choice.selected {
             Some(agent) => self.gives(cx.view, task, agent)?,
             None => self.fails(task, cx.now),
@@ -369,7 +265,7 @@ impl Command for OfferTask {
             return Err(stale("the task is not reserved for it, or was passed on already").into());
         }
         // Nobody can accept it before its run goes on, so nobody is asked before.
-        run::ensure_open(cx.view, task)?;
+        runs::ensure_open(cx.view, task)?;
         // Who was given work by another face, and does not speak the protocol, finds it there.
         let speaks = cx.view.find_agent(&self.to)?.is_some_and(|agent| agent.profile.card.is_some());
         if task.origin.terms.is_none() && !speaks {
@@ -427,8 +323,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::message::Standing;
-    use crate::task::TaskState;
+    use crate::model::message::Standing;
+    use crate::model::task::TaskState;
     use crate::testing::{World, by, claim, release, sends};
 
     fn card(id: &str, max: u32) -> Value {
@@ -524,10 +420,10 @@ mod tests {
         assert_eq!(routes(&mut w, "t"), ["routing.failed"]);
         assert_eq!(routes(&mut w, "t"), [""; 0]);
         for agent in ["lead", "other"] {
-            w.joins(agent, crate::agent::AgentRole::Worker);
+            w.joins(agent, crate::model::agent::AgentRole::Worker);
         }
         assert_eq!(routes(&mut w, "t"), ["routing.failed"], "for another reason");
-        w.joins("third", crate::agent::AgentRole::Worker);
+        w.joins("third", crate::model::agent::AgentRole::Worker);
         assert_eq!(routes(&mut w, "t"), [""; 0]);
         sends(&mut w, "reg", "agent.register", "ken", &card("ken", 1));
         assert_eq!(routes(&mut w, "t"), GIVEN);
@@ -554,17 +450,17 @@ mod tests {
 
     #[test]
     fn nothing_of_a_run_at_rest_is_given_to_anybody() {
-        for status in [crate::run::RunStatus::Paused, crate::run::RunStatus::Abandoned] {
+        for status in [crate::model::run::RunStatus::Paused, crate::model::run::RunStatus::Abandoned] {
             let mut w = team(&[("ken", 1), ("ada", 1)]);
             for task in ["begun", "t"] {
                 asks_for(&mut w, task, &json!({}));
             }
             w.claims("ada", "begun");
-            let sets = |to| crate::run::SetRunStatus { run: "run_1".into(), to, reason: None };
+            let sets = |to| crate::runs::SetRunStatus { run: "run_1".into(), to, reason: None };
             w.does(&crate::testing::anna(), sets(status));
             assert_eq!(w.refuses(&Caller::system(), route(&w, "t")), Code::InvalidState, "{status:?}");
-            if status == crate::run::RunStatus::Paused {
-                w.does(&crate::testing::anna(), sets(crate::run::RunStatus::InProgress));
+            if status == crate::model::run::RunStatus::Paused {
+                w.does(&crate::testing::anna(), sets(crate::model::run::RunStatus::InProgress));
                 assert_eq!(routes(&mut w, "t"), GIVEN);
             }
         }

@@ -2,9 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::{Among, Candidates, RejectionFilter, RoutingDecision, TaskDemand};
-use crate::agent::{AgentRole, RegisterCard};
-use crate::clutch::{Card, Network, Policy, Requirement, TrustLevel};
+use crate::agents::RegisterCard;
+use crate::eligibility::{Among, Candidates, TaskDemand};
+use crate::model::agent::AgentRole;
+use crate::model::capabilities::Card;
+use crate::model::policy::{Network, Policy, TrustLevel};
+use crate::model::requirement::Requirement;
+use crate::model::routing::{RejectionFilter, RoutingDecision};
 use crate::testing::{World, by, complete};
 
 /// A team whose members sent these cards, each beside an id.
@@ -171,7 +175,7 @@ fn whoever_is_busy_or_away_is_not_asked() {
     assert_eq!(choose(&w, &TaskDemand::default()).selected, None, "claimed, it is the same task still");
     w.does(&by("a"), complete("t"));
     assert_eq!(choose(&w, &TaskDemand::default()).selected, Some("a".into()));
-    w.does(&by("a"), crate::agent::LeaveTeam { agent: "a".into() });
+    w.does(&by("a"), crate::agents::LeaveTeam { agent: "a".into() });
     assert_eq!(
         choose(&w, &TaskDemand::default()).counts,
         [(RejectionFilter::Offline, 1)].into(),
@@ -206,7 +210,7 @@ fn a_request_is_to_all_the_groups_it_names_and_needs_the_tools_it_requires() {
     let mut w = World::of(&["lead"]);
     w.joins("spec", AgentRole::Specialist);
     let list =
-        |name: &str, member: &str| crate::group::SetGroup { group: name.to_owned(), members: vec![member.into()] };
+        |name: &str, member: &str| crate::groups::SetGroup { group: name.to_owned(), members: vec![member.into()] };
     w.does(&by("lead"), list("cooks", "ada"));
     w.does(&by("lead"), list("tax", "ben"));
     let mut demand = |id: &str, more: Value| {

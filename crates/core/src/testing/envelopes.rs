@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{World, by};
-use crate::actor::{Actor, Caller};
 use crate::clutch::{Ingest, Shape, Taken, read_batch, take_in};
-use crate::message::StormGuard;
-use crate::routing::{Candidates, RequiredCapability, RouteTask};
+use crate::eligibility::{Candidates, RequiredCapability};
+use crate::kernel::caller::{Actor, Caller};
+use crate::messages::StormGuard;
+use crate::routing::RouteTask;
 
 /// An envelope about task `t`, with these fields beside those that every one needs.
 pub(crate) fn ingest(id: &str, kind: &str, from: &str, more: &Value) -> Ingest {

@@ -6,37 +6,40 @@ mod envelopes;
 mod samples;
 mod teams;
 
-use crate::model::{DeliveryId, Key, LifeSource, Presence, ReadItem, ReadSet, Row, VersionId, View};
 use std::collections::BTreeMap;
 
 pub(crate) use envelopes::{ingest, route, sender, sends};
 pub(crate) use samples::{blank_texts, samples};
 pub(crate) use teams::{end, ends_turn, fails, kickoff, runs_in, starts, wakes};
 
-use crate::actor::{Auth, Caller};
-use crate::agent::{
-    Agent, AgentRole, AgentStatus, CurrentTask, DeclareOffline, Evidence, Lead, Profile, RegisterAgent, SetAgentStatus,
+use crate::agents::{CurrentTask, DeclareOffline, RegisterAgent, SetAgentStatus};
+use crate::files::{ClaimFile, ClaimMode};
+use crate::handoffs::OfferHandoff;
+use crate::kernel::caller::{Auth, Caller};
+use crate::kernel::code::Code;
+use crate::kernel::id::{AgentId, IntentId, MessageId, RunId, Seq, TaskId, Timestamp};
+use crate::kernel::instance::Instance;
+use crate::kernel::rejection::Rejection;
+use crate::messages::{Ack, AckMessages, Addressees, Cause, ReadMessages, SendMessage, Shown, StormGuard, What};
+use crate::model::agent::{Agent, AgentRole, AgentStatus, Evidence, Lead, Profile};
+use crate::model::document::{Document, DocumentId, text_of};
+use crate::model::document_path::DocumentPath;
+use crate::model::file::{File, FileClaimOutcome};
+use crate::model::file_path::{Case, FilePath};
+use crate::model::handoff::{Handoff, HandoffNote};
+use crate::model::message::{Delivery, Message, Standing};
+use crate::model::run::{Run, RunSpec, SourceType};
+use crate::model::task::Task;
+use crate::model::workspace::{Workspace, WorkspaceStatus};
+use crate::model::{
+    DeliveryId, EventStamp, Key, LifeSource, Presence, ReadItem, ReadSet, Row, Undecided, VersionId, View, task,
 };
-use crate::code::Code;
-use crate::command::{AnyCommand, DecisionContext, Reply, Undecided, read_set};
-use crate::document::{Document, DocumentId, DocumentPath, text_of};
-use crate::event::{AnyEvent, EventStamp};
-use crate::file::{Case, ClaimFile, ClaimMode, File, FileClaimOutcome, FilePath};
-use crate::handoff::{Handoff, HandoffNote, OfferHandoff};
-use crate::id::{AgentId, IntentId, MessageId, RunId, Seq, TaskId, Timestamp};
-use crate::instance::Instance;
-use crate::log::LogRow;
-use crate::message::{
-    Ack, AckMessages, Addressees, Cause, Delivery, Message, ReadMessages, SendMessage, Shown, Standing, StormGuard,
-    What,
-};
-use crate::refusal::Rejection;
+use crate::plans::{PlannedTask, SetRunPlan};
 use crate::registry::decide;
-use crate::run::{CreateRun, PlannedTask, Run, RunSpec, SetRunPlan, SourceType};
-use crate::task::{self, Task};
-use crate::workspace::{
-    BranchFate, BranchOrigin, ConcludeWorkspace, CreateWorkspace, Outcome, UpdateWorkspace, Workspace, WorkspaceStatus,
-};
+use crate::runs::CreateRun;
+use crate::tasks;
+use crate::traits::{AnyCommand, AnyEvent, DecisionContext, LogRow, Reply, read_set};
+use crate::workspaces::{BranchFate, BranchOrigin, ConcludeWorkspace, CreateWorkspace, Outcome, UpdateWorkspace};
 
 /// How often a rule may ask for more: what a store allows.
 const MAX_ROUNDS: usize = 16;
@@ -171,7 +174,7 @@ impl World {
     }
 
     pub(crate) fn reserves(&mut self, task: &str, agent: &str) {
-        self.does(&Caller::anonymous(), task::CreateTask { assigned_to: Some(agent.into()), ..create(task, &[]) });
+        self.does(&Caller::anonymous(), tasks::CreateTask { assigned_to: Some(agent.into()), ..create(task, &[]) });
     }
 
     pub(crate) fn claims(&mut self, agent: &str, task: &str) -> Vec<&'static str> {
@@ -370,8 +373,8 @@ pub(crate) fn offline(agent: &str, last_seen: i64) -> DeclareOffline {
     DeclareOffline { agent: agent.into(), evidence }
 }
 
-pub(crate) fn create(id: &str, depends_on: &[&str]) -> task::CreateTask {
-    task::CreateTask {
+pub(crate) fn create(id: &str, depends_on: &[&str]) -> tasks::CreateTask {
+    tasks::CreateTask {
         id: id.into(),
         run: RunId::project_default(),
         title: format!("do {id}"),
@@ -383,58 +386,58 @@ pub(crate) fn create(id: &str, depends_on: &[&str]) -> task::CreateTask {
     }
 }
 
-pub(crate) fn claim(agent: &str, task: &str) -> task::ClaimTask {
-    task::ClaimTask { task: task.into(), agent: agent.into() }
+pub(crate) fn claim(agent: &str, task: &str) -> tasks::ClaimTask {
+    tasks::ClaimTask { task: task.into(), agent: agent.into() }
 }
 
-pub(crate) fn start(agent: Option<&str>, task: &str) -> task::StartTask {
-    let held_by_other = task::HeldByOther::KeepHolder;
-    task::StartTask { task: task.into(), agent: agent.map(AgentId::from), held_by_other }
+pub(crate) fn start(agent: Option<&str>, task: &str) -> tasks::StartTask {
+    let held_by_other = tasks::HeldByOther::KeepHolder;
+    tasks::StartTask { task: task.into(), agent: agent.map(AgentId::from), held_by_other }
 }
 
-pub(crate) fn moves(task: &str, to: task::TaskState) -> task::SetTaskStep {
-    task::SetTaskStep { task: task.into(), agent: None, to, reason: None, waiting_for: None }
+pub(crate) fn moves(task: &str, to: task::TaskState) -> tasks::SetTaskStep {
+    tasks::SetTaskStep { task: task.into(), agent: None, to, reason: None, waiting_for: None }
 }
 
-pub(crate) fn release(task: &str) -> task::ReleaseTask {
-    let (if_unclaimed, if_failed) = (task::IfUnclaimed::Succeed, task::IfFailed::Retry);
-    task::ReleaseTask { task: task.into(), agent: None, reason: None, if_unclaimed, if_failed }
+pub(crate) fn release(task: &str) -> tasks::ReleaseTask {
+    let (if_unclaimed, if_failed) = (tasks::IfUnclaimed::Succeed, tasks::IfFailed::Retry);
+    tasks::ReleaseTask { task: task.into(), agent: None, reason: None, if_unclaimed, if_failed }
 }
 
-pub(crate) fn retry(task: &str) -> task::RetryTask {
-    task::RetryTask { task: task.into(), agent: None }
+pub(crate) fn retry(task: &str) -> tasks::RetryTask {
+    tasks::RetryTask { task: task.into(), agent: None }
 }
 
-pub(crate) fn complete(task: &str) -> task::CompleteTask {
-    task::CompleteTask {
+pub(crate) fn complete(task: &str) -> tasks::CompleteTask {
+    tasks::CompleteTask {
         task: task.into(),
         agent: None,
         outcome: task::Outcome::default(),
-        outcome_required: task::Required::No,
+        outcome_required: tasks::Required::No,
         contract: None,
     }
 }
 
-pub(crate) fn fail(task: &str) -> task::FailTask {
-    task::FailTask {
+pub(crate) fn fail(task: &str) -> tasks::FailTask {
+    tasks::FailTask {
         task: task.into(),
         agent: None,
         error: Some("it broke".to_owned()),
-        error_required: task::Required::No,
-        retry: task::FailureRetry::Never,
+        error_required: tasks::Required::No,
+        retry: tasks::FailureRetry::Never,
     }
 }
 
-pub(crate) fn cancel(task: &str) -> task::CancelTask {
-    task::CancelTask { task: task.into(), agent: None, reason: None, to: task::CancelTo::Cancelled }
+pub(crate) fn cancel(task: &str) -> tasks::CancelTask {
+    tasks::CancelTask { task: task.into(), agent: None, reason: None, to: tasks::CancelTo::Cancelled }
 }
 
-pub(crate) fn skip(task: &str) -> task::CancelTask {
-    task::CancelTask { to: task::CancelTo::Skipped, ..cancel(task) }
+pub(crate) fn skip(task: &str) -> tasks::CancelTask {
+    tasks::CancelTask { to: tasks::CancelTo::Skipped, ..cancel(task) }
 }
 
-pub(crate) fn assign(task: &str, to: &str) -> task::AssignTask {
-    task::AssignTask { task: task.into(), to: to.into() }
+pub(crate) fn assign(task: &str, to: &str) -> tasks::AssignTask {
+    tasks::AssignTask { task: task.into(), to: to.into() }
 }
 
 pub(crate) fn path(raw: &str) -> FilePath {

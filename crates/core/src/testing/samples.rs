@@ -5,59 +5,75 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{path, profile};
-use crate::adapter::{DroppedLetter, LettersDropped};
-use crate::agent::{
-    AgentLeft, AgentPaused, AgentRegistered, AgentResumed, AgentReturned, AgentRole, AgentStatus, AgentStatusSet,
-    AgentUpdated, AgentWentOffline, ClaimsWhenOffline, Evidence, LeadChosen, LeadReason, LostFile, Profile,
+use crate::agents::{
+    AgentLeft, AgentPaused, AgentRegistered, AgentResumed, AgentReturned, AgentStatusSet, AgentUpdated,
+    AgentWentOffline, LeadChosen, LeadReason,
 };
-use crate::clutch::{
-    Address, Card, Denial, EnvelopeReceived, EnvelopeRejected, MessageType, Network, PayloadType, Policy, Requirement,
-    Restriction, ToolDenied, ToolErrorCode, Trace, TrustLevel,
-};
-use crate::code::Code;
-use crate::contract::{ContractBinding, ExpectedPayload, SchemaRegistered, StepContract, StepContractsDefined};
-use crate::document::{Change, DocumentDeleted, DocumentId, DocumentPath, DocumentWritten};
-use crate::event::AnyEvent;
-use crate::file::{
+use crate::clutch::{EnvelopeReceived, EnvelopeRejected, ToolDenied};
+use crate::contexts::ContextConfigured;
+use crate::contracts::{SchemaRegistered, StepContractsDefined};
+use crate::documents::{DocumentDeleted, DocumentWritten};
+use crate::effects::IntentClosed;
+use crate::files::{
     ChangeSource, ClaimForced, ConflictDetected, ConflictEscalated, ConflictResolved, FileClaimed, FileLocked,
-    FileModified, FileReleased, FileUnlocked, ReleaseReason, UntrackedFilesChanged,
+    FileModified, FileReleased, FileUnlocked, Report, UntrackedFilesChanged,
 };
-use crate::group::{GroupRemoved, GroupSet};
-use crate::handoff::{HandoffAccepted, HandoffInitiated, HandoffNote, HandoffRejected};
-use crate::id::{AgentId, Seq, TaskId, Timestamp};
-use crate::instance::{ContextConfigured, ContextSettings, Provider, Scope};
-use crate::intent::IntentClosed;
-use crate::message::{
-    DeliveryAbandoned, DeliveryRetried, Form, Header, Hold, Letter, MessageDiscarded, MessageHeld, MessageReleased,
-    MessageSent, MessagesAcked, MessagesRead, Priority, Receipt, Recipients, UNKNOWN_RECIPIENT_TTL_MILLIS,
+use crate::groups::{GroupRemoved, GroupSet};
+use crate::handoffs::{HandoffAccepted, HandoffInitiated, HandoffRejected};
+use crate::kernel::code::Code;
+use crate::kernel::id::{AgentId, Seq, TaskId, Timestamp};
+use crate::messages::{
+    DeliveryAbandoned, DeliveryRetried, DroppedLetter, LettersDropped, MessageDiscarded, MessageHeld, MessageReleased,
+    MessageSent, MessagesAcked, MessagesRead, Receipt,
 };
+use crate::model::addressee::Address;
+use crate::model::agent::{AgentRole, AgentStatus, ClaimsWhenOffline, Evidence, LostFile, Profile};
+use crate::model::capabilities::Card;
+use crate::model::context_settings::{ContextSettings, Provider, Scope};
+use crate::model::contract::{ContractBinding, ExpectedPayload, StepContract};
+use crate::model::document::{Change, DocumentId};
+use crate::model::document_path::DocumentPath;
+use crate::model::file::ReleaseReason;
+use crate::model::handoff::HandoffNote;
+use crate::model::message::{Form, Header, Hold, Letter, Priority, Recipients, UNKNOWN_RECIPIENT_TTL_MILLIS};
+use crate::model::message_type::MessageType;
+use crate::model::notification::{Over, Told};
+use crate::model::payload_type::PayloadType;
+use crate::model::policy::{Network, Policy, TrustLevel};
+use crate::model::requirement::Requirement;
+use crate::model::routing::{Rejected, RejectionFilter, RoutingDecision, Scored};
+use crate::model::run::{RunSpec, SourceType};
+use crate::model::task::{
+    AlarmKind, CheckpointKind, Complexity, Details, Outcome, ReleaseCause, RequestTerms, TaskOrigin, TaskPlan,
+    TaskState, WaitingFor,
+};
+use crate::model::team::{Conclusion, Launch, Mode, Runner, StartTime, TeamRef};
+use crate::model::template::Step;
+use crate::model::timer::conflict_timer_id;
+use crate::model::tool_call::{Denial, Restriction, ToolErrorCode};
+use crate::model::trace::Trace;
+use crate::model::turn::{Failure, TurnConclusion, Unsaid, Usage, WakeReason};
+use crate::model::workspace::{Uncommitted, WorkspaceEffect};
 use crate::model::{Key, LifeSource};
-use crate::redact::{Cleared, Erase, LogRedacted};
-use crate::report::Report;
-use crate::routing::{
-    Rejected, RejectionFilter, RoutingDecided, RoutingDecision, RoutingFailed, RoutingResumed, Scored, TaskForwarded,
+use crate::plans::{
+    DependencyChange, RunPlanned, RunReordered, RunReplanned, SequenceChange, TaskRemoved, TemplateCreated,
 };
-use crate::run::{
-    DependencyChange, RunCreated, RunPlanned, RunReordered, RunReplanned, RunSpec, RunStatusCause, RunStatusSet,
-    SequenceChange, SourceType, TaskRemoved,
+use crate::redaction::{Cleared, Erase, LogRedacted};
+use crate::routing::{RoutingDecided, RoutingFailed, TaskForwarded};
+use crate::runs::{RunCreated, RunStatusCause, RunStatusSet};
+use crate::tasks::{
+    CheckpointAdded, RoutingResumed, TaskAttemptsExhausted, TaskCancelled, TaskClaimed, TaskCompleted, TaskCreated,
+    TaskFailed, TaskPlanned, TaskReassigned, TaskReleased, TaskReopened, TaskReserved, TaskRetried, TaskSkipped,
+    TaskStarted, TaskStepSet, TaskTimedOut, TimeLimit,
 };
-use crate::task::{
-    AlarmKind, CheckpointAdded, CheckpointKind, Complexity, Details, Outcome, ReleaseCause, RequestTerms,
-    TaskAttemptsExhausted, TaskCancelled, TaskClaimed, TaskCompleted, TaskCreated, TaskFailed, TaskOrigin, TaskPlan,
-    TaskPlanned, TaskReassigned, TaskReleased, TaskReopened, TaskReserved, TaskRetried, TaskSkipped, TaskStarted,
-    TaskState, TaskStepSet, TaskTimedOut, TimeLimit, WaitingFor,
+use crate::teams::{
+    NewMember, TeamEnded, TeamKickedOff, TeamResumed, TeamSpawned, TeamStartFailed, TeamStartRequested, TeamStarted,
+    TeamStopRequested, TurnEnded, TurnStarted,
 };
-use crate::team::{
-    Conclusion, Launch, Mode, NewMember, Runner, StartTime, TeamEnded, TeamKickedOff, TeamRef, TeamResumed,
-    TeamSpawned, TeamStartFailed, TeamStartRequested, TeamStarted, TeamStopRequested,
-};
-use crate::template::{Step, TemplateCreated};
-use crate::timer::conflict_timer_id;
-use crate::told::{Over, Told};
-use crate::turn::{Failure, TurnConclusion, TurnEnded, TurnStarted, Unsaid, Usage, WakeReason};
-use crate::workspace::{
-    BranchFate, BranchOrigin, Uncommitted, WorkspaceCreated, WorkspaceEffect, WorkspaceFailed, WorkspaceMerged,
-    WorkspaceMerging, WorkspaceReady, WorkspaceRemoved, WorkspaceUpdated,
+use crate::traits::AnyEvent;
+use crate::workspaces::{
+    BranchFate, BranchOrigin, WorkspaceCreated, WorkspaceFailed, WorkspaceMerged, WorkspaceMerging, WorkspaceReady,
+    WorkspaceRemoved, WorkspaceUpdated,
 };
 
 pub(crate) fn samples() -> Vec<AnyEvent> {
@@ -598,8 +614,8 @@ fn workflows() -> Vec<AnyEvent> {
         }),
         AnyEvent::new(RunStatusSet {
             run: "wf_1".into(),
-            from: crate::run::RunStatus::InProgress,
-            to: crate::run::RunStatus::Paused,
+            from: crate::model::run::RunStatus::InProgress,
+            to: crate::model::run::RunStatus::Paused,
             reason: Some("secret".to_owned()),
             because: RunStatusCause::Asked,
         }),
@@ -760,8 +776,8 @@ fn workspaces() -> Vec<AnyEvent> {
         AnyEvent::new(WorkspaceUpdated {
             workspace: id(),
             run: run(),
-            from: crate::workspace::WorkspaceStatus::Active,
-            status: crate::workspace::WorkspaceStatus::Merged,
+            from: crate::model::workspace::WorkspaceStatus::Active,
+            status: crate::model::workspace::WorkspaceStatus::Merged,
             merge_commit: Some("0a1b2c".to_owned()),
             pr_url: Some("https://example.com/pull/7".to_owned()),
             config: metadata(),
@@ -793,7 +809,7 @@ fn workspaces() -> Vec<AnyEvent> {
             run: run(),
             intent: intent(),
             work: WorkspaceEffect::Merging,
-            code: crate::code::Code::MergeConflict,
+            code: crate::kernel::code::Code::MergeConflict,
             reason: "secret".to_owned(),
         }),
     ]

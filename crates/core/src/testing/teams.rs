@@ -1,12 +1,13 @@
 //! Teams and turns for rule tests.
 
 use super::World;
-use crate::actor::Caller;
-use crate::id::{AgentId, MessageId, TeamId, TurnId};
-use crate::message::StormGuard;
+use crate::kernel::caller::Caller;
+use crate::kernel::id::{AgentId, MessageId, TeamId, TurnId};
+use crate::messages::StormGuard;
+use crate::model::team::{Conclusion, Mode, Runner, StartTime, Team};
+use crate::model::turn::{Failure, Turn, TurnConclusion, Usage, WakeReason};
 use crate::model::{Key, Row};
-use crate::team::{Conclusion, EndTeam, KickOff, Mode, NewMember, Runner, StartTeam, StartTime, Takeover, Team};
-use crate::turn::{EndTurn, Failure, Notes, StartTurn, Turn, TurnConclusion, Usage, WakeReason};
+use crate::teams::{EndTeam, EndTurn, KickOff, NewMember, Notes, StartTeam, StartTurn, Takeover};
 
 impl World {
     pub(crate) fn team(&self, id: &str) -> &Team {

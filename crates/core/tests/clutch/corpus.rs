@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rookery_core::clutch::{Address, Envelope, FaultCode, LegacyType, MessageType, Shape, read_batch};
+use rookery_core::clutch::{Envelope, LegacyType, Shape, read_batch};
+use rookery_core::kernel::parse::FaultCode;
+use rookery_core::model::addressee::Address;
+use rookery_core::model::message_type::MessageType;
 use serde_json::Value;
 
 pub fn folder(name: &str) -> PathBuf {

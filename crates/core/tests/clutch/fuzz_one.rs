@@ -1,8 +1,9 @@
 //! What holds for any bytes at all. `cargo xtask fuzz` calls it without end, and a test over the corpus and what becomes of it.
 
 use rookery_core::clutch::canon::canonical;
-use rookery_core::clutch::{Envelope, FaultCode, Faults, Shape, read_batch};
-use rookery_core::limit;
+use rookery_core::clutch::{Envelope, Faults, Shape, read_batch};
+use rookery_core::kernel::limit;
+use rookery_core::kernel::parse::FaultCode;
 use serde_json::Value;
 
 /// Panics if the reader contradicts itself or `serde_json`.

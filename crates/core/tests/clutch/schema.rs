@@ -1,7 +1,8 @@
 //! The published schema and the reader say the same of every message, but for what a schema cannot say.
 
 use jsonschema::Validator;
-use rookery_core::clutch::{Card, Envelope, draft_terms, schema};
+use rookery_core::clutch::{Envelope, draft_terms, schema};
+use rookery_core::model::capabilities::Card;
 use serde_json::{Value, json};
 
 use crate::corpus::{expected, messages};

@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use rookery_core::log::LogRow;
+use rookery_core::traits::LogRow;
 use rookery_core::{MessageId, Position, Seq};
 use rookery_store::node::{LeaderEpoch, LeaderRole};
 use rookery_store::{DeadLetter, Failing, LogQuery};

@@ -17,7 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::log::LogRow;
+use rookery_core::traits::LogRow;
 use rookery_core::{Seq, Timestamp};
 use rookery_store::Pending;
 use serde_json::{Map, Value};

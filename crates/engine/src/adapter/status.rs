@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rookery_core::adapter::{DroppedLetter, LettersDropped, NoteDropped};
+use rookery_core::messages::{DroppedLetter, LettersDropped, NoteDropped};
 use rookery_core::{Caller, Seq};
 use rookery_store::{DeadLetter, EndpointCursor, Submission};
 

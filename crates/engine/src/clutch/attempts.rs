@@ -1,7 +1,8 @@
 //! Who worked on a task, from when to when, and how it ended: read off the facts of the task.
 
-use rookery_core::log::LogRow;
-use rookery_core::task::{ReleaseCause, TaskReleased, TaskState, TimeLimit};
+use rookery_core::model::task::{ReleaseCause, TaskState};
+use rookery_core::tasks::{TaskReleased, TimeLimit};
+use rookery_core::traits::LogRow;
 use rookery_core::{AgentId, AnyEvent, EventRef, Timestamp};
 
 /// One agent's work on a task, from taking it up until it ended or changed hands. Whoever was given it and did not accept has
@@ -172,10 +173,10 @@ impl History {
 #[cfg(test)]
 mod tests {
     use rookery_core::Seq;
-    use rookery_core::actor::{Actor, Auth};
+    use rookery_core::kernel::caller::{Actor, Auth};
+    use rookery_core::model::notification::Told;
     use rookery_core::routing::TaskForwarded;
-    use rookery_core::task::{TaskClaimed, TaskFailed, TaskRetried, TaskStarted, TaskTimedOut};
-    use rookery_core::told::Told;
+    use rookery_core::tasks::{TaskClaimed, TaskFailed, TaskRetried, TaskStarted, TaskTimedOut};
 
     use super::*;
 

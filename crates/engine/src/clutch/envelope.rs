@@ -1,8 +1,9 @@
 //! Rows of the log as envelopes.
 
 use rookery_core::clutch::LegacyType;
-use rookery_core::log::{Body, BodyBytes, LogRow};
-use rookery_core::{Key, MessageId, Row, Seq, Timestamp, envelope, event_id};
+use rookery_core::kernel::event_id;
+use rookery_core::traits::{Body, BodyBytes, LogRow};
+use rookery_core::{Key, MessageId, Row, Seq, Timestamp, envelope};
 use rookery_store::LogQuery;
 use rookery_store::artifact::ArtifactError;
 use rookery_store::query::Bodies;

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use rookery_core::clutch::{Address, Group as RoleGroup, unknown_recipient};
-use rookery_core::group::Group;
+use rookery_core::clutch::unknown_recipient;
 use rookery_core::model::Table;
+use rookery_core::model::addressee::Address;
+use rookery_core::model::group::Group;
+use rookery_core::model::role_group::Group as RoleGroup;
 use rookery_core::{AgentId, Key, Row, Seq};
 use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rookery_core::clutch::card::SigningKey;
 use rookery_core::clutch::{
     Act, AnswerCall, Faults, Heartbeat, Ingest, Received, Shape, Signing, SigningPolicy, Taken, read_batch, take_in,
 };
-use rookery_core::contract::{ContractBinding, ContractCheck, Violations};
-use rookery_core::log::{Body, BodyBytes};
-use rookery_core::message::Cause;
+use rookery_core::messages::Cause;
 use rookery_core::model::LifeSource;
-use rookery_core::task::{FailureRetry, MAX_ATTEMPTS};
+use rookery_core::model::capabilities::SigningKey;
+use rookery_core::model::contract::{ContractBinding, ContractCheck};
+use rookery_core::model::violation::Violations;
+use rookery_core::tasks::{FailureRetry, MAX_ATTEMPTS};
+use rookery_core::traits::{Body, BodyBytes};
 use rookery_core::{Actor, AgentId, Caller, Code, Key, MessageId, Rejection, Row, Seq, TaskId};
 use rookery_store::artifact::ArtifactHold;
 use rookery_store::{AnyReply, Committed, Idempotency, Submission, SubmitError};

@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 
 use rookery_core::clutch::signature::is_sensitive;
-use rookery_core::clutch::{Filed, MessageType, SigningPolicy, Taken};
+use rookery_core::clutch::{SigningPolicy, Taken};
+use rookery_core::model::envelope::Filed;
+use rookery_core::model::message_type::MessageType;
 use rookery_core::{Key, Row, Seq};
 use rookery_store::LogQuery;
 use rookery_store::query::Bodies;

@@ -1,9 +1,10 @@
 //! Messages by run, thread, task, sender and type: each is an index of the log, and a page costs what it holds.
 
-use rookery_core::actor::Actor;
-use rookery_core::clutch::{Address, MessageType};
-use rookery_core::log::LogRow;
+use rookery_core::kernel::caller::Actor;
 use rookery_core::model::Table;
+use rookery_core::model::addressee::Address;
+use rookery_core::model::message_type::MessageType;
+use rookery_core::traits::LogRow;
 use rookery_core::{Row, RunId, Seq, TaskId, ThreadId, envelope};
 use rookery_store::query::ColumnTest;
 use rookery_store::{LogQuery, RowQuery};

@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
-use rookery_core::clutch::{MessageType, Taken};
+use rookery_core::clutch::Taken;
+use rookery_core::model::message_type::MessageType;
 use rookery_core::{Code, Rejection};
 
 use super::ingest::{IngestError, Item};

@@ -6,20 +6,20 @@
 //! or given up rest until it goes on. Whoever does not accept in time, and pauses before further attempts, are clocks of the
 //! task, which the log tells of when they go off.
 
+use rookery_core::kernel::event_id;
 use rookery_core::{
     AgentId, AnyCommand, AnyEvent, Caller, Code, EventRef, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp,
-    artifact, envelope, event_id,
+    artifacts, envelope,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use rookery_core::log::LogRow;
+use rookery_core::eligibility::{Candidates, Change, RequiredCapability, TaskDemand};
 use rookery_core::model::Table;
-use rookery_core::routing::{
-    Candidates, Change, OfferTask, RequiredCapability, RouteTask, Routing as Known, RoutingDecision, TaskDemand,
-    is_news,
-};
-use rookery_core::task::{AlarmKind, Alarms, RequestTerms, Task};
+use rookery_core::model::routing::{Routing as Known, RoutingDecision};
+use rookery_core::model::task::{AlarmKind, Alarms, RequestTerms, Task};
+use rookery_core::routing::{OfferTask, RouteTask, is_news};
+use rookery_core::traits::LogRow;
 use rookery_store::artifact::{ArtifactError, ArtifactHold};
 use rookery_store::node::{LeaderEpoch, LeaderRole};
 use rookery_store::query::ColumnTest;
@@ -422,7 +422,7 @@ impl Router {
         let request = self.words_of(task, request).await?;
         let now = self.engine.clock().now();
         let message = envelope::forwarded(&request, task, &forward.to, &forward.message, now);
-        forward.artifacts = artifact::passed_on(&message);
+        forward.artifacts = artifacts::passed_on(&message);
         let bytes = serde_json::to_vec(&message).unwrap_or_default();
         let mut submission = self.submission(task, forward);
         let (body, held) = self.engine.intake().store_body(bytes).await?;

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use rookery_core::model::Table;
-use rookery_core::run::{Run, RunStatus};
-use rookery_core::task::Task;
+use rookery_core::model::run::{Run, RunStatus};
+use rookery_core::model::task::Task;
 use rookery_core::{Code, Rejection, RunId, Seq, TaskId, Timestamp};
 use rookery_store::query::{ColumnTest, Order};
 use rookery_store::{LogQuery, RowQuery};
@@ -228,7 +228,7 @@ fn gather(parent: Option<TaskId>, below: &mut BTreeMap<Option<TaskId>, Vec<TaskN
 
 #[cfg(test)]
 mod tests {
-    use rookery_core::task::TaskCreated;
+    use rookery_core::tasks::TaskCreated;
     use rookery_core::{AnyEvent, EventStamp, apply_row};
 
     use super::*;
@@ -245,8 +245,8 @@ mod tests {
             waiting_on: vec![],
             sequence: 0,
             context_from: vec![],
-            details: rookery_core::task::Details::default(),
-            origin: rookery_core::task::TaskOrigin::default(),
+            details: rookery_core::model::task::Details::default(),
+            origin: rookery_core::model::task::TaskOrigin::default(),
         };
         let key = rookery_core::Key::Task(id.into());
         let row = apply_row(None, &key, &AnyEvent::new(fact), EventStamp { seq: Seq(created), at: Timestamp(0) });

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rookery_core::clutch::PayloadType;
-use rookery_core::contract::{BUILT_IN, Schema, Violation, built_in};
+use rookery_core::contracts::{BUILT_IN, built_in};
 use rookery_core::model::Table;
+use rookery_core::model::contract::Schema;
+use rookery_core::model::payload_type::PayloadType;
+use rookery_core::model::violation::Violation;
 use rookery_core::{Key, Row, Seq};
 use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;

@@ -1,10 +1,11 @@
 //! Rows of the log as messages with their place. This is the one place where it is decided how a row is shown.
 
+use rookery_core::kernel::time;
 use rookery_core::{EventRef, Seq, Timestamp, envelope};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rookery_core::log::{Body, BodyBytes, LogRow};
+use rookery_core::traits::{Body, BodyBytes, LogRow};
 use rookery_store::publish::Slot;
 use rookery_store::query::Bodies;
 use rookery_store::{LogQuery, Published};
@@ -29,7 +30,7 @@ pub struct Shown {
 }
 
 fn as_iso<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&envelope::iso(*at))
+    serializer.serialize_str(&time::iso(*at))
 }
 
 /// What follows from an envelope is shown under its own kind: the protocol's type is the envelope's. A row does not tell that
@@ -206,8 +207,8 @@ fn array(messages: impl IntoIterator<Item = Shown>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use rookery_core::actor::{Actor, Auth};
-    use rookery_core::report::Report;
+    use rookery_core::files::Report;
+    use rookery_core::kernel::caller::{Actor, Auth};
 
     use super::*;
     use rookery_core::AnyEvent;

@@ -5,10 +5,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use rookery_core::agent::Agent;
-use rookery_core::clutch::card::SigningKey;
-use rookery_core::clutch::signature::{keys_of, signed_by};
-use rookery_core::clutch::{Act, Card, EnvelopeRejected, NoteRejected, SigningPolicy, Taken};
+use rookery_core::clutch::signature::signed_by;
+use rookery_core::clutch::{Act, EnvelopeRejected, NoteRejected, SigningPolicy, Taken};
+use rookery_core::model::agent::Agent;
+use rookery_core::model::capabilities::Card;
+use rookery_core::model::capabilities::SigningKey;
+use rookery_core::model::capabilities::keys_of;
 use rookery_core::{AgentId, Caller, Code, Key, Rejection, Row};
 use rookery_store::Submission;
 use serde_json::Value;

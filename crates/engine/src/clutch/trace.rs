@@ -1,8 +1,8 @@
 //! Which trace a task belongs to: the one that its request names, else that of the task it is part of.
 
 use rookery_core::TaskId;
-use rookery_core::clutch::Trace;
-use rookery_core::task::{Task, TaskState};
+use rookery_core::model::task::{Task, TaskState};
+use rookery_core::model::trace::Trace;
 use serde::Deserialize;
 
 use super::runs::TaskNode;

@@ -1,11 +1,11 @@
 //! What workflows expect of messages, and holding messages against it.
 
-use rookery_core::clutch::{MessageType, PayloadType};
-use rookery_core::contract::{
-    ContractCheck, ExpectedPayload, StepContract, StepContracts, Violation, Violations, missing,
-};
 use rookery_core::model::Table;
-use rookery_core::task::CompleteTask;
+use rookery_core::model::contract::{ContractCheck, ExpectedPayload, StepContract, StepContracts};
+use rookery_core::model::message_type::MessageType;
+use rookery_core::model::payload_type::PayloadType;
+use rookery_core::model::violation::{Violation, Violations, missing};
+use rookery_core::tasks::CompleteTask;
 use rookery_core::{AnyCommand, Key, Row, Seq};
 use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;

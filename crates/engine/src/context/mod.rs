@@ -21,11 +21,11 @@ impl Engine {
 mod tests;
 mod view;
 
-use rookery_core::file::File;
 use rookery_core::model::ColumnValue;
-use rookery_core::run::Run;
-use rookery_core::task::{Checkpoint, Task};
-use rookery_core::workspace::Workspace;
+use rookery_core::model::file::File;
+use rookery_core::model::run::Run;
+use rookery_core::model::task::{Checkpoint, Task};
+use rookery_core::model::workspace::Workspace;
 use rookery_core::{Row, RunId, TaskId};
 use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;
@@ -189,7 +189,7 @@ fn workspaces_query(run: &RunId) -> RowQuery {
     if *run == RunId::project_default() {
         runs.push(ColumnValue::Null);
     }
-    let active = ColumnTest::Is(rookery_core::workspace::WorkspaceStatus::Active.as_str().into());
+    let active = ColumnTest::Is(rookery_core::model::workspace::WorkspaceStatus::Active.as_str().into());
     let of_run =
         RowQuery::all(rookery_core::Table::Workspaces).with("status", active).with("run", ColumnTest::In(runs));
     of_run.ordered_by("created").at_most(Some(WORKSPACES))

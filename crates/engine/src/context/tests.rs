@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use rookery_core::run::{Run, RunSpec, RunStatus, SourceType};
-use rookery_core::task::{Checkpoint, CheckpointKind, Details, Task, TaskOrigin, TaskPlan, TaskState};
+use rookery_core::model::run::{Run, RunSpec, RunStatus, SourceType};
+use rookery_core::model::task::{Checkpoint, CheckpointKind, Details, Task, TaskOrigin, TaskPlan, TaskState};
 use rookery_core::{Code, Seq, TaskId, Timestamp};
 use serde_json::{Map, json};
 
@@ -66,9 +66,9 @@ fn task(id: &str, sequence: u32, text: &str) -> Task {
         context: Map::new(),
         files_changed: BTreeSet::new(),
         origin: TaskOrigin::default(),
-        routing: rookery_core::routing::Routing::default(),
+        routing: rookery_core::model::routing::Routing::default(),
         has_parts: false,
-        clocks: rookery_core::task::Alarms::default(),
+        clocks: rookery_core::model::task::Alarms::default(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The shape of a context, and how it looks with so much of it cut.
 
-use rookery_core::run::RunStatus;
-use rookery_core::task::{Checkpoint, CheckpointKind, Task, TaskPlan, TaskState};
+use rookery_core::model::run::RunStatus;
+use rookery_core::model::task::{Checkpoint, CheckpointKind, Task, TaskPlan, TaskState};
 use rookery_core::{RunId, TaskId, Timestamp, WorkspaceId};
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use rookery_core::workspace::Uncommitted;
+use rookery_core::model::workspace::Uncommitted;
 use rookery_core::{Code, Rejection};
 
 use super::Wanted;

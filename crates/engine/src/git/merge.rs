@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rookery_core::workspace::Uncommitted;
+use rookery_core::model::workspace::Uncommitted;
 use rookery_core::{Code, Rejection};
 
 use super::process::{Git, LONG, complaint};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rookery_core::workspace::{BranchFate, BranchOrigin};
+use rookery_core::workspaces::{BranchFate, BranchOrigin};
 use rookery_core::{Code, Rejection};
 
 use super::backup::backup_ref;

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::{Code, Rejection, limit};
+use rookery_core::kernel::limit;
+use rookery_core::{Code, Rejection};
 
 use super::process::{Git, LONG, Programs, ask_git};
 use super::sandbox::Mount;

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rookery_core::workspace::{BranchFate, BranchOrigin, Uncommitted};
+use rookery_core::model::workspace::Uncommitted;
+use rookery_core::workspaces::{BranchFate, BranchOrigin};
 use rookery_core::{Code, Rejection};
 use tempfile::TempDir;
 

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use rookery_core::workspace::BranchOrigin;
+use rookery_core::workspaces::BranchOrigin;
 use rookery_core::{Code, Rejection};
 use serde::{Deserialize, Serialize};
 

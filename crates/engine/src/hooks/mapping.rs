@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use rookery_core::clutch::{Attachment, ORCHESTRATOR};
-use rookery_core::envelope::VERSION;
+use rookery_core::clutch::Attachment;
+use rookery_core::model::addressee::ORCHESTRATOR;
+use rookery_core::model::capabilities::VERSION;
 use serde_json::{Map, Value, json};
 
 use super::Incoming;

@@ -124,7 +124,7 @@ impl Hook {
         let unique = digest(&[self.name.as_bytes(), delivery.as_bytes()]);
         let mut envelope = self.mapping.fields(incoming, &self.name, &unique)?;
         envelope.insert("id".to_owned(), format!("hook_{}_{signed}", self.name).into());
-        envelope.insert("ts".to_owned(), rookery_core::envelope::iso(now).into());
+        envelope.insert("ts".to_owned(), rookery_core::kernel::time::iso(now).into());
         envelope.insert("from".to_owned(), serde_json::json!({ "agent_id": format!("agent:{}", self.from) }));
         envelope.insert("idempotency_key".to_owned(), format!("hook:{}:{unique}", self.name).into());
         let mut meta = self.mapping.meta(incoming)?;

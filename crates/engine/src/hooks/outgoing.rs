@@ -84,9 +84,9 @@ impl Adapter for Outgoing {
 mod tests {
     use std::time::Duration;
 
-    use rookery_core::actor::{Actor, Auth};
-    use rookery_core::agent::AgentLeft;
-    use rookery_core::log::LogRow;
+    use rookery_core::agents::AgentLeft;
+    use rookery_core::kernel::caller::{Actor, Auth};
+    use rookery_core::traits::LogRow;
     use rookery_core::{AnyEvent, Seq};
     use serde_json::json;
 

@@ -3,7 +3,8 @@
 use rookery_core::model::DeliveryId;
 use std::collections::BTreeMap;
 
-use rookery_core::message::{AckMessages, Delivery, Form, Shown, Standing};
+use rookery_core::messages::{AckMessages, Shown};
+use rookery_core::model::message::{Delivery, Form, Standing};
 use rookery_core::{AgentId, Caller, Code, Key, MessageId, Rejection, Row, Seq, Timestamp};
 
 use super::inbox::is_in_inbox;

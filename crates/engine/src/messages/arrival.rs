@@ -1,6 +1,6 @@
 //! Whom a fact puts something before: where whoever waits for messages looks again.
 
-use rookery_core::message::{Header, Recipients};
+use rookery_core::model::message::{Header, Recipients};
 use rookery_core::{AgentId, AnyEvent, EventRef};
 
 /// Those for whom something may wait that did not before.

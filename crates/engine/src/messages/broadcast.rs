@@ -1,8 +1,8 @@
 //! Messages to everybody: not expanded, so what waits for an agent is what was sent since it joined and it is not done with.
 
-use rookery_core::agent::Agent;
-use rookery_core::message::{Message, Standing, UNKNOWN_RECIPIENT_TTL_MILLIS};
 use rookery_core::model::Table;
+use rookery_core::model::agent::Agent;
+use rookery_core::model::message::{Message, Standing, UNKNOWN_RECIPIENT_TTL_MILLIS};
 use rookery_core::{MessageId, Seq, Timestamp};
 use rookery_store::RowQuery;
 use rookery_store::query::{ColumnTest, Order};

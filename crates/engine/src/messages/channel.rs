@@ -1,7 +1,8 @@
 //! Channels: what was said in an instance, in order.
 
-use rookery_core::message::{Message, Shown, Standing, Thread};
+use rookery_core::messages::Shown;
 use rookery_core::model::Table;
+use rookery_core::model::message::{Message, Standing, Thread};
 use rookery_core::{AgentId, Caller, Instance, MessageId, Row, Timestamp};
 use rookery_store::RowQuery;
 use rookery_store::query::{ColumnTest, Order};

@@ -1,8 +1,8 @@
 //! Coordination: messages that each recipient acknowledges, and who is here.
 
-use rookery_core::agent::{Agent, Membership};
-use rookery_core::message::{Form, UNKNOWN_RECIPIENT_TTL_MILLIS};
 use rookery_core::model::Table;
+use rookery_core::model::agent::{Agent, Membership};
+use rookery_core::model::message::{Form, UNKNOWN_RECIPIENT_TTL_MILLIS};
 use rookery_core::{AgentId, Caller, Timestamp};
 use rookery_store::RowQuery;
 

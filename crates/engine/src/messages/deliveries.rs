@@ -1,7 +1,7 @@
 //! Every delivery and where it stands: what is under way, what is done with, and what was given up on.
 
-use rookery_core::message::{Delivery, PASSED_ON, Standing};
 use rookery_core::model::Table;
+use rookery_core::model::message::{Delivery, PASSED_ON, Standing};
 use rookery_core::{AgentId, MessageId, Seq, Timestamp};
 use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;

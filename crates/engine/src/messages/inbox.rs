@@ -1,6 +1,7 @@
 //! Inboxes: mentions, direct messages and messages of the Clutch protocol that an agent has not acknowledged.
 
-use rookery_core::message::{Form, ReadMessages, Standing};
+use rookery_core::messages::ReadMessages;
+use rookery_core::model::message::{Form, Standing};
 use rookery_core::{AgentId, Caller, MessageId};
 
 use super::Waiting;

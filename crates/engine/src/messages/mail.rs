@@ -5,10 +5,10 @@
 use rookery_core::model::{DeliveryId, Table};
 use std::collections::BTreeMap;
 
-use rookery_core::actor::Actor;
-use rookery_core::log::LogRow;
-use rookery_core::message::{Form, Standing};
-use rookery_core::task::{AlarmKind, Task, TaskState};
+use rookery_core::kernel::caller::Actor;
+use rookery_core::model::message::{Form, Standing};
+use rookery_core::model::task::{AlarmKind, Task, TaskState};
+use rookery_core::traits::LogRow;
 use rookery_core::{AgentId, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, envelope};
 use rookery_store::query::ColumnTest;
 use rookery_store::{LogQuery, RowQuery};

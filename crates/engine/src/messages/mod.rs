@@ -17,8 +17,8 @@ mod pull;
 mod send;
 mod status;
 
-use rookery_core::agent::Agent;
-use rookery_core::message::{Delivery, Message, Recipients};
+use rookery_core::model::agent::Agent;
+use rookery_core::model::message::{Delivery, Message, Recipients};
 use rookery_core::{AgentId, Row, Seq, Timestamp};
 
 use crate::engine::Engine;

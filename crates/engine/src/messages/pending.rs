@@ -1,7 +1,7 @@
 //! What waits for an agent, of whatever form.
 
-use rookery_core::message::{Delivery, Form, Message, Priority, Standing};
 use rookery_core::model::Table;
+use rookery_core::model::message::{Delivery, Form, Message, Priority, Standing};
 use rookery_core::{AgentId, Key, MessageId, TaskId};
 use rookery_store::RowQuery;
 use rookery_store::query::{ColumnTest, Order};

@@ -1,7 +1,7 @@
 //! What waits for an agent, without its words: enough to count it, and to choose what is shown.
 
-use rookery_core::agent::Agent;
-use rookery_core::message::{AddressedAs, Delivery, Form, Message, Standing};
+use rookery_core::model::agent::Agent;
+use rookery_core::model::message::{AddressedAs, Delivery, Form, Message, Standing};
 use rookery_core::{MessageId, Seq, TaskId, Timestamp};
 
 /// How many messages to an agent, and how many to everybody, are looked at: the newest.

@@ -1,11 +1,13 @@
 //! Everything that waits for an agent, as envelopes, the oldest first: what it pulls, what is streamed to it, and what is
 //! posted to its endpoint.
 
-use rookery_core::agent::Agent;
-use rookery_core::message::{Delivery, Message, Shown};
+use rookery_core::kernel::limit;
+use rookery_core::messages::Shown;
+use rookery_core::model::agent::Agent;
+use rookery_core::model::message::{Delivery, Message};
 use rookery_core::model::{DeliveryId, Table};
 use rookery_core::{
-    Actor, AgentId, Authority, Caller, Code, Key, MessageId, Rejection, Row, Seq, TaskId, Timestamp, envelope, limit,
+    Actor, AgentId, Authority, Caller, Code, Key, MessageId, Rejection, Row, Seq, TaskId, Timestamp, envelope,
 };
 use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;

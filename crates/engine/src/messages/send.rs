@@ -1,7 +1,8 @@
 //! Sending a message.
 
-use rookery_core::message::{Ack, Addressees, Cause, Message, SendMessage, What};
+use rookery_core::messages::{Ack, Addressees, Cause, SendMessage, What};
 use rookery_core::model::Table;
+use rookery_core::model::message::Message;
 use rookery_core::{AgentId, Caller, Code, Instance, Key, MessageId, Rejection, Row};
 use rookery_store::query::ColumnTest;
 use rookery_store::{AnyReply, RowQuery};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use rookery_core::agent::Agent;
-use rookery_core::message::{AddressedAs, Delivery, Fate, Message, Recipients, Standing};
 use rookery_core::model::Table;
+use rookery_core::model::agent::Agent;
+use rookery_core::model::message::{AddressedAs, Delivery, Fate, Message, Recipients, Standing};
 use rookery_core::{AgentId, MessageId, Timestamp};
 use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;

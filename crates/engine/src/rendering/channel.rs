@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 
-use rookery_core::message::Message;
 use rookery_core::model::Table;
+use rookery_core::model::message::Message;
 use rookery_core::{Row, Timestamp};
 use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use rookery_core::Instance;
-use rookery_core::instance::TeamContext;
+use rookery_core::model::context_settings::TeamContext;
 use sha2::{Digest, Sha256};
 
 use super::channel::Reel;

@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rookery_core::Instance;
-use rookery_core::instance::TeamContext;
+use rookery_core::model::context_settings::TeamContext;
 use rookery_store::ReadError;
 
 pub(crate) use run::run;

@@ -5,9 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use rookery_core::document::{Base, Document, DocumentId, DocumentPath, Version, WriteDocument, Writer, hash_of};
+use rookery_core::documents::{Base, WriteDocument, Writer};
+use rookery_core::kernel::limit;
 use rookery_core::model::Table;
-use rookery_core::{Caller, Row, limit};
+use rookery_core::model::document::{Document, DocumentId, Version, hash_of};
+use rookery_core::model::document_path::DocumentPath;
+use rookery_core::{Caller, Row};
 use rookery_store::query::ColumnTest;
 use rookery_store::{AnyReply, RowQuery, Submission, SubmitError};
 
@@ -412,7 +415,9 @@ mod tests {
     #[test]
     fn a_name_that_the_disk_does_not_tell_from_another_is_no_file_of_its_own() {
         let folder = tempfile::tempdir().unwrap();
-        let inside = rookery_core::instance::TeamContext::of(&rookery_core::Instance::new("x"), None, None).folder;
+        let inside =
+            rookery_core::model::context_settings::TeamContext::of(&rookery_core::Instance::new("x"), None, None)
+                .folder;
         let room = Room::enter(folder.path(), &inside, Default::default()).unwrap();
         for name in ["Notes.md", "other.md"] {
             std::fs::write(room.path().join(name), "x").unwrap();

@@ -10,8 +10,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rookery_core::instance::{Folder, NEW_SHARED_FOLDER, SHARED_FOLDER};
-use rookery_core::limit;
+use rookery_core::kernel::limit;
+use rookery_core::model::context_dir::{Folder, NEW_SHARED as NEW_SHARED_FOLDER, SHARED as SHARED_FOLDER};
 use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 

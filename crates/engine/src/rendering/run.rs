@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
-use rookery_core::instance::{Configured, Instance, Provider, Scope, TeamContext};
-use rookery_core::message::{Form, Header};
+use rookery_core::kernel::instance::Instance;
+use rookery_core::model::context_settings::{Configured, Provider, Scope, TeamContext};
+use rookery_core::model::message::{Form, Header};
 use rookery_store::query::ColumnTest;
 use rookery_store::{LogQuery, RowQuery};
 use tokio::sync::{Notify, watch};

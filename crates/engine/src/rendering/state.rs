@@ -10,7 +10,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rookery_core::Position;
-use rookery_core::instance::{Instance, folder_name};
+use rookery_core::kernel::instance::Instance;
+use rookery_core::model::context_dir::folder_name;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

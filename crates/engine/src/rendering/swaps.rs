@@ -4,7 +4,8 @@
 //! machine. What is saved into it late becomes a version like any other edit, so it stays for a while after its last
 //! change, and is read once more before it goes.
 
-use rookery_core::document::{DocumentId, DocumentPath};
+use rookery_core::model::document::DocumentId;
+use rookery_core::model::document_path::DocumentPath;
 
 use super::RenderError;
 use super::keeper::{Keeper, hex_of};

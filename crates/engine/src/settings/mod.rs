@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use reqwest::Url;
 use rookery_core::clutch::SigningPolicy;
-use rookery_core::instance::Provider;
-use rookery_core::limit;
-use rookery_core::outbound::AllowedHost;
-use rookery_core::task::{MAX_ATTEMPTS, RETRY_BACKOFF_MILLIS};
+use rookery_core::kernel::limit;
+use rookery_core::kernel::outbound::AllowedHost;
+use rookery_core::model::context_settings::Provider;
+use rookery_core::tasks::{MAX_ATTEMPTS, RETRY_BACKOFF_MILLIS};
 use rookery_store::queue;
 
 pub use value::{Bytes, SettingValue, StoreUrl, parse_duration};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use reqwest::Url;
 use rookery_core::clutch::SigningPolicy;
-use rookery_core::instance::Provider;
-use rookery_core::outbound::AllowedHost;
+use rookery_core::kernel::outbound::AllowedHost;
+use rookery_core::model::context_settings::Provider;
 use rookery_store::postgres::{Address, is_postgres};
 use serde_json::json;
 

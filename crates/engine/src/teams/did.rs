@@ -1,8 +1,9 @@
 //! What the log says that an agent did in a turn: whoever tries the turn again is told, so that nothing is done twice.
 
-use rookery_core::log::LogRow;
-use rookery_core::message::{Form, Letter, MessagesAcked, Recipients};
-use rookery_core::turn::Turn;
+use rookery_core::messages::MessagesAcked;
+use rookery_core::model::message::{Form, Letter, Recipients};
+use rookery_core::model::turn::Turn;
+use rookery_core::traits::LogRow;
 use rookery_core::{EventRef, Seq};
 use rookery_store::LogQuery;
 

@@ -6,9 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::instance::Instance;
-use rookery_core::team::{Launch, RequestTeamStart, Team, TeamStartOutcome};
-use rookery_core::{Code, Rejection, Seq, TeamId, limit};
+use rookery_core::kernel::instance::Instance;
+use rookery_core::kernel::limit;
+use rookery_core::model::team::{Launch, Team};
+use rookery_core::teams::{RequestTeamStart, TeamStartOutcome};
+use rookery_core::{Code, Rejection, Seq, TeamId};
 use rookery_store::Pending;
 use serde_json::Value;
 

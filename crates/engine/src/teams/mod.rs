@@ -4,8 +4,8 @@ mod did;
 mod launch;
 
 use rookery_core::model::Table;
-use rookery_core::team::Team;
-use rookery_core::turn::Turn;
+use rookery_core::model::team::Team;
+use rookery_core::model::turn::Turn;
 use rookery_core::{AgentId, Key, Row, TeamId, TurnId};
 use rookery_store::RowQuery;
 use rookery_store::query::{ColumnTest, Order};

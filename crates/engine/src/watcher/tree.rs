@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use ignore::{IncrementalIgnore, WalkBuilder};
 use notify::{ErrorKind, RecommendedWatcher, RecursiveMode, Watcher as _};
-use rookery_core::instance::{NEW_SHARED_FOLDER, SHARED_FOLDER};
+use rookery_core::model::context_dir::{NEW_SHARED as NEW_SHARED_FOLDER, SHARED as SHARED_FOLDER};
 use tokio_util::sync::CancellationToken;
 
 use super::claims::is_visible;

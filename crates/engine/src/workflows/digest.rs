@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use rookery_core::run::Run;
-use rookery_core::task::{Task, TaskState};
+use rookery_core::model::run::Run;
+use rookery_core::model::task::{Task, TaskState};
 use rookery_core::{RunId, TaskId};
 use serde_json::json;
 

@@ -9,10 +9,10 @@ mod views;
 use rookery_core::{Code, EventRef, Rejection, Row, RunId, Seq, TaskId, TemplateId, Timestamp};
 use std::collections::BTreeMap;
 
+use rookery_core::model::run::{Run, RunSpec, RunStatus, SourceType, tally};
+use rookery_core::model::task::{Checkpoint, Task, TaskState};
+use rookery_core::model::template::Template;
 use rookery_core::model::{ColumnValue, Table};
-use rookery_core::run::{Run, RunSpec, RunStatus, SourceType, tally};
-use rookery_core::task::{Checkpoint, Task, TaskState};
-use rookery_core::template::Template;
 use rookery_store::query::{ColumnTest, KEY, Order};
 use rookery_store::{Head, LogQuery, RowQuery};
 

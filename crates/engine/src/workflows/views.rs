@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use rookery_core::run::{Run, RunStatus, SourceType};
-use rookery_core::task::{CheckpointKind, Task};
+use rookery_core::model::run::{Run, RunStatus, SourceType};
+use rookery_core::model::task::{CheckpointKind, Task};
 use rookery_core::{AgentId, RunId, TaskId, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -13,12 +13,13 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use rookery_core::clutch::Shape;
-use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff};
-use rookery_core::log::BodyBytes;
-use rookery_core::run::{RunStatus, SetRunStatus};
-use rookery_core::task::{
-    ClaimTask, CompleteTask, CreateTask, HeldByOther, Outcome, Required, StartTask, Task, TaskState,
-};
+use rookery_core::handoffs::{AcceptHandoff, OfferHandoff};
+use rookery_core::model::handoff::HandoffNote;
+use rookery_core::model::run::RunStatus;
+use rookery_core::model::task::{Outcome, Task, TaskState};
+use rookery_core::runs::SetRunStatus;
+use rookery_core::tasks::{ClaimTask, CompleteTask, CreateTask, HeldByOther, Required, StartTask};
+use rookery_core::traits::BodyBytes;
 use rookery_engine::clutch::{Envelope, Routing};
 use rookery_engine::settings::Settings;
 use rookery_engine::{Config, Engine, EngineError, Request, SystemClock, attendance};

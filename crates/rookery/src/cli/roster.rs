@@ -2,7 +2,7 @@
 
 use rookery_client::teams::{Member, Team};
 use rookery_client::{Client, ClientError};
-use rookery_core::instance::check_name;
+use rookery_core::kernel::instance::check_name;
 use rookery_core::{Actor, AgentId, Instance};
 
 use super::failure::Failure;

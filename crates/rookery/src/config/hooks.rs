@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rookery_core::envelope::is_shown_type;
-use rookery_core::instance::{check_name, plain};
+use rookery_core::kernel::instance::{check_name, plain};
 use rookery_core::{Actor, AgentId, RunId, TaskId, ThreadId};
 use rookery_engine::adapter::{Begins, Outlet};
 use rookery_engine::clutch::{Http, MessageFilter, Sender};

@@ -13,7 +13,7 @@ use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use reqwest::Url;
-use rookery_core::log::LogRow;
+use rookery_core::traits::LogRow;
 use rookery_engine::Engine;
 use rookery_engine::subscribe::{SubscribeError, Subscription};
 use rookery_store::node::LeaderRole;

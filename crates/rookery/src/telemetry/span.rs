@@ -9,7 +9,7 @@ use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, Tr
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use rookery_core::Timestamp;
-use rookery_core::task::TaskState;
+use rookery_core::model::task::TaskState;
 use rookery_engine::clutch::{TaskAttempt, TaskNode, Traced};
 use sha2::{Digest, Sha256};
 

@@ -290,7 +290,7 @@ async fn what_is_said_in_a_thread_stands_there_once() {
 
 /// The id that a fact is listed with.
 fn shown_id(seq: u64) -> String {
-    rookery_core::event_id::of(rookery_core::Seq(seq)).replacen("evt_", "msg_", 1)
+    rookery_core::kernel::event_id::of(rookery_core::Seq(seq)).replacen("evt_", "msg_", 1)
 }
 
 #[tokio::test]
@@ -379,7 +379,7 @@ async fn when_a_message_was_received_is_told_beside_it() {
     let daemon = team(&["ken", "ada"]).await;
     sent(&daemon, &envelope("m1", "x.note", "ken", json!({"to": [{"agent_id": "agent:ada"}]}))).await;
     let row = rows(&daemon).pop().unwrap();
-    let received = rookery_core::envelope::iso(rookery_core::Timestamp(row["at"].as_i64().unwrap()));
+    let received = rookery_core::kernel::time::iso(rookery_core::Timestamp(row["at"].as_i64().unwrap()));
     for path in ["/messages?type=x.note", "/agents/ada/inbox?wait=0s"] {
         let reply = daemon.get(&format!("/clutch/v0{path}")).await.unwrap();
         let placed = &reply.body["messages"][0];

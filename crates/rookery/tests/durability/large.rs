@@ -4,10 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
-use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
-use rookery_core::file::{Case, ClaimFile, ClaimMode, FilePath};
-use rookery_core::report::Report;
-use rookery_core::task::{ClaimTask, CreateTask};
+use rookery_core::agents::RegisterAgent;
+use rookery_core::files::Report;
+use rookery_core::files::{ClaimFile, ClaimMode};
+use rookery_core::model::agent::{AgentRole, Profile};
+use rookery_core::model::file_path::{Case, FilePath};
+use rookery_core::tasks::{ClaimTask, CreateTask};
 use rookery_core::{Caller, LogId, NodeId, RunId, TaskId};
 use rookery_engine::SystemClock;
 use rookery_store::postgres::{self, Birth, PostgresStore};

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use rookery_core::limit;
+use rookery_core::kernel::limit;
 
 use super::{Backend, BackendEvent, Ended, Events, Failure, OUTPUT_BYTES, Seat, Turn, Usage, Verdict, Why, over_limit};
 use crate::file::Template;

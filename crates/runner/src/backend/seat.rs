@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rookery_client::{SessionIssuer, Tools};
 use rookery_core::AgentId;
-use rookery_core::instance::Instance;
+use rookery_core::kernel::instance::Instance;
 
 use crate::file::{Sandbox, Variables};
 use crate::process::{Launcher, Program};

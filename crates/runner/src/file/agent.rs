@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use rookery_core::{Actor, limit};
+use rookery_core::Actor;
+use rookery_core::kernel::limit;
 
 use super::backend::{self, Backend};
 use super::cursor::{Field, Keys, Reader};

@@ -1,6 +1,6 @@
 //! What one part of the file must know about the others: variables, tools, names of agents, and what makes sense together.
 
-use rookery_core::instance::Provider;
+use rookery_core::model::context_settings::Provider;
 
 use super::agent::{Agent, EnvValue, is_one_of};
 use super::backend::Backend;

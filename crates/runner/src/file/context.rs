@@ -1,6 +1,6 @@
 //! Where the team's channel and documents are kept: in files unless the file says otherwise.
 
-use rookery_core::instance::{CHANNEL, ContextSettings, ENTRY_POINT, Provider};
+use rookery_core::model::context_settings::{CHANNEL, ContextSettings, ENTRY_POINT, Provider};
 
 use super::cursor::{Field, Reader};
 use super::fault::{Fault, Place};

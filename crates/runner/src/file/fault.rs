@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rookery_core::limit;
+use rookery_core::kernel::limit;
 use serde::Serialize;
 
 /// The longest piece of a file that a fault repeats.

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rookery_core::limit;
+use rookery_core::kernel::limit;
 
 use super::cursor::{Field, Reader, places};
 use super::fault::{Fault, Place};

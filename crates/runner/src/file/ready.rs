@@ -5,8 +5,10 @@ use std::fmt;
 use std::path::PathBuf;
 
 use jiff::Zoned;
-use rookery_core::instance::{self, CHANNEL, ContextSettings, ENTRY_POINT, Instance, Provider};
-use rookery_core::message::mentions;
+use rookery_core::kernel::instance;
+use rookery_core::kernel::instance::Instance;
+use rookery_core::messages::mentions;
+use rookery_core::model::context_settings::{CHANNEL, ContextSettings, ENTRY_POINT, Provider};
 use serde::Serialize;
 
 use super::check;

@@ -1,8 +1,9 @@
 //! What results of the workflow's steps must be like: the rules of Clutch, section 3.4, in the file that needs them.
 
-use rookery_core::clutch::{MessageType, PayloadType};
-use rookery_core::contract::{ExpectedPayload, StepContract};
-use rookery_core::limit;
+use rookery_core::kernel::limit;
+use rookery_core::model::contract::{ExpectedPayload, StepContract};
+use rookery_core::model::message_type::MessageType;
+use rookery_core::model::payload_type::PayloadType;
 
 use super::agent;
 use super::cursor::{Field, Keys, Reader};

@@ -6,7 +6,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use rookery_core::instance::{Instance, folder_name};
+use rookery_core::kernel::instance::Instance;
+use rookery_core::model::context_dir::folder_name;
 
 use super::fault::{Fault, Faults};
 use super::near::{nearest, some_of};

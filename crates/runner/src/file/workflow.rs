@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rookery_core::limit;
+use rookery_core::kernel::limit;
 
 use super::agent::{self, Agent};
 use super::context::{self, ContextConfig};

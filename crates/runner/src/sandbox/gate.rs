@@ -20,7 +20,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rookery_client::{GATE, SESSION, SessionIssuer};
-use rookery_core::outbound::SandboxReach;
+use rookery_core::kernel::outbound::SandboxReach;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
@@ -337,7 +337,7 @@ mod tests {
     use std::time::Duration;
 
     use rookery_core::Timestamp;
-    use rookery_core::session::{Session, TeamSession, hash};
+    use rookery_core::kernel::session_key::{Session, TeamSession, hash};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;

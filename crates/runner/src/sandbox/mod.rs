@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rookery_client::SessionIssuer;
-use rookery_core::outbound::SandboxReach;
+use rookery_core::kernel::outbound::SandboxReach;
 use serde_json::Value;
 
 pub use available::{Available, NestedNamespaces};

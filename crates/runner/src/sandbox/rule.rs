@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rookery_core::Area;
-use rookery_core::outbound::{AllowedHost, is_numeric};
+use rookery_core::kernel::outbound::{AllowedHost, is_numeric};
 
 /// Where the web is, if no port is said.
 const WEB: [u16; 2] = [80, 443];

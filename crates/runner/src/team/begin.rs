@@ -9,7 +9,7 @@ use std::time::Duration;
 use rookery_client::ClientError;
 use rookery_client::teams::{Mode, Outcome as TeamOutcome, Recruit, Runner, StartTeam, Started, Team};
 use rookery_client::turns::{Outcome as TurnOutcome, Turn};
-use rookery_core::instance::Provider;
+use rookery_core::model::context_settings::Provider;
 use rookery_core::{AgentId, TeamId};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -452,7 +452,7 @@ impl Preparing<'_> {
     }
 }
 
-fn step_rule(rule: &rookery_core::contract::StepContract) -> serde_json::Value {
+fn step_rule(rule: &rookery_core::model::contract::StepContract) -> serde_json::Value {
     let expects = &rule.expects;
     json!({
         "id": rule.id,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rookery_client::{Client, ClientError, Tools};
 use rookery_core::AgentId;
-use rookery_core::session::TeamSession;
+use rookery_core::kernel::session_key::TeamSession;
 use serde_json::{Value, json};
 
 use super::lock::{Held, private_folder};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rookery_core::instance::Provider;
+use rookery_core::model::context_settings::Provider;
 use serde::Serialize;
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use rookery_core::instance::Provider;
+use rookery_core::model::context_settings::Provider;
 
 use crate::backend::Seat;
 use crate::file::{Agent, Backend, Ready};

@@ -1,7 +1,7 @@
 //! The first message of a team. Only what the file itself says, and what was said on the command line, mentions anybody: what
 //! setup commands printed is data, and a diff with `@coder` in it wakes nobody.
 
-use rookery_core::limit;
+use rookery_core::kernel::limit;
 
 use super::clip::{Clipped, clip};
 use crate::file::{Known, Ready, Template, Variables};

@@ -3,7 +3,7 @@
 
 use futures_util::future::{join_all, try_join3};
 use rookery_client::ClientError;
-use rookery_core::instance::Provider;
+use rookery_core::model::context_settings::Provider;
 use serde::Deserialize;
 use serde_json::json;
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rookery_core::Timestamp;
-pub(crate) use rookery_core::artifact::is_sha256;
+pub(crate) use rookery_core::artifacts::is_sha256;
 use sha2::{Digest, Sha256};
 
 use crate::store::{Pending, ReadError};

@@ -6,7 +6,7 @@ use std::io::Write;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rookery_core::log::{Body, BodyBytes};
+use rookery_core::traits::{Body, BodyBytes};
 use rookery_core::{AnyEvent, EventStamp, Key, Row, Table, apply_row};
 use serde::Serialize;
 use serde_json::value::RawValue;

@@ -4,7 +4,7 @@ use std::io::{BufRead, Read};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rookery_core::log::{Body, BodyBytes};
+use rookery_core::traits::{Body, BodyBytes};
 use rookery_core::{LogId, Seq, Timestamp};
 use sha2::{Digest, Sha256};
 

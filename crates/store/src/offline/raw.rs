@@ -1,8 +1,8 @@
 //! A row of the log as it is stored: the fact in the very bytes that were written, whatever its version.
 
-use rookery_core::actor::{Actor, Auth};
-use rookery_core::event::EventError;
-use rookery_core::log::{Body, BodyBytes, LogRow};
+use rookery_core::kernel::caller::{Actor, Auth};
+use rookery_core::traits::EventError;
+use rookery_core::traits::{Body, BodyBytes, LogRow};
 use rookery_core::{AnyEvent, RunId, Seq, ThreadId, Timestamp};
 use sha2::{Digest, Sha256};
 

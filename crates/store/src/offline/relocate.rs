@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rookery_core::log::BodyBytes;
+use rookery_core::traits::BodyBytes;
 use rookery_core::{LogId, Seq};
 
 use super::raw::LogDigest;

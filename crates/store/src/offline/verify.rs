@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use rookery_core::log::BodyBytes;
+use rookery_core::traits::BodyBytes;
 use rookery_core::{Key, Row, Seq, Table};
 
 use super::raw::{LogDigest, is_next_part};

@@ -44,7 +44,7 @@ use std::time::Duration;
 pub use address::{Address, AddressError, DEFAULT_SCHEMA, is_postgres};
 pub use error::{OpenError, Problem};
 pub use migrate::Birth;
-use rookery_core::log::LogRow;
+use rookery_core::traits::LogRow;
 use rookery_core::{Key, LogId, NodeId, Row, Seq};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;

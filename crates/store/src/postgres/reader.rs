@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use deadpool_postgres::{Object, Pool};
-use rookery_core::log::LogRow;
+use rookery_core::traits::LogRow;
 use rookery_core::{Key, Row};
 use tokio::time::timeout;
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::ClientWrapper;
-use rookery_core::log::LogRow;
+use rookery_core::traits::LogRow;
 use rookery_core::{LogId, NodeId, Seq};
 use tokio::time::timeout;
 

@@ -1,7 +1,7 @@
 //! Rows of the log, written and read.
 
-use rookery_core::actor::{Actor, Auth};
-use rookery_core::log::{Body, BodyBytes, LogRow};
+use rookery_core::kernel::caller::{Actor, Auth};
+use rookery_core::traits::{Body, BodyBytes, LogRow};
 use rookery_core::{AnyEvent, RunId, Seq, ThreadId, Timestamp};
 use rusqlite::{Connection, params, params_from_iter};
 

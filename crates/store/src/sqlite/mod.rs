@@ -44,7 +44,7 @@ pub use error::{OpenError, Problem};
 pub use fault::{Faults, Step};
 pub use lock::{Holder, holder};
 pub use reader::Reader;
-use rookery_core::log::LogRow;
+use rookery_core::traits::LogRow;
 use rookery_core::{Key, LogId, NodeId, Row};
 use rusqlite::Connection;
 use tokio::sync::watch;

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rookery_core::log::LogRow;
+use rookery_core::traits::LogRow;
 use rookery_core::{Key, Row};
 use rusqlite::Connection;
 use tokio::sync::Semaphore;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rookery_core::Seq;
-use rookery_core::log::LogRow;
+use rookery_core::traits::LogRow;
 use rusqlite::Connection;
 
 use super::checkpoint::{self, Upkeep};

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rookery_core::artifact::reference;
-use rookery_core::redact::{Redact, Target};
-use rookery_core::task::{CompleteTask, HeldByOther, Outcome, Required, StartTask};
+use rookery_core::artifacts::reference;
+use rookery_core::model::task::Outcome;
+use rookery_core::redaction::{Redact, Target};
+use rookery_core::tasks::{CompleteTask, HeldByOther, Required, StartTask};
 use rookery_store::artifact::{ArtifactError, Erased, Stored, sha256_hex};
 use rookery_store::offline::{self, OfflineError};
 use rookery_store::postgres::{PostgresStore, offline as postgres};

@@ -1,11 +1,12 @@
 //! What every engine must do. Each scenario runs on all of them and ends with: the rows are the fold of the log.
 
-use rookery_core::actor::Authority;
-use rookery_core::log::{Body, BodyBytes, LogRow};
+use rookery_core::kernel::caller::Authority;
+use rookery_core::model::task::Outcome;
 use rookery_core::model::{ColumnValue, LifeSource, Presence};
-use rookery_core::redact::{Redact, Target};
-use rookery_core::run::RemoveRunTask;
-use rookery_core::task::{CancelTask, CancelTo, CompleteTask, CreateTask, HeldByOther, Outcome, Required, StartTask};
+use rookery_core::plans::RemoveRunTask;
+use rookery_core::redaction::{Redact, Target};
+use rookery_core::tasks::{CancelTask, CancelTo, CompleteTask, CreateTask, HeldByOther, Required, StartTask};
+use rookery_core::traits::{Body, BodyBytes, LogRow};
 use rookery_core::{AgentId, Caller, Code, Key, Row, RunId, Seq, Table, TaskId, ThreadId, Timestamp};
 use rookery_store::artifact::{ArtifactError, Erased, sha256_hex};
 use rookery_store::query::{Bodies, ColumnTest, Order};
@@ -448,7 +449,7 @@ async fn prefixes_are_compared_byte_by_byte(world: &World) {
         ["src/B.rs", "src/a.rs", "src/é.rs", "src.rs", "src-old/x", "SRC/a.rs", "src/\u{10ffff}/x", "src%/x", "src_/x"];
     for path in paths {
         let granted = done(store, claim_file(path, "a")).await.answer;
-        assert_eq!(granted, AnyReply::Claim(rookery_core::file::FileClaimOutcome::Granted), "{path}");
+        assert_eq!(granted, AnyReply::Claim(rookery_core::model::file::FileClaimOutcome::Granted), "{path}");
     }
     let mut sorted: Vec<&str> = paths.to_vec();
     sorted.sort_unstable();
@@ -456,7 +457,7 @@ async fn prefixes_are_compared_byte_by_byte(world: &World) {
     // The subtree meets what is below it and nothing else: not what only looks like it.
     for (subtree, free) in [("src/", false), ("src-old/", false), ("src%/", false), ("srca/", true), ("lib/", true)] {
         let answer = done(store, claim_file(subtree, "b")).await.answer;
-        let granted = answer == AnyReply::Claim(rookery_core::file::FileClaimOutcome::Granted);
+        let granted = answer == AnyReply::Claim(rookery_core::model::file::FileClaimOutcome::Granted);
         assert_eq!(granted, free, "{subtree}");
     }
 }
@@ -631,7 +632,8 @@ async fn operational_state_is_kept_and_not_logged(world: &World) {
 }
 
 async fn presence_is_seen_by_decisions(world: &World) {
-    use rookery_core::agent::{DeclareOffline, Evidence};
+    use rookery_core::agents::DeclareOffline;
+    use rookery_core::model::agent::Evidence;
     let store = &*world.store;
     done(store, register("a")).await;
     let offline = |last_seen| {

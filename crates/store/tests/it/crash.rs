@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rookery_core::log::LogRow;
-use rookery_core::task::{CompleteTask, HeldByOther, Required, StartTask};
+use rookery_core::tasks::{CompleteTask, HeldByOther, Required, StartTask};
+use rookery_core::traits::LogRow;
 use rookery_core::{Caller, Seq};
 use rookery_store::store::Health;
 use rookery_store::{Store, Submission};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rookery_core::file::RecordUntracked;
+use rookery_core::files::RecordUntracked;
 use rookery_core::{Caller, Key, Seq};
 use rookery_store::sqlite::{Faults, Options, SqliteStore, Step};
 use rookery_store::store::Health;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rookery_core::log::{Body, BodyBytes, LogRow};
-use rookery_core::redact::{Redact, Target};
+use rookery_core::redaction::{Redact, Target};
+use rookery_core::traits::{Body, BodyBytes, LogRow};
 use rookery_core::{Caller, Seq, Timestamp};
 use rookery_store::artifact::ArtifactDir;
 use rookery_store::offline::{self, ExportReport, ImportReport, OfflineError};

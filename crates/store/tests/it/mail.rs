@@ -1,8 +1,10 @@
 //! Messages and documents on every engine: found by what they are read by, in order, and cleared by a redaction.
 
-use rookery_core::document::{AppendDocument, DocumentId, DocumentPath, Version, Writer, text_of};
-use rookery_core::message::{Ack, AckMessages, Addressees, Cause, ReadMessages, SendMessage, Shown, StormGuard, What};
-use rookery_core::redact::{REDACTED, Redact, Target};
+use rookery_core::documents::{AppendDocument, Writer};
+use rookery_core::messages::{Ack, AckMessages, Addressees, Cause, ReadMessages, SendMessage, Shown, StormGuard, What};
+use rookery_core::model::document::{DocumentId, Version, text_of};
+use rookery_core::model::document_path::DocumentPath;
+use rookery_core::redaction::{REDACTED, Redact, Target};
 use rookery_core::{Caller, Code, EventRef, Instance, Key, MessageId, Row, Seq, Table};
 use rookery_store::query::{ColumnTest, Order};
 use rookery_store::{LogQuery, RowQuery, Submission};

@@ -215,7 +215,7 @@ async fn tokens_artifacts_and_presence_are_everybodys() {
         id: "tok_1".to_owned(),
         hash: "h".to_owned(),
         subject: "x".to_owned(),
-        power: rookery_core::actor::Authority::Agent,
+        power: rookery_core::kernel::caller::Authority::Agent,
         created_at: rookery_core::Timestamp(1),
         expires_at: None,
         label: None,

@@ -1,16 +1,18 @@
 //! What random callers expect of each other's payloads, and the groups they make.
 
-use rookery_core::clutch::{Ingest, MessageType, PayloadType};
-use rookery_core::task::CompleteTask;
+use rookery_core::clutch::Ingest;
+use rookery_core::model::message_type::MessageType;
+use rookery_core::model::payload_type::PayloadType;
+use rookery_core::tasks::CompleteTask;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
-use rookery_core::actor::Caller;
-use rookery_core::contract::{
-    ContractCheck, DefineStepContracts, ExpectedPayload, RegisterSchema, StepContract, Violations,
-};
-use rookery_core::group::{RemoveGroup, SetGroup};
+use rookery_core::contracts::{DefineStepContracts, RegisterSchema};
+use rookery_core::groups::{RemoveGroup, SetGroup};
+use rookery_core::kernel::caller::Caller;
+use rookery_core::model::contract::{ContractCheck, ExpectedPayload, StepContract};
+use rookery_core::model::violation::Violations;
 use rookery_core::{AgentId, AnyCommand, Key, Row};
 
 use crate::steps::AGENTS;

@@ -2,12 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
-use rookery_core::redact::Redact;
+use rookery_core::redaction::Redact;
 use std::sync::Arc;
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
-use rookery_core::log::LogRow;
+use rookery_core::traits::LogRow;
 use rookery_core::{Seq, Timestamp};
 use rookery_store::postgres::{self, Birth, PostgresStore};
 use rookery_store::queue::Limits;

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use rookery_core::actor::{Actor, Caller};
-use rookery_core::clutch::{
-    Act, AnswerCall, EnvelopeRejected, MessageType, NoteRejected, Shape, Taken, Trace, read_batch, take_in,
-};
-use rookery_core::log::LogRow;
-use rookery_core::message::StormGuard;
-use rookery_core::routing::{Candidates, OfferTask, RequiredCapability, RouteTask, TaskDemand};
-use rookery_core::task::{AlarmKind, FailureRetry, FireAlarm, Task};
+use rookery_core::clutch::{Act, AnswerCall, EnvelopeRejected, NoteRejected, Shape, Taken, read_batch, take_in};
+use rookery_core::eligibility::{Candidates, RequiredCapability, TaskDemand};
+use rookery_core::kernel::caller::{Actor, Caller};
+use rookery_core::messages::StormGuard;
+use rookery_core::model::message_type::MessageType;
+use rookery_core::model::task::{AlarmKind, Task};
+use rookery_core::model::trace::Trace;
+use rookery_core::routing::{OfferTask, RouteTask};
+use rookery_core::tasks::{FailureRetry, FireAlarm};
+use rookery_core::traits::LogRow;
 use rookery_core::{AnyCommand, Code, Key, MessageId, Row};
 use serde_json::{Value, json};
 

@@ -1,13 +1,14 @@
 //! What holds at the end of every batch, written down apart from the rules that make it so.
 
-use rookery_core::{AgentId, AnyEvent, EventRef, EventStamp, Key, Row, Seq, TaskId, TimerId, apply_row, run};
+use rookery_core::model::run;
+use rookery_core::{AgentId, AnyEvent, EventRef, EventStamp, Key, Row, Seq, TaskId, TimerId, apply_row};
 use std::collections::{BTreeMap, BTreeSet};
 
-use rookery_core::agent::Agent;
-use rookery_core::file::File;
-use rookery_core::log::LogRow;
-use rookery_core::task::{AlarmKind, Task, TaskState};
-use rookery_core::timer::conflict_timer_id;
+use rookery_core::model::agent::Agent;
+use rookery_core::model::file::File;
+use rookery_core::model::task::{AlarmKind, Task, TaskState};
+use rookery_core::model::timer::conflict_timer_id;
+use rookery_core::traits::LogRow;
 use rookery_store::replay::Fold;
 
 use crate::team::Team;

@@ -1,24 +1,24 @@
 //! Messages and documents: what random callers ask of them, and what holds whatever they ask.
 
-use rookery_core::message::{
-    Ack, AckMessages, AddressedAs, Addressees, Cause, Fate, GiveUpDelivery, Header, MessagesAcked, MessagesRead,
-    ReadMessages, Receipt, Recipients, ReleaseHeld, RetryDelivery, SendMessage, Shown, Standing, StormGuard, Verdict,
-    What,
+use rookery_core::messages::{
+    Ack, AckMessages, Addressees, Cause, GiveUpDelivery, MessagesAcked, MessagesRead, ReadMessages, Receipt,
+    ReleaseHeld, RetryDelivery, SendMessage, Shown, StormGuard, Verdict, What,
 };
+use rookery_core::model::message::{AddressedAs, Fate, Header, Recipients, Standing};
 use rookery_core::model::{ColumnValue, DeliveryId, VersionId};
 use rookery_core::{AgentId, AnyCommand, EventRef, Instance, Key, MessageId, Row, Seq, TaskId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use rookery_core::actor::Caller;
-use rookery_core::adapter::{DroppedLetter, LettersDropped, NoteDropped};
-use rookery_core::document::{
-    AppendDocument, Base, CreateDocument, DeleteDocument, DocumentId, DocumentPath, Version, WriteDocument, Writer,
-    text_of,
-};
-use rookery_core::instance::{ConfigureContext, ContextSettings, Scope};
-use rookery_core::log::LogRow;
+use rookery_core::contexts::ConfigureContext;
+use rookery_core::documents::{AppendDocument, Base, CreateDocument, DeleteDocument, WriteDocument, Writer};
+use rookery_core::kernel::caller::Caller;
+use rookery_core::messages::{DroppedLetter, LettersDropped, NoteDropped};
+use rookery_core::model::context_settings::{ContextSettings, Scope};
+use rookery_core::model::document::{DocumentId, Version, text_of};
+use rookery_core::model::document_path::DocumentPath;
+use rookery_core::traits::LogRow;
 
 use crate::envelopes::ENVELOPES;
 use crate::steps::{AGENTS, Step, steps};

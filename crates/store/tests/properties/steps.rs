@@ -4,27 +4,31 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use rookery_core::actor::{Auth, Caller};
-use rookery_core::agent::{
-    AgentRole, AgentStatus, CurrentTask, DeclareOffline, Evidence, Join, LeaveTeam, PauseAgent, Profile, RegisterAgent,
-    ResumeAgent, ReturnAgent, SetAgentStatus,
+use rookery_core::agents::{
+    CurrentTask, DeclareOffline, Join, LeaveTeam, PauseAgent, RegisterAgent, ResumeAgent, ReturnAgent, SetAgentStatus,
 };
-use rookery_core::file::{
-    Case, ChangeSource, ClaimFile, ClaimMode, FilePath, LockFile, RecordChange, RecordUntracked, ReleaseFile,
-    ResolveConflict, UnlockFile,
+use rookery_core::files::Report;
+use rookery_core::files::{
+    ChangeSource, ClaimFile, ClaimMode, LockFile, RecordChange, RecordUntracked, ReleaseFile, ResolveConflict,
+    UnlockFile,
 };
-use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff, RejectHandoff};
+use rookery_core::handoffs::{AcceptHandoff, OfferHandoff, RejectHandoff};
+use rookery_core::kernel::caller::{Auth, Caller};
 use rookery_core::model::LifeSource;
-use rookery_core::report::Report;
-use rookery_core::run::{
-    self, AddRunTask, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, RunSpec, SetRunPlan, SetRunStatus, SourceType,
+use rookery_core::model::agent::{AgentRole, AgentStatus, Evidence, Profile};
+use rookery_core::model::file_path::{Case, FilePath};
+use rookery_core::model::handoff::HandoffNote;
+use rookery_core::model::run;
+use rookery_core::model::run::{RunSpec, SourceType};
+use rookery_core::model::task::{CheckpointKind, Details, Outcome, TaskPlan, TaskState};
+use rookery_core::plans::{AddRunTask, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan};
+use rookery_core::plans::{ApplyTemplate, CreateTemplate, TemplateSource, TemplateTask};
+use rookery_core::runs::{CreateRun, SetRunStatus};
+use rookery_core::tasks::{
+    AddCheckpoint, AssignTask, CancelTask, CancelTo, ClaimTask, CompleteTask, CreateTask, FailTask, FailureRetry,
+    HeldByOther, IfFailed, IfUnclaimed, ReleaseTask, ReopenTask, ReplanTask, Required, RetryTask, SetTaskPlan,
+    SetTaskStep, StartTask,
 };
-use rookery_core::task::{
-    AddCheckpoint, AssignTask, CancelTask, CancelTo, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details,
-    FailTask, FailureRetry, HeldByOther, IfFailed, IfUnclaimed, Outcome, ReleaseTask, ReopenTask, ReplanTask, Required,
-    RetryTask, SetTaskPlan, SetTaskStep, StartTask, TaskPlan, TaskState,
-};
-use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource, TemplateTask};
 use rookery_core::{AgentId, AnyCommand, HandoffId, RunId, Seq, TaskId, TemplateId, Timestamp};
 
 pub(crate) const AGENTS: [&str; 4] = ["a", "b", "c", "d"];

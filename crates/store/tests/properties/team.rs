@@ -3,14 +3,16 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use rookery_core::actor::Caller;
-use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
-use rookery_core::intent::CloseIntent;
-use rookery_core::log::LogRow;
+use rookery_core::agents::RegisterAgent;
+use rookery_core::effects::CloseIntent;
+use rookery_core::files::FireTimer;
+use rookery_core::kernel::caller::Caller;
+use rookery_core::model::agent::{AgentRole, Profile};
+use rookery_core::model::timer::conflict_timer_id;
 use rookery_core::model::{LifeSource, Presence};
-use rookery_core::redact::{Erase, Redact, Target};
-use rookery_core::task::CreateTask;
-use rookery_core::timer::{FireTimer, conflict_timer_id};
+use rookery_core::redaction::{Erase, Redact, Target};
+use rookery_core::tasks::CreateTask;
+use rookery_core::traits::LogRow;
 use rookery_core::{IntentId, Key, LogId, Row, RunId, Seq, TaskId, Timestamp};
 use rookery_store::batch::Outcome;
 use rookery_store::memory::Database;

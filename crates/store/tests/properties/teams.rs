@@ -1,7 +1,8 @@
 //! Teams that random runners run, and what holds of their turns whatever happens to them.
 
-use rookery_core::message::{Delivery, MessagesAcked, StormGuard};
+use rookery_core::messages::{MessagesAcked, StormGuard};
 use rookery_core::model::DeliveryId;
+use rookery_core::model::message::Delivery;
 use rookery_core::{
     AgentId, AnyCommand, EventRef, EventStamp, IntentId, Key, MessageId, Row, TeamId, TurnId, apply_row,
 };
@@ -9,13 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
-use rookery_core::actor::Caller;
-use rookery_core::log::LogRow;
-use rookery_core::team::{
-    AnnounceToTeam, ConcludeTeamStart, Conclusion, EndTeam, KickOff, Launch, Mode, NewMember, RequestTeamStart,
-    RequestTeamStop, Runner, StartTeam, StartTime, Takeover, TeamStartOutcome,
+use rookery_core::kernel::caller::Caller;
+use rookery_core::model::team::{Conclusion, Launch, Mode, Runner, StartTime};
+use rookery_core::model::turn::{Failure, Turn, TurnConclusion, Usage, WakeReason};
+use rookery_core::teams::{
+    AnnounceToTeam, ConcludeTeamStart, EndTeam, KickOff, NewMember, RequestTeamStart, RequestTeamStop, StartTeam,
+    Takeover, TeamStartOutcome,
 };
-use rookery_core::turn::{EndTurn, Failure, Notes, StartTurn, Turn, TurnConclusion, TurnEnded, Usage, WakeReason};
+use rookery_core::teams::{EndTurn, Notes, StartTurn, TurnEnded};
+use rookery_core::traits::LogRow;
 
 use crate::mail::message;
 use crate::steps::AGENTS;

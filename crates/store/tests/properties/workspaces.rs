@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use rookery_core::actor::Caller;
-use rookery_core::workspace::{
-    BranchFate, BranchOrigin, ConcludeWorkspace, CreateWorkspace, MergeWorkspace, Outcome, Uncommitted,
-    UpdateWorkspace, Workspace, WorkspaceEffect, WorkspaceStatus, Worktree,
+use rookery_core::kernel::caller::Caller;
+use rookery_core::model::workspace::{Uncommitted, Workspace, WorkspaceEffect, WorkspaceStatus, Worktree};
+use rookery_core::workspaces::{
+    BranchFate, BranchOrigin, ConcludeWorkspace, CreateWorkspace, MergeWorkspace, Outcome, UpdateWorkspace,
 };
 use rookery_core::{AnyCommand, Code, IntentId, Key, Row, WorkspaceId};
 

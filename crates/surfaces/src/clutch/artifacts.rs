@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use http_body_util::BodyExt;
-use rookery_core::artifact::{is_sha256, reference};
+use rookery_core::artifacts::{is_sha256, reference};
 use rookery_core::{Code, Rejection};
 use rookery_engine::{ArtifactError, ArtifactInfo, Incoming, Outgoing, Stored};
 use serde::{Deserialize, Serialize};

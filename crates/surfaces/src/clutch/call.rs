@@ -3,7 +3,7 @@
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
-use rookery_core::clutch::Address;
+use rookery_core::model::addressee::Address;
 use rookery_core::{Actor, AgentId, AnyCommand, Authority, Caller, Code, Rejection};
 use rookery_engine::Committed;
 use serde::de::DeserializeOwned;

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use rookery_core::Code;
-use rookery_core::envelope::iso;
+use rookery_core::kernel::time::iso;
 use rookery_engine::adapter::OutletStatus;
 use rookery_engine::{DeadLetter, EndpointCursor, Failing};
 use serde::Serialize;

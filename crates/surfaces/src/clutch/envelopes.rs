@@ -5,7 +5,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rookery_core::clutch::Shape;
-use rookery_core::envelope::iso;
+use rookery_core::kernel::time::iso;
 use rookery_core::{Code, MessageId, Rejection};
 use rookery_engine::clutch::{Envelope, IngestError, Ingested, Located};
 use serde::Serialize;

@@ -4,8 +4,9 @@
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use rookery_core::clutch::{FaultCode, Faults};
-use rookery_core::contract::Violations;
+use rookery_core::clutch::Faults;
+use rookery_core::kernel::parse::FaultCode;
+use rookery_core::model::violation::Violations;
 use rookery_core::{Code, Rejection, RetryAdvice};
 use rookery_engine::{ArtifactError, EngineError, SubmitError, SubscribeError};
 use serde::Serialize;

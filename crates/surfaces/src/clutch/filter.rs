@@ -1,7 +1,8 @@
 //! Which messages, as the parameters of an address or the fields of a frame say it.
 
-use rookery_core::clutch::Address;
-use rookery_core::{Position, RunId, Seq, TaskId, ThreadId, envelope, limit};
+use rookery_core::kernel::limit;
+use rookery_core::model::addressee::Address;
+use rookery_core::{Position, RunId, Seq, TaskId, ThreadId, envelope};
 use rookery_engine::clutch::{MessageFilter, Sender};
 use rookery_engine::subscribe;
 use serde::Deserialize;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use rookery_core::envelope::iso;
+use rookery_core::kernel::time::iso;
 use rookery_core::model::LifeSource;
 use rookery_core::{AgentId, Caller, Code, MessageId, Seq};
 use rookery_engine::messages::{Parcel, Pull, PullError, Pulled};

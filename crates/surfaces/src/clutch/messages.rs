@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use rookery_core::Seq;
-use rookery_core::envelope::iso;
+use rookery_core::kernel::time::iso;
 use rookery_engine::clutch::{MessagePage, Shown, Stretch};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,8 +1,10 @@
 //! The description of this surface in OpenAPI: from its handlers, with the schemas that the core writes itself and the codes
 //! that each call may be rejected with.
 
-use rookery_core::clutch::{Card, FaultCode, schema};
-use rookery_core::limit;
+use rookery_core::clutch::schema;
+use rookery_core::kernel::limit;
+use rookery_core::kernel::parse::FaultCode;
+use rookery_core::model::capabilities::Card;
 use serde_json::{Value, json};
 use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Object, RefOr};

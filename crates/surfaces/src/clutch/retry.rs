@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::Row;
-use rookery_core::task::ReopenTask;
+use rookery_core::tasks::ReopenTask;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

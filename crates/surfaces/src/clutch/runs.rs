@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use axum::response::Response;
-use rookery_core::{Seq, Timestamp, envelope};
+use rookery_core::kernel::time;
+use rookery_core::{Seq, Timestamp};
 use rookery_engine::clutch::{MESSAGES, RunEntry, RunList, RunTree, TaskAttempt, TaskNode};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -166,8 +167,8 @@ impl From<RunEntry> for RunInfo {
             status: run.status.as_str(),
             task_count: run.tasks.map(|(all, _)| all),
             unfinished_count: run.tasks.map(|(_, unfinished)| unfinished),
-            created_at: envelope::iso(run.created_at),
-            updated_at: envelope::iso(run.updated_at),
+            created_at: time::iso(run.created_at),
+            updated_at: time::iso(run.updated_at),
         }
     }
 }
@@ -203,9 +204,9 @@ impl From<TaskNode> for TaskInfo {
             waiting_on: task.waiting_on.iter().map(ToString::to_string).collect(),
             attempt: task.attempt,
             attempts: node.attempts.into_iter().map(AttemptInfo::from).collect(),
-            clocks: task.clocks.iter().map(|(clock, alarm)| (clock.as_str(), envelope::iso(alarm.due))).collect(),
-            created_at: envelope::iso(task.created_at),
-            completed_at: task.completed_at.map(envelope::iso),
+            clocks: task.clocks.iter().map(|(clock, alarm)| (clock.as_str(), time::iso(alarm.due))).collect(),
+            created_at: time::iso(task.created_at),
+            completed_at: task.completed_at.map(time::iso),
             queued_ms,
             working_ms,
             outcome: task.outcome,
@@ -223,8 +224,8 @@ impl From<TaskAttempt> for AttemptInfo {
         AttemptInfo {
             attempt: attempt.number,
             agent: address(&attempt.agent),
-            started_at: envelope::iso(attempt.started_at),
-            ended_at: ended.map(|(at, _): &(Timestamp, _)| envelope::iso(*at)),
+            started_at: time::iso(attempt.started_at),
+            ended_at: ended.map(|(at, _): &(Timestamp, _)| time::iso(*at)),
             duration_ms: attempt.millis(),
             outcome: ended.map(|(_, ending)| ending.as_str()),
             error: ended.and_then(|(_, ending)| ending.error()).map(str::to_owned),

@@ -13,7 +13,7 @@ use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use rookery_core::clutch::Address;
+use rookery_core::model::addressee::Address;
 use rookery_core::{AgentId, Caller, Code, Position};
 use rookery_engine::clutch::MessageFilter;
 use serde::Deserialize;

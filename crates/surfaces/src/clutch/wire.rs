@@ -1,6 +1,6 @@
 //! The types of this face that are those of the protocol.
 
-use rookery_core::clutch::Card;
+use rookery_core::model::capabilities::Card;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -2,7 +2,7 @@
 //! token, session key, browser session, `X-Agent-Id`, and at last an agent that the request itself names.
 
 use axum::http::{HeaderMap, Method, header};
-use rookery_core::limit::IDEMPOTENCY_KEY_BYTES;
+use rookery_core::kernel::limit::IDEMPOTENCY_KEY_BYTES;
 use rookery_core::{Actor, Caller, Code, Instance, Rejection, Seq};
 use rookery_engine::Credentials;
 use rookery_engine::engine::IdempotencyKey;

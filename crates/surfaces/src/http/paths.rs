@@ -1,6 +1,6 @@
 //! What faces share about files: how a path that a caller wrote becomes a claim.
 
-use rookery_core::file::{ClaimFile, ClaimMode};
+use rookery_core::files::{ClaimFile, ClaimMode};
 use rookery_core::{AgentId, Rejection, TaskId};
 use rookery_engine::Engine;
 use rookery_engine::watcher::hash_file;

@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use rookery_core::run::{RunStatus, SourceType};
-use rookery_core::task::{CheckpointKind, Complexity, WaitingFor};
+use rookery_core::model::run::{RunStatus, SourceType};
+use rookery_core::model::task::{CheckpointKind, Complexity, WaitingFor};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};

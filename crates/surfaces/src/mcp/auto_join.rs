@@ -1,7 +1,7 @@
 //! Becoming part of the team by being there: an agent that names itself and takes part, or only listens, can be mentioned
 //! and found from then on.
 
-use rookery_core::agent::Join;
+use rookery_core::agents::Join;
 use rookery_core::{Authority, Caller};
 use rookery_engine::{EngineError, Request};
 

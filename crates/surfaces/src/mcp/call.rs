@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rookery_core::task::Task;
+use rookery_core::model::task::Task;
 use rookery_core::{Actor, AgentId, AnyCommand, Caller, Row, TaskId};
 use rookery_engine::messages::Unread;
 use rookery_engine::{AnyReply, Committed, Engine, Request};

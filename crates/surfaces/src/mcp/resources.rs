@@ -4,8 +4,9 @@
 use std::fmt::Write;
 
 use rmcp::model::{Resource, ResourceTemplate};
-use rookery_core::document::{Document, DocumentId, DocumentPath};
-use rookery_core::handoff::Handoff;
+use rookery_core::model::document::{Document, DocumentId};
+use rookery_core::model::document_path::DocumentPath;
+use rookery_core::model::handoff::Handoff;
 use rookery_core::{Actor, AgentId, Authority, Caller, Code, Instance, MessageId, Rejection};
 use serde_json::{Value, json};
 

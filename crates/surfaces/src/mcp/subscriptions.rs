@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use rookery_core::message::{Header, Recipients};
+use rookery_core::model::message::{Header, Recipients};
 use rookery_engine::SubscribeError;
 use tokio::sync::Notify;
 

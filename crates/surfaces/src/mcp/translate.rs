@@ -1,7 +1,8 @@
 //! Between the core's words and those of the tools, both ways, without IO.
 
+use rookery_core::Timestamp;
 use rookery_core::model::Presence;
-use rookery_core::{Timestamp, agent, run, task};
+use rookery_core::model::{agent, run, task};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rmcp::model::{CustomNotification, ServerNotification};
 use rmcp::service::{Peer, RoleServer};
-use rookery_core::envelope::iso;
-use rookery_core::instance::bare;
+use rookery_core::kernel::instance::bare;
+use rookery_core::kernel::time::iso;
 use rookery_core::model::LifeSource;
 use rookery_core::{AgentId, Caller};
 use rookery_engine::{Wake, WakeListener};

@@ -10,8 +10,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use regex::bytes::Regex;
-use rookery_core::log::{BodyBytes, LogRow};
-use rookery_core::redact::{Erase, Redact, Target};
+use rookery_core::redaction::{Erase, Redact, Target};
+use rookery_core::traits::{BodyBytes, LogRow};
 use rookery_engine::artifacts::{Collected, Trial};
 use rookery_engine::names::NewToken;
 use rookery_engine::{ArtifactError, At, Bodies, EngineError, Health, LogQuery, Token, Waited, access, ambient};
@@ -95,9 +95,9 @@ pub async fn list_tokens(State(app): State<App>, call: Call) -> Result<Json<Vec<
 pub async fn create_token(call: Call, body: JsonBody<wire::NewToken>) -> Result<Response, HttpError> {
     call.person()?;
     let [subject] = extract::need("agent is required", [&body.value.agent])?;
-    rookery_core::instance::check_name("agent", &subject)?;
+    rookery_core::kernel::instance::check_name("agent", &subject)?;
     let label = body.value.label.as_deref().unwrap_or("");
-    rookery_core::limit::text("label", label, rookery_core::limit::NAME_BYTES)?;
+    rookery_core::kernel::limit::text("label", label, rookery_core::kernel::limit::NAME_BYTES)?;
     let role = body.value.role.unwrap_or(TokenRole::Agent);
     if role != TokenRole::Person && Actor::is_reserved(&subject) {
         return Err(HttpError::invalid(format!("'{subject}' cannot be an agent")));

@@ -3,7 +3,8 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::agent::{CurrentTask, LeaveTeam, PauseAgent, Profile, RegisterAgent, ResumeAgent, SetAgentStatus};
+use rookery_core::agents::{CurrentTask, LeaveTeam, PauseAgent, RegisterAgent, ResumeAgent, SetAgentStatus};
+use rookery_core::model::agent::Profile;
 use rookery_core::{AgentId, Code, Row};
 use rookery_engine::Committed;
 
@@ -156,7 +157,7 @@ pub async fn leave_announce(call: Call, body: MaybeBody<Option<serde_json::Value
     leave(call, Segment("announce".to_owned()), body).await
 }
 
-pub fn shown(app: &App, agent: rookery_core::agent::Agent) -> wire::Agent {
+pub fn shown(app: &App, agent: rookery_core::model::agent::Agent) -> wire::Agent {
     let presence = app.engine().board().get(&agent.id);
     translate::agent(agent, presence)
 }

@@ -3,7 +3,8 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::message::{Fate, Message, Priority, Recipients, What};
+use rookery_core::messages::What;
+use rookery_core::model::message::{Fate, Message, Priority, Recipients};
 use rookery_core::{Actor, AgentId, Code, Instance, MessageId, Row, Timestamp};
 use rookery_engine::At;
 use rookery_engine::messages::{Post, Span};

@@ -3,7 +3,9 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::instance::{ConfigureContext, ContextSettings, Instance, Provider, Scope};
+use rookery_core::contexts::ConfigureContext;
+use rookery_core::kernel::instance::Instance;
+use rookery_core::model::context_settings::{ContextSettings, Provider, Scope};
 use rookery_engine::At;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -3,7 +3,9 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use rookery_core::document::{Base, Change, Document, DocumentId, DocumentPath, Version, WriteDocument, Writer};
+use rookery_core::documents::{Base, WriteDocument, Writer};
+use rookery_core::model::document::{Change, Document, DocumentId, Version};
+use rookery_core::model::document_path::DocumentPath;
 use rookery_core::{Actor, AgentId, Code, Instance, Rejection};
 use rookery_engine::documents::{Changed, DocumentText};
 use rookery_engine::{At, Request};

@@ -3,10 +3,11 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::file::{ChangeSource, RecordChange};
-use rookery_core::log::LogRow;
-use rookery_core::report::Report;
-use rookery_core::{AgentId, AnyCommand, Code, Position, Seq, event_id};
+use rookery_core::files::Report;
+use rookery_core::files::{ChangeSource, RecordChange};
+use rookery_core::kernel::event_id;
+use rookery_core::traits::LogRow;
+use rookery_core::{AgentId, AnyCommand, Code, Position, Seq};
 use rookery_engine::{AnyReply, At, EngineError, LogQuery, Order, subscribe, watching};
 
 use super::{translate, wire};

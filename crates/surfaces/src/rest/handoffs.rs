@@ -3,7 +3,8 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff, RejectHandoff};
+use rookery_core::handoffs::{AcceptHandoff, OfferHandoff, RejectHandoff};
+use rookery_core::model::handoff::HandoffNote;
 use rookery_core::{AgentId, Code, HandoffId, Row, TaskId};
 
 use super::{translate, wire};

@@ -3,7 +3,8 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::file::{ClaimMode, FileClaimOutcome, LockFile, ReleaseFile, ResolveConflict, UnlockFile};
+use rookery_core::files::{ClaimMode, LockFile, ReleaseFile, ResolveConflict, UnlockFile};
+use rookery_core::model::file::FileClaimOutcome;
 use rookery_core::{AgentId, Rejection, Row};
 use rookery_engine::queries::FileFilter;
 use rookery_engine::{AnyReply, Committed};

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use rookery_core::{agent, file, task};
+use rookery_core::model::{agent, file, task};
 use rookery_engine::At;
 
 use super::{agents, translate, wire};

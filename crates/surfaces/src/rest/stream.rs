@@ -10,8 +10,8 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
-use rookery_core::log::LogRow;
 use rookery_core::model::LifeSource;
+use rookery_core::traits::LogRow;
 use rookery_core::{Caller, LogId};
 use rookery_engine::{Chunk, Slot, Subscription};
 

@@ -3,11 +3,14 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::task::{
-    self, AssignTask, CancelTask, CancelTo, ClaimTask, CompleteTask, CreateTask, FailTask, FailureRetry, HeldByOther,
-    IfFailed, IfUnclaimed, Outcome, ReleaseTask, Required, RetryTask, SetTaskStep, StartTask,
+use rookery_core::kernel::limit;
+use rookery_core::model::task;
+use rookery_core::model::task::Outcome;
+use rookery_core::tasks::{
+    AssignTask, CancelTask, CancelTo, ClaimTask, CompleteTask, CreateTask, FailTask, FailureRetry, HeldByOther,
+    IfFailed, IfUnclaimed, ReleaseTask, Required, RetryTask, SetTaskStep, StartTask,
 };
-use rookery_core::{AgentId, AnyCommand, Code, Row, RunId, TaskId, limit};
+use rookery_core::{AgentId, AnyCommand, Code, Row, RunId, TaskId};
 use rookery_engine::Committed;
 use rookery_engine::queries::TaskFilter;
 

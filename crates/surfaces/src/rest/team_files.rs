@@ -2,8 +2,9 @@
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use rookery_core::instance::Instance;
-use rookery_core::team::{TeamStartFailed, not_found};
+use rookery_core::kernel::instance::Instance;
+use rookery_core::model::team::not_found;
+use rookery_core::teams::TeamStartFailed;
 use rookery_core::{AnyEvent, Code, Rejection, TeamId};
 use rookery_engine::teams::LAUNCH_WAITS;
 use serde::{Deserialize, Serialize};

@@ -3,11 +3,10 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::instance::bare;
-use rookery_core::team::{
-    self, AnnounceToTeam, Conclusion, EndTeam, KickOff, Member, Mode, NewMember, RequestTeamStop, Runner, StartTeam,
-    Takeover, Team,
-};
+use rookery_core::kernel::instance::bare;
+use rookery_core::model::team;
+use rookery_core::model::team::{Conclusion, Member, Mode, Runner, Team};
+use rookery_core::teams::{AnnounceToTeam, EndTeam, KickOff, NewMember, RequestTeamStop, StartTeam, Takeover};
 use rookery_core::{Row, SiteId, TeamId};
 use rookery_engine::Committed;
 use rookery_engine::teams::TeamFilter;

@@ -1,8 +1,10 @@
 //! Between the core's words and this face's, both ways, without IO.
 
-use rookery_core::log::LogRow;
+use rookery_core::kernel::event_id;
 use rookery_core::model::Presence;
-use rookery_core::{AnyEvent, EventRef, NodeId, agent, event_id, file, handoff, task};
+use rookery_core::model::{agent, file, handoff, task};
+use rookery_core::traits::LogRow;
+use rookery_core::{AnyEvent, EventRef, NodeId};
 use rookery_engine::queries::TaskShape;
 use rookery_engine::{NodeLiveness, Seen};
 use serde_json::{Map, Value};

@@ -2,9 +2,11 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::artifact::referred;
-use rookery_core::instance::plain;
-use rookery_core::turn::{self, EndTurn, Failure, Notes, StartTurn, Turn, TurnConclusion, Usage, WakeReason};
+use rookery_core::artifacts::referred;
+use rookery_core::kernel::instance::plain;
+use rookery_core::model::turn;
+use rookery_core::model::turn::{Failure, Turn, TurnConclusion, Usage, WakeReason};
+use rookery_core::teams::{EndTurn, Notes, StartTurn};
 use rookery_core::{AgentId, MessageId, Row, TeamId, TurnId};
 use rookery_engine::teams::{Deed, TurnFilter};
 use rookery_engine::{At, Committed};

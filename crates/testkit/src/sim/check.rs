@@ -11,11 +11,11 @@ use rookery_core::{
 };
 use std::collections::BTreeMap;
 
-use rookery_core::agent::Evidence;
-use rookery_core::file::FileClaimOutcome;
-use rookery_core::log::LogRow;
-use rookery_core::run::RunStatus;
-use rookery_core::task::{ReleaseCause, TaskState};
+use rookery_core::model::agent::Evidence;
+use rookery_core::model::file::FileClaimOutcome;
+use rookery_core::model::run::RunStatus;
+use rookery_core::model::task::{ReleaseCause, TaskState};
+use rookery_core::traits::LogRow;
 use rookery_engine::subscribe;
 use rookery_store::memory::Database;
 use rookery_store::node::LeaderRole;

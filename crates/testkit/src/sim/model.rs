@@ -10,9 +10,9 @@ use rookery_core::{
 use std::collections::{BTreeMap, BTreeSet};
 
 use rookery_core::clutch::Envelope;
-use rookery_core::command::Undecided;
-use rookery_core::log::{BodyBytes, LogRow};
+use rookery_core::model::Undecided;
 use rookery_core::model::View;
+use rookery_core::traits::{BodyBytes, LogRow};
 use rookery_store::batch::{Loaded, Needs};
 use rookery_store::store::StoredRow;
 use rookery_store::{AnyReply, PresenceBoard};

@@ -10,12 +10,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use rookery_core::agent::{DeclareOffline, Evidence};
-use rookery_core::intent::Effect;
-use rookery_core::log::LogRow;
+use rookery_core::agents::DeclareOffline;
 use rookery_core::model::LifeSource;
-use rookery_core::team::TeamStartOutcome;
-use rookery_core::workspace::{BranchFate, BranchOrigin, Outcome};
+use rookery_core::model::agent::Evidence;
+use rookery_core::model::intent::Effect;
+use rookery_core::teams::TeamStartOutcome;
+use rookery_core::traits::LogRow;
+use rookery_core::workspaces::{BranchFate, BranchOrigin, Outcome};
 use rookery_core::{AgentId, AnyCommand, Auth, Caller, Code, MessageId, NodeId, Seq, SiteId};
 use rookery_engine::access::Trust;
 use rookery_engine::clutch::{Courier, Delivered, DeliveryPolicy, Envelope, IngestError, Ingested, Routing};

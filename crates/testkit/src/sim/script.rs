@@ -9,25 +9,28 @@ mod workspaces;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, IteratorRandom};
-use rookery_core::agent::{
-    AgentRole, AgentStatus, CurrentTask, LeaveTeam, Profile, RegisterAgent, ReturnAgent, SetAgentStatus,
+use rookery_core::agents::{CurrentTask, LeaveTeam, RegisterAgent, ReturnAgent, SetAgentStatus};
+use rookery_core::files::Report;
+use rookery_core::files::{
+    ChangeSource, ClaimFile, ClaimMode, LockFile, RecordChange, RecordUntracked, ReleaseFile, ResolveConflict,
+    UnlockFile,
 };
-use rookery_core::file::{
-    Case, ChangeSource, ClaimFile, ClaimMode, FilePath, LockFile, RecordChange, RecordUntracked, ReleaseFile,
-    ResolveConflict, UnlockFile,
+use rookery_core::handoffs::{AcceptHandoff, OfferHandoff, RejectHandoff};
+use rookery_core::model::agent::{AgentRole, AgentStatus, Profile};
+use rookery_core::model::file_path::{Case, FilePath};
+use rookery_core::model::handoff::{Handoff, HandoffNote};
+use rookery_core::model::run;
+use rookery_core::model::run::{RunSpec, SourceType};
+use rookery_core::model::task::{CheckpointKind, Details, Outcome, Task, TaskPlan, TaskState};
+use rookery_core::plans::{AddRunTask, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan};
+use rookery_core::plans::{ApplyTemplate, CreateTemplate, TemplateSource};
+use rookery_core::redaction::{Erase, Redact, Target};
+use rookery_core::runs::{CreateRun, SetRunStatus};
+use rookery_core::tasks::{
+    AddCheckpoint, AssignTask, CancelTask, CancelTo, ClaimTask, CompleteTask, CreateTask, FailTask, FailureRetry,
+    HeldByOther, IfFailed, IfUnclaimed, ReleaseTask, ReopenTask, ReplanTask, Required, RetryTask, SetTaskPlan,
+    SetTaskStep, StartTask,
 };
-use rookery_core::handoff::{AcceptHandoff, Handoff, HandoffNote, OfferHandoff, RejectHandoff};
-use rookery_core::redact::{Erase, Redact, Target};
-use rookery_core::report::Report;
-use rookery_core::run::{
-    self, AddRunTask, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, RunSpec, SetRunPlan, SetRunStatus, SourceType,
-};
-use rookery_core::task::{
-    AddCheckpoint, AssignTask, CancelTask, CancelTo, CheckpointKind, ClaimTask, CompleteTask, CreateTask, Details,
-    FailTask, FailureRetry, HeldByOther, IfFailed, IfUnclaimed, Outcome, ReleaseTask, ReopenTask, ReplanTask, Required,
-    RetryTask, SetTaskPlan, SetTaskStep, StartTask, Task, TaskPlan, TaskState,
-};
-use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource};
 use rookery_core::{AgentId, AnyCommand, Caller, HandoffId, IntentId, Row, RunId, TaskId, TemplateId};
 use serde_json::Value;
 

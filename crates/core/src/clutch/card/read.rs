@@ -4,18 +4,20 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::{Capability, Card, CostHint, Display, Endpoint, Endpoints, Limits, Rest, Security, SigningKey};
-use crate::clutch::address::{self, Address};
-use crate::clutch::fault::{FaultCode, Faults};
-use crate::clutch::form::{self, Fields, Flaw, Read, quoted};
-use crate::clutch::json;
+use crate::clutch::form::{Fields, Read};
 use crate::clutch::place::Place;
-use crate::clutch::security::TrustLevel;
 use crate::clutch::signature::is_public_key;
-use crate::clutch::version::CapabilityVersion;
-use crate::envelope::VERSION;
-use crate::id::AgentId;
-use crate::limit;
+use crate::clutch::{Faults, json};
+use crate::kernel::id::AgentId;
+use crate::kernel::parse::{FaultCode, Flaw, quoted};
+use crate::kernel::{limit, parse};
+use crate::model::addressee;
+use crate::model::addressee::Address;
+use crate::model::capabilities::{
+    Capability, Card, CostHint, Display, Endpoint, Endpoints, Limits, Rest, Security, SigningKey, VERSION,
+};
+use crate::model::policy::TrustLevel;
+use crate::model::version::CapabilityVersion;
 
 impl Card {
     /// A card as it was sent.
@@ -27,7 +29,7 @@ impl Card {
 
     pub fn read(value: &Value) -> Result<Card, Faults> {
         within(value.to_string().len())?;
-        let object = form::object(value).map_err(|flaw| Faults::of(flaw.code, &Place::Root, flaw.message))?;
+        let object = parse::object(value).map_err(|flaw| Faults::of(flaw.code, &Place::Root, flaw.message))?;
         let mut faults = Faults::default();
         match card(&mut Fields::new(object, &Place::Root, &mut faults)) {
             Some(card) if faults.is_empty() => Ok(Card { rest: rest(object, &CARD), ..card }),
@@ -46,12 +48,19 @@ fn within(bytes: usize) -> Result<(), Faults> {
 
 /// The fields that are known, by the object that has them; whatever else is there is kept.
 const CARD: [&str; 7] = ["v", "agent_id", "display", "endpoints", "capabilities", "limits", "security"];
+
 const DISPLAY: [&str; 2] = ["name", "desc"];
+
 const ENDPOINTS: [&str; 2] = ["a2a", "clutch"];
+
 const ENDPOINT: [&str; 1] = ["url"];
+
 const CAPABILITY: [&str; 7] = ["id", "version", "tags", "tools", "trust_level", "cost_hint", "servers"];
+
 const LIMITS: [&str; 2] = ["max_concurrency", "max_runtime_sec"];
+
 const SECURITY: [&str; 4] = ["sandbox", "network", "tool_allowlist", "keys"];
+
 const KEY: [&str; 2] = ["kid", "public_key"];
 
 fn rest(object: &Map<String, Value>, known: &[&str]) -> Rest {
@@ -80,7 +89,7 @@ fn card(fields: &mut Fields<'_>) -> Read<Card> {
 }
 
 fn version(value: &Value) -> Result<&str, Flaw> {
-    match form::string(value)? {
+    match parse::string(value)? {
         v if v == VERSION => Ok(v),
         other => {
             let message = format!("{} is not spoken here: expected '{VERSION}'", quoted(other));
@@ -90,7 +99,7 @@ fn version(value: &Value) -> Result<&str, Flaw> {
 }
 
 fn agent_id(value: &Value) -> Result<AgentId, Flaw> {
-    match address::recipient(value)? {
+    match addressee::recipient(value)? {
         Address::Agent(id) => Ok(id),
         other => Err(Flaw::new(FaultCode::ReservedName, format!("{} is no agent", quoted(&other.to_string())))),
     }
@@ -101,12 +110,12 @@ fn owned<'a>(form: impl Fn(&'a Value) -> Result<&'a str, Flaw>) -> impl Fn(&'a V
 }
 
 fn words(fields: &mut Fields<'_>, field: &str) -> Read<Vec<String>> {
-    fields.list(field, |value| form::name(limit::NAME_BYTES)(value).map(str::to_owned))
+    fields.list(field, |value| parse::name(limit::NAME_BYTES)(value).map(str::to_owned))
 }
 
 fn display(fields: &mut Fields<'_>) -> Read<Display> {
-    let name = fields.optional("name", owned(form::text(limit::NAME_BYTES)));
-    let desc = fields.optional("desc", owned(form::text(limit::TITLE_BYTES)));
+    let name = fields.optional("name", owned(parse::text(limit::NAME_BYTES)));
+    let desc = fields.optional("desc", owned(parse::text(limit::TITLE_BYTES)));
     Some(Display { name: name?, desc: desc?, rest: rest(fields.object(), &DISPLAY) })
 }
 
@@ -127,8 +136,9 @@ fn capability(fields: &mut Fields<'_>) -> Read<Capability> {
     let tags = words(fields, "tags");
     let tools = words(fields, "tools");
     let servers = words(fields, "servers");
-    let trust_level = fields.optional("trust_level", |value| form::one_of(value, &TrustLevel::ALL, TrustLevel::as_str));
-    let cost_hint = fields.optional("cost_hint", |value| form::one_of(value, &CostHint::ALL, CostHint::as_str));
+    let trust_level =
+        fields.optional("trust_level", |value| parse::one_of(value, &TrustLevel::ALL, TrustLevel::as_str));
+    let cost_hint = fields.optional("cost_hint", |value| parse::one_of(value, &CostHint::ALL, CostHint::as_str));
     Some(Capability {
         id: id?.to_owned(),
         version: version?,
@@ -142,7 +152,7 @@ fn capability(fields: &mut Fields<'_>) -> Read<Capability> {
 }
 
 fn capability_id(value: &Value) -> Result<&str, Flaw> {
-    let id = form::name(limit::NAME_BYTES + "skill:".len())(value)?;
+    let id = parse::name(limit::NAME_BYTES + "skill:".len())(value)?;
     let named = id.split_once(':').is_some_and(|(kind, name)| !kind.is_empty() && !name.is_empty());
     if named && !id.contains('@') {
         return Ok(id);
@@ -152,13 +162,13 @@ fn capability_id(value: &Value) -> Result<&str, Flaw> {
 }
 
 fn stated(value: &Value) -> Result<String, Flaw> {
-    let text = form::text(limit::NAME_BYTES)(value)?;
+    let text = parse::text(limit::NAME_BYTES)(value)?;
     CapabilityVersion::parse(text).map(|_| text.to_owned()).map_err(Flaw::invalid)
 }
 
 fn limits(fields: &mut Fields<'_>) -> Read<Limits> {
-    let max_concurrency = fields.optional("max_concurrency", form::count);
-    let max_runtime_sec = fields.optional("max_runtime_sec", form::count);
+    let max_concurrency = fields.optional("max_concurrency", parse::count);
+    let max_runtime_sec = fields.optional("max_runtime_sec", parse::count);
     Some(Limits {
         max_concurrency: max_concurrency?,
         max_runtime_sec: max_runtime_sec?,
@@ -167,8 +177,8 @@ fn limits(fields: &mut Fields<'_>) -> Read<Limits> {
 }
 
 fn security(fields: &mut Fields<'_>) -> Read<Security> {
-    let sandbox = fields.optional("sandbox", form::boolean);
-    let network = fields.optional("network", owned(form::name(limit::NAME_BYTES)));
+    let sandbox = fields.optional("sandbox", parse::boolean);
+    let network = fields.optional("network", owned(parse::name(limit::NAME_BYTES)));
     let restricts = fields.has("tool_allowlist");
     let tools = words(fields, "tool_allowlist");
     let mut kids = BTreeSet::new();
@@ -189,13 +199,13 @@ fn security(fields: &mut Fields<'_>) -> Read<Security> {
 }
 
 fn key(fields: &mut Fields<'_>) -> Read<SigningKey> {
-    let kid = fields.required("kid", "the key's name", owned(form::name(limit::NAME_BYTES)));
+    let kid = fields.required("kid", "the key's name", owned(parse::name(limit::NAME_BYTES)));
     let public_key = fields.required("public_key", "an ed25519 key in base64", public_key);
     Some(SigningKey { kid: kid?, public_key: public_key?.to_owned(), rest: rest(fields.object(), &KEY) })
 }
 
 fn public_key(value: &Value) -> Result<&str, Flaw> {
-    let text = form::string(value)?;
+    let text = parse::string(value)?;
     match is_public_key(text) {
         true => Ok(text),
         false => Err(Flaw::invalid("must be the 32 bytes of an ed25519 key in base64")),
@@ -204,7 +214,7 @@ fn public_key(value: &Value) -> Result<&str, Flaw> {
 
 /// An address that messages could be sent to. Nothing that lets somebody in may stand in a card, which everybody reads.
 fn url(value: &Value) -> Result<&str, Flaw> {
-    let url = form::text(limit::URL_BYTES)(value)?;
+    let url = parse::text(limit::URL_BYTES)(value)?;
     check_url(url).map(|()| url).map_err(Flaw::invalid)
 }
 

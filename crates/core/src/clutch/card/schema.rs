@@ -3,11 +3,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Card, CostHint};
 use crate::clutch::schema::{KINDS, list, name, optional, prefixed};
-use crate::clutch::security::TrustLevel;
-use crate::envelope::VERSION;
-use crate::limit;
+use crate::kernel::limit;
+use crate::model::capabilities::{Card, CostHint, VERSION};
+use crate::model::policy::TrustLevel;
 
 impl Card {
     pub fn schema() -> Value {

@@ -1,13 +1,19 @@
+//!
+
 use serde_json::{Value, json};
 
 use super::*;
-use crate::clutch::card::SigningKey;
-use crate::clutch::{Card, PayloadType, SecretKey};
-use crate::contract::{ContractBinding, DefineStepContracts, ExpectedPayload, StepContract, Violations, missing};
-use crate::group::SetGroup;
-use crate::limit;
-use crate::message::{Fate, Standing};
-use crate::run::RunStatus;
+use crate::clutch::SecretKey;
+use crate::contracts::DefineStepContracts;
+use crate::groups::SetGroup;
+use crate::kernel::limit;
+use crate::model::capabilities;
+use crate::model::capabilities::{Card, SigningKey};
+use crate::model::contract::{ContractBinding, ExpectedPayload, StepContract};
+use crate::model::message::{Fate, Standing};
+use crate::model::payload_type::PayloadType;
+use crate::model::run::RunStatus;
+use crate::model::violation::{Violations, missing};
 use crate::testing::{World, anna, by, claim, complete, create, ingest, sender as caller, sends, start, with_token};
 
 fn refused(w: &mut World, id: &str, kind: &str, from: &str, more: &Value) -> (Code, String) {
@@ -464,11 +470,11 @@ fn keys_are_replaced_by_whoever_has_one_of_them_or_by_lead_and_people() {
 fn leaving_and_coming_back_does_not_shake_off_the_keys() {
     let own = key("k1", 1);
     let mut w = keyed(std::slice::from_ref(&own));
-    w.does(&by("ken"), crate::agent::LeaveTeam { agent: "ken".into() });
+    w.does(&by("ken"), crate::agents::LeaveTeam { agent: "ken".into() });
     let other = RegisterCard { card: Card::read(&card(&[key("k2", 2)], json!({}))).unwrap(), allow_endpoint: false };
     assert_eq!(w.refuses(&by("ken"), other), Code::SignatureRequired);
-    w.joins("ken", crate::agent::AgentRole::Worker);
-    assert!(signature::same_keys(&Card::of(w.agent("ken")).security.keys, &[own]));
+    w.joins("ken", crate::model::agent::AgentRole::Worker);
+    assert!(capabilities::same_keys(&Card::of(w.agent("ken")).security.keys, &[own]));
 }
 
 /// A task whose answers are bound to a step, in a workflow that expects something there.

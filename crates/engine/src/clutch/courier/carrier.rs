@@ -9,7 +9,7 @@ use std::time::Duration;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::HeaderValue;
 use reqwest::{Client, Url, redirect};
-use rookery_core::outbound::AllowedHost;
+use rookery_core::kernel::outbound::AllowedHost;
 use rookery_core::{AgentId, Area, MessageId};
 
 use super::signature::HEADER;

@@ -4,8 +4,8 @@ use rookery_core::model::{DeliveryId, LifeSource};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::message::{AckMessages, GiveUpDelivery, Shown};
-use rookery_core::outbound::AllowedHost;
+use rookery_core::kernel::outbound::AllowedHost;
+use rookery_core::messages::{AckMessages, GiveUpDelivery, Shown};
 use rookery_core::{AgentId, AnyCommand, Auth, Caller, Code, Key, MessageId, Rejection, Row};
 use rookery_store::node::LeaderEpoch;
 use rookery_store::{Submission, SubmitError};

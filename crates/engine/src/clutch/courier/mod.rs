@@ -13,7 +13,7 @@ mod effort;
 mod round;
 mod signature;
 
-use rookery_core::message::MessagesAcked;
+use rookery_core::messages::MessagesAcked;
 use rookery_core::{AgentId, EventRef, MessageId, Row, Seq};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -21,9 +21,9 @@ use std::ops::RangeFrom;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::agent::Agent;
-use rookery_core::log::LogRow;
 use rookery_core::model::Table;
+use rookery_core::model::agent::Agent;
+use rookery_core::traits::LogRow;
 use rookery_store::RowQuery;
 use rookery_store::node::{LeaderEpoch, LeaderRole};
 use tokio::task::{JoinError, JoinSet};

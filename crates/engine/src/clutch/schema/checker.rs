@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 
-use rookery_core::contract::Violation;
+use rookery_core::model::violation::Violation;
 use rookery_store::SubmitError;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

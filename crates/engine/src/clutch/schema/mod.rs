@@ -14,8 +14,8 @@ use std::fmt;
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use rookery_core::clutch::read_json;
-use rookery_core::contract::{Violation, missing, pointer_below};
-use rookery_core::limit;
+use rookery_core::kernel::limit;
+use rookery_core::model::violation::{Violation, missing, pointer_below};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -111,7 +111,7 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rookery_core::contract::BUILT_IN;
+    use rookery_core::contracts::BUILT_IN;
     use serde_json::json;
 
     use super::*;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 
-use rookery_core::contract::Violation;
+use rookery_core::model::violation::Violation;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use rookery_core::contract::pointer_below as below;
+use rookery_core::model::violation::pointer_below as below;
 use serde_json::{Map, Value};
 
 use super::SchemaFault;

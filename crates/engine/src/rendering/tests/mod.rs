@@ -14,9 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use futures_util::FutureExt;
-use rookery_core::document::{Base, DeleteDocument, DocumentId, DocumentPath, Version, WriteDocument, Writer, hash_of};
-use rookery_core::instance::{ConfigureContext, Configured, ContextSettings, Provider, Scope};
-use rookery_core::redact::{Redact, Target};
+use rookery_core::contexts::ConfigureContext;
+use rookery_core::documents::{Base, DeleteDocument, WriteDocument, Writer};
+use rookery_core::model::context_settings::{Configured, ContextSettings, Provider, Scope};
+use rookery_core::model::document::{DocumentId, Version, hash_of};
+use rookery_core::model::document_path::DocumentPath;
+use rookery_core::redaction::{Redact, Target};
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::{Clock, LogQuery, Node, PresenceBoard, Site};
 
@@ -367,7 +370,7 @@ async fn what_cannot_be_a_document_is_left_alone() {
     site.writes("notes.md", "one").await;
     let mut sitting = site.settled().await;
     fs::write(site.file("notes.md"), b"\xff\xfe not text").unwrap();
-    fs::write(site.file("large.md"), "x".repeat(rookery_core::limit::DOCUMENT_BYTES + 1)).unwrap();
+    fs::write(site.file("large.md"), "x".repeat(rookery_core::kernel::limit::DOCUMENT_BYTES + 1)).unwrap();
     fs::write(site.file("script.sh"), "#!/bin/sh").unwrap();
     fs::write(site.file(".hidden.md"), "hidden").unwrap();
     site.writes("notes.md", "two").await;

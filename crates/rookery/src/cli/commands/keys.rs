@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use rookery_client::wire::{self, Card};
 use rookery_client::{Client, ClientError};
-use rookery_core::clutch::card::SigningKey;
+use rookery_core::model::capabilities::SigningKey;
 use serde_json::{Value, json};
 
 use super::envelope::key;

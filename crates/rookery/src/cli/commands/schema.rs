@@ -27,7 +27,7 @@ enum What {
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     match args.what {
-        What::Card => context.out.json(&rookery_core::clutch::Card::schema()),
+        What::Card => context.out.json(&rookery_core::model::capabilities::Card::schema()),
         What::Config => context.out.json(&config::json_schema()),
         What::Envelope => context.out.json(&rookery_core::clutch::schema::envelope()),
         What::Workflow => context.out.json(&rookery_runner::file::schema()),

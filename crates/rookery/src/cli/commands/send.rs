@@ -2,7 +2,7 @@
 
 use rookery_client::tools::Answer;
 use rookery_client::{Client, ClientError, Tools, wire};
-use rookery_core::message::mentions;
+use rookery_core::messages::mentions;
 use rookery_core::{AgentId, Instance};
 use serde_json::{Value, json};
 

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use rookery_core::limit;
+use rookery_core::kernel::limit;
 use tokio_util::sync::CancellationToken;
 
 use self::conversation::Conversation;

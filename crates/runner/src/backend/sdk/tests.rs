@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use rookery_client::{Address, Client, Proof, SessionIssuer, Tools};
-use rookery_core::instance::Instance;
+use rookery_core::kernel::instance::Instance;
 use rookery_testkit::model::{ModelServer, Script};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Receiver;

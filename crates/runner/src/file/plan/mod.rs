@@ -4,7 +4,7 @@ pub(crate) mod notes;
 mod show;
 
 use jiff::Zoned;
-use rookery_core::instance::Provider;
+use rookery_core::model::context_settings::Provider;
 use serde::Serialize;
 
 use super::agent::{Agent, EnvValue, Sandbox};

@@ -1,7 +1,8 @@
 //! What is not wrong, and worth knowing before a run.
 
-use rookery_core::instance::{self, Instance};
-use rookery_core::message::mentions;
+use rookery_core::kernel::instance;
+use rookery_core::kernel::instance::Instance;
+use rookery_core::messages::mentions;
 
 use super::super::agent::{Agent, EnvValue, Sandbox};
 use super::super::backend::{AgentProgram, Backend};

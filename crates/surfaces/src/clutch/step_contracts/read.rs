@@ -1,8 +1,10 @@
 //! Reading the rules of a workflow: YAML without anchors, or JSON. What is not known is an error that says where it stands.
 
-use rookery_core::clutch::{MessageType, PayloadType};
-use rookery_core::contract::{DefineStepContracts, ExpectedPayload, StepContract};
-use rookery_core::limit;
+use rookery_core::contracts::DefineStepContracts;
+use rookery_core::kernel::limit;
+use rookery_core::model::contract::{ExpectedPayload, StepContract};
+use rookery_core::model::message_type::MessageType;
+use rookery_core::model::payload_type::PayloadType;
 use serde::Deserialize;
 use serde_saphyr::options::MergeKeyPolicy;
 

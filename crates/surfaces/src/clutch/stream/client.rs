@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use futures_util::SinkExt;
-use rookery_core::clutch::{Address, Shape};
+use rookery_core::clutch::Shape;
 use rookery_core::model::LifeSource;
+use rookery_core::model::addressee::Address;
 use rookery_core::{Actor, AgentId, Caller};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 

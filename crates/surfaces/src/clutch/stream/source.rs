@@ -1,6 +1,6 @@
 //! Where a connection reads from: what was, by the indexes of its filter, and then what is.
 
-use rookery_core::log::LogRow;
+use rookery_core::traits::LogRow;
 use rookery_core::{AgentId, LogId, Position, Seq};
 use rookery_engine::clutch::{MessageFilter, Rendered, Shown, Stretch};
 use rookery_engine::messages::{Mailbox, Parcel, Pull};

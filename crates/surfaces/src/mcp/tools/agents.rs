@@ -1,6 +1,7 @@
 //! Agents: joining, showing life, leaving, and who else is here.
 
-use rookery_core::agent::{Agent, CurrentTask, LeaveTeam, Profile, RegisterAgent, SetAgentStatus, UpdateProfile};
+use rookery_core::agents::{CurrentTask, LeaveTeam, RegisterAgent, SetAgentStatus, UpdateProfile};
+use rookery_core::model::agent::{Agent, Profile};
 use rookery_core::{AgentId, Caller, Code, Instance, Rejection, Row, RunId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! The channel: what the team of an instance says to each other, with mentions that reach those who are named.
 
-use rookery_core::envelope::iso;
-use rookery_core::message::{Fate, Message};
+use rookery_core::kernel::time::iso;
+use rookery_core::model::message::{Fate, Message};
 use rookery_core::{AgentId, Instance};
 use rookery_engine::messages::{LARGEST_PAGE, Post, Span};
 use rookery_engine::moment::Moment;

@@ -1,6 +1,7 @@
 //! Checkpoints: what a worker leaves behind on the way, so that it, or another, can go on from there.
 
-use rookery_core::task::{AddCheckpoint, CheckpointKind};
+use rookery_core::model::task::CheckpointKind;
+use rookery_core::tasks::AddCheckpoint;
 use rookery_core::{Row, TaskId};
 use rookery_engine::workflows::CheckpointFilter;
 use schemars::JsonSchema;

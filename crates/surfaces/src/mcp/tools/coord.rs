@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 
-use rookery_core::envelope::iso;
-use rookery_core::instance::plain;
-use rookery_core::message::{Ack, Addressees, What};
+use rookery_core::kernel::instance::plain;
+use rookery_core::kernel::time::iso;
+use rookery_core::messages::{Ack, Addressees, What};
 use rookery_core::{AgentId, MessageId};
 use rookery_engine::messages::{Pending, Post, PresenceWord};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

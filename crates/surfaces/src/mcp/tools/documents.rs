@@ -1,10 +1,9 @@
 //! Documents: text that the team of an instance writes together. Every version is kept.
 
-use rookery_core::document::{
-    AppendDocument, Base, Change, CreateDocument, DeleteDocument, Document, DocumentId, DocumentPath, Version,
-    WriteDocument, Writer,
-};
-use rookery_core::envelope::iso;
+use rookery_core::documents::{AppendDocument, Base, CreateDocument, DeleteDocument, WriteDocument, Writer};
+use rookery_core::kernel::time::iso;
+use rookery_core::model::document::{Change, Document, DocumentId, Version};
+use rookery_core::model::document_path::DocumentPath;
 use rookery_core::{AnyCommand, Code, Instance, Rejection};
 use rookery_engine::documents::{Changed, DocumentText};
 use schemars::JsonSchema;

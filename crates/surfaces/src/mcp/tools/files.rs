@@ -1,6 +1,7 @@
 //! File claims: saying which paths one is about to change.
 
-use rookery_core::file::{ClaimMode, File, FileClaimOutcome, ReleaseFile};
+use rookery_core::files::{ClaimMode, ReleaseFile};
+use rookery_core::model::file::{File, FileClaimOutcome};
 use rookery_engine::AnyReply as Outcome;
 use rookery_engine::queries::FileFilter;
 use schemars::JsonSchema;

@@ -1,6 +1,7 @@
 //! Handoffs: passing a task on with what the next agent needs to know.
 
-use rookery_core::handoff::{AcceptHandoff, HandoffNote, OfferHandoff, RejectHandoff};
+use rookery_core::handoffs::{AcceptHandoff, OfferHandoff, RejectHandoff};
+use rookery_core::model::handoff::HandoffNote;
 use rookery_core::{AgentId, HandoffId, Row, TaskId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

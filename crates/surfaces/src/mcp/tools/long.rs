@@ -1,9 +1,12 @@
 //! Texts that are longer than a message may be: they become a document, and the message tells its beginning and where
 //! the rest is.
 
-use rookery_core::document::{CreateDocument, DocumentId, DocumentPath, Writer};
-use rookery_core::message::mentions;
-use rookery_core::{Rejection, Row, limit};
+use rookery_core::documents::{CreateDocument, Writer};
+use rookery_core::kernel::limit;
+use rookery_core::messages::mentions;
+use rookery_core::model::document::DocumentId;
+use rookery_core::model::document_path::DocumentPath;
+use rookery_core::{Rejection, Row};
 
 use super::messages::Member;
 use crate::mcp::call::row_of;

@@ -1,8 +1,8 @@
 //! Messages as the context tools show them, who takes part in them, and where each recipient stands.
 
-use rookery_core::envelope::iso;
-use rookery_core::instance::plain;
-use rookery_core::message::{Fate, Form, Hold, Message, Priority, Recipients};
+use rookery_core::kernel::instance::plain;
+use rookery_core::kernel::time::iso;
+use rookery_core::model::message::{Fate, Form, Hold, Message, Priority, Recipients};
 use rookery_core::{Actor, AgentId, Authority, Caller, Code, Instance, MessageId, Rejection, Timestamp};
 use rookery_engine::messages::{Mail, MessageStatus, Pending, Reached, RecipientStatus, Waiting};
 use schemars::JsonSchema;

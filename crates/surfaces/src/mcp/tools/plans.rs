@@ -1,7 +1,8 @@
 //! Plans: the tasks of a workflow and what each waits for; and how a worker means to do one of them.
 
-use rookery_core::run::{AddRunTask, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan};
-use rookery_core::task::{Complexity, Details, ReplanTask, SetTaskPlan};
+use rookery_core::model::task::{Complexity, Details};
+use rookery_core::plans::{AddRunTask, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan};
+use rookery_core::tasks::{ReplanTask, SetTaskPlan};
 use rookery_core::{Row, RunId, TaskId};
 use rookery_engine::workflows::PlanChange;
 use rookery_engine::{AnyReply as Outcome, Committed, Engine};

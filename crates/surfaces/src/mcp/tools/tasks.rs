@@ -1,8 +1,9 @@
 //! Tasks: looking at one, taking it, giving it back, moving it along.
 
-use rookery_core::task::{
-    CancelTask, CancelTo, ClaimTask, CompleteTask, FailTask, FailureRetry, HeldByOther, IfFailed, IfUnclaimed, Outcome,
-    ReleaseTask, Required, SetTaskStep, StartTask, Task, TaskState, WaitingFor,
+use rookery_core::model::task::{Outcome, Task, TaskState, WaitingFor};
+use rookery_core::tasks::{
+    CancelTask, CancelTo, ClaimTask, CompleteTask, FailTask, FailureRetry, HeldByOther, IfFailed, IfUnclaimed,
+    ReleaseTask, Required, SetTaskStep, StartTask,
 };
 use rookery_core::{AgentId, AnyCommand, Code, Rejection, Row, TaskId};
 use rookery_engine::messages::Mail;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use rookery_core::task::Details;
-use rookery_core::template::{ApplyTemplate, CreateTemplate, Step, Template, TemplateSource, TemplateTask};
+use rookery_core::model::task::Details;
+use rookery_core::model::template::{Step, Template};
+use rookery_core::plans::{ApplyTemplate, CreateTemplate, TemplateSource, TemplateTask};
 use rookery_core::{Row, RunId, TemplateId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,7 @@
 //! Workflows: opening one, looking at it, finding work in it, steering it.
 
-use rookery_core::run::{CreateRun, RunSpec, RunStatus, SetRunStatus, SourceType};
+use rookery_core::model::run::{RunSpec, RunStatus, SourceType};
+use rookery_core::runs::{CreateRun, SetRunStatus};
 use rookery_core::{Row, RunId, Timestamp};
 use rookery_engine::workflows::{FailedTasks, NextTask, Progress, RunFilter, RunPage, Search, Summary, SummaryFormat};
 use schemars::JsonSchema;

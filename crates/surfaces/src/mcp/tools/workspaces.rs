@@ -1,8 +1,8 @@
 //! Workspaces: worktrees of one's own, and what becomes of them.
 
-use rookery_core::workspace::{
-    self, MergeWorkspace, Uncommitted, UpdateWorkspace, Workspace, WorkspaceMerged, WorkspaceRemoved, not_found,
-};
+use rookery_core::model::workspace;
+use rookery_core::model::workspace::{Uncommitted, Workspace, not_found};
+use rookery_core::workspaces::{MergeWorkspace, UpdateWorkspace, WorkspaceMerged, WorkspaceRemoved};
 use rookery_core::{AnyEvent, Code, Row, RunId, TaskId, WorkspaceId};
 use std::path::Path;
 use std::time::Duration;

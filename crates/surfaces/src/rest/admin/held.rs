@@ -3,7 +3,8 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::MessageId;
-use rookery_core::message::{Fate, Hold, Message, ReleaseHeld, Verdict};
+use rookery_core::messages::{ReleaseHeld, Verdict};
+use rookery_core::model::message::{Fate, Hold, Message};
 use rookery_engine::At;
 
 use crate::http::HttpError;

@@ -1,9 +1,10 @@
 //! What must hold of messages on their way to agents: none is lost, none is posted again once it is known to be over, and what is
 //! about one task arrives in its order.
 
-use rookery_core::log::LogRow;
-use rookery_core::message::{AddressedAs, Delivery, MessagesAcked};
+use rookery_core::messages::MessagesAcked;
 use rookery_core::model::DeliveryId;
+use rookery_core::model::message::{AddressedAs, Delivery};
+use rookery_core::traits::LogRow;
 use rookery_core::{Actor, AgentId, EventRef, Key, MessageId, Row, Seq};
 use rookery_engine::clutch::HttpAttempt;
 

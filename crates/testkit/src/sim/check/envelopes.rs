@@ -3,9 +3,10 @@
 use rookery_core::{AgentId, AnyCommand, Caller, Code, EventRef, Key, MessageId, Rejection, Row, Seq, Timestamp};
 use std::collections::BTreeMap;
 
-use rookery_core::agent::ReturnAgent;
-use rookery_core::clutch::{EnvelopeReceived, Filed};
-use rookery_core::log::LogRow;
+use rookery_core::agents::ReturnAgent;
+use rookery_core::clutch::EnvelopeReceived;
+use rookery_core::model::envelope::Filed;
+use rookery_core::traits::LogRow;
 use rookery_engine::clutch::{Envelope, Ingested};
 use rookery_store::AnyReply;
 use rookery_store::store::StoredRow;

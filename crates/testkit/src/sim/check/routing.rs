@@ -1,10 +1,15 @@
 //! What must hold of the router. Who fits is worked out here once more, from the words of cards and requests alone.
 
-use rookery_core::agent::Agent;
-use rookery_core::clutch::{Address, Card, Group, MessageType, Requirement, TrustLevel};
-use rookery_core::log::LogRow;
-use rookery_core::run::RunStatus;
-use rookery_core::task::{AlarmKind, RequestTerms, Task};
+use rookery_core::model::addressee::Address;
+use rookery_core::model::agent::Agent;
+use rookery_core::model::capabilities::Card;
+use rookery_core::model::message_type::MessageType;
+use rookery_core::model::policy::TrustLevel;
+use rookery_core::model::requirement::Requirement;
+use rookery_core::model::role_group::Group;
+use rookery_core::model::run::RunStatus;
+use rookery_core::model::task::{AlarmKind, RequestTerms, Task};
+use rookery_core::traits::LogRow;
 use rookery_core::{Actor, AgentId, EventRef, Key, Row};
 
 use super::{Checked, violated};

@@ -1,13 +1,15 @@
 //! What must hold of teams and turns: one kickoff for each generation, one turn at a time for each agent, one end for each turn,
 //! and an end that decides about the turn's own messages.
 
-use rookery_core::message::{Delivery, MessagesAcked};
+use rookery_core::messages::MessagesAcked;
 use rookery_core::model::DeliveryId;
+use rookery_core::model::message::Delivery;
 use rookery_core::{AgentId, EventRef, Key, MessageId, Row};
 use std::collections::BTreeSet;
 
-use rookery_core::log::LogRow;
-use rookery_core::turn::{Turn, TurnConclusion, TurnEnded};
+use rookery_core::model::turn::{Turn, TurnConclusion};
+use rookery_core::teams::TurnEnded;
+use rookery_core::traits::LogRow;
 
 use super::{Checked, violated};
 use crate::sim::model::Model;

@@ -3,9 +3,11 @@
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use rookery_core::AnyCommand;
-use rookery_core::clutch::{MessageType, PayloadType};
-use rookery_core::contract::{DefineStepContracts, ExpectedPayload, RegisterSchema, StepContract};
-use rookery_core::group::{RemoveGroup, SetGroup};
+use rookery_core::contracts::{DefineStepContracts, RegisterSchema};
+use rookery_core::groups::{RemoveGroup, SetGroup};
+use rookery_core::model::contract::{ExpectedPayload, StepContract};
+use rookery_core::model::message_type::MessageType;
+use rookery_core::model::payload_type::PayloadType;
 
 use super::Script;
 

@@ -3,8 +3,8 @@
 use rand::Rng;
 use rand::seq::{IndexedRandom, IteratorRandom};
 use rookery_core::clutch::SecretKey;
-use rookery_core::envelope::iso;
-use rookery_core::task::Task;
+use rookery_core::kernel::time::iso;
+use rookery_core::model::task::Task;
 use rookery_core::{AgentId, EventRef, MessageId, RunId, Timestamp};
 use serde_json::{Value, json};
 
@@ -251,7 +251,7 @@ impl Script<'_> {
 
     /// Something that is in the log already: as it was, under its id with other words, or under its key.
     fn again(&mut self, from: &str, at: u32) -> Value {
-        let said = |row: &&rookery_core::log::LogRow| {
+        let said = |row: &&rookery_core::traits::LogRow| {
             matches!(row.event.typed(), EventRef::EnvelopeReceived(_))
                 && row.actor.to_string() == from.replace("agent:", "")
         };

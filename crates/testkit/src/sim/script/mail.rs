@@ -2,15 +2,17 @@
 
 use rand::Rng;
 use rand::seq::IndexedRandom;
-use rookery_core::adapter::{DroppedLetter, LettersDropped, NoteDropped};
-use rookery_core::document::{
-    AppendDocument, Base, CreateDocument, DeleteDocument, DocumentId, DocumentPath, WriteDocument, Writer,
+use rookery_core::contexts::ConfigureContext;
+use rookery_core::documents::{AppendDocument, Base, CreateDocument, DeleteDocument, WriteDocument, Writer};
+use rookery_core::messages::{
+    Ack, AckMessages, Addressees, Cause, ReadMessages, ReleaseHeld, RetryDelivery, SendMessage, Shown, StormGuard,
+    Verdict, What,
 };
-use rookery_core::instance::{ConfigureContext, ContextSettings, Scope};
-use rookery_core::message::{
-    Ack, AckMessages, Addressees, Cause, Fate, Message, ReadMessages, ReleaseHeld, RetryDelivery, SendMessage, Shown,
-    Standing, StormGuard, Verdict, What,
-};
+use rookery_core::messages::{DroppedLetter, LettersDropped, NoteDropped};
+use rookery_core::model::context_settings::{ContextSettings, Scope};
+use rookery_core::model::document::DocumentId;
+use rookery_core::model::document_path::DocumentPath;
+use rookery_core::model::message::{Fate, Message, Standing};
 use rookery_core::{AgentId, AnyCommand, Instance, MessageId, Row};
 
 use super::Script;

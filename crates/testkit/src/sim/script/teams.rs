@@ -2,13 +2,14 @@
 
 use rand::Rng;
 use rand::seq::IndexedRandom;
-use rookery_core::agent::{PauseAgent, ResumeAgent};
-use rookery_core::message::Standing;
-use rookery_core::team::{
-    AnnounceToTeam, Conclusion, EndTeam, KickOff, Launch, Mode, NewMember, RequestTeamStart, RequestTeamStop, Runner,
-    StartTeam, StartTime, Takeover, Team,
+use rookery_core::agents::{PauseAgent, ResumeAgent};
+use rookery_core::model::message::Standing;
+use rookery_core::model::team::{Conclusion, Launch, Mode, Runner, StartTime, Team};
+use rookery_core::model::turn::{Failure, Turn, TurnConclusion, Usage, WakeReason};
+use rookery_core::teams::{
+    AnnounceToTeam, EndTeam, KickOff, NewMember, RequestTeamStart, RequestTeamStop, StartTeam, Takeover,
 };
-use rookery_core::turn::{EndTurn, Failure, Notes, StartTurn, Turn, TurnConclusion, Usage, WakeReason};
+use rookery_core::teams::{EndTurn, Notes, StartTurn};
 use rookery_core::{AgentId, AnyCommand, IntentId, Key, MessageId, Row, TeamId, TurnId};
 
 use super::Script;

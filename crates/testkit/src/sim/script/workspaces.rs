@@ -2,7 +2,8 @@
 
 use rand::Rng;
 use rand::seq::IteratorRandom;
-use rookery_core::workspace::{CreateWorkspace, MergeWorkspace, Uncommitted, UpdateWorkspace, WorkspaceStatus};
+use rookery_core::model::workspace::{Uncommitted, WorkspaceStatus};
+use rookery_core::workspaces::{CreateWorkspace, MergeWorkspace, UpdateWorkspace};
 use rookery_core::{AnyCommand, IntentId, Row, WorkspaceId};
 
 use super::Script;

@@ -3,7 +3,7 @@
 
 use rand::Rng;
 use rand::seq::SliceRandom;
-use rookery_core::message::{AckMessages, Shown};
+use rookery_core::messages::{AckMessages, Shown};
 use rookery_core::{AgentId, MessageId};
 
 use super::World;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rookery_client::Client;
 use rookery_client::wire::{self, Artifact};
-use rookery_core::artifact::{is_sha256, referred};
+use rookery_core::artifacts::{is_sha256, referred};
 use serde_json::{Value, json};
 
 use crate::cli::Failure;

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use rookery_core::clutch::signature::signed_by;
-use rookery_core::clutch::{Card, Faults, Received, Shape, read_batch, take_in};
-use rookery_core::message::StormGuard;
+use rookery_core::clutch::{Faults, Received, Shape, read_batch, take_in};
+use rookery_core::messages::StormGuard;
+use rookery_core::model::capabilities::Card;
 use rookery_core::{Code, Rejection};
 use serde_json::json;
 

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use rookery_core::clutch::SecretKey;
-use rookery_core::clutch::card::SigningKey;
-use rookery_core::limit;
+use rookery_core::kernel::limit;
+use rookery_core::model::capabilities::SigningKey;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::Failure;

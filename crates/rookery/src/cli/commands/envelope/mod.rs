@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use rookery_core::limit;
+use rookery_core::kernel::limit;
 
 use crate::cli::Failure;
 use crate::cli::context::Context;

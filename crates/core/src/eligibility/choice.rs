@@ -1,0 +1,37 @@
+//! What came of a choice: whom it fell on and why, who else would have done, and why others would not.
+
+use crate::model::routing::RejectionFilter;
+
+/// A rejection before it is put into words; numbers are places in the demand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reject {
+    Unknown,
+    Offline,
+    Paused,
+    Tried,
+    NotSandboxed,
+    NotTrusted,
+    Barred,
+    NoTool(usize),
+    Busy,
+    Network,
+    Lacks(usize),
+    Version(usize),
+    Untrusted(usize),
+}
+
+impl Reject {
+    pub(super) fn filter(self) -> RejectionFilter {
+        match self {
+            Reject::Unknown => RejectionFilter::Unknown,
+            Reject::Offline => RejectionFilter::Offline,
+            Reject::Paused => RejectionFilter::Paused,
+            Reject::Tried => RejectionFilter::Tried,
+            Reject::NotSandboxed | Reject::NotTrusted => RejectionFilter::Security,
+            Reject::Barred | Reject::NoTool(_) => RejectionFilter::Tools,
+            Reject::Busy => RejectionFilter::Concurrency,
+            Reject::Network => RejectionFilter::Network,
+            Reject::Lacks(_) | Reject::Version(_) | Reject::Untrusted(_) => RejectionFilter::Requires,
+        }
+    }
+}

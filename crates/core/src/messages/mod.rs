@@ -1,0 +1,21 @@
+//! Sending, holding, reading and acknowledging messages, and deliveries that failed.
+//!
+//! A message that would cause a storm is held for a person and never dropped.
+
+mod dead_letter;
+mod discard;
+mod hold;
+mod mention;
+mod open_deliveries;
+mod receipt;
+mod send;
+
+pub use dead_letter::{DeliveryAbandoned, DeliveryRetried, GiveUpDelivery, RetryDelivery};
+pub use discard::{DroppedLetter, LettersDropped, NoteDropped};
+pub use hold::{MessageDiscarded, MessageReleased, ReleaseHeld, Verdict};
+pub use mention::mentions;
+pub(crate) use open_deliveries::Open;
+pub(crate) use receipt::noticed;
+pub use receipt::{AckMessages, MessagesAcked, MessagesRead, ReadMessages, Receipt, Shown};
+pub(crate) use send::posted;
+pub use send::{Ack, Addressees, Cause, MessageHeld, MessageSent, SendMessage, StormGuard, Tone, What};
