@@ -219,20 +219,19 @@ pub fn ensure_may_write(view: &View, caller: &Caller) -> Result<(), Undecided> {
 mod tests {
     use super::*;
     use crate::model::agent::AgentRole;
-    use crate::testing::{World, anna, by, create, register, with_token};
+    use crate::testing::{World, anna, by, register, release, with_token};
 
     #[test]
     fn command_by_caller_acting_for_other_agent_is_for_lead_and_people() {
         let mut w = World::of(&["lead", "a", "b"]);
         w.does(&with_token("sealed"), register("sealed", AgentRole::Worker));
+        w.creates("t", &[]);
         let acting = |caller: Caller, agent: &str| Caller { acting_for: Some(agent.into()), ..caller };
-        assert_eq!(w.refuses(&acting(by("a"), "b"), create("t", &[])), Code::Forbidden);
-        assert_eq!(w.refuses(&acting(by("a"), "stranger"), create("t", &[])), Code::Forbidden);
-        assert_eq!(w.refuses(&acting(by("lead"), "sealed"), create("t", &[])), Code::Sealed);
-        for (number, caller) in
-            [acting(by("lead"), "b"), acting(anna(), "sealed"), acting(by("a"), "a")].iter().enumerate()
-        {
-            w.does(caller, create(&format!("t{number}"), &[]));
+        assert_eq!(w.refuses(&acting(by("a"), "b"), release("t")), Code::Forbidden);
+        assert_eq!(w.refuses(&acting(by("a"), "stranger"), release("t")), Code::Forbidden);
+        assert_eq!(w.refuses(&acting(by("lead"), "sealed"), release("t")), Code::Sealed);
+        for caller in [acting(by("lead"), "b"), acting(anna(), "sealed"), acting(by("a"), "a")] {
+            assert_eq!(w.does(&caller, release("t")), [""; 0], "{:?}", caller.actor);
         }
     }
 }
