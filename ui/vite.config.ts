@@ -8,7 +8,7 @@ const daemon = process.env.ROOKERY_URL ?? 'http://127.0.0.1:4700';
 // Everything that is not the UI belongs to the daemon, so that the page in development sees one origin as in production.
 const passedOn = [
   '/agents', '/channels', '/clutch', '/contexts', '/events', '/handoffs', '/admin', '/resources', '/session', '/state',
-  '/status', '/tasks', '/teams', '/workflow-files', '/turns', '/metrics', '/openapi.json', '/healthz', '/readyz', '/docs', '/style.css',
+  '/status', '/tasks', '/teams', '/team-files', '/turns', '/metrics', '/openapi.json', '/healthz', '/readyz', '/docs', '/style.css',
 ];
 
 export default defineConfig({

@@ -72,7 +72,7 @@ export class Daemon {
 
   /** An address that signs a person in. */
   async launch(person = 'anna'): Promise<string> {
-    const { path } = await this.call<{ path: string }>('POST', '/session/launch', { person }, 'person');
+    const { path } = await this.call<{ path: string }>('POST', '/session/sign-in-links', { person }, 'person');
     return this.url + path;
   }
 

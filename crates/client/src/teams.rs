@@ -157,7 +157,7 @@ impl Client {
 
     /// A message by `system` to the team.
     pub async fn say_to_team(&self, id: &str, text: &str) -> Result<(), ClientError> {
-        self.post(&["teams", id, "say"], &json!({"text": text})).await.map(drop)
+        self.post(&["teams", id, "announcements"], &json!({"text": text})).await.map(drop)
     }
 
     /// Asks the team, or one agent of it, to stop. Its runner does it.

@@ -86,12 +86,12 @@ pub struct Delivery {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Adapters {
-    pub adapters: Vec<Adapter>,
+pub struct Endpoints {
+    pub endpoints: Vec<Endpoint>,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Adapter {
+pub struct Endpoint {
     pub name: String,
     pub state: String,
     #[serde(default)]
@@ -285,7 +285,7 @@ pub struct Node {
     #[serde(default)]
     pub this: bool,
     #[serde(default)]
-    pub duties: Vec<String>,
+    pub leader_roles: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -253,7 +253,7 @@ fn payload(fact: &AnyEvent) -> Value {
         EventRef::RoutingFailed(fact) => {
             let mut payload = fact.choice.payload();
             if let Some(again_at) = fact.again_at {
-                payload["asked_again_at"] = json!(iso(again_at));
+                payload["retry_at"] = json!(iso(again_at));
             }
             payload
         }

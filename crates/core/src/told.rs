@@ -389,9 +389,9 @@ mod tests {
     fn nobody_takes_the_id_of_what_is_told() {
         let mut w = begun("ken");
         let next = event_id::message_at(Seq(w.log.len() as u64 + 1));
-        assert_eq!(w.refuses(&by("ada"), ingest(next.as_str(), "x.y", "ada", &json!({}))), Code::Exists);
+        assert_eq!(w.refuses(&by("ada"), ingest(next.as_str(), "x.y", "ada", &json!({}))), Code::AlreadyExists);
         let told = event_id::notification_at(Seq(w.log.len() as u64 + 1), Timestamp(w.now));
-        assert_eq!(w.refuses(&by("ada"), ingest(told.as_str(), "x.y", "ada", &json!({}))), Code::Exists);
+        assert_eq!(w.refuses(&by("ada"), ingest(told.as_str(), "x.y", "ada", &json!({}))), Code::AlreadyExists);
         let theirs = event_id::message_at(Seq(1 << 50));
         assert_eq!(sends(&mut w, theirs.as_str(), "x.y", "ada", &json!({})), ["envelope.received"]);
     }

@@ -32,11 +32,12 @@ impl AccessHandle<'_> {
         }
         let agents = self.engine.query().agents().await?.value;
         match agents.iter().find(|agent| !agent.has_left() && look_alike(bare(&agent.id), name)) {
-            Some(agent) => {
-                Err(Rejection::new(Code::Exists, format!("the agent '{}' could be taken for that person", agent.id))
-                    .hint("let the agent leave first, or choose another name for the person")
-                    .into())
-            }
+            Some(agent) => Err(Rejection::new(
+                Code::AlreadyExists,
+                format!("the agent '{}' could be taken for that person", agent.id),
+            )
+            .hint("let the agent leave first, or choose another name for the person")
+            .into()),
             None => Ok(()),
         }
     }

@@ -153,7 +153,7 @@ async fn peeking_marks_nothing_and_lets_one_acknowledge() {
     let (b, caller) = (AgentId::from("b"), by("b"));
     let inbox = team.engine.inbox();
     let ack = || inbox.ack(&caller, &b, vec![message.id().clone()]);
-    assert_eq!(code(ack().await.unwrap_err()), Code::NotShown);
+    assert_eq!(code(ack().await.unwrap_err()), Code::NotDelivered);
     assert_eq!(team.engine.inbox().peek(&b, None).await.unwrap().count(), 1);
     assert_eq!((team.unread("b").await, team.reached(&message, "b").await), ((1, 1), Reached::Queued));
     ack().await.unwrap();
@@ -181,7 +181,7 @@ async fn what_was_shown_on_one_node_is_acknowledged_on_another() {
     let upto = Until::Message(third.id().clone());
     assert_eq!(other.engine.inbox().ack_until(&caller, &b, upto).await.unwrap(), [second.id().clone()]);
     let peeked = other.engine.inbox().ack(&caller, &b, vec![third.id().clone()]).await;
-    assert_eq!(code(peeked.unwrap_err()), Code::NotShown, "a peek leaves no trace, so it has to look again");
+    assert_eq!(code(peeked.unwrap_err()), Code::NotDelivered, "a peek leaves no trace, so it has to look again");
     assert_eq!(other.inbox("b").await, ["@b third"]);
     other.engine.inbox().ack(&caller, &b, vec![third.id().clone()]).await.unwrap();
     assert_eq!(one.inbox("b").await, [""; 0]);

@@ -149,7 +149,7 @@ fn a_workflow_file_is_checked_without_a_daemon() {
     assert!(stderr.contains("error: 2 things are wrong"), "{stderr}");
     let (code, stdout, _) = project.run(&["check", "team.yaml", "--json"]);
     let told: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!((code, &told["faults"][1]["line"], &told["left_out"]), (2, &json!(2), &json!(0)));
+    assert_eq!((code, &told["faults"][1]["line"], &told["omitted"]), (2, &json!(2), &json!(0)));
     let (code, _, _) = project.run(&["check", "nothing.yaml"]);
     assert_eq!(code, 2);
     assert!(!project.folder.path().join(".rookery").exists(), "nothing was made");

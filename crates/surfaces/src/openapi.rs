@@ -35,7 +35,7 @@ const ERRORS: [(&str, &str, &[&str]); 12] = [
     (
         "403",
         "The caller may not do this, or the request came from elsewhere.",
-        &["FORBIDDEN", "SEALED", "FOREIGN_HOST", "FOREIGN_ORIGIN"],
+        &["FORBIDDEN", "CREDENTIAL_REQUIRED", "FOREIGN_HOST", "FOREIGN_ORIGIN"],
     ),
     ("404", "There is nothing of that name.", &[]),
     ("408", "The request took too long.", &["TIMEOUT"]),

@@ -15,7 +15,7 @@ export default function StartView({ onMenu }: WithMenu) {
   const place = usePlace();
   const mayAct = useMayAct();
   const newest = useNewest((event) => event.kind === 'resource.modified' || event.kind === 'resource.others_changed');
-  const { value } = useAsked<Wire['WorkflowFiles']>('/workflow-files', newest);
+  const { value } = useAsked<Wire['WorkflowFiles']>('/team-files', newest);
   const files = value?.files ?? [];
   const [file, setFile] = useState(place.query.get('file') ?? '');
   const [instance, setInstance] = useState('default');
@@ -31,8 +31,8 @@ export default function StartView({ onMenu }: WithMenu) {
   const ask = async (what: 'check' | 'launch') => {
     setBusy(what);
     try {
-      if (what === 'check') return setChecked(await send<Wire['Checked']>('POST', path`/teams/${team}/check`, body));
-      const answer = await send<Wire['TeamView'] | Wire['Launching']>('POST', path`/teams/${team}/launch`, body);
+      if (what === 'check') return setChecked(await send<Wire['Checked']>('POST', path`/teams/${team}/dry-run`, body));
+      const answer = await send<Wire['TeamView'] | Wire['Launching']>('POST', path`/teams/${team}/start-request`, body);
       tell('pending' in answer ? `${team} is being started` : `${team} runs`);
       go(at('c', instance.trim()));
     } catch (error) {

@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(w.refuses(&by("b"), change("a", json!({ "x": 1 }))), Code::Forbidden);
         w.does(&with_token("a"), announce("a", AgentRole::Worker));
         for caller in [by("a"), Caller::anonymous(), by("lead")] {
-            assert_eq!(w.refuses(&caller, card("a", json!({}))), Code::Sealed, "{:?}", caller.actor);
+            assert_eq!(w.refuses(&caller, card("a", json!({}))), Code::CredentialRequired, "{:?}", caller.actor);
         }
         w.does(&with_token("a"), card("a", json!({})));
         let reserved = Card { agent_id: "router".into(), ..card("x", json!({})).card };

@@ -74,6 +74,6 @@ mod tests {
         assert_eq!(w.refuses(&by("a"), join("two words")), Code::Invalid);
         w.does(&with_token("b"), join("b"));
         assert!(w.agent("b").has_credential);
-        assert_eq!(w.refuses(&by("b"), join("b")), Code::Sealed);
+        assert_eq!(w.refuses(&by("b"), join("b")), Code::CredentialRequired);
     }
 }

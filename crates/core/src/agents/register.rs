@@ -386,16 +386,16 @@ mod tests {
         }
         w.does(&with_token("a"), claim_file("a", "x"));
         let as_it = |agent: &str| Some(AgentId::from(agent));
-        assert_eq!(w.refuses(&by("lead"), crate::agents::LeaveTeam { agent: "a".into() }), Code::Sealed);
+        assert_eq!(w.refuses(&by("lead"), crate::agents::LeaveTeam { agent: "a".into() }), Code::CredentialRequired);
         assert_eq!(
             w.refuses(&by("lead"), crate::tasks::CompleteTask { agent: as_it("a"), ..complete("t") }),
-            Code::Sealed
+            Code::CredentialRequired
         );
         assert_eq!(
             w.refuses(&by("lead"), crate::tasks::ReleaseTask { agent: as_it("a"), ..release("t") }),
-            Code::Sealed
+            Code::CredentialRequired
         );
-        assert_eq!(w.refuses(&by("lead"), claim_file("a", "y")), Code::Sealed);
+        assert_eq!(w.refuses(&by("lead"), claim_file("a", "y")), Code::CredentialRequired);
         w.does(&by("lead"), assign("t", "lead"));
         let forced = crate::files::ClaimFile { insist: crate::files::ClaimMode::Force, ..claim_file("lead", "x") };
         w.does(&by("lead"), forced);
@@ -414,19 +414,32 @@ mod tests {
         let idle =
             SetAgentStatus { agent: "a".into(), status: AgentStatus::Blocked, current_task: CurrentTask::AsBefore };
         for caller in [by("a"), Caller::anonymous()] {
-            assert_eq!(w.refuses(&caller, register("a", AgentRole::Specialist)), Code::Sealed, "{:?}", caller.actor);
-            assert_eq!(w.refuses(&caller, claim("a", "t")), Code::Sealed);
-            assert_eq!(w.refuses(&caller, claim_file("a", "x")), Code::Sealed);
-            assert_eq!(w.refuses(&caller, idle.clone()), Code::Sealed);
-            assert_eq!(w.refuses(&caller, crate::testing::release("t")), Code::Sealed, "not as the holder either");
-            assert_eq!(w.refuses(&caller, crate::agents::ReturnAgent { agent: "a".into() }), Code::Sealed);
+            assert_eq!(
+                w.refuses(&caller, register("a", AgentRole::Specialist)),
+                Code::CredentialRequired,
+                "{:?}",
+                caller.actor
+            );
+            assert_eq!(w.refuses(&caller, claim("a", "t")), Code::CredentialRequired);
+            assert_eq!(w.refuses(&caller, claim_file("a", "x")), Code::CredentialRequired);
+            assert_eq!(w.refuses(&caller, idle.clone()), Code::CredentialRequired);
+            assert_eq!(
+                w.refuses(&caller, crate::testing::release("t")),
+                Code::CredentialRequired,
+                "not as the holder either"
+            );
+            assert_eq!(w.refuses(&caller, crate::agents::ReturnAgent { agent: "a".into() }), Code::CredentialRequired);
         }
-        assert_eq!(w.refuses(&by("lead"), idle.clone()), Code::Sealed, "nor as the lead, by word alone");
+        assert_eq!(w.refuses(&by("lead"), idle.clone()), Code::CredentialRequired, "nor as the lead, by word alone");
         assert_eq!(w.does(&with_token("lead"), idle), ["agent.status_set"], "the lead may speak for others");
         let session = Caller { auth: Auth::Session, ..by("a") };
         assert_eq!(w.does(&session, register("a", AgentRole::Specialist)), ["agent.updated"]);
         w.does(&anna(), LeaveTeam { agent: "a".into() });
-        assert_eq!(w.refuses(&by("a"), register("a", AgentRole::Worker)), Code::Sealed, "leaving breaks no seal");
+        assert_eq!(
+            w.refuses(&by("a"), register("a", AgentRole::Worker)),
+            Code::CredentialRequired,
+            "leaving breaks no seal"
+        );
         w.does(&anna(), register("a", AgentRole::Worker));
         assert!(w.agent("a").has_credential);
     }

@@ -104,9 +104,9 @@ impl Ingest {
     fn placed(&self, refusal: Rejection) -> Rejection {
         let pointer = match refusal.code {
             Code::TaskNotFound | Code::InvalidTransition | Code::DependenciesUnfinished => "/task_id",
-            Code::NotHolder | Code::Reserved | Code::NotEligible | Code::AlreadyClaimed => "/from/agent_id",
-            Code::AgentNotFound | Code::AgentOffline | Code::Sealed | Code::Forbidden => "/from/agent_id",
-            Code::Exists => "/id",
+            Code::NotHolder | Code::ReservedForOther | Code::NotEligible | Code::AlreadyClaimed => "/from/agent_id",
+            Code::AgentNotFound | Code::AgentOffline | Code::CredentialRequired | Code::Forbidden => "/from/agent_id",
+            Code::AlreadyExists => "/id",
             Code::InvalidState => "/run_id",
             Code::SignatureRequired => "/security/auth",
             _ => "/payload",
@@ -227,7 +227,7 @@ impl Ingest {
 
     fn says_something_else(&self) -> Rejection {
         let message = format!("message '{}' exists and says something else", self.received.message);
-        Rejection::new(Code::Exists, message).hint("give every message an id of its own").about("/id")
+        Rejection::new(Code::AlreadyExists, message).hint("give every message an id of its own").about("/id")
     }
 
     /// The agents that it is to, without its sender. Whoever nobody knows gets nothing, and so does everybody else.

@@ -121,7 +121,7 @@ impl ConfigureContext {
         for (instance, folder) in named(view)? {
             if context_dir::is_given_to_another(&folder, dir, &instance) {
                 let what = format!("dir would give the folder of instance '{instance}' to others: {}", folder.as_str());
-                return Err(Rejection::new(Code::Exists, what)
+                return Err(Rejection::new(Code::AlreadyExists, what)
                     .hint(format!(
                         "choose another dir, or first another folder for that instance: rookery context configure \
                          --instance {instance} --folder …"
@@ -142,14 +142,15 @@ impl ConfigureContext {
         match others.into_iter().find(|(_, taken)| taken.meets(&folder)) {
             None if context_dir::is_given_to_another(&folder, defaults, instance) => {
                 let what = "dir is a folder that another instance gets by the project's own dir, or meets one";
-                Err(Rejection::new(Code::Exists, what).hint(format!("choose one outside of {defaults}")).into())
+                Err(Rejection::new(Code::AlreadyExists, what).hint(format!("choose one outside of {defaults}")).into())
             }
             None => Ok(()),
-            Some((other, _)) => {
-                Err(Rejection::new(Code::Exists, format!("dir is the folder of instance '{other}', or meets it"))
-                    .hint("choose a folder that no other instance has")
-                    .into())
-            }
+            Some((other, _)) => Err(Rejection::new(
+                Code::AlreadyExists,
+                format!("dir is the folder of instance '{other}', or meets it"),
+            )
+            .hint("choose a folder that no other instance has")
+            .into()),
         }
     }
 }
@@ -289,9 +290,9 @@ mod tests {
         assert_eq!(world.refuses(&anna(), configure(Scope::Project, in_dir("team"))), Code::Invalid);
         world.does(&anna(), configure(Scope::Project, in_dir("team/${{ instance }}")));
         world.does(&anna(), configure(of("a"), provided(Provider::File)));
-        assert_eq!(world.refuses(&anna(), configure(of("b"), in_dir("TEAM/a/sub"))), Code::Exists);
+        assert_eq!(world.refuses(&anna(), configure(of("b"), in_dir("TEAM/a/sub"))), Code::AlreadyExists);
         world.does(&anna(), configure(of("b"), in_dir("elsewhere")));
-        assert_eq!(world.refuses(&anna(), configure(of("c"), in_dir("elsewhere/deep"))), Code::Exists);
+        assert_eq!(world.refuses(&anna(), configure(of("c"), in_dir("elsewhere/deep"))), Code::AlreadyExists);
         world.does(&anna(), configure(of("b"), in_dir("elsewhere/deep")));
     }
 
@@ -300,13 +301,13 @@ mod tests {
         let mut world = World::default();
         world.does(&anna(), configure(Scope::Project, in_dir("team/${{ instance }}")));
         for taken in ["team/foo", "team", "team/foo/deep", "Team/Foo"] {
-            assert_eq!(world.refuses(&anna(), configure(of("bar"), in_dir(taken))), Code::Exists, "{taken}");
+            assert_eq!(world.refuses(&anna(), configure(of("bar"), in_dir(taken))), Code::AlreadyExists, "{taken}");
         }
         world.does(&anna(), configure(of("bar"), in_dir("team/bar/deep")));
         world.does(&anna(), configure(of("bar"), in_dir("docs/foo")));
         for taking in ["docs/${{ instance }}", "docs/foo/${{ instance }}", "${{ instance }}/foo"] {
             let refused = world.refuses(&anna(), configure(Scope::Project, in_dir(taking)));
-            assert_eq!(refused, Code::Exists, "{taking}");
+            assert_eq!(refused, Code::AlreadyExists, "{taking}");
         }
         world.does(&anna(), configure(Scope::Project, in_dir("docs/all/${{ instance }}")));
         world.does(&anna(), configure(Scope::Project, ContextSettings::default()));

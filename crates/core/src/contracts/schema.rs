@@ -60,7 +60,7 @@ impl RegisterSchema {
             return Ok(());
         }
         let message = format!("the schema of {} is another one, and a version never changes", self.payload_type);
-        Err(Rejection::new(Code::Exists, message).hint("register it as the next version"))
+        Err(Rejection::new(Code::AlreadyExists, message).hint("register it as the next version"))
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(w.does(&by("a"), register("a.b.v1", text)), ["schema.registered"]);
         assert_eq!(w.does(&by("b"), register("a.b.v1", text)), [""; 0]);
         assert_eq!(w.does(&by("b"), register("a.b.v1", r#"{"required":["x"],"type":"object"}"#)), [""; 0]);
-        assert_eq!(w.refuses(&by("a"), register("a.b.v1", r#"{"type": "object"}"#)), Code::Exists);
+        assert_eq!(w.refuses(&by("a"), register("a.b.v1", r#"{"type": "object"}"#)), Code::AlreadyExists);
         assert_eq!(w.does(&by("a"), register("a.b.v2", r#"{"type": "object"}"#)), ["schema.registered"]);
         assert_eq!(w.refuses(&by("a"), register("a.b.v3", &" ".repeat(limit::SCHEMA_BYTES + 1))), Code::TooLarge);
         assert_eq!(w.rebuilt(), *w.rows());
@@ -116,6 +116,6 @@ mod tests {
         let name = "research.query.v1";
         let text = built_in(&PayloadType::parse(name).unwrap()).unwrap();
         assert_eq!(w.does(&by("a"), register(name, text)), [""; 0]);
-        assert_eq!(w.refuses(&by("a"), register(name, "{}")), Code::Exists);
+        assert_eq!(w.refuses(&by("a"), register(name, "{}")), Code::AlreadyExists);
     }
 }

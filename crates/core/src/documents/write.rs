@@ -145,7 +145,7 @@ impl Command for CreateDocument {
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         let (author, known) = admitted(cx.view, cx.caller, &self.id, &self.writer, &self.text)?;
         if known.is_some_and(Document::is_here) {
-            return Err(Rejection::new(Code::Exists, format!("document '{}' exists", self.id.path))
+            return Err(Rejection::new(Code::AlreadyExists, format!("document '{}' exists", self.id.path))
                 .hint("write or append to it, or choose another name")
                 .into());
         }
@@ -347,7 +347,7 @@ mod tests {
         let mut w = World::of(&["a"]);
         let a = by("a");
         w.does(&a, create("findings/leak.md", "a", "# Leak"));
-        assert_eq!(w.refuses(&a, create("findings/leak.md", "a", "again")), Code::Exists);
+        assert_eq!(w.refuses(&a, create("findings/leak.md", "a", "again")), Code::AlreadyExists);
         w.does(&a, append("todo.txt", "a", "- all of it"));
         assert_eq!(w.text(&document("todo.txt"), 1), "- all of it");
         assert_eq!(w.does(&a, append("todo.txt", "a", "")), [""; 0]);

@@ -105,7 +105,7 @@ impl Command for OfferHandoff {
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         self.check()?;
         if cx.view.handoff(&self.id)?.is_some() {
-            return Err(Rejection::new(Code::Exists, format!("handoff {} exists", self.id)).into());
+            return Err(Rejection::new(Code::AlreadyExists, format!("handoff {} exists", self.id)).into());
         }
         cx.view.agent(&self.from)?;
         let task = cx.view.task(&self.task)?;
@@ -200,6 +200,6 @@ mod tests {
             assert_eq!(w.refuses(&anna(), offer), code);
         }
         w.does(&by("a"), hand_over("h", "a", None, "t"));
-        assert_eq!(w.refuses(&by("a"), hand_over("h", "a", None, "t")), Code::Exists);
+        assert_eq!(w.refuses(&by("a"), hand_over("h", "a", None, "t")), Code::AlreadyExists);
     }
 }

@@ -99,7 +99,7 @@ codes! {
         Unauthenticated "UNAUTHENTICATED" Unauthenticated Never: "a token is required, or yours is unknown, expired or revoked", "`rookery token create`; send it as `Authorization: Bearer …`";
         Forbidden "FORBIDDEN" Forbidden Never: "this is for the lead or for people, or you act for somebody else", "ask the lead, use the command line, or give your own name";
         NotHolder "NOT_HOLDER" Forbidden Never: "the task belongs to another agent", "ask it for a handoff";
-        Sealed "SEALED" Forbidden Never: "this agent's id is bound to a credential", "send its token, call through `rookery mcp`, or choose another id";
+        CredentialRequired "CREDENTIAL_REQUIRED" Forbidden Never: "this agent's id is bound to a credential", "send its token, call through `rookery mcp`, or choose another id";
         NoIdentity "NO_IDENTITY" Forbidden Fix: "a tool must know which agent calls", "connect as an agent, or give `agent_id`";
         ForeignHost "FOREIGN_HOST" Forbidden Never: "the `Host` header is not a name of this daemon", "call loopback, or add the name to `allowed_hosts`";
         ForeignOrigin "FOREIGN_ORIGIN" Forbidden Never: "a page of another origin called", "call from a program, or from the daemon's own page";
@@ -111,7 +111,7 @@ codes! {
         SignatureRequired "SIGNATURE_REQUIRED" Forbidden Never: "the request has to be signed", "sign it, or send a token where that will do";
         StaleSignature "STALE_SIGNATURE" Forbidden Never: "a webhook was signed more than five minutes from now", "sign again; set the clocks";
         Replayed "REPLAYED" Conflict Never: "a webhook was delivered before as another delivery", "keep the delivery id when you try again";
-        AdapterNotFound "ADAPTER_NOT_FOUND" NotFound Never: "there is no adapter of that name", "`rookery adapters` lists them";
+        AdapterNotFound "ADAPTER_NOT_FOUND" NotFound Never: "there is no adapter of that name", "`rookery endpoints` lists them";
         HookNotFound "HOOK_NOT_FOUND" NotFound Never: "no webhook of that name is configured", "name it in [rookery.toml](hooks.md) and restart the daemon";
     }
     "It is not there" {
@@ -131,7 +131,7 @@ codes! {
     }
     "Messages and documents" {
         MessageNotFound "MESSAGE_NOT_FOUND" NotFound Never: "no message with that id is for this agent", "use the id as it was shown";
-        NotShown "NOT_SHOWN" Conflict Never: "an acknowledgement of a message that the agent never received", "read what is pending first";
+        NotDelivered "NOT_DELIVERED" Conflict Never: "an acknowledgement of a message that the agent never received", "read what is pending first";
         RateLimited "RATE_LIMITED" RateLimited Later: "too many messages of this sender wait for a person already; or it sends more than `envelopes_per_minute`", "stop sending until a person has decided; or send it again after `Retry-After`";
         DocumentNotFound "DOCUMENT_NOT_FOUND" NotFound Never: "no document with that name", "list the documents";
         ContextDisabled "CONTEXT_DISABLED" Conflict Never: "the instance has no channel, inbox or documents", "work without them, or let a person turn them on with `rookery context configure`";
@@ -150,7 +150,7 @@ codes! {
     }
     "Not now, as things stand" {
         AlreadyClaimed "ALREADY_CLAIMED" Conflict Never: "another agent has the task", "take another one, or ask for a handoff";
-        Reserved "RESERVED" Conflict Never: "the task is kept for another agent", "take another one, or have it assigned to you";
+        ReservedForOther "RESERVED_FOR_OTHER" Conflict Never: "the task is kept for another agent", "take another one, or have it assigned to you";
         NotEligible "NOT_ELIGIBLE" Conflict Never: "the request of the task excludes the agent: by its policy, by what it requires, by its recipients, or because the agent has enough to do", "see [who gets a task](clutch.md#who-gets-a-task); the lead or a person can assign it all the same";
         DependenciesUnfinished "DEPENDENCIES_UNFINISHED" Conflict Fix: "the task waits for others, which are named", "finish these first";
         InvalidTransition "INVALID_TRANSITION" Conflict Never: "the task is in a state that does not lead there", "see [the states](tasks.md#the-life-of-a-task)";
@@ -161,7 +161,7 @@ codes! {
         NotConflicted "NOT_CONFLICTED" Conflict Never: "there is no conflict to resolve", "nothing to do";
         AlreadyAnswered "ALREADY_ANSWERED" Conflict Never: "the handoff was accepted or rejected before, or the [turn or team](teams.md) has ended otherwise", "look at its status";
         Conflict "CONFLICT" Conflict Never: "the [team](teams.md), or an agent of it, is run already; or the agent is at another turn", "the hint says how to stop it";
-        Exists "EXISTS" Conflict Fix: "the id or name is taken", "choose another";
+        AlreadyExists "ALREADY_EXISTS" Conflict Fix: "the id or name is taken", "choose another";
         Stale "STALE" Conflict Never: "the state that the decision was based on has changed; nothing was done", "look again";
     }
     "Workflows" {

@@ -33,7 +33,7 @@ impl Rejection {
 
     /// The caller merely says that it is this agent.
     pub fn sealed(agent: &AgentId) -> Rejection {
-        Rejection::new(Code::Sealed, format!("agent '{agent}' is bound to a credential"))
+        Rejection::new(Code::CredentialRequired, format!("agent '{agent}' is bound to a credential"))
             .hint("send its token, or call through 'rookery mcp'; its name alone is not enough")
     }
 

@@ -210,7 +210,7 @@ pub(super) fn not_for(agent: &AgentId, message: &MessageId) -> Rejection {
 }
 
 fn not_shown(agent: &AgentId, message: &MessageId) -> Rejection {
-    Rejection::new(Code::NotShown, format!("message '{message}' was never shown to '{agent}'"))
+    Rejection::new(Code::NotDelivered, format!("message '{message}' was never shown to '{agent}'"))
         .hint("read what is pending first, then acknowledge it")
 }
 
@@ -256,8 +256,8 @@ mod tests {
         w.does(&by("a"), entry("unseen", "a", "@b look"));
         w.does(&by("a"), coord("all", "a", "GENERAL", &[]));
         w.reads("b", &["seen"]);
-        assert_eq!(w.refuses(&by("b"), acks("b", &["seen", "unseen"])), Code::NotShown);
-        assert_eq!(w.refuses(&by("b"), acks("b", &["all"])), Code::NotShown);
+        assert_eq!(w.refuses(&by("b"), acks("b", &["seen", "unseen"])), Code::NotDelivered);
+        assert_eq!(w.refuses(&by("b"), acks("b", &["all"])), Code::NotDelivered);
         assert_eq!(w.standing("seen", "b"), Some(Standing::Read), "the whole call is refused");
         w.acks("b", &["seen"]);
         assert_eq!(w.pending("b"), ["unseen"]);
@@ -282,7 +282,7 @@ mod tests {
             assert_eq!(w.refuses(&by("c"), reads("c", &[message])), Code::MessageNotFound);
             assert_eq!(w.refuses(&by("c"), acks("c", &[message])), Code::MessageNotFound);
         }
-        assert_eq!(w.refuses(&by("b"), acks("b", &["m", "nothing"])), Code::NotShown);
+        assert_eq!(w.refuses(&by("b"), acks("b", &["m", "nothing"])), Code::NotDelivered);
     }
 
     #[test]

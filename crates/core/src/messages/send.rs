@@ -246,7 +246,7 @@ impl SendMessage {
     }
 
     fn is_another(&self) -> Rejection {
-        Rejection::new(Code::Exists, format!("message '{}' exists and is another one", self.id))
+        Rejection::new(Code::AlreadyExists, format!("message '{}' exists and is another one", self.id))
     }
 
     fn check(&self) -> Result<(), Rejection> {
@@ -758,8 +758,8 @@ mod tests {
         let mut w = World::of(&["a", "b"]);
         w.does(&by("a"), entry("m", "a", "@b hi"));
         assert_eq!(w.does(&by("a"), entry("m", "a", "@b hi")), [""; 0]);
-        assert_eq!(w.refuses(&by("a"), entry("m", "a", "@b ho")), Code::Exists);
-        assert_eq!(w.refuses(&by("b"), entry("m", "b", "@b hi")), Code::Exists);
+        assert_eq!(w.refuses(&by("a"), entry("m", "a", "@b ho")), Code::AlreadyExists);
+        assert_eq!(w.refuses(&by("b"), entry("m", "b", "@b hi")), Code::AlreadyExists);
     }
 
     #[test]
@@ -767,7 +767,7 @@ mod tests {
         let mut w = World::of(&["lead", "a", "b"]);
         w.does(&with_token("sealed"), crate::testing::register("sealed", AgentRole::Worker));
         assert_eq!(w.refuses(&by("a"), entry("m", "b", "hi")), Code::Forbidden);
-        assert_eq!(w.refuses(&Caller::anonymous(), entry("m", "sealed", "hi")), Code::Sealed);
+        assert_eq!(w.refuses(&Caller::anonymous(), entry("m", "sealed", "hi")), Code::CredentialRequired);
         for name in ["system", "person:anna", "external"] {
             assert_eq!(w.refuses(&Caller::anonymous(), entry("m", name, "hi")), Code::Forbidden, "{name}");
         }

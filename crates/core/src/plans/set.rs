@@ -107,7 +107,7 @@ pub(crate) fn planned(
     for Resolved { task, depends_on, context_from, waiting_on } in tasks {
         let twice = facts.iter().any(|fact: &AnyEvent| fact.task() == Some(&task.id));
         if twice || view.find_task(&task.id)?.is_some() {
-            return Err(Rejection::new(Code::Exists, format!("task {} exists", task.id)).into());
+            return Err(Rejection::new(Code::AlreadyExists, format!("task {} exists", task.id)).into());
         }
         sequence = sequence.saturating_add(1);
         facts.push(AnyEvent::new(TaskCreated {
@@ -163,9 +163,9 @@ mod tests {
         let mut w = World::of(&["a"]);
         w.creates("tk_one", &[]);
         w.does(&by("a"), create_run("wf"));
-        assert_eq!(w.refuses(&by("a"), plan("wf", &[("one", &[])])), Code::Exists);
+        assert_eq!(w.refuses(&by("a"), plan("wf", &[("one", &[])])), Code::AlreadyExists);
         let mut twice = plan("wf", &[("x", &[]), ("y", &[])]);
         twice.tasks[1].id = planned("x", &[]).id;
-        assert_eq!(w.refuses(&by("a"), twice), Code::Exists);
+        assert_eq!(w.refuses(&by("a"), twice), Code::AlreadyExists);
     }
 }

@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(w.refuses(&by("a"), ApplyTemplate { tasks: vec![], ..apply("tm", &all) }), Code::Invalid);
         assert_eq!(w.refuses(&by("a"), apply("tm_x", &all)), Code::TemplateNotFound);
         w.does(&by("a"), apply("tm", &all));
-        assert_eq!(w.refuses(&by("a"), apply("tm", &all)), Code::Exists);
+        assert_eq!(w.refuses(&by("a"), apply("tm", &all)), Code::AlreadyExists);
     }
 
     #[test]

@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(w.does(&Caller::system(), forward("t", &chosen)), ["task.forwarded"]);
         assert_eq!(w.standing("fwd_t", &chosen), Some(Standing::Queued));
         assert_eq!(w.refuses(&Caller::system(), forward("t", &chosen)), Code::Stale, "its id is taken");
-        assert_eq!(w.refuses(&by(other), claim(other, "t")), Code::Reserved);
+        assert_eq!(w.refuses(&by(other), claim(other, "t")), Code::ReservedForOther);
         sends(&mut w, "acc", "task.accept", &chosen, &json!({ "task_id": "t" }));
         assert_eq!(w.task("t").state, TaskState::InProgress);
         assert_eq!(w.rebuilt(), *w.rows());

@@ -43,7 +43,7 @@ impl CreateRun {
     pub(crate) fn created(&self, view: &View, caller: &Caller) -> Result<AnyEvent, Undecided> {
         self.brief.check()?;
         if self.id == RunId::project_default() || view.run(&self.id)?.is_some() {
-            return Err(Rejection::new(Code::Exists, format!("workflow {} exists", self.id)).into());
+            return Err(Rejection::new(Code::AlreadyExists, format!("workflow {} exists", self.id)).into());
         }
         Ok(AnyEvent::new(RunCreated { run: self.id.clone(), brief: self.brief.clone(), created_by: author(caller) }))
     }
@@ -114,8 +114,8 @@ mod tests {
     fn ids_are_taken_once_and_sizes_are_limited() {
         let mut w = World::of(&["a"]);
         w.does(&by("a"), create_run("wf_1"));
-        assert_eq!(w.refuses(&by("a"), create_run("wf_1")), Code::Exists);
-        assert_eq!(w.refuses(&by("a"), create_run("run_default")), Code::Exists);
+        assert_eq!(w.refuses(&by("a"), create_run("wf_1")), Code::AlreadyExists);
+        assert_eq!(w.refuses(&by("a"), create_run("run_default")), Code::AlreadyExists);
         let with = |brief: RunSpec| CreateRun { id: "wf_2".into(), brief };
         assert_eq!(w.refuses(&by("a"), with(RunSpec { title: " ".to_owned(), ..brief("x") })), Code::Invalid);
         assert_eq!(w.refuses(&by("a"), with(RunSpec { max_parallel_tasks: 0, ..brief("x") })), Code::Invalid);

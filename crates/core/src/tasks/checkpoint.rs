@@ -108,7 +108,7 @@ impl CheckpointAdded {
     pub(super) fn from_asked(asked: &AddCheckpoint, view: &View, task: &Task) -> Result<CheckpointAdded, Undecided> {
         asked.check()?;
         if view.get(&Key::Checkpoint(asked.id.clone()))?.is_some() {
-            return Err(Rejection::new(Code::Exists, format!("checkpoint {} exists", asked.id)).into());
+            return Err(Rejection::new(Code::AlreadyExists, format!("checkpoint {} exists", asked.id)).into());
         }
         if task.checkpoints as usize >= limit::TASK_CHECKPOINTS {
             let message = format!("task {} has {} checkpoints, the most it can have", task.id, task.checkpoints);
@@ -228,7 +228,7 @@ mod tests {
         w.creates("t", &[]);
         w.does(&with_token("a"), crate::testing::start(Some("a"), "t"));
         w.does(&with_token("a"), complete("t"));
-        assert_eq!(w.refuses(&Caller::anonymous(), note("cp_1", CheckpointKind::Decision)), Code::Sealed);
+        assert_eq!(w.refuses(&Caller::anonymous(), note("cp_1", CheckpointKind::Decision)), Code::CredentialRequired);
         w.does(&with_token("a"), note("cp_2", CheckpointKind::Decision));
         w.creates("u", &[]);
         w.starts("open", "u");
@@ -243,7 +243,7 @@ mod tests {
         w.starts("a", "t");
         let note = |id: &str| note(id, CheckpointKind::Progress);
         w.does(&by("a"), note("cp_1"));
-        assert_eq!(w.refuses(&by("a"), note("cp_1")), Code::Exists);
+        assert_eq!(w.refuses(&by("a"), note("cp_1")), Code::AlreadyExists);
         assert_eq!(w.refuses(&by("a"), AddCheckpoint { task: "u".into(), ..note("cp_2") }), Code::TaskNotFound);
         assert_eq!(w.refuses(&by("a"), AddCheckpoint { summary: " ".to_owned(), ..note("cp_2") }), Code::Invalid);
         let summary = "x".repeat(limit::SUMMARY_BYTES + 1);

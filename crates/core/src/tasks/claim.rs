@@ -119,7 +119,7 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
             .into());
     }
     if let Some(other) = task.reserved_for.as_ref().filter(|reserved| *reserved != agent) {
-        return Err(Rejection::new(Code::Reserved, format!("task {} is reserved for {other}", task.id))
+        return Err(Rejection::new(Code::ReservedForOther, format!("task {} is reserved for {other}", task.id))
             .hint("take another task, or have the lead or a person assign it to you")
             .with_holder(other)
             .into());
@@ -169,8 +169,8 @@ mod tests {
         let mut w = World::of(&["lead", "a", "b"]);
         w.reserves("t", "a");
         for agent in ["b", "lead"] {
-            assert_eq!(w.refuses(&by(agent), claim(agent, "t")), Code::Reserved);
-            assert_eq!(w.refuses(&by(agent), start(Some(agent), "t")), Code::Reserved);
+            assert_eq!(w.refuses(&by(agent), claim(agent, "t")), Code::ReservedForOther);
+            assert_eq!(w.refuses(&by(agent), start(Some(agent), "t")), Code::ReservedForOther);
         }
         assert_eq!(w.refuses(&by("b"), release("t")), Code::NotHolder);
         assert_eq!(w.claims("a", "t"), ["task.claimed"]);
@@ -220,7 +220,7 @@ mod tests {
         let task = w.task("t");
         assert_eq!((task.state, task.holder(), task.held_by().unwrap().as_str()), (TaskState::Pending, None, "a"));
         assert_eq!((w.agent("b").holding, w.file_holder("x")), (0, None));
-        assert_eq!(w.refuses(&by("b"), claim("b", "t")), Code::Reserved);
+        assert_eq!(w.refuses(&by("b"), claim("b", "t")), Code::ReservedForOther);
     }
 
     #[test]
@@ -248,6 +248,6 @@ mod tests {
         w.creates("u", &[]);
         w.does(&by("lead"), crate::testing::assign("u", "a"));
         let rejection = w.run(&by("b"), claim("b", "u")).unwrap_err();
-        assert_eq!((rejection.code, rejection.holder), (Code::Reserved, Some("a".into())));
+        assert_eq!((rejection.code, rejection.holder), (Code::ReservedForOther, Some("a".into())));
     }
 }

@@ -100,7 +100,9 @@ impl CreateTask {
         self.check()?;
         view.ensure_may_author_as(caller, &AgentId::from(self.assigned_by.as_str()))?;
         if view.find_task(&self.id)?.is_some() {
-            return Err(Rejection::new(Code::Exists, format!("task {} exists", self.id)).about("/task_id").into());
+            return Err(Rejection::new(Code::AlreadyExists, format!("task {} exists", self.id))
+                .about("/task_id")
+                .into());
         }
         if let Some(agent) = &self.assigned_to
             && view.find_agent(agent)?.is_none_or(|agent| agent.has_left())
@@ -277,7 +279,7 @@ mod tests {
         let mut w = World::of(&["a"]);
         let nobody = Caller::anonymous();
         w.creates("t", &[]);
-        assert_eq!(w.refuses(&nobody, create("t", &[])), Code::Exists);
+        assert_eq!(w.refuses(&nobody, create("t", &[])), Code::AlreadyExists);
         assert_eq!(w.refuses(&nobody, create("u", &["x"])), Code::UnknownReference);
         assert_eq!(w.refuses(&nobody, create("u", &["u"])), Code::DependencyCycle);
         assert_eq!(w.refuses(&nobody, create("u", &["t", "t"])), Code::Invalid);

@@ -231,7 +231,7 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
-        assert_eq!(w.refuses(&by("a"), again("third")), Code::Exists, "the checkpoint's id");
+        assert_eq!(w.refuses(&by("a"), again("third")), Code::AlreadyExists, "the checkpoint's id");
     }
 
     #[test]

@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(w.refuses(&anna(), kickoff("@pr-1", 1, Some(&long))), Code::TooLarge);
         assert_eq!(w.refuses(&anna(), kickoff("@pr-1", 1, Some(" "))), Code::Invalid);
         let same = KickOff { messages: ["m".into(), "m".into()], ..kickoff("@pr-1", 1, Some("@a begin")) };
-        assert_eq!(w.refuses(&anna(), same), Code::Exists);
+        assert_eq!(w.refuses(&anna(), same), Code::AlreadyExists);
         assert_eq!(w.refuses(&by("a@pr-1"), kickoff("@pr-1", 1, None)), Code::Forbidden);
         assert_eq!(w.refuses(&anna(), kickoff("@pr-2", 1, None)), Code::TeamNotFound);
         assert_eq!(w.team("@pr-1").kickoff, None);

@@ -86,7 +86,7 @@ impl Command for StartTurn {
         self.is_idle(team)?;
         cx.view.find_agent(&self.agent)?.map_or(Ok(()), Agent::may_be_woken)?;
         if cx.view.turn(&self.turn)?.is_some() {
-            return Err(Rejection::new(Code::Exists, format!("turn {} exists", self.turn)).into());
+            return Err(Rejection::new(Code::AlreadyExists, format!("turn {} exists", self.turn)).into());
         }
         let open = Open::of(cx.view, &self.agent, &self.messages)?.for_showing()?;
         if open.is_empty() && self.woken == WakeReason::Messages {
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(w.refuses(&anna(), StartTurn { attempt: 0, ..woken("@pr-1", "a@pr-1") }), Code::Invalid);
         w.does(&anna(), woken("@pr-1", "a@pr-1"));
         w.does(&anna(), ends_turn("t", TurnConclusion::Done));
-        assert_eq!(w.refuses(&anna(), woken("@pr-1", "a@pr-1")), Code::Exists);
+        assert_eq!(w.refuses(&anna(), woken("@pr-1", "a@pr-1")), Code::AlreadyExists);
         w.does(&anna(), end("@pr-1", 1, Conclusion::Completed));
         assert_eq!(w.refuses(&anna(), woken("@pr-1", "a@pr-1")), Code::InvalidState);
     }

@@ -68,7 +68,7 @@ impl Command for CreateWorkspace {
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
         self.check()?;
         if cx.view.get(&Key::Workspace(self.id.clone()))?.is_some() {
-            return Err(Rejection::new(Code::Exists, format!("workspace {} exists", self.id)).into());
+            return Err(Rejection::new(Code::AlreadyExists, format!("workspace {} exists", self.id)).into());
         }
         if let Some(run) = self.own_run() {
             cx.view.run_known(run)?;
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(planned.worktree, Worktree::Planned);
         assert_eq!(planned.under_way.as_ref().map(|under_way| under_way.work), Some(WorkspaceEffect::Making));
         assert!(w.rows().contains_key(&Key::Intent("int_ws_2".into())));
-        assert_eq!(w.refuses(&by("a"), tells("ws_1", "/w/two")), Code::Exists);
+        assert_eq!(w.refuses(&by("a"), tells("ws_1", "/w/two")), Code::AlreadyExists);
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl OutletStatus {
         let mut warnings = vec![];
         if let Some(failing) = outbox.failing.as_ref().filter(|failing| failing.failures >= tolerated) {
             warnings.push(format!(
-                "{name} did not get through {} times in a row: {}; mend its receiver, then `rookery adapters retry \
+                "{name} did not get through {} times in a row: {}; mend its receiver, then `rookery endpoints retry \
                  {name}` tries at once",
                 failing.failures, failing.error
             ));
@@ -58,8 +58,8 @@ impl OutletStatus {
         if dead > 0 {
             let halt = if dead >= MOST_DEAD { ", and nothing more is sent until they are seen to" } else { "" };
             warnings.push(format!(
-                "{name} has put aside messages that it could not pass on: {dead}{halt}; `rookery adapters` shows why, \
-                 `rookery adapters retry {name}` tries them again, `rookery adapters drop {name}` lets them go"
+                "{name} has put aside messages that it could not pass on: {dead}{halt}; `rookery endpoints` shows why, \
+                 `rookery endpoints retry {name}` tries them again, `rookery endpoints discard {name}` lets them go"
             ));
         }
         warnings

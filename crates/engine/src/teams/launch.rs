@@ -75,7 +75,7 @@ impl TeamsHandle<'_> {
         };
         if !path.is_file() {
             return Err(Rejection::new(Code::Invalid, format!("there is no file {inside}"))
-                .hint("GET /workflow-files lists the workflow files of the project"));
+                .hint("GET /team-files lists the workflow files of the project"));
         }
         Ok(Launch { file: inside.to_owned(), params })
     }

@@ -472,7 +472,7 @@ fn outgoing_schema() -> Value {
             "from": { "type": "string", "enum": ["now", "start"], "default": "now",
                       "description": "Where in the log a hook begins that is new: with what comes from now on, or at the start. Later it goes on where it was." },
             "attempts": { "type": "integer", "minimum": 1,
-                          "description": "Tries after which a message is put aside, to be seen and retried by `rookery adapters`. Default: delivery_attempts." },
+                          "description": "Tries after which a message is put aside, to be seen and retried by `rookery endpoints`. Default: delivery_attempts." },
             "types": several("Only messages that are shown with one of these types. Default: all."),
             "run_id": text("Only those of this run."),
             "thread_id": text("Only those of this thread."),

@@ -157,7 +157,7 @@ pub async fn seen_by(daemon: &Daemon) -> anyhow::Result<Vec<Value>> {
 pub async fn holder_of(daemon: &Daemon, duty: &str) -> anyhow::Result<Option<u64>> {
     let nodes = seen_by(daemon).await?;
     let holder =
-        nodes.iter().find(|node| node["duties"].as_array().is_some_and(|duties| duties.contains(&json!(duty))));
+        nodes.iter().find(|node| node["leader_roles"].as_array().is_some_and(|duties| duties.contains(&json!(duty))));
     Ok(holder.and_then(|node| node["pid"].as_u64()))
 }
 

@@ -86,7 +86,7 @@ async fn is_here(nodes: &Nodes, pid: u32) -> anyhow::Result<()> {
         eventually("the node is here again", async || {
             let seen = seen_by(asked).await?;
             let found = seen.iter().find(|node| node["pid"].as_u64() == Some(pid.into()));
-            Ok(found.filter(|node| node["state"] == "here").map(drop))
+            Ok(found.filter(|node| node["state"] == "online").map(drop))
         })
         .await?;
     }

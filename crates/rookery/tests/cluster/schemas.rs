@@ -40,7 +40,7 @@ async fn two_projects_of_one_database_know_nothing_of_each_other() -> anyhow::Re
         ensure!(agents.as_array().map(Vec::len) == Some(1) && agents[0]["id"] == agent, "{agents}");
         let nodes = seen_by(daemon).await?;
         ensure!(nodes.len() == 1 && nodes[0]["pid"].as_u64() == daemon.pid().map(u64::from), "{nodes:?}");
-        ensure!(nodes[0]["duties"].as_array().map(Vec::len) == Some(LeaderRole::ALL.len()), "{nodes:?}");
+        ensure!(nodes[0]["leader_roles"].as_array().map(Vec::len) == Some(LeaderRole::ALL.len()), "{nodes:?}");
         let info = daemon.get("/admin/info").await?.body;
         projects.push((text(&info["project_id"])?, text(&info["log"])?));
     }

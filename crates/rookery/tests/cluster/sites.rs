@@ -36,7 +36,7 @@ async fn a_worktree_is_removed_by_the_node_of_its_site() -> anyhow::Result<()> {
 
     nodes.kill(1)?;
     eventually("the node is missed", async || {
-        Ok(seen_by(&nodes[0]).await?.iter().any(|node| node["state"] == "away").then_some(()))
+        Ok(seen_by(&nodes[0]).await?.iter().any(|node| node["state"] == "offline").then_some(()))
     })
     .await?;
     let refused = tool(&nodes[0], "workspace_update", ends(&made[1])).await.map_err(|error| error.to_string());
@@ -48,7 +48,7 @@ async fn a_worktree_is_removed_by_the_node_of_its_site() -> anyhow::Result<()> {
     );
     eventually("the node is back", async || {
         let known = seen_by(&nodes[0]).await?;
-        Ok((known.iter().filter(|node| node["state"] == "here").count() == 2).then_some(()))
+        Ok((known.iter().filter(|node| node["state"] == "online").count() == 2).then_some(()))
     })
     .await?;
     let removed = tool(&nodes[0], "workspace_update", ends(&made[1])).await?;

@@ -230,12 +230,12 @@ async fn every_call_answers_what_its_description_says() {
         json!({"workflow": "law", "steps": [{"id": "brief", "expects": {
         "type": "task.result", "payload_type": payload_type, "required": ["text"]}}]})
     };
-    caller.ok("PUT", "/workflows/{name}", "law", Some(rules("law.brief.v1"))).await;
-    caller.ok("GET", "/workflows/{name}", "law", None).await;
-    caller.ok("GET", "/workflows", "", None).await;
-    caller.refused("PUT", "/workflows/{name}", "law", Some(rules("law.brief.v9")), 400).await;
-    caller.refused("PUT", "/workflows/{name}", "law", Some(json!({"workflow": "law"})), 400).await;
-    caller.refused("GET", "/workflows/{name}", "nothing", None, 404).await;
+    caller.ok("PUT", "/step-contracts/{name}", "law", Some(rules("law.brief.v1"))).await;
+    caller.ok("GET", "/step-contracts/{name}", "law", None).await;
+    caller.ok("GET", "/step-contracts", "", None).await;
+    caller.refused("PUT", "/step-contracts/{name}", "law", Some(rules("law.brief.v9")), 400).await;
+    caller.refused("PUT", "/step-contracts/{name}", "law", Some(json!({"workflow": "law"})), 400).await;
+    caller.refused("GET", "/step-contracts/{name}", "nothing", None, 404).await;
 
     let upload = daemon.request(Method::POST, "/clutch/v0/artifacts").body("content").send().await.unwrap();
     let uploaded = caller.described.holds(&Method::POST, "/clutch/v0/artifacts", upload).await;
@@ -247,14 +247,14 @@ async fn every_call_answers_what_its_description_says() {
     caller.refused("GET", "/artifacts/{id}", &nothing, None, 404).await;
     caller.refused("HEAD", "/artifacts/{id}", &nothing, None, 404).await;
     caller.refused("GET", "/stream", "", None, 426).await;
-    caller.ok("GET", "/adapters", "", None).await;
-    for template in ["/clutch/v0/adapters/{name}/drop", "/clutch/v0/adapters/{name}/retry"] {
+    caller.ok("GET", "/endpoints", "", None).await;
+    for template in ["/clutch/v0/endpoints/{name}/discard", "/clutch/v0/endpoints/{name}/retry"] {
         let by_person = daemon.request(Method::POST, &filled(template, "http:none"));
         let answer = by_person.bearer_auth(daemon.person_key().unwrap()).send().await.unwrap();
         assert_eq!(answer.status(), 404);
         caller.described.holds(&Method::POST, template, answer).await;
     }
-    caller.refused("POST", "/adapters/{name}/retry", "http:none", None, 403).await;
+    caller.refused("POST", "/endpoints/{name}/retry", "http:none", None, 403).await;
     caller.ok("DELETE", "/agents/{id}", "mia", None).await;
 
     // Who is refused before this face sees the request is told so in its words as well.
@@ -271,6 +271,6 @@ async fn every_call_answers_what_its_description_says() {
     }
 
     // What is left needs a WebSocket, or something that was given up on.
-    let left = ["clutch_adapter_drop", "clutch_adapter_retry", "clutch_delivery_retry", "clutch_stream"];
+    let left = ["clutch_delivery_retry", "clutch_endpoint_discard", "clutch_endpoint_retry", "clutch_stream"];
     assert_eq!(caller.described.missing(), left);
 }

@@ -147,7 +147,7 @@ async fn a_hook_says_under_which_terms_the_work_is_done() {
     let Hooked { daemon, folder: _folder } = hooked(setup());
     let expects = json!({"type": "task.result", "payload_type": "research.summary.v1", "required": ["findings"]});
     let steps = json!({"workflow": "release", "steps": [{"id": "build", "expects": expects}]});
-    let defined = daemon.request(Method::PUT, "/clutch/v0/workflows/release").json(&steps);
+    let defined = daemon.request(Method::PUT, "/clutch/v0/step-contracts/release").json(&steps);
     let defined = read(defined).await.unwrap();
     assert!(defined.status.is_success(), "{}", defined.body);
     let body = json!({"name": "v7", "due": "2099-01-01T00:00:00Z", "network": "none", "stage": "build",

@@ -147,7 +147,7 @@ async fn whatever_else_is_sent_to_it_is_shown_until_it_is_acknowledged_once() {
     let checked = ken.call("inbox_check", json!({})).await;
     let large = &checked["messages"][1];
     assert!(large["entry"]["message"].as_str().unwrap().chars().count() <= 8_001);
-    assert_eq!(large["envelope"]["whole"], "rookery://messages/n2");
+    assert_eq!(large["envelope"]["full_message_uri"], "rookery://messages/n2");
     let whole: Value = serde_json::from_str(&ken.read("rookery://messages/n2").await.unwrap()).unwrap();
     assert_eq!(whole["payload"]["text"], long);
     let lead = Tools::connect(&daemon, "lead").await;

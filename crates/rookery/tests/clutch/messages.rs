@@ -101,7 +101,7 @@ async fn the_same_again_is_told_the_first_answer_even_after_a_crash() {
     let repeated = json!({"id": "m1", "seq": first["seq"], "duplicate": true});
     assert_eq!(sent(&daemon, &again).await, repeated);
     again["payload"] = json!({"n": 2});
-    assert_eq!(refused(&daemon, &again).await, expected(409, "EXISTS", "/id"));
+    assert_eq!(refused(&daemon, &again).await, expected(409, "ALREADY_EXISTS", "/id"));
     assert_eq!(kinds(&daemon).iter().filter(|kind| *kind == "envelope.received").count(), 1);
 }
 

@@ -71,7 +71,7 @@ async fn the_schemas_of_the_protocol_are_there_from_the_beginning() {
         assert_eq!(reply.headers[header::CONTENT_TYPE], "application/json");
         done(&put(&daemon, &format!("/schemas/{payload_type}"), &reply.body).await);
         let other = put(&daemon, &format!("/schemas/{payload_type}"), &json!({})).await;
-        refused(&other, 409, "EXISTS");
+        refused(&other, 409, "ALREADY_EXISTS");
     }
     let listed = get(&daemon, "/schemas").await;
     assert_eq!(done(&listed)["schemas"].as_array().unwrap().len(), 6);
@@ -91,7 +91,7 @@ async fn a_version_is_registered_once_and_outlasts_the_daemon() {
     assert_eq!(done(&put(&daemon, "/schemas/own.thing.v1", &schema).await)["seq"], first.body["seq"]);
     let spaced = serde_json::to_string_pretty(&schema).unwrap();
     done(&put_text(&daemon, "/schemas/own.thing.v1", "application/json", &spaced).await);
-    refused(&put(&daemon, "/schemas/own.thing.v1", &json!({ "type": "object" })).await, 409, "EXISTS");
+    refused(&put(&daemon, "/schemas/own.thing.v1", &json!({ "type": "object" })).await, 409, "ALREADY_EXISTS");
     assert_eq!(head(&daemon), before, "nothing was written by any of these");
     done(&put(&daemon, "/schemas/own.thing.v2", &json!({ "type": "object" })).await);
 
@@ -143,20 +143,20 @@ async fn what_is_no_schema_is_refused_and_leaves_nothing() {
 #[tokio::test]
 async fn a_workflow_is_defined_in_yaml_or_json_and_replaced() {
     let daemon = start();
-    refused(&get(&daemon, "/workflows/product-research").await, 404, "WORKFLOW_NOT_FOUND");
-    let told = put_text(&daemon, "/workflows/product-research", "application/yaml", RULES).await;
+    refused(&get(&daemon, "/step-contracts/product-research").await, 404, "WORKFLOW_NOT_FOUND");
+    let told = put_text(&daemon, "/step-contracts/product-research", "application/yaml", RULES).await;
     let rules = json!({ "workflow": "product-research", "steps": [{ "id": "research", "expects": {
         "type": "task.result", "payload_type": "research.summary.v1", "required": ["findings", "citations"] } }] });
     assert_eq!(done(&told), &rules);
     let before = head(&daemon);
-    assert_eq!(done(&put(&daemon, "/workflows/product-research", &rules).await), &rules);
+    assert_eq!(done(&put(&daemon, "/step-contracts/product-research", &rules).await), &rules);
     assert_eq!(head(&daemon), before, "the same again is no new definition");
-    assert_eq!(done(&get(&daemon, "/workflows/product-research").await), &rules);
+    assert_eq!(done(&get(&daemon, "/step-contracts/product-research").await), &rules);
 
     let mut replaced = rules.clone();
     replaced["steps"][0]["id"] = json!("look");
-    done(&put(&daemon, "/workflows/product-research", &replaced).await);
-    let listed = get(&daemon, "/workflows").await;
+    done(&put(&daemon, "/step-contracts/product-research", &replaced).await);
+    let listed = get(&daemon, "/step-contracts").await;
     assert_eq!(
         (&listed.body["workflows"][0]["steps"], listed.body["workflows"].as_array().unwrap().len()),
         (&json!(["look"]), 1)
@@ -176,19 +176,20 @@ async fn rules_that_are_wrong_are_told_where_and_leave_nothing() {
         ("id: research", "id: &anchor research", ""),
     ] {
         let reply =
-            put_text(&daemon, "/workflows/product-research", "application/yaml", &RULES.replacen(from, to, 1)).await;
+            put_text(&daemon, "/step-contracts/product-research", "application/yaml", &RULES.replacen(from, to, 1))
+                .await;
         refused(&reply, 400, "INVALID_FIELD");
         assert!(reply.body["message"].as_str().unwrap().contains(field), "{}", reply.body);
     }
     let unknown = RULES.replacen("research.summary.v1", "own.thing.v1", 1);
-    let reply = put_text(&daemon, "/workflows/product-research", "application/yaml", &unknown).await;
+    let reply = put_text(&daemon, "/step-contracts/product-research", "application/yaml", &unknown).await;
     refused(&reply, 400, "UNKNOWN_REFERENCE");
     let twice = format!("{RULES}{}", RULES.lines().skip(2).map(|line| format!("{line}\n")).collect::<String>());
-    refused(&put_text(&daemon, "/workflows/product-research", "application/yaml", &twice).await, 400, "INVALID");
-    let plain = put_text(&daemon, "/workflows/product-research", "text/plain", RULES).await;
+    refused(&put_text(&daemon, "/step-contracts/product-research", "application/yaml", &twice).await, 400, "INVALID");
+    let plain = put_text(&daemon, "/step-contracts/product-research", "text/plain", RULES).await;
     refused(&plain, 415, "UNSUPPORTED_MEDIA_TYPE");
     let large = format!("{RULES}# {}", "x".repeat(300_000));
-    let reply = put_text(&daemon, "/workflows/product-research", "application/yaml", &large).await;
+    let reply = put_text(&daemon, "/step-contracts/product-research", "application/yaml", &large).await;
     refused(&reply, 413, "TOO_LARGE");
     assert_eq!(head(&daemon), before);
 }
@@ -245,8 +246,8 @@ async fn another_node_knows_what_was_registered() {
     done(&put(&first, "/schemas/own.thing.v1", &json!({ "required": ["x"] })).await);
     assert_eq!(done(&get(&second, "/schemas/own.thing.v1").await)["required"], json!(["x"]));
     let rules = RULES.replace("research.summary.v1", "own.thing.v1");
-    done(&put_text(&second, "/workflows/product-research", "application/yaml", &rules).await);
-    done(&get(&first, "/workflows/product-research").await);
+    done(&put_text(&second, "/step-contracts/product-research", "application/yaml", &rules).await);
+    done(&get(&first, "/step-contracts/product-research").await);
 }
 
 fn envelope(id: &str, kind: &str, from: &str, more: &Value) -> Value {
@@ -280,7 +281,7 @@ fn violated(reply: &HttpReply) -> Vec<&str> {
 #[tokio::test]
 async fn a_result_is_held_against_its_step_and_can_be_corrected() {
     let daemon = start();
-    done(&put_text(&daemon, "/workflows/product-research", "application/yaml", RULES).await);
+    done(&put_text(&daemon, "/step-contracts/product-research", "application/yaml", RULES).await);
     let card = json!({ "v": "clutch/0.1", "agent_id": "agent:ken" });
     done(&put(&daemon, "/agents/ken", &card).await);
     let meta = json!({ "workflow": "product-research", "step": "research" });
@@ -325,7 +326,7 @@ async fn a_result_is_held_against_its_step_and_can_be_corrected() {
 #[tokio::test]
 async fn whoever_completes_it_over_another_face_gives_what_the_step_expects_as_detail() {
     let daemon = start();
-    done(&put_text(&daemon, "/workflows/product-research", "application/yaml", RULES).await);
+    done(&put_text(&daemon, "/step-contracts/product-research", "application/yaml", RULES).await);
     done(&put(&daemon, "/agents/ken", &json!({ "v": "clutch/0.1", "agent_id": "agent:ken" })).await);
     let ken = Tools::connect(&daemon, "ken").await;
     let meta = json!({ "workflow": "product-research", "step": "research" });
@@ -424,7 +425,7 @@ impl Step {
         done(&put(&daemon, "/schemas/hostile.tree.v1", schema).await);
         let expects = json!({ "type": "task.result", "payload_type": "hostile.tree.v1" });
         let rules = json!({ "workflow": "w", "steps": [{ "id": "s", "expects": expects }] });
-        done(&put(&daemon, "/workflows/w", &rules).await);
+        done(&put(&daemon, "/step-contracts/w", &rules).await);
         done(&put(&daemon, "/agents/ken", &json!({ "v": "clutch/0.1", "agent_id": "agent:ken" })).await);
         let meta = json!({ "workflow": "w", "step": "s" });
         let request = json!({ "meta": meta, "to": [{ "agent_id": "agent:ken" }], "payload": { "query": "who?" } });

@@ -215,7 +215,7 @@ async fn what_came_in_before_is_answered_as_it_was_whatever_became_of_the_keys()
         &new,
         envelope("m2", "agent.update", "agent:ken", json!({"payload": {"limits": {"max_concurrency": 2}}})),
     );
-    assert_eq!(refused(&daemon, &other).await, expected(409, "EXISTS", "/id"));
+    assert_eq!(refused(&daemon, &other).await, expected(409, "ALREADY_EXISTS", "/id"));
     let now: Vec<String> = kinds(&daemon).into_iter().filter(|kind| kind != "envelope.rejected").collect();
     assert_eq!(now.len(), stored.len() + 1, "{now:?}");
 }

@@ -97,7 +97,7 @@ async fn what_is_not_accepted_goes_to_the_next_also_if_the_daemon_dies_meanwhile
     assert_eq!(released["thread_id"], "thr_talk");
     let failed = told_of(&daemon, "t", "routing.failure", 1).await.remove(0);
     assert_eq!(failed["payload"]["rejected_counts"], json!({"tried": 1}));
-    assert!(failed["payload"]["asked_again_at"].is_string(), "{failed}");
+    assert!(failed["payload"]["retry_at"].is_string(), "{failed}");
     // Somebody new is asked at once, and whoever was asked before comes too late.
     joins(&daemon, "ada", json!({})).await;
     assert_eq!(given(&daemon, "t", 2).await[1]["to"], json!([{"agent_id": "agent:ada"}]));

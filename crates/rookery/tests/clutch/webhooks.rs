@@ -44,7 +44,7 @@ async fn note(daemon: &Daemon, number: usize) {
 
 /// How the hook does.
 async fn out(daemon: &Daemon) -> Value {
-    let mut found = ok(daemon, "/adapters").await["adapters"].take();
+    let mut found = ok(daemon, "/endpoints").await["endpoints"].take();
     assert_eq!((&found[0]["name"], found.as_array().unwrap().len()), (&json!("http:out"), 1));
     found[0].take()
 }
@@ -149,7 +149,7 @@ async fn a_receiver_that_fails_hangs_or_cuts_gets_everything_in_order_also_after
     let failed_before = until(&daemon, "it to fail on", |out| out["failing"]["failures"].as_u64() >= Some(5)).await;
     assert_eq!(failed_before["failing"]["since"], failing["failing"]["since"], "it is known after a restart");
     let warned = daemon.get("/admin/info").await.unwrap().body["warnings"].to_string();
-    assert!(warned.contains("http:out did not get through") && warned.contains("rookery adapters retry"), "{warned}");
+    assert!(warned.contains("http:out did not get through") && warned.contains("rookery endpoints retry"), "{warned}");
     receiver.does(&[], Manner::Answer(200));
     let some = || async { Ok(Some(()).filter(|()| once(&receiver.got()).len() >= 50)) };
     patience::eventually("some of it to arrive", some).await.unwrap();
@@ -182,23 +182,23 @@ async fn what_it_does_not_take_is_put_aside_and_can_be_tried_again_or_let_go() {
     let told = |at: usize| (got["dead"][at]["attempts"].as_u64().unwrap(), got["dead"][at]["error"].as_str().unwrap());
     assert_eq!((told(0), told(1)), ((1, "it answered 422"), (2, "it answered 500")));
     assert_eq!(receiver.ids(), ["m000", "m001", "m001", "m002"]);
-    let (code, listed, error) = rookery(daemon.root(), daemon.store(), &["adapters"]);
+    let (code, listed, error) = rookery(daemon.root(), daemon.store(), &["endpoints"]);
     assert_eq!(code, 0, "{error}");
     assert!(listed.contains("http:out") && listed.contains("it answered 422"), "{listed}");
     let (_, doctor, _) = rookery(daemon.root(), daemon.store(), &["doctor"]);
     assert!(doctor.contains("has put aside messages that it could not pass on: 2"), "{doctor}");
 
-    let asked = daemon.post("/clutch/v0/adapters/http:out/retry", json!({})).await.unwrap();
+    let asked = daemon.post("/clutch/v0/endpoints/http:out/retry", json!({})).await.unwrap();
     assert_eq!((asked.status.as_u16(), &asked.body["code"]), (403, &json!("FORBIDDEN")), "only by a person");
-    let unknown = by_a_person(&daemon, "/clutch/v0/adapters/http:in/retry").await;
+    let unknown = by_a_person(&daemon, "/clutch/v0/endpoints/http:in/retry").await;
     assert_eq!((unknown.status.as_u16(), &unknown.body["code"]), (404, &json!("ADAPTER_NOT_FOUND")));
     receiver.does(&[Manner::Answer(422), Manner::Answer(200)], Manner::Answer(200));
-    let (code, _, error) = rookery(daemon.root(), daemon.store(), &["adapters", "retry", "http:out"]);
+    let (code, _, error) = rookery(daemon.root(), daemon.store(), &["endpoints", "retry", "http:out"]);
     assert_eq!(code, 0, "{error}");
     let left = until(&daemon, "one to get through", |out| out["dead"].as_array().unwrap().len() == 1).await;
     assert_eq!((&left["dead"][0]["attempts"], &left["dead"][0]["again"]), (&json!(2), &json!(false)));
     assert_eq!(receiver.ids()[4..], ["m000", "m001"]);
-    let (code, _, error) = rookery(daemon.root(), daemon.store(), &["adapters", "drop", "http:out"]);
+    let (code, _, error) = rookery(daemon.root(), daemon.store(), &["endpoints", "discard", "http:out"]);
     assert_eq!(code, 0, "{error}");
     note(&daemon, 3).await;
     receiver.has(7).await;
@@ -211,7 +211,7 @@ async fn what_it_does_not_take_is_put_aside_and_can_be_tried_again_or_let_go() {
     assert!(dropped["actor"].as_str().unwrap().starts_with("person:"), "{dropped}");
     let letter = json!([{"seq": left["dead"][0]["seq"], "attempts": 2, "error": "it answered 422"}]);
     assert_eq!((&dropped["fact"]["adapter"], &dropped["fact"]["letters"]), (&json!("http:out"), &letter));
-    let (code, _, error) = rookery(daemon.root(), daemon.store(), &["adapters", "drop", "http:out"]);
+    let (code, _, error) = rookery(daemon.root(), daemon.store(), &["endpoints", "discard", "http:out"]);
     assert_eq!((code, of_kind("adapter.dropped").len()), (0, 1), "nothing is left to let go of: {error}");
 }
 
@@ -237,7 +237,7 @@ async fn one_node_sends_and_another_goes_on_where_it_was() {
     }
     receiver.has(31).await;
     assert_eq!(once(&receiver.got()), notes(0..30));
-    let again = by_a_person(&second.daemon, "/clutch/v0/adapters/http:out/retry").await;
+    let again = by_a_person(&second.daemon, "/clutch/v0/endpoints/http:out/retry").await;
     assert_eq!((again.status.as_u16(), &again.body["dead"]), (200, &json!([])));
     until(&second.daemon, "everything to be settled", settled).await;
 }

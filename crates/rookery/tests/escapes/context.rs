@@ -145,7 +145,7 @@ async fn schemas_of_an_agent_do_not_hang_the_daemon() {
         "branch = lambda name: {{'properties': {{'a': {{'$ref': '#'}}}}, 'required': [name]}}
 print(rk.http('PUT', '/clutch/v0/schemas/raid.tree.v1', {{'anyOf': [branch('x'), branch('y')]}}))
 expects = {{'type': 'task.result', 'payload_type': 'raid.tree.v1'}}
-print(rk.http('PUT', '/clutch/v0/workflows/raid', {{'workflow': 'raid', 'steps': [{{'id': 's', 'expects': expects}}]}}))
+print(rk.http('PUT', '/clutch/v0/step-contracts/raid', {{'workflow': 'raid', 'steps': [{{'id': 's', 'expects': expects}}]}}))
 import time
 def send(id, kind, **more):
     envelope = {{'v': 'clutch/0.1', 'id': id, 'run_id': 'run_raid', 'thread_id': 'thr_raid', 'ts': '2026-03-06T12:00:00Z',

@@ -59,7 +59,7 @@ async fn credentials_of_others_do_not_pass_the_gate() {
          print('token', rk.http('POST', '/admin/tokens', {{'agent': 'eve', 'role': 'person'}}, headers))\n\
          headers['Connection'] = 'x-rookery-session, x-agent-id'\n\
          print('tricked', rk.http('POST', '/admin/tokens', {{'agent': 'eve', 'role': 'person'}}, headers))\n\
-         print('launch', rk.http('POST', '/session/launch', {{}}, headers))\n\
+         print('launch', rk.http('POST', '/session/sign-in-links', {{}}, headers))\n\
          print('stop', rk.http('POST', '/teams/%40raid/stop', {{}}, headers))\nprint('done')"
     );
     let attack = target.attack_in_python(&Seat::shared(), &script).await;

@@ -55,7 +55,7 @@ async fn nobody_else_speaks_as_its_agent() {
     bridge.register("a").await;
     let task = task(&daemon, None).await;
     let by_word = connect(&daemon, Way::Session, Some("a")).await;
-    assert_eq!(by_word.refused("task_claim", json!({"task_id": task})).await["code"], "SEALED");
+    assert_eq!(by_word.refused("task_claim", json!({"task_id": task})).await["code"], "CREDENTIAL_REQUIRED");
     // Another one of the same owner is the same agent; its key says so, and is nowhere to be read.
     let again = connect(&daemon, Way::Bridge, Some("a")).await;
     let claimed = again.call("task_claim", json!({"task_id": task})).await;

@@ -63,7 +63,7 @@ async fn a_broadcast_is_pending_until_each_acknowledges_it() {
     let first = publish(&a, "GENERAL", json!("all"), "one").await;
     publish(&a, "STATUS_UPDATE", json!(["all"]), "two").await;
     assert!(pending(&a).await.is_empty(), "not its author");
-    assert_eq!(b.refused("coord_ack_message", json!({"message_id": first})).await["code"], "NOT_SHOWN");
+    assert_eq!(b.refused("coord_ack_message", json!({"message_id": first})).await["code"], "NOT_DELIVERED");
     assert_eq!((pending(&b).await.len(), pending(&c).await.len()), (2, 2));
     b.call("coord_ack_message", json!({"message_id": first})).await;
     assert_eq!((pending(&b).await, pending(&c).await.len()), (vec!["two".to_owned()], 2));

@@ -120,7 +120,7 @@ async fn the_lead_acts_as_another_with_every_tool_and_nobody_else_does() {
         assert_eq!(a.refused(tool, arguments).await["code"], "FORBIDDEN", "{tool}");
     }
     for (tool, arguments) in calls("sealed") {
-        assert_eq!(lead.refused(tool, arguments).await["code"], "SEALED", "{tool}");
+        assert_eq!(lead.refused(tool, arguments).await["code"], "CREDENTIAL_REQUIRED", "{tool}");
     }
 }
 

@@ -287,10 +287,11 @@ async fn a_daemon_is_a_node_at_a_site_with_every_duty() {
     let team = team(&[]).await;
     let status = team.ok("/status").await;
     let [node] = status["nodes"].as_array().unwrap().as_slice() else { panic!("{status}") };
-    let names = ["duties", "host", "id", "last_seen", "pid", "site", "started_at", "state", "this", "url", "version"];
+    let names =
+        ["host", "id", "last_seen", "leader_roles", "pid", "site", "started_at", "state", "this", "url", "version"];
     assert_eq!(fields(node), names);
-    assert_eq!((&node["state"], &node["this"]), (&json!("here"), &json!(true)));
-    assert_eq!(node["duties"], json!(["sweeper", "timers", "effects", "upkeep", "router", "courier"]));
+    assert_eq!((&node["state"], &node["this"]), (&json!("online"), &json!(true)));
+    assert_eq!(node["leader_roles"], json!(["sweeper", "timers", "effects", "upkeep", "router", "courier"]));
     assert_eq!(node["url"], team.url());
     let site: Value = serde_json::from_slice(&std::fs::read(team.root().join(".rookery/site.json")).unwrap()).unwrap();
     assert_eq!(node["site"], json!({"id": site["id"], "root": site["root"]}));

@@ -378,7 +378,7 @@ async fn tokens_of_people_and_names_of_agents_do_not_look_alike() {
     let said = json!({"id": "reviewer", "tool": "test"});
     assert_eq!(guarded.send(&reviewer, Method::POST, "/agents/announce", Some(said)).await.status, 201);
     let person = tokens(json!({"agent": "Reviewer", "role": "person"})).await;
-    assert_refused(&person, 409, "EXISTS", "the agent 'reviewer' could be taken for that person");
+    assert_refused(&person, 409, "ALREADY_EXISTS", "the agent 'reviewer' could be taken for that person");
 }
 
 #[tokio::test]
@@ -409,7 +409,12 @@ async fn an_id_bound_to_a_token_cannot_be_asserted() {
     ] {
         let body = (!body.is_null()).then_some(body);
         for headers in [&[][..], &[("x-agent-id", "a")]] {
-            assert_refused(&team.send(method.clone(), path, headers, body.clone()).await, 403, "SEALED", "'a'");
+            assert_refused(
+                &team.send(method.clone(), path, headers, body.clone()).await,
+                403,
+                "CREDENTIAL_REQUIRED",
+                "'a'",
+            );
         }
     }
     assert_eq!(team.head().await, head);

@@ -257,7 +257,7 @@ async fn only_the_holder_the_lead_and_people_change_a_held_task() {
     assert_eq!(team.as_person(Method::PATCH, &format!("/tasks/{task}"), by_person).await.status, 200);
     let reserved = text(&team.task_with(json!({"assigned_to": "a"})).await["id"]);
     for word in ["assigned", "in_progress"] {
-        assert_refused(&team.move_task(&reserved, word, "b").await, 409, "RESERVED", "reserved for a");
+        assert_refused(&team.move_task(&reserved, word, "b").await, 409, "RESERVED_FOR_OTHER", "reserved for a");
     }
     team.moved(&reserved, "in_progress", "a").await;
 }

@@ -85,7 +85,7 @@ async fn a_team_is_started_kicked_off_and_ended() {
     assert_eq!((&shown["agents"][0]["name"], &shown["agents"][0]["id"]), (&json!("coder"), &json!(CODER)));
     assert_eq!((&shown["agents"][1]["model"], &shown["agents"][1]["state"]), (&json!("m"), &json!("idle")));
     done(&team, "/teams/@pr-1/kickoff", json!({"generation": 1, "text": "@coder begin"})).await;
-    done(&team, "/teams/@pr-1/say", json!({"text": "that was a lot"})).await;
+    done(&team, "/teams/@pr-1/announcements", json!({"text": "that was a lot"})).await;
     let said =
         ["Workflow started", "@coder begin", "that was a lot"].map(|said| ("system".to_owned(), said.to_owned()));
     assert_eq!(channel(&team).await, said);
@@ -143,7 +143,8 @@ async fn a_turn_that_is_done_acknowledges_its_messages_and_says_what_its_agent_s
     assert_eq!((&shown["agents"][0]["state"], &shown["agents"][0]["open_turn"]), (&json!("working"), &json!(turn)));
     let busy = asks(&team, "/turns", waking(CODER, 1, &[&kickoff])).await;
     assert_refused(&busy, 409, "CONFLICT", &turn);
-    let later = text(&done(&team, "/teams/@pr-1/say", json!({"text": "@coder one more thing"})).await["message"]);
+    let later =
+        text(&done(&team, "/teams/@pr-1/announcements", json!({"text": "@coder one more thing"})).await["message"]);
     let usage = json!({"input_tokens": 1200, "output_tokens": 30, "cost_usd": 0.0125});
     let end = json!({"outcome": "done", "usage": usage, "conversation": "c-1", "said": "@reviewer look at it"});
     let shown = ended(&team, &turn, end.clone()).await;
@@ -260,7 +261,7 @@ async fn only_people_run_agents_and_everybody_may_look() {
     for (path, body) in [
         ("/teams/@pr-2/start".to_owned(), started_by(1)),
         ("/teams/@pr-1/kickoff".to_owned(), json!({"generation": 1})),
-        ("/teams/@pr-1/say".to_owned(), json!({"text": "x"})),
+        ("/teams/@pr-1/announcements".to_owned(), json!({"text": "x"})),
         ("/teams/@pr-1/stop".to_owned(), json!({})),
         ("/teams/@pr-1/end".to_owned(), json!({"generation": 1, "outcome": "stopped"})),
         ("/turns".to_owned(), waking(REVIEWER, 1, &[])),
@@ -290,7 +291,7 @@ async fn what_does_not_fit_is_refused_with_a_word_for_it() {
         ("/teams/@pr-1/kickoff", json!({"generation": 7}), 409, "STALE", "generation 7"),
         ("/teams/@pr-1/kickoff", json!({"generation": 1, "txt": "x"}), 400, "INVALID", "txt"),
         ("/teams/@pr-2/start", json!({}), 400, "INVALID", "workflow"),
-        ("/teams/@pr-1/say", json!({"text": ""}), 400, "INVALID", "empty"),
+        ("/teams/@pr-1/announcements", json!({"text": ""}), 400, "INVALID", "empty"),
         ("/teams/@pr-1/end", json!({"generation": 1, "outcome": "won"}), 400, "INVALID", "outcome"),
         ("/turns", waking(REVIEWER, 1, &[&kickoff]), 404, "MESSAGE_NOT_FOUND", REVIEWER),
         ("/turns", waking(CODER, 0, &[&kickoff]), 400, "INVALID", "attempt"),

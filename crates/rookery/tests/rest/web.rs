@@ -11,7 +11,7 @@ use crate::support::{DEADLINE, Team, assert_refused, setup, team, team_of, text}
 
 /// The code of a new sign-in link.
 async fn code(team: &Team, person: &str) -> String {
-    let reply = team.as_person(Method::POST, "/session/launch", Some(json!({ "person": person }))).await;
+    let reply = team.as_person(Method::POST, "/session/sign-in-links", Some(json!({ "person": person }))).await;
     assert_eq!(reply.status, 201, "{}", reply.body);
     text(&reply.body["path"]).strip_prefix("/ui/launch#").unwrap().to_owned()
 }
@@ -71,10 +71,10 @@ async fn cookie_of_a_page_that_came_by_tls_is_sent_by_tls_only() {
 async fn only_a_person_makes_sign_in_links() {
     let team = team(&["lead"]).await;
     for headers in [&[][..], &[("x-agent-id", "lead")]] {
-        let reply = team.send(Method::POST, "/session/launch", headers, None).await;
+        let reply = team.send(Method::POST, "/session/sign-in-links", headers, None).await;
         assert_refused(&reply, 403, "FORBIDDEN", "only a person");
     }
-    let odd = team.as_person(Method::POST, "/session/launch", Some(json!({"person": "two words"}))).await;
+    let odd = team.as_person(Method::POST, "/session/sign-in-links", Some(json!({"person": "two words"}))).await;
     assert_refused(&odd, 400, "INVALID", "person must be");
 }
 

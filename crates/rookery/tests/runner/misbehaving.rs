@@ -136,7 +136,7 @@ async fn one_that_acknowledges_everything_covers_only_what_it_was_told() -> Outc
     stage.save("team.yaml", file)?;
     let runner = stage.start(&["run", "team.yaml"])?;
     stage.until_working("@default", "worker").await?;
-    stage.as_person("/teams/@default/say", json!({"text": "@worker second"})).await?;
+    stage.as_person("/teams/@default/announcements", json!({"text": "@worker second"})).await?;
     // Opened by both, or by none.
     stage.shell("echo go > gate; rm gate")?;
     let ran = runner.ended().await?;

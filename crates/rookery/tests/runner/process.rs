@@ -1,4 +1,4 @@
-//! Programs that misbehave, started as the runner starts them: by `rookery launch`.
+//! Programs that misbehave, started as the runner starts them: by `rookery exec`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -265,7 +265,7 @@ fn a_program_outlives_the_thread_that_asked_for_it() {
 #[expect(clippy::disallowed_methods, reason = "the one who starts is what is ended in these tests")]
 fn parent(place: &Place, script: &str) -> std::process::Child {
     let code = "import os, subprocess, sys, time\n\
-                child = subprocess.Popen([sys.argv[1], 'launch', '--parent', str(os.getpid()), '--', 'sh', '-c', sys.argv[2]])\n\
+                child = subprocess.Popen([sys.argv[1], 'exec', '--parent', str(os.getpid()), '--', 'sh', '-c', sys.argv[2]])\n\
                 child.wait()";
     let mut command = std::process::Command::new("python3");
     command.args(["-c", code, env!("CARGO_BIN_EXE_rookery"), script]).current_dir(place.path());
@@ -286,7 +286,7 @@ async fn a_program_dies_with_the_one_who_started_it() {
 #[expect(clippy::disallowed_methods, reason = "a launcher by hand")]
 async fn a_launcher_whose_parent_is_gone_starts_nothing() {
     let place = Place::new();
-    let touch = ["launch", "--parent", "1", "--", "touch", "started"];
+    let touch = ["exec", "--parent", "1", "--", "touch", "started"];
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_rookery"));
     let output = command.args(touch).current_dir(place.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(127), "{output:?}");

@@ -381,7 +381,7 @@ kickoff: "@helper hello"
     let again = stage.run(&["start", "team.yaml", "--instance", "bg"]).await?;
     assert_eq!(again.code, Some(1), "{again:?}");
     assert!(again.stderr.contains("is run by another process"), "{again:?}");
-    stage.as_person("/teams/@bg/say", json!({"text": "@helper what now?"})).await?;
+    stage.as_person("/teams/@bg/announcements", json!({"text": "@helper what now?"})).await?;
     heard("what now?").await?;
     stage.as_person("/teams/@bg/stop", json!({"reason": "enough"})).await?;
     eventually("it has ended", async || Ok((stage.team("@bg").await?["live"] == false).then_some(()))).await?;
@@ -454,7 +454,7 @@ kickoff: "@stuck go"
         Ok(turns.iter().any(|turn| turn["outcome"] == "interrupted").then_some(()))
     })
     .await?;
-    stage.as_person("/teams/@two/say", json!({"text": "@other are you there?"})).await?;
+    stage.as_person("/teams/@two/announcements", json!({"text": "@other are you there?"})).await?;
     eventually("the other answers", async || {
         let channel = stage.channel("two").await?;
         Ok(channel.iter().any(|(from, text)| from == "other" && text == "Here I am.").then_some(()))

@@ -194,7 +194,7 @@ async fn an_account_that_is_out_of_requests_makes_all_wait_who_use_it_and_nobody
     })
     .await?;
     for text in ["@two @three first", "@two @three second"] {
-        stage.as_person("/teams/@default/say", json!({ "text": text })).await?;
+        stage.as_person("/teams/@default/announcements", json!({ "text": text })).await?;
         until_said(&stage, &format!("{text}, indeed")).await?;
     }
     let turns = stage.turns("@default").await?;

@@ -32,16 +32,16 @@ async fn kinds(stage: &Stage, kind: &str) -> anyhow::Result<usize> {
 async fn a_person_starts_a_workflow_file_through_the_daemon() -> Outcome {
     let stage = Stage::new()?;
     stage.save("team.yaml", TEAM)?;
-    let listed = stage.daemon.get("/workflow-files").await?.body;
+    let listed = stage.daemon.get("/team-files").await?.body;
     assert_eq!(listed["files"], json!([{"path": "team.yaml", "name": "greeting"}]));
 
     let file = json!({"file": "team.yaml", "params": ["--whom", "anna"]});
-    let checked = asks(&stage, "/teams/@pr-1/check", file.clone()).await?;
+    let checked = asks(&stage, "/teams/@pr-1/dry-run", file.clone()).await?;
     assert_eq!((&checked.body["ok"], &checked.body["reason"]), (&json!(true), &Value::Null), "{}", checked.body);
     assert!(checked.body["plan"].to_string().contains("greet anna"), "{}", checked.body);
     assert_eq!(kinds(&stage, "team.launch_asked").await?, 0, "checking does nothing");
 
-    let launched = asks(&stage, "/teams/@pr-1/launch", file).await?;
+    let launched = asks(&stage, "/teams/@pr-1/start-request", file).await?;
     assert_eq!(launched.status, StatusCode::OK, "{}", launched.body);
     assert_eq!((&launched.body["live"], &launched.body["workflow"]), (&json!(true), &json!("greeting")));
     eventually("the agent answers", async || {
@@ -54,7 +54,7 @@ async fn a_person_starts_a_workflow_file_through_the_daemon() -> Outcome {
     {
         assert_eq!(kinds(&stage, kind).await?, count, "{kind}");
     }
-    let again = asks(&stage, "/teams/@pr-1/launch", json!({"file": "team.yaml"})).await?;
+    let again = asks(&stage, "/teams/@pr-1/start-request", json!({"file": "team.yaml"})).await?;
     assert_eq!(again.status, StatusCode::CONFLICT, "{}", again.body);
     assert_eq!(kinds(&stage, "team.launch_failed").await?, 1);
     stage.run(&["stop", "--all"]).await?;
@@ -65,11 +65,11 @@ async fn a_person_starts_a_workflow_file_through_the_daemon() -> Outcome {
 async fn what_cannot_be_started_is_told_and_leaves_nothing_behind() -> Outcome {
     let stage = Stage::new()?;
     stage.save("bad.yaml", "agents:\n  coder: {backend: mock, scrpt: []}\nkickoff: '@coder go'\n")?;
-    let checked = asks(&stage, "/teams/@pr-1/check", json!({"file": "bad.yaml"})).await?.body;
+    let checked = asks(&stage, "/teams/@pr-1/dry-run", json!({"file": "bad.yaml"})).await?.body;
     assert_eq!(checked["ok"], false);
     assert!(checked["faults"].to_string().contains("script"), "the key that was meant: {checked}");
 
-    let launched = asks(&stage, "/teams/@pr-1/launch", json!({"file": "bad.yaml"})).await?;
+    let launched = asks(&stage, "/teams/@pr-1/start-request", json!({"file": "bad.yaml"})).await?;
     assert_eq!(launched.status, StatusCode::CONFLICT, "{}", launched.body);
     let failed = stage.events("x.team.launch_failed").await?;
     assert_eq!(failed.len(), 1);
@@ -79,12 +79,12 @@ async fn what_cannot_be_started_is_told_and_leaves_nothing_behind() -> Outcome {
         ("@pr-1", "missing.yaml", StatusCode::BAD_REQUEST),
         ("helper", "bad.yaml", StatusCode::BAD_REQUEST),
     ] {
-        for call in ["check", "launch"] {
+        for call in ["dry-run", "start-request"] {
             let reply = asks(&stage, &format!("/teams/{team}/{call}"), json!({"file": file})).await?;
             assert_eq!(reply.status, status, "{team} {file} {call}: {}", reply.body);
         }
     }
-    let nobody = stage.daemon.request(Method::POST, "/teams/@pr-1/launch").json(&json!({"file": "bad.yaml"}));
+    let nobody = stage.daemon.request(Method::POST, "/teams/@pr-1/start-request").json(&json!({"file": "bad.yaml"}));
     assert_eq!(nobody.send().await?.status(), StatusCode::FORBIDDEN);
     assert_eq!((kinds(&stage, "team.launch_asked").await?, kinds(&stage, "team.started").await?), (1, 0));
     Ok(())
@@ -132,12 +132,12 @@ async fn a_team_whose_runner_is_gone_is_told_as_that_and_ended_by_a_person() -> 
     stage.save("team.yaml", TEAM)?;
     let ran = stage.run(&["start", "team.yaml", "--background", "--instance", "pr-1", "--json"]).await?;
     let pid = i32::try_from(ran.json()?["pid"].as_u64().context("no pid")?)?;
-    let early = asks(&stage, "/teams/@pr-1/bury", json!({})).await?;
+    let early = asks(&stage, "/teams/@pr-1/force-end", json!({})).await?;
     assert_eq!(early.status, StatusCode::CONFLICT, "{}", early.body);
     let pid = rustix::process::Pid::from_raw(pid).context("no pid")?;
     rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;
     eventually("it is lost", async || Ok((stage.team("@pr-1").await?["lost"] == true).then_some(()))).await?;
-    let buried = asks(&stage, "/teams/@pr-1/bury", json!({})).await?;
+    let buried = asks(&stage, "/teams/@pr-1/force-end", json!({})).await?;
     assert_eq!(buried.status, StatusCode::OK, "{}", buried.body);
     assert_eq!((&buried.body["live"], &buried.body["lost"]), (&json!(false), &json!(false)), "{}", buried.body);
     Ok(())

@@ -95,7 +95,7 @@ fn excerpt(text: &str) -> String {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Faults {
     faults: Vec<Fault>,
-    left_out: usize,
+    omitted: usize,
 }
 
 impl Faults {
@@ -107,7 +107,7 @@ impl Faults {
         if self.faults.len() < limit::FAULTS {
             self.faults.push(fault);
         } else {
-            self.left_out += 1;
+            self.omitted += 1;
         }
     }
 
@@ -116,7 +116,7 @@ impl Faults {
         if self.faults.len() < limit::FAULTS {
             self.add(fault());
         } else {
-            self.left_out += 1;
+            self.omitted += 1;
         }
     }
 
@@ -128,12 +128,12 @@ impl Faults {
         self.faults.iter()
     }
 
-    pub fn left_out(&self) -> usize {
-        self.left_out
+    pub fn omitted(&self) -> usize {
+        self.omitted
     }
 
     pub fn count(&self) -> usize {
-        self.faults.len() + self.left_out
+        self.faults.len() + self.omitted
     }
 
     #[must_use]
@@ -145,7 +145,7 @@ impl Faults {
 
 impl From<Fault> for Faults {
     fn from(fault: Fault) -> Faults {
-        Faults { faults: vec![fault], left_out: 0 }
+        Faults { faults: vec![fault], omitted: 0 }
     }
 }
 
@@ -157,7 +157,7 @@ impl fmt::Display for Faults {
             }
             write!(f, "{fault}")?;
         }
-        match self.left_out {
+        match self.omitted {
             0 => Ok(()),
             more => write!(f, "\n… and {more} more"),
         }
@@ -194,7 +194,7 @@ mod tests {
             faults.add(Fault::new(&place(), format!("{n}")));
             faults.add(Fault::new(&place(), "0"));
         }
-        assert_eq!((faults.iter().count(), faults.left_out()), (limit::FAULTS, 5));
+        assert_eq!((faults.iter().count(), faults.omitted()), (limit::FAULTS, 5));
         assert!(faults.to_string().ends_with("… and 5 more"));
     }
 }

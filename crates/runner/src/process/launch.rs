@@ -1,4 +1,4 @@
-//! What `rookery launch` does: it makes itself a process that dies with whoever started it, and then becomes the program.
+//! What `rookery exec` does: it makes itself a process that dies with whoever started it, and then becomes the program.
 //!
 //! It stands between the runner and every program because what it does can be done neither by the runner, which would have
 //! to do it in a copy of itself, nor by the program.

@@ -345,7 +345,7 @@ fn command(
     group: Option<&ControlGroup>,
 ) -> Result<Command, NotStarted> {
     let mut command = Command::from(launch::command(&program.launcher.rookery));
-    command.args(["launch", "--parent", &std::process::id().to_string()]);
+    command.args(["exec", "--parent", &std::process::id().to_string()]);
     if let Some(group) = group {
         command.arg("--group").arg(group.entrance());
     }

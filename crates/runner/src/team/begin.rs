@@ -311,7 +311,7 @@ impl Preparing<'_> {
         }
         let steps: Vec<_> = ready.workflow.steps.iter().map(|step| step_rule(&step.rule)).collect();
         let rules = json!({"workflow": ready.name, "steps": steps});
-        client.put(&["clutch", "v0", "workflows", &ready.name], &rules).await?;
+        client.put(&["clutch", "v0", "step-contracts", &ready.name], &rules).await?;
         Ok(())
     }
 

@@ -160,7 +160,7 @@ async fn a_refusal_leaves_no_trace(world: &World) {
     let store = &*world.store;
     done(store, create("task_1", "one")).await;
     let before = (whole_log(store).await, store.tallies().await.unwrap());
-    assert_eq!(refused(store, create("task_1", "again")).await, Code::Exists);
+    assert_eq!(refused(store, create("task_1", "again")).await, Code::AlreadyExists);
     assert_eq!(refused(store, with_key(create("task_2", ""), "k", "h")).await, Code::Invalid);
     assert_eq!((whole_log(store).await, store.tallies().await.unwrap()), before);
     // A refusal is not remembered: the same key may be used for what is put right.
@@ -192,7 +192,7 @@ async fn many_are_done_together_or_not_at_all(world: &World) {
     let (one, refusal) = tokio::join!(store.submit(create("task_9", "beside")), store.submit(together(bad)));
     assert!(one.is_ok(), "the others of its batch go on without it");
     match refusal {
-        Err(SubmitError::RefusedOne { place: 4, refusal }) => assert_eq!(refusal.code, Code::Exists),
+        Err(SubmitError::RefusedOne { place: 4, refusal }) => assert_eq!(refusal.code, Code::AlreadyExists),
         other => panic!("{other:?}"),
     }
     let (rows, _) = store.rows(vec![Key::Task("task_1".into()), Key::Task("task_2".into())]).await.unwrap();
@@ -515,7 +515,7 @@ async fn a_failure_in_the_middle_of_many_hurts_only_itself(world: &World) {
             Err(other) => panic!("{other}"),
         }
     }
-    assert_eq!(refused, [(256, Code::Exists)]);
+    assert_eq!(refused, [(256, Code::AlreadyExists)]);
     assert_eq!(store.tallies().await.unwrap().0["tasks"], 511);
 }
 

@@ -69,7 +69,7 @@ pub(crate) async fn messages_are_found_by_channel_recipient_and_audience(world: 
         let ack = AckMessages { agent: "b".into(), messages: ids(messages), shown: Shown::Before };
         Submission::new(Caller::asserted("b"), ack)
     };
-    assert_eq!(refused(store, ack(&["m1", "m3"])).await, Code::NotShown);
+    assert_eq!(refused(store, ack(&["m1", "m3"])).await, Code::NotDelivered);
     assert_eq!(refused(store, ack(&["other"])).await, Code::MessageNotFound);
     let acked = done(store, ack(&["m1", "all"])).await;
     assert_eq!(done(store, ack(&["m1"])).await.at, acked.at, "a second time is no news");

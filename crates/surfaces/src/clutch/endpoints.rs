@@ -1,4 +1,4 @@
-//! How those adapters do that messages are passed on to, and what a person can do about what did not get through.
+//! Endpoints that messages are sent to: their state, and how a person retries or discards their dead letters.
 
 use axum::Json;
 use axum::extract::State;
@@ -14,14 +14,14 @@ use super::{ClutchError, ClutchErrorBody};
 use crate::http::App;
 
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Adapters {
+pub struct Endpoints {
     /// Those that messages are passed on to.
-    adapters: Vec<AdapterView>,
+    endpoints: Vec<EndpointView>,
 }
 
-/// An adapter that messages are passed on to.
+/// An endpoint that messages are sent to.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct AdapterView {
+pub struct EndpointView {
     #[schema(examples("http:ci"))]
     name: String,
     /// `ok`, `failing`, or `full` if so much was put aside that nothing more is tried.
@@ -57,12 +57,12 @@ pub struct DeadView {
     again: bool,
 }
 
-fn shown(status: OutletStatus) -> AdapterView {
+fn shown(status: OutletStatus) -> EndpointView {
     let state = status.state();
     let OutletStatus { adapter, outbox, head } = status;
     let place = outbox.as_ref().map(|outbox| outbox.place.0);
     let (failing, dead) = outbox.map_or((None, vec![]), |EndpointCursor { failing, dead, .. }| (failing, dead));
-    AdapterView {
+    EndpointView {
         name: adapter,
         state,
         place,
@@ -82,41 +82,41 @@ fn dead_view(letter: DeadLetter) -> DeadView {
     DeadView { seq: seq.0, attempts, error, at: iso(at), again }
 }
 
-/// How the adapters do that messages are passed on to, such as webhooks that go out.
-#[utoipa::path(get, path = "/clutch/v0/adapters", tag = "clutch", operation_id = "clutch_adapters",
-    responses((status = 200, body = Adapters)))]
-pub async fn list(State(app): State<App>, call: Call) -> Result<Json<Adapters>, ClutchError> {
+/// List the endpoints that messages are sent to, such as outgoing webhooks.
+#[utoipa::path(get, path = "/clutch/v0/endpoints", tag = "clutch", operation_id = "clutch_endpoints",
+    responses((status = 200, body = Endpoints)))]
+pub async fn list(State(app): State<App>, call: Call) -> Result<Json<Endpoints>, ClutchError> {
     call.reader().await?;
-    let adapters = app.engine().dispatcher().endpoints().await?.into_iter().map(shown).collect();
-    Ok(Json(Adapters { adapters }))
+    let endpoints = app.engine().dispatcher().endpoints().await?.into_iter().map(shown).collect();
+    Ok(Json(Endpoints { endpoints }))
 }
 
-/// Try again what an adapter put aside, and at once what waits: for a person.
-#[utoipa::path(post, path = "/clutch/v0/adapters/{name}/retry", tag = "clutch", operation_id = "clutch_adapter_retry",
+/// Retry the dead letters of an endpoint, and at once the messages that wait: for a person.
+#[utoipa::path(post, path = "/clutch/v0/endpoints/{name}/retry", tag = "clutch", operation_id = "clutch_endpoint_retry",
     params(("name" = String, Path)),
-    responses((status = 200, body = AdapterView), (status = 403, body = ClutchErrorBody),
+    responses((status = 200, body = EndpointView), (status = 403, body = ClutchErrorBody),
         (status = 404, body = ClutchErrorBody)))]
 pub async fn retry(
     State(app): State<App>,
     call: Call,
     Segment(name): Segment,
-) -> Result<Json<AdapterView>, ClutchError> {
+) -> Result<Json<EndpointView>, ClutchError> {
     call.person()?;
     let status = known(&app, &name).await?;
     let outbox = app.engine().dispatcher().retry(&name).await?;
     Ok(Json(shown(OutletStatus { outbox, ..status })))
 }
 
-/// Let go of what an adapter put aside: for a person. It stays in the log, which tells that it was let go of.
-#[utoipa::path(post, path = "/clutch/v0/adapters/{name}/drop", tag = "clutch", operation_id = "clutch_adapter_drop",
+/// Discard the dead letters of an endpoint: for a person. They stay in the log, which records this.
+#[utoipa::path(post, path = "/clutch/v0/endpoints/{name}/discard", tag = "clutch", operation_id = "clutch_endpoint_discard",
     params(("name" = String, Path)),
-    responses((status = 200, body = AdapterView), (status = 403, body = ClutchErrorBody),
+    responses((status = 200, body = EndpointView), (status = 403, body = ClutchErrorBody),
         (status = 404, body = ClutchErrorBody)))]
 pub async fn let_go(
     State(app): State<App>,
     call: Call,
     Segment(name): Segment,
-) -> Result<Json<AdapterView>, ClutchError> {
+) -> Result<Json<EndpointView>, ClutchError> {
     let person = call.person()?;
     let status = known(&app, &name).await?;
     let outbox = app.engine().dispatcher().discard_dead_letters(&person, &name).await?;
@@ -126,8 +126,8 @@ pub async fn let_go(
 async fn known(app: &App, name: &str) -> Result<OutletStatus, ClutchError> {
     let found = app.engine().dispatcher().endpoints().await?.into_iter().find(|status| status.adapter == name);
     found.ok_or_else(|| {
-        let message = format!("messages are passed on to no adapter '{name}'");
+        let message = format!("there is no endpoint '{name}'");
         ClutchError::new(Code::AdapterNotFound, message)
-            .hint("GET /clutch/v0/adapters lists them; they are named in rookery.toml")
+            .hint("GET /clutch/v0/endpoints lists them; they are named in rookery.toml")
     })
 }

@@ -105,7 +105,7 @@ impl From<Faults> for ClutchError {
         ClutchError::fault(code, faults.to_string())
             .detail("pointer", pointer)
             .detail("faults", all)
-            .detail("left_out", faults.left_out())
+            .detail("omitted", faults.left_out())
     }
 }
 
@@ -117,7 +117,7 @@ impl From<Violations> for ClutchError {
         ClutchError::new(Code::SchemaViolation, violations.to_string())
             .detail("pointer", pointer)
             .detail("violations", all)
-            .detail("left_out", violations.left_out())
+            .detail("omitted", violations.left_out())
             .hint("the step is still open: correct these places and send it again")
     }
 }

@@ -71,7 +71,7 @@ pub async fn receive(
 /// The same body was taken before, and this is not its sender trying again: that one would be told so.
 fn refused(error: IngestError) -> ClutchError {
     match &error {
-        IngestError::Refused { refusal, pointer } if refusal.code == Code::Exists && pointer == "/id" => {
+        IngestError::Refused { refusal, pointer } if refusal.code == Code::AlreadyExists && pointer == "/id" => {
             ClutchError::new(Code::Replayed, "this was delivered before as another delivery").hint(
                 "a new event needs a new body or a new time; send one that is tried again with its first delivery id",
             )

@@ -61,9 +61,9 @@ pub const ROOT: &str = "/clutch/v0";
 
 pub fn routes() -> Router<App> {
     let routes = Router::new()
-        .route("/adapters", get(endpoints::list))
-        .route("/adapters/{name}/retry", post(endpoints::retry))
-        .route("/adapters/{name}/drop", post(endpoints::let_go))
+        .route("/endpoints", get(endpoints::list))
+        .route("/endpoints/{name}/retry", post(endpoints::retry))
+        .route("/endpoints/{name}/discard", post(endpoints::let_go))
         .route("/agents", get(agents::list))
         .route("/agents/{id}", get(agents::get).put(agents::register).delete(agents::leave))
         .route("/agents/{id}/heartbeat", post(agents::heartbeat))
@@ -80,8 +80,8 @@ pub fn routes() -> Router<App> {
         .route("/router/explain", post(router::explain))
         .route("/schemas", get(schemas::list))
         .route("/schemas/{payload_type}", get(schemas::get).put(schemas::register))
-        .route("/workflows", get(step_contracts::list))
-        .route("/workflows/{name}", get(step_contracts::get).put(step_contracts::define))
+        .route("/step-contracts", get(step_contracts::list))
+        .route("/step-contracts/{name}", get(step_contracts::get).put(step_contracts::define))
         .route("/runs", get(runs::list))
         .route("/runs/{id}", get(runs::tree))
         .route("/runs/{id}/replay", get(replay::replay))

@@ -133,7 +133,7 @@ pub fn refusals(operation: &str) -> Vec<(&'static str, Vec<&'static str>)> {
     let of_place = ("410", vec!["POSITION_GONE"]);
     let of_stream = ("503", vec!["TOO_MANY_SUBSCRIBERS"]);
     match operation {
-        "clutch_adapter_retry" | "clutch_adapter_drop" => vec![("404", vec!["ADAPTER_NOT_FOUND"])],
+        "clutch_endpoint_retry" | "clutch_endpoint_discard" => vec![("404", vec!["ADAPTER_NOT_FOUND"])],
         "clutch_register" => vec![faults(), ("403", vec!["SIGNATURE_REQUIRED"])],
         "clutch_agent" | "clutch_leave" | "clutch_heartbeat" => vec![of_agent],
         "clutch_inbox" => vec![of_agent, of_place, of_stream],
@@ -143,9 +143,9 @@ pub fn refusals(operation: &str) -> Vec<(&'static str, Vec<&'static str>)> {
         "clutch_set_group" => vec![("400", vec!["INVALID_FIELD", "TOO_LARGE"])],
         "clutch_group" | "clutch_remove_group" => vec![("404", vec!["GROUP_NOT_FOUND"])],
         "clutch_schema" => vec![("404", vec!["SCHEMA_NOT_FOUND"])],
-        "clutch_register_schema" => vec![("400", vec!["INVALID_SCHEMA", "TOO_LARGE"]), ("409", vec!["EXISTS"])],
-        "clutch_workflow" => vec![("404", vec!["WORKFLOW_NOT_FOUND"])],
-        "clutch_define_workflow" => {
+        "clutch_register_schema" => vec![("400", vec!["INVALID_SCHEMA", "TOO_LARGE"]), ("409", vec!["ALREADY_EXISTS"])],
+        "clutch_step_contracts" => vec![("404", vec!["WORKFLOW_NOT_FOUND"])],
+        "clutch_define_step_contracts" => {
             vec![(
                 "400",
                 vec![
@@ -196,12 +196,12 @@ fn of_envelopes() -> Vec<(&'static str, Vec<&'static str>)> {
         (
             "409",
             vec![
-                "EXISTS",
+                "ALREADY_EXISTS",
                 "INVALID_TRANSITION",
                 "INVALID_STATE",
                 "DEPENDENCIES_UNFINISHED",
                 "ALREADY_CLAIMED",
-                "RESERVED",
+                "RESERVED_FOR_OTHER",
                 "NOT_ELIGIBLE",
                 "AGENT_OFFLINE",
             ],

@@ -89,7 +89,7 @@ impl FromRequest<App> for Rules {
 }
 
 /// Define what the steps of a workflow expect. The new definition takes the place of the one before.
-#[utoipa::path(put, path = "/clutch/v0/workflows/{name}", tag = "clutch", operation_id = "clutch_define_workflow",
+#[utoipa::path(put, path = "/clutch/v0/step-contracts/{name}", tag = "clutch", operation_id = "clutch_define_step_contracts",
     params(("name" = String, Path)),
     request_body(content((WorkflowRules = "application/yaml"), (WorkflowRules = "application/json"))),
     responses((status = 200, body = WorkflowRules), (status = 400, body = ClutchErrorBody)))]
@@ -108,7 +108,7 @@ pub async fn define(call: Call, Segment(name): Segment, rules: Rules) -> Result<
 }
 
 /// What the steps of a workflow expect.
-#[utoipa::path(get, path = "/clutch/v0/workflows/{name}", tag = "clutch", operation_id = "clutch_workflow",
+#[utoipa::path(get, path = "/clutch/v0/step-contracts/{name}", tag = "clutch", operation_id = "clutch_step_contracts",
     params(("name" = String, Path)),
     responses((status = 200, body = WorkflowRules), (status = 404, body = ClutchErrorBody)))]
 pub async fn get(
@@ -125,7 +125,7 @@ pub async fn get(
 }
 
 /// The workflows in the order in which they were defined last.
-#[utoipa::path(get, path = "/clutch/v0/workflows", tag = "clutch", operation_id = "clutch_workflows",
+#[utoipa::path(get, path = "/clutch/v0/step-contracts", tag = "clutch", operation_id = "clutch_step_contract_list",
     params(PageQuery), responses((status = 200, body = WorkflowList)))]
 pub async fn list(State(app): State<App>, call: Call, Query(page): Query<PageQuery>) -> Result<Response, ClutchError> {
     call.reader().await?;

@@ -63,7 +63,7 @@ pub(crate) const ALIASES: &[(Code, &str)] = &[
     (Code::Invalid, "INVALID_INPUT"),
     (Code::UnknownReference, "UNKNOWN_DEPENDENCY"),
     (Code::DependenciesUnfinished, "TASK_BLOCKED"),
-    (Code::Exists, "NAME_CONFLICT"),
+    (Code::AlreadyExists, "NAME_CONFLICT"),
     (Code::NotHolder, "NOT_ASSIGNED"),
     (Code::Internal, "INTERNAL_ERROR"),
 ];

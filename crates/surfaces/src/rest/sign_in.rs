@@ -163,7 +163,7 @@ pub async fn revoke(State(app): State<App>, call: Call, Segment(id): Segment) ->
 }
 
 /// Make a sign-in link, for a person.
-#[utoipa::path(post, path = "/session/launch", tag = "session", request_body = NewLaunch,
+#[utoipa::path(post, path = "/session/sign-in-links", tag = "session", request_body = NewLaunch,
     responses((status = 201, body = Launch)))]
 pub async fn launch(call: Call, body: MaybeBody<NewLaunch>) -> Result<Response, HttpError> {
     let caller = call.person()?;

@@ -64,7 +64,7 @@ pub struct Launching {
 }
 
 /// The workflow files of the project.
-#[utoipa::path(get, path = "/workflow-files", operation_id = "list_workflow_files", tag = "teams",
+#[utoipa::path(get, path = "/team-files", operation_id = "list_team_files", tag = "teams",
     responses((status = 200, body = WorkflowFiles)))]
 pub async fn files(call: Call) -> Result<Response, HttpError> {
     call.reader().await?;
@@ -74,7 +74,7 @@ pub async fn files(call: Call) -> Result<Response, HttpError> {
 }
 
 /// What starting a file as this team would do, or what is wrong with it. Nothing happens. For people.
-#[utoipa::path(post, path = "/teams/{id}/check", operation_id = "check_workflow_file", tag = "teams",
+#[utoipa::path(post, path = "/teams/{id}/dry-run", operation_id = "dry_run_team_file", tag = "teams",
     params(("id" = String, Path)), request_body = LaunchRequest, responses((status = 200, body = Checked)))]
 pub async fn check(call: Call, Segment(id): Segment, body: JsonBody<LaunchRequest>) -> Result<Response, HttpError> {
     call.person()?;
@@ -88,7 +88,7 @@ pub async fn check(call: Call, Segment(id): Segment, body: JsonBody<LaunchReques
 }
 
 /// Start a workflow file in the background, as `rookery start FILE --background` does. For people.
-#[utoipa::path(post, path = "/teams/{id}/launch", operation_id = "launch_team", tag = "teams",
+#[utoipa::path(post, path = "/teams/{id}/start-request", operation_id = "request_team_start", tag = "teams",
     params(("id" = String, Path)), request_body = LaunchRequest,
     responses((status = 200, body = teams::TeamView), (status = 202, body = Launching)))]
 pub async fn launch(call: Call, Segment(id): Segment, body: JsonBody<LaunchRequest>) -> Result<Response, HttpError> {
@@ -120,7 +120,7 @@ pub async fn launch(call: Call, Segment(id): Segment, body: JsonBody<LaunchReque
 }
 
 /// End a team whose runner is gone (`lost`), as `rookery stop` does, with what that one left behind put in order. For people.
-#[utoipa::path(post, path = "/teams/{id}/bury", operation_id = "bury_team", tag = "teams",
+#[utoipa::path(post, path = "/teams/{id}/force-end", operation_id = "force_end_team", tag = "teams",
     params(("id" = String, Path)), responses((status = 200, body = teams::TeamView)))]
 pub async fn bury(call: Call, Segment(id): Segment, _body: MaybeBody<Option<Value>>) -> Result<Response, HttpError> {
     call.person()?;

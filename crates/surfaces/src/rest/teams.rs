@@ -293,7 +293,7 @@ pub async fn kick_off(call: Call, Segment(id): Segment, body: JsonBody<KickoffRe
 }
 
 /// Say something in the channel of a team as the system. For people.
-#[utoipa::path(post, path = "/teams/{id}/say", operation_id = "say_to_team", tag = "teams",
+#[utoipa::path(post, path = "/teams/{id}/announcements", operation_id = "announce_to_team", tag = "teams",
     params(("id" = String, Path)), request_body = SayRequest, responses((status = 200, body = Said)))]
 pub async fn say(call: Call, Segment(id): Segment, body: JsonBody<SayRequest>) -> Result<Response, HttpError> {
     let message = call.app().engine().inbox().mint_message();

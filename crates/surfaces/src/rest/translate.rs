@@ -271,7 +271,7 @@ pub fn agent_status(status: wire::AgentStatus) -> agent::AgentStatus {
 
 /// A node as `this` one shows it.
 pub fn node(seen: Seen, this: &NodeId) -> wire::NodeInfo {
-    let Seen { node, last_seen, liveness: whereabouts, leader_roles: duties } = seen;
+    let Seen { node, last_seen, liveness, leader_roles } = seen;
     wire::NodeInfo {
         this: node.id == *this,
         id: node.id.to_string(),
@@ -282,11 +282,11 @@ pub fn node(seen: Seen, this: &NodeId) -> wire::NodeInfo {
         site: wire::SiteInfo { id: node.site.id.to_string(), root: node.site.root },
         started_at: node.started_at.0,
         last_seen: last_seen.0,
-        state: match whereabouts {
-            NodeLiveness::Online => wire::NodeState::Here,
-            NodeLiveness::Offline => wire::NodeState::Away,
+        state: match liveness {
+            NodeLiveness::Online => wire::NodeState::Online,
+            NodeLiveness::Offline => wire::NodeState::Offline,
         },
-        duties: duties.into_iter().map(|duty| duty.name().to_owned()).collect(),
+        leader_roles: leader_roles.into_iter().map(|role| role.name().to_owned()).collect(),
     }
 }
 

@@ -466,7 +466,7 @@ pub struct NodeInfo {
     /// Whether it is the one that answers.
     pub this: bool,
     /// What it does for all: `sweeper`, `timers`, `effects`, `upkeep`.
-    pub duties: Vec<String>,
+    pub leader_roles: Vec<String>,
 }
 
 /// The folder of the project that a node serves.
@@ -479,8 +479,8 @@ pub struct SiteInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
-    Here,
-    Away,
+    Online,
+    Offline,
 }
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -36,9 +36,9 @@ fn sent_again_it_is_the_same_and_with_another_content_it_is_refused() {
     let (facts, reply) = w.run(&by("ken"), again).unwrap();
     assert_eq!((facts, reply), (vec![], Reply::Known(Key::Envelope("m".into()))));
     let other = json!({ "payload": { "more": 1 } });
-    assert_eq!(refused(&mut w, "m", "x.deploy", "ken", &other), (Code::Exists, "/id".to_owned()));
+    assert_eq!(refused(&mut w, "m", "x.deploy", "ken", &other), (Code::AlreadyExists, "/id".to_owned()));
     w.does(&by("ken"), crate::testing::entry("n", "ken", "hello"));
-    assert_eq!(refused(&mut w, "n", "x.deploy", "ken", &json!({})), (Code::Exists, "/id".to_owned()));
+    assert_eq!(refused(&mut w, "n", "x.deploy", "ken", &json!({})), (Code::AlreadyExists, "/id".to_owned()));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn what_is_about_an_unknown_task_or_another_run_is_refused() {
         assert_eq!(elsewhere, (Code::Invalid, "/run_id".to_owned()), "{kind}");
     }
     let mut w = requested(TaskState::InProgress);
-    assert_eq!(refused(&mut w, "m", "task.request", "ui", &json!({})), (Code::Exists, "/task_id".to_owned()));
+    assert_eq!(refused(&mut w, "m", "task.request", "ui", &json!({})), (Code::AlreadyExists, "/task_id".to_owned()));
 }
 
 #[test]

@@ -34,8 +34,8 @@ impl AlarmKind {
             AlarmKind::Deadline => "deadline",
             AlarmKind::Accept => "accept",
             AlarmKind::Runtime => "runtime",
-            AlarmKind::RetryBackoff => "rest",
-            AlarmKind::Reroute => "anew",
+            AlarmKind::RetryBackoff => "retry_backoff",
+            AlarmKind::Reroute => "reroute",
         }
     }
 }

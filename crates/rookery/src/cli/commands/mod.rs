@@ -1,6 +1,5 @@
 //! The commands, one file each.
 
-mod adapters;
 mod agents;
 mod artifacts;
 mod assign;
@@ -15,13 +14,14 @@ mod deliveries;
 mod demo;
 mod doctor;
 mod down;
+mod endpoints;
 mod envelope;
+mod exec;
 mod export;
 mod handoffs;
 mod import;
 mod instructions;
 mod keys;
-mod launch;
 mod list;
 mod log;
 mod man;
@@ -87,7 +87,7 @@ pub enum Command {
     Resources(resources::Args),
     Handoffs(handoffs::Args),
     Deliveries(deliveries::Args),
-    Adapters(adapters::Args),
+    Endpoints(endpoints::Args),
     Log(log::Args),
     Resolve(resolve::Args),
     Release(release::Args),
@@ -118,7 +118,7 @@ pub enum Command {
     Man(man::Args),
     Reference(reference::Args),
     #[command(hide = true)]
-    Launch(launch::Args),
+    Exec(exec::Args),
     #[command(hide = true)]
     Relay(relay::Args),
     #[command(hide = true)]
@@ -151,7 +151,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Resources(args) => resources::run(context, args).await,
         Command::Handoffs(args) => handoffs::run(context, args).await,
         Command::Deliveries(args) => deliveries::run(context, args).await,
-        Command::Adapters(args) => adapters::run(context, args).await,
+        Command::Endpoints(args) => endpoints::run(context, args).await,
         Command::Log(args) => log::run(context, args).await,
         Command::Resolve(args) => resolve::run(context, args).await,
         Command::Release(args) => release::run(context, args).await,
@@ -181,7 +181,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Completions(args) => completions::run(context, args),
         Command::Man(args) => man::run(context, args),
         Command::Reference(args) => reference::run(context, args),
-        Command::Launch(args) => launch::run(context, &args),
+        Command::Exec(args) => exec::run(context, &args),
         Command::Relay(args) => relay::run(context, args).await,
         Command::CheckPayloads(args) => check_payloads::run(&args),
         Command::MockAgent(args) => mock_agent::run(args).await,

@@ -27,7 +27,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         context.out.note("the sign-in link is printed to terminals only; `rookery open --print` prints it anywhere");
         return context.out.done(&json!({ "url": url }), &url);
     }
-    let answer = client.post(&["session", "launch"], &json!({ "person": args.name })).await?;
+    let answer = client.post(&["session", "sign-in-links"], &json!({ "person": args.name })).await?;
     let path = answer.get("path").and_then(Value::as_str).unwrap_or_default();
     let link = format!("{url}{path}");
     context.out.done(&json!({ "url": link, "person": answer.get("person") }), &link)

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use rookery_runner::process::ProcessLimits;
 use rookery_runner::sandbox::{self, Listen};
 
-use super::launch::not_started;
+use super::exec::not_started;
 use crate::cli::context::Context;
 
 /// Run a program in a sandbox and lead it to what it may reach; for the runner's own use

@@ -213,7 +213,7 @@ impl Drawing<'_> {
         let open = task.attempts.last().filter(|attempt| attempt.outcome.is_none());
         let since = open.and_then(|attempt| self.clock.since(&attempt.started_at));
         parts.extend(since.map(|since| format!("at it for {since}")));
-        let next = task.clocks.get("rest").and_then(|at| self.clock.until(at));
+        let next = task.clocks.get("retry_backoff").and_then(|at| self.clock.until(at));
         parts.extend(next.map(|next| format!("attempt {} in {next}", task.attempt)));
         let attempts =
             task.attempts.iter().filter(|attempt| attempt.outcome.as_deref() != Some("not_accepted")).count();

@@ -83,13 +83,13 @@ fn node_rows(status: &Value, clock: &Clock) -> Vec<Vec<Cell>> {
         return vec![];
     }
     let row = |node: &wire::Node| {
-        let away = node.state == "away";
+        let away = node.state == "offline";
         let mut text = format!("{} process {}, version {}, {}", node.host, node.pid, node.version, node.site.root);
         if away {
             text.push_str(&format!(", away, last seen {}", clock.age(node.last_seen)));
         }
-        if !node.duties.is_empty() {
-            text.push_str(&format!(", {}", node.duties.join(" ")));
+        if !node.leader_roles.is_empty() {
+            text.push_str(&format!(", {}", node.leader_roles.join(" ")));
         }
         if node.this {
             text.push_str(" (this one)");
@@ -141,13 +141,14 @@ mod tests {
             json!({
                 "id": "node_1", "host": host, "pid": 7, "url": "http://127.0.0.1:4700", "version": "0.1.0",
                 "site": { "id": "site_1", "root": "/work" }, "started_at": 0, "last_seen": 0, "state": state,
-                "this": this, "duties": duties,
+                "this": this, "leader_roles": duties,
             })
         };
         let clock = Clock::fixed(1_000);
-        let one = json!({ "nodes": [node("a", true, "here", &["sweeper"])] });
+        let one = json!({ "nodes": [node("a", true, "online", &["sweeper"])] });
         assert!(node_rows(&one, &clock).is_empty());
-        let two = json!({ "nodes": [node("a", true, "here", &["sweeper", "timers"]), node("b", false, "away", &[])] });
+        let two =
+            json!({ "nodes": [node("a", true, "online", &["sweeper", "timers"]), node("b", false, "offline", &[])] });
         let texts: Vec<String> = node_rows(&two, &clock).iter().map(|row| format!("{row:?}")).collect();
         assert!(texts[0].contains("a process 7, version 0.1.0, /work, sweeper timers (this one)"), "{texts:?}");
         assert!(texts[1].contains("/work, away, last seen ") && texts[1].contains("Warning"), "{texts:?}");

@@ -42,7 +42,7 @@ pub struct Envelope {
     attachments: Vec<String>,
     /// The resource with the whole message, if only the beginning of its payload is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    whole: Option<String>,
+    full_message_uri: Option<String>,
     /// What to do next.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
@@ -91,7 +91,7 @@ impl Envelope {
             }),
             in_reply_to: text(&envelope["meta"]["in_reply_to"]),
             attachments: attachments(mail),
-            whole: words.whole(mail),
+            full_message_uri: words.whole(mail),
             next: request.and_then(next),
         }
     }

@@ -146,7 +146,7 @@ pub struct Requested {
     attachments: Vec<String>,
     /// The resource with the whole request, if only the beginning of its payload is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    whole: Option<String>,
+    full_message_uri: Option<String>,
 }
 
 impl Requested {
@@ -156,7 +156,7 @@ impl Requested {
             message_id: mail.id.to_string(),
             asked_by: task.assigned_by.clone(),
             attachments: envelopes::attachments(mail),
-            whole: words.whole(mail),
+            full_message_uri: words.whole(mail),
             message: words.text,
         }
     }
@@ -199,7 +199,8 @@ async fn request_for(call: &Call, task: &Task, agent: &AgentId) -> Result<Option
 }
 
 fn is_taken(error: &ToolError) -> bool {
-    error.holder().is_some() && [Code::AlreadyClaimed, Code::Reserved].iter().any(|code| error.code == code.as_str())
+    error.holder().is_some()
+        && [Code::AlreadyClaimed, Code::ReservedForOther].iter().any(|code| error.code == code.as_str())
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

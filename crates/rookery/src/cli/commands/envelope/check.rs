@@ -40,7 +40,7 @@ pub(super) fn run(context: &Context, file: &Path, card: Option<&Path>) -> anyhow
 fn tell(context: &Context, faults: &Faults) -> anyhow::Result<()> {
     if context.out.format() == crate::cli::output::Format::Json {
         let told: Vec<_> = faults.iter().collect();
-        context.out.json(&json!({ "faults": told, "left_out": faults.left_out() }))?;
+        context.out.json(&json!({ "faults": told, "omitted": faults.left_out() }))?;
     } else {
         for fault in faults {
             let place = if fault.pointer.is_empty() { "(all of it)" } else { fault.pointer.as_str() };

@@ -1,4 +1,4 @@
-//! `rookery launch`
+//! `rookery exec`
 
 use std::ffi::OsString;
 use std::path::PathBuf;
