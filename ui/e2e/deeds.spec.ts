@@ -28,7 +28,7 @@ test('files are released, handed over, locked and asked for', async ({ daemon, s
   await main.getByRole('button', { name: 'Lock', exact: true }).click();
   await expect(main.getByRole('button', { name: 'Unlock' })).toBeVisible();
   const done = (await events(daemon)).filter((event) => event.actor === 'person:anna').map((event) => event.kind);
-  expect(done).toEqual(expect.arrayContaining(['message.sent', 'resource.forced', 'resource.released', 'resource.locked']));
+  expect(done).toEqual(expect.arrayContaining(['message.sent', 'file.forced', 'file.released', 'file.locked']));
 });
 
 test('tasks are reassigned, sent back, paused, let go on and cancelled with a reason', async ({ daemon, signedIn: page }) => {
@@ -50,7 +50,7 @@ test('tasks are reassigned, sent back, paused, let go on and cancelled with a re
   expect((await task('review')).reason).toBe('not needed any more');
   const log = await events(daemon);
   const done = log.filter((event) => event.actor === 'person:anna').map((event) => event.kind);
-  expect(done).toEqual(expect.arrayContaining(['task.started', 'task.moved', 'message.sent', 'task.reassigned', 'task.cancelled']));
+  expect(done).toEqual(expect.arrayContaining(['task.started', 'task.step_set', 'message.sent', 'task.reassigned', 'task.cancelled']));
   expect(log.some((event) => event.kind === 'message.sent' && String(event.payload['text']).includes('keep the column for a week'))).toBe(true);
 });
 
@@ -79,7 +79,7 @@ test('an agent is paused and goes on, and is never shown as if it waited for som
   await card.getByRole('button', { name: 'Let it go on' }).click();
   await expect(row).toContainText('Idle');
   const done = (await events(daemon)).filter((event) => event.actor === 'person:anna').map((event) => event.kind);
-  expect(done).toEqual(['agent.paused', 'agent.unpaused']);
+  expect(done).toEqual(['agent.paused', 'agent.resumed']);
 });
 
 const FILE = `name: greeting
@@ -112,5 +112,5 @@ test('a workflow file is looked through, started and stopped', async ({ daemon, 
   await because(main.getByRole('row', { name: /@hi/ }), 'Stop', 'enough');
   await expect(main.getByRole('row', { name: /@hi/ })).toContainText('stopped');
   const done = (await events(daemon)).filter((event) => event.actor === 'person:anna').map((event) => event.kind);
-  expect(done).toEqual(expect.arrayContaining(['team.launch_asked', 'team.stop_asked']));
+  expect(done).toEqual(expect.arrayContaining(['team.start_requested', 'team.stop_requested']));
 });

@@ -28,7 +28,7 @@ test('a person approves, resolves, hands over and retries, each as an event of t
   expect((await task('refresh')).state).toBe('in_progress');
   expect((await task('login')).assigned_to).toBe('docs-writer');
   const done = (await events(daemon)).filter((event) => event.actor === 'person:anna').map((event) => event.kind);
-  expect(done).toEqual(expect.arrayContaining(['task.completed', 'resource.conflict_resolved', 'task.retried', 'report.added']));
+  expect(done).toEqual(expect.arrayContaining(['task.completed', 'file.conflict_resolved', 'task.retried', 'report.added']));
 });
 
 test('a document that somebody changed meanwhile is not overwritten', async ({ daemon, signedIn: page }) => {

@@ -19,9 +19,9 @@ function story(): LogEvent[] {
     event('task.created', { task: 't2', run: 'run_default', title: 'Two', assigned_by: 'a', depends_on: ['t1'], waiting_on: ['t1'] }),
     event('task.claimed', { task: 't1', agent: 'a' }),
     event('task.started', { task: 't1', holder: 'a', from: 'pending' }),
-    event('resource.claimed', { path: 'src/x.rs', agent: 'a', hash: 'h', task: 't1' }),
+    event('file.claimed', { path: 'src/x.rs', agent: 'a', hash: 'h', task: 't1' }),
     event('task.timed_out', { code: 'RUNTIME', message: 'took too long', retryable: true, details: { attempt: 1, holder: 'agent:a' } }, { task: 't1' }),
-    event('resource.released', { path: 'src/x.rs', holder: 'a', because: 'task_ended' }),
+    event('file.released', { path: 'src/x.rs', holder: 'a', because: 'task_ended' }),
     event('task.retried', { task: 't1', attempt: 2 }),
     event('task.claimed', { task: 't1', agent: 'a' }),
     event('task.started', { task: 't1', holder: 'a', from: 'pending' }),
@@ -61,7 +61,7 @@ describe('the fold', () => {
     if (!joined) throw new Error('the story has no beginning');
     const paused = fold(NOTHING, [joined, event('agent.paused', { agent: 'a', paused_by: 'person:anna', reason: 'lunch' }, { at: 5000 }), joined]);
     expect(paused.agents.get('a')?.paused).toEqual({ by: 'person:anna', reason: 'lunch', since: 5000 });
-    expect(fold(paused, [event('agent.unpaused', { agent: 'a' })]).agents.get('a')?.paused).toBeUndefined();
+    expect(fold(paused, [event('agent.resumed', { agent: 'a' })]).agents.get('a')?.paused).toBeUndefined();
   });
 
   it('shares tables that nothing touched, and leaves the world before as it was', () => {
@@ -77,7 +77,7 @@ describe('the fold', () => {
 
   it('takes nothing amiss that an unknown or odd fact says', () => {
     const odd: Payload[] = [{}, { task: 7, agent: null, path: [] }, { task: 'nowhere', holder: 'nobody', unblocks: [1, null] }];
-    const kinds = ['task.claimed', 'task.completed', 'task.removed', 'resource.claimed', 'handoff.accepted', 'agent.registered', 'agent.status_set', 'something.new'];
+    const kinds = ['task.claimed', 'task.completed', 'task.removed', 'file.claimed', 'handoff.accepted', 'agent.registered', 'agent.status_set', 'something.new'];
     const events = kinds.flatMap((kind) => odd.map((payload) => event(kind, payload)));
     expect(() => fold(NOTHING, events)).not.toThrow();
   });

@@ -44,7 +44,7 @@ describe('folding', () => {
   const entry = (seq: number) => ({ seq, at: seq, id: `m${seq}` }) as Entry;
 
   it('makes one line of what an agent did in a row, and leaves decisions alone', () => {
-    const events = [event(1, 'task.claimed', 'a'), event(2, 'resource.modified', 'a'), event(4, 'task.started', 'b'), event(5, 'routing.decided', 'router'), event(6, 'task.started', 'b')];
+    const events = [event(1, 'task.claimed', 'a'), event(2, 'file.modified', 'a'), event(4, 'task.started', 'b'), event(5, 'routing.decided', 'router'), event(6, 'task.started', 'b')];
     const items = interleave([entry(3)], events, 'all');
     expect(items.map((item) => item.key)).toEqual(['b1', 'm3', 'b4', 'e5', 'b6']);
     expect(interleave([entry(3)], events, 'talk').map((item) => item.key)).toEqual(['m3']);
@@ -52,7 +52,7 @@ describe('folding', () => {
   });
 
   it('sums a burst up', () => {
-    const events = [...Array(3).fill(event(1, 'resource.modified', 'a')), event(2, 'checkpoint.added', 'a'), ...Array(2).fill(event(3, 'workspace.made', 'a'))];
+    const events = [...Array(3).fill(event(1, 'file.modified', 'a')), event(2, 'checkpoint.added', 'a'), ...Array(2).fill(event(3, 'workspace.ready', 'a'))];
     expect(summary(events)).toBe('changed 3 files, saved 1 checkpoint, did 2 other things');
   });
 });

@@ -57,7 +57,7 @@ const PROTOCOLS_OWN: [(&str, &str); 14] = [
     ("routing.decision", "routing.decided"),
     ("routing.failure", "routing.failed"),
     ("task.timeout", "task.timed_out"),
-    ("task.error", "task.exhausted"),
+    ("task.error", "task.attempts_exhausted"),
     ("tool.error", "tool.denied"),
 ];
 
@@ -72,7 +72,7 @@ pub const ROUTERS_KINDS: [&str; 7] = [
     "routing.resumed",
     "task.forwarded",
     "task.timed_out",
-    "task.exhausted",
+    "task.attempts_exhausted",
     "tool.denied",
 ];
 

@@ -25,7 +25,7 @@ export function describe(event: LogEvent, names: Names): string {
     case 'agent.status_set': return `is ${words(text(payload, 'status'))}`;
     case 'agent.left': return 'left';
     case 'agent.paused': return `paused ${text(payload, 'agent')}${because()}`;
-    case 'agent.unpaused': return `let ${text(payload, 'agent')} go on`;
+    case 'agent.resumed': return `let ${text(payload, 'agent')} go on`;
     case 'agent.went_offline': return `${text(payload, 'agent')} went offline`;
     case 'lead.chosen': return `${text(payload, 'holder') ?? 'nobody'} leads`;
     case 'task.created': return `asked for ${text(payload, 'title') ?? 'a task'}`;
@@ -33,7 +33,7 @@ export function describe(event: LogEvent, names: Names): string {
     case 'task.reassigned': return `gave ${task()} to ${text(payload, 'to')}`;
     case 'task.claimed': return `took ${task()}`;
     case 'task.started': return `began ${task()}`;
-    case 'task.moved': return `${task()} is ${STATES[text(payload, 'to') ?? ''] ?? words(text(payload, 'to'))}${because()}`;
+    case 'task.step_set': return `${task()} is ${STATES[text(payload, 'to') ?? ''] ?? words(text(payload, 'to'))}${because()}`;
     case 'task.planned': return `planned ${task()}`;
     case 'task.released': return `${task()} is free again${because()}`;
     case 'task.retried': return `${task()} is tried again, attempt ${number(payload, 'attempt') ?? '?'}`;
@@ -41,22 +41,22 @@ export function describe(event: LogEvent, names: Names): string {
     case 'task.completed': return `finished ${task()}${suffix(text(object(payload, 'outcome'), 'text'))}`;
     case 'task.failed': return `${task()} failed${because('error')}`;
     case 'task.timed_out': return `${task()} took too long${because('message')}`;
-    case 'task.exhausted': return `${task()} failed for good after ${number(payload, 'attempts') ?? '?'} attempts`;
+    case 'task.attempts_exhausted': return `${task()} failed for good after ${number(payload, 'attempts') ?? '?'} attempts`;
     case 'task.cancelled': return `cancelled ${task()}${because()}`;
     case 'task.skipped': return `skipped ${task()}${because()}`;
     case 'task.forwarded': return `passed ${task()} on to ${text(payload, 'to')}`;
     case 'task.removed': return `took ${task()} out of the plan`;
     case 'checkpoint.added': return `checkpoint: ${text(payload, 'summary') ?? ''}`;
-    case 'resource.claimed': return `claimed ${path()}`;
-    case 'resource.released': return `released ${path()}`;
-    case 'resource.forced': return `took ${path()} from ${text(payload, 'loser')}`;
-    case 'resource.locked': return `locked ${path()}`;
-    case 'resource.unlocked': return `unlocked ${path()}`;
-    case 'resource.modified': return `changed ${path()}`;
-    case 'resource.others_changed': return `${number(payload, 'changed') ?? 0} unclaimed files changed`;
-    case 'resource.conflict_detected': return `${text(payload, 'intruder')} changed ${path()}, which ${text(payload, 'holder')} holds`;
-    case 'resource.conflict_resolved': return `the conflict about ${path()} ended${text(payload, 'winner') ? `: ${text(payload, 'winner')} keeps it` : ''}`;
-    case 'resource.conflict_escalated': return `the conflict about ${path()} waits for a person`;
+    case 'file.claimed': return `claimed ${path()}`;
+    case 'file.released': return `released ${path()}`;
+    case 'file.forced': return `took ${path()} from ${text(payload, 'loser')}`;
+    case 'file.locked': return `locked ${path()}`;
+    case 'file.unlocked': return `unlocked ${path()}`;
+    case 'file.modified': return `changed ${path()}`;
+    case 'file.untracked_changed': return `${number(payload, 'changed') ?? 0} unclaimed files changed`;
+    case 'file.conflict_detected': return `${text(payload, 'intruder')} changed ${path()}, which ${text(payload, 'holder')} holds`;
+    case 'file.conflict_resolved': return `the conflict about ${path()} ended${text(payload, 'winner') ? `: ${text(payload, 'winner')} keeps it` : ''}`;
+    case 'file.conflict_escalated': return `the conflict about ${path()} waits for a person`;
     case 'handoff.initiated': return `offers ${task()} to ${text(payload, 'to') ?? 'whoever takes it'}: ${text(payload, 'summary') ?? ''}`;
     case 'handoff.accepted': return `took ${task()} over from ${text(payload, 'from')}`;
     case 'handoff.rejected': return `did not take ${task()}${because()}`;
@@ -72,13 +72,13 @@ export function describe(event: LogEvent, names: Names): string {
     case 'routing.decided': return routed(payload, task());
     case 'routing.failed': return `nobody fits ${task()}: ${text(payload, 'reason') ?? ''}`;
     case 'delivery.abandoned': return `a message could not be delivered to ${text(payload, 'agent') ?? 'its recipient'}`;
-    case 'team.launch_asked': return `asked to start ${text(payload, 'file') ?? 'a workflow file'} as ${text(payload, 'team') ?? 'a team'}`;
-    case 'team.launched': return `${text(payload, 'file') ?? 'the workflow file'} was started`;
-    case 'team.launch_failed': return `${text(payload, 'file') ?? 'the workflow file'} could not be started${because()}`;
+    case 'team.start_requested': return `asked to start ${text(payload, 'file') ?? 'a workflow file'} as ${text(payload, 'team') ?? 'a team'}`;
+    case 'team.spawned': return `${text(payload, 'file') ?? 'the workflow file'} was started`;
+    case 'team.start_failed': return `${text(payload, 'file') ?? 'the workflow file'} could not be started${because()}`;
     case 'team.started': return `the team ${text(payload, 'team') ?? ''} began to work`;
     case 'team.resumed': return `the team ${text(payload, 'team') ?? ''} goes on`;
     case 'team.kicked_off': return `the team ${text(payload, 'team') ?? ''} was told what to do`;
-    case 'team.stop_asked': return `asked ${text(payload, 'member') ?? `the team ${text(payload, 'team') ?? ''}`} to stop${because()}`;
+    case 'team.stop_requested': return `asked ${text(payload, 'member') ?? `the team ${text(payload, 'team') ?? ''}`} to stop${because()}`;
     case 'team.ended': return `the team ${text(payload, 'team') ?? ''} ended: ${words(text(payload, 'how'))}${because()}`;
     case 'turn.started': return `${text(payload, 'agent') ?? ''} began a turn`;
     case 'turn.ended': return `the turn of ${text(payload, 'agent') ?? 'an agent'} ended: ${text(payload, 'how') ?? ''}${suffix(text(object(payload, 'failure'), 'reason'))}`;
@@ -137,9 +137,9 @@ export function isDeed(event: LogEvent): boolean {
 }
 
 const NO_DEEDS = new Set([
-  'agent.went_offline', 'lead.chosen', 'task.reserved', 'task.moved', 'task.released', 'task.retried', 'task.reopened', 'task.failed',
-  'task.timed_out', 'task.exhausted', 'resource.others_changed', 'resource.conflict_detected', 'resource.conflict_resolved',
-  'resource.conflict_escalated', 'message.held', 'run.status_set', 'delivery.abandoned', 'team.launched', 'team.launch_failed', 'team.started', 'team.resumed', 'team.kicked_off', 'team.ended',
+  'agent.went_offline', 'lead.chosen', 'task.reserved', 'task.step_set', 'task.released', 'task.retried', 'task.reopened', 'task.failed',
+  'task.timed_out', 'task.attempts_exhausted', 'file.untracked_changed', 'file.conflict_detected', 'file.conflict_resolved',
+  'file.conflict_escalated', 'message.held', 'run.status_set', 'delivery.abandoned', 'team.spawned', 'team.start_failed', 'team.started', 'team.resumed', 'team.kicked_off', 'team.ended',
 ]);
 
 /** Paths come as a text, or with the key that they are known by. */
@@ -152,10 +152,10 @@ export function words(word: string | undefined): string {
 }
 
 const DECISIONS = new Set([
-  'lead.chosen', 'resource.forced', 'task.reassigned', 'routing.decided', 'routing.failed', 'resource.conflict_detected',
-  'resource.conflict_resolved', 'resource.conflict_escalated', 'task.failed', 'task.exhausted', 'task.timed_out',
-  'handoff.initiated', 'handoff.accepted', 'handoff.rejected', 'message.held', 'delivery.abandoned', 'agent.went_offline', 'agent.paused', 'agent.unpaused',
-  'team.launch_asked', 'team.launch_failed', 'team.stop_asked',
+  'lead.chosen', 'file.forced', 'task.reassigned', 'routing.decided', 'routing.failed', 'file.conflict_detected',
+  'file.conflict_resolved', 'file.conflict_escalated', 'task.failed', 'task.attempts_exhausted', 'task.timed_out',
+  'handoff.initiated', 'handoff.accepted', 'handoff.rejected', 'message.held', 'delivery.abandoned', 'agent.went_offline', 'agent.paused', 'agent.resumed',
+  'team.start_requested', 'team.start_failed', 'team.stop_requested',
 ]);
 
 export function levelOf(event: LogEvent): Level {
@@ -168,7 +168,7 @@ export function levelOf(event: LogEvent): Level {
 export function isTrouble(event: LogEvent): 'bad' | 'warn' | undefined {
   if (/failed|exhausted|timed_out|abandoned|denied/.test(event.kind)) return 'bad';
   if (/conflict_detected|conflict_escalated|held|went_offline/.test(event.kind)) return 'warn';
-  return event.kind === 'task.moved' && text(event.payload, 'to') === 'paused' ? 'warn' : undefined;
+  return event.kind === 'task.step_set' && text(event.payload, 'to') === 'paused' ? 'warn' : undefined;
 }
 
 export function iconOf(event: LogEvent): IconName {

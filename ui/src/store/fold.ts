@@ -90,7 +90,7 @@ function apply(draft: Draft, event: LogEvent): void {
     case 'agent.returned': return setStatus(draft, text(payload, 'agent'), 'idle', event.at);
     case 'agent.status_set': return statusSet(draft, event);
     case 'agent.paused': return pause(draft, event);
-    case 'agent.unpaused': return draft.agents.change(text(payload, 'agent'), (agent) => ({ ...agent, paused: undefined }));
+    case 'agent.resumed': return draft.agents.change(text(payload, 'agent'), (agent) => ({ ...agent, paused: undefined }));
     case 'agent.left': return draft.agents.remove(text(payload, 'agent') ?? '');
     case 'agent.went_offline':
       setStatus(draft, text(payload, 'agent'), 'offline', event.at);
@@ -109,7 +109,7 @@ function apply(draft: Draft, event: LogEvent): void {
         ...row, state: 'in_progress', reason: undefined, waitingFor: undefined,
         startedAt: row.startedAt ?? event.at, since: event.at,
       }));
-    case 'task.moved': return moved(draft, event, task, holder);
+    case 'task.step_set': return moved(draft, event, task, holder);
     case 'task.planned':
       return draft.tasks.change(task, (row) => ({ ...row, state: state(payload, 'to', row.state), since: event.at }));
     case 'task.released':
@@ -132,7 +132,7 @@ function apply(draft: Draft, event: LogEvent): void {
     case 'handoff.accepted': return answer(draft, payload, 'accepted');
     case 'handoff.rejected': return answer(draft, payload, 'rejected');
     default:
-      if (event.kind.startsWith('resource.')) resource(draft, event);
+      if (event.kind.startsWith('file.')) resource(draft, event);
   }
 }
 
@@ -369,7 +369,7 @@ function resource(draft: Draft, { kind, payload, seq, at }: LogEvent): void {
   };
   const set = (next: Partial<FileState>) => draft.files.set(path, { ...file, ...next });
   switch (kind) {
-    case 'resource.claimed': {
+    case 'file.claimed': {
       const holder = text(payload, 'agent') ?? '';
       const handedOver = text(payload, 'from') !== undefined;
       return set({
@@ -377,17 +377,17 @@ function resource(draft: Draft, { kind, payload, seq, at }: LogEvent): void {
         hash: handedOver ? file.hash : (text(payload, 'hash') ?? ''),
       });
     }
-    case 'resource.released':
-    case 'resource.forced': return set({ claim: undefined });
-    case 'resource.locked': return set({ locked: true });
-    case 'resource.unlocked': return set({ locked: false });
-    case 'resource.modified':
+    case 'file.released':
+    case 'file.forced': return set({ claim: undefined });
+    case 'file.locked': return set({ locked: true });
+    case 'file.unlocked': return set({ locked: false });
+    case 'file.modified':
       return set({ hash: text(payload, 'after') ?? '', lastModifiedBy: text(payload, 'by') ?? file.lastModifiedBy });
-    case 'resource.conflict_detected':
+    case 'file.conflict_detected':
       return set({
         conflict: { holder: text(payload, 'holder') ?? '', intruder: text(payload, 'intruder') ?? '', since: at },
       });
-    case 'resource.conflict_resolved': {
+    case 'file.conflict_resolved': {
       const winner = text(payload, 'winner');
       const passes = winner !== undefined && file.claim !== undefined && file.claim.holder !== winner;
       return set({

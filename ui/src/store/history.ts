@@ -14,7 +14,7 @@ export function useTaskHistory(task: string): LogEvent[] {
 }
 
 export function useFileHistory(path: string): LogEvent[] {
-  const newest = useNewest((event) => event.kind.startsWith('resource.') && pathOf(event.payload) === path);
+  const newest = useNewest((event) => event.kind.startsWith('file.') && pathOf(event.payload) === path);
   const { value } = useAsked<Wire['ProtocolEvent'][]>(`/events?resource=${encodeURIComponent(path)}&limit=200`, newest);
   return useUpto(useMemo(() => (value ?? []).map(fromProtocol).reverse(), [value]));
 }

@@ -14,7 +14,7 @@ import { TeamList } from './TeamList';
 export default function StartView({ onMenu }: WithMenu) {
   const place = usePlace();
   const mayAct = useMayAct();
-  const newest = useNewest((event) => event.kind === 'resource.modified' || event.kind === 'resource.others_changed');
+  const newest = useNewest((event) => event.kind === 'file.modified' || event.kind === 'file.untracked_changed');
   const { value } = useAsked<Wire['WorkflowFiles']>('/team-files', newest);
   const files = value?.files ?? [];
   const [file, setFile] = useState(place.query.get('file') ?? '');

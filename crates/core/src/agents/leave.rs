@@ -80,7 +80,7 @@ mod tests {
         let facts = w.does(&by("a"), leave("a"));
         assert_eq!(
             facts,
-            ["agent.left", "checkpoint.added", "task.released", "resource.released", "lead.chosen"],
+            ["agent.left", "checkpoint.added", "task.released", "file.released", "lead.chosen"],
             "one command ends it all"
         );
         assert_eq!((w.holder("t"), w.task("t").state, w.file_holder("x")), (None, TaskState::Pending, None));

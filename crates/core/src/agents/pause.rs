@@ -37,7 +37,7 @@ pub struct AgentResumed {
 }
 
 impl Event for AgentResumed {
-    const KIND: &'static str = "agent.unpaused";
+    const KIND: &'static str = "agent.resumed";
 
     fn subject(&self) -> Subject<'_> {
         Subject::agent(&self.agent)
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(w.refuses(&by("a"), start(Some("a"), "u")), Code::AgentPaused);
         assert_eq!(w.claims("a", "t"), [""; 0], "it has that");
         w.does(&by("a"), complete("t"));
-        assert_eq!(w.does(&anna(), unpause("a")), ["agent.unpaused"]);
+        assert_eq!(w.does(&anna(), unpause("a")), ["agent.resumed"]);
         assert_eq!(w.does(&anna(), unpause("a")), [""; 0]);
         assert_eq!(w.claims("a", "u"), ["task.claimed"]);
         assert_eq!(w.rebuilt(), *w.rows());
@@ -225,7 +225,7 @@ mod tests {
             w.does(&anna(), pause(agent));
         }
         assert_eq!(w.refuses(&by("lead"), unpause("lead")), Code::Forbidden);
-        assert_eq!(w.does(&by("lead"), unpause("a")), ["agent.unpaused"]);
+        assert_eq!(w.does(&by("lead"), unpause("a")), ["agent.resumed"]);
     }
 
     #[test]

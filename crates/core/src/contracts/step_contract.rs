@@ -102,7 +102,7 @@ impl StepContractsDefined {
 }
 
 impl Event for StepContractsDefined {
-    const KIND: &'static str = "workflow.defined";
+    const KIND: &'static str = "contract.defined";
 
     fn write_set(&self) -> Vec<Key> {
         vec![Key::StepContracts(self.workflow.clone())]
@@ -139,13 +139,13 @@ mod tests {
         let mut w = World::of(&["lead", "a", "b"]);
         let first = define(vec![rule("one", "research.summary.v1")]);
         let second = define(vec![rule("one", "research.summary.v1"), rule("two", "code.output.v1")]);
-        assert_eq!(w.does(&by("a"), first.clone()), ["workflow.defined"]);
+        assert_eq!(w.does(&by("a"), first.clone()), ["contract.defined"]);
         assert_eq!(w.does(&by("b"), first.clone()), [""; 0], "the same again is fine");
         for (caller, code) in [(by("b"), Code::Forbidden), (Caller::anonymous(), Code::Forbidden)] {
             assert_eq!(w.refuses(&caller, second.clone()), code);
         }
         for (caller, rules) in [(by("a"), &second), (by("lead"), &first), (anna(), &second)] {
-            assert_eq!(w.does(&caller, rules.clone()), ["workflow.defined"]);
+            assert_eq!(w.does(&caller, rules.clone()), ["contract.defined"]);
         }
         let nobodys = DefineStepContracts { workflow: "n".to_owned(), ..first };
         w.does(&Caller::anonymous(), nobodys.clone());
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(w.refuses(&by("a"), define(vec![rule("one", "own.thing.v1")])), Code::UnknownReference);
         let payload_type = PayloadType::parse("own.thing.v1").unwrap();
         w.does(&by("a"), RegisterSchema { payload_type, text: "{}".to_owned() });
-        assert_eq!(w.does(&by("a"), define(vec![rule("one", "own.thing.v1")])), ["workflow.defined"]);
+        assert_eq!(w.does(&by("a"), define(vec![rule("one", "own.thing.v1")])), ["contract.defined"]);
     }
 
     #[test]

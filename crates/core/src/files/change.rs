@@ -69,7 +69,7 @@ pub struct FileModified {
 }
 
 impl Event for FileModified {
-    const KIND: &'static str = "resource.modified";
+    const KIND: &'static str = "file.modified";
 
     fn subject(&self) -> Subject<'_> {
         Subject { task: self.task.as_ref(), agent: self.by.as_ref(), path: Some(&self.path), ..Subject::default() }
@@ -96,7 +96,7 @@ pub struct UntrackedFilesChanged {
 }
 
 impl Event for UntrackedFilesChanged {
-    const KIND: &'static str = "resource.others_changed";
+    const KIND: &'static str = "file.untracked_changed";
 
     fn write_set(&self) -> Vec<Key> {
         vec![]
@@ -117,7 +117,7 @@ pub struct ConflictDetected {
 }
 
 impl Event for ConflictDetected {
-    const KIND: &'static str = "resource.conflict_detected";
+    const KIND: &'static str = "file.conflict_detected";
 
     fn subject(&self) -> Subject<'_> {
         Subject { path: Some(&self.path), ..Subject::agent(&self.intruder) }
@@ -153,7 +153,7 @@ pub struct ConflictEscalated {
 }
 
 impl Event for ConflictEscalated {
-    const KIND: &'static str = "resource.conflict_escalated";
+    const KIND: &'static str = "file.conflict_escalated";
 
     fn subject(&self) -> Subject<'_> {
         Subject { path: Some(&self.path), ..Subject::default() }
@@ -307,7 +307,7 @@ mod tests {
     fn a_change_by_another_than_the_holder_is_a_conflict() {
         let mut w = World::of(&["lead", "a", "b"]);
         w.claims_file("a", "x").unwrap();
-        assert_eq!(w.does(&by("b"), told("x", "b", "h1")), ["resource.modified", "resource.conflict_detected"]);
+        assert_eq!(w.does(&by("b"), told("x", "b", "h1")), ["file.modified", "file.conflict_detected"]);
         let file = w.file("x");
         assert_eq!((file.state(), file.content_hash.as_str()), (FileState::Conflicted, "h1"));
         assert_eq!(file.last_modified_by.as_ref().unwrap().as_str(), "b");
@@ -321,21 +321,21 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert_eq!(timers(&w).len(), 1);
-        assert_eq!(w.does(&by("b"), told("x", "b", "h2")), ["resource.modified"], "one conflict at a time");
+        assert_eq!(w.does(&by("b"), told("x", "b", "h2")), ["file.modified"], "one conflict at a time");
     }
 
     #[test]
     fn nobody_is_blamed_without_evidence() {
         let mut w = World::of(&["lead", "a", "b"]);
         w.claims_file("a", "x").unwrap();
-        assert_eq!(w.does(&by("a"), told("x", "a", "h1")), ["resource.modified"], "the holder's own work");
+        assert_eq!(w.does(&by("a"), told("x", "a", "h1")), ["file.modified"], "the holder's own work");
         assert_eq!(w.does(&Caller::watcher(), seen("x", "h1")), [""; 0], "known already");
-        assert_eq!(w.does(&Caller::watcher(), seen("x", "h2")), ["resource.modified"]);
+        assert_eq!(w.does(&Caller::watcher(), seen("x", "h2")), ["file.modified"]);
         assert!(
             matches!(w.log.last().unwrap().event.typed(), EventRef::FileModified(f) if f.warning.is_some() && f.by.is_none())
         );
         assert_eq!(w.file("x").last_modified_by.as_ref().unwrap().as_str(), "a");
-        assert_eq!(w.does(&by("b"), told("free", "b", "h1")), ["resource.modified"]);
+        assert_eq!(w.does(&by("b"), told("free", "b", "h1")), ["file.modified"]);
         assert_eq!(w.file("free").state(), FileState::Free);
     }
 
@@ -371,7 +371,7 @@ mod tests {
             assert_eq!(w.refuses(&by("a"), resolve("a")), Code::Forbidden);
             assert_eq!(w.refuses(&anna(), resolve("nobody-here")), Code::AgentNotFound);
             let fence = w.file("x").claim.as_ref().unwrap().fence;
-            assert_eq!(w.does(&by("lead"), resolve(winner)), ["resource.conflict_resolved"]);
+            assert_eq!(w.does(&by("lead"), resolve(winner)), ["file.conflict_resolved"]);
             assert_eq!((w.file_holder("x"), w.file("x").state()), (Some(winner), FileState::Claimed));
             assert_eq!(w.file("x").claim.as_ref().unwrap().fence == fence, winner == "a");
             assert!(timers(&w).is_empty());
@@ -389,7 +389,7 @@ mod tests {
         w.claims_file("a", "src/x").unwrap();
         w.does(&by("b"), told("src/x", "b", "h1"));
         let facts = w.does(&anna(), ResolveConflict { path: path("src/x"), winner: "b".into() });
-        assert_eq!(facts, ["resource.forced", "resource.conflict_resolved"]);
+        assert_eq!(facts, ["file.forced", "file.conflict_resolved"]);
         assert_eq!((w.file_holder("src/"), w.file_holder("src/x")), (None, Some("b")));
     }
 
@@ -404,7 +404,7 @@ mod tests {
         assert_eq!(w.refuses(&system, fire.clone()), Code::Stale, "not due yet");
         w.now += 600_000;
         assert_eq!(w.refuses(&system, FireTimer { version: Seq(1), ..fire.clone() }), Code::Stale);
-        assert_eq!(w.does(&system, fire.clone()), ["resource.conflict_escalated"]);
+        assert_eq!(w.does(&system, fire.clone()), ["file.conflict_escalated"]);
         assert_eq!(w.file("x").state(), FileState::Conflicted, "it still stands");
         assert_eq!(w.refuses(&system, fire), Code::Stale);
     }

@@ -53,7 +53,7 @@ pub struct FileClaimed {
 }
 
 impl Event for FileClaimed {
-    const KIND: &'static str = "resource.claimed";
+    const KIND: &'static str = "file.claimed";
 
     fn subject(&self) -> Subject<'_> {
         Subject { task: self.task.as_ref(), path: Some(&self.path), ..Subject::agent(&self.agent) }
@@ -84,7 +84,7 @@ pub struct ClaimForced {
 }
 
 impl Event for ClaimForced {
-    const KIND: &'static str = "resource.forced";
+    const KIND: &'static str = "file.forced";
 
     fn subject(&self) -> Subject<'_> {
         Subject { path: Some(&self.path), ..Subject::default() }
@@ -315,14 +315,14 @@ mod tests {
         let mut w = World::of(&["lead", "a"]);
         assert_eq!(w.refuses(&by("a"), LockFile { path: path("src/") }), Code::Forbidden);
         assert_eq!(w.refuses(&anna(), UnlockFile { path: path("src/") }), Code::ResourceNotFound);
-        assert_eq!(w.does(&by("lead"), LockFile { path: path("src/") }), ["resource.locked"]);
+        assert_eq!(w.does(&by("lead"), LockFile { path: path("src/") }), ["file.locked"]);
         assert_eq!(w.does(&anna(), LockFile { path: path("src/") }), [""; 0]);
         for at in ["src/", "src", "src/x", "src/x/y"] {
             assert_eq!(w.claims_file("a", at), Err(None), "{at}");
             assert_eq!(w.asks_file(&anna(), force("a", at)), Err(None), "unlock first");
         }
         assert_eq!(w.refuses(&by("a"), UnlockFile { path: path("src/") }), Code::Forbidden);
-        assert_eq!(w.does(&by("lead"), UnlockFile { path: path("src/") }), ["resource.unlocked"]);
+        assert_eq!(w.does(&by("lead"), UnlockFile { path: path("src/") }), ["file.unlocked"]);
         assert_eq!(w.does(&by("lead"), UnlockFile { path: path("src/") }), [""; 0]);
         assert!(w.claims_file("a", "src/x").is_ok());
         w.does(&anna(), LockFile { path: path("src/x") });
@@ -341,12 +341,12 @@ mod tests {
         let zombie = Caller { fence: Some(crate::kernel::id::Seq(1)), ..by("a") };
         assert_eq!(w.refuses(&zombie, claims("x")), Code::StaleFence);
         let holder = Caller { fence, ..by("a") };
-        assert_eq!(w.does(&holder, claims("x")), ["resource.claimed"]);
+        assert_eq!(w.does(&holder, claims("x")), ["file.claimed"]);
         assert_eq!(w.does(&holder, claims("x")), [""; 0], "either fence will do");
         let own = Caller { fence: w.file("x").claim.as_ref().map(|claim| claim.fence), ..by("a") };
         assert_eq!(w.does(&own, claim_file("a", "x")), [""; 0]);
         assert_eq!(w.refuses(&zombie, claim_file("a", "x")), Code::StaleFence);
-        assert_eq!(w.does(&zombie, claim_file("a", "y")), ["resource.claimed"], "nothing to compare it with");
+        assert_eq!(w.does(&zombie, claim_file("a", "y")), ["file.claimed"], "nothing to compare it with");
         w.does(&by("a"), crate::testing::complete("t"));
         assert_eq!(w.refuses(&by("a"), claims("z")), Code::UnknownReference);
     }

@@ -24,7 +24,7 @@ pub struct FileLocked {
 }
 
 impl Event for FileLocked {
-    const KIND: &'static str = "resource.locked";
+    const KIND: &'static str = "file.locked";
 
     fn subject(&self) -> Subject<'_> {
         Subject { path: Some(&self.path), ..Subject::default() }
@@ -46,7 +46,7 @@ pub struct FileUnlocked {
 }
 
 impl Event for FileUnlocked {
-    const KIND: &'static str = "resource.unlocked";
+    const KIND: &'static str = "file.unlocked";
 
     fn subject(&self) -> Subject<'_> {
         Subject { path: Some(&self.path), ..Subject::default() }

@@ -24,7 +24,7 @@ pub struct FileReleased {
 }
 
 impl Event for FileReleased {
-    const KIND: &'static str = "resource.released";
+    const KIND: &'static str = "file.released";
 
     fn subject(&self) -> Subject<'_> {
         Subject { holder: Some(&self.holder), path: Some(&self.path), ..Subject::default() }
@@ -110,6 +110,6 @@ mod tests {
         let stale = Caller { fence: Some(Seq(1)), ..by("a") };
         assert_eq!(w.refuses(&stale, release("a", "x")), Code::StaleFence);
         let fence = w.file("x").claim.as_ref().map(|claim| claim.fence);
-        assert_eq!(w.does(&Caller { fence, ..by("a") }, release("a", "x")), ["resource.released"]);
+        assert_eq!(w.does(&Caller { fence, ..by("a") }, release("a", "x")), ["file.released"]);
     }
 }

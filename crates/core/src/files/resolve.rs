@@ -76,7 +76,7 @@ impl ConflictResolved {
 }
 
 impl Event for ConflictResolved {
-    const KIND: &'static str = "resource.conflict_resolved";
+    const KIND: &'static str = "file.conflict_resolved";
 
     fn subject(&self) -> Subject<'_> {
         Subject { path: Some(&self.path), ..Subject::default() }

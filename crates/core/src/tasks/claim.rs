@@ -216,7 +216,7 @@ mod tests {
         let file = crate::files::ClaimFile { task: Some("t".into()), ..crate::testing::claim_file("b", "x") };
         w.does(&by("b"), file);
         assert_eq!(w.does(&by("lead"), assign("t", "b")), [""; 0]);
-        assert_eq!(w.does(&by("lead"), assign("t", "a")), ["task.released", "task.reassigned", "resource.released"]);
+        assert_eq!(w.does(&by("lead"), assign("t", "a")), ["task.released", "task.reassigned", "file.released"]);
         let task = w.task("t");
         assert_eq!((task.state, task.holder(), task.held_by().unwrap().as_str()), (TaskState::Pending, None, "a"));
         assert_eq!((w.agent("b").holding, w.file_holder("x")), (0, None));

@@ -38,7 +38,7 @@ pub struct TaskAttemptsExhausted {
 }
 
 impl Event for TaskAttemptsExhausted {
-    const KIND: &'static str = "task.exhausted";
+    const KIND: &'static str = "task.attempts_exhausted";
 
     fn subject(&self) -> Subject<'_> {
         Subject { holder: self.holder.as_ref(), ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)

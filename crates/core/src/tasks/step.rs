@@ -42,7 +42,7 @@ pub struct TaskStepSet {
 }
 
 impl Event for TaskStepSet {
-    const KIND: &'static str = "task.moved";
+    const KIND: &'static str = "task.step_set";
 
     fn subject(&self) -> Subject<'_> {
         Subject { holder: self.holder.as_ref(), ..Subject::task(&self.task, self.run.as_ref()) }
@@ -181,15 +181,15 @@ mod tests {
         w.creates("t", &[]);
         w.starts("a", "t");
         let paused = |why: &str| SetTaskStep { reason: Some(why.to_owned()), ..moves("t", TaskState::Paused) };
-        assert_eq!(w.does(&by("a"), paused("lunch")), ["task.moved"]);
+        assert_eq!(w.does(&by("a"), paused("lunch")), ["task.step_set"]);
         assert_eq!(w.does(&by("a"), paused("lunch")), [""; 0]);
-        assert_eq!(w.does(&by("a"), paused("rain")), ["task.moved"]);
+        assert_eq!(w.does(&by("a"), paused("rain")), ["task.step_set"]);
         assert_eq!(w.task("t").reason.as_deref(), Some("rain"));
         w.starts("a", "t");
         assert_eq!(w.task("t").reason, None);
         let asking = |to| SetTaskStep { waiting_for: Some(WaitingFor::Input), ..moves("t", to) };
         assert_eq!(w.refuses(&by("a"), asking(TaskState::Review)), Code::Invalid);
-        assert_eq!(w.does(&by("a"), asking(TaskState::Paused)), ["task.moved"]);
+        assert_eq!(w.does(&by("a"), asking(TaskState::Paused)), ["task.step_set"]);
         assert_eq!(w.does(&by("a"), asking(TaskState::Paused)), [""; 0]);
         assert_eq!(w.task("t").waiting_for, Some(WaitingFor::Input));
         w.starts("a", "t");

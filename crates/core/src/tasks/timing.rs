@@ -269,7 +269,7 @@ fn a_card_limits_also_what_no_request_asked_for() {
     assert_eq!(due(&w, "plain", AlarmKind::Runtime), w.now - 2 + 5_000);
     let file = crate::files::ClaimFile { task: Some("plain".into()), ..crate::testing::claim_file("ken", "x") };
     w.does(&by("ken"), file);
-    assert_eq!(goes_off(&mut w, "plain", AlarmKind::Runtime), ["task.timed_out", "resource.released"]);
+    assert_eq!(goes_off(&mut w, "plain", AlarmKind::Runtime), ["task.timed_out", "file.released"]);
     let task = w.task("plain");
     assert_eq!(
         (task.state, task.held_by(), task.clocks.next()),
@@ -424,7 +424,7 @@ fn an_error_that_may_mend_is_tried_again_later_and_by_another() {
     let third = gives(&mut w, "t");
     accepts(&mut w, "acc3", &third, "t").unwrap();
     let told = errs(&mut w, &third, "t", true);
-    assert_eq!(told, ["envelope.received", "task.failed", "task.exhausted", "run.status_set"]);
+    assert_eq!(told, ["envelope.received", "task.failed", "task.attempts_exhausted", "run.status_set"]);
     let task = w.task("t");
     assert_eq!((task.state, task.attempt, task.clocks.next()), (TaskState::Failed, 3, None));
     assert_eq!(w.run_row("run_1").status, RunStatus::Failed);
@@ -439,7 +439,7 @@ fn an_error_that_may_mend_is_tried_again_later_and_by_another() {
 
 #[test]
 fn how_often_it_is_tried_is_as_the_request_says() {
-    for (max, outcome) in [(1, "task.exhausted"), (2, "task.retried")] {
+    for (max, outcome) in [(1, "task.attempts_exhausted"), (2, "task.retried")] {
         let mut w = team(&[("ken", None)]);
         asks_for(&mut w, "t", &json!({ "limits": { "max_attempts": max } }));
         gives(&mut w, "t");

@@ -34,7 +34,7 @@ pub struct TeamStartRequested {
 }
 
 impl Event for TeamStartRequested {
-    const KIND: &'static str = "team.launch_asked";
+    const KIND: &'static str = "team.start_requested";
 
     fn subject(&self) -> Subject<'_> {
         Subject::team(&self.of)
@@ -84,7 +84,7 @@ pub struct TeamSpawned {
 }
 
 impl Event for TeamSpawned {
-    const KIND: &'static str = "team.launched";
+    const KIND: &'static str = "team.spawned";
 
     fn subject(&self) -> Subject<'_> {
         Subject::team(&self.of)
@@ -113,7 +113,7 @@ pub struct TeamStartFailed {
 }
 
 impl Event for TeamStartFailed {
-    const KIND: &'static str = "team.launch_failed";
+    const KIND: &'static str = "team.start_failed";
 
     fn subject(&self) -> Subject<'_> {
         Subject::team(&self.of)
@@ -222,16 +222,13 @@ mod tests {
         let mut w = World::of(&["lead"]);
         assert_eq!(w.refuses(&by("lead"), launch("@pr-1", "i1")), Code::Forbidden);
         assert_eq!(w.refuses(&anna(), launch("helper", "i1")), Code::Invalid);
-        assert_eq!(w.does(&anna(), launch("@pr-1", "i1")), ["team.launch_asked"]);
+        assert_eq!(w.does(&anna(), launch("@pr-1", "i1")), ["team.start_requested"]);
         assert_eq!(w.refuses(&anna(), settle("i1", TeamStartOutcome::Running)), Code::Forbidden);
         let reason = "line 3: unknown key".to_owned();
-        assert_eq!(
-            w.does(&Caller::system(), settle("i1", TeamStartOutcome::Failed { reason })),
-            ["team.launch_failed"]
-        );
+        assert_eq!(w.does(&Caller::system(), settle("i1", TeamStartOutcome::Failed { reason })), ["team.start_failed"]);
         assert_eq!(w.refuses(&Caller::system(), settle("i1", TeamStartOutcome::Running)), Code::Stale);
         w.does(&anna(), launch("@pr-1", "i2"));
-        assert_eq!(w.does(&Caller::system(), settle("i2", TeamStartOutcome::Running)), ["team.launched"]);
+        assert_eq!(w.does(&Caller::system(), settle("i2", TeamStartOutcome::Running)), ["team.spawned"]);
         assert!(!w.rows().keys().any(|key| matches!(key, Key::Intent(_))));
         assert_eq!(w.rebuilt(), *w.rows());
     }

@@ -40,7 +40,7 @@ impl TeamStopRequested {
 }
 
 impl Event for TeamStopRequested {
-    const KIND: &'static str = "team.stop_asked";
+    const KIND: &'static str = "team.stop_requested";
 
     fn subject(&self) -> Subject<'_> {
         Subject { agent: self.member.as_ref(), ..Subject::team(&self.of) }
@@ -111,14 +111,14 @@ mod tests {
         let mut w = runs_in("@pr-1", &["a", "b"]);
         assert_eq!(w.refuses(&by("a@pr-1"), stop(None)), Code::Forbidden);
         assert_eq!(w.refuses(&anna(), stop(Some("c@pr-1"))), Code::AgentNotFound);
-        assert_eq!(w.does(&anna(), stop(Some("a@pr-1"))), ["team.stop_asked"]);
+        assert_eq!(w.does(&anna(), stop(Some("a@pr-1"))), ["team.stop_requested"]);
         assert_eq!(w.does(&anna(), stop(Some("a@pr-1"))), [""; 0]);
         let team = w.team("@pr-1");
         assert_eq!(
             team.members.iter().map(|member| team.state_of(member)).collect::<Vec<_>>(),
             [MemberState::Stopped, MemberState::Idle]
         );
-        assert_eq!((w.does(&anna(), stop(None)), w.does(&anna(), stop(None))), (vec!["team.stop_asked"], vec![]));
+        assert_eq!((w.does(&anna(), stop(None)), w.does(&anna(), stop(None))), (vec!["team.stop_requested"], vec![]));
         let asked = w.team("@pr-1").stop.clone().unwrap();
         assert_eq!((asked.asked_by.as_str(), asked.reason.as_deref()), ("person:anna", Some("enough")));
         w.does(&anna(), end("@pr-1", 1, Conclusion::Stopped));

@@ -79,7 +79,7 @@ pub struct WorkspaceReady {
 }
 
 impl Event for WorkspaceReady {
-    const KIND: &'static str = "workspace.made";
+    const KIND: &'static str = "workspace.ready";
 
     fn subject(&self) -> Subject<'_> {
         Subject { run: self.run.as_ref(), ..Subject::default() }
@@ -269,7 +269,7 @@ mod tests {
         let mut w = World::of(&["a"]);
         w.does(&by("a"), makes("ws_1", "b"));
         assert_eq!(w.refuses(&by("a"), made("ws_1")), Code::Forbidden);
-        assert_eq!(w.does(&Caller::system(), made("ws_1")), ["workspace.made"]);
+        assert_eq!(w.does(&Caller::system(), made("ws_1")), ["workspace.ready"]);
         assert_eq!(w.workspace("ws_1").base_branch.as_deref(), Some("main"));
         assert_eq!(w.refuses(&Caller::system(), made("ws_1")), Code::Stale);
         assert!(!w.rows().contains_key(&Key::Intent("int_ws_1".into())));

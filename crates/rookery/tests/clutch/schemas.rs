@@ -162,7 +162,7 @@ async fn a_workflow_is_defined_in_yaml_or_json_and_replaced() {
         (&json!(["look"]), 1)
     );
     let kinds: Vec<Value> = daemon.export().unwrap().into_iter().map(|row| row["kind"].clone()).collect();
-    assert_eq!(kinds.iter().filter(|kind| **kind == "workflow.defined").count(), 2, "both are in the log");
+    assert_eq!(kinds.iter().filter(|kind| **kind == "contract.defined").count(), 2, "both are in the log");
 }
 
 #[tokio::test]

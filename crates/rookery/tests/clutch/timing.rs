@@ -194,7 +194,7 @@ async fn an_error_that_may_mend_is_tried_again_until_its_attempts_are_used_up() 
         assert_eq!(passed_on["attempt"], json!(attempt));
         sent(&daemon, &about(&format!("err{attempt}"), "task.error", "ken", "t", broken.clone())).await;
     }
-    let exhausted = told_of(&daemon, "t", "task.exhausted", 1).await.remove(0);
+    let exhausted = told_of(&daemon, "t", "task.attempts_exhausted", 1).await.remove(0);
     assert_eq!(exhausted["payload"]["attempts"], 3);
     assert_eq!(messages(&daemon, "t", "task.retried").await.len(), 2);
     let task = rest(&daemon, "/tasks/t").await;
@@ -208,7 +208,7 @@ async fn an_error_that_may_mend_is_tried_again_until_its_attempts_are_used_up() 
     sent(&daemon, &request("once", json!({"limits": {"max_attempts": 1}}))).await;
     given(&daemon, "once", 1).await;
     sent(&daemon, &about("err_once", "task.error", "ken", "once", broken)).await;
-    assert_eq!(messages(&daemon, "once", "task.exhausted").await.len(), 1);
+    assert_eq!(messages(&daemon, "once", "task.attempts_exhausted").await.len(), 1);
     sent(&daemon, &request("final", json!({}))).await;
     given(&daemon, "final", 1).await;
     sent(&daemon, &about("err_final", "task.error", "ken", "final", json!({"message": "no"}))).await;

@@ -92,7 +92,7 @@ async fn the_watcher_of_the_projects_files_says_nothing_about_renderings() {
     std::fs::write(daemon.root().join("main.rs"), "fn main() {}").unwrap();
     let told = || async {
         let events = daemon.get("/events?limit=1000").await?.body;
-        let others = events.as_array().unwrap().iter().filter(|event| event["action"] == "x.resource.others_changed");
+        let others = events.as_array().unwrap().iter().filter(|event| event["action"] == "x.file.untracked_changed");
         let told: String = others.map(|event| event["metadata"].to_string()).collect();
         Ok(Some(told).filter(|told| told.contains("main.rs")))
     };

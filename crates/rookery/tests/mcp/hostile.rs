@@ -69,7 +69,7 @@ async fn whoever_dies_while_it_sends_has_asked_for_nothing() {
     join_all(dying).await;
     let other = connect(&daemon, Way::Session, Some("agent-0")).await;
     assert_eq!(other.call("resource_claim", json!({"path": "src/0.rs"})).await, json!({"granted": true}));
-    assert_eq!(facts(&daemon, "resource.claimed").len(), 1);
+    assert_eq!(facts(&daemon, "file.claimed").len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -91,8 +91,7 @@ async fn whoever_dies_before_its_answer_can_ask_again_and_it_is_done_once() {
         }
     });
     within("all are answered", join_all(lives)).await.unwrap();
-    let mut paths: Vec<Value> =
-        facts(&daemon, "resource.claimed").iter().map(|row| row["fact"]["path"].clone()).collect();
+    let mut paths: Vec<Value> = facts(&daemon, "file.claimed").iter().map(|row| row["fact"]["path"].clone()).collect();
     let all = paths.len();
     paths.sort_by_key(Value::to_string);
     paths.dedup();

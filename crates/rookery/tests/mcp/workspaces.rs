@@ -165,10 +165,10 @@ async fn slow_git_does_not_block_other_workspaces() {
     let waiting = asks(&daemon, "workspace_create", wanted(&root, "slow")).await;
     until_there_is_one(&daemon, "workspace.created").await;
     made(&a, &root, "quick").await;
-    assert_eq!(facts(&daemon, "workspace.made").len(), 1, "the slow one is still being made");
+    assert_eq!(facts(&daemon, "workspace.ready").len(), 1, "the slow one is still being made");
     slow.let_go();
     waiting.await.unwrap();
-    assert_eq!(facts(&daemon, "workspace.made").len(), 2);
+    assert_eq!(facts(&daemon, "workspace.ready").len(), 2);
 }
 
 #[tokio::test]
@@ -382,13 +382,13 @@ async fn a_daemon_that_dies_while_a_worktree_is_made_finishes_it_later() {
     eventually("git is at work", async || Ok(path.join("a.txt").exists().then_some(()))).await.unwrap();
     daemon.kill().unwrap();
     asked.abort();
-    assert!(facts(&daemon, "workspace.made").is_empty());
+    assert!(facts(&daemon, "workspace.ready").is_empty());
     daemon.restart().unwrap();
     let a = connect(&daemon, Way::Session, Some("a")).await;
     let row = &listed(&a).await[0];
     assert_eq!((&row["worktree"], &row["being"]), (&json!("planned"), &json!("made")), "it says how it is");
     slow.let_go();
-    until_there_is_one(&daemon, "workspace.made").await;
+    until_there_is_one(&daemon, "workspace.ready").await;
     let row = &listed(&a).await[0];
     assert_eq!((&row["worktree"], row.get("being")), (&json!("present"), None));
     assert_eq!(fs::read_to_string(path.join("a.txt")).unwrap(), "one\n");

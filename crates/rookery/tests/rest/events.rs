@@ -132,7 +132,7 @@ async fn each_fact_has_its_action() {
     team.moved(&task, "in_progress", "a").await;
     assert_eq!(newest(2).await, is(&[("task.assigned", "a"), ("task.started", "a")]));
     team.moved(&task, "review", "a").await;
-    assert_eq!(newest(1).await, is(&[("x.task.moved", "a")]));
+    assert_eq!(newest(1).await, is(&[("x.task.step_set", "a")]));
     team.moved(&task, "in_progress", "a").await;
     team.moved(&task, "blocked", "a").await;
     assert_eq!(newest(1).await, is(&[("task.blocked", "a")]));
@@ -150,7 +150,7 @@ async fn each_fact_has_its_action() {
     assert_eq!(newest(1).await, is(&[("resource.released", "a")]));
     team.post("/resources/lock", json!({"path": "x", "agent_id": "lead"})).await.unwrap();
     team.post("/resources/unlock", json!({"path": "x", "agent_id": "lead"})).await.unwrap();
-    assert_eq!(newest(2).await, is(&[("x.resource.locked", "lead"), ("x.resource.unlocked", "lead")]));
+    assert_eq!(newest(2).await, is(&[("x.file.locked", "lead"), ("x.file.unlocked", "lead")]));
     team.send(Method::POST, &format!("/tasks/{task}/cancel"), &[("x-agent-id", "lead")], None).await;
     assert_eq!(newest(1).await[0].0, "x.task.cancelled");
     let offline = json!({"status": "offline"});

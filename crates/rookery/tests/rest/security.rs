@@ -297,7 +297,7 @@ async fn roles_end_where_they_should() {
     for (secret, status) in [(&agent, 403), (&lead, 403), (&person, 200)] {
         assert_eq!(guarded.send(secret, Method::GET, "/admin/tokens", None).await.status, status);
     }
-    let locked = guarded.send(&person, Method::GET, "/events?action=x.resource.locked", None).await;
+    let locked = guarded.send(&person, Method::GET, "/events?action=x.file.locked", None).await;
     let by: Vec<&Value> = locked.body.as_array().unwrap().iter().map(|event| &event["agent_id"]).collect();
     assert_eq!(by, ["person:anna", "boss"]);
     // A lead speaks for agents, and for nobody else.

@@ -22,7 +22,7 @@ async fn watching(setup: rookery_testkit::daemon::Setup, agents: &[&str]) -> Tea
     // Whatever comes after the first event about the mark is seen.
     eventually("the watcher sees changes", || async {
         write(&team, "mark", &format!("{:?}", std::time::UNIX_EPOCH.elapsed()));
-        (!team.events("x.resource.others_changed").await.is_empty()).then_some(())
+        (!team.events("x.file.untracked_changed").await.is_empty()).then_some(())
     })
     .await;
     team
@@ -164,12 +164,12 @@ async fn a_conflict_that_is_resolved_is_not_escalated() {
 async fn changes_of_unclaimed_files_are_one_summary() {
     let team = watching(setup(), &["a"]).await;
     std::fs::create_dir_all(team.root().join("many")).unwrap();
-    let before = team.events("x.resource.others_changed").await.len();
+    let before = team.events("x.file.untracked_changed").await.len();
     for n in 0..200 {
         write(&team, &format!("many/{n}.txt"), "x");
     }
     let seen = eventually("200 changed files", || async {
-        let events = team.events("x.resource.others_changed").await;
+        let events = team.events("x.file.untracked_changed").await;
         let total: u64 = events[before..].iter().map(|event| event["metadata"]["changed"].as_u64().unwrap()).sum();
         (total >= 200).then_some(events)
     })
@@ -189,7 +189,7 @@ async fn what_git_ignores_and_our_own_folder_are_not_looked_at() {
         team.restart().unwrap();
         team
     };
-    let mut stream = Sse::open(&team, "/events/stream?action=x.resource.others_changed", None).await;
+    let mut stream = Sse::open(&team, "/events/stream?action=x.file.untracked_changed", None).await;
     for path in ["ignored/x", "a.log", ".git/HEAD", ".rookery/x", ".workflow/x"] {
         write(&team, path, "x");
     }
@@ -201,7 +201,7 @@ async fn what_git_ignores_and_our_own_folder_are_not_looked_at() {
         _ = stream.next() => {}
         () = touching => {}
     }
-    let events = team.events("x.resource.others_changed").await;
+    let events = team.events("x.file.untracked_changed").await;
     let named: Vec<&Value> = events.iter().flat_map(|event| event["metadata"]["sample"].as_array().unwrap()).collect();
     assert!(named.iter().all(|path| ["seen.txt", ".gitignore"].contains(&path.as_str().unwrap())), "{named:?}");
 }

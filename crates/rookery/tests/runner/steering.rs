@@ -39,7 +39,7 @@ async fn a_person_starts_a_workflow_file_through_the_daemon() -> Outcome {
     let checked = asks(&stage, "/teams/@pr-1/dry-run", file.clone()).await?;
     assert_eq!((&checked.body["ok"], &checked.body["reason"]), (&json!(true), &Value::Null), "{}", checked.body);
     assert!(checked.body["plan"].to_string().contains("greet anna"), "{}", checked.body);
-    assert_eq!(kinds(&stage, "team.launch_asked").await?, 0, "checking does nothing");
+    assert_eq!(kinds(&stage, "team.start_requested").await?, 0, "checking does nothing");
 
     let launched = asks(&stage, "/teams/@pr-1/start-request", file).await?;
     assert_eq!(launched.status, StatusCode::OK, "{}", launched.body);
@@ -50,13 +50,13 @@ async fn a_person_starts_a_workflow_file_through_the_daemon() -> Outcome {
     })
     .await?;
     for (kind, count) in
-        [("team.launch_asked", 1), ("team.launched", 1), ("team.started", 1), ("team.launch_failed", 0)]
+        [("team.start_requested", 1), ("team.spawned", 1), ("team.started", 1), ("team.start_failed", 0)]
     {
         assert_eq!(kinds(&stage, kind).await?, count, "{kind}");
     }
     let again = asks(&stage, "/teams/@pr-1/start-request", json!({"file": "team.yaml"})).await?;
     assert_eq!(again.status, StatusCode::CONFLICT, "{}", again.body);
-    assert_eq!(kinds(&stage, "team.launch_failed").await?, 1);
+    assert_eq!(kinds(&stage, "team.start_failed").await?, 1);
     stage.run(&["stop", "--all"]).await?;
     Ok(())
 }
@@ -71,7 +71,7 @@ async fn what_cannot_be_started_is_told_and_leaves_nothing_behind() -> Outcome {
 
     let launched = asks(&stage, "/teams/@pr-1/start-request", json!({"file": "bad.yaml"})).await?;
     assert_eq!(launched.status, StatusCode::CONFLICT, "{}", launched.body);
-    let failed = stage.events("x.team.launch_failed").await?;
+    let failed = stage.events("x.team.start_failed").await?;
     assert_eq!(failed.len(), 1);
     for (team, file, status) in [
         ("@pr-1", "../outside.yaml", StatusCode::BAD_REQUEST),
@@ -86,7 +86,7 @@ async fn what_cannot_be_started_is_told_and_leaves_nothing_behind() -> Outcome {
     }
     let nobody = stage.daemon.request(Method::POST, "/teams/@pr-1/start-request").json(&json!({"file": "bad.yaml"}));
     assert_eq!(nobody.send().await?.status(), StatusCode::FORBIDDEN);
-    assert_eq!((kinds(&stage, "team.launch_asked").await?, kinds(&stage, "team.started").await?), (1, 0));
+    assert_eq!((kinds(&stage, "team.start_requested").await?, kinds(&stage, "team.started").await?), (1, 0));
     Ok(())
 }
 

@@ -73,14 +73,14 @@ fn hear(crew: &Crew, event: &Value, asked: &Notify) {
             crew.board.wake_all();
         }
         "envelope.received" | "task.forwarded" => crew.board.wake_all(),
-        "agent.paused" | "agent.unpaused" => {
+        "agent.paused" | "agent.resumed" => {
             let agent = event["agent_id"].as_str().map(AgentId::from);
             if let Some(name) = agent.and_then(|agent| crew.names.get(&agent)) {
                 crew.board.may_pause(name);
                 crew.board.wake(name);
             }
         }
-        "team.stop_asked" if about["team"] == crew.team.as_str() => asked.notify_one(),
+        "team.stop_requested" if about["team"] == crew.team.as_str() => asked.notify_one(),
         _ => {}
     }
 }

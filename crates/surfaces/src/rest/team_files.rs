@@ -59,7 +59,7 @@ pub struct Checked {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Launching {
     pub team: String,
-    /// What to look for in the log: its end is `x.team.launched` or `x.team.launch_failed`. None if the same was asked for before.
+    /// What to look for in the log: its end is `x.team.spawned` or `x.team.start_failed`. None if the same was asked for before.
     pub pending: Option<String>,
 }
 

@@ -133,14 +133,19 @@ pub fn kinds(action: &str) -> Vec<String> {
         "agent.left" => &["agent.left"],
         "agent.heartbeat" => &["agent.returned"],
         "agent.status_changed" => &["agent.status_set", "agent.went_offline"],
+        "resource.claimed" => &["file.claimed"],
+        "resource.released" => &["file.released"],
+        "resource.modified" => &["file.modified"],
+        "resource.conflict_detected" => &["file.conflict_detected"],
+        "resource.conflict_resolved" => &["file.conflict_resolved"],
         "task.created" => &["task.created"],
         "task.assigned" => &["task.reserved", "task.claimed"],
         "task.started" => &["task.started"],
         "task.completed" => &["task.completed"],
-        "task.blocked" => &["task.failed", "task.timed_out", "task.moved"],
-        "authority.decision" => &["lead.chosen", "resource.forced", "task.reassigned"],
+        "task.blocked" => &["task.failed", "task.timed_out", "task.step_set"],
+        "authority.decision" => &["lead.chosen", "file.forced", "task.reassigned"],
         "authority.escalation" => {
-            &["resource.conflict_escalated", "message.held", "task.exhausted", "delivery.abandoned"]
+            &["file.conflict_escalated", "message.held", "task.attempts_exhausted", "delivery.abandoned"]
         }
         other => &[other.strip_prefix("x.").unwrap_or(other)],
     };
