@@ -10,10 +10,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::address::{Address, Whereabouts};
+use crate::credentials::{Proof, SessionIssuer};
 use crate::error::ClientError;
-use crate::key::Keys;
-use crate::patience::{Patience, Repeat};
-use crate::proof::{Proof, SessionIssuer};
+use crate::idempotency_key::Keys;
+use crate::retry::{Patience, Repeat};
 
 /// The header with the key of a session.
 pub const SESSION: &str = "x-rookery-session";

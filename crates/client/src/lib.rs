@@ -6,12 +6,12 @@
 
 mod address;
 mod client;
+mod credentials;
 mod error;
 mod follow;
-mod key;
-mod message;
-mod patience;
-mod proof;
+mod idempotency_key;
+mod mcp_message;
+mod retry;
 pub mod sse;
 pub mod teams;
 pub mod tools;
@@ -20,8 +20,8 @@ pub mod wire;
 
 pub use address::{Address, Whereabouts};
 pub use client::{Answer, Client, GATE, INSTANCE, SESSION};
+pub use credentials::{Proof, SessionIssuer, session_key};
 pub use error::ClientError;
 pub use follow::{Followed, Follower};
-pub use message::Message;
-pub use proof::{Proof, SessionIssuer, session_key};
+pub use mcp_message::Message;
 pub use tools::Tools;

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, INSTANCE, KEY, unknown};
 use crate::error::ClientError;
-use crate::message::Message;
-use crate::patience::Repeat;
+use crate::mcp_message::Message;
+use crate::retry::Repeat;
 use crate::sse::Parser;
 
 const VERSION: &str = "2026-07-28";

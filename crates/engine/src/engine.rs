@@ -16,21 +16,21 @@ use sha2::{Digest, Sha256};
 
 use crate::access::Access;
 use crate::adapter::Outlet;
-use crate::ambient::Ids;
-use crate::attendance::Cluster;
+use crate::cluster::Cluster;
 use crate::clutch::rates::Rates;
 use crate::clutch::rejections::Rejections;
 use crate::clutch::{DeliveryPolicy, Schemas};
 use crate::handed::AttemptLog;
 use crate::hooks::Hook;
 use crate::intents::InHand;
-use crate::life::Roster;
 use crate::notices::WakeHub;
 use crate::paths::Paths;
+use crate::ports::Ids;
+use crate::projections::last_shown::Shown;
+use crate::projections::roster::Roster;
+use crate::projections::unread::Counts;
 use crate::settings::Settings;
-use crate::shown::Shown;
 use crate::teams::TeamStarter;
-use crate::unread::Counts;
 
 /// Bodies above this are kept as files, not in the log's rows.
 pub(crate) const BODY_IN_ROW_BYTES: usize = 64 * 1024;

@@ -2,7 +2,7 @@
 //!
 //! Nothing here sleeps or loops for ever. The daemon calls these from its loops in [`crate::services`]; the simulation
 //! calls them by its own clocks, so that both run the same code. The rounds of attendance, timers and effects are
-//! [`crate::attendance::attend`], [`crate::timers::fire_due`] and [`crate::intents::carry_out`].
+//! [`crate::cluster::attend`], [`crate::timers::fire_due`] and [`crate::intents::carry_out`].
 
 use std::time::Duration;
 

@@ -23,7 +23,7 @@ use crate::engine::{Engine, EngineError};
 use crate::rendering::{self, RendererStatus, Rendering};
 use crate::rounds::{self, Following, Sweeping};
 use crate::watching::{self, WatchCoverage, WatchMode};
-use crate::{adapter, attendance, delivery, intents, sign_in, timers};
+use crate::{adapter, cluster, delivery, intents, sign_in, timers};
 
 pub const TIMER_POLL_INTERVAL: Duration = Duration::from_millis(500);
 pub const REPLIES_EVERY: Duration = Duration::from_secs(3600);
@@ -101,7 +101,7 @@ impl Services {
         if let Err(error) = rounds::exchange_presence(engine).await {
             tracing::warn!(%error, "presence was not written down at the end");
         }
-        if let Err(error) = attendance::depart(engine).await {
+        if let Err(error) = cluster::depart(engine).await {
             tracing::warn!(%error, "the others learn that this node is gone only by missing it");
         }
     }
@@ -129,7 +129,7 @@ enum Attended {
 
 /// Says so when it fails, and when it no longer does.
 async fn attend_once(engine: &Engine, before: Attended) -> Attended {
-    match (attendance::attend(engine).await, before) {
+    match (cluster::attend(engine).await, before) {
         (Ok(()), Attended::Yes) => Attended::Yes,
         (Ok(()), Attended::No) => {
             tracing::info!("this node attends again");

@@ -16,8 +16,8 @@ use rookery_core::kernel::session_key::hash;
 use rookery_store::{Browser, Operation, Token};
 
 use crate::access::AccessHandle;
-use crate::ambient;
 use crate::engine::{Engine, EngineError};
+use crate::ports;
 
 /// How long a code can be exchanged.
 const CODE_MILLIS: u64 = 15 * 60 * 1_000;
@@ -95,7 +95,7 @@ impl AccessHandle<'_> {
     /// Redeems the code of a sign-in link for a session; `None` if the code was used already or is too old.
     pub async fn sign_in(&self, code: &str, browser: String) -> Result<Option<NewSession>, EngineError> {
         let now = self.engine.clock().now();
-        let (cookie, stored) = (ambient::secret(), ambient::secret());
+        let (cookie, stored) = (ports::secret(), ports::secret());
         let Some(hash) = self.session_hash(SessionHalves { cookie: &cookie, stored: &stored }) else {
             return Ok(None);
         };

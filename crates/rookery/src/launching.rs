@@ -88,7 +88,7 @@ impl TeamStarter for CommandLine {
         team.is_live() && is_here && !rookery_runner::process::lives(&runner.boot_id, runner.pid, started_at)
     }
 
-    fn bury(&self, team: TeamId) -> Pending<'_, Result<(), Refusing>> {
+    fn force_end(&self, team: TeamId) -> Pending<'_, Result<(), Refusing>> {
         Box::pin(async move { self.run(&["stop".into(), team.as_str().into()]).await.map(drop) })
     }
 }

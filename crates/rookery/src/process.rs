@@ -103,7 +103,7 @@ pub fn commit_all(folder: &Path, message: &str) -> anyhow::Result<()> {
 fn command(program: &std::path::Path) -> Command {
     let mut command = Command::new(program);
     // It may be an agent's program that needs it, and it is not to end with that one's turn.
-    command.env_remove(rookery_runner::process::launch::MARK);
+    command.env_remove(rookery_runner::process::exec_shim::MARK);
     command
 }
 

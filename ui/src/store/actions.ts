@@ -107,7 +107,7 @@ export const stopAgent = (team: string, name: string, reason: string) =>
   act(`${name} is asked to stop`, () => send('POST', path`/teams/${team}/stop`, { agent: name, ...(reason ? { reason } : {}) }));
 
 /** One whose runner is gone, and who could not be asked to stop. */
-export const buryTeam = (team: string) => act(`${team} is over`, () => send('POST', path`/teams/${team}/force-end`));
+export const forceEndTeam = (team: string) => act(`${team} is over`, () => send('POST', path`/teams/${team}/force-end`));
 
 export const stopTeam = (team: string, reason: string) =>
   act(`${team} is asked to stop`, () => send('POST', path`/teams/${team}/stop`, reason ? { reason } : {}));

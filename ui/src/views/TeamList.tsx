@@ -27,7 +27,7 @@ export function TeamList() {
               <td className="num wide">{team.turns}</td>
               <td className="num wide">{team.cost_usd == null ? '–' : `$${team.cost_usd.toFixed(2)}`}</td>
               <td className="num"><Age since={team.ended_at ?? team.started_at} /></td>
-              <td>{team.lost && <button type="button" className="button" disabled={!mayAct} onClick={() => void actions.buryTeam(team.id)}>End it</button>}
+              <td>{team.lost && <button type="button" className="button" disabled={!mayAct} onClick={() => void actions.forceEndTeam(team.id)}>End it</button>}
                 {team.live && !team.lost && !team.stop_asked && <AskWhy label="Stop" ask="Why?" disabled={!mayAct} onDo={(why) => void actions.stopTeam(team.id, why)} />}</td>
             </tr>
           ))}

@@ -136,13 +136,13 @@ mod tests {
                 w.creates(task, &[]);
             }
             w.claims("a", "claimed");
-            assert_eq!(w.does(&by("a"), moves("claimed", to)), ["task.started", "task.moved"]);
+            assert_eq!(w.does(&by("a"), moves("claimed", to)), ["task.started", "task.step_set"]);
             w.claims("a", "planned");
             w.does(&by("a"), moves("planned", TaskState::Planning));
-            assert_eq!(w.does(&by("a"), moves("planned", to)), ["task.started", "task.moved"]);
+            assert_eq!(w.does(&by("a"), moves("planned", to)), ["task.started", "task.step_set"]);
             w.does(&by("lead"), assign("reserved", "a"));
             assert_eq!(w.refuses(&by("b"), moves("reserved", to)), Code::NotHolder);
-            assert_eq!(w.does(&by("a"), moves("reserved", to)), ["task.claimed", "task.started", "task.moved"]);
+            assert_eq!(w.does(&by("a"), moves("reserved", to)), ["task.claimed", "task.started", "task.step_set"]);
             for task in ["claimed", "planned", "reserved"] {
                 assert_eq!((w.holder(task), w.task(task).state), (Some("a"), to), "{task}");
             }
@@ -156,7 +156,7 @@ mod tests {
         w.creates("t", &[]);
         w.starts("a", "t");
         w.does(&by("a"), moves("t", TaskState::Paused));
-        assert_eq!(w.does(&by("a"), moves("t", TaskState::Review)), ["task.started", "task.moved"]);
+        assert_eq!(w.does(&by("a"), moves("t", TaskState::Review)), ["task.started", "task.step_set"]);
         assert_eq!(w.refuses(&by("a"), moves("t", TaskState::Paused)), Code::InvalidTransition);
         w.does(&by("a"), start(None, "t"));
     }

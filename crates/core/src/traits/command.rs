@@ -229,7 +229,7 @@ mod tests {
         let acting = |caller: Caller, agent: &str| Caller { acting_for: Some(agent.into()), ..caller };
         assert_eq!(w.refuses(&acting(by("a"), "b"), release("t")), Code::Forbidden);
         assert_eq!(w.refuses(&acting(by("a"), "stranger"), release("t")), Code::Forbidden);
-        assert_eq!(w.refuses(&acting(by("lead"), "sealed"), release("t")), Code::Sealed);
+        assert_eq!(w.refuses(&acting(by("lead"), "sealed"), release("t")), Code::CredentialRequired);
         for caller in [acting(by("lead"), "b"), acting(anna(), "sealed"), acting(by("a"), "a")] {
             assert_eq!(w.does(&caller, release("t")), [""; 0], "{:?}", caller.actor);
         }

@@ -1,6 +1,6 @@
 //! Sending and receiving: what surfaces ask about channels, inboxes and coordination messages.
 //!
-//! The inbox is the truth; what is remembered besides (see [`crate::shown`]) only spares work or links a message to the
+//! The inbox is the truth; what is remembered besides (see [`crate::projections::last_shown`]) only spares work or links a message to the
 //! one that led to it.
 
 mod ack;

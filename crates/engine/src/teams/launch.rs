@@ -37,7 +37,7 @@ pub trait TeamStarter: Debug + Send + Sync {
     fn is_lost(&self, team: &Team) -> bool;
 
     /// Ends a team whose runner is gone, and puts in order what that one left behind.
-    fn bury(&self, team: TeamId) -> Pending<'_, Result<(), Refusing>>;
+    fn force_end(&self, team: TeamId) -> Pending<'_, Result<(), Refusing>>;
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -22,7 +22,7 @@ use rookery_core::tasks::{ClaimTask, CompleteTask, CreateTask, HeldByOther, Requ
 use rookery_core::traits::BodyBytes;
 use rookery_engine::clutch::{Envelope, Routing};
 use rookery_engine::settings::Settings;
-use rookery_engine::{Config, Engine, EngineError, Request, SystemClock, attendance};
+use rookery_engine::{Config, Engine, EngineError, Request, SystemClock, cluster};
 use rookery_store::SubmitError;
 use rookery_store::artifact::ArtifactError;
 use rookery_store::memory::Database;
@@ -47,7 +47,7 @@ impl Team {
                 store.insert(Arc::new(Watched::new(memory))).clone()
             });
         let store = store.unwrap();
-        attendance::attend(&engine).await.unwrap();
+        cluster::attend(&engine).await.unwrap();
         Team { engine, database, store, routing: Routing::default() }
     }
 

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::file::{self, Agent, Variables};
 use crate::process;
 pub use program::LEDGER;
-pub use program::lend::put_back_all;
+pub use program::override_file::put_back_all;
 pub use seat::{Daemon, Environment, Provider, Seat, Secret};
 
 /// What runs an agent of the file from its seat. Fails if it can be told already that no turn would succeed.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::kin::Life;
+use super::process_tree::Life;
 use super::resources::{Excess, ResourceLimits};
 
 /// The attribute by which systemd marks a group that it leaves to the processes in it.

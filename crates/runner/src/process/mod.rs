@@ -8,9 +8,9 @@
 //! sandbox, a [`watchdog`] ends it when it uses more than its [`resources`]; so does the kernel, where it has a [`control_group`].
 
 mod control_group;
-mod kin;
-pub mod launch;
+pub mod exec_shim;
 mod lines;
+mod process_tree;
 mod program;
 mod record;
 mod resources;
@@ -21,7 +21,7 @@ mod transcript;
 mod watchdog;
 
 pub use control_group::kernel_bounds;
-pub use kin::{GRACE, lives};
+pub use process_tree::{GRACE, lives};
 pub use program::{Launcher, Program, Secrecy, kept_environment};
 pub use record::{Orphan, end_orphans};
 pub(crate) use resources::Bounds;

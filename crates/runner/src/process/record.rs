@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::kin::{Ask, Family, Life, boot_id};
+use super::process_tree::{Ask, Family, Life, boot_id};
 
 const ENDING: &str = "process.json";
 

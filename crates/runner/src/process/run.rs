@@ -13,9 +13,9 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;
 
 use super::control_group::ControlGroup;
-use super::kin::{Ask, Family, Life};
-use super::launch;
+use super::exec_shim;
 use super::lines::{Line, Lines, Read};
+use super::process_tree::{Ask, Family, Life};
 use super::program::{Program, Secrecy};
 use super::record::Record;
 use super::resources::{Excess, ResourceLimits};
@@ -151,9 +151,9 @@ pub async fn run(
         running.group.iter().for_each(|group| group.kill());
     }
     running.end(&mut heard).await;
-    if how == How::Exited(launch::NOT_STARTED)
+    if how == How::Exited(exec_shim::NOT_STARTED)
         && let Some(reason) = heard.tail.iter().rev().find_map(|line| line.strip_prefix("error: "))
-        && reason.starts_with(launch::REASON)
+        && reason.starts_with(exec_shim::REASON)
     {
         return Err(NotStarted::Refused { reason: reason.to_owned() });
     }
@@ -286,7 +286,7 @@ impl Running {
                     return How::Flooded;
                 },
                 status = self.child.wait() => {
-                    let how = status.map_or(How::Exited(launch::NOT_STARTED), how);
+                    let how = status.map_or(How::Exited(exec_shim::NOT_STARTED), how);
                     let enforced = self.group.as_deref().and_then(ControlGroup::excess).map(How::OverLimit);
                     let limits = bounds.as_ref().map(|bounds| &bounds.limits);
                     return enforced.unwrap_or_else(|| limits.map_or(how, |limits| how.or_excess(limits)));
@@ -344,7 +344,7 @@ fn command(
     family: &Family,
     group: Option<&ControlGroup>,
 ) -> Result<Command, NotStarted> {
-    let mut command = Command::from(launch::command(&program.launcher.rookery));
+    let mut command = Command::from(exec_shim::command(&program.launcher.rookery));
     command.args(["exec", "--parent", &std::process::id().to_string()]);
     if let Some(group) = group {
         command.arg("--group").arg(group.entrance());
@@ -361,7 +361,7 @@ fn command(
             command.env_clear().envs(&program.env);
         }
     }
-    command.env(launch::MARK, &family.mark).current_dir(&program.folder);
+    command.env(exec_shim::MARK, &family.mark).current_dir(&program.folder);
     command.stdin(if program.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     Ok(command)
@@ -393,6 +393,6 @@ fn how(status: ExitStatus) -> How {
     match (status.code(), status.signal()) {
         (Some(code), _) => How::Exited(code),
         (None, Some(signal)) => How::Signalled(signal),
-        (None, None) => How::Exited(launch::NOT_STARTED),
+        (None, None) => How::Exited(exec_shim::NOT_STARTED),
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::process::launch;
+use crate::process::exec_shim;
 
 const PROGRAM: &str = "bwrap";
 
@@ -52,7 +52,7 @@ impl Available {
 
     fn try_with(bwrap: PathBuf, nested: NestedNamespaces) -> Available {
         let small = ["--unshare-user", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc"];
-        let mut command = launch::command(&bwrap);
+        let mut command = exec_shim::command(&bwrap);
         command.args(small).args(nested.arguments());
         let tried = command.args(["--", &bwrap.display().to_string(), "--version"]).output();
         match tried {

@@ -18,7 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::request::read_head;
 use super::rule::Target;
 use super::socket;
-use crate::process::{ProcessLimits, launch};
+use crate::process::{ProcessLimits, exec_shim};
 
 /// A port of the sandbox that leads out of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -91,9 +91,9 @@ pub async fn relay(
     if let Some(limits) = limits {
         limits.apply()?;
     }
-    let mut command = Command::from(launch::command(program));
+    let mut command = Command::from(exec_shim::command(program));
     let started = command.args(arguments).envs(proxy_environment(port)).spawn();
-    let mut child = started.map_err(|error| launch::not_started(program, &error))?;
+    let mut child = started.map_err(|error| exec_shim::not_started(program, &error))?;
     child.wait().await.map(code)
 }
 

@@ -7,10 +7,10 @@
 
 mod begin;
 mod board;
-mod bury;
 mod clock;
 mod crew;
 mod decide;
+mod force_end;
 mod interrupt;
 mod ledger;
 mod lock;
@@ -34,7 +34,7 @@ use rookery_core::{AgentId, TeamId};
 use crate::backend::Failure;
 use crate::file::{Ready, show_duration};
 use crate::setup::SetupError;
-pub use bury::{Buried, bury};
+pub use force_end::{ForceEnded, force_end};
 pub use interrupt::{Ending, Interrupt};
 pub use lock::state_folder;
 pub use report::{Outcome, Report, Reports};

@@ -10,8 +10,8 @@ use rookery_client::{Client, ClientError};
 use tokio_util::sync::CancellationToken;
 
 use super::TeamError;
+use super::decide::activity::{is_sent, is_work, is_work_tool};
 use super::decide::attempts::Next;
-use super::decide::deeds::{is_sent, is_work, is_work_tool};
 use super::member::{Again, Asked, By, Member};
 use super::report::{Cause, Level, Report, TurnOutcome};
 use crate::backend::{self, BackendEvent, Ended, Events, Failure, Usage, Verdict, Why};

@@ -127,7 +127,7 @@ impl HttpBody for Sent {
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt;
-    use rookery_engine::ambient::SystemClock;
+    use rookery_engine::ports::SystemClock;
 
     use super::*;
     use crate::http::limits::{Account, Places, Pool};

@@ -14,7 +14,7 @@ use rookery_core::redaction::{Erase, Redact, Target};
 use rookery_core::traits::{BodyBytes, LogRow};
 use rookery_engine::artifacts::{Collected, Trial};
 use rookery_engine::names::NewToken;
-use rookery_engine::{ArtifactError, At, Bodies, EngineError, Health, LogQuery, Token, Waited, access, ambient};
+use rookery_engine::{ArtifactError, At, Bodies, EngineError, Health, LogQuery, Token, Waited, access, ports};
 
 use super::wire::{self, TokenRole};
 use crate::http::App;
@@ -105,7 +105,7 @@ pub async fn create_token(call: Call, body: JsonBody<wire::NewToken>) -> Result<
     let engine = call.app().engine();
     let of = if role == TokenRole::Person { NewToken::OfPerson } else { NewToken::OfAgent };
     engine.access().check_token_name(of, subject.trim_start_matches("person:")).await?;
-    let secret = format!("rkt_{}", ambient::secret());
+    let secret = format!("rkt_{}", ports::secret());
     let now = engine.clock().now();
     let token = Token {
         id: engine.mint("tok_"),

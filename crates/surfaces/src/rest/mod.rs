@@ -75,7 +75,7 @@ pub fn routes() -> Router<App> {
         .route("/team-files", get(team_files::files))
         .route("/teams/{id}/dry-run", post(team_files::check))
         .route("/teams/{id}/start-request", post(team_files::launch))
-        .route("/teams/{id}/force-end", post(team_files::bury))
+        .route("/teams/{id}/force-end", post(team_files::force_end))
         .route("/teams/{id}/start", post(teams::start))
         .route("/teams/{id}/kickoff", post(teams::kick_off))
         .route("/teams/{id}/announcements", post(teams::say))

@@ -65,7 +65,7 @@ use super::{
         team_files::files,
         team_files::check,
         team_files::launch,
-        team_files::bury,
+        team_files::force_end,
         teams::start,
         teams::kick_off,
         teams::say,

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use rookery_core::kernel::limit;
 use rookery_core::{Actor, Code, Rejection};
 use rookery_engine::sign_in::{NewSession, SESSION_MILLIS};
-use rookery_engine::{Token, ambient};
+use rookery_engine::{Token, ports};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -181,7 +181,7 @@ pub async fn launch(call: Call, body: MaybeBody<NewLaunch>) -> Result<Response, 
 /// A new sign-in link for a person, relative to the daemon's address.
 pub fn sign_in_path(app: &App, person: &str) -> String {
     let engine = app.engine();
-    let code = ambient::secret();
+    let code = ports::secret();
     engine.access().codes().issue(&code, person, engine.clock().now());
     format!("/ui/launch#{code}")
 }

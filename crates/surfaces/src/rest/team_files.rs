@@ -122,7 +122,11 @@ pub async fn launch(call: Call, Segment(id): Segment, body: JsonBody<LaunchReque
 /// End a team whose runner is gone (`lost`), as `rookery stop` does, with what that one left behind put in order. For people.
 #[utoipa::path(post, path = "/teams/{id}/force-end", operation_id = "force_end_team", tag = "teams",
     params(("id" = String, Path)), responses((status = 200, body = teams::TeamView)))]
-pub async fn bury(call: Call, Segment(id): Segment, _body: MaybeBody<Option<Value>>) -> Result<Response, HttpError> {
+pub async fn force_end(
+    call: Call,
+    Segment(id): Segment,
+    _body: MaybeBody<Option<Value>>,
+) -> Result<Response, HttpError> {
     call.person()?;
     let (team, engine) = (TeamId::parse(&id)?, call.app().engine());
     let launcher = engine.teams().starter()?;
@@ -131,7 +135,7 @@ pub async fn bury(call: Call, Segment(id): Segment, _body: MaybeBody<Option<Valu
         let refusal = Rejection::new(Code::InvalidState, format!("{team} has a runner, or is over"));
         return Err(refusal.hint("ask it to stop: POST /teams/{id}/stop").into());
     }
-    launcher.bury(team.clone()).await.map_err(|refusing| Rejection::new(Code::InvalidState, refusing.reason))?;
+    launcher.force_end(team.clone()).await.map_err(|refusing| Rejection::new(Code::InvalidState, refusing.reason))?;
     teams::shown_now(&call, &team).await
 }
 

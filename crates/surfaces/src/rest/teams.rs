@@ -166,7 +166,7 @@ pub struct TeamView {
     pub generation: u64,
     /// Somebody runs it, as far as the log knows.
     pub live: bool,
-    /// Its runner was a process of the machine that was asked, and is gone: starting it goes on with it, `bury` ends it.
+    /// Its runner was a process of the machine that was asked, and is gone: starting it goes on with it, `force-end` ends it.
     pub lost: bool,
     pub kicked_off: bool,
     /// What its kickoff posted.

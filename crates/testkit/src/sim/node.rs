@@ -26,7 +26,7 @@ use rookery_engine::messages::Pull;
 use rookery_engine::rounds::{self, Following, Sweeping};
 use rookery_engine::services::{REPLIES_EVERY, RETRY_DELAY, TIMER_POLL_INTERVAL};
 use rookery_engine::settings::Settings;
-use rookery_engine::{Access, Config, Engine, EngineError, Ids, Parts, Request, attendance, timers};
+use rookery_engine::{Access, Config, Engine, EngineError, Ids, Parts, Request, cluster, timers};
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::node::{LEASE_RENEWAL_INTERVAL, LeaderEpoch, LeaderRole, Node, Site};
 use rookery_store::queue::{Limits, Queue};
@@ -279,7 +279,7 @@ impl Process {
         let mut begin: Future<Result<Following, EngineError>> = Box::pin(async move {
             rounds::take_stock(&engine).await?;
             // On a full disk it attends when its time comes again.
-            drop(attendance::attend(&engine).await);
+            drop(cluster::attend(&engine).await);
             Following::begin(&engine).await
         });
         process.following = poll(&mut begin).and_then(Result::ok);
@@ -413,7 +413,7 @@ impl Process {
     /// It stops as it should, and gives up its place.
     pub(super) fn departs(&self) {
         let engine = self.engine.clone();
-        let mut departing: Future<_> = Box::pin(async move { attendance::depart(&engine).await });
+        let mut departing: Future<_> = Box::pin(async move { cluster::depart(&engine).await });
         // The memory engine does it while it is asked.
         drop(poll(&mut departing));
     }
@@ -467,7 +467,7 @@ fn all_rounds(engine: &Engine, queue: &Arc<Queue>, expiry: Expiry, network: Netw
         every(
             RoundName::Other,
             LEASE_RENEWAL_INTERVAL,
-            again(engine, |engine| async move { drop(attendance::attend(&engine).await) }),
+            again(engine, |engine| async move { drop(cluster::attend(&engine).await) }),
         ),
         every(
             RoundName::Other,

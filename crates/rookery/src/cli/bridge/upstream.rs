@@ -89,7 +89,7 @@ impl Upstream {
             agent: Mutex::new(options.agent.clone()),
             told: options.agent.is_some(),
             instance: options.instance.clone(),
-            prefix: rookery_engine::ambient::secret(),
+            prefix: rookery_engine::ports::secret(),
             keys: AtomicU64::new(0),
             link: Mutex::new(Arc::new(link)),
             linking: tokio::sync::Mutex::new(()),

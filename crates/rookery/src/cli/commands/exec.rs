@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use rookery_runner::process::launch;
+use rookery_runner::process::exec_shim;
 
 use crate::cli::context::Context;
 use crate::cli::failure::{Failure, Report};
@@ -26,12 +26,12 @@ pub struct Args {
 }
 
 pub(super) fn run(context: &Context, args: &Args) -> ! {
-    not_started(context, &launch::launch(args.parent, args.group.as_deref(), &args.argv))
+    not_started(context, &exec_shim::exec(args.parent, args.group.as_deref(), &args.argv))
 }
 
 /// Says why a program was not started, and ends as a shell does then.
 pub(super) fn not_started(context: &Context, error: &std::io::Error) -> ! {
     let failure = Failure::new(error.to_string()).hint("check that the program is installed and may be started");
     context.out.failure(&Report::of(&failure.into()));
-    std::process::exit(launch::NOT_STARTED)
+    std::process::exit(exec_shim::NOT_STARTED)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rookery_client::teams::{Mode, Team};
 use rookery_client::{Client, ClientError};
 use rookery_core::AgentId;
-use rookery_runner::team::{self, Buried};
+use rookery_runner::team::{self, ForceEnded};
 use serde_json::{Value, json};
 
 use crate::cli::context::Context;
@@ -168,7 +168,8 @@ impl Stopping<'_> {
             if is_stopped(&team, stop) {
                 return Ok(Stopped { what: stop.what().to_owned(), team: stop.team.clone(), lost: false });
             }
-            if self.runners.is_lost(&team) && team::bury(self.project.root(), &team, self.client).await? == Buried::Done
+            if self.runners.is_lost(&team)
+                && team::force_end(self.project.root(), &team, self.client).await? == ForceEnded::Done
             {
                 return Ok(Stopped { what: stop.what().to_owned(), team: stop.team.clone(), lost: true });
             }

@@ -9,8 +9,8 @@ pub(crate) mod conversation;
 pub(crate) mod dialect;
 mod find;
 pub(crate) mod heard;
-pub(crate) mod lend;
 pub(crate) mod login;
+pub(crate) mod override_file;
 mod prepare;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use super::dialect::{Linked, Start};
-use super::lend::Lent;
+use super::override_file::Lent;
 use crate::backend::{BackendEvent, Events, Failure, Seat, Why};
 use crate::held::HeldFolder;
 

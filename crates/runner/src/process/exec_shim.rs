@@ -21,7 +21,7 @@ pub const MARK: &str = "ROOKERY_LAUNCH";
 
 /// Becomes the program, in a control group if one is given by the file that lets processes in. Returns only if that cannot
 /// be.
-pub fn launch(parent: u32, group: Option<&Path>, argv: &[OsString]) -> io::Error {
+pub fn exec(parent: u32, group: Option<&Path>, argv: &[OsString]) -> io::Error {
     if let Some(entrance) = group
         && let Err(error) = fs::write(entrance, "0")
     {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
-use super::launch::MARK;
+use super::exec_shim::MARK;
 
 /// How long a program has to end after it was asked to.
 pub const GRACE: Duration = Duration::from_secs(5);

@@ -12,7 +12,7 @@ use crate::{backend, process};
 
 /// Whether a team was ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Buried {
+pub enum ForceEnded {
     Done,
     /// Somebody runs it after all.
     Lives,
@@ -20,11 +20,11 @@ pub enum Buried {
 
 /// Ends a team that was run in this folder of the project, with whatever is left of its programs, unless somebody runs it. Files of
 /// the project that were others for it are put back. The messages of its turns stay unread.
-pub async fn bury(project: &Path, team: &Team, client: &Client) -> Result<Buried, TeamError> {
+pub async fn force_end(project: &Path, team: &Team, client: &Client) -> Result<ForceEnded, TeamError> {
     let folder = lock::state_folder(project, &TeamId::from(team.id.as_str()));
     let held = match lock::hold(folder.clone()) {
         Ok(held) => held,
-        Err(NotHeld::By { .. }) => return Ok(Buried::Lives),
+        Err(NotHeld::By { .. }) => return Ok(ForceEnded::Lives),
         Err(NotHeld::Io(source)) => return Err(TeamError::State { path: folder, source }),
     };
     let records = held.records();
@@ -36,5 +36,5 @@ pub async fn bury(project: &Path, team: &Team, client: &Client) -> Result<Buried
         // One that is not there any more need not leave.
         let _was_gone = seats::leave(client, &AgentId::from(member.id.as_str())).await;
     }
-    Ok(Buried::Done)
+    Ok(ForceEnded::Done)
 }

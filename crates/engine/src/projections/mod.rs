@@ -1,0 +1,6 @@
+//! State that is folded from the log in memory: the roster of agents, unread counts, and the messages that were shown last.
+//! Rules do not read it; it saves reads of the store.
+
+pub(crate) mod last_shown;
+pub mod roster;
+pub(crate) mod unread;
