@@ -18,7 +18,7 @@ use crate::model::message_type::MessageType;
 use crate::model::task::{ReleaseCause, Task};
 use crate::registry::EventRef;
 use crate::routing::TaskForwarded;
-use crate::tasks::TimeLimit;
+use crate::tasks::{TaskCreated, TimeLimit};
 use crate::traits::{AnyEvent, Body, BodyBytes, LogRow};
 
 /// The message type that a fact is shown with.
@@ -324,11 +324,8 @@ pub fn forwarded(request: &[u8], task: &Task, to: &AgentId, id: &MessageId, at: 
 /// The fields of a request that are not those of the message that passes it on.
 const PASSED_ON_ANEW: [&str; 7] = ["v", "id", "ts", "from", "to", "type", "idempotency_key"];
 
-fn parent(fact: &AnyEvent) -> Option<&TaskId> {
-    match fact.typed() {
-        EventRef::TaskCreated(fact) => fact.origin.parent.as_ref(),
-        _ => None,
-    }
+fn parent(event: &AnyEvent) -> Option<&TaskId> {
+    event.get::<TaskCreated>()?.origin.parent.as_ref()
 }
 
 fn address(actor: &Actor) -> String {
