@@ -198,6 +198,18 @@ fn whole(number: f64) -> Option<u32> {
     (number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number)).then_some(number as u32)
 }
 
+/// The word for a kind of value, with its article.
+pub(crate) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -229,17 +241,5 @@ mod tests {
     fn what_is_repeated_to_a_sender_is_short_and_plain() {
         assert_eq!(quoted("a\nb"), r"'a\nb'");
         assert_eq!(quoted(&"é".repeat(100)).chars().count(), 67);
-    }
-}
-
-/// The word for a kind of value, with its article.
-pub(crate) fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
     }
 }
