@@ -612,7 +612,7 @@ pub(crate) fn refuse_transition(task: &Task, next: TaskState) -> Rejection {
     let hint = match (task.state, next) {
         (state, _) if state.is_finished() => "it is finished; create a new task for further work",
         (TaskState::Pending, TaskState::Completed | TaskState::Review | TaskState::Paused | TaskState::Failed) => {
-            "start it first (in_progress)"
+            "claim or start it first"
         }
         (TaskState::Paused, TaskState::Pending) => "resume it (in_progress) or cancel it; then it can be released",
         (TaskState::Failed, _) => "retry it (queued) or skip it",
