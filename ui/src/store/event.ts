@@ -57,9 +57,9 @@ export function read(placed: Placed, now: number): LogEvent {
   };
 }
 
-/** An event as the plain HTTP face shows it. */
+/** An event of `GET /events`, under the kind that the log has for it: there, files are resources. */
 export function fromProtocol(event: Wire['ProtocolEvent']): LogEvent {
-  const kind = event.action.replace(/^x\./, '');
+  const kind = event.action.replace(/^x\./, '').replace(/^resource\./, 'file.');
   const task = event.task_id ?? null;
   return {
     seq: event.seq, at: event.timestamp, kind, type: kind, actor: plain(event.agent_id), auth: 'none', run: '', thread: '', task, cause: null,
