@@ -11,7 +11,8 @@ pub use rookery_core::kernel::session_key::hash;
 use rookery_core::{Actor, AgentId, Auth, Authority, Caller, Code, Rejection, Seq, Timestamp};
 use rookery_store::{Operation, ReadError, Store, Token};
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::sign_in::{MAX_SESSIONS, RENEW_AFTER_MILLIS, SESSION_MILLIS, SessionHalves, SignInCodes};
 use crate::team_sessions::TeamSessions;
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 use rookery_core::Timestamp;
 use rookery_store::artifact::{ArtifactError, ArtifactHold, ArtifactInfo, Erased, Incoming, Outgoing, is_older};
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 
 /// Stores, reads and removes artifacts.
 #[derive(Clone, Copy, Debug)]

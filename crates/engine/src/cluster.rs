@@ -12,7 +12,8 @@ use rookery_core::{Code, NodeId, Rejection, SiteId, Timestamp};
 use rookery_store::node::{LEASE, LeaderEpoch, LeaderRole, LeaseRenewal, Node, NodeLiveness, Seen};
 use tokio::sync::watch;
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 
 /// This node, its leader roles, and the other nodes of the store.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,8 @@ use rookery_core::model::context_settings::{Configured, ContextSettings, Scope, 
 use rookery_core::{Caller, Rejection, Row};
 use rookery_store::{RowQuery, Submission, SubmitError};
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 
 /// The settings of instances: their shared directories and initial documents.
 #[derive(Clone, Copy, Debug)]

@@ -3,17 +3,22 @@
 //! An effect outside of the store that adds no facts: that a message was read is what ends it. It needs no duty, as every
 //! node tells only those that listen there.
 
+use rookery_core::Instance;
 use rookery_core::messages::{MessageSent, MessagesAcked, MessagesRead};
+use rookery_core::model::message::Form;
+use rookery_core::model::message::Priority;
 use rookery_core::model::message::{Recipients, Standing};
 use rookery_core::{AgentId, EventRef, Key};
 use std::time::Duration;
 
 use rookery_core::traits::LogRow;
 
-use crate::engine::{Engine, EngineError};
-use crate::messages::{Arrival, LARGEST_PAGE};
+use crate::durations::RETRY_DELAY;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::messages::{Head, LARGEST_PAGE, Offer, Request};
 use crate::notices::Wake;
-use crate::services::RETRY_DELAY;
+use crate::projections::arrival::Arrival;
 use crate::subscribe::{SubscribeError, Subscription};
 
 /// Runs until the log can be followed no more.
@@ -128,5 +133,26 @@ async fn waiting(engine: &Engine, agent: &AgentId) -> Result<Vec<Wake>, EngineEr
     let waking = unseen.filter(|pending| pending.message.letter.header.wakes);
     let said = waking.map(|pending| Wake::of(agent, &pending.message.letter, pending.message.at));
     let mail = engine.inbox().unseen_headers(agent).await?;
-    Ok(said.chain(mail.iter().filter_map(|head| Wake::of_mail(agent, head))).collect())
+    Ok(said.chain(mail.iter().filter_map(|head| wake_of_mail(agent, head))).collect())
+}
+
+/// A message of the Clutch protocol. A request for what is not given to the agent any more is none to wake it for.
+fn wake_of_mail(agent: &AgentId, mail: &Head) -> Option<Wake> {
+    let excerpt = match (&mail.request, &mail.task) {
+        (Some(Request { offer: Offer::Taken | Offer::Over, .. }), _) => return None,
+        (Some(request), _) => format!("task {} is given to you: claim it", request.task),
+        (None, Some(task)) => format!("{} about task {task}", mail.message_type),
+        (None, None) => mail.message_type.clone(),
+    };
+    Some(Wake {
+        agent: agent.clone(),
+        message: mail.message.clone(),
+        form: Form::Envelope,
+        from: Instance::of(agent).calls(&mail.from),
+        instance: Instance::of(agent),
+        excerpt,
+        priority: Priority::Normal,
+        at: mail.at,
+        attempt: 0,
+    })
 }

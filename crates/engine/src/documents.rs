@@ -8,7 +8,8 @@ use rookery_core::{AnyCommand, Caller, Code, Instance, Key, Rejection, Row, RunI
 use rookery_store::query::{ColumnTest, Order};
 use rookery_store::{AnyReply, RowQuery, SubmitError};
 
-use crate::engine::{Engine, EngineError, Request};
+use crate::engine::{Engine, Request};
+use crate::error::EngineError;
 use crate::queries::At;
 
 /// Reads and changes the documents of a run.

@@ -1,28 +1,25 @@
 //! Submitting commands and waiting for their effects.
 
 use std::fmt::Debug;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::messages::StormGuard;
+use rookery_core::kernel::hex::hex;
 use rookery_core::model::LifeSource;
 use rookery_core::traits::{Body, BodyBytes};
-use rookery_core::{AgentId, AnyCommand, AnyEvent, Caller, Code, HandoffId, IntentId, Key, Rejection, Seq, TaskId};
-use rookery_store::artifact::ArtifactError;
+use rookery_core::{AgentId, AnyCommand, AnyEvent, Caller, Code, HandoffId, IntentId, Key, Seq, TaskId};
 use rookery_store::store::Health;
-use rookery_store::{Clock, Committed, Idempotency, Node, PresenceBoard, ReadError, Store, Submission, SubmitError};
+use rookery_store::{Clock, Committed, Idempotency, Node, PresenceBoard, Store, Submission, SubmitError};
 use sha2::{Digest, Sha256};
 
 use crate::access::Access;
-use crate::adapter::Outlet;
 use crate::cluster::Cluster;
+use crate::clutch::Schemas;
 use crate::clutch::rates::Rates;
 use crate::clutch::rejections::Rejections;
-use crate::clutch::{DeliveryPolicy, Schemas};
+use crate::config::Config;
+use crate::error::EngineError;
 use crate::handed::AttemptLog;
-use crate::hooks::Hook;
-use crate::intents::InHand;
 use crate::notices::WakeHub;
 use crate::paths::Paths;
 use crate::ports::Ids;
@@ -30,7 +27,7 @@ use crate::projections::last_shown::Shown;
 use crate::projections::roster::Roster;
 use crate::projections::unread::Counts;
 use crate::settings::Settings;
-use crate::teams::TeamStarter;
+use crate::state::effects::InHand;
 
 /// Bodies above this are kept as files, not in the log's rows.
 pub(crate) const BODY_IN_ROW_BYTES: usize = 64 * 1024;
@@ -50,52 +47,6 @@ pub struct Parts {
 
 /// How long the answers to requests with an idempotency key are kept.
 const REMEMBER_REPLIES: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// What an engine is set up with: the settings, and what depends on the project and the machine.
-#[derive(Clone, Debug)]
-pub struct Config {
-    pub project: String,
-    pub root: PathBuf,
-    /// Bubblewrap, where it can make sandboxes: git on agents' files runs in one.
-    pub bwrap: Option<PathBuf>,
-    pub settings: Settings,
-    /// Where others may POST to.
-    pub hooks: Vec<Hook>,
-    /// Adapters that the log is passed on to.
-    pub outlets: Vec<Outlet>,
-    /// How often messages to endpoints are retried.
-    pub delivery: DeliveryPolicy,
-    /// Starts workflow files, where there is something that can.
-    pub launcher: Option<Arc<dyn TeamStarter>>,
-    /// The program whose command `check-payloads` runs [`crate::clutch::serve_checks`]. Without one, payloads are checked in
-    /// this process and nothing bounds the work.
-    pub schema_checker: Option<PathBuf>,
-    /// Whether other nodes can share the store, each with the project's files in its own folder.
-    pub shared: bool,
-}
-
-impl Config {
-    /// An engine without webhooks, starters or programs, for these settings.
-    pub fn new(project: impl Into<String>, root: impl Into<PathBuf>, settings: Settings) -> Config {
-        Config {
-            project: project.into(),
-            root: root.into(),
-            bwrap: None,
-            delivery: DeliveryPolicy::new(&settings),
-            settings,
-            hooks: vec![],
-            outlets: vec![],
-            launcher: None,
-            schema_checker: None,
-            shared: false,
-        }
-    }
-
-    /// The rate and the number of hops above which messages are held.
-    pub fn storm_guard(&self) -> StormGuard {
-        StormGuard { per_minute: self.settings.messages_per_minute, hops: self.settings.message_hops }
-    }
-}
 
 /// A command as a surface hands it over.
 #[derive(Clone, Debug)]
@@ -117,22 +68,6 @@ pub struct IdempotencyKey {
 impl Request {
     pub fn new(caller: Caller, command: impl Into<AnyCommand>) -> Request {
         Request { caller, command: command.into(), idempotency: None, body: None }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    #[error(transparent)]
-    Submit(#[from] SubmitError),
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error(transparent)]
-    Artifact(#[from] ArtifactError),
-}
-
-impl From<Rejection> for EngineError {
-    fn from(refusal: Rejection) -> EngineError {
-        EngineError::Submit(SubmitError::Refused(refusal))
     }
 }
 
@@ -429,10 +364,4 @@ impl Engine {
     pub(crate) fn roster(&self) -> &Roster {
         &self.inner.roster
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }

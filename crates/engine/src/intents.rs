@@ -4,23 +4,22 @@
 //! An effect that belongs to a site is carried out by the node of that site and waits while it is away. All others are
 //! for the node that has the duty.
 
-use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use futures_util::StreamExt;
 use futures_util::stream;
 use rookery_core::effects::CloseIntent;
 use rookery_core::model::Table;
 use rookery_core::model::intent::{Effect, Intent};
-use rookery_core::teams::{ConcludeTeamStart, TeamStartOutcome};
-use rookery_core::workspaces::{ConcludeWorkspace, Outcome};
-use rookery_core::{Caller, IntentId, Row, Seq, SiteId, WorkspaceId};
+use rookery_core::teams::ConcludeTeamStart;
+use rookery_core::workspaces::ConcludeWorkspace;
+use rookery_core::{Caller, Row, Seq, SiteId};
 use rookery_store::artifact::Erased;
 use rookery_store::node::{LeaderEpoch, LeaderRole};
 use rookery_store::query::ColumnTest;
 use rookery_store::{Pending, RowQuery, Submission, SubmitError};
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::ports::effect_executor::{Hands, Performed};
 
 /// How many open intents are taken up in one go, and how many of them side by side.
 const PAGE: u32 = 100;
@@ -32,24 +31,6 @@ pub enum Open {
     Nothing,
     /// Effects that failed, to be tried again.
     Failed,
-}
-
-/// How an effect went.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Performed {
-    Done,
-    /// It is over for good, and this is what it came to.
-    Settled(WorkspaceId, Outcome),
-    /// So is starting a runner.
-    Launched(TeamStartOutcome),
-    /// It stays open, to be tried again.
-    Failed(String),
-}
-
-/// What carries effects out: the machine, or something that stands in for it.
-pub trait Hands: Send + Sync {
-    /// Does one effect, which was decided at this place in the log, unless it happened already.
-    fn perform(&self, effect: Effect, decided: Seq) -> Pending<'_, Performed>;
 }
 
 /// Why an effect is for this node to carry out, if it is.
@@ -123,33 +104,6 @@ async fn carry_out_one(engine: &Engine, hands: &dyn Hands, intent: Intent) -> Re
         // Refused: another node was quicker.
         Ok(_) | Err(SubmitError::Refused(_)) => Ok(Open::Nothing),
         Err(error) => Err(error.into()),
-    }
-}
-
-/// The effects that this node is at work on, so that rounds which overlap do none twice.
-#[derive(Debug, Default)]
-pub(crate) struct InHand(Mutex<BTreeSet<IntentId>>);
-
-impl InHand {
-    fn take(&self, intent: &IntentId) -> Option<Taken<'_>> {
-        let taken = self.lock().insert(intent.clone());
-        taken.then(|| Taken { all: self, intent: intent.clone() })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<IntentId>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Out of hand again when it goes, however it ended.
-struct Taken<'a> {
-    all: &'a InHand,
-    intent: IntentId,
-}
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        self.all.lock().remove(&self.intent);
     }
 }
 

@@ -4,7 +4,8 @@ use rookery_core::model::{LifeSource, Presence};
 use rookery_core::{AgentId, Authority, Caller, Code, Rejection};
 use rookery_store::{Submission, SubmitError};
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 
 /// Records signs of life of agents, and brings back agents that were declared offline.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,8 @@ use rookery_core::teams::StartTeam;
 use rookery_core::{AgentId, AnyCommand, Code, Rejection};
 
 use crate::access::AccessHandle;
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 
 /// The holder of a new token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

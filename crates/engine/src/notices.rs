@@ -11,8 +11,6 @@ use rookery_core::model::message::{Form, Letter, Priority};
 use rookery_core::{AgentId, Instance, MessageId, Timestamp};
 use tokio::sync::Notify;
 
-use crate::messages::{Head, Offer, Request};
-
 /// How many notices wait for one listener.
 const QUEUE: usize = 64;
 /// How many messages one agent is reminded of at a time; the rest when it has read some.
@@ -55,27 +53,6 @@ impl Wake {
             at,
             attempt: 0,
         }
-    }
-
-    /// A message of the Clutch protocol. A request for what is not given to the agent any more is none to wake it for.
-    pub(crate) fn of_mail(agent: &AgentId, mail: &Head) -> Option<Wake> {
-        let excerpt = match (&mail.request, &mail.task) {
-            (Some(Request { offer: Offer::Taken | Offer::Over, .. }), _) => return None,
-            (Some(request), _) => format!("task {} is given to you: claim it", request.task),
-            (None, Some(task)) => format!("{} about task {task}", mail.message_type),
-            (None, None) => mail.message_type.clone(),
-        };
-        Some(Wake {
-            agent: agent.clone(),
-            message: mail.message.clone(),
-            form: Form::Envelope,
-            from: Instance::of(agent).calls(&mail.from),
-            instance: Instance::of(agent),
-            excerpt,
-            priority: Priority::Normal,
-            at: mail.at,
-            attempt: 0,
-        })
     }
 }
 

@@ -1,4 +1,10 @@
-//! The only place that reads the clock, mints ids or asks for randomness. Everything else is given these.
+//! What the engine is given from outside: clocks, ids and randomness here, and in the folder what starts teams and carries
+//! effects out.
+//!
+//! This file is the only place that reads the clock, mints ids or asks for randomness.
+
+pub mod effect_executor;
+pub mod team_starter;
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

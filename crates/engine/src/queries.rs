@@ -12,7 +12,8 @@ use rookery_core::{AgentId, HandoffId, Key, Row, Seq, TaskId};
 use rookery_store::query::ColumnTest;
 use rookery_store::{Head, LogQuery, RowQuery};
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 
 /// Reads the derived rows; every answer carries the position that it is true at.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,8 @@ use rookery_store::store::Health;
 use rookery_store::{Operation, RowQuery, Submission, SubmitError};
 
 use crate::artifacts::{Collected, Trial};
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::subscribe::{Chunk, SubscribeError, Subscription};
 use crate::sweeper::{Allowed, Glance, Sight, Sighted, Sweeper, Witness};
 

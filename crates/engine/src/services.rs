@@ -19,7 +19,9 @@ use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::clutch::{EndpointClient, courier, router};
-use crate::engine::{Engine, EngineError};
+use crate::durations::RETRY_DELAY;
+use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::rendering::{self, RendererStatus, Rendering};
 use crate::rounds::{self, Following, Sweeping};
 use crate::watching::{self, WatchCoverage, WatchMode};
@@ -30,7 +32,6 @@ pub const REPLIES_EVERY: Duration = Duration::from_secs(3600);
 pub const ARTIFACTS_EVERY: Duration = Duration::from_secs(3600);
 /// How often the last use of browser sessions is recorded.
 pub const SESSIONS_EVERY: Duration = Duration::from_secs(60);
-pub const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// How many rounds of effects may be under way: each may wait for something slow.
 const EFFECT_ROUNDS: usize = 8;
 /// How far the pauses between tries of a failing effect grow.

@@ -16,7 +16,8 @@ use rookery_core::kernel::session_key::hash;
 use rookery_store::{Browser, Operation, Token};
 
 use crate::access::AccessHandle;
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::ports;
 
 /// How long a code can be exchanged.

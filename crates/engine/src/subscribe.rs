@@ -9,7 +9,8 @@ use rookery_core::{LogId, Position, Seq};
 use rookery_store::{CommitFeed, Head, LogQuery, Published, ReadError};
 use tokio::sync::broadcast;
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 
 /// How much a subscriber catches up with in one read. One that does not take it keeps so much in memory.
 const PAGE: u32 = 500;

@@ -1,7 +1,5 @@
 //! Firing what has fallen due, which is a duty. What changed meanwhile refuses.
 
-use std::time::Duration;
-
 use rookery_core::files::FireTimer;
 use rookery_core::model::Table;
 use rookery_core::model::task::Task;
@@ -12,7 +10,9 @@ use rookery_store::node::{LeaderEpoch, LeaderRole};
 use rookery_store::query::ColumnTest;
 use rookery_store::{RowQuery, Submission, SubmitError};
 
-use crate::engine::{Engine, EngineError};
+use crate::durations::millis;
+use crate::engine::Engine;
+use crate::error::EngineError;
 
 /// How many timers, and how many clocks of tasks, are read in one go.
 const PAGE: u32 = 100;
@@ -78,8 +78,4 @@ fn clock_fired(engine: &Engine, task: &Task, now: Timestamp) -> Option<Submissio
     submission.run = Some(task.run.clone());
     submission.thread = task.origin.thread.clone();
     Some(submission)
-}
-
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

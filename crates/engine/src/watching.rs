@@ -13,7 +13,8 @@ use rookery_core::model::file::File;
 use rookery_store::{Submission, SubmitError};
 use tokio::sync::{mpsc, watch};
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::queries::FileFilter;
 use crate::watcher::{Config, Known, Observation, Status, Trouble, Watched, Watcher};
 

@@ -3,6 +3,7 @@
 //! A surface has a command prepared here (names checked, paths settled), submits it, and waits for its outcome. What is
 //! done to a repository is done after the commit, by the node of the site where the folder is.
 
+use rookery_core::kernel::hex::hex;
 use rookery_core::kernel::limit;
 use rookery_core::{
     AnyEvent, Authority, Caller, Code, EventRef, IntentId, Key, Position, Rejection, Row, RunId, Seq, TaskId,
@@ -20,12 +21,12 @@ use rookery_store::query::ColumnTest;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::engine::{Engine, EngineError, hex};
+use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::git::{Offered, Repository, Unwanted, Wanted, check_branch};
-use crate::intents::Performed;
 use crate::paths::{follow_links, lexical};
-use crate::queries::At;
-use crate::queries::QueryHandle;
+use crate::ports::effect_executor::Performed;
+use crate::queries::{At, QueryHandle};
 
 /// Creates, inspects and removes git worktrees of tasks.
 #[derive(Clone, Copy, Debug)]

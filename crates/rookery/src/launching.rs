@@ -8,7 +8,7 @@ use ignore::WalkBuilder;
 use rookery_core::kernel::instance::Instance;
 use rookery_core::model::team::{Launch, StartTime, Team};
 use rookery_core::{SiteId, TeamId};
-use rookery_engine::teams::{Refusing, TeamStarter, WorkflowFile};
+use rookery_engine::ports::team_starter::{Refusing, TeamStarter, WorkflowFile};
 use rookery_store::Pending;
 use serde_json::Value;
 

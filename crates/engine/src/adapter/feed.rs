@@ -17,8 +17,9 @@ use tokio::time::MissedTickBehavior;
 use super::outbox::{Kept, OutboxError};
 use super::{Heading, OutboundError, Outlet, Passing};
 use crate::clutch::Envelopes;
-use crate::engine::{Engine, EngineError};
-use crate::services::RETRY_DELAY;
+use crate::durations::RETRY_DELAY;
+use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::subscribe::{SubscribeError, Subscription};
 
 /// How often it is written down how far an adapter has come, and looked whether somebody wants something of it.

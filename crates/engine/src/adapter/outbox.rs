@@ -10,7 +10,8 @@ use rookery_store::{DeadLetter, EndpointCursor, Operation};
 
 use super::Begins;
 use crate::adapter::DispatcherHandle;
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 
 /// So many messages are put aside; then nothing is passed on until somebody sees to them.
 pub(super) const MOST_DEAD: usize = 200;

@@ -7,7 +7,8 @@ use rookery_core::{Caller, Seq};
 use rookery_store::{DeadLetter, EndpointCursor, Submission};
 
 use super::outbox::MOST_DEAD;
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::handed::AttemptLog;
 use crate::notices::WakeHub;
 

@@ -10,9 +10,8 @@ use rookery_store::query::Bodies;
 use serde_json::{Value, json};
 
 use crate::clutch::HistoryHandle;
-use crate::engine::EngineError;
-use crate::queries::At;
-use crate::queries::QueryHandle;
+use crate::error::EngineError;
+use crate::queries::{At, QueryHandle};
 
 /// A message as it is shown.
 #[derive(Clone, PartialEq, Debug)]

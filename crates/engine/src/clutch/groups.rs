@@ -11,9 +11,8 @@ use rookery_core::{AgentId, Key, Row, Seq};
 use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;
 
-use crate::engine::EngineError;
-use crate::queries::At;
-use crate::queries::QueryHandle;
+use crate::error::EngineError;
+use crate::queries::{At, QueryHandle};
 
 /// Who is in a group.
 #[derive(Clone, PartialEq, Eq, Debug)]

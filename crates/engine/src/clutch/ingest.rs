@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rookery_core::clutch::{
     Act, AnswerCall, Faults, Heartbeat, Ingest, Received, Shape, Signing, SigningPolicy, Taken, read_batch, take_in,
 };
+use rookery_core::kernel::hex::hex;
 use rookery_core::messages::Cause;
 use rookery_core::model::LifeSource;
 use rookery_core::model::capabilities::SigningKey;
@@ -18,8 +19,9 @@ use rookery_store::{AnyReply, Committed, Idempotency, Submission, SubmitError};
 use sha2::{Digest, Sha256};
 
 use super::workflows::{Validate, Validated};
-use crate::engine::{BODY_IN_ROW_BYTES, Engine, EngineError, hex};
-use crate::timers::millis;
+use crate::durations::millis;
+use crate::engine::{BODY_IN_ROW_BYTES, Engine};
+use crate::error::EngineError;
 
 /// Takes in envelopes: checks rates, signatures and contracts, and submits them as commands.
 #[derive(Clone, Copy, Debug)]

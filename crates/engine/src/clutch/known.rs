@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use rookery_core::clutch::signature::is_sensitive;
 use rookery_core::clutch::{SigningPolicy, Taken};
+use rookery_core::kernel::hex::hex;
 use rookery_core::model::envelope::Filed;
 use rookery_core::model::message_type::MessageType;
 use rookery_core::{Key, Row, Seq};
@@ -14,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::ingest::{Ingested, Item};
 use crate::clutch::IntakeHandle;
-use crate::engine::{EngineError, hex};
+use crate::error::EngineError;
 
 /// How many bodies are read at once.
 const BODIES: usize = 50;

@@ -10,7 +10,8 @@ use rookery_store::query::ColumnTest;
 use rookery_store::{LogQuery, RowQuery};
 
 use super::show::{Envelopes, Shown};
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::queries::At;
 
 /// Reads the log as messages: envelopes with their texts, and traces of tasks.

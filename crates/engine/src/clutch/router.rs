@@ -25,10 +25,10 @@ use rookery_store::node::{LeaderEpoch, LeaderRole};
 use rookery_store::query::ColumnTest;
 use rookery_store::{Head, RowQuery, Submission, SubmitError};
 
-use crate::engine::{Engine, EngineError};
-use crate::services::RETRY_DELAY;
+use crate::durations::{RETRY_DELAY, millis};
+use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::subscribe::Subscription;
-use crate::timers::millis;
 
 /// Explains which agent a task would be routed to.
 #[derive(Clone, Copy, Debug)]

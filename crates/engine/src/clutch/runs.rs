@@ -13,10 +13,9 @@ use rookery_store::query::{ColumnTest, Order};
 use rookery_store::{LogQuery, RowQuery};
 
 use super::attempts::{self, TaskAttempt};
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::queries::At;
-use crate::workflows::RunsHandle;
-use crate::workflows::{default_run, run_query, runs_of, tasks_of, tasks_query};
+use crate::workflows::{RunsHandle, default_run, run_query, runs_of, tasks_of, tasks_query};
 
 /// More tasks of the default run than these are not counted.
 const COUNTED: u32 = 1_000;

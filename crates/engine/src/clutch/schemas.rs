@@ -16,7 +16,8 @@ use serde_json::Value;
 
 use super::schema::limits::{ADDRESS_SPACE_BYTES, VERDICT_TIMEOUT};
 use super::schema::{Checkers, Compiled, Finding, SchemaFault};
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::queries::At;
 
 /// Payload schemas and the contracts of steps, and the checks of payloads against them.

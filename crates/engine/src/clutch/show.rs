@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::envelope::without_words;
 use crate::clutch::HistoryHandle;
-use crate::engine::EngineError;
+use crate::error::EngineError;
 
 /// How many bodies are read at once.
 const BODIES: usize = 50;

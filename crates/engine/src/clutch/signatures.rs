@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::ingest::{IngestError, Item};
 use crate::clutch::IntakeHandle;
-use crate::engine::EngineError;
+use crate::error::EngineError;
 
 /// How many are checked before others have their turn.
 const CHECKED_AT_ONCE: usize = 16;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::runs::TaskNode;
 use crate::clutch::HistoryHandle;
-use crate::engine::EngineError;
+use crate::error::EngineError;
 
 /// A task that has ended, with what is told of it outside.
 #[derive(Clone, PartialEq, Debug)]

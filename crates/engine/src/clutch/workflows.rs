@@ -12,7 +12,7 @@ use rookery_store::query::ColumnTest;
 use serde_json::Value;
 
 use crate::clutch::ContractsHandle;
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::queries::At;
 
 /// A message that belongs to a step of a workflow.

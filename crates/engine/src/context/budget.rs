@@ -3,7 +3,8 @@
 use rookery_core::{Code, Rejection};
 
 use super::view::{Cut, Kept, Rank, Sorted};
-use super::{Include, Material, TaskContextView, estimate};
+use super::{Include, Material, TaskContextView};
+use crate::workflows::estimate_tokens;
 
 /// Less than this cannot say what a task is about.
 pub const MIN_TOKENS: usize = 500;
@@ -104,8 +105,8 @@ fn least(
 fn estimated(mut context: TaskContextView, around: usize) -> TaskContextView {
     let chars = serde_json::to_string(&context).map_or(usize::MAX, |json| json.chars().count());
     let without = chars.saturating_sub(digits(context.token_estimate)).saturating_add(around);
-    let mut tokens = estimate(without.saturating_add(1));
-    while estimate(without.saturating_add(digits(tokens))) > tokens {
+    let mut tokens = estimate_tokens(without.saturating_add(1));
+    while estimate_tokens(without.saturating_add(digits(tokens))) > tokens {
         tokens += 1;
     }
     context.token_estimate = tokens;

@@ -35,7 +35,8 @@ pub use view::{
     CheckpointView, CurrentTask, FullView, Omitted, OutcomeView, PlanView, TaskContextView, WorkflowView, WorkspaceView,
 };
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::queries::At;
 use crate::workflows::{
     checkpoints_of, checkpoints_query, default_run, run_query, runs_of, tasks_named, tasks_of, tasks_query,
@@ -117,11 +118,6 @@ pub struct Material {
 pub struct Beside {
     pub unread: u64,
     pub around: usize,
-}
-
-/// The estimate of a text's tokens from its characters.
-pub fn estimate(chars: usize) -> usize {
-    chars.div_ceil(4)
 }
 
 impl TaskContextHandle<'_> {

@@ -14,6 +14,7 @@ mod signature;
 
 use std::fmt;
 
+use rookery_core::kernel::hex::hex;
 use rookery_core::{Actor, AgentId, Auth, Authority, Caller, Timestamp};
 use rookery_store::Pending;
 use serde_json::{Map, Value};
@@ -26,7 +27,6 @@ use signature::Vouched;
 pub use signature::{DELIVERY, Scheme, SignatureError, seal};
 
 use crate::adapter::{Adapter, InboundError, Raw};
-use crate::engine::hex;
 
 /// A place that others POST to.
 #[derive(Clone, Debug)]

@@ -100,7 +100,7 @@ impl Scheme {
 /// HMAC-SHA256 over `SECONDS.BODY`, in hexadecimal: what stands behind `v1=`.
 pub fn seal(secret: &[u8], seconds: i64, body: &[u8]) -> String {
     let sealed = mac(secret, &[seconds.to_string().as_bytes(), b".", body]);
-    crate::engine::hex(&sealed.finalize().into_bytes())
+    rookery_core::kernel::hex::hex(&sealed.finalize().into_bytes())
 }
 
 fn mac(secret: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {

@@ -9,7 +9,7 @@ use rookery_store::query::{ColumnTest, Order};
 
 use super::place::{MOST_WAITING, Place};
 use super::{READ, has_expired, message_of, stored};
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::messages::InboxHandle;
 
 /// How many messages from before it joined an agent gets, and from how long before.

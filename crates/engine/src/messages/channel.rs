@@ -8,7 +8,7 @@ use rookery_store::RowQuery;
 use rookery_store::query::{ColumnTest, Order};
 
 use super::{LARGEST_PAGE, is_to, message_of, page};
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::messages::InboxHandle;
 use crate::queries::At;
 

@@ -7,7 +7,7 @@ use rookery_core::{AgentId, Caller, Timestamp};
 use rookery_store::RowQuery;
 
 use super::{Waiting, agent_of};
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::messages::InboxHandle;
 
 /// How long an agent that is offline counts as stale.

@@ -1,5 +1,6 @@
 //! Every delivery and where it stands: what is under way, what is done with, and what was given up on.
 
+use rookery_core::kernel::hex::hex;
 use rookery_core::model::Table;
 use rookery_core::model::message::{Delivery, PASSED_ON, Standing};
 use rookery_core::{AgentId, MessageId, Seq, Timestamp};
@@ -7,7 +8,7 @@ use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;
 
 use super::{READ, delivery_of, page, stored};
-use crate::engine::{EngineError, hex};
+use crate::error::EngineError;
 use crate::handed::AttemptState;
 use crate::messages::InboxHandle;
 

@@ -5,7 +5,8 @@ use rookery_core::model::message::{Form, Standing};
 use rookery_core::{AgentId, Caller, MessageId};
 
 use super::Waiting;
-use crate::engine::{EngineError, Request};
+use crate::engine::Request;
+use crate::error::EngineError;
 use crate::messages::InboxHandle;
 
 /// Coordination messages have a list of their own.

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::place::Place;
 use super::{LARGEST_PAGE, delivery_of};
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::messages::InboxHandle;
 
 /// How much of envelopes is read for one page: it may have fewer of them than were asked for.

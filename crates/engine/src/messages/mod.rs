@@ -4,7 +4,6 @@
 //! one that led to it.
 
 mod ack;
-mod arrival;
 mod broadcast;
 mod channel;
 mod coord;
@@ -24,13 +23,12 @@ use rookery_core::{AgentId, Row, Seq, Timestamp};
 use crate::engine::Engine;
 
 pub use ack::Until;
-pub use arrival::Arrival;
 pub use channel::Span;
 pub use coord::{InstancePresence, PresenceWord};
 pub use deliveries::{DeliveryFilter, DeliveryId, DeliveryPage, DeliveryState, DeliveryStatus};
 pub(crate) use mail::Head;
 pub use mail::{Mail, Offer, Request};
-pub use pending::{Pending, Unread, Waiting};
+pub use pending::{Pending, Waiting};
 pub(crate) use pull::Waits;
 pub use pull::{Mailbox, Parcel, Pull, PullError, Pulled};
 pub use send::Post;

@@ -2,15 +2,16 @@
 
 use rookery_core::model::Table;
 use rookery_core::model::message::{Delivery, Form, Message, Priority, Standing};
-use rookery_core::{AgentId, Key, MessageId, TaskId};
+use rookery_core::{AgentId, Key, MessageId};
 use rookery_store::RowQuery;
 use rookery_store::query::{ColumnTest, Order};
 
 use super::mail::Mail;
 use super::place::{MOST_WAITING, Place, chosen};
 use super::{READ, delivery_of, has_expired, message_of, page, stored};
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::messages::InboxHandle;
+use crate::projections::unread::Unread;
 
 /// A message that waits for an agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,37 +55,17 @@ impl Waiting {
     }
 }
 
-/// How much waits for an agent.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Unread {
-    /// Not acknowledged yet.
-    pub pending: usize,
-    /// Of these, not even shown to it.
-    pub unseen: usize,
-    /// Of the unseen, mentions, direct messages and messages of the Clutch protocol: what its inbox shows.
-    pub inbox: usize,
-    /// Of the unseen, coordination messages that want its attention: those about sessions do not.
-    pub coord: usize,
-    /// Of those that were shown to it, what its inbox shows.
-    pub inbox_read: usize,
-    /// Of those that were shown to it, coordination messages that want its attention.
-    pub coord_read: usize,
-    /// The tasks that the router gave to it, and that it has neither taken nor given back; the oldest first.
-    pub given: Vec<TaskId>,
-}
-
-impl Unread {
-    fn add(&mut self, place: &Place) {
-        self.pending += 1;
-        self.unseen += usize::from(place.is_unseen());
-        let (inbox, coord) = match place.is_unseen() {
-            true => (&mut self.inbox, &mut self.coord),
-            false => (&mut self.inbox_read, &mut self.coord_read),
-        };
-        match place.form {
-            Form::Entry | Form::Direct | Form::Envelope => *inbox += 1,
-            Form::Coord => *coord += usize::from(place.calls),
-        }
+/// Counts a message that waits.
+fn count(unread: &mut Unread, place: &Place) {
+    unread.pending += 1;
+    unread.unseen += usize::from(place.is_unseen());
+    let (inbox, coord) = match place.is_unseen() {
+        true => (&mut unread.inbox, &mut unread.coord),
+        false => (&mut unread.inbox_read, &mut unread.coord_read),
+    };
+    match place.form {
+        Form::Entry | Form::Direct | Form::Envelope => *inbox += 1,
+        Form::Coord => *coord += usize::from(place.calls),
     }
 }
 
@@ -103,7 +84,7 @@ impl InboxHandle<'_> {
         let before = self.engine.counts().before();
         let mut unread = Unread::default();
         let places = self.open_positions(agent, |_| true).await?;
-        places.iter().for_each(|place| unread.add(place));
+        places.iter().for_each(|place| count(&mut unread, place));
         unread.given = self.offered_tasks(agent, &places).await?;
         self.engine.counts().counted(agent, unread.clone(), before, now);
         Ok(unread)

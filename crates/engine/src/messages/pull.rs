@@ -13,12 +13,13 @@ use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;
 use serde_json::Value;
 
-use super::arrival::Arrival;
 use super::place::Place;
 use super::{READ, delivery_of, page, stored};
 use crate::clutch;
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::messages::InboxHandle;
+use crate::projections::arrival::Arrival;
 use crate::subscribe::{SubscribeError, Subscription};
 
 /// How much one page holds: it may have fewer messages than were asked for.

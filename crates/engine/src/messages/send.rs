@@ -9,10 +9,10 @@ use rookery_store::{AnyReply, RowQuery};
 use sha2::{Digest, Sha256};
 
 use super::{message_of, page};
-use crate::engine::{EngineError, Request};
+use crate::engine::Request;
+use crate::error::EngineError;
 use crate::messages::InboxHandle;
-use crate::queries::At;
-use crate::queries::QueryHandle;
+use crate::queries::{At, QueryHandle};
 
 /// A message as a surface hands it over.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -10,7 +10,7 @@ use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;
 
 use super::{agent_of, delivery_of, has_expired};
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::messages::InboxHandle;
 
 /// Where everybody stands with a message.

@@ -5,15 +5,34 @@
 
 use rookery_core::messages::{MessagesAcked, MessagesRead};
 use rookery_core::model::message::{Header, Recipients};
-use rookery_core::{AgentId, AnyEvent, EventRef};
+use rookery_core::{AgentId, AnyEvent, EventRef, TaskId};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::messages::{Arrival, Unread};
+use super::arrival::Arrival;
 
 /// Messages expire without a fact that says so: counted anew after so long in any case.
 const KEPT_MILLIS: u64 = 30_000;
 const AGENTS: usize = 10_000;
+
+/// How much waits for an agent.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Unread {
+    /// Not acknowledged yet.
+    pub pending: usize,
+    /// Of these, not even shown to it.
+    pub unseen: usize,
+    /// Of the unseen, mentions, direct messages and messages of the Clutch protocol: what its inbox shows.
+    pub inbox: usize,
+    /// Of the unseen, coordination messages that want its attention: those about sessions do not.
+    pub coord: usize,
+    /// Of those that were shown to it, what its inbox shows.
+    pub inbox_read: usize,
+    /// Of those that were shown to it, coordination messages that want its attention.
+    pub coord_read: usize,
+    /// The tasks that the router gave to it, and that it has neither taken nor given back; the oldest first.
+    pub given: Vec<TaskId>,
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Counts {

@@ -31,7 +31,7 @@ use rookery_store::ReadError;
 
 pub(crate) use run::run;
 
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use room::RoomError;
 
 /// Makes the files that an instance's folder has besides channel and documents.

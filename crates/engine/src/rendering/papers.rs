@@ -19,7 +19,8 @@ use super::keeper::Keeper;
 use super::room::{Content, FileId, Room, Sight, Stamp, WALK_ENTRIES, Walk};
 use super::state::Rendered;
 use super::writers::{Sees, Writers};
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 
 /// How long a file must be left alone before it is read.
 const SETTLE_MILLIS: u64 = 150;

@@ -21,9 +21,10 @@ use super::room::FileId;
 use super::state::Shelf;
 use super::steps::Steps;
 use super::{Folder, RenderError, RendererStatus, Rendering};
-use crate::engine::{Engine, EngineError};
+use crate::durations::RETRY_DELAY;
+use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::messages::message_of;
-use crate::services::RETRY_DELAY;
 use crate::subscribe::{SubscribeError, Subscription};
 
 /// How soon something unsettled is looked at again.

@@ -7,7 +7,7 @@ use rookery_core::traits::LogRow;
 use rookery_core::{EventRef, Seq};
 use rookery_store::LogQuery;
 
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::teams::TeamsHandle;
 
 /// How many are told, the newest of them.

@@ -11,11 +11,11 @@ use rookery_store::RowQuery;
 use rookery_store::query::{ColumnTest, Order};
 
 pub use did::{Deed, MOST_DEEDS};
-pub use launch::{LAUNCH_WAITS, Refusing, TeamStarter, WorkflowFile};
+pub use launch::LAUNCH_WAITS;
 
-use crate::engine::{Engine, EngineError};
-use crate::queries::At;
-use crate::queries::QueryHandle;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::queries::{At, QueryHandle};
 
 /// Starts teams from team files, and tells what happened in a turn.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,6 @@ use super::{
     BlockedTask, CompletedDependency, CurrentTask, Dependencies, GroupProgress, NextTask, NextTasks, PendingDependency,
     Progress, Search, Summary, SummaryFormat, Workflow, gives_work, status_word,
 };
-use crate::context::estimate;
 
 pub(super) fn next_tasks(workflow: &Workflow, search: &Search) -> NextTasks {
     let Workflow { run, tasks } = workflow;
@@ -107,7 +106,7 @@ pub(super) fn summary(workflow: &Workflow, format: SummaryFormat) -> Summary {
         SummaryFormat::Json => as_json(workflow),
         SummaryFormat::Markdown => as_markdown(workflow),
     };
-    Summary { token_estimate: estimate(text.chars().count()), summary: text }
+    Summary { token_estimate: estimate_tokens(text.chars().count()), summary: text }
 }
 
 fn as_json(workflow: &Workflow) -> String {
@@ -189,4 +188,9 @@ pub(super) fn dependencies(task: &Task, found: &[Task]) -> Dependencies {
         }
     }
     told
+}
+
+/// Estimates the tokens of a text from its characters.
+pub fn estimate_tokens(chars: usize) -> usize {
+    chars.div_ceil(4)
 }

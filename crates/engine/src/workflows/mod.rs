@@ -16,14 +16,15 @@ use rookery_core::model::{ColumnValue, Table};
 use rookery_store::query::{ColumnTest, KEY, Order};
 use rookery_store::{Head, LogQuery, RowQuery};
 
-pub use digest::error_of;
+pub use digest::{error_of, estimate_tokens};
 pub use views::{
     BlockedTask, CheckpointFilter, CompletedDependency, CurrentTask, Dependencies, FailedTasks, GroupProgress,
     NextTask, NextTasks, OpenTasks, PendingDependency, PlanChange, Progress, RunFilter, RunHead, RunPage, Search,
     Summary, SummaryFormat, Workflow,
 };
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::queries::At;
 
 /// Reads runs: their tasks as lists and trees, progress, checkpoints and templates.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rookery_core::model::task::Task;
 use rookery_core::{Actor, AgentId, AnyCommand, Caller, Row, TaskId};
-use rookery_engine::messages::Unread;
+use rookery_engine::projections::unread::Unread;
 use rookery_engine::{AnyReply, Committed, Engine, Request};
 use tokio::sync::OnceCell;
 

@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use rmcp::ErrorData;
 use rmcp::model::{CallToolRequestParams, CallToolResult, ContentBlock, Extensions, MetaObject, Tool as Listed};
 use rookery_core::{Actor, Caller, Code, Instance};
-use rookery_engine::messages::Unread;
+use rookery_engine::projections::unread::Unread;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

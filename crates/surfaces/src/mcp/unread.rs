@@ -1,7 +1,7 @@
 //! How many messages wait for a caller. Every result says so if any do, so that a busy agent notices.
 
 use rookery_core::{Caller, TaskId};
-use rookery_engine::messages::Unread;
+use rookery_engine::projections::unread::Unread;
 
 use super::schema::NOTES;
 use super::tool::Reminder;

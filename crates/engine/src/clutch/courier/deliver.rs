@@ -12,7 +12,8 @@ use rookery_store::{Submission, SubmitError};
 
 use super::carrier::{EndpointClient, HttpAnswer, HttpAttempt};
 use super::signature;
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
+use crate::error::EngineError;
 
 /// A message that is to be posted now. Whoever carries it tells the courier what it came to.
 #[derive(Debug)]

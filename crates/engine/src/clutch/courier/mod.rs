@@ -41,10 +41,11 @@ use circuit::{Circuit, Leave};
 use deliver::{Fate, Showed};
 use round::{Look, Round};
 
-use crate::engine::{Engine, EngineError};
+use crate::durations::RETRY_DELAY;
+use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::handed::AttemptState;
-use crate::messages::Arrival;
-use crate::services::RETRY_DELAY;
+use crate::projections::arrival::Arrival;
 use crate::subscribe::Subscription;
 
 /// How many messages are on their way to one endpoint.

@@ -2,11 +2,11 @@
 //! only that agent and the project's owner know.
 
 use hmac::{Hmac, KeyInit, Mac};
+use rookery_core::kernel::hex::hex;
 use rookery_core::{AgentId, Timestamp};
 use sha2::{Digest, Sha256};
 
 use crate::access::hash;
-use crate::engine::hex;
 
 /// The header that carries it.
 pub const HEADER: &str = "x-rookery-signature";

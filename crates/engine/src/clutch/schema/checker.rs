@@ -22,7 +22,7 @@ use super::limits::{
 };
 use super::serve::{READY, Verdict};
 use super::{Compiled, SchemaFault};
-use crate::engine::EngineError;
+use crate::error::EngineError;
 
 /// The outcome of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
