@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use rookery_core::files::Report as Told;
 use rookery_core::{Caller, LogId, Timestamp};
-use rookery_engine::access::Trust;
+use rookery_engine::credentials::Trust;
 use rookery_engine::settings::Settings;
 use rookery_engine::{Access, Config, Engine, Parts, RandomIds, Subscription, SystemClock};
 use rookery_store::memory::{Database, MemoryStore};

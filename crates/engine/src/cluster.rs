@@ -1,19 +1,13 @@
-//! This node among the others: how it keeps its place and its duties, and until when it may act on them.
-//!
-//! A duty is acted on only for as long as a lease lasts, counted on this machine's monotonic clock from before we asked
-//! for it. If the store is away, it runs out by itself, before another node may take the duty up. What was on its way by
-//! then carries its epoch, and the store turns it away once the duty has changed hands.
+//! This node among the others: renews its lease and its leader roles, and gives them up at the end.
 
-use std::collections::BTreeSet;
 use std::ops::Deref;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rookery_core::{Code, NodeId, Rejection, SiteId, Timestamp};
-use rookery_store::node::{LEASE, LeaderEpoch, LeaderRole, LeaseRenewal, Node, NodeLiveness, Seen};
-use tokio::sync::watch;
+use rookery_core::{Code, Rejection, SiteId, Timestamp};
+use rookery_store::node::{LeaderEpoch, LeaderRole, Node, NodeLiveness, Seen};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::state::cluster::Cluster;
 
 /// This node, its leader roles, and the other nodes of the store.
 #[derive(Clone, Copy, Debug)]
@@ -26,121 +20,6 @@ impl Engine {
     pub fn cluster(&self) -> ClusterHandle<'_> {
         ClusterHandle { engine: self }
     }
-}
-
-/// Clocks further apart than this are worth a warning.
-const CLOCKS_APART_MILLIS: u64 = 1_000;
-
-#[derive(Debug)]
-pub struct Cluster {
-    node: Node,
-    last: Mutex<Last>,
-    /// The duties as of the last attendance; changes when they do.
-    tenures: watch::Sender<Vec<LeaderEpoch>>,
-}
-
-#[derive(Debug, Default)]
-struct Last {
-    attendance: LeaseRenewal,
-    /// Monotonic time up to which its tenures may be acted on.
-    until: u64,
-}
-
-impl Cluster {
-    pub(crate) fn new(node: Node) -> Cluster {
-        Cluster { node, last: Mutex::default(), tenures: watch::Sender::new(vec![]) }
-    }
-
-    pub fn node(&self) -> &Node {
-        &self.node
-    }
-
-    /// Every node that was there when this one attended last, itself included.
-    pub fn nodes(&self) -> Vec<Seen> {
-        self.lock().attendance.nodes.clone()
-    }
-
-    pub fn clock_ahead_millis(&self) -> i64 {
-        self.lock().attendance.clock_ahead_millis
-    }
-
-    /// The duty, if this node has it and may act on it at this monotonic time.
-    pub fn tenure(&self, duty: LeaderRole, now: u64) -> Option<LeaderEpoch> {
-        let last = self.lock();
-        let held = last.attendance.tenures.iter().find(|tenure| tenure.duty == duty);
-        held.copied().filter(|_| now < last.until)
-    }
-
-    /// Tells when duties come and go.
-    pub fn changes(&self) -> watch::Receiver<Vec<LeaderEpoch>> {
-        self.tenures.subscribe()
-    }
-
-    /// The nodes that are here, so that what they see will be written down.
-    pub(crate) fn present(&self) -> BTreeSet<NodeId> {
-        let last = self.lock();
-        let here = last.attendance.nodes.iter().filter(|seen| seen.liveness == NodeLiveness::Online);
-        here.map(|seen| seen.node.id.clone()).chain([self.node.id.clone()]).collect()
-    }
-
-    /// Whether any other node is here, or was not long ago.
-    pub(crate) fn has_company(&self) -> bool {
-        self.lock().attendance.nodes.iter().any(|seen| seen.node.id != self.node.id)
-    }
-
-    /// Takes what the store said to a question that was asked at the monotonic time `asked`.
-    fn take(&self, attendance: LeaseRenewal, asked: u64, now: u64) {
-        let tenures = attendance.tenures.clone();
-        let lease = u64::try_from(LEASE.as_millis()).unwrap_or(u64::MAX);
-        let mut last = self.lock();
-        let ran_out = last.until <= now;
-        *last = Last { attendance, until: asked.saturating_add(lease) };
-        drop(last);
-        self.tenures.send_if_modified(|known| {
-            let changed = ran_out || *known != tenures;
-            *known = tenures;
-            changed
-        });
-    }
-
-    fn gives_up(&self) {
-        self.lock().until = 0;
-    }
-
-    /// What a person should know about the nodes.
-    pub fn warnings(&self) -> Vec<String> {
-        let last = self.lock();
-        let LeaseRenewal { nodes, clock_ahead_millis, .. } = &last.attendance;
-        let is_here = |seen: &&Seen| seen.liveness == NodeLiveness::Online;
-        // A folder that another process serves by now misses nobody.
-        let served: BTreeSet<_> = nodes.iter().filter(is_here).map(|seen| &seen.node.site.id).collect();
-        let missing = nodes.iter().filter(|seen| !is_here(seen) && !served.contains(&seen.node.site.id));
-        let mut warnings: Vec<String> = missing.map(|seen| away(&seen.node, seen.last_seen)).collect();
-        if clock_ahead_millis.unsigned_abs() > CLOCKS_APART_MILLIS {
-            let (by, side) =
-                (clock_ahead_millis.unsigned_abs(), if *clock_ahead_millis > 0 { "ahead of" } else { "behind" });
-            let (seconds, tenths) = (by / 1_000, by % 1_000 / 100);
-            warnings.push(format!("this machine's clock is {seconds}.{tenths} s {side} the store's"));
-        }
-        for seen in nodes.iter().filter(is_here).filter(|seen| seen.node.version != self.node.version) {
-            let Node { host, pid, version, .. } = &seen.node;
-            warnings.push(format!(
-                "the node on {host} (process {pid}) runs version {version}, this one {}",
-                self.node.version
-            ));
-        }
-        warnings
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Last> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn away(node: &Node, last_seen: Timestamp) -> String {
-    let since = jiff::Timestamp::from_millisecond(last_seen.0).map(|at| format!(" since {at:.0}")).unwrap_or_default();
-    let Node { host, pid, site, .. } = node;
-    format!("the node on {host} (process {pid}) is away{since}: nobody watches the files in {}", site.root)
 }
 
 impl<'a> ClusterHandle<'a> {
@@ -217,80 +96,4 @@ pub async fn attend(engine: &Engine) -> Result<(), EngineError> {
 pub async fn depart(engine: &Engine) -> Result<(), EngineError> {
     engine.cluster().gives_up();
     Ok(engine.store().leave_cluster(engine.cluster().node().id.clone()).await?)
-}
-
-#[cfg(test)]
-mod tests {
-    use rookery_store::node::Site;
-
-    use super::*;
-
-    fn node(id: &str) -> Node {
-        Node {
-            id: id.into(),
-            host: format!("host-of-{id}"),
-            pid: 7,
-            url: None,
-            version: "1.0.0".to_owned(),
-            site: Site { id: format!("site_{id}").as_str().into(), root: format!("/{id}") },
-            started_at: Timestamp(0),
-        }
-    }
-
-    fn seen(node: Node, whereabouts: NodeLiveness) -> Seen {
-        Seen { node, last_seen: Timestamp(1_700_000_000_000), liveness: whereabouts, leader_roles: vec![] }
-    }
-
-    const SWEEPER: LeaderEpoch = LeaderEpoch { duty: LeaderRole::Sweeper, epoch: 3 };
-
-    #[test]
-    fn a_duty_runs_out_a_lease_after_it_was_asked_for() {
-        let attending = Cluster::new(node("a"));
-        assert_eq!(attending.tenure(LeaderRole::Sweeper, 0), None);
-        // The answer took a second: that second is not ours.
-        let attendance = LeaseRenewal { tenures: vec![SWEEPER], ..LeaseRenewal::default() };
-        attending.take(attendance, 10_000, 11_000);
-        assert_eq!(attending.tenure(LeaderRole::Sweeper, 15_999), Some(SWEEPER));
-        assert_eq!(attending.tenure(LeaderRole::Sweeper, 16_000), None);
-        assert_eq!(attending.tenure(LeaderRole::Timers, 11_000), None);
-        attending.gives_up();
-        assert_eq!(attending.tenure(LeaderRole::Sweeper, 11_000), None);
-    }
-
-    #[test]
-    fn whoever_waits_for_a_duty_is_told_when_it_comes_and_when_it_is_back() {
-        let attending = Cluster::new(node("a"));
-        let mut changes = attending.changes();
-        let held = || LeaseRenewal { tenures: vec![SWEEPER], ..LeaseRenewal::default() };
-        attending.take(held(), 0, 10);
-        assert!(changes.has_changed().unwrap());
-        changes.mark_unchanged();
-        attending.take(held(), 2_000, 2_010);
-        assert!(!changes.has_changed().unwrap(), "nothing is new");
-        attending.take(held(), 9_000, 9_010);
-        assert!(changes.has_changed().unwrap(), "it had run out");
-    }
-
-    #[test]
-    fn people_are_told_of_nodes_that_are_missed_clocks_apart_and_other_versions() {
-        let attending = Cluster::new(node("a"));
-        let warned = |nodes: Vec<Seen>, clock_ahead_millis| {
-            attending.take(LeaseRenewal { tenures: vec![], nodes, clock_ahead_millis }, 0, 0);
-            attending.warnings()
-        };
-        let here = |node| seen(node, NodeLiveness::Online);
-        assert_eq!(warned(vec![here(node("a")), here(node("b"))], 1_000), [""; 0]);
-        let gone = seen(node("b"), NodeLiveness::Offline);
-        let missed = warned(vec![here(node("a")), gone.clone()], -2_500);
-        assert_eq!(
-            missed,
-            [
-                "the node on host-of-b (process 7) is away since 2023-11-14T22:13:20Z: nobody watches the files in /b",
-                "this machine's clock is 2.5 s behind the store's",
-            ]
-        );
-        let again = Node { id: "c".into(), version: "2.0.0".to_owned(), ..node("b") };
-        let restarted = warned(vec![here(node("a")), gone, here(again)], 0);
-        assert_eq!(restarted, ["the node on host-of-b (process 7) runs version 2.0.0, this one 1.0.0"]);
-    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rookery_core::messages::StormGuard;
 
 use crate::adapter::Outlet;
-use crate::clutch::DeliveryPolicy;
+use crate::endpoints::DeliveryPolicy;
 use crate::hooks::Hook;
 use crate::ports::team_starter::TeamStarter;
 use crate::settings::Settings;

@@ -17,8 +17,8 @@ use crate::durations::RETRY_DELAY;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::messages::{Head, LARGEST_PAGE, Offer, Request};
-use crate::notices::Wake;
 use crate::projections::arrival::Arrival;
+use crate::state::wake_hub::Wake;
 use crate::subscribe::{SubscribeError, Subscription};
 
 /// Runs until the log can be followed no more.

@@ -12,22 +12,22 @@ use rookery_store::store::Health;
 use rookery_store::{Clock, Committed, Idempotency, Node, PresenceBoard, Store, Submission, SubmitError};
 use sha2::{Digest, Sha256};
 
-use crate::access::Access;
-use crate::cluster::Cluster;
 use crate::clutch::Schemas;
-use crate::clutch::rates::Rates;
-use crate::clutch::rejections::Rejections;
 use crate::config::Config;
+use crate::credentials::Access;
 use crate::error::EngineError;
-use crate::handed::AttemptLog;
-use crate::notices::WakeHub;
 use crate::paths::Paths;
 use crate::ports::Ids;
 use crate::projections::last_shown::Shown;
 use crate::projections::roster::Roster;
 use crate::projections::unread::Counts;
 use crate::settings::Settings;
+use crate::state::cluster::Cluster;
+use crate::state::delivery_attempts::AttemptLog;
 use crate::state::effects::InHand;
+use crate::state::rate_limit::Rates;
+use crate::state::rejections::Rejections;
+use crate::state::wake_hub::WakeHub;
 
 /// Bodies above this are kept as files, not in the log's rows.
 pub(crate) const BODY_IN_ROW_BYTES: usize = 64 * 1024;

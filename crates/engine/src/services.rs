@@ -18,14 +18,15 @@ use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::clutch::{EndpointClient, courier, router};
+use crate::clutch::{courier, router};
 use crate::durations::RETRY_DELAY;
+use crate::endpoints::EndpointClient;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::rendering::{self, RendererStatus, Rendering};
 use crate::rounds::{self, Following, Sweeping};
 use crate::watching::{self, WatchCoverage, WatchMode};
-use crate::{adapter, cluster, delivery, intents, sign_in, timers};
+use crate::{access, adapter, cluster, delivery, intents, timers};
 
 pub const TIMER_POLL_INTERVAL: Duration = Duration::from_millis(500);
 pub const REPLIES_EVERY: Duration = Duration::from_secs(3600);
@@ -161,7 +162,7 @@ async fn follow_tokens(engine: Engine) {
 async fn keep_sessions(engine: Engine) {
     loop {
         tokio::time::sleep(SESSIONS_EVERY).await;
-        if let Err(error) = sign_in::keep_sessions(&engine).await {
+        if let Err(error) = access::keep_sessions(&engine).await {
             tracing::debug!(%error, "the last use of browser sessions could not be recorded");
         }
     }

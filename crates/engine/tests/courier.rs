@@ -14,7 +14,7 @@ use rookery_core::agents::{CurrentTask, DeclareOffline, SetAgentStatus};
 use rookery_core::clutch::Shape;
 use rookery_core::model::LifeSource;
 use rookery_core::model::agent::{AgentStatus, Evidence};
-use rookery_engine::clutch::{Carrying, EndpointClient, HttpAnswer, HttpAttempt};
+use rookery_engine::endpoints::{Carrying, EndpointClient, HttpAnswer, HttpAttempt};
 use rookery_engine::settings::Settings;
 use rookery_engine::watching::WatchMode;
 use rookery_engine::{Config, Engine, Request, Services, Subscription};

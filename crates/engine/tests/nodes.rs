@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use rookery_core::agents::RegisterAgent;
 use rookery_core::files::{ChangeSource, ClaimFile, ClaimMode};
-use rookery_core::kernel::session_key::{Session, TeamSession};
+use rookery_core::kernel::session_key::{Session, TeamSession, hash};
 use rookery_core::model::team::{Conclusion, Mode, Runner, StartTime};
 use rookery_core::teams::{EndTeam, NewMember, StartTeam, Takeover};
 use rookery_engine::settings::Settings;
 use rookery_engine::watcher::hash_file;
 use rookery_engine::watching::WatchMode;
-use rookery_engine::{Config, Credentials, Engine, Request, Services, SystemClock, access};
+use rookery_engine::{Config, Credentials, Engine, Request, Services, SystemClock};
 use rookery_store::memory::Database;
 use rookery_store::{LeaderRole, Token};
 use tempfile::TempDir;
@@ -74,7 +74,7 @@ impl Daemon {
         std::fs::create_dir_all(&aside).unwrap();
         std::fs::write(aside.join("new"), after).unwrap();
         std::fs::rename(aside.join("new"), self.folder.path().join(path)).unwrap();
-        Change { site: self.site(), path: path.to_owned(), before: access::hash(before), after: access::hash(after) }
+        Change { site: self.site(), path: path.to_owned(), before: hash(before), after: hash(after) }
     }
 
     fn site(&self) -> String {
@@ -171,7 +171,7 @@ async fn a_token_that_is_revoked_on_one_node_is_refused_on_all() {
     let other = Daemon::start(&database, "other", WatchMode::Off, |_| {}).await;
     let token = Token {
         id: "tok_1".to_owned(),
-        hash: access::hash("secret"),
+        hash: hash("secret"),
         subject: "a".to_owned(),
         power: Authority::Agent,
         created_at: Timestamp(0),

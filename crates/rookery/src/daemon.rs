@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rookery_core::{NodeId, SiteId};
-use rookery_engine::access::Trust;
 use rookery_engine::adapter::Outlet;
-use rookery_engine::clutch::{Area, EgressPolicy, EndpointClient, Http};
+use rookery_engine::credentials::Trust;
+use rookery_engine::endpoints::{Area, EgressPolicy, EndpointClient, Http};
 use rookery_engine::rendering::RendererStatus;
 use rookery_engine::watching::{WatchCoverage, WatchMode};
 use rookery_engine::{Access, Config, Engine, Parts, RandomIds, Services, SystemClock};

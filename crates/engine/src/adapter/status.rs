@@ -9,8 +9,8 @@ use rookery_store::{DeadLetter, EndpointCursor, Submission};
 use super::outbox::MOST_DEAD;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::handed::AttemptLog;
-use crate::notices::WakeHub;
+use crate::state::delivery_attempts::AttemptLog;
+use crate::state::wake_hub::WakeHub;
 
 /// The state of deliveries to endpoints and of wake-ups of agents.
 #[derive(Clone, Copy, Debug)]

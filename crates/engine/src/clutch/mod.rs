@@ -8,8 +8,7 @@ mod groups;
 mod ingest;
 mod known;
 mod messages;
-pub(crate) mod rates;
-pub(crate) mod rejections;
+mod rates;
 pub(crate) mod router;
 mod runs;
 mod schema;
@@ -20,10 +19,7 @@ mod trace;
 mod workflows;
 
 pub use attempts::{Ending, TaskAttempt};
-pub use courier::{
-    Area, Carrying, Courier, Delivered, DeliveryPolicy, EgressPolicy, EndpointClient, Http, HttpAnswer, HttpAttempt,
-    Job, SIGNATURE_HEADER, delivery_key,
-};
+pub use courier::{Courier, Delivered, Job};
 pub use envelope::{Envelope, Located};
 pub use groups::Members;
 pub use ingest::{IngestError, Ingested, IntakeHandle};

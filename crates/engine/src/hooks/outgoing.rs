@@ -10,8 +10,9 @@ use serde_json::Value;
 use super::mapping::found;
 use super::{DELIVERY, Incoming, SIGNATURE, Secret, Source, seal};
 use crate::adapter::{Adapter, Heading, OutboundError, Passing};
-use crate::clutch::courier::{Meaning, meaning};
-use crate::clutch::{Http, MessageFilter};
+use crate::clutch::MessageFilter;
+use crate::endpoints::Http;
+use crate::endpoints::answer::{Meaning, meaning};
 
 /// A program that is sent messages as they come.
 #[derive(Clone, Debug)]
@@ -91,7 +92,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::clutch::{EgressPolicy, Envelopes};
+    use crate::clutch::Envelopes;
+    use crate::endpoints::EgressPolicy;
     use crate::hooks::Scheme;
 
     fn hook(types: &[&str], run: Option<&str>) -> Outgoing {

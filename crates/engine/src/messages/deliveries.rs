@@ -9,8 +9,8 @@ use rookery_store::query::ColumnTest;
 
 use super::{READ, delivery_of, page, stored};
 use crate::error::EngineError;
-use crate::handed::AttemptState;
 use crate::messages::InboxHandle;
+use crate::state::delivery_attempts::AttemptState;
 
 /// How many deliveries are looked at for one page, where only some of them are wanted.
 const LOOKED_AT: usize = 10_000;

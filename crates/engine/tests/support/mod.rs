@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rookery_core::Timestamp;
 use rookery_core::model::agent::{AgentRole, Profile};
-use rookery_engine::access::Trust;
+use rookery_engine::credentials::Trust;
 use rookery_engine::{Access, Config, Engine, Parts, RandomIds};
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::{Clock, Node, PresenceBoard, Site, Store};

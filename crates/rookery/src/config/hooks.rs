@@ -9,7 +9,8 @@ use rookery_core::envelope::is_shown_type;
 use rookery_core::kernel::instance::{check_name, plain};
 use rookery_core::{Actor, AgentId, RunId, TaskId, ThreadId};
 use rookery_engine::adapter::{Begins, Outlet};
-use rookery_engine::clutch::{Http, MessageFilter, Sender};
+use rookery_engine::clutch::{MessageFilter, Sender};
+use rookery_engine::endpoints::Http;
 use rookery_engine::hooks::{Hook, Mapping, Outgoing, Scheme, Secret, Source};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -546,7 +547,7 @@ mod tests {
         let out = &hooks.outgoing[0];
         let filter = out.filter().unwrap();
         assert_eq!((filter.run, filter.from), (Some("r1".into()), Some(Sender::Orchestrator)));
-        let reach = rookery_engine::clutch::EgressPolicy::anywhere();
+        let reach = rookery_engine::endpoints::EgressPolicy::anywhere();
         let http = Arc::new(Http::new(reach, std::time::Duration::from_secs(1)).unwrap());
         let outlet = out.outlet(Path::new("/nowhere"), |_| Some("s".to_owned()), &http, 12).unwrap();
         assert_eq!((outlet.adapter.name().as_str(), outlet.begins, outlet.attempts), ("http:out", Begins::Start, 12));

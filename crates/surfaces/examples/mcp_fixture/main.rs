@@ -22,7 +22,7 @@ use anyhow::Context as _;
 use axum::middleware;
 use axum::response::IntoResponse;
 use rookery_core::{LogId, NodeId, SiteId};
-use rookery_engine::access::Trust;
+use rookery_engine::credentials::Trust;
 use rookery_engine::rendering::RendererStatus;
 use rookery_engine::settings::Settings;
 use rookery_engine::watching::WatchCoverage;

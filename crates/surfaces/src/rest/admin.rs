@@ -10,17 +10,17 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use regex::bytes::Regex;
+use rookery_core::kernel::session_key::hash;
 use rookery_core::redaction::{Erase, Redact, Target};
 use rookery_core::traits::{BodyBytes, LogRow};
+use rookery_engine::access::NewToken;
 use rookery_engine::artifacts::{Collected, Trial};
-use rookery_engine::names::NewToken;
-use rookery_engine::{ArtifactError, At, Bodies, EngineError, Health, LogQuery, Token, Waited, access, ports};
+use rookery_engine::credentials::Trust;
+use rookery_engine::{ArtifactError, At, Bodies, EngineError, Health, LogQuery, Token, Waited, ports};
 
 use super::wire::{self, TokenRole};
-use crate::http::App;
-use crate::http::HttpError;
-use crate::http::answer;
 use crate::http::extract::{self, Call, JsonBody, MaybeBody, Segment};
+use crate::http::{App, HttpError, answer};
 
 /// How many events one call redacts at most.
 const MAX_REDACTED: usize = 1_000;
@@ -60,7 +60,7 @@ pub async fn info(State(app): State<App>, call: Call) -> Result<Response, HttpEr
         head: head.head.0,
         writable,
         watching: sight.is_watching(),
-        tokens_required: engine.access().trust() == access::Trust::TokensOnly,
+        tokens_required: engine.access().trust() == Trust::TokensOnly,
         subscriptions: app.streams().taken(),
         uptime_ms: engine.clock().now().0 - about.started_at,
         warnings,
@@ -109,7 +109,7 @@ pub async fn create_token(call: Call, body: JsonBody<wire::NewToken>) -> Result<
     let now = engine.clock().now();
     let token = Token {
         id: engine.mint("tok_"),
-        hash: access::hash(&secret),
+        hash: hash(&secret),
         subject: subject.trim_start_matches("person:").to_owned(),
         power: match role {
             TokenRole::Observer => Authority::Observer,

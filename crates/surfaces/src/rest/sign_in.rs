@@ -10,16 +10,16 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rookery_core::kernel::limit;
 use rookery_core::{Actor, Code, Rejection};
-use rookery_engine::sign_in::{NewSession, SESSION_MILLIS};
+use rookery_engine::access::NewSession;
+use rookery_engine::credentials::browser_sessions::SESSION_MILLIS;
 use rookery_engine::{Token, ports};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::http::App;
-use crate::http::HttpError;
 use crate::http::answer::Done;
 use crate::http::extract::{self, Call, JsonBody, MaybeBody, Segment};
 use crate::http::identity::cookie_name;
+use crate::http::{App, HttpError};
 
 /// The person that calls of this browser act as.
 #[derive(Debug, Serialize, ToSchema)]

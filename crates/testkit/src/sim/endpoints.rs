@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rookery_core::{AgentId, MessageId};
-use rookery_engine::clutch::{HttpAnswer, HttpAttempt};
+use rookery_engine::endpoints::{HttpAnswer, HttpAttempt};
 
 use super::network::{Heard, Network, Reaches};
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use rookery_engine::clutch::{Carrying, EndpointClient, HttpAnswer, HttpAttempt};
+use rookery_engine::endpoints::{Carrying, EndpointClient, HttpAnswer, HttpAttempt};
 
 /// What a courier hears of a post.
 pub(super) type Heard = Result<HttpAnswer, String>;

@@ -6,12 +6,8 @@
 //! operational, and known to this tenure only: losing them costs that pauses and counts begin anew. That a delivery was given up
 //! on is a fact.
 
-mod carrier;
-mod circuit;
 mod deliver;
-mod effort;
 mod round;
-mod signature;
 
 use rookery_core::messages::MessagesAcked;
 use rookery_core::{AgentId, EventRef, MessageId, Row, Seq};
@@ -29,23 +25,18 @@ use rookery_store::node::{LeaderEpoch, LeaderRole};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-pub use carrier::{Carrying, EgressPolicy, EndpointClient, Http, HttpAnswer, HttpAttempt};
 pub use deliver::{Delivered, Job};
-pub(crate) use deliver::{Meaning, meaning};
-pub use effort::DeliveryPolicy;
-pub use rookery_core::Area;
-pub(crate) use signature::key_of;
-pub use signature::{HEADER as SIGNATURE_HEADER, delivery_key};
 
-use circuit::{Circuit, Leave};
 use deliver::{Fate, Showed};
 use round::{Look, Round};
 
 use crate::durations::RETRY_DELAY;
+use crate::endpoints::EndpointClient;
+use crate::endpoints::circuit::{Circuit, Leave};
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::handed::AttemptState;
 use crate::projections::arrival::Arrival;
+use crate::state::delivery_attempts::AttemptState;
 use crate::subscribe::Subscription;
 
 /// How many messages are on their way to one endpoint.

@@ -26,7 +26,7 @@ use rookery_store::{Clock, LogQuery, Node, PresenceBoard, Site};
 use super::run::Desk;
 use super::steps::{Step, Steps};
 use super::{Generated, Rendering};
-use crate::access::Trust;
+use crate::credentials::Trust;
 use crate::messages::{Post, Span};
 use crate::settings::Settings;
 use crate::subscribe::Subscription;

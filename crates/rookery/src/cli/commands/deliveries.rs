@@ -3,7 +3,7 @@
 use rookery_client::Client;
 use rookery_client::wire::{self, Deliveries, Delivery};
 use rookery_core::AgentId;
-use rookery_engine::clutch::delivery_key;
+use rookery_engine::endpoints::delivery_key;
 use rookery_engine::messages::DeliveryId;
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use rookery_core::model::DeliveryId;
 use rookery_core::model::message::{AddressedAs, Delivery};
 use rookery_core::traits::LogRow;
 use rookery_core::{Actor, AgentId, EventRef, Key, MessageId, Row, Seq};
-use rookery_engine::clutch::HttpAttempt;
+use rookery_engine::endpoints::HttpAttempt;
 
 use super::{Checked, violated};
 use crate::sim::endpoints::Endpoints;

@@ -53,7 +53,7 @@ impl DeliveryPolicy {
         asked.map_or(pause, |asked| pause.max(asked.min(MAX_BACKOFF)))
     }
 
-    pub(super) fn tolerance(&self) -> Tolerance {
+    pub(crate) fn tolerance(&self) -> Tolerance {
         Tolerance { failures: self.circuit_failures.max(1), pause: self.circuit_backoff }
     }
 }

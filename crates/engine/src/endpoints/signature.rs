@@ -6,7 +6,7 @@ use rookery_core::kernel::hex::hex;
 use rookery_core::{AgentId, Timestamp};
 use sha2::{Digest, Sha256};
 
-use crate::access::hash;
+use rookery_core::kernel::session_key::hash;
 
 /// The header that carries it.
 pub const HEADER: &str = "x-rookery-signature";
@@ -22,7 +22,7 @@ pub(crate) fn key_of(person_key_hash: &str, agent: &AgentId) -> String {
 }
 
 /// `t=SECONDS,kid=…,v1=…`, where `v1` is HMAC-SHA256 over `SECONDS.BODY` and `kid` tells which key it was made with.
-pub(super) fn signature(key: &str, at: Timestamp, body: &[u8]) -> String {
+pub(crate) fn signature(key: &str, at: Timestamp, body: &[u8]) -> String {
     let seconds = at.0.div_euclid(1_000).to_string();
     let sealed = seal(key.as_bytes(), &[seconds.as_bytes(), b".", body]);
     format!("t={seconds},kid={},v1={}", kid(key), hex(&sealed))

@@ -1,7 +1,9 @@
 //! Who a caller is: credentials first, then what it says of itself.
 
+pub mod browser_sessions;
+pub mod team_sessions;
+
 use std::collections::HashMap;
-use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rookery_core::kernel::instance::{check_name, plain};
@@ -9,66 +11,10 @@ use rookery_core::kernel::name::look_alike;
 use rookery_core::kernel::session_key::Session;
 pub use rookery_core::kernel::session_key::hash;
 use rookery_core::{Actor, AgentId, Auth, Authority, Caller, Code, Rejection, Seq, Timestamp};
-use rookery_store::{Operation, ReadError, Store, Token};
+use rookery_store::{ReadError, Store, Token};
 
-use crate::engine::Engine;
-use crate::error::EngineError;
-use crate::sign_in::{MAX_SESSIONS, RENEW_AFTER_MILLIS, SESSION_MILLIS, SessionHalves, SignInCodes};
-use crate::team_sessions::TeamSessions;
-
-/// Credentials: tokens, browser sessions and sign-in links.
-#[derive(Clone, Copy, Debug)]
-pub struct AccessHandle<'a> {
-    pub(crate) engine: &'a Engine,
-}
-
-impl Engine {
-    /// See [`AccessHandle`].
-    pub fn access(&self) -> AccessHandle<'_> {
-        AccessHandle { engine: self }
-    }
-}
-
-impl AccessHandle<'_> {
-    /// The tokens that people created; browser sessions are not among them.
-    pub async fn tokens(&self) -> Result<Vec<Token>, EngineError> {
-        let mut tokens = self.engine.store().tokens().await?;
-        tokens.retain(|token| token.browser.is_none());
-        Ok(tokens)
-    }
-
-    pub async fn create_token(&self, token: Token) -> Result<(), EngineError> {
-        self.engine.store().operate(Operation::PutToken(token)).await?;
-        self.reload_later_if_unreadable().await;
-        Ok(())
-    }
-
-    /// Revokes a token on all nodes. Returns whether there was one.
-    pub async fn revoke_token(&self, id: &str) -> Result<bool, EngineError> {
-        if !self.tokens().await?.iter().any(|token| token.id == id) {
-            return Ok(false);
-        }
-        self.engine.store().operate(Operation::RevokeToken { id: id.to_owned() }).await?;
-        self.reload_later_if_unreadable().await;
-        Ok(true)
-    }
-
-    /// Reloads the tokens after a change. The change is committed: if the tokens cannot be read now, every node reloads them
-    /// as soon as it can.
-    async fn reload_later_if_unreadable(&self) {
-        if let Err(error) = self.reload(self.engine.store().as_ref()).await {
-            tracing::warn!(%error, "changed tokens are not reloaded yet");
-        }
-    }
-}
-
-impl Deref for AccessHandle<'_> {
-    type Target = Access;
-
-    fn deref(&self) -> &Access {
-        self.engine.credentials()
-    }
-}
+use browser_sessions::{MAX_SESSIONS, RENEW_AFTER_MILLIS, SESSION_MILLIS, SessionHalves, SignInCodes};
+use team_sessions::TeamSessions;
 
 /// What came with a request.
 #[derive(Clone, Debug, Default)]
@@ -248,7 +194,7 @@ impl Access {
 
     /// The key that messages to an agent's endpoint are signed with; `None` in a project without a key file.
     pub(crate) fn delivery_key(&self, agent: &AgentId) -> Option<String> {
-        self.person_key.as_ref().map(|hash| crate::clutch::courier::key_of(hash, agent))
+        self.person_key.as_ref().map(|hash| crate::endpoints::signature::key_of(hash, agent))
     }
 
     fn by_secret(&self, secret: &str, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Rejection> {
@@ -389,7 +335,7 @@ mod tests {
         let access = access(trust);
         let hash = access.session_hash(HALVES).unwrap();
         let session =
-            crate::sign_in::new_session("ses_1".into(), hash.clone(), "anna".into(), "Firefox".into(), Timestamp(10));
+            browser_sessions::new_session("ses_1".into(), hash.clone(), "anna".into(), "Firefox".into(), Timestamp(10));
         access.tokens.write().unwrap().insert(hash, session);
         access
     }

@@ -8,14 +8,14 @@ const MAX_BACKOFF: Duration = Duration::from_secs(5 * 60);
 
 /// When it opens, and for how long at first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Tolerance {
-    pub(super) failures: u32,
-    pub(super) pause: Duration,
+pub(crate) struct Tolerance {
+    pub(crate) failures: u32,
+    pub(crate) pause: Duration,
 }
 
 /// Times are in milliseconds on a clock that never goes back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Circuit {
+pub(crate) struct Circuit {
     state: State,
 }
 
@@ -42,7 +42,7 @@ impl Default for State {
 
 /// What may be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Leave {
+pub(crate) enum Leave {
     Granted,
     /// One message, and nothing else until it is known what became of it.
     Once,
@@ -52,7 +52,7 @@ pub(super) enum Leave {
 }
 
 impl Circuit {
-    pub(super) fn leave(self, now: u64) -> Leave {
+    pub(crate) fn leave(self, now: u64) -> Leave {
         match self.state {
             State::Closed { .. } => Leave::Granted,
             State::Open { until, .. } if until > now => Leave::NotBefore(until),
@@ -62,25 +62,25 @@ impl Circuit {
     }
 
     /// Something is sent by this leave.
-    pub(super) fn sends(&mut self) {
+    pub(crate) fn sends(&mut self) {
         if let State::Open { pause, .. } = self.state {
             self.state = State::Probing { pause };
         }
     }
 
     /// It answered: what it thinks of the message is another matter.
-    pub(super) fn answered(&mut self) {
+    pub(crate) fn answered(&mut self) {
         self.state = State::default();
     }
 
     /// Nothing was sent after all: the next one may try.
-    pub(super) fn untried(&mut self, now: u64) {
+    pub(crate) fn untried(&mut self, now: u64) {
         if let State::Probing { pause } = self.state {
             self.state = State::Open { until: now, pause };
         }
     }
 
-    pub(super) fn failed(&mut self, now: u64, tolerance: Tolerance) {
+    pub(crate) fn failed(&mut self, now: u64, tolerance: Tolerance) {
         let open = |pause: Duration| {
             let pause = pause.min(MAX_BACKOFF);
             State::Open { until: now.saturating_add(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)), pause }
@@ -95,11 +95,11 @@ impl Circuit {
     }
 
     /// Until when nothing is sent.
-    pub(super) fn open_until(self) -> Option<u64> {
+    pub(crate) fn open_until(self) -> Option<u64> {
         if let State::Open { until, .. } = self.state { Some(until) } else { None }
     }
 
-    pub(super) fn is_open(self) -> bool {
+    pub(crate) fn is_open(self) -> bool {
         !matches!(self.state, State::Closed { .. })
     }
 }
