@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use rookery_core::messages::StormGuard;
 
-use crate::adapter::Outlet;
+use crate::adapters::{Hook, Outlet};
 use crate::endpoints::DeliveryPolicy;
-use crate::hooks::Hook;
 use crate::ports::team_starter::TeamStarter;
 use crate::settings::Settings;
 
@@ -27,7 +26,7 @@ pub struct Config {
     pub delivery: DeliveryPolicy,
     /// Starts workflow files, where there is something that can.
     pub launcher: Option<Arc<dyn TeamStarter>>,
-    /// The program whose command `check-payloads` runs [`crate::clutch::serve_checks`]. Without one, payloads are checked in
+    /// The program whose command `check-payloads` runs [`crate::schemas::serve_checks`]. Without one, payloads are checked in
     /// this process and nothing bounds the work.
     pub schema_checker: Option<PathBuf>,
     /// Whether other nodes can share the store, each with the project's files in its own folder.

@@ -10,7 +10,7 @@ use rookery_store::{AnyReply, RowQuery, SubmitError};
 
 use crate::engine::{Engine, Request};
 use crate::error::EngineError;
-use crate::queries::At;
+use crate::query::At;
 
 /// Reads and changes the documents of a run.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,6 @@ use rookery_store::store::Health;
 use rookery_store::{Clock, Committed, Idempotency, Node, PresenceBoard, Store, Submission, SubmitError};
 use sha2::{Digest, Sha256};
 
-use crate::clutch::Schemas;
 use crate::config::Config;
 use crate::credentials::Access;
 use crate::error::EngineError;
@@ -21,6 +20,7 @@ use crate::ports::Ids;
 use crate::projections::last_shown::Shown;
 use crate::projections::roster::Roster;
 use crate::projections::unread::Counts;
+use crate::schemas::Schemas;
 use crate::settings::Settings;
 use crate::state::cluster::Cluster;
 use crate::state::delivery_attempts::AttemptLog;

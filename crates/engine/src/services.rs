@@ -18,7 +18,6 @@ use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::clutch::{courier, router};
 use crate::durations::RETRY_DELAY;
 use crate::endpoints::EndpointClient;
 use crate::engine::Engine;
@@ -26,7 +25,7 @@ use crate::error::EngineError;
 use crate::rendering::{self, RendererStatus, Rendering};
 use crate::rounds::{self, Following, Sweeping};
 use crate::watching::{self, WatchCoverage, WatchMode};
-use crate::{access, adapter, cluster, delivery, intents, timers};
+use crate::{access, cluster, courier, delivery, dispatcher, intents, router, timers};
 
 pub const TIMER_POLL_INTERVAL: Duration = Duration::from_millis(500);
 pub const REPLIES_EVERY: Duration = Duration::from_secs(3600);
@@ -50,7 +49,7 @@ impl Services {
     /// Learns who is here and starts everything. The watcher is optional.
     pub async fn start(engine: &Engine, watching: WatchMode) -> Result<Services, EngineError> {
         rounds::take_stock(engine).await?;
-        if let Err(error) = adapter::prepare(engine).await {
+        if let Err(error) = dispatcher::prepare(engine).await {
             tracing::warn!(%error, "where adapters begin could not be written down: they begin later");
         }
         let attended = attend_once(engine, Attended::Yes).await;
@@ -68,7 +67,7 @@ impl Services {
         tasks.spawn(until(stop.clone(), collect_artifacts(engine.clone())));
         tasks.spawn(until(stop.clone(), delivery::run(engine.clone())));
         tasks.spawn(until(stop.clone(), router::run(engine.clone())));
-        tasks.spawn(until(stop.clone(), adapter::run(engine.clone())));
+        tasks.spawn(until(stop.clone(), dispatcher::run(engine.clone())));
         let (say, sight) = watch::channel(WatchCoverage::Off);
         if watching == WatchMode::On {
             say.send_replace(WatchCoverage::Blind { reason: "watching has not begun".to_owned() });

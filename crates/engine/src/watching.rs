@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::queries::FileFilter;
+use crate::query::FileFilter;
 use crate::watcher::{Config, Known, Observation, Status, Trouble, Watched, Watcher};
 
 /// Whether the project's files are watched.

@@ -26,7 +26,7 @@ use crate::error::EngineError;
 use crate::git::{Offered, Repository, Unwanted, Wanted, check_branch};
 use crate::paths::{follow_links, lexical};
 use crate::ports::effect_executor::Performed;
-use crate::queries::{At, QueryHandle};
+use crate::query::{At, QueryHandle};
 
 /// Creates, inspects and removes git worktrees of tasks.
 #[derive(Clone, Copy, Debug)]

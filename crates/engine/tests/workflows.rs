@@ -17,9 +17,9 @@ use rookery_core::tasks::{
     AddCheckpoint, AssignTask, ClaimTask, CompleteTask, CreateTask, HeldByOther, Required, SetTaskPlan, StartTask,
 };
 use rookery_core::{AgentId, AnyCommand, Caller, Code, LogId, RunId, TaskId};
-use rookery_engine::context::{Beside, Checkpoints, DEFAULT_TOKENS, Include};
+use rookery_engine::runs::{CheckpointFilter, FailedTasks, RunFilter, Search, SummaryFormat};
 use rookery_engine::settings::Settings;
-use rookery_engine::workflows::{CheckpointFilter, FailedTasks, RunFilter, Search, SummaryFormat};
+use rookery_engine::task_context::{Beside, Checkpoints, DEFAULT_TOKENS, Include};
 use rookery_engine::{Config, Engine, EngineError, Request, SystemClock};
 use rookery_store::memory::Database;
 use rookery_store::{AnyReply, Committed, SubmitError};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rookery_core::{NodeId, SiteId};
-use rookery_engine::adapter::Outlet;
+use rookery_engine::adapters::Outlet;
 use rookery_engine::credentials::Trust;
 use rookery_engine::endpoints::{Area, EgressPolicy, EndpointClient, Http};
 use rookery_engine::rendering::RendererStatus;

@@ -1,6 +1,6 @@
 //! Running git: an argument vector, an environment of ours, a time limit, a bound on its output.
 //!
-//! Beside `clutch::schema::checker`, the only module of this crate that starts a process. A [`Git`] works on a [`View`] and
+//! Beside `schemas::checker`, the only module of this crate that starts a process. A [`Git`] works on a [`View`] and
 //! runs in the sandbox where there is one. [`ask_git`] is for questions that read nothing but their arguments and standard
 //! input: it needs no sandbox.
 

@@ -10,7 +10,7 @@ use rookery_store::query::{ColumnTest, Order};
 use super::{LARGEST_PAGE, is_to, message_of, page};
 use crate::error::EngineError;
 use crate::messages::InboxHandle;
-use crate::queries::At;
+use crate::query::At;
 
 /// Which entries of a channel: those after a time and before another, and of these the last ones. No two entries of a
 /// channel have the same time, so whoever goes back page by page misses none.

@@ -15,9 +15,9 @@ use serde_json::Value;
 
 use super::place::Place;
 use super::{READ, delivery_of, page, stored};
-use crate::clutch;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::history;
 use crate::messages::InboxHandle;
 use crate::projections::arrival::Arrival;
 use crate::subscribe::{SubscribeError, Subscription};
@@ -53,7 +53,7 @@ pub struct Parcel {
 }
 
 impl Parcel {
-    fn of(id: &MessageId, found: clutch::Located) -> Parcel {
+    fn of(id: &MessageId, found: history::Located) -> Parcel {
         Parcel { id: id.clone(), seq: found.seq, at: found.at, message: worded(found.envelope) }
     }
 }
@@ -158,7 +158,7 @@ impl InboxHandle<'_> {
     /// The same in bytes: those that were sent, if it came as an envelope.
     pub(crate) async fn parcel_bytes(&self, id: &MessageId) -> Result<Option<Vec<u8>>, EngineError> {
         let found = self.engine.query().envelope(id).await?.value;
-        if let Some(clutch::Envelope::Verbatim(bytes)) = found.map(|found| found.envelope) {
+        if let Some(history::Envelope::Verbatim(bytes)) = found.map(|found| found.envelope) {
             return Ok(Some(bytes));
         }
         Ok(self.parcel(id).await?.map(|parcel| parcel.message.to_string().into_bytes()))
@@ -283,9 +283,9 @@ fn parcel_of(message: &Message) -> Parcel {
     Parcel { id: message.id().clone(), seq: message.sent, at: message.at, message: envelope::of_message(message) }
 }
 
-fn worded(shown: clutch::Envelope) -> Value {
+fn worded(shown: history::Envelope) -> Value {
     match shown {
-        clutch::Envelope::Verbatim(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
-        clutch::Envelope::Shown(message) => message,
+        history::Envelope::Verbatim(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
+        history::Envelope::Shown(message) => message,
     }
 }

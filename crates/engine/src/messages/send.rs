@@ -12,7 +12,7 @@ use super::{message_of, page};
 use crate::engine::Request;
 use crate::error::EngineError;
 use crate::messages::InboxHandle;
-use crate::queries::{At, QueryHandle};
+use crate::query::{At, QueryHandle};
 
 /// A message as a surface hands it over.
 #[derive(Clone, PartialEq, Eq, Debug)]

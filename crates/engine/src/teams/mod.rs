@@ -15,7 +15,7 @@ pub use launch::LAUNCH_WAITS;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::queries::{At, QueryHandle};
+use crate::query::{At, QueryHandle};
 
 /// Starts teams from team files, and tells what happened in a turn.
 #[derive(Clone, Copy, Debug)]

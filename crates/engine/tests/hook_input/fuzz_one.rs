@@ -5,8 +5,7 @@
 use std::task::{Context, Poll, Waker};
 
 use rookery_core::Timestamp;
-use rookery_engine::adapter::{Adapter, InboundError, Raw};
-use rookery_engine::hooks::{Hook, Mapping, Scheme, Secret, Source, seal};
+use rookery_engine::adapters::{Adapter, Hook, InboundError, Mapping, Raw, Scheme, Secret, Source, seal};
 use serde_json::{Map, Value};
 
 const SECRET: &str = "a secret that the fuzzer does not know";

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use rookery_core::envelope::is_shown_type;
 use rookery_core::kernel::instance::{check_name, plain};
 use rookery_core::{Actor, AgentId, RunId, TaskId, ThreadId};
-use rookery_engine::adapter::{Begins, Outlet};
-use rookery_engine::clutch::{MessageFilter, Sender};
+use rookery_engine::adapters::{Begins, Hook, Mapping, Outgoing, Outlet, Scheme, Secret, Source};
 use rookery_engine::endpoints::Http;
-use rookery_engine::hooks::{Hook, Mapping, Outgoing, Scheme, Secret, Source};
+use rookery_engine::message_view::{MessageFilter, Sender};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

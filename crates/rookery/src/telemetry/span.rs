@@ -10,7 +10,8 @@ use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use rookery_core::Timestamp;
 use rookery_core::model::task::TaskState;
-use rookery_engine::clutch::{TaskAttempt, TaskNode, Traced};
+use rookery_engine::history::Traced;
+use rookery_engine::runs::{TaskAttempt, TaskNode};
 use sha2::{Digest, Sha256};
 
 /// How much of a title a span is named by.

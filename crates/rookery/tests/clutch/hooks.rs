@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use hmac::{Hmac, KeyInit, Mac};
 use reqwest::Method;
-use rookery_engine::hooks::seal;
+use rookery_engine::adapters::seal;
 use rookery_testkit::daemon::{Daemon, HttpReply, Setup, read};
 use serde_json::{Value, json};
 use sha2::Sha256;

@@ -2,7 +2,7 @@
 //! receiver behaves and whenever the daemon dies.
 
 use reqwest::Method;
-use rookery_engine::hooks::seal;
+use rookery_engine::adapters::seal;
 use rookery_testkit::daemon::{Daemon, HttpReply, Setup, read};
 use rookery_testkit::patience;
 use rookery_testkit::postgres::Schema;

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use rookery_core::Code;
 use rookery_core::kernel::time::iso;
-use rookery_engine::adapter::OutletStatus;
+use rookery_engine::dispatcher::OutletStatus;
 use rookery_engine::{DeadLetter, EndpointCursor, Failing};
 use serde::Serialize;
 use utoipa::ToSchema;

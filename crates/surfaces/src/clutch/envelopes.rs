@@ -7,15 +7,15 @@ use axum::response::{IntoResponse, Response};
 use rookery_core::clutch::Shape;
 use rookery_core::kernel::time::iso;
 use rookery_core::{Code, MessageId, Rejection};
-use rookery_engine::clutch::{Envelope, IngestError, Ingested, Located};
+use rookery_engine::history::{Envelope, Located};
+use rookery_engine::intake::{IngestError, Ingested};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::call::{Call, Segment};
 use super::openapi::{ClutchMessages, ShownMessage};
 use super::{ClutchError, ClutchErrorBody};
-use crate::http::App;
-use crate::http::extract;
+use crate::http::{App, extract};
 
 /// Says when the daemon received a message, beside the message as it was sent.
 const RECEIVED_AT: HeaderName = HeaderName::from_static("x-received-at");

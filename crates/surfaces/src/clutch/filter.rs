@@ -3,7 +3,7 @@
 use rookery_core::kernel::limit;
 use rookery_core::model::addressee::Address;
 use rookery_core::{Position, RunId, Seq, TaskId, ThreadId, envelope};
-use rookery_engine::clutch::{MessageFilter, Sender};
+use rookery_engine::message_view::{MessageFilter, Sender};
 use rookery_engine::subscribe;
 use serde::Deserialize;
 use utoipa::IntoParams;

@@ -9,16 +9,15 @@ use rookery_core::model::addressee::Address;
 use rookery_core::model::group::Group;
 use rookery_core::{AgentId, Rejection, Row, Seq};
 use rookery_engine::At;
-use rookery_engine::clutch::Members;
+use rookery_engine::query::Members;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::call::{Call, JsonBody, Query, Segment};
 use super::{ClutchError, ClutchErrorBody};
-use crate::http::App;
-use crate::http::answer;
 use crate::http::answer::Done;
 use crate::http::paging::PageQuery;
+use crate::http::{App, answer};
 
 /// Who shall be in a group.
 #[derive(Debug, Deserialize, ToSchema)]

@@ -7,17 +7,15 @@ use axum::response::{IntoResponse, Response};
 use rookery_core::Code;
 use rookery_core::clutch::Shape;
 use rookery_core::kernel::parse::FaultCode;
-use rookery_engine::adapter::{Adapter, InboundError, Raw};
-use rookery_engine::clutch::IngestError;
-use rookery_engine::hooks::{Gap, SignatureError};
+use rookery_engine::adapters::{Adapter, Gap, InboundError, Raw, SignatureError};
+use rookery_engine::intake::IngestError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::call::Segment;
 use super::envelopes::IngestResults;
 use super::{ClutchError, ClutchErrorBody};
-use crate::http::App;
-use crate::http::extract;
+use crate::http::{App, extract};
 
 /// A request that the hook is not meant for.
 #[derive(Debug, Serialize, ToSchema)]

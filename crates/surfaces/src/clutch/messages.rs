@@ -4,7 +4,8 @@ use axum::extract::State;
 use axum::response::Response;
 use rookery_core::Seq;
 use rookery_core::kernel::time::iso;
-use rookery_engine::clutch::{MessagePage, Shown, Stretch};
+use rookery_engine::history::{MessagePage, Stretch};
+use rookery_engine::message_view::Shown;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -13,8 +14,7 @@ use super::call::{Call, Query};
 use super::filter::{self, Wanted};
 use super::openapi::ShownMessage;
 use super::{ClutchError, ClutchErrorBody};
-use crate::http::App;
-use crate::http::answer;
+use crate::http::{App, answer};
 
 /// Which page of an ordered list.
 #[derive(Debug, Deserialize, IntoParams)]

@@ -7,16 +7,16 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use rookery_core::{Seq, Timestamp};
-use rookery_engine::clutch::{MessageFilter, Shown, Stretch};
+use rookery_engine::history::Stretch;
+use rookery_engine::message_view::{MessageFilter, Shown};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::call::{Call, Query, Segment};
 use super::messages::{self, Messages, PageQuery, PlacedMessage};
 use super::{ClutchError, ClutchErrorBody, filter, stream};
-use crate::http::App;
-use crate::http::answer;
 use crate::http::limits::Place;
+use crate::http::{App, answer};
 
 /// However long nothing happened then, nobody waits longer for the next message.
 const MAX_BACKOFF: Duration = Duration::from_secs(5);

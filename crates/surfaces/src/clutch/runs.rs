@@ -6,14 +6,13 @@ use axum::extract::State;
 use axum::response::Response;
 use rookery_core::kernel::time;
 use rookery_core::{Seq, Timestamp};
-use rookery_engine::clutch::{MESSAGES, RunEntry, RunList, RunTree, TaskAttempt, TaskNode};
+use rookery_engine::runs::{MESSAGES, RunEntry, RunList, RunTree, TaskAttempt, TaskNode};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::call::{Call, Query, Segment};
 use super::{ClutchError, ClutchErrorBody, filter};
-use crate::http::App;
-use crate::http::answer;
+use crate::http::{App, answer};
 
 /// Which page: of runs the newest come first, of a run's tasks the oldest.
 #[derive(Debug, Deserialize, IntoParams)]

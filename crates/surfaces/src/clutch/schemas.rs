@@ -8,15 +8,14 @@ use rookery_core::contracts::RegisterSchema;
 use rookery_core::model::payload_type::PayloadType;
 use rookery_core::{Code, Rejection, Seq};
 use rookery_engine::At;
-use rookery_engine::clutch::{KnownSchema, UnfitSchema};
+use rookery_engine::contracts::{KnownSchema, UnfitSchema};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::call::{Call, Json, Query, Segment};
 use super::{ClutchError, ClutchErrorBody};
-use crate::http::App;
-use crate::http::answer;
 use crate::http::paging::PageQuery;
+use crate::http::{App, answer};
 
 /// A schema as it is listed.
 #[derive(Debug, Serialize, ToSchema)]

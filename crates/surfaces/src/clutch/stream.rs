@@ -15,7 +15,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use rookery_core::model::addressee::Address;
 use rookery_core::{AgentId, Caller, Code, Position};
-use rookery_engine::clutch::MessageFilter;
+use rookery_engine::message_view::MessageFilter;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

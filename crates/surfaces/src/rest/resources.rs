@@ -6,16 +6,13 @@ use axum::response::Response;
 use rookery_core::files::{ClaimMode, LockFile, ReleaseFile, ResolveConflict, UnlockFile};
 use rookery_core::model::file::FileClaimOutcome;
 use rookery_core::{AgentId, Rejection, Row};
-use rookery_engine::queries::FileFilter;
+use rookery_engine::query::FileFilter;
 use rookery_engine::{AnyReply, Committed};
 
 use super::translate;
 use super::wire::{self, ClaimResult, ReleaseResult, ResourceFilter};
-use crate::http::App;
-use crate::http::HttpError;
-use crate::http::answer;
 use crate::http::extract::{self, Call, JsonBody, Query, Segment};
-use crate::http::paths;
+use crate::http::{App, HttpError, answer, paths};
 
 /// Claim a path before changing it.
 #[utoipa::path(post, path = "/resources/claim", tag = "resources", request_body = wire::ClaimRequest,

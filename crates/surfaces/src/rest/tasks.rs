@@ -12,15 +12,13 @@ use rookery_core::tasks::{
 };
 use rookery_core::{AgentId, AnyCommand, Code, Row, RunId, TaskId};
 use rookery_engine::Committed;
-use rookery_engine::queries::TaskFilter;
+use rookery_engine::query::TaskFilter;
 
 use super::translate;
 use super::wire::{self, RequestedStatus};
-use crate::http::App;
-use crate::http::HttpError;
-use crate::http::answer;
 use crate::http::answer::Done;
 use crate::http::extract::{self, Call, JsonBody, MaybeBody, Query, Segment};
+use crate::http::{App, HttpError, answer};
 
 /// Create a task; one with `assigned_to` is kept for that agent.
 #[utoipa::path(post, path = "/tasks", tag = "tasks", request_body = wire::NewTask,

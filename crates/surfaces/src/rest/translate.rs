@@ -5,7 +5,7 @@ use rookery_core::model::Presence;
 use rookery_core::model::{agent, file, handoff, task};
 use rookery_core::traits::LogRow;
 use rookery_core::{AnyEvent, EventRef, NodeId};
-use rookery_engine::queries::TaskShape;
+use rookery_engine::query::TaskShape;
 use rookery_engine::{NodeLiveness, Seen};
 use serde_json::{Map, Value};
 

@@ -13,7 +13,7 @@ use rand::{Rng, SeedableRng};
 use rookery_core::model::LifeSource;
 use rookery_core::{AgentId, Auth, Caller, Key, LogId, MessageId, NodeId, Position, Rejection, Row, Seq, Timestamp};
 use rookery_engine::EngineError;
-use rookery_engine::clutch::IngestError;
+use rookery_engine::intake::IngestError;
 use rookery_store::memory::{Database, Fault};
 use rookery_store::node::LeaderRole;
 use rookery_store::{Clock, Head, Operation, SubmitError};

@@ -6,7 +6,7 @@
 pub struct Args {}
 
 pub(super) fn run(_: &Args) -> anyhow::Result<()> {
-    match rookery_engine::clutch::serve_checks() {
+    match rookery_engine::schemas::serve_checks() {
         Ok(()) => Ok(()),
         // A check that takes too long is still running in a thread.
         Err(_) => std::process::exit(1),

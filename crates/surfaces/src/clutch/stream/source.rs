@@ -2,7 +2,8 @@
 
 use rookery_core::traits::LogRow;
 use rookery_core::{AgentId, LogId, Position, Seq};
-use rookery_engine::clutch::{MessageFilter, Rendered, Shown, Stretch};
+use rookery_engine::history::Stretch;
+use rookery_engine::message_view::{MessageFilter, Rendered, Shown};
 use rookery_engine::messages::{Mailbox, Parcel, Pull};
 use rookery_engine::{Chunk, Published, Subscription, subscribe};
 

@@ -3,7 +3,7 @@
 use rookery_core::model::task::CheckpointKind;
 use rookery_core::tasks::AddCheckpoint;
 use rookery_core::{Row, TaskId};
-use rookery_engine::workflows::CheckpointFilter;
+use rookery_engine::runs::CheckpointFilter;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

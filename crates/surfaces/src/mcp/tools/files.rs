@@ -3,7 +3,7 @@
 use rookery_core::files::{ClaimMode, ReleaseFile};
 use rookery_core::model::file::{File, FileClaimOutcome};
 use rookery_engine::AnyReply as Outcome;
-use rookery_engine::queries::FileFilter;
+use rookery_engine::query::FileFilter;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,7 @@ use rookery_core::model::task::{Complexity, Details};
 use rookery_core::plans::{AddRunTask, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan};
 use rookery_core::tasks::{ReplanTask, SetTaskPlan};
 use rookery_core::{Row, RunId, TaskId};
-use rookery_engine::workflows::PlanChange;
+use rookery_engine::runs::PlanChange;
 use rookery_engine::{AnyReply as Outcome, Committed, Engine};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! What an agent needs to begin a task or to go on with it, within its budget.
 
 use rookery_core::TaskId;
-use rookery_engine::context::{
+use rookery_engine::task_context::{
     Beside, Checkpoints, DEFAULT_CHECKPOINTS, DEFAULT_TOKENS, Include, Part, TaskContextView,
 };
 use schemars::JsonSchema;

@@ -7,7 +7,7 @@ use rookery_core::tasks::{
 };
 use rookery_core::{AgentId, AnyCommand, Code, Rejection, Row, TaskId};
 use rookery_engine::messages::Mail;
-use rookery_engine::workflows::{CheckpointFilter, Dependencies, PendingDependency};
+use rookery_engine::runs::{CheckpointFilter, Dependencies, PendingDependency};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -3,7 +3,7 @@
 use rookery_core::model::run::{RunSpec, RunStatus, SourceType};
 use rookery_core::runs::{CreateRun, SetRunStatus};
 use rookery_core::{Row, RunId, Timestamp};
-use rookery_engine::workflows::{FailedTasks, NextTask, Progress, RunFilter, RunPage, Search, Summary, SummaryFormat};
+use rookery_engine::runs::{FailedTasks, NextTask, Progress, RunFilter, RunPage, Search, Summary, SummaryFormat};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;

@@ -7,7 +7,8 @@ use rookery_core::agents::ReturnAgent;
 use rookery_core::clutch::EnvelopeReceived;
 use rookery_core::model::envelope::Filed;
 use rookery_core::traits::LogRow;
-use rookery_engine::clutch::{Envelope, Ingested};
+use rookery_engine::history::Envelope;
+use rookery_engine::intake::Ingested;
 use rookery_store::AnyReply;
 use rookery_store::store::StoredRow;
 
