@@ -27,7 +27,7 @@ pub(crate) async fn run(engine: Engine) {
         match engine.subscribe(None).await {
             Ok(subscription) => {
                 // What was missed in between is found by looking.
-                engine.dispatcher().wakes().look_everybody_up_again();
+                engine.wake_hub().look_everybody_up_again();
                 if let Err(error) = follow(&engine, subscription).await {
                     tracing::debug!(%error, "wake-ups are interrupted");
                 }
@@ -46,7 +46,7 @@ async fn follow(engine: &Engine, mut subscription: Subscription) -> Result<(), S
         let pause = next.map(|next| Duration::from_millis(next.saturating_sub(engine.clock().monotonic()).max(1)));
         tokio::select! {
             chunk = subscription.next() => chunk?.rows().iter().for_each(|row| note(engine, row)),
-            () = engine.dispatcher().wakes().lookup_due() => {}
+            () = engine.wake_hub().lookup_due() => {}
             () = sleep(pause) => {}
         }
     }
@@ -61,16 +61,16 @@ async fn sleep(pause: Option<Duration>) {
 
 /// Tells everybody here what is due; when the next turn comes.
 pub fn ring(engine: &Engine) -> Option<u64> {
-    engine.dispatcher().wakes().ring(engine.clock().monotonic(), |agent| engine.roster().is_here(agent))
+    engine.wake_hub().ring(engine.clock().monotonic(), |agent| engine.roster().is_here(agent))
 }
 
 /// Takes note of what a fact means for those that listen here.
 pub fn note(engine: &Engine, row: &LogRow) {
-    let notices = engine.dispatcher().wakes();
+    let notices = engine.wake_hub();
     engine.counts().note(&row.event);
     if let Some(over) = row.event.voids() {
         notices.read(&over.agent, [&over.message]);
-        engine.dispatcher().attempts().forget(&over.agent, [&over.message]);
+        engine.attempt_log().forget(&over.agent, [&over.message]);
     }
     match row.event.typed() {
         EventRef::MessageSent(fact) if fact.letter.header.wakes => queued(engine, fact),
@@ -81,9 +81,9 @@ pub fn note(engine: &Engine, row: &LogRow) {
         }
         EventRef::MessagesAcked(MessagesAcked(receipt)) => {
             notices.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
-            engine.dispatcher().attempts().forget(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
+            engine.attempt_log().forget(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
         }
-        EventRef::DeliveryAbandoned(fact) => engine.dispatcher().attempts().forget(&fact.agent, [&fact.message]),
+        EventRef::DeliveryAbandoned(fact) => engine.attempt_log().forget(&fact.agent, [&fact.message]),
         EventRef::LogRedacted(fact) => fact.cleared.iter().for_each(|cleared| forget(engine, &cleared.key)),
         EventRef::AgentReturned(fact) => notices.look_up_again(&fact.agent),
         // Whatever else is put before agents is found by looking.
@@ -98,17 +98,17 @@ pub fn note(engine: &Engine, row: &LogRow) {
 /// A notice shows none of the words that were redacted.
 fn forget(engine: &Engine, cleared: &Key) {
     if let Key::Message(message) = cleared {
-        engine.dispatcher().wakes().forget(message);
+        engine.wake_hub().forget(message);
     }
 }
 
 fn queued(engine: &Engine, fact: &MessageSent) {
     let now = engine.clock().monotonic();
-    let add = |agent: &AgentId| engine.dispatcher().wakes().add(Wake::of(agent, &fact.letter, fact.at), now);
+    let add = |agent: &AgentId| engine.wake_hub().add(Wake::of(agent, &fact.letter, fact.at), now);
     match &fact.letter.header.to {
         Recipients::Agents(agents) => agents.iter().for_each(add),
         Recipients::Everyone => {
-            let heard = engine.dispatcher().wakes().heard();
+            let heard = engine.wake_hub().heard();
             heard.iter().filter(|agent| **agent != fact.letter.header.from).for_each(add);
         }
     }
@@ -116,9 +116,9 @@ fn queued(engine: &Engine, fact: &MessageSent) {
 
 /// Reads what waits for those that have to be looked up.
 pub async fn look_up(engine: &Engine) {
-    for agent in engine.dispatcher().wakes().to_look_up() {
+    for agent in engine.wake_hub().to_look_up() {
         match waiting(engine, &agent).await {
-            Ok(waiting) => engine.dispatcher().wakes().found(&agent, waiting, engine.clock().monotonic()),
+            Ok(waiting) => engine.wake_hub().found(&agent, waiting, engine.clock().monotonic()),
             Err(error) => {
                 tracing::debug!(%error, %agent, "what waits for an agent could not be read");
                 tokio::time::sleep(RETRY_DELAY).await;

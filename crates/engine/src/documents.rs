@@ -8,9 +8,10 @@ use rookery_core::{AnyCommand, Caller, Code, Instance, Key, Rejection, Row, RunI
 use rookery_store::query::{ColumnTest, Order};
 use rookery_store::{AnyReply, RowQuery, SubmitError};
 
-use crate::engine::{Engine, Request};
+use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::query::At;
+use crate::submit::Request;
 
 /// Reads and changes the documents of a run.
 #[derive(Clone, Copy, Debug)]

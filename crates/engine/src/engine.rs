@@ -1,20 +1,18 @@
-//! Submitting commands and waiting for their effects.
+//! What one node needs to decide commands: the store, the settings, and the state that it keeps in memory.
+//!
+//! [`Engine::commit`] is the lowest entry point. Surfaces submit with [`Engine::submit`] (`submit.rs`), which needs the
+//! services that this file does not know: liveness, contracts, access and artifacts.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::kernel::hex::hex;
-use rookery_core::model::LifeSource;
-use rookery_core::traits::{Body, BodyBytes};
-use rookery_core::{AgentId, AnyCommand, AnyEvent, Caller, Code, HandoffId, IntentId, Key, Seq, TaskId};
+use rookery_core::{AgentId, AnyEvent, HandoffId, IntentId, Seq, TaskId};
 use rookery_store::store::Health;
-use rookery_store::{Clock, Committed, Idempotency, Node, PresenceBoard, Store, Submission, SubmitError};
-use sha2::{Digest, Sha256};
+use rookery_store::{Clock, Committed, Node, PresenceBoard, Store, Submission, SubmitError};
 
 use crate::config::Config;
 use crate::credentials::Access;
-use crate::error::EngineError;
 use crate::paths::Paths;
 use crate::ports::Ids;
 use crate::projections::last_shown::Shown;
@@ -47,37 +45,6 @@ pub struct Parts {
 
 /// How long the answers to requests with an idempotency key are kept.
 const REMEMBER_REPLIES: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// A command as a surface hands it over.
-#[derive(Clone, Debug)]
-pub struct Request {
-    pub caller: Caller,
-    pub command: AnyCommand,
-    pub idempotency: Option<IdempotencyKey>,
-    /// The request's body as received.
-    pub body: Option<Vec<u8>>,
-}
-
-/// A key the caller chose, and what tells one request from another: its method, path and body.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct IdempotencyKey {
-    pub key: String,
-    pub fingerprint: String,
-}
-
-impl Request {
-    pub fn new(caller: Caller, command: impl Into<AnyCommand>) -> Request {
-        Request { caller, command: command.into(), idempotency: None, body: None }
-    }
-}
-
-/// What became of a command with effects.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Waited {
-    Done(Committed),
-    /// The command is committed; these effects were still open at the deadline.
-    Pending(Committed, Vec<IntentId>),
-}
 
 #[derive(Clone)]
 pub struct Engine {
@@ -128,75 +95,6 @@ impl Engine {
         }
     }
 
-    /// Decides a command. The answer comes after its commit is durable.
-    pub async fn submit(&self, mut request: Request) -> Result<Committed, EngineError> {
-        self.check_new_names(&request.command).await?;
-        self.contracts().check_outcome(&mut request.command).await?;
-        match &request.body {
-            Some(bytes) if bytes.len() > BODY_IN_ROW_BYTES => {
-                // Goes on to its end even if nobody waits any more, so that its file is looked after.
-                let engine = self.clone();
-                let submitted = tokio::spawn(async move { engine.submit_large(request).await }).await;
-                let lost = |error| SubmitError::OutcomeUnknown { reason: format!("the request ended early: {error}") };
-                submitted.map_err(lost)?
-            }
-            Some(bytes) if !bytes.is_empty() => {
-                let received = bytes.len();
-                let body = request
-                    .body
-                    .take()
-                    .map(|bytes| Body { sha256: hex(&Sha256::digest(&bytes)), bytes: BodyBytes::Here(bytes) });
-                self.submit_part(request, body, received).await
-            }
-            _ => self.submit_part(request, None, 0).await,
-        }
-    }
-
-    /// A command whose body is kept as an artifact: nobody erases it while the command that names it is on its way, and a
-    /// command that came to nothing leaves none behind.
-    async fn submit_large(&self, mut request: Request) -> Result<Committed, EngineError> {
-        let bytes = request.body.take().unwrap_or_default();
-        let received = bytes.len();
-        let held = self.store().put_artifact(bytes).await?;
-        let body = Body { sha256: held.sha256.clone(), bytes: BodyBytes::Artifact };
-        let outcome = self.submit_part(request, Some(body), received).await;
-        // A commit of unknown outcome may still turn out to name it.
-        if !matches!(outcome, Err(EngineError::Submit(SubmitError::OutcomeUnknown { .. }))) {
-            self.artifacts().release_hold(held).await;
-        }
-        outcome
-    }
-
-    async fn submit_part(
-        &self,
-        request: Request,
-        body: Option<Body>,
-        received: usize,
-    ) -> Result<Committed, EngineError> {
-        let caller = request.caller.clone();
-        // Whoever calls lives now, however long its command will wait and whatever it will come to.
-        if let Some(agent) = caller.itself() {
-            self.liveness().record_presence(&caller, agent, LifeSource::Call)?;
-            if self.inner.roster.is_offline(agent) && !request.command.settles_membership() {
-                self.liveness().return_unless_left(agent, &caller).await?;
-            }
-        }
-        let newcomer = caller.itself().filter(|agent| !self.roster().knows(agent));
-        let submission = Submission { body, received_bytes: received, ..self.admit(request) };
-        let committed = match (self.commit(submission.clone()).await, caller.itself()) {
-            // Declared offline a moment ago: the roster did not know yet.
-            (Err(SubmitError::Refused(refusal)), Some(agent)) if refusal.code == Code::AgentOffline => {
-                self.liveness().return_unless_left(agent, &caller).await?;
-                self.commit(submission).await?
-            }
-            (outcome, _) => outcome?,
-        };
-        if let Some(agent) = newcomer {
-            self.liveness().record_newcomer(&caller, agent);
-        }
-        Ok(committed)
-    }
-
     /// Submits to the store, and has what this node remembers of the log follow the events before they are answered: the
     /// next call finds its own writes.
     pub(crate) async fn commit(&self, submission: Submission) -> Result<Committed, SubmitError> {
@@ -211,54 +109,7 @@ impl Engine {
     /// Brings the roster and the sessions of teams up to an event; one that they know already changes nothing.
     pub(crate) fn follow(&self, seq: Seq, event: &AnyEvent) {
         self.roster().follow(seq, event);
-        self.access().team_sessions().follow(seq, event);
-    }
-
-    /// Submits and waits until the named effects are done or the deadline is over.
-    pub async fn submit_and_wait(
-        &self,
-        request: Request,
-        intents: Vec<IntentId>,
-        deadline: Duration,
-    ) -> Result<Waited, EngineError> {
-        let mut published = self.store().published();
-        let committed = self.submit(request).await?;
-        let mut open = intents;
-        let waiting = async {
-            while !open.is_empty() {
-                match published.recv().await {
-                    Ok(batch) => {
-                        open.retain(|intent| !batch.rows().iter().any(|row| row.event.closes_intent() == Some(intent)))
-                    }
-                    Err(_) => open = self.still_open(&open).await?,
-                }
-            }
-            Ok::<(), EngineError>(())
-        };
-        match tokio::time::timeout(deadline, waiting).await {
-            Ok(Ok(())) => Ok(Waited::Done(committed)),
-            // What is committed is answered, even if nobody can tell what became of its effects.
-            Ok(Err(_)) | Err(_) => Ok(Waited::Pending(committed, open)),
-        }
-    }
-
-    async fn still_open(&self, intents: &[IntentId]) -> Result<Vec<IntentId>, EngineError> {
-        let keys = intents.iter().map(|intent| Key::Intent(intent.clone())).collect();
-        let (rows, _) = self.store().rows(keys).await?;
-        Ok(intents.iter().zip(rows).filter(|(_, row)| row.is_some()).map(|(intent, _)| intent.clone()).collect())
-    }
-
-    /// Completes a request with what it needs to be decided the same way however often it is run.
-    fn admit(&self, request: Request) -> Submission {
-        let mut submission = Submission::new(request.caller, request.command);
-        let sender = submission.caller.actor.to_string();
-        submission.idempotency = request.idempotency.map(|idempotency| Idempotency {
-            scope: format!("run_default {sender}"),
-            key: idempotency.key,
-            hash: hex(&Sha256::digest(idempotency.fingerprint)),
-            keep_until: self.replies_are_kept_until(),
-        });
-        submission
+        self.credentials().team_sessions().follow(seq, event);
     }
 
     /// Until when the answer to a command with an idempotency key of now is remembered.

@@ -388,7 +388,7 @@ async fn two_writers_never_overwrite_each_other_unknowingly() {
 #[tokio::test]
 async fn an_agent_is_woken_until_it_has_read() {
     let team = Team::of(&["a", "b"]).await;
-    rookery_engine::rounds::take_stock(&team.engine).await.unwrap();
+    rookery_engine::roster_follower::take_stock(&team.engine).await.unwrap();
     let message = team.says("a", "@b before you listened").await;
     let mut listener = team.engine.dispatcher().wakes().listen(&"b".into());
     let mut following = team.engine.subscribe(None).await.unwrap();

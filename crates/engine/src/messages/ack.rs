@@ -10,9 +10,9 @@ use rookery_core::{AgentId, Caller, Code, Key, MessageId, Rejection, Row, Seq, T
 use super::inbox::is_in_inbox;
 use super::place::Place;
 use super::{LARGEST_PAGE, delivery_of};
-use crate::engine::Request;
 use crate::error::EngineError;
 use crate::messages::InboxHandle;
+use crate::submit::Request;
 
 /// Up to where an agent acknowledges its inbox.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -204,11 +204,11 @@ impl InboxHandle<'_> {
     }
 
     pub fn delivery_status(&self, delivery: Delivery) -> DeliveryStatus {
-        let handing = self.engine.dispatcher().attempts().of(&delivery.agent, &delivery.message);
+        let handing = self.engine.attempt_log().of(&delivery.agent, &delivery.message);
         let id = DeliveryId { message: delivery.message.clone(), agent: delivery.agent.clone() };
         let state = DeliveryState::of(&delivery, handing.as_ref());
         let waits = matches!(state, DeliveryState::Pending | DeliveryState::Notified);
-        let spared_until = self.engine.dispatcher().attempts().circuit_open(&delivery.agent).filter(|_| waits);
+        let spared_until = self.engine.attempt_log().circuit_open(&delivery.agent).filter(|_| waits);
         DeliveryStatus { id, delivery, state, handing, spared_until }
     }
 }

@@ -5,9 +5,9 @@ use rookery_core::model::message::{Form, Standing};
 use rookery_core::{AgentId, Caller, MessageId};
 
 use super::Waiting;
-use crate::engine::Request;
 use crate::error::EngineError;
 use crate::messages::InboxHandle;
+use crate::submit::Request;
 
 /// Coordination messages have a list of their own.
 pub(super) fn is_in_inbox(form: Form) -> bool {

@@ -2,16 +2,15 @@
 //!
 //! Whatever a delivery in this form was opened for is found by the delivery alone: its place in the log says what it is.
 
-use rookery_core::model::{DeliveryId, Table};
+use rookery_core::model::DeliveryId;
 use std::collections::BTreeMap;
 
 use rookery_core::kernel::caller::Actor;
 use rookery_core::model::message::{Form, Standing};
-use rookery_core::model::task::{AlarmKind, Task, TaskState};
+use rookery_core::model::task::{AlarmKind, Task};
 use rookery_core::traits::LogRow;
 use rookery_core::{AgentId, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, envelope};
-use rookery_store::query::ColumnTest;
-use rookery_store::{LogQuery, RowQuery};
+use rookery_store::LogQuery;
 use serde_json::Value;
 
 use super::place::Place;
@@ -21,8 +20,6 @@ use crate::messages::InboxHandle;
 
 /// How much of envelopes is read for one page: it may have fewer of them than were asked for.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
-/// How many tasks of an agent are looked through for those that it has not taken.
-const HELD_TASKS: u32 = 1_000;
 /// How many tasks that were given to an agent are told of at a time.
 const GIVEN_TOLD: usize = 3;
 /// Who sends what the daemon itself says.
@@ -124,26 +121,13 @@ impl InboxHandle<'_> {
         }
     }
 
-    /// The tasks that are kept for an agent and that it has not taken, the oldest first.
-    pub async fn reserved_tasks(&self, agent: &AgentId) -> Result<Vec<Task>, EngineError> {
-        let open = TaskState::ALL.into_iter().filter(|state| state.is_open());
-        let query = RowQuery::all(Table::Tasks)
-            .with("held_by", ColumnTest::Is(agent.as_str().into()))
-            .with("state", ColumnTest::In(open.map(|state| state.as_str().into()).collect()))
-            .ordered_by("created")
-            .at_most(Some(HELD_TASKS));
-        let (rows, _) = self.engine.store().list(query).await?;
-        let tasks = rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None });
-        Ok(tasks.filter(|task| task.claim.is_none() && task.reserved_for.as_ref() == Some(agent)).collect())
-    }
-
     /// Those of some places that ask the agent for a task that it has not taken: the tasks.
     pub(super) async fn offered_tasks(&self, agent: &AgentId, places: &[Place]) -> Result<Vec<TaskId>, EngineError> {
         if places.iter().all(|place| place.form != Form::Envelope) {
             return Ok(vec![]);
         }
         let waits = |request: &MessageId| places.iter().any(|place| place.message == *request);
-        let kept = self.reserved_tasks(agent).await?.into_iter();
+        let kept = self.engine.query().reserved_tasks(agent).await?.into_iter();
         let given = kept.filter(|task| task.routing.offered_in.as_ref().is_some_and(waits));
         Ok(given.map(|task| task.id).take(GIVEN_TOLD).collect())
     }

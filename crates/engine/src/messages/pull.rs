@@ -123,7 +123,7 @@ impl InboxHandle<'_> {
             if bytes > PAGE_BYTES && !pulled.messages.is_empty() {
                 break;
             }
-            self.engine.dispatcher().attempts().notified(agent, &parcel.id, self.engine.clock().now());
+            self.engine.attempt_log().notified(agent, &parcel.id, self.engine.clock().now());
             pulled.messages.push(parcel);
             pulled.next = Some(waits.sent);
         }

@@ -9,10 +9,10 @@ use rookery_store::{AnyReply, RowQuery};
 use sha2::{Digest, Sha256};
 
 use super::{message_of, page};
-use crate::engine::Request;
 use crate::error::EngineError;
 use crate::messages::InboxHandle;
 use crate::query::{At, QueryHandle};
+use crate::submit::Request;
 
 /// A message as a surface hands it over.
 #[derive(Clone, PartialEq, Eq, Debug)]

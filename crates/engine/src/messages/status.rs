@@ -76,7 +76,7 @@ impl InboxHandle<'_> {
         let now = self.engine.clock().now();
         let recipients = recipients_of(&message, &deliveries, &agents, now);
         let notified = |status: RecipientStatus| RecipientStatus {
-            notified: self.engine.dispatcher().wakes().attempts(&status.agent, id),
+            notified: self.engine.wake_hub().attempts(&status.agent, id),
             ..status
         };
         Ok(Some(MessageStatus { message, recipients: recipients.into_iter().map(notified).collect() }))

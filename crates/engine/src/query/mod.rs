@@ -19,6 +19,9 @@ pub use groups::Members;
 use crate::engine::Engine;
 use crate::error::EngineError;
 
+/// How many tasks of an agent are looked through for those that it has not taken.
+const HELD_TASKS: u32 = 1_000;
+
 /// Reads the derived rows; every answer carries the position that it is true at.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryHandle<'a> {
@@ -124,6 +127,21 @@ impl QueryHandle<'_> {
         tasks.dedup_by(|one, other| one.id == other.id);
         tasks.truncate(filter.limit.map_or(usize::MAX, |limit| limit as usize));
         Ok(At { value: tasks, head })
+    }
+
+    /// The tasks that are reserved for an agent and that it has not taken, the oldest first.
+    pub async fn reserved_tasks(&self, agent: &AgentId) -> Result<Vec<Task>, EngineError> {
+        let open = TaskState::ALL.into_iter().filter(|state| state.is_open());
+        let query = RowQuery::all(Table::Tasks)
+            .with("held_by", ColumnTest::Is(agent.as_str().into()))
+            .with("state", ColumnTest::In(open.map(|state| state.as_str().into()).collect()))
+            .ordered_by("created")
+            .at_most(Some(HELD_TASKS));
+        let (rows, _) = self.engine.store().list(query).await?;
+        Ok(tasks_of(rows)
+            .into_iter()
+            .filter(|task| task.claim.is_none() && task.reserved_for.as_ref() == Some(agent))
+            .collect())
     }
 
     pub async fn files(&self, filter: FileFilter) -> Result<At<Vec<File>>, EngineError> {

@@ -222,7 +222,7 @@ impl RunsHandle<'_> {
     /// What is kept for whoever looks, in any run that gives out work.
     async fn reserved_tasks(&self, search: &Search) -> Result<Vec<Task>, EngineError> {
         let Some(agent) = &search.agent else { return Ok(vec![]) };
-        let mut kept = self.engine.inbox().reserved_tasks(agent).await?;
+        let mut kept = self.engine.query().reserved_tasks(agent).await?;
         kept.retain(|task| search.has_kept(task));
         if kept.is_empty() {
             return Ok(kept);

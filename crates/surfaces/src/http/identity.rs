@@ -6,7 +6,7 @@ use rookery_core::kernel::limit::IDEMPOTENCY_KEY_BYTES;
 use rookery_core::{Actor, Caller, Code, Instance, Rejection, Seq};
 use rookery_engine::Credentials;
 use rookery_engine::credentials::browser_sessions::SessionHalves;
-use rookery_engine::engine::IdempotencyKey;
+use rookery_engine::submit::IdempotencyKey;
 
 use super::state::App;
 

@@ -22,16 +22,20 @@ use rookery_engine::courier::{Courier, Delivered};
 use rookery_engine::credentials::Trust;
 use rookery_engine::durations::RETRY_DELAY;
 use rookery_engine::endpoints::DeliveryPolicy;
-use rookery_engine::engine::IdempotencyKey;
 use rookery_engine::history::Envelope;
 use rookery_engine::intake::{IngestError, Ingested};
+use rookery_engine::liveness::Sweeping;
 use rookery_engine::messages::Pull;
 use rookery_engine::ports::effect_executor::{Hands, Performed};
-use rookery_engine::rounds::{self, Following, Sweeping};
+use rookery_engine::roster_follower::Following;
 use rookery_engine::router::Routing;
-use rookery_engine::services::{REPLIES_EVERY, TIMER_POLL_INTERVAL};
 use rookery_engine::settings::Settings;
-use rookery_engine::{Access, Config, Engine, EngineError, Ids, Parts, Request, cluster, intents, timers};
+use rookery_engine::submit::IdempotencyKey;
+use rookery_engine::supervisor::{REPLIES_EVERY, TIMER_POLL_INTERVAL};
+use rookery_engine::{
+    Access, Config, Engine, EngineError, Ids, Parts, Request, cluster, effects, liveness, roster_follower, timers,
+    upkeep,
+};
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::node::{LEASE_RENEWAL_INTERVAL, LeaderEpoch, LeaderRole, Node, Site};
 use rookery_store::queue::{Limits, Queue};
@@ -282,7 +286,7 @@ impl Process {
         process.rounds.iter_mut().for_each(|round| round.due = monotonic + round.every);
         // Reads of the memory engine are never late.
         let mut begin: Future<Result<Following, EngineError>> = Box::pin(async move {
-            rounds::take_stock(&engine).await?;
+            roster_follower::take_stock(&engine).await?;
             // On a full disk it attends when its time comes again.
             drop(cluster::attend(&engine).await);
             Following::begin(&engine).await
@@ -446,7 +450,7 @@ fn all_rounds(engine: &Engine, queue: &Arc<Queue>, expiry: Expiry, network: Netw
         begin,
         running: None,
     };
-    let allowed = rounds::allowed(engine);
+    let allowed = liveness::allowed(engine);
     let (tick, exchange) =
         (Duration::from_millis(allowed.tick_millis()), Duration::from_millis(allowed.exchange_millis()));
     vec![
@@ -460,14 +464,14 @@ fn all_rounds(engine: &Engine, queue: &Arc<Queue>, expiry: Expiry, network: Netw
         every(
             RoundName::Effects,
             RETRY_DELAY,
-            again(engine, |engine| async move { drop(intents::carry_out(&engine, &NoHands).await) }),
+            again(engine, |engine| async move { drop(effects::carry_out(&engine, &NoHands).await) }),
         ),
         every(RoundName::Routing, POLL_INTERVAL, route(engine.clone())),
         every(RoundName::Other, POLL_INTERVAL, deliver(engine.clone(), network)),
         every(
             RoundName::Other,
             exchange,
-            again(engine, |engine| async move { drop(rounds::exchange_presence(&engine).await) }),
+            again(engine, |engine| async move { drop(liveness::exchange_presence(&engine).await) }),
         ),
         every(
             RoundName::Other,
@@ -477,7 +481,7 @@ fn all_rounds(engine: &Engine, queue: &Arc<Queue>, expiry: Expiry, network: Netw
         every(
             RoundName::Other,
             REPLIES_EVERY,
-            again(engine, |engine| async move { drop(rounds::forget_replies(&engine).await) }),
+            again(engine, |engine| async move { drop(upkeep::forget_replies(&engine).await) }),
         ),
     ]
 }
@@ -576,7 +580,7 @@ async fn expire_by_time_of_day(engine: &Engine, queue: &Queue) {
     let Ok(agents) = engine.query().agents().await else { return };
     for agent in agents.value {
         let Some(presence) = engine.board().get(&agent.id).filter(|_| agent.is_online()) else { continue };
-        let limit_millis = rounds::allowed(engine).silence(presence.source);
+        let limit_millis = liveness::allowed(engine).silence(presence.source);
         if presence.last_seen.plus_millis(limit_millis) < engine.clock().now() {
             let evidence = Evidence { last_seen: presence.last_seen, source: Some(presence.source), limit_millis };
             let command = DeclareOffline { agent: agent.id, evidence };

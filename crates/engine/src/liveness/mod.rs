@@ -1,11 +1,17 @@
 //! Signs of life of agents: calls and heartbeats, and the return of an agent that was declared offline.
 
+mod sweeper;
+mod sweeping;
+
 use rookery_core::model::{LifeSource, Presence};
 use rookery_core::{AgentId, Authority, Caller, Code, Rejection};
-use rookery_store::{Submission, SubmitError};
+use rookery_store::{Operation, Submission, SubmitError};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
+
+pub use sweeper::{Allowed, Glance, Sight, Sighted, Sweeper, Witness};
+pub use sweeping::{Sweeping, allowed};
 
 /// Records signs of life of agents, and brings back agents that were declared offline.
 #[derive(Clone, Copy, Debug)]
@@ -108,4 +114,15 @@ impl LivenessHandle<'_> {
     pub fn knows(&self, agent: &AgentId) -> bool {
         self.engine.roster().knows(agent)
     }
+}
+
+/// Learns what other processes saw, and writes down what was seen here since the last time.
+pub async fn exchange_presence(engine: &Engine) -> Result<(), EngineError> {
+    engine.board().learn(engine.store().presence().await?);
+    let entries = engine.board().unwritten();
+    if !entries.is_empty() {
+        engine.store().operate(Operation::WritePresence(entries.clone())).await?;
+        engine.board().wrote(&entries);
+    }
+    Ok(())
 }

@@ -1,7 +1,8 @@
-//! The subscribers that run beside the surfaces: attendance, roster, tokens, sweeper, timers, intents, presence, replies,
-//! artifacts, wake-ups, router, adapters, courier, watcher.
+//! Starts and stops the services that run beside the surfaces: leases, roster, tokens, sweeper, timers, effects, presence,
+//! replies, artifacts, wake-ups, router, dispatcher, courier, watcher, renderer.
 //!
-//! Here are only their loops and how often they come round; what one round does is in [`crate::rounds`].
+//! Here are only their loops and how often they come round. What one round does is in the module of the service; the simulation
+//! calls the rounds by its own clocks, so that both run the same code.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,10 +23,13 @@ use crate::durations::RETRY_DELAY;
 use crate::endpoints::EndpointClient;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::liveness::Sweeping;
 use crate::rendering::{self, RendererStatus, Rendering};
-use crate::rounds::{self, Following, Sweeping};
+use crate::roster_follower::Following;
 use crate::watching::{self, WatchCoverage, WatchMode};
-use crate::{access, cluster, courier, delivery, dispatcher, intents, router, timers};
+use crate::{
+    access, cluster, courier, delivery, dispatcher, effects, liveness, roster_follower, router, timers, upkeep,
+};
 
 pub const TIMER_POLL_INTERVAL: Duration = Duration::from_millis(500);
 pub const REPLIES_EVERY: Duration = Duration::from_secs(3600);
@@ -48,7 +52,7 @@ pub struct Services {
 impl Services {
     /// Learns who is here and starts everything. The watcher is optional.
     pub async fn start(engine: &Engine, watching: WatchMode) -> Result<Services, EngineError> {
-        rounds::take_stock(engine).await?;
+        roster_follower::take_stock(engine).await?;
         if let Err(error) = dispatcher::prepare(engine).await {
             tracing::warn!(%error, "where adapters begin could not be written down: they begin later");
         }
@@ -99,7 +103,7 @@ impl Services {
     pub async fn stop(mut self, engine: &Engine) {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
-        if let Err(error) = rounds::exchange_presence(engine).await {
+        if let Err(error) = liveness::exchange_presence(engine).await {
             tracing::warn!(%error, "presence was not written down at the end");
         }
         if let Err(error) = cluster::depart(engine).await {
@@ -177,7 +181,7 @@ async fn follow_roster(engine: Engine) {
 }
 
 async fn sweep(engine: Engine) {
-    let every = Duration::from_millis(rounds::allowed(&engine).tick_millis());
+    let every = Duration::from_millis(liveness::allowed(&engine).tick_millis());
     let mut sweeping = Sweeping::default();
     loop {
         tokio::time::sleep(every).await;
@@ -201,11 +205,11 @@ async fn carry_out_intents(engine: Engine) {
     let mut duties = engine.cluster().changes();
     let mut rounds = FuturesUnordered::new();
     let (mut patience, mut again) = (RETRY_DELAY, None);
-    rounds.push(intents::carry_out(&engine, &engine));
+    rounds.push(effects::carry_out(&engine, &engine));
     loop {
         tokio::select! {
             opened = intent_opened(&mut published, &mut duties), if rounds.len() < EFFECT_ROUNDS => match opened {
-                Published::Intent => rounds.push(intents::carry_out(&engine, &engine)),
+                Published::Intent => rounds.push(effects::carry_out(&engine, &engine)),
                 Published::NoMore => return,
             },
             Some(ended) = rounds.next() => {
@@ -213,14 +217,14 @@ async fn carry_out_intents(engine: Engine) {
                     tracing::warn!(%error, "effects could not be carried out");
                 }
                 match ended {
-                    Ok(intents::Open::Nothing) => patience = RETRY_DELAY,
-                    Ok(intents::Open::Failed) | Err(_) => again = Some(Box::pin(tokio::time::sleep(patience))),
+                    Ok(effects::Open::Nothing) => patience = RETRY_DELAY,
+                    Ok(effects::Open::Failed) | Err(_) => again = Some(Box::pin(tokio::time::sleep(patience))),
                 }
             }
             Some(()) = waited(&mut again) => {
                 again = None;
                 patience = (patience * 2).min(RETRY_AT_LEAST_EVERY);
-                rounds.push(intents::carry_out(&engine, &engine));
+                rounds.push(effects::carry_out(&engine, &engine));
             }
         }
     }
@@ -259,11 +263,11 @@ async fn intent_opened(published: &mut CommitFeed, duties: &mut watch::Receiver<
 }
 
 async fn exchange_presence(engine: Engine) {
-    let every = Duration::from_millis(rounds::allowed(&engine).exchange_millis());
+    let every = Duration::from_millis(liveness::allowed(&engine).exchange_millis());
     let mut wait = every;
     loop {
         tokio::time::sleep(wait).await;
-        wait = match rounds::exchange_presence(&engine).await {
+        wait = match liveness::exchange_presence(&engine).await {
             Ok(()) => every,
             Err(error) => {
                 tracing::debug!(%error, "presence was not exchanged");
@@ -281,7 +285,7 @@ fn keeps_up(tenures: &[LeaderEpoch]) -> bool {
 async fn collect_artifacts(engine: Engine) {
     let mut duties = engine.cluster().changes();
     while duties.wait_for(|tenures| keeps_up(tenures)).await.is_ok() {
-        if let Err(error) = rounds::collect_artifacts(&engine).await {
+        if let Err(error) = upkeep::collect_artifacts(&engine).await {
             tracing::debug!(%error, "artifacts that nothing names were not all removed");
         }
         tokio::time::sleep(ARTIFACTS_EVERY).await;
@@ -291,7 +295,7 @@ async fn collect_artifacts(engine: Engine) {
 async fn forget_replies(engine: Engine) {
     let mut duties = engine.cluster().changes();
     while duties.wait_for(|tenures| keeps_up(tenures)).await.is_ok() {
-        if let Err(error) = rounds::forget_replies(&engine).await {
+        if let Err(error) = upkeep::forget_replies(&engine).await {
             tracing::debug!(%error, "old replies were not forgotten");
         }
         tokio::time::sleep(REPLIES_EVERY).await;
