@@ -43,7 +43,7 @@ impl ClusterHandle<'_> {
             return Ok(());
         }
         // It may have come since this node looked last.
-        attend(self.engine).await?;
+        renew_lease(self.engine).await?;
         let known = self.online_nodes(site);
         if known.iter().any(is_present) {
             return Ok(());
@@ -85,15 +85,15 @@ fn is_present(seen: &Seen) -> bool {
 }
 
 /// One round: keeps this node's place and its duties, takes up those that nobody keeps, and learns who else is here.
-pub async fn attend(engine: &Engine) -> Result<(), EngineError> {
+pub async fn renew_lease(engine: &Engine) -> Result<(), EngineError> {
     let asked = engine.clock().monotonic();
-    let attendance = engine.store().renew_lease(engine.cluster().node().clone()).await?;
-    engine.cluster().take(attendance, asked, engine.clock().monotonic());
+    let renewal = engine.store().renew_lease(engine.cluster().node().clone()).await?;
+    engine.cluster().take(renewal, asked, engine.clock().monotonic());
     Ok(())
 }
 
 /// The last round: gives up the duties and the place, so that others need not wait for the lease to run out.
-pub async fn depart(engine: &Engine) -> Result<(), EngineError> {
-    engine.cluster().gives_up();
+pub async fn leave(engine: &Engine) -> Result<(), EngineError> {
+    engine.cluster().give_up_roles();
     Ok(engine.store().leave_cluster(engine.cluster().node().id.clone()).await?)
 }

@@ -66,36 +66,36 @@ pub fn ring(engine: &Engine) -> Option<u64> {
 
 /// Takes note of what a fact means for those that listen here.
 pub fn note(engine: &Engine, row: &LogRow) {
-    let notices = engine.wake_hub();
+    let wakes = engine.wake_hub();
     engine.counts().note(&row.event);
     if let Some(over) = row.event.voids() {
-        notices.read(&over.agent, [&over.message]);
+        wakes.read(&over.agent, [&over.message]);
         engine.attempt_log().forget(&over.agent, [&over.message]);
     }
     match row.event.typed() {
         EventRef::MessageSent(fact) if fact.letter.header.wakes => queued(engine, fact),
-        EventRef::MessageReleased(fact) if fact.header.wakes => notices.look_everybody_up_again(),
+        EventRef::MessageReleased(fact) if fact.header.wakes => wakes.look_everybody_up_again(),
         EventRef::MessageSent(_) | EventRef::MessageReleased(_) => {}
         EventRef::MessagesRead(MessagesRead(receipt)) => {
-            notices.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts))
+            wakes.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts))
         }
         EventRef::MessagesAcked(MessagesAcked(receipt)) => {
-            notices.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
+            wakes.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
             engine.attempt_log().forget(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
         }
         EventRef::DeliveryAbandoned(fact) => engine.attempt_log().forget(&fact.agent, [&fact.message]),
         EventRef::LogRedacted(fact) => fact.cleared.iter().for_each(|cleared| forget(engine, &cleared.key)),
-        EventRef::AgentReturned(fact) => notices.look_up_again(&fact.agent),
+        EventRef::AgentReturned(fact) => wakes.look_up_again(&fact.agent),
         // Whatever else is put before agents is found by looking.
         _ => match Arrival::of(&row.event) {
-            Arrival::Agents(agents) => agents.into_iter().for_each(|agent| notices.look_up_again(agent)),
-            Arrival::Everyone => notices.look_everybody_up_again(),
+            Arrival::Agents(agents) => agents.into_iter().for_each(|agent| wakes.look_up_again(agent)),
+            Arrival::Everyone => wakes.look_everybody_up_again(),
             Arrival::Nobody => {}
         },
     }
 }
 
-/// A notice shows none of the words that were redacted.
+/// A wake-up shows none of the words that were redacted.
 fn forget(engine: &Engine, cleared: &Key) {
     if let Key::Message(message) = cleared {
         engine.wake_hub().forget(message);

@@ -19,7 +19,7 @@ use rookery_store::{Pending, RowQuery, Submission, SubmitError};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::ports::effect_executor::{Hands, Performed};
+use crate::ports::effect_executor::{EffectExecutor, Performed};
 
 /// How many open intents are taken up in one go, and how many of them side by side.
 const PAGE: u32 = 100;
@@ -51,7 +51,7 @@ fn ours(site: Option<&SiteId>, here: &SiteId, effects: Option<LeaderEpoch>) -> O
 }
 
 /// Carries out what is open now and for this node to do.
-pub async fn carry_out(engine: &Engine, hands: &dyn Hands) -> Result<Open, EngineError> {
+pub async fn carry_out(engine: &Engine, executor: &dyn EffectExecutor) -> Result<Open, EngineError> {
     let (mut open, mut after) = (Open::Nothing, Seq::ZERO);
     loop {
         let above = ColumnTest::Above(i64::try_from(after.0).unwrap_or(i64::MAX));
@@ -60,7 +60,7 @@ pub async fn carry_out(engine: &Engine, hands: &dyn Hands) -> Result<Open, Engin
         let taken = rows.len();
         let intents: Vec<Intent> = rows.into_iter().filter_map(intent_of).collect();
         after = intents.last().map_or(after, |intent| intent.opened);
-        let mut done = stream::iter(intents).map(|intent| carry_out_one(engine, hands, intent)).buffered(AT_ONCE);
+        let mut done = stream::iter(intents).map(|intent| carry_out_one(engine, executor, intent)).buffered(AT_ONCE);
         while let Some(one) = done.next().await {
             if one? == Open::Failed {
                 open = Open::Failed;
@@ -72,8 +72,8 @@ pub async fn carry_out(engine: &Engine, hands: &dyn Hands) -> Result<Open, Engin
     }
 }
 
-async fn carry_out_one(engine: &Engine, hands: &dyn Hands, intent: Intent) -> Result<Open, EngineError> {
-    let Some(_taken) = engine.in_hand().take(&intent.id) else { return Ok(Open::Nothing) };
+async fn carry_out_one(engine: &Engine, executor: &dyn EffectExecutor, intent: Intent) -> Result<Open, EngineError> {
+    let Some(_taken) = engine.effects_in_progress().begin(&intent.id) else { return Ok(Open::Nothing) };
     let here = &engine.cluster().node().site.id;
     // A store that nobody shares has one place.
     let site = intent.site.as_ref().map(|site| if engine.cluster().is_own_site(site) { here } else { site });
@@ -81,7 +81,7 @@ async fn carry_out_one(engine: &Engine, hands: &dyn Hands, intent: Intent) -> Re
     if ours == Ours::No {
         return Ok(Open::Nothing);
     }
-    let submission = match hands.perform(intent.effect, intent.opened).await {
+    let submission = match executor.perform(intent.effect, intent.opened).await {
         Performed::Done => {
             Submission::internal(Caller::system(), CloseIntent { intent: intent.id.clone(), failed: None })
         }
@@ -112,7 +112,7 @@ fn intent_of(row: Row) -> Option<Intent> {
 }
 
 /// Effects on this machine.
-impl Hands for Engine {
+impl EffectExecutor for Engine {
     fn perform(&self, effect: Effect, decided: Seq) -> Pending<'_, Performed> {
         match effect {
             // A file that another row names stays: the intent of that row's redaction will find it.

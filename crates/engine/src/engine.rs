@@ -22,7 +22,7 @@ use crate::schemas::Schemas;
 use crate::settings::Settings;
 use crate::state::cluster::Cluster;
 use crate::state::delivery_attempts::AttemptLog;
-use crate::state::effects::InHand;
+use crate::state::effects::EffectsInProgress;
 use crate::state::rate_limit::Rates;
 use crate::state::rejections::Rejections;
 use crate::state::wake_hub::WakeHub;
@@ -55,12 +55,12 @@ pub(crate) struct Inner {
     pub(crate) parts: Parts,
     pub(crate) paths: Paths,
     pub(crate) roster: Roster,
-    pub(crate) attending: Cluster,
+    pub(crate) cluster: Cluster,
     pub(crate) shown: Shown,
-    pub(crate) notices: WakeHub,
+    pub(crate) wakes: WakeHub,
     pub(crate) counts: Counts,
-    pub(crate) handed: AttemptLog,
-    pub(crate) in_hand: InHand,
+    pub(crate) attempts: AttemptLog,
+    pub(crate) effects_in_progress: EffectsInProgress,
     pub(crate) rejections: Rejections,
     pub(crate) rates: Rates,
     pub(crate) schemas: Schemas,
@@ -75,19 +75,19 @@ impl Debug for Engine {
 impl Engine {
     pub fn new(parts: Parts) -> Engine {
         let paths = Paths::new(&parts.config.root);
-        let attending = Cluster::new(parts.node.clone());
+        let cluster = Cluster::new(parts.node.clone());
         let schemas = Schemas::new(parts.config.schema_checker.clone());
         Engine {
             inner: Arc::new(Inner {
                 parts,
                 paths,
                 roster: Roster::default(),
-                attending,
+                cluster,
                 shown: Shown::default(),
-                notices: WakeHub::default(),
+                wakes: WakeHub::default(),
                 counts: Counts::default(),
-                handed: AttemptLog::default(),
-                in_hand: InHand::default(),
+                attempts: AttemptLog::default(),
+                effects_in_progress: EffectsInProgress::default(),
                 rejections: Rejections::default(),
                 rates: Rates::default(),
                 schemas,
@@ -173,7 +173,7 @@ impl Engine {
     }
 
     pub(crate) fn cluster_state(&self) -> &Cluster {
-        &self.inner.attending
+        &self.inner.cluster
     }
 
     pub(crate) fn is_sealed(&self, agent: &AgentId) -> bool {
@@ -181,15 +181,15 @@ impl Engine {
     }
 
     pub(crate) fn wake_hub(&self) -> &WakeHub {
-        &self.inner.notices
+        &self.inner.wakes
     }
 
     pub(crate) fn attempt_log(&self) -> &AttemptLog {
-        &self.inner.handed
+        &self.inner.attempts
     }
 
-    pub(crate) fn in_hand(&self) -> &InHand {
-        &self.inner.in_hand
+    pub(crate) fn effects_in_progress(&self) -> &EffectsInProgress {
+        &self.inner.effects_in_progress
     }
 
     pub(crate) fn counts(&self) -> &Counts {

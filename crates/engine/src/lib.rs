@@ -1,7 +1,21 @@
-//! The one door to the system: `submit`, `query`, `subscribe(position)`, and the subscribers that keep it alive.
+//! The only entry point to the system: `submit`, `query`, `subscribe(position)`, and the services that act after a commit.
 //!
-//! A surface translates its protocol into a [`Request`] and renders the answer; it keeps nothing. Subscribers (sweeper,
-//! timers, intents, delivery, watcher) act only after a commit, and only by submitting commands themselves.
+//! A surface translates its protocol into a [`Request`] and renders the answer; it keeps nothing. Services act only after a
+//! commit, and only by submitting commands themselves.
+//!
+//! A module imports only modules below it. From the bottom:
+//!
+//! | layer | content |
+//! |---|---|
+//! | `error`, `durations`, `settings`, `ports`, `paths`, `held`, `moment`, `git`, `watcher`, `schemas`, `message_view`, `endpoints`, `adapters` | errors, settings, what is given from outside, and tools; they know no engine |
+//! | `projections`, `state`, `credentials` | what one node keeps in memory; no engine either |
+//! | `config`, `engine` | the settings of an engine, its parts and its state, and the commit |
+//! | `query`, `cluster`, `subscribe`, `contexts` | reading rows, the leader roles of this node, following the log |
+//! | `liveness`, `access`, `contracts`, `artifacts` | checks and signs of life that a command needs before it is decided |
+//! | `submit` | [`Request`], and submitting it |
+//! | `runs`, `history`, `intake`, `task_context`, `documents`, `messages`, `teams`, `workspaces` | what surfaces call, by noun |
+//! | `roster_follower`, `timers`, `effects`, `upkeep`, `router`, `delivery`, `dispatcher`, `courier`, `watching`, `rendering` | services with a loop |
+//! | `supervisor` | starts and stops the services |
 
 pub mod access;
 pub mod adapters;

@@ -1,4 +1,4 @@
-//! Keeps what this node remembers of agents and teams up with the log.
+//! Loads the roster and the sessions of teams at the start, and then applies the log to them.
 
 use rookery_core::{Row, Table};
 use rookery_store::RowQuery;
@@ -7,15 +7,15 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::subscribe::{Chunk, SubscribeError, Subscription};
 
-/// Learns who is here, when each was last seen, which teams run, and which tokens are good. The first round of all.
-pub async fn take_stock(engine: &Engine) -> Result<(), EngineError> {
-    learn_team(engine).await?;
+/// Loads the agents, when each was last seen, the teams and the tokens. Runs before any other service.
+pub async fn load_state(engine: &Engine) -> Result<(), EngineError> {
+    load_agents_and_teams(engine).await?;
     engine.board().learn(engine.store().presence().await?);
     engine.access().reload(engine.store().as_ref()).await?;
     Ok(())
 }
 
-async fn learn_team(engine: &Engine) -> Result<(), EngineError> {
+async fn load_agents_and_teams(engine: &Engine) -> Result<(), EngineError> {
     let agents = engine.query().agents().await?;
     engine.roster().learn_all(&agents.value, agents.head.head);
     let (rows, head) = engine.store().list(RowQuery::all(Table::Teams)).await?;
@@ -27,18 +27,18 @@ async fn learn_team(engine: &Engine) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Keeps the roster up with the log.
+/// Applies the log to the roster and to the sessions of teams.
 #[derive(Debug)]
-pub struct Following {
+pub struct RosterFollower {
     subscription: Subscription,
 }
 
-impl Following {
-    pub async fn begin(engine: &Engine) -> Result<Following, EngineError> {
+impl RosterFollower {
+    pub async fn begin(engine: &Engine) -> Result<RosterFollower, EngineError> {
         let subscription = engine.subscribe(None).await?;
-        // Whoever joined or left before the subscription; what came after it is told by it.
-        learn_team(engine).await?;
-        Ok(Following { subscription })
+        // The subscription reports changes from now on; this loads those before it.
+        load_agents_and_teams(engine).await?;
+        Ok(RosterFollower { subscription })
     }
 
     /// Takes the next stretch of the log; waits until there is one. Safe to drop while it waits.

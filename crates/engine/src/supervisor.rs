@@ -25,59 +25,59 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::liveness::Sweeping;
 use crate::rendering::{self, RendererStatus, Rendering};
-use crate::roster_follower::Following;
+use crate::roster_follower::RosterFollower;
 use crate::watching::{self, WatchCoverage, WatchMode};
 use crate::{
     access, cluster, courier, delivery, dispatcher, effects, liveness, roster_follower, router, timers, upkeep,
 };
 
 pub const TIMER_POLL_INTERVAL: Duration = Duration::from_millis(500);
-pub const REPLIES_EVERY: Duration = Duration::from_secs(3600);
-pub const ARTIFACTS_EVERY: Duration = Duration::from_secs(3600);
+pub const REPLY_CLEANUP_INTERVAL: Duration = Duration::from_secs(3600);
+pub const ARTIFACT_CLEANUP_INTERVAL: Duration = Duration::from_secs(3600);
 /// How often the last use of browser sessions is recorded.
-pub const SESSIONS_EVERY: Duration = Duration::from_secs(60);
+pub const SESSION_RENEWAL_INTERVAL: Duration = Duration::from_secs(60);
 /// How many rounds of effects may be under way: each may wait for something slow.
 const EFFECT_ROUNDS: usize = 8;
-/// How far the pauses between tries of a failing effect grow.
-const RETRY_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
+/// The longest backoff of a failing effect.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
-/// The running subscribers. Stop them before the store is closed.
+/// The running services. Stop them before the store is closed.
 #[derive(Debug)]
 pub struct Services {
     stop: CancellationToken,
     tasks: JoinSet<()>,
-    sight: watch::Receiver<WatchCoverage>,
+    watch_coverage: watch::Receiver<WatchCoverage>,
 }
 
 impl Services {
-    /// Learns who is here and starts everything. The watcher is optional.
+    /// Loads the state of the node and starts all services. The watcher is optional.
     pub async fn start(engine: &Engine, watching: WatchMode) -> Result<Services, EngineError> {
-        roster_follower::take_stock(engine).await?;
+        roster_follower::load_state(engine).await?;
         if let Err(error) = dispatcher::prepare(engine).await {
             tracing::warn!(%error, "where adapters begin could not be written down: they begin later");
         }
-        let attended = attend_once(engine, Attended::Yes).await;
+        let lease = renew_lease(engine, Lease::Renewed).await;
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        tasks.spawn(until(stop.clone(), attend(engine.clone(), attended)));
+        tasks.spawn(until(stop.clone(), keep_lease(engine.clone(), lease)));
         tasks.spawn(until(stop.clone(), follow_roster(engine.clone())));
         tasks.spawn(until(stop.clone(), follow_tokens(engine.clone())));
         tasks.spawn(until(stop.clone(), keep_sessions(engine.clone())));
         tasks.spawn(until(stop.clone(), sweep(engine.clone())));
         tasks.spawn(until(stop.clone(), fire_timers(engine.clone())));
-        tasks.spawn(until(stop.clone(), carry_out_intents(engine.clone())));
+        tasks.spawn(until(stop.clone(), carry_out_effects(engine.clone())));
         tasks.spawn(until(stop.clone(), exchange_presence(engine.clone())));
         tasks.spawn(until(stop.clone(), forget_replies(engine.clone())));
         tasks.spawn(until(stop.clone(), collect_artifacts(engine.clone())));
         tasks.spawn(until(stop.clone(), delivery::run(engine.clone())));
         tasks.spawn(until(stop.clone(), router::run(engine.clone())));
         tasks.spawn(until(stop.clone(), dispatcher::run(engine.clone())));
-        let (say, sight) = watch::channel(WatchCoverage::Off);
+        let (say, watch_coverage) = watch::channel(WatchCoverage::Off);
         if watching == WatchMode::On {
             say.send_replace(WatchCoverage::Blind { reason: "watching has not begun".to_owned() });
             tasks.spawn(until(stop.clone(), watching::run(engine.clone(), say)));
         }
-        Ok(Services { stop, tasks, sight })
+        Ok(Services { stop, tasks, watch_coverage })
     }
 
     /// Keeps the context's files at this site, and says what is rendered. Files are read and written in a thread of their
@@ -96,8 +96,8 @@ impl Services {
     }
 
     /// How much of the project's files is seen, as it changes.
-    pub fn sight(&self) -> watch::Receiver<WatchCoverage> {
-        self.sight.clone()
+    pub fn watch_coverage(&self) -> watch::Receiver<WatchCoverage> {
+        self.watch_coverage.clone()
     }
 
     pub async fn stop(mut self, engine: &Engine) {
@@ -106,7 +106,7 @@ impl Services {
         if let Err(error) = liveness::exchange_presence(engine).await {
             tracing::warn!(%error, "presence was not written down at the end");
         }
-        if let Err(error) = cluster::depart(engine).await {
+        if let Err(error) = cluster::leave(engine).await {
             tracing::warn!(%error, "the others learn that this node is gone only by missing it");
         }
     }
@@ -119,32 +119,32 @@ async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
     }
 }
 
-async fn attend(engine: Engine, mut attended: Attended) {
+async fn keep_lease(engine: Engine, mut lease: Lease) {
     loop {
         tokio::time::sleep(LEASE_RENEWAL_INTERVAL).await;
-        attended = attend_once(&engine, attended).await;
+        lease = renew_lease(&engine, lease).await;
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Attended {
-    Yes,
-    No,
+enum Lease {
+    Renewed,
+    Failing,
 }
 
-/// Says so when it fails, and when it no longer does.
-async fn attend_once(engine: &Engine, before: Attended) -> Attended {
-    match (cluster::attend(engine).await, before) {
-        (Ok(()), Attended::Yes) => Attended::Yes,
-        (Ok(()), Attended::No) => {
-            tracing::info!("this node attends again");
-            Attended::Yes
+/// Logs the first failure, and the first success after one.
+async fn renew_lease(engine: &Engine, before: Lease) -> Lease {
+    match (cluster::renew_lease(engine).await, before) {
+        (Ok(()), Lease::Renewed) => Lease::Renewed,
+        (Ok(()), Lease::Failing) => {
+            tracing::info!("this node renews its lease again");
+            Lease::Renewed
         }
-        (Err(error), Attended::Yes) => {
-            tracing::warn!(%error, "this node cannot attend: it leaves its duties until it can");
-            Attended::No
+        (Err(error), Lease::Renewed) => {
+            tracing::warn!(%error, "this node cannot renew its lease: it pauses its leader roles until it can");
+            Lease::Failing
         }
-        (Err(_), Attended::No) => Attended::No,
+        (Err(_), Lease::Failing) => Lease::Failing,
     }
 }
 
@@ -164,7 +164,7 @@ async fn follow_tokens(engine: Engine) {
 /// Extends the browser sessions that are in use.
 async fn keep_sessions(engine: Engine) {
     loop {
-        tokio::time::sleep(SESSIONS_EVERY).await;
+        tokio::time::sleep(SESSION_RENEWAL_INTERVAL).await;
         if let Err(error) = access::keep_sessions(&engine).await {
             tracing::debug!(%error, "the last use of browser sessions could not be recorded");
         }
@@ -173,7 +173,7 @@ async fn keep_sessions(engine: Engine) {
 
 async fn follow_roster(engine: Engine) {
     loop {
-        if let Ok(mut following) = Following::begin(&engine).await {
+        if let Ok(mut following) = RosterFollower::begin(&engine).await {
             while following.next(&engine).await.is_ok() {}
         }
         tokio::time::sleep(RETRY_DELAY).await;
@@ -198,13 +198,13 @@ async fn fire_timers(engine: Engine) {
     }
 }
 
-/// Takes up what is open at the start or when the duty comes to this node, then whatever the log opens; what failed again
-/// and again, ever less often. A round that takes long does not keep the next from beginning.
-async fn carry_out_intents(engine: Engine) {
+/// Carries out effects that are open at the start or when this node gets the leader role, then those that the log opens. A
+/// failed effect is retried with backoff. A slow round does not delay the next one.
+async fn carry_out_effects(engine: Engine) {
     let mut published = engine.store().published();
     let mut duties = engine.cluster().changes();
     let mut rounds = FuturesUnordered::new();
-    let (mut patience, mut again) = (RETRY_DELAY, None);
+    let (mut backoff, mut again) = (RETRY_DELAY, None);
     rounds.push(effects::carry_out(&engine, &engine));
     loop {
         tokio::select! {
@@ -217,20 +217,20 @@ async fn carry_out_intents(engine: Engine) {
                     tracing::warn!(%error, "effects could not be carried out");
                 }
                 match ended {
-                    Ok(effects::Open::Nothing) => patience = RETRY_DELAY,
-                    Ok(effects::Open::Failed) | Err(_) => again = Some(Box::pin(tokio::time::sleep(patience))),
+                    Ok(effects::Open::Nothing) => backoff = RETRY_DELAY,
+                    Ok(effects::Open::Failed) | Err(_) => again = Some(Box::pin(tokio::time::sleep(backoff))),
                 }
             }
             Some(()) = waited(&mut again) => {
                 again = None;
-                patience = (patience * 2).min(RETRY_AT_LEAST_EVERY);
+                backoff = (backoff * 2).min(MAX_RETRY_DELAY);
                 rounds.push(effects::carry_out(&engine, &engine));
             }
         }
     }
 }
 
-/// The end of a pause; nothing where there is none.
+/// Waits for the end of a pause; `None` if there is none.
 async fn waited(pause: &mut Option<Pin<Box<Sleep>>>) -> Option<()> {
     match pause {
         Some(pause) => {
@@ -246,7 +246,7 @@ enum Published {
     NoMore,
 }
 
-/// Waits until there may be an intent to take up.
+/// Waits until there may be an open intent.
 async fn intent_opened(published: &mut CommitFeed, duties: &mut watch::Receiver<Vec<LeaderEpoch>>) -> Published {
     loop {
         let batch = tokio::select! {
@@ -277,27 +277,27 @@ async fn exchange_presence(engine: Engine) {
     }
 }
 
-/// Whether this node has the duty of upkeep.
-fn keeps_up(tenures: &[LeaderEpoch]) -> bool {
+/// Whether this node has the leader role for upkeep.
+fn has_upkeep_role(tenures: &[LeaderEpoch]) -> bool {
     tenures.iter().any(|tenure| tenure.duty == LeaderRole::Upkeep)
 }
 
 async fn collect_artifacts(engine: Engine) {
     let mut duties = engine.cluster().changes();
-    while duties.wait_for(|tenures| keeps_up(tenures)).await.is_ok() {
+    while duties.wait_for(|tenures| has_upkeep_role(tenures)).await.is_ok() {
         if let Err(error) = upkeep::collect_artifacts(&engine).await {
             tracing::debug!(%error, "artifacts that nothing names were not all removed");
         }
-        tokio::time::sleep(ARTIFACTS_EVERY).await;
+        tokio::time::sleep(ARTIFACT_CLEANUP_INTERVAL).await;
     }
 }
 
 async fn forget_replies(engine: Engine) {
     let mut duties = engine.cluster().changes();
-    while duties.wait_for(|tenures| keeps_up(tenures)).await.is_ok() {
+    while duties.wait_for(|tenures| has_upkeep_role(tenures)).await.is_ok() {
         if let Err(error) = upkeep::forget_replies(&engine).await {
             tracing::debug!(%error, "old replies were not forgotten");
         }
-        tokio::time::sleep(REPLIES_EVERY).await;
+        tokio::time::sleep(REPLY_CLEANUP_INTERVAL).await;
     }
 }

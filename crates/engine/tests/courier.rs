@@ -23,7 +23,7 @@ use rookery_store::memory::Database;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
-use support::{PATIENCE, engine, node};
+use support::{TIMEOUT, engine, node};
 
 #[derive(Debug)]
 struct HandClock(AtomicI64);
@@ -104,7 +104,7 @@ impl Scene {
     }
 
     async fn came(&mut self) -> HttpAttempt {
-        tokio::time::timeout(PATIENCE, self.came.recv()).await.unwrap().unwrap()
+        tokio::time::timeout(TIMEOUT, self.came.recv()).await.unwrap().unwrap()
     }
 
     async fn facts(&self) -> Subscription {
@@ -121,7 +121,7 @@ async fn upto(log: &mut Subscription, kind: &str) -> Vec<AnyEvent> {
         }
         facts
     };
-    tokio::time::timeout(PATIENCE, reading).await.unwrap()
+    tokio::time::timeout(TIMEOUT, reading).await.unwrap()
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn an_endpoint_that_takes_messages_shows_that_its_agent_lives() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, patient).await.unwrap();
+        tokio::time::timeout(TIMEOUT, patient).await.unwrap();
         assert_eq!(seen().source, LifeSource::Call);
     }
 

@@ -25,7 +25,7 @@ use rookery_engine::{Config, Engine, EngineError, Request, Services, delivery};
 use rookery_store::memory::Database;
 use rookery_store::{Clock, SubmitError};
 
-use support::{PATIENCE, worker};
+use support::{TIMEOUT, worker};
 
 const HOUR: i64 = 3_600_000;
 #[derive(Debug)]
@@ -388,7 +388,7 @@ async fn two_writers_never_overwrite_each_other_unknowingly() {
 #[tokio::test]
 async fn an_agent_is_woken_until_it_has_read() {
     let team = Team::of(&["a", "b"]).await;
-    rookery_engine::roster_follower::take_stock(&team.engine).await.unwrap();
+    rookery_engine::roster_follower::load_state(&team.engine).await.unwrap();
     let message = team.says("a", "@b before you listened").await;
     let mut listener = team.engine.dispatcher().wakes().listen(&"b".into());
     let mut following = team.engine.subscribe(None).await.unwrap();
@@ -425,7 +425,7 @@ async fn every_node_wakes_those_that_listen_there() {
     let mut here = one.engine.dispatcher().wakes().listen(&"c".into());
     one.says("a", "@b and @c, look").await;
     for listener in [&mut there, &mut here] {
-        let notice = tokio::time::timeout(PATIENCE, listener.next()).await.unwrap();
+        let notice = tokio::time::timeout(TIMEOUT, listener.next()).await.unwrap();
         assert_eq!(notice.excerpt, "@b and @c, look");
     }
     assert_eq!((one.unread("b").await, one.unread("a").await), ((1, 1), (0, 0)));
@@ -433,12 +433,12 @@ async fn every_node_wakes_those_that_listen_there() {
     assert_eq!(one.unread("b").await, (1, 0), "what this node did is known here at once");
     let broadcast = one.publishes("b", "BLOCKING_ISSUE", &[]).await;
     assert_eq!((one.unread("a").await, one.unread("b").await), ((1, 1), (1, 0)));
-    let notice = tokio::time::timeout(PATIENCE, here.next()).await.unwrap();
+    let notice = tokio::time::timeout(TIMEOUT, here.next()).await.unwrap();
     assert_eq!((&notice.message, notice.excerpt.as_str()), (broadcast.id(), "news"));
     one.publishes("a", "SESSION_START", &[]).await;
     let last = one.says("a", "@c last").await;
     loop {
-        let notice = tokio::time::timeout(PATIENCE, here.next()).await.unwrap();
+        let notice = tokio::time::timeout(TIMEOUT, here.next()).await.unwrap();
         assert_ne!(notice.excerpt, "SESSION_START");
         if notice.message == *last.id() {
             break;

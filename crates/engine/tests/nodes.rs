@@ -21,7 +21,7 @@ use rookery_store::memory::Database;
 use rookery_store::{LeaderRole, Token};
 use tempfile::TempDir;
 
-use support::{PATIENCE, engine, node, worker};
+use support::{TIMEOUT, engine, node, worker};
 
 struct Daemon {
     engine: Engine,
@@ -41,10 +41,10 @@ impl Daemon {
         let chosen = Config { shared: true, ..Config::new("test", folder.path(), chosen) };
         let engine = engine(database, Arc::new(SystemClock::default()), node, chosen);
         let services = Services::start(&engine, watching).await.unwrap();
-        let mut sight = services.sight();
+        let mut coverage = services.watch_coverage();
         if watching == WatchMode::On {
             // Watching begins once the tree has been walked; changes before that are not seen to happen.
-            tokio::time::timeout(PATIENCE, sight.wait_for(|sight| sight.is_watching())).await.unwrap().unwrap();
+            tokio::time::timeout(TIMEOUT, coverage.wait_for(|coverage| coverage.is_watching())).await.unwrap().unwrap();
         }
         Daemon { engine, services, folder }
     }
@@ -97,7 +97,7 @@ async fn until(mut so: impl FnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting).await.unwrap();
+    tokio::time::timeout(TIMEOUT, waiting).await.unwrap();
 }
 
 /// What a watcher reported of a claimed file.

@@ -114,7 +114,7 @@ pub async fn serve(
     let program = std::env::current_exe().context("cannot tell which program this is")?;
     let rendered = services.render(&engine, team_files::rendering(project, &program));
     services.deliver(&engine, carrier(settings)?);
-    let app = app(settings, &opened, &engine, &bound, Sights { files: services.sight(), rendered })?;
+    let app = app(settings, &opened, &engine, &bound, Sights { files: services.watch_coverage(), rendered })?;
     let socket = project.prepare_socket()?;
     let unix = listen_unix(&socket).with_context(|| format!("cannot open the socket {}", socket.display()))?;
     let tls = tls_config(settings, project)?;

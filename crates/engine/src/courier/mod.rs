@@ -137,7 +137,7 @@ impl Courier {
     /// Nothing if another node delivers.
     pub async fn begin(engine: &Engine, carrier: Arc<dyn EndpointClient>) -> Result<Option<Courier>, EngineError> {
         let Some(tenure) = engine.cluster().leader_epoch(LeaderRole::Courier) else { return Ok(None) };
-        engine.attempt_log().spare_nobody();
+        engine.attempt_log().close_circuits();
         let subscription = engine.subscribe(None).await?;
         let (rows, head) = engine.store().list(RowQuery::all(Table::Agents)).await?;
         let agents = rows.into_iter().filter_map(|row| if let Row::Agent(agent) = row { Some(agent) } else { None });
@@ -234,12 +234,12 @@ impl Courier {
                 (Some(url), Some(round)) if round.url == url => {}
                 (Some(url), Some(round)) => {
                     round.moves_to(url);
-                    self.engine.attempt_log().spare(&agent, None);
+                    self.engine.attempt_log().set_circuit_open(&agent, None);
                 }
                 (Some(url), None) => drop(self.rounds.insert(agent.clone(), Round::new(url))),
                 (None, _) => {
                     self.rounds.remove(&agent);
-                    self.engine.attempt_log().spare(&agent, None);
+                    self.engine.attempt_log().set_circuit_open(&agent, None);
                 }
             }
             self.stirred.insert(agent);
@@ -344,8 +344,8 @@ impl Courier {
                     round.again(number, clock.monotonic().saturating_add(millis));
                     let at = clock.now();
                     let next_at = Some(at.plus_millis(millis));
-                    let handing = AttemptState { attempts: attempt, last_at: at, error: Some(error), next_at };
-                    self.engine.attempt_log().put(&agent, &message, handing);
+                    let state = AttemptState { attempts: attempt, last_at: at, error: Some(error), next_at };
+                    self.engine.attempt_log().put(&agent, &message, state);
                 }
                 Fate::Unwritten(verdict) => round.put_back(number, soon, Some(verdict)),
                 Fate::Untried => round.put_back(number, soon, None),
@@ -371,7 +371,7 @@ impl Courier {
             let clock = self.engine.clock();
             let until = circuit.open_until().map(|until| clock.now().plus_millis(until.saturating_sub(now)));
             for agent in self.rounds.iter().filter(|(_, round)| round.url == url).map(|(agent, _)| agent) {
-                self.engine.attempt_log().spare(agent, until);
+                self.engine.attempt_log().set_circuit_open(agent, until);
                 self.stirred.insert(agent.clone());
             }
         }

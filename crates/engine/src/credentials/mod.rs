@@ -155,7 +155,7 @@ impl Access {
                 return Err(Rejection::new(Code::Unauthenticated, "a token is required")
                     .hint("send 'Authorization: Bearer <token>'; 'rookery token create' makes one"));
             }
-            None => by_word(credentials)?,
+            None => asserted_caller(credentials)?,
         };
         Ok(Caller { fence: credentials.fence, ..caller })
     }
@@ -169,7 +169,7 @@ impl Access {
                 .hint("run 'rookery open' and follow the sign-in link that it prints"));
         };
         self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(session.id, now);
-        spoken_for(Actor::Person(session.subject), credentials.stated, Authority::Person)
+        caller_acting_as(Actor::Person(session.subject), credentials.stated, Authority::Person)
     }
 
     fn by_session(&self, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Rejection> {
@@ -181,7 +181,7 @@ impl Access {
         };
         let own = Actor::Agent(agent_named("the session's agent", session.agent.as_str())?);
         self.team_sessions.check(&session)?;
-        let caller = spoken_for(own, credentials.stated, Authority::Agent)?;
+        let caller = caller_acting_as(own, credentials.stated, Authority::Agent)?;
         Ok(Caller { auth: Auth::Session, session: Some(Arc::new(session)), ..caller })
     }
 
@@ -200,7 +200,7 @@ impl Access {
     fn by_secret(&self, secret: &str, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Rejection> {
         let hash = hash(secret);
         if self.person_key.as_ref() == Some(&hash) {
-            return spoken_for(Actor::Person("local".to_owned()), credentials.stated, Authority::Person);
+            return caller_acting_as(Actor::Person("local".to_owned()), credentials.stated, Authority::Person);
         }
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
         let token = tokens.get(&hash).filter(|token| token.browser.is_none() && is_valid(token, now));
@@ -214,7 +214,7 @@ impl Access {
                 Actor::Agent(agent_named("the token's subject", &token.subject)?)
             }
         };
-        spoken_for(own, credentials.stated, token.power)
+        caller_acting_as(own, credentials.stated, token.power)
     }
 }
 
@@ -223,7 +223,7 @@ fn is_valid(token: &Token, now: Timestamp) -> bool {
 }
 
 /// Whom the owner of a credential speaks as: itself, or with a lead's or a person's power any agent, and nobody else.
-fn spoken_for(own: Actor, stated: Option<&str>, power: Authority) -> Result<Caller, Rejection> {
+fn caller_acting_as(own: Actor, stated: Option<&str>, power: Authority) -> Result<Caller, Rejection> {
     let caller = |actor, by| Caller {
         actor,
         auth: Auth::Token,
@@ -246,7 +246,7 @@ fn spoken_for(own: Actor, stated: Option<&str>, power: Authority) -> Result<Call
 }
 
 /// A caller on this machine that says who it is. Nobody is a person by word alone.
-fn by_word(credentials: &Credentials<'_>) -> Result<Caller, Rejection> {
+fn asserted_caller(credentials: &Credentials<'_>) -> Result<Caller, Rejection> {
     if let Some(stated) = credentials.stated {
         return Ok(Caller::asserted(agent_named("X-Agent-Id", stated)?));
     }

@@ -48,15 +48,15 @@ impl IntakeHandle<'_> {
             *sent.entry(sender.as_str()).or_default() += 1;
         }
         let per_minute = self.engine.settings().envelopes_per_minute;
-        let Err(rushed) = self.engine.rates().count(&sent, per_minute, self.engine.clock().monotonic()) else {
+        let Err(exceeded) = self.engine.rates().count(&sent, per_minute, self.engine.clock().monotonic()) else {
             return Ok(());
         };
         metrics::counter!("rookery_envelopes_rushed_total").increment(1);
-        let first = counted.iter().find(|(sender, _)| sender == rushed.sender).map(|(_, item)| *item);
-        let message = format!("'{}' sends more than {per_minute} envelopes a minute", rushed.sender);
-        let hint = format!("nothing was stored; send it again in {} ms", rushed.wait_millis);
+        let first = counted.iter().find(|(sender, _)| sender == exceeded.sender).map(|(_, item)| *item);
+        let message = format!("'{}' sends more than {per_minute} envelopes a minute", exceeded.sender);
+        let hint = format!("nothing was stored; send it again in {} ms", exceeded.wait_millis);
         let pointer = first.map_or_else(String::new, |item| item.pointer("/from/agent_id"));
         let refusal = Rejection::new(Code::RateLimited, message).hint(hint).about(&pointer);
-        Err(IngestError::RateLimited { refusal, wait_millis: rushed.wait_millis })
+        Err(IngestError::RateLimited { refusal, wait_millis: exceeded.wait_millis })
     }
 }

@@ -102,7 +102,7 @@ impl IntakeHandle<'_> {
         let envelope = &item.received.envelope;
         let from = envelope.from.actor.to_string();
         metrics::counter!("rookery_envelopes_rejected_total", "code" => refusal.code.as_str()).increment(1);
-        let Some(others) = self.engine.rejections().told(&from, self.engine.clock().monotonic()) else { return };
+        let Some(others) = self.engine.rejections().note(&from, self.engine.clock().monotonic()) else { return };
         let rejected = EnvelopeRejected {
             message: envelope.id.clone(),
             message_type: envelope.message_type.clone(),

@@ -101,8 +101,8 @@ impl LivenessHandle<'_> {
         Ok(())
     }
 
-    /// As [`Engine::return_agent`]. One that left a moment ago does not, and its call is judged as any other by one that is
-    /// not here.
+    /// Like [`LivenessHandle::return_agent`], but an agent that left a moment ago stays away, and its call is judged like that of
+    /// any agent that is not on the team.
     pub(crate) async fn return_unless_left(&self, agent: &AgentId, caller: &Caller) -> Result<(), EngineError> {
         match self.return_agent(agent, caller).await {
             Err(EngineError::Submit(SubmitError::Refused(refusal))) if refusal.code == Code::AgentNotFound => Ok(()),

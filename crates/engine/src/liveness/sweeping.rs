@@ -70,7 +70,7 @@ fn sighted(engine: &Engine) -> Vec<Sighted> {
 
 /// How long it takes at most until we know what another node saw, or know that it is gone: agents may call any node.
 fn on_its_way(engine: &Engine) -> u64 {
-    if !engine.cluster().has_company() {
+    if !engine.cluster().has_other_nodes() {
         return 0;
     }
     let noticed = u64::try_from((LEASE + LEASE_RENEWAL_INTERVAL).as_millis()).unwrap_or(u64::MAX);

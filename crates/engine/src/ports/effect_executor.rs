@@ -19,7 +19,7 @@ pub enum Performed {
 }
 
 /// Carries effects out.
-pub trait Hands: Send + Sync {
+pub trait EffectExecutor: Send + Sync {
     /// Does one effect, which was decided at this place in the log, unless it happened already.
     fn perform(&self, effect: Effect, decided: Seq) -> Pending<'_, Performed>;
 }

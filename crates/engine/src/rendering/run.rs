@@ -39,9 +39,9 @@ const RETRY_AT_LEAST_EVERY_MILLIS: u64 = 30_000;
 /// Runs until the log can be followed no more, and says what is rendered.
 pub(crate) async fn run(engine: Engine, rendering: Rendering, say: watch::Sender<RendererStatus>) {
     loop {
-        match Desk::open(&engine, &rendering).await {
-            Ok((mut desk, subscription)) => {
-                if let Err(error) = desk.follow(subscription, &say).await {
+        match RenderService::open(&engine, &rendering).await {
+            Ok((mut service, subscription)) => {
+                if let Err(error) = service.follow(subscription, &say).await {
                     tracing::debug!(%error, "renderings are interrupted");
                 }
             }
@@ -53,7 +53,7 @@ pub(crate) async fn run(engine: Engine, rendering: Rendering, say: watch::Sender
 
 /// Everybody who keeps files at this site.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct RenderService {
     engine: Engine,
     rendering: Rendering,
     shelf: Shelf,
@@ -80,7 +80,7 @@ struct Place {
     /// When to look at the disk again.
     due: u64,
     /// How long to wait after the next failure.
-    patience: u64,
+    backoff_millis: u64,
     failure: Option<String>,
     troubles: Vec<String>,
     /// The folder that hints come from.
@@ -122,22 +122,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Desk {
+impl RenderService {
     /// Takes stock of everything that has files here.
-    pub(super) async fn open(engine: &Engine, rendering: &Rendering) -> Result<(Desk, Subscription), RenderError> {
-        Desk::open_with(engine, rendering, Steps::default()).await
+    pub(super) async fn open(
+        engine: &Engine,
+        rendering: &Rendering,
+    ) -> Result<(RenderService, Subscription), RenderError> {
+        RenderService::open_with(engine, rendering, Steps::default()).await
     }
 
     pub(super) async fn open_with(
         engine: &Engine,
         rendering: &Rendering,
         steps: Steps,
-    ) -> Result<(Desk, Subscription), RenderError> {
+    ) -> Result<(RenderService, Subscription), RenderError> {
         // Listening begins before the first look, so that nothing falls between the two.
         let subscription = engine.subscribe(None).await.map_err(EngineError::from)?;
         let log = subscription.position().log.unwrap_or_else(|| LogId::from(""));
         let hints = Arc::new(Hints::default());
-        let mut desk = Desk {
+        let mut service = RenderService {
             engine: engine.clone(),
             rendering: rendering.clone(),
             shelf: Shelf::new(&rendering.state, steps),
@@ -149,13 +152,13 @@ impl Desk {
             hints,
             saved: None,
         };
-        desk.read_contexts().await?;
-        desk.add_all(desk.known().await?);
-        desk.mark_in_use().await?;
-        if desk.missed_redactions().await? {
-            desk.reread_all();
+        service.read_contexts().await?;
+        service.add_all(service.known().await?);
+        service.mark_in_use().await?;
+        if service.missed_redactions().await? {
+            service.reread_all();
         }
-        Ok((desk, subscription))
+        Ok((service, subscription))
     }
 
     async fn follow(
@@ -471,14 +474,14 @@ impl Desk {
 
 impl Place {
     fn new(keeper: Keeper) -> Place {
-        let patience = SOON_MILLIS;
+        let backoff_millis = SOON_MILLIS;
         Place {
             keeper,
             in_use: false,
             stale: true,
             unfinished: false,
             due: 0,
-            patience,
+            backoff_millis,
             failure: None,
             troubles: vec![],
             watched: None,
@@ -514,7 +517,7 @@ impl Place {
                 if self.failure.take().is_some() {
                     tracing::info!(%instance, "files are written again");
                 }
-                (self.stale, self.patience, self.troubles) = (false, SOON_MILLIS, round.troubles);
+                (self.stale, self.backoff_millis, self.troubles) = (false, SOON_MILLIS, round.troubles);
                 self.unfinished = !round.whole;
                 self.due = now + if round.again { SOON_MILLIS } else { LOOK_EVERY_MILLIS };
             }
@@ -524,8 +527,8 @@ impl Place {
                     tracing::warn!(%instance, "{message}: it is tried again, and nothing that was said is lost");
                 }
                 self.failure = Some(message);
-                self.patience = (self.patience * 2).min(RETRY_AT_LEAST_EVERY_MILLIS);
-                self.due = now + self.patience;
+                self.backoff_millis = (self.backoff_millis * 2).min(RETRY_AT_LEAST_EVERY_MILLIS);
+                self.due = now + self.backoff_millis;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! This node among the others: how it keeps its place and its duties, and until when it may act on them.
+//! The lease and the leader roles of this node, until when it may act on them, and the other nodes.
 //!
 //! A duty is acted on only for as long as a lease lasts, counted on this machine's monotonic clock from before we asked
 //! for it. If the store is away, it runs out by itself, before another node may take the duty up. What was on its way by
@@ -18,13 +18,13 @@ const CLOCKS_APART_MILLIS: u64 = 1_000;
 pub struct Cluster {
     node: Node,
     last: Mutex<Last>,
-    /// The duties as of the last attendance; changes when they do.
+    /// The leader roles as of the last renewal; changes when they do.
     tenures: watch::Sender<Vec<LeaderEpoch>>,
 }
 
 #[derive(Debug, Default)]
 struct Last {
-    attendance: LeaseRenewal,
+    renewal: LeaseRenewal,
     /// Monotonic time up to which its tenures may be acted on.
     until: u64,
 }
@@ -38,19 +38,19 @@ impl Cluster {
         &self.node
     }
 
-    /// Every node that was there when this one attended last, itself included.
+    /// Every node that was online at the last renewal of the lease, this one included.
     pub fn nodes(&self) -> Vec<Seen> {
-        self.lock().attendance.nodes.clone()
+        self.lock().renewal.nodes.clone()
     }
 
     pub fn clock_ahead_millis(&self) -> i64 {
-        self.lock().attendance.clock_ahead_millis
+        self.lock().renewal.clock_ahead_millis
     }
 
     /// The duty, if this node has it and may act on it at this monotonic time.
     pub fn tenure(&self, duty: LeaderRole, now: u64) -> Option<LeaderEpoch> {
         let last = self.lock();
-        let held = last.attendance.tenures.iter().find(|tenure| tenure.duty == duty);
+        let held = last.renewal.tenures.iter().find(|tenure| tenure.duty == duty);
         held.copied().filter(|_| now < last.until)
     }
 
@@ -62,22 +62,22 @@ impl Cluster {
     /// The nodes that are here, so that what they see will be written down.
     pub(crate) fn present(&self) -> BTreeSet<NodeId> {
         let last = self.lock();
-        let here = last.attendance.nodes.iter().filter(|seen| seen.liveness == NodeLiveness::Online);
+        let here = last.renewal.nodes.iter().filter(|seen| seen.liveness == NodeLiveness::Online);
         here.map(|seen| seen.node.id.clone()).chain([self.node.id.clone()]).collect()
     }
 
     /// Whether any other node is here, or was not long ago.
-    pub(crate) fn has_company(&self) -> bool {
-        self.lock().attendance.nodes.iter().any(|seen| seen.node.id != self.node.id)
+    pub(crate) fn has_other_nodes(&self) -> bool {
+        self.lock().renewal.nodes.iter().any(|seen| seen.node.id != self.node.id)
     }
 
     /// Takes what the store said to a question that was asked at the monotonic time `asked`.
-    pub(crate) fn take(&self, attendance: LeaseRenewal, asked: u64, now: u64) {
-        let tenures = attendance.tenures.clone();
+    pub(crate) fn take(&self, renewal: LeaseRenewal, asked: u64, now: u64) {
+        let tenures = renewal.tenures.clone();
         let lease = u64::try_from(LEASE.as_millis()).unwrap_or(u64::MAX);
         let mut last = self.lock();
         let ran_out = last.until <= now;
-        *last = Last { attendance, until: asked.saturating_add(lease) };
+        *last = Last { renewal, until: asked.saturating_add(lease) };
         drop(last);
         self.tenures.send_if_modified(|known| {
             let changed = ran_out || *known != tenures;
@@ -86,14 +86,14 @@ impl Cluster {
         });
     }
 
-    pub(crate) fn gives_up(&self) {
+    pub(crate) fn give_up_roles(&self) {
         self.lock().until = 0;
     }
 
     /// What a person should know about the nodes.
     pub fn warnings(&self) -> Vec<String> {
         let last = self.lock();
-        let LeaseRenewal { nodes, clock_ahead_millis, .. } = &last.attendance;
+        let LeaseRenewal { nodes, clock_ahead_millis, .. } = &last.renewal;
         let is_here = |seen: &&Seen| seen.liveness == NodeLiveness::Online;
         // A folder that another process serves by now misses nobody.
         let served: BTreeSet<_> = nodes.iter().filter(is_here).map(|seen| &seen.node.site.id).collect();
@@ -152,38 +152,38 @@ mod tests {
 
     #[test]
     fn a_duty_runs_out_a_lease_after_it_was_asked_for() {
-        let attending = Cluster::new(node("a"));
-        assert_eq!(attending.tenure(LeaderRole::Sweeper, 0), None);
+        let cluster = Cluster::new(node("a"));
+        assert_eq!(cluster.tenure(LeaderRole::Sweeper, 0), None);
         // The answer took a second: that second is not ours.
-        let attendance = LeaseRenewal { tenures: vec![SWEEPER], ..LeaseRenewal::default() };
-        attending.take(attendance, 10_000, 11_000);
-        assert_eq!(attending.tenure(LeaderRole::Sweeper, 15_999), Some(SWEEPER));
-        assert_eq!(attending.tenure(LeaderRole::Sweeper, 16_000), None);
-        assert_eq!(attending.tenure(LeaderRole::Timers, 11_000), None);
-        attending.gives_up();
-        assert_eq!(attending.tenure(LeaderRole::Sweeper, 11_000), None);
+        let renewal = LeaseRenewal { tenures: vec![SWEEPER], ..LeaseRenewal::default() };
+        cluster.take(renewal, 10_000, 11_000);
+        assert_eq!(cluster.tenure(LeaderRole::Sweeper, 15_999), Some(SWEEPER));
+        assert_eq!(cluster.tenure(LeaderRole::Sweeper, 16_000), None);
+        assert_eq!(cluster.tenure(LeaderRole::Timers, 11_000), None);
+        cluster.give_up_roles();
+        assert_eq!(cluster.tenure(LeaderRole::Sweeper, 11_000), None);
     }
 
     #[test]
     fn whoever_waits_for_a_duty_is_told_when_it_comes_and_when_it_is_back() {
-        let attending = Cluster::new(node("a"));
-        let mut changes = attending.changes();
+        let cluster = Cluster::new(node("a"));
+        let mut changes = cluster.changes();
         let held = || LeaseRenewal { tenures: vec![SWEEPER], ..LeaseRenewal::default() };
-        attending.take(held(), 0, 10);
+        cluster.take(held(), 0, 10);
         assert!(changes.has_changed().unwrap());
         changes.mark_unchanged();
-        attending.take(held(), 2_000, 2_010);
+        cluster.take(held(), 2_000, 2_010);
         assert!(!changes.has_changed().unwrap(), "nothing is new");
-        attending.take(held(), 9_000, 9_010);
+        cluster.take(held(), 9_000, 9_010);
         assert!(changes.has_changed().unwrap(), "it had run out");
     }
 
     #[test]
     fn people_are_told_of_nodes_that_are_missed_clocks_apart_and_other_versions() {
-        let attending = Cluster::new(node("a"));
+        let cluster = Cluster::new(node("a"));
         let warned = |nodes: Vec<Seen>, clock_ahead_millis| {
-            attending.take(LeaseRenewal { tenures: vec![], nodes, clock_ahead_millis }, 0, 0);
-            attending.warnings()
+            cluster.take(LeaseRenewal { tenures: vec![], nodes, clock_ahead_millis }, 0, 0);
+            cluster.warnings()
         };
         let here = |node| seen(node, NodeLiveness::Online);
         assert_eq!(warned(vec![here(node("a")), here(node("b"))], 1_000), [""; 0]);

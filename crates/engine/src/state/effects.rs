@@ -5,14 +5,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rookery_core::IntentId;
 
-/// The effects that this node is at work on, so that rounds which overlap do none twice.
+/// The effects that this node carries out now, so that rounds that overlap do none twice.
 #[derive(Debug, Default)]
-pub(crate) struct InHand(Mutex<BTreeSet<IntentId>>);
+pub(crate) struct EffectsInProgress(Mutex<BTreeSet<IntentId>>);
 
-impl InHand {
-    pub(crate) fn take(&self, intent: &IntentId) -> Option<Taken<'_>> {
+impl EffectsInProgress {
+    /// Begins an effect; `None` if it is in progress already.
+    pub(crate) fn begin(&self, intent: &IntentId) -> Option<EffectInProgress<'_>> {
         let taken = self.lock().insert(intent.clone());
-        taken.then(|| Taken { all: self, intent: intent.clone() })
+        taken.then(|| EffectInProgress { all: self, intent: intent.clone() })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeSet<IntentId>> {
@@ -20,13 +21,13 @@ impl InHand {
     }
 }
 
-/// Out of hand again when it goes, however it ended.
-pub(crate) struct Taken<'a> {
-    all: &'a InHand,
+/// An effect that this node carries out until this is dropped.
+pub(crate) struct EffectInProgress<'a> {
+    all: &'a EffectsInProgress,
     intent: IntentId,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for EffectInProgress<'_> {
     fn drop(&mut self) {
         self.all.lock().remove(&self.intent);
     }

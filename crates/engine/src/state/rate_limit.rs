@@ -15,7 +15,7 @@ pub(crate) struct Rates(Mutex<HashMap<String, u64>>);
 
 /// Somebody sends too fast.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Rushed<'a> {
+pub(crate) struct RateExceeded<'a> {
     pub(crate) sender: &'a str,
     pub(crate) wait_millis: u64,
 }
@@ -23,7 +23,12 @@ pub(crate) struct Rushed<'a> {
 impl Rates {
     /// Counts so many by each of these senders, or none of them if it is too much for one. What is more than a whole burst passes
     /// when nothing came before it. `now` in milliseconds.
-    pub(crate) fn count<'a>(&self, sent: &BTreeMap<&'a str, u64>, per_minute: u32, now: u64) -> Result<(), Rushed<'a>> {
+    pub(crate) fn count<'a>(
+        &self,
+        sent: &BTreeMap<&'a str, u64>,
+        per_minute: u32,
+        now: u64,
+    ) -> Result<(), RateExceeded<'a>> {
         let now = now.saturating_mul(1_000);
         let interval = (BURST / u64::from(per_minute.max(1))).max(1);
         let mut due = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,7 +37,7 @@ impl Rates {
             let cost = interval.saturating_mul(*count).min(BURST);
             let after = due.get(*sender).copied().unwrap_or(0).max(now) + cost;
             if after > now + BURST {
-                return Err(Rushed { sender, wait_millis: (after - now - BURST).div_ceil(1_000) });
+                return Err(RateExceeded { sender, wait_millis: (after - now - BURST).div_ceil(1_000) });
             }
             new.push(((*sender).to_owned(), after));
         }
@@ -56,8 +61,8 @@ mod tests {
     fn a_burst_is_taken_and_then_one_at_a_time() {
         let rates = Rates::default();
         assert_eq!(rates.count(&one("ken", 600), 600, 5), Ok(()));
-        assert_eq!(rates.count(&one("ken", 1), 600, 5), Err(Rushed { sender: "ken", wait_millis: 100 }));
-        assert_eq!(rates.count(&one("ken", 1), 600, 104), Err(Rushed { sender: "ken", wait_millis: 1 }));
+        assert_eq!(rates.count(&one("ken", 1), 600, 5), Err(RateExceeded { sender: "ken", wait_millis: 100 }));
+        assert_eq!(rates.count(&one("ken", 1), 600, 104), Err(RateExceeded { sender: "ken", wait_millis: 1 }));
         assert_eq!(rates.count(&one("ken", 1), 600, 105), Ok(()), "when it was told to");
         assert_eq!(rates.count(&one("ada", 600), 600, 105), Ok(()), "others have their own");
     }
@@ -67,7 +72,7 @@ mod tests {
         let rates = Rates::default();
         rates.count(&one("ken", 10), 10, 0).unwrap();
         let both = BTreeMap::from([("ada", 10), ("ken", 1)]);
-        assert_eq!(rates.count(&both, 10, 0), Err(Rushed { sender: "ken", wait_millis: 6_000 }));
+        assert_eq!(rates.count(&both, 10, 0), Err(RateExceeded { sender: "ken", wait_millis: 6_000 }));
         assert_eq!(rates.count(&one("ada", 10), 10, 0), Ok(()), "nothing of ada's was counted");
     }
 
@@ -75,7 +80,7 @@ mod tests {
     fn what_is_more_than_a_burst_passes_when_nothing_came_before_it() {
         let rates = Rates::default();
         assert_eq!(rates.count(&one("ken", 1_000), 10, 0), Ok(()));
-        assert_eq!(rates.count(&one("ken", 1_000), 10, 59_999), Err(Rushed { sender: "ken", wait_millis: 1 }));
+        assert_eq!(rates.count(&one("ken", 1_000), 10, 59_999), Err(RateExceeded { sender: "ken", wait_millis: 1 }));
         assert_eq!(rates.count(&one("ken", 1_000), 10, 60_000), Ok(()));
     }
 

@@ -11,11 +11,11 @@ use rookery_core::model::message::{Form, Letter, Priority};
 use rookery_core::{AgentId, Instance, MessageId, Timestamp};
 use tokio::sync::Notify;
 
-/// How many notices wait for one listener.
+/// How many wake-ups wait for one listener.
 const QUEUE: usize = 64;
 /// How many messages one agent is reminded of at a time; the rest when it has read some.
 const REMINDERS: usize = 500;
-/// How much of a text a notice shows.
+/// How much of a text a wake-up shows.
 const EXCERPT_CHARACTERS: usize = 500;
 const FIRST_PAUSE_MILLIS: u64 = 1_000;
 const LONGEST_PAUSE_MILLIS: u64 = 5 * 60 * 1_000;
@@ -88,14 +88,14 @@ enum LookupState {
 
 #[derive(Debug)]
 struct Reminder {
-    notice: Wake,
+    wake: Wake,
     /// On the monotonic clock.
     due: u64,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    notices: Mutex<VecDeque<Wake>>,
+    wakes: Mutex<VecDeque<Wake>>,
     filled: Notify,
 }
 
@@ -112,13 +112,13 @@ impl WakeListener {
         &self.agent
     }
 
-    /// The next notice. Safe to drop while it waits.
+    /// The next wake-up. Safe to drop while it waits.
     pub async fn next(&mut self) -> Wake {
         loop {
             let filled = self.queue.filled.notified();
             let waiting = self.queue.lock().pop_front();
             match waiting {
-                Some(notice) => return notice,
+                Some(wake) => return wake,
                 None => filled.await,
             }
         }
@@ -143,17 +143,17 @@ impl Drop for WakeListener {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, VecDeque<Wake>> {
-        self.notices.lock().unwrap_or_else(PoisonError::into_inner)
+        self.wakes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, notice: Wake) {
-        let mut notices = self.lock();
-        notices.retain(|waiting| waiting.message != notice.message);
-        if notices.len() >= QUEUE {
-            notices.pop_front();
+    fn put(&self, wake: Wake) {
+        let mut wakes = self.lock();
+        wakes.retain(|waiting| waiting.message != wake.message);
+        if wakes.len() >= QUEUE {
+            wakes.pop_front();
         }
-        notices.push_back(notice);
-        drop(notices);
+        wakes.push_back(wake);
+        drop(wakes);
         self.filled.notify_one();
     }
 }
@@ -182,7 +182,7 @@ impl WakeHub {
     pub fn attempts(&self, agent: &AgentId, message: &MessageId) -> u32 {
         let agents = self.shared.lock();
         let reminder = agents.get(agent).and_then(|attention| attention.reminders.get(message));
-        reminder.map_or(0, |reminder| reminder.notice.attempt)
+        reminder.map_or(0, |reminder| reminder.wake.attempt)
     }
 
     /// Waits until somebody has to be looked up.
@@ -214,20 +214,20 @@ impl WakeHub {
     }
 
     /// A message waits for an agent from now on.
-    pub(crate) fn add(&self, notice: Wake, now: u64) {
-        if let Some(attention) = self.shared.lock().get_mut(&notice.agent) {
-            attention.add(notice, now);
+    pub(crate) fn add(&self, wake: Wake, now: u64) {
+        if let Some(attention) = self.shared.lock().get_mut(&wake.agent) {
+            attention.add(wake, now);
         }
     }
 
     /// These wait for an agent, and nothing else. One that it was told of already keeps its turn.
-    pub(crate) fn found(&self, agent: &AgentId, notices: Vec<Wake>, now: u64) {
+    pub(crate) fn found(&self, agent: &AgentId, wakes: Vec<Wake>, now: u64) {
         let mut agents = self.shared.lock();
         let Some(attention) = agents.get_mut(agent) else { return };
-        attention.lookup = if notices.len() > REMINDERS { LookupState::Partial } else { LookupState::Done };
-        let found: BTreeSet<MessageId> = notices.iter().map(|notice| notice.message.clone()).collect();
+        attention.lookup = if wakes.len() > REMINDERS { LookupState::Partial } else { LookupState::Done };
+        let found: BTreeSet<MessageId> = wakes.iter().map(|wake| wake.message.clone()).collect();
         attention.reminders.retain(|message, _| found.contains(message));
-        notices.into_iter().for_each(|notice| attention.add(notice, now));
+        wakes.into_iter().for_each(|wake| attention.add(wake, now));
     }
 
     /// The agent has read or acknowledged these.
@@ -264,9 +264,9 @@ impl WakeHub {
             }
             for reminder in attention.reminders.values_mut() {
                 if reminder.due <= now {
-                    reminder.notice.attempt = reminder.notice.attempt.saturating_add(1);
-                    attention.queues.iter().for_each(|queue| queue.put(reminder.notice.clone()));
-                    reminder.due = now.saturating_add(pause(reminder.notice.attempt));
+                    reminder.wake.attempt = reminder.wake.attempt.saturating_add(1);
+                    attention.queues.iter().for_each(|queue| queue.put(reminder.wake.clone()));
+                    reminder.due = now.saturating_add(pause(reminder.wake.attempt));
                 }
                 next = Some(next.map_or(reminder.due, |next| next.min(reminder.due)));
             }
@@ -276,12 +276,12 @@ impl WakeHub {
 }
 
 impl Attention {
-    fn add(&mut self, notice: Wake, now: u64) {
-        if self.reminders.len() >= REMINDERS && !self.reminders.contains_key(&notice.message) {
+    fn add(&mut self, wake: Wake, now: u64) {
+        if self.reminders.len() >= REMINDERS && !self.reminders.contains_key(&wake.message) {
             self.lookup = LookupState::Partial;
             return;
         }
-        self.reminders.entry(notice.message.clone()).or_insert(Reminder { notice, due: now });
+        self.reminders.entry(wake.message.clone()).or_insert(Reminder { wake, due: now });
     }
 }
 
@@ -295,7 +295,7 @@ fn pause(attempt: u32) -> u64 {
 mod tests {
     use super::*;
 
-    fn notice(agent: &str, message: &str) -> Wake {
+    fn wake(agent: &str, message: &str) -> Wake {
         Wake {
             agent: agent.into(),
             message: message.into(),
@@ -310,89 +310,89 @@ mod tests {
     }
 
     fn heard(listener: &mut WakeListener) -> Vec<(String, u32)> {
-        std::iter::from_fn(|| listener.try_next()).map(|notice| (notice.message.to_string(), notice.attempt)).collect()
+        std::iter::from_fn(|| listener.try_next()).map(|wake| (wake.message.to_string(), wake.attempt)).collect()
     }
 
     #[test]
     fn it_is_told_again_and_again_ever_less_often_until_it_reads() {
-        let notices = WakeHub::default();
-        let (a, mut listener) = ("a".into(), notices.listen(&"a".into()));
-        notices.add(notice("a", "m"), 0);
+        let wakes = WakeHub::default();
+        let (a, mut listener) = ("a".into(), wakes.listen(&"a".into()));
+        wakes.add(wake("a", "m"), 0);
         let mut turns = vec![];
         let mut now = 0;
         for attempt in 1..=12 {
-            let next = notices.ring(now, |_| true).unwrap();
+            let next = wakes.ring(now, |_| true).unwrap();
             assert_eq!(heard(&mut listener), [("m".to_owned(), attempt)]);
-            assert_eq!((notices.ring(next - 1, |_| true), heard(&mut listener)), (Some(next), vec![]));
+            assert_eq!((wakes.ring(next - 1, |_| true), heard(&mut listener)), (Some(next), vec![]));
             turns.push((next - now) / 1_000);
             now = next;
         }
         assert_eq!(turns, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
-        assert_eq!(notices.attempts(&a, &"m".into()), 12);
-        notices.read(&a, [&"m".into()]);
-        assert_eq!((notices.ring(now * 2, |_| true), notices.attempts(&a, &"m".into())), (None, 0));
+        assert_eq!(wakes.attempts(&a, &"m".into()), 12);
+        wakes.read(&a, [&"m".into()]);
+        assert_eq!((wakes.ring(now * 2, |_| true), wakes.attempts(&a, &"m".into())), (None, 0));
     }
 
     #[test]
     fn one_that_is_away_is_told_when_it_is_back() {
-        let notices = WakeHub::default();
-        let mut listener = notices.listen(&"a".into());
-        notices.add(notice("a", "m"), 0);
-        assert_eq!((notices.ring(5, |_| false), heard(&mut listener)), (None, vec![]));
-        notices.ring(10, |_| true);
+        let wakes = WakeHub::default();
+        let mut listener = wakes.listen(&"a".into());
+        wakes.add(wake("a", "m"), 0);
+        assert_eq!((wakes.ring(5, |_| false), heard(&mut listener)), (None, vec![]));
+        wakes.ring(10, |_| true);
         assert_eq!(heard(&mut listener), [("m".to_owned(), 1)]);
     }
 
     #[test]
     fn a_listener_that_does_not_listen_holds_nobody_up() {
-        let notices = WakeHub::default();
-        let mut slow = notices.listen(&"a".into());
-        let mut quick = notices.listen(&"a".into());
+        let wakes = WakeHub::default();
+        let mut slow = wakes.listen(&"a".into());
+        let mut quick = wakes.listen(&"a".into());
         for at in 0..QUEUE + 10 {
-            notices.add(notice("a", &format!("m{at:03}")), 0);
-            notices.ring(0, |_| true);
+            wakes.add(wake("a", &format!("m{at:03}")), 0);
+            wakes.ring(0, |_| true);
             assert_eq!(heard(&mut quick).len(), 1);
         }
-        notices.ring(1_000, |_| true);
+        wakes.ring(1_000, |_| true);
         assert_eq!(heard(&mut slow).len(), QUEUE, "each message once, the newest");
         assert!(!heard(&mut quick).is_empty());
     }
 
     #[test]
     fn nobody_is_remembered_that_nobody_listens_for() {
-        let notices = WakeHub::default();
-        notices.add(notice("a", "m"), 0);
-        let (one, other) = (notices.listen(&"a".into()), notices.listen(&"a".into()));
-        assert_eq!(notices.to_look_up(), ["a".into()]);
-        notices.found(&"a".into(), vec![notice("a", "m")], 0);
-        assert_eq!((notices.to_look_up(), notices.heard().len()), (vec![], 1));
+        let wakes = WakeHub::default();
+        wakes.add(wake("a", "m"), 0);
+        let (one, other) = (wakes.listen(&"a".into()), wakes.listen(&"a".into()));
+        assert_eq!(wakes.to_look_up(), ["a".into()]);
+        wakes.found(&"a".into(), vec![wake("a", "m")], 0);
+        assert_eq!((wakes.to_look_up(), wakes.heard().len()), (vec![], 1));
         drop(one);
-        notices.ring(0, |_| true);
-        assert_eq!(notices.attempts(&"a".into(), &"m".into()), 1);
+        wakes.ring(0, |_| true);
+        assert_eq!(wakes.attempts(&"a".into(), &"m".into()), 1);
         drop(other);
-        assert_eq!((notices.heard(), notices.attempts(&"a".into(), &"m".into())), (vec![], 0));
+        assert_eq!((wakes.heard(), wakes.attempts(&"a".into(), &"m".into())), (vec![], 0));
     }
 
     #[test]
     fn what_was_redacted_is_not_told_as_it_was() {
-        let notices = WakeHub::default();
-        let mut listener = notices.listen(&"a".into());
-        notices.found(&"a".into(), vec![notice("a", "m"), notice("a", "n")], 0);
-        notices.ring(0, |_| true);
-        notices.forget(&"m".into());
-        assert_eq!((heard(&mut listener), notices.to_look_up()), (vec![("n".to_owned(), 1)], vec!["a".into()]));
+        let wakes = WakeHub::default();
+        let mut listener = wakes.listen(&"a".into());
+        wakes.found(&"a".into(), vec![wake("a", "m"), wake("a", "n")], 0);
+        wakes.ring(0, |_| true);
+        wakes.forget(&"m".into());
+        assert_eq!((heard(&mut listener), wakes.to_look_up()), (vec![("n".to_owned(), 1)], vec!["a".into()]));
     }
 
     #[test]
     fn more_than_fits_is_looked_up_when_some_was_read() {
-        let notices = WakeHub::default();
+        let wakes = WakeHub::default();
         let a: AgentId = "a".into();
-        let _listener = notices.listen(&a);
-        let many: Vec<Wake> = (0..=REMINDERS).map(|at| notice("a", &format!("m{at:04}"))).collect();
-        notices.found(&a, many, 0);
-        assert_eq!(notices.to_look_up(), []);
+        let _listener = wakes.listen(&a);
+        let many: Vec<Wake> = (0..=REMINDERS).map(|at| wake("a", &format!("m{at:04}"))).collect();
+        wakes.found(&a, many, 0);
+        assert_eq!(wakes.to_look_up(), []);
         let read: Vec<MessageId> = (0..REMINDERS).map(|at| MessageId::new(format!("m{at:04}"))).collect();
-        notices.read(&a, &read);
-        assert_eq!(notices.to_look_up(), [a]);
+        wakes.read(&a, &read);
+        assert_eq!(wakes.to_look_up(), [a]);
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::*;
 
 /// Longer than any machine needs; only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The hash of an empty file. `fs::write` empties a file before it fills it; a busy machine may stop it in between for
 /// longer than the settling time, and then the empty file is rightly reported.
@@ -46,7 +46,7 @@ impl Stage {
         let (claims, receiver) = watch::channel(Arc::new(claims));
         let (sender, out) = mpsc::channel(16);
         let handle = Watcher::start(config, receiver, sender).unwrap();
-        timeout(PATIENCE, handle.ready()).await.unwrap();
+        timeout(TIMEOUT, handle.ready()).await.unwrap();
         Self { dir, claims, out, handle }
     }
 
@@ -63,7 +63,7 @@ impl Stage {
     }
 
     async fn next(&mut self) -> Observation {
-        timeout(PATIENCE, self.out.recv()).await.expect("an observation in time").expect("a running watcher")
+        timeout(TIMEOUT, self.out.recv()).await.expect("an observation in time").expect("a running watcher")
     }
 
     /// The next change of a claimed file, with the names of unclaimed files reported before it.
@@ -396,11 +396,11 @@ async fn a_project_folder_that_goes_away_is_told_and_found_again() {
     let (_claims, receiver) = watch::channel(Arc::new(watched(&[("a", known("one"))], &[])));
     let (sender, mut out) = mpsc::channel(16);
     let handle = Watcher::start(Config::new(&root), receiver, sender).unwrap();
-    timeout(PATIENCE, handle.ready()).await.unwrap();
+    timeout(TIMEOUT, handle.ready()).await.unwrap();
     fs::rename(&root, above.path().join("elsewhere")).unwrap();
     let mut seen = Vec::new();
     while seen.len() < 2 {
-        match timeout(PATIENCE, out.recv()).await.unwrap().unwrap() {
+        match timeout(TIMEOUT, out.recv()).await.unwrap().unwrap() {
             Observation::Trouble { message, .. } => seen.push(message.contains("is gone").to_string()),
             Observation::Claimed { after, .. } => seen.push(after),
             Observation::Others { .. } => {}
@@ -410,14 +410,14 @@ async fn a_project_folder_that_goes_away_is_told_and_found_again() {
     assert_eq!(seen, ["", "true"]);
     write(&root, "a", "two");
     loop {
-        match timeout(PATIENCE, out.recv()).await.unwrap().unwrap() {
+        match timeout(TIMEOUT, out.recv()).await.unwrap().unwrap() {
             Observation::Claimed { after, .. } if after == EMPTIED => {}
             Observation::Claimed { after, .. } => break assert_eq!(after, sha("two")),
             Observation::Others { .. } | Observation::Trouble { .. } => {}
         }
     }
     let mut status = handle.status.clone();
-    timeout(PATIENCE, status.wait_for(|status| status.troubles.is_empty())).await.unwrap().unwrap();
+    timeout(TIMEOUT, status.wait_for(|status| status.troubles.is_empty())).await.unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -471,24 +471,24 @@ async fn dropping_the_handle_ends_everything() {
     let Stage { dir, claims: _claims, mut out, handle } = Stage::new(&[("a", "one")], &[], &[]).await;
     let inbox = handle.inbox.clone();
     drop(handle);
-    assert_eq!(timeout(PATIENCE, out.recv()).await.unwrap(), None);
+    assert_eq!(timeout(TIMEOUT, out.recv()).await.unwrap(), None);
     // The thread of `notify` owns the last reference.
     let ended = async {
         while inbox.strong_count() > 0 {
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, ended).await.unwrap();
+    timeout(TIMEOUT, ended).await.unwrap();
     write(dir.path(), "a", "two");
 }
 
 #[tokio::test]
 async fn stopping_waits_for_the_end_and_a_gone_reader_ends_it_too() {
     let stage = Stage::new(&[("a", "one")], &[], &[]).await;
-    timeout(PATIENCE, stage.handle.stop()).await.unwrap();
+    timeout(TIMEOUT, stage.handle.stop()).await.unwrap();
     let Stage { out, handle, .. } = Stage::new(&[("a", "one")], &[], &[]).await;
     drop(out);
-    timeout(PATIENCE, handle.task).await.unwrap().unwrap();
+    timeout(TIMEOUT, handle.task).await.unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ impl Team {
                 store.insert(Arc::new(Watched::new(memory))).clone()
             });
         let store = store.unwrap();
-        cluster::attend(&engine).await.unwrap();
+        cluster::renew_lease(&engine).await.unwrap();
         Team { engine, database, store, routing: Routing::default() }
     }
 

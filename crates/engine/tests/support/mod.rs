@@ -14,7 +14,7 @@ use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::{Clock, Node, PresenceBoard, Site, Store};
 
 /// Longer than any machine needs; only a failing test waits for it.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn node(name: &str, root: &Path) -> Node {
     Node {

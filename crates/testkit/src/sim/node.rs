@@ -26,12 +26,12 @@ use rookery_engine::history::Envelope;
 use rookery_engine::intake::{IngestError, Ingested};
 use rookery_engine::liveness::Sweeping;
 use rookery_engine::messages::Pull;
-use rookery_engine::ports::effect_executor::{Hands, Performed};
-use rookery_engine::roster_follower::Following;
+use rookery_engine::ports::effect_executor::{EffectExecutor, Performed};
+use rookery_engine::roster_follower::RosterFollower;
 use rookery_engine::router::Routing;
 use rookery_engine::settings::Settings;
 use rookery_engine::submit::IdempotencyKey;
-use rookery_engine::supervisor::{REPLIES_EVERY, TIMER_POLL_INTERVAL};
+use rookery_engine::supervisor::{REPLY_CLEANUP_INTERVAL, TIMER_POLL_INTERVAL};
 use rookery_engine::{
     Access, Config, Engine, EngineError, Ids, Parts, Request, cluster, effects, liveness, roster_follower, timers,
     upkeep,
@@ -68,7 +68,7 @@ pub(super) struct Process {
     pub(super) board: Arc<PresenceBoard>,
     pub(super) clock: Arc<NodeClock>,
     rounds: Vec<Round>,
-    following: Option<Following>,
+    following: Option<RosterFollower>,
     /// How far the subscriber of this process has come.
     pub(super) cursor: Seq,
     calls: Vec<Call>,
@@ -191,9 +191,9 @@ impl Ids for CountedIds {
 }
 
 /// Effects on a machine that is not there. Most succeed; whether one does depends on nothing but what it is about.
-struct NoHands;
+struct NoExecutor;
 
-impl Hands for NoHands {
+impl EffectExecutor for NoExecutor {
     fn perform(&self, effect: Effect, _decided: Seq) -> Pending<'_, Performed> {
         let performed = match effect {
             Effect::EraseArtifact { .. } => Performed::Done,
@@ -285,11 +285,11 @@ impl Process {
         };
         process.rounds.iter_mut().for_each(|round| round.due = monotonic + round.every);
         // Reads of the memory engine are never late.
-        let mut begin: Future<Result<Following, EngineError>> = Box::pin(async move {
-            roster_follower::take_stock(&engine).await?;
+        let mut begin: Future<Result<RosterFollower, EngineError>> = Box::pin(async move {
+            roster_follower::load_state(&engine).await?;
             // On a full disk it attends when its time comes again.
-            drop(cluster::attend(&engine).await);
-            Following::begin(&engine).await
+            drop(cluster::renew_lease(&engine).await);
+            RosterFollower::begin(&engine).await
         });
         process.following = poll(&mut begin).and_then(Result::ok);
         process
@@ -422,7 +422,7 @@ impl Process {
     /// It stops as it should, and gives up its place.
     pub(super) fn departs(&self) {
         let engine = self.engine.clone();
-        let mut departing: Future<_> = Box::pin(async move { cluster::depart(&engine).await });
+        let mut departing: Future<_> = Box::pin(async move { cluster::leave(&engine).await });
         // The memory engine does it while it is asked.
         drop(poll(&mut departing));
     }
@@ -464,7 +464,7 @@ fn all_rounds(engine: &Engine, queue: &Arc<Queue>, expiry: Expiry, network: Netw
         every(
             RoundName::Effects,
             RETRY_DELAY,
-            again(engine, |engine| async move { drop(effects::carry_out(&engine, &NoHands).await) }),
+            again(engine, |engine| async move { drop(effects::carry_out(&engine, &NoExecutor).await) }),
         ),
         every(RoundName::Routing, POLL_INTERVAL, route(engine.clone())),
         every(RoundName::Other, POLL_INTERVAL, deliver(engine.clone(), network)),
@@ -476,11 +476,11 @@ fn all_rounds(engine: &Engine, queue: &Arc<Queue>, expiry: Expiry, network: Netw
         every(
             RoundName::Other,
             LEASE_RENEWAL_INTERVAL,
-            again(engine, |engine| async move { drop(cluster::attend(&engine).await) }),
+            again(engine, |engine| async move { drop(cluster::renew_lease(&engine).await) }),
         ),
         every(
             RoundName::Other,
-            REPLIES_EVERY,
+            REPLY_CLEANUP_INTERVAL,
             again(engine, |engine| async move { drop(upkeep::forget_replies(&engine).await) }),
         ),
     ]

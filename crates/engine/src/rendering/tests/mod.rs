@@ -23,7 +23,7 @@ use rookery_core::redaction::{Redact, Target};
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::{Clock, LogQuery, Node, PresenceBoard, Site};
 
-use super::run::Desk;
+use super::run::RenderService;
 use super::steps::{Step, Steps};
 use super::{Generated, Rendering};
 use crate::credentials::Trust;
@@ -58,9 +58,9 @@ struct Site1 {
     _folder: tempfile::TempDir,
 }
 
-/// A daemon's time at the desk, which a test can end.
+/// A running render service, which a test can end.
 struct Sitting {
-    desk: Desk,
+    service: RenderService,
     subscription: Subscription,
 }
 
@@ -110,8 +110,8 @@ impl Site1 {
     }
 
     async fn sit_with(&self, steps: Steps) -> Sitting {
-        let (desk, subscription) = Desk::open_with(&self.engine, &self.rendering(), steps).await.unwrap();
-        Sitting { desk, subscription }
+        let (service, subscription) = RenderService::open_with(&self.engine, &self.rendering(), steps).await.unwrap();
+        Sitting { service, subscription }
     }
 
     /// One turn for everybody, half a second later.
@@ -119,18 +119,18 @@ impl Site1 {
         self.pace.monotonic.fetch_add(500, Ordering::Relaxed);
         while let Some(chunk) = sitting.subscription.next().now_or_never() {
             for row in chunk.unwrap().rows() {
-                sitting.desk.heed(&row.event).await;
+                sitting.service.heed(&row.event).await;
             }
         }
-        sitting.desk.hurry();
-        sitting.desk.attend().await;
+        sitting.service.hurry();
+        sitting.service.attend().await;
     }
 
     /// Turns until nothing is left to do.
     async fn settle(&self, sitting: &mut Sitting) {
         for _ in 0..500 {
             self.turn(sitting).await;
-            if sitting.desk.is_settled() {
+            if sitting.service.is_settled() {
                 if self.waiting().is_empty() {
                     return;
                 }
@@ -140,7 +140,7 @@ impl Site1 {
             // Stamps of the file system need their time to grow old.
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
-        panic!("it never settles: {:?}", sitting.desk.warnings());
+        panic!("it never settles: {:?}", sitting.service.warnings());
     }
 
     /// What came out of its place and is still kept.
@@ -378,7 +378,7 @@ async fn what_cannot_be_a_document_is_left_alone() {
         site.turn(&mut sitting).await;
     }
     assert_eq!(fs::read(site.file("notes.md")).unwrap(), b"\xff\xfe not text");
-    let warnings = sitting.desk.warnings();
+    let warnings = sitting.service.warnings();
     assert!(warnings.iter().any(|warning| warning.contains("notes.md is left alone: it is not UTF-8")), "{warnings:?}");
     assert!(warnings.iter().any(|warning| warning.contains("large.md is left alone: it is larger")), "{warnings:?}");
     assert_eq!(site.text("large.md").await, None);
@@ -386,7 +386,7 @@ async fn what_cannot_be_a_document_is_left_alone() {
     fs::remove_file(site.file("large.md")).unwrap();
     site.settle(&mut sitting).await;
     assert_eq!(site.text("notes.md").await.as_deref(), Some("three"));
-    assert_eq!(sitting.desk.warnings(), [""; 0]);
+    assert_eq!(sitting.service.warnings(), [""; 0]);
 }
 
 #[tokio::test]
@@ -409,14 +409,14 @@ async fn no_link_is_followed() {
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
     assert_eq!(site.text("linked.md").await, None);
     assert_eq!(site.text("notes.md").await.as_deref(), Some("one"));
-    assert!(!sitting.desk.warnings().is_empty());
+    assert!(!sitting.service.warnings().is_empty());
     let other = Site1::new();
     symlink(outside.path(), other.root.join(".workflow")).unwrap();
     other.writes("notes.md", "one").await;
     let mut sitting = other.sit().await;
     other.turn(&mut sitting).await;
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
-    assert!(sitting.desk.warnings()[0].contains("is a link or a file"), "{:?}", sitting.desk.warnings());
+    assert!(sitting.service.warnings()[0].contains("is a link or a file"), "{:?}", sitting.service.warnings());
 }
 
 #[tokio::test]
@@ -476,14 +476,14 @@ async fn no_two_instances_write_into_one_folder() {
         site.turn(&mut sitting).await;
     }
     let warning = "instance 'pr-1' has no files, because its folder other is that of instance 'pr-2'";
-    assert!(sitting.desk.warnings()[0].starts_with(warning), "{:?}", sitting.desk.warnings());
+    assert!(sitting.service.warnings()[0].starts_with(warning), "{:?}", sitting.service.warnings());
     let channel = || fs::read_to_string(site.root.join("shared/channel.md")).unwrap();
     assert!(channel().contains("in the second") && !channel().contains("in the first"));
     assert_eq!(fs::read_dir(site.root.join("shared")).unwrap().count(), 3, "nobody fought");
     fs::remove_file(site.root.join("other")).unwrap();
     site.settle(&mut sitting).await;
     assert_eq!(fs::read_to_string(site.root.join("other/channel.md")).unwrap(), site.channel_text().await);
-    assert_eq!(sitting.desk.warnings(), [""; 0]);
+    assert_eq!(sitting.service.warnings(), [""; 0]);
 }
 
 #[tokio::test]
@@ -496,14 +496,18 @@ async fn whoever_has_a_folder_keeps_it_from_whoever_comes_later() {
         let settings = ContextSettings { dir: Some(dir.to_owned()), ..ContextSettings::default() };
         Configured { scope: Scope::of(&Instance::new("aa")), settings, site: None }
     };
-    sitting.desk.pretend(folder(".workflow/pr-1/deep")).await;
-    sitting.desk.pretend(folder(".workflow/pr-1")).await;
+    sitting.service.pretend(folder(".workflow/pr-1/deep")).await;
+    sitting.service.pretend(folder(".workflow/pr-1")).await;
     site.turn(&mut sitting).await;
-    assert_eq!(sitting.desk.warnings().len(), 1, "{:?}", sitting.desk.warnings());
-    assert!(sitting.desk.warnings()[0].starts_with("instance 'aa' has no files"), "{:?}", sitting.desk.warnings());
-    sitting.desk.pretend(folder("elsewhere")).await;
+    assert_eq!(sitting.service.warnings().len(), 1, "{:?}", sitting.service.warnings());
+    assert!(
+        sitting.service.warnings()[0].starts_with("instance 'aa' has no files"),
+        "{:?}",
+        sitting.service.warnings()
+    );
+    sitting.service.pretend(folder("elsewhere")).await;
     site.turn(&mut sitting).await;
-    assert_eq!(sitting.desk.warnings(), [""; 0]);
+    assert_eq!(sitting.service.warnings(), [""; 0]);
     assert!(site.root.join("elsewhere/channel.md").exists());
 }
 
@@ -518,23 +522,23 @@ async fn stored_context_folder_that_is_hidden_gets_no_files() {
         Configured { scope: Scope::of(&Instance::new("pr-1")), settings, site: None }
     };
     for hidden in [".claude", "docs/.obsidian", "agents"] {
-        sitting.desk.pretend(folder(hidden)).await;
+        sitting.service.pretend(folder(hidden)).await;
         for _ in 0..4 {
             site.turn(&mut sitting).await;
         }
         assert!(!site.root.join(hidden).exists(), "{hidden}");
-        let warnings = sitting.desk.warnings();
+        let warnings = sitting.service.warnings();
         assert!(
             warnings.iter().any(|warning| warning.contains("rookery context configure --instance pr-1")),
             "{warnings:?}"
         );
     }
-    sitting.desk.pretend(folder("team")).await;
+    sitting.service.pretend(folder("team")).await;
     for _ in 0..4 {
         site.turn(&mut sitting).await;
     }
     assert!(site.root.join("team/channel.md").exists());
-    assert_eq!(sitting.desk.warnings(), [""; 0]);
+    assert_eq!(sitting.service.warnings(), [""; 0]);
 }
 
 #[tokio::test]
@@ -555,7 +559,7 @@ async fn foreign_files_in_a_chosen_context_folder_stay_where_they_are() {
     assert_eq!(fs::read_to_string(folder.join("channel.md")).unwrap(), "a person's channel");
     let names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 3, "only .swap is new: {names:?}");
-    let warnings = sitting.desk.warnings();
+    let warnings = sitting.service.warnings();
     assert!(warnings.iter().all(|warning| warning.contains("is left alone")) && warnings.len() == 2, "{warnings:?}");
     for name in ["mcp.json", "channel.md"] {
         fs::remove_file(folder.join(name)).unwrap();
@@ -581,13 +585,13 @@ async fn goes_on(site: &Site1, sitting: &mut Sitting, warning: &str) {
             && site.text("other.md").await.as_deref() == Some("by a person")
             && site.file("mcp.json").exists()
         {
-            let warnings = sitting.desk.warnings();
+            let warnings = sitting.service.warnings();
             assert!(warnings.iter().any(|told| told.contains(warning)), "{warnings:?}");
             return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    panic!("documents do not go on: {:?}", sitting.desk.warnings());
+    panic!("documents do not go on: {:?}", sitting.service.warnings());
 }
 
 #[tokio::test]
@@ -614,7 +618,7 @@ async fn a_channel_that_cannot_be_written_keeps_no_document_back() {
     site.says("ada@pr-1", "it goes on").await;
     site.settle(&mut sitting).await;
     site.check(&["notes.md", "other.md"]).await;
-    assert_eq!(sitting.desk.warnings(), [""; 0]);
+    assert_eq!(sitting.service.warnings(), [""; 0]);
 }
 
 #[tokio::test]
@@ -669,7 +673,7 @@ async fn a_document_with_a_long_path_has_a_file_like_any_other() {
         site.deletes(path).await;
     }
     site.settle(&mut sitting).await;
-    assert_eq!((paths.map(|path| site.read(path)), sitting.desk.warnings()), ([None, None, None], vec![]));
+    assert_eq!((paths.map(|path| site.read(path)), sitting.service.warnings()), ([None, None, None], vec![]));
     assert_eq!(site.waiting(), Vec::<PathBuf>::new());
 }
 
@@ -739,7 +743,7 @@ async fn redactions_while_nobody_was_there_are_made_up_for() {
     site.says("ada@pr-1", "the password is s3cret").await;
     let mut sitting = site.settled().await;
     let position = sitting.subscription.position();
-    sitting.desk.note_position(&position);
+    sitting.service.note_position(&position);
     drop(sitting);
     let row = site.engine.query().log(LogQuery::after(Seq::ZERO, 100)).await.unwrap().value.pop().unwrap();
     assert!(matches!(row.event.typed(), EventRef::MessageSent(_)));
@@ -776,13 +780,13 @@ async fn a_full_disk_is_told_and_waited_for() {
     let mut sitting = site.sit_with(steps).await;
     for _ in 0..3 {
         site.turn(&mut sitting).await;
-        assert!(sitting.desk.warnings()[0].contains("no storage space"), "{:?}", sitting.desk.warnings());
+        assert!(sitting.service.warnings()[0].contains("no storage space"), "{:?}", sitting.service.warnings());
     }
     site.says("ada@pr-1", "said all the same").await;
     full.store(false, Ordering::Relaxed);
     site.settle(&mut sitting).await;
     site.check(&["notes.md"]).await;
-    assert_eq!(sitting.desk.warnings(), [""; 0]);
+    assert_eq!(sitting.service.warnings(), [""; 0]);
 }
 
 #[tokio::test]

@@ -126,7 +126,7 @@ async fn not_everything_that_came_out_stays() {
         site.turn(&mut sitting).await;
     }
     assert!(paths.iter().all(|path| site.read(path).as_deref() == Some("two")));
-    assert_eq!((site.waiting().len(), sitting.desk.warnings()), (500, vec![]));
+    assert_eq!((site.waiting().len(), sitting.service.warnings()), (500, vec![]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
