@@ -117,7 +117,7 @@ pub(crate) async fn announce(store: &dyn Store, agents: usize) -> anyhow::Result
             metadata: serde_json::Map::new(),
             card: None,
         };
-        let register = RegisterAgent { id: id.as_str().into(), profile };
+        let register = RegisterAgent::with_profile(id.as_str().into(), profile);
         store.submit(Submission::new(Caller::asserted(id.as_str()), register)).await?;
     }
     Ok(())

@@ -13,10 +13,6 @@ macro_rules! commands {
 
 commands! {
     crate::agents::RegisterAgent,
-    crate::agents::Join,
-    crate::agents::UpdateProfile,
-    crate::agents::RegisterCard,
-    crate::agents::UpdateCard,
     crate::agents::SetAgentStatus,
     crate::agents::PauseAgent,
     crate::agents::ResumeAgent,

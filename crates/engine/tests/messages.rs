@@ -68,7 +68,7 @@ impl Team {
     }
 
     async fn joins(&self, agent: &str) {
-        let register = RegisterAgent { id: agent.into(), profile: worker() };
+        let register = RegisterAgent::with_profile(agent.into(), worker());
         self.engine.submit(Request::new(by(agent), register)).await.unwrap();
     }
 

@@ -50,7 +50,7 @@ impl Daemon {
     }
 
     async fn register(&self, agent: &str) {
-        let register = RegisterAgent { id: agent.into(), profile: worker() };
+        let register = RegisterAgent::with_profile(agent.into(), worker());
         self.engine.submit(Request::new(Caller::asserted(agent), register)).await.unwrap();
     }
 

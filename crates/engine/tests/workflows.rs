@@ -42,7 +42,7 @@ fn code(error: EngineError) -> Code {
 }
 
 async fn joins(engine: &Engine, agent: &str) {
-    let register = RegisterAgent { id: agent.into(), profile: support::worker() };
+    let register = RegisterAgent::with_profile(agent.into(), support::worker());
     engine.submit(Request::new(Caller::asserted(agent), register)).await.unwrap();
 }
 

@@ -45,7 +45,7 @@ impl Team {
             metadata: serde_json::Map::new(),
             card: None,
         };
-        self.person(RegisterAgent { id: agent.into(), profile });
+        self.person(RegisterAgent::with_profile(agent.into(), profile));
     }
 
     fn create(&self, id: &str) {

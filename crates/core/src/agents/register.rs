@@ -1,7 +1,14 @@
-//! An agent announces itself, for the first time or again.
+//! Registering an agent: it joins the team, returns to it, or changes what the team knows of it.
+//!
+//! One command serves every surface. They differ in what an agent states about itself ([`Announcement`]).
+
+#[cfg(test)]
+mod tests;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
+use super::returning::comes_back;
 use super::{LeadChosen, LeadReason};
 use crate::contexts;
 use crate::kernel::caller::{Actor, Authority, Caller};
@@ -11,17 +18,62 @@ use crate::kernel::instance::{Instance, check_name, plain};
 use crate::kernel::limit;
 use crate::kernel::outbound::AllowedHost;
 use crate::kernel::rejection::Rejection;
-use crate::model::agent::{Agent, AgentRole, AgentStatus, ClaimsWhenOffline, Membership, Profile, TrackRecord};
-use crate::model::capabilities::{keys_of, same_keys};
+use crate::model::agent::{
+    Agent, AgentRole, AgentStatus, ClaimsWhenOffline, Membership, Metadata, Profile, TrackRecord,
+};
+use crate::model::capabilities::{Card, keys_of, same_keys};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided, View};
 use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
 
-/// Joins the team, or updates what the team knows of the agent and brings it back. What it holds stays its own.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+/// Adds an agent to the team, or updates it and brings it back. The agent keeps what it holds.
+#[derive(Clone, PartialEq, Debug)]
 pub struct RegisterAgent {
-    pub id: AgentId,
-    #[serde(flatten)]
-    pub profile: Profile,
+    pub agent: AgentId,
+    pub announcement: Announcement,
+}
+
+/// The statement of an agent about itself. What it does not mention stays as the team knows it.
+///
+/// An agent that the team does not know can state something whole, or nothing. A change needs an agent that is here.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Announcement {
+    /// Nothing: the agent is there. A new one joins as a worker of which nothing else is known.
+    Presence,
+    /// The whole profile. A card that the team knows is brought in line with it.
+    Profile(Profile),
+    ProfileChange(ProfileChange),
+    /// The whole card. The parts of the profile that a card cannot say stay.
+    Card {
+        card: Box<Card>,
+        endpoint: EndpointGrant,
+    },
+    /// Merged into the card: objects are merged, `null` removes a field, every other value replaces the old one (RFC 7396).
+    CardChange(Map<String, Value>),
+}
+
+/// A change to a part of a profile. Two changes of different parts at the same time both take effect.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ProfileChange {
+    pub workspace_path: Option<String>,
+    /// Added to the known metadata; a key that is there already gets the new value.
+    pub metadata: Metadata,
+}
+
+/// Whether messages may be posted to the endpoint on the card, wherever it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EndpointGrant {
+    /// An earlier grant stays.
+    Unchanged,
+    /// A person allows the host and port of the card's endpoint, also on this machine and in private networks.
+    ByPerson,
+}
+
+/// Whether the statement is signed by a key of the agent. Only code of this crate can say so, after it checked the
+/// signature of an envelope.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum KeyProof {
+    Signed,
+    Unsigned,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -35,7 +87,7 @@ pub struct AgentRegistered {
     pub allowed_endpoint: Option<AllowedHost>,
 }
 
-/// An agent that was here already announced itself again.
+/// A member of the team registered again with something new.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct AgentUpdated {
     pub id: AgentId,
@@ -47,37 +99,33 @@ pub struct AgentUpdated {
     pub allowed_endpoint: Option<AllowedHost>,
 }
 
-/// Whether a key of the agent vouches for what is said in its name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum KeyProof {
-    ByKey,
-    ByNobody,
-}
+impl RegisterAgent {
+    pub fn with_profile(agent: AgentId, profile: Profile) -> RegisterAgent {
+        RegisterAgent { agent, announcement: Announcement::Profile(profile) }
+    }
 
-/// Whether messages may be posted to the endpoint on the card, wherever it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum EndpointGrant {
-    /// An earlier grant stays.
-    Unchanged,
-    /// A person allows the host and port of the card's endpoint.
-    ByPerson,
-}
+    pub fn with_card(card: Card, endpoint: EndpointGrant) -> RegisterAgent {
+        let agent = card.agent_id.clone();
+        RegisterAgent { agent, announcement: Announcement::Card { card: Box::new(card), endpoint } }
+    }
 
-impl EndpointGrant {
-    fn host(self, caller: &Caller, profile: &Profile) -> Result<Option<AllowedHost>, Rejection> {
-        if self == EndpointGrant::Unchanged {
-            return Ok(None);
+    /// The whole card that the agent announces, if it announces one.
+    pub fn card(&self) -> Option<&Card> {
+        match &self.announcement {
+            Announcement::Card { card, .. } => Some(card),
+            Announcement::Presence
+            | Announcement::Profile(_)
+            | Announcement::ProfileChange(_)
+            | Announcement::CardChange(_) => None,
         }
-        if caller.power != Authority::Person {
-            return Err(Rejection::new(Code::Forbidden, "only a person may allow an endpoint")
-                .hint("use 'rookery agents add', or send a person's token"));
+    }
+
+    /// Whether it adds an agent that the team does not know; otherwise it is rejected with `AGENT_NOT_FOUND`.
+    pub fn can_add_agent(&self) -> bool {
+        match &self.announcement {
+            Announcement::Presence | Announcement::Profile(_) | Announcement::Card { .. } => true,
+            Announcement::ProfileChange(_) | Announcement::CardChange(_) => false,
         }
-        let url = profile.card.as_ref().and_then(|card| Some(card.endpoints.clutch.as_ref()?.url.as_str()));
-        let allowed = url.and_then(AllowedHost::of_url);
-        allowed.map(Some).ok_or_else(|| {
-            Rejection::new(Code::Invalid, "/endpoints/clutch/url: there is no endpoint to allow")
-                .hint("name an http or https address, with a host name or an address in its usual form")
-        })
     }
 }
 
@@ -86,37 +134,40 @@ impl Command for RegisterAgent {
     const SETTLES_MEMBERSHIP: bool = true;
 
     fn read_set(&self) -> ReadSet {
-        let mut read_set = vec![Key::Agent(self.id.clone()).into(), Key::lead().into()];
-        read_set.extend(contexts::read_set(&Instance::of(&self.id)));
+        let mut read_set = vec![Key::Agent(self.agent.clone()).into(), Key::lead().into()];
+        read_set.extend(contexts::read_set(&Instance::of(&self.agent)));
         read_set
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
-        self.announces(cx.view, cx.caller, KeyProof::ByNobody, EndpointGrant::Unchanged)
+        self.decide_with_proof(cx.view, cx.caller, KeyProof::Unsigned)
     }
 }
 
 impl RegisterAgent {
-    pub(crate) fn announces(
+    /// The decision about a statement that came in an envelope, whose signature was checked.
+    pub(crate) fn decide_with_proof(
         &self,
         view: &View,
         caller: &Caller,
-        vouched: KeyProof,
-        grant: EndpointGrant,
+        proof: KeyProof,
     ) -> Result<Decision, Undecided> {
-        self.check()?;
-        view.ensure_may_act_for(caller, &self.id)?;
-        let sealed = caller.is_proven() && caller.itself() == Some(&self.id);
-        let known = view.find_agent(&self.id)?;
-        let profile = self.profile.beside(known)?;
-        if vouched == KeyProof::ByNobody {
-            may_set_keys(view, caller, known, &profile)?;
+        let stated = self.stated_profile(view)?;
+        check_agent_id(&self.agent)?;
+        check_profile(&stated)?;
+        view.ensure_may_act_for(caller, &self.agent)?;
+        let sealed = caller.is_proven() && caller.itself() == Some(&self.agent);
+        let known = view.find_agent(&self.agent)?;
+        let profile = stated.beside(known)?;
+        if proof == KeyProof::Unsigned {
+            ensure_may_set_keys(view, caller, known, &profile)?;
         }
         if let (Some(reach), Some(card)) = (caller.sandbox(), &profile.card) {
             reach.check_card(card, known.and_then(|agent| agent.profile.card.as_deref()))?;
         }
-        let granted = grant.host(caller, &profile)?;
-        let mut facts = Vec::new();
+        let granted = self.granted_endpoint(caller)?;
+        let role = profile.role;
+        let mut events = Vec::new();
         match known {
             Some(agent) if !agent.has_left() => {
                 let allowed_endpoint = granted.or_else(|| agent.allowed_endpoint.clone());
@@ -127,72 +178,151 @@ impl RegisterAgent {
                     ..agent.clone()
                 };
                 if renewed != *agent {
-                    facts.push(AnyEvent::new(AgentUpdated {
-                        id: self.id.clone(),
+                    events.push(AnyEvent::new(AgentUpdated {
+                        id: self.agent.clone(),
                         profile: renewed.profile.clone(),
                         sealed: renewed.has_credential,
                         allowed_endpoint: renewed.allowed_endpoint.clone(),
                     }));
                 }
                 if !agent.is_online() {
-                    facts.extend(crate::agents::returning::comes_back(view, &renewed)?);
+                    events.extend(comes_back(view, &renewed)?);
                 }
             }
-            _ => facts.push(AnyEvent::new(AgentRegistered {
-                id: self.id.clone(),
+            _ => events.push(AnyEvent::new(AgentRegistered {
+                id: self.agent.clone(),
                 profile,
                 sealed: sealed || known.is_some_and(|agent| agent.has_credential),
                 allowed_endpoint: granted,
             })),
         }
-        let instance = Instance::of(&self.id);
-        facts.extend(contexts::documents(view, &instance, &view.team_context(&instance)?)?);
-        facts.extend(self.lead(view)?);
-        Ok(Decision::new(facts, Reply::Row(Key::Agent(self.id.clone()))))
+        let instance = Instance::of(&self.agent);
+        events.extend(contexts::documents(view, &instance, &view.team_context(&instance)?)?);
+        events.extend(self.choose_lead(view, role)?);
+        Ok(Decision::new(events, Reply::Row(Key::Agent(self.agent.clone()))))
     }
 
-    fn check(&self) -> Result<(), Rejection> {
-        check_name("id", self.id.as_str())?;
-        let plain = plain(&self.id);
-        if plain != self.id {
-            return Err(Rejection::new(Code::Invalid, format!("id '{}' is written '{plain}'", self.id))
-                .hint("an agent outside of all instances is called by its bare name"));
+    /// The profile after this announcement, with the parts that it does not mention.
+    fn stated_profile(&self, view: &View) -> Result<Profile, Undecided> {
+        match &self.announcement {
+            Announcement::Presence => {
+                Ok(self.member(view)?.map_or_else(default_profile, |known| known.profile.clone()))
+            }
+            Announcement::Profile(profile) => Ok(profile.clone()),
+            Announcement::ProfileChange(change) => {
+                let mut profile = view.agent(&self.agent)?.profile.clone();
+                profile.workspace_path = change.workspace_path.clone().or(profile.workspace_path);
+                profile.metadata.extend(change.metadata.clone());
+                Ok(profile)
+            }
+            Announcement::Card { card, .. } => {
+                let card = self.read_card(&serde_json::to_value(card).unwrap_or_default())?;
+                Ok(card.profile(self.member(view)?.map(|known| &known.profile)))
+            }
+            Announcement::CardChange(change) => {
+                let known = view.agent(&self.agent)?;
+                let mut changed = serde_json::to_value(Card::of(known)).unwrap_or_default();
+                merge(&mut changed, &Value::Object(change.clone()));
+                Ok(self.read_card(&changed)?.profile(Some(&known.profile)))
+            }
         }
-        if Actor::is_reserved(self.id.as_str()) {
-            return Err(Rejection::new(Code::Invalid, format!("id '{}' is reserved", self.id))
-                .hint("choose another id, for example the tool's name and a number"));
-        }
-        let profile = &self.profile;
-        limit::text("name", profile.name.as_deref().unwrap_or(""), limit::NAME_BYTES)?;
-        limit::json("metadata", &profile.metadata, limit::METADATA_BYTES)?;
-        if profile.tool.is_empty() {
-            return Err(Rejection::new(Code::Invalid, "tool must not be empty"));
-        }
-        limit::text("tool", &profile.tool, limit::NAME_BYTES)?;
-        limit::list("capabilities", &profile.capabilities)?;
-        for capability in &profile.capabilities {
-            limit::text("capabilities", capability, limit::NAME_BYTES)?;
-        }
-        limit::text("workspace_path", profile.workspace_path.as_deref().unwrap_or(""), limit::PATH_BYTES)
     }
 
-    /// The first that asks for the lead gets it; who leads only because nobody asked yields to one that does.
-    fn lead(&self, view: &View) -> Result<Option<AnyEvent>, Undecided> {
+    /// The agent, if it is in the team. One that left starts with a new profile.
+    fn member<'v>(&self, view: &'v View) -> Result<Option<&'v Agent>, Undecided> {
+        Ok(view.find_agent(&self.agent)?.filter(|agent| !agent.has_left()))
+    }
+
+    /// Checks a card by the rules for one that comes in, whichever way this one was made.
+    fn read_card(&self, card: &Value) -> Result<Card, Rejection> {
+        let card = Card::read(card).map_err(|faults| {
+            Rejection::new(Code::Invalid, faults.to_string())
+                .hint("'rookery schema card' describes what a card can say")
+        })?;
+        if card.agent_id != self.agent {
+            return Err(Rejection::new(Code::Invalid, "/agent_id: a change cannot give an agent another id"));
+        }
+        Ok(card)
+    }
+
+    fn granted_endpoint(&self, caller: &Caller) -> Result<Option<AllowedHost>, Rejection> {
+        let Announcement::Card { card, endpoint: EndpointGrant::ByPerson } = &self.announcement else {
+            return Ok(None);
+        };
+        if caller.power != Authority::Person {
+            return Err(Rejection::new(Code::Forbidden, "only a person may allow an endpoint")
+                .hint("use 'rookery agents add', or send a person's token"));
+        }
+        let url = card.endpoints.clutch.as_ref().map(|endpoint| endpoint.url.as_str());
+        url.and_then(AllowedHost::of_url).map(Some).ok_or_else(|| {
+            Rejection::new(Code::Invalid, "/endpoints/clutch/url: there is no endpoint to allow")
+                .hint("name an http or https address, with a host name or an address in its usual form")
+        })
+    }
+
+    /// The first agent that asks for the lead gets it. An agent that leads without having asked yields to one that asks.
+    fn choose_lead(&self, view: &View, role: AgentRole) -> Result<Option<AnyEvent>, Undecided> {
         let seat = view.lead()?;
-        let read_set = self.profile.role == AgentRole::Lead;
+        let asks = role == AgentRole::Lead;
         let reason = match seat.and_then(|lead| lead.holder.as_ref().map(|holder| (holder, lead.asked))) {
-            None if read_set => LeadReason::Asked,
+            None if asks => LeadReason::Asked,
             None => LeadReason::First,
-            Some((_, false)) if read_set => LeadReason::Asked,
+            Some((_, false)) if asks => LeadReason::Asked,
             Some(_) => return Ok(None),
         };
-        Ok(Some(LeadChosen::fact(Some(self.id.clone()), reason, seat)))
+        Ok(Some(LeadChosen::fact(Some(self.agent.clone()), reason, seat)))
     }
 }
 
-/// Keys are what an agent is known by: they are replaced by whoever has one of them, or by the lead or a person, and both
-/// more than by word.
-fn may_set_keys(view: &View, caller: &Caller, known: Option<&Agent>, profile: &Profile) -> Result<(), Undecided> {
+/// The profile of an agent that stated nothing.
+fn default_profile() -> Profile {
+    Profile {
+        tool: "custom".to_owned(),
+        role: AgentRole::Worker,
+        capabilities: vec![],
+        name: None,
+        workspace_path: None,
+        metadata: Metadata::new(),
+        card: None,
+    }
+}
+
+fn check_agent_id(agent: &AgentId) -> Result<(), Rejection> {
+    check_name("id", agent.as_str())?;
+    let plain = plain(agent);
+    if plain != *agent {
+        return Err(Rejection::new(Code::Invalid, format!("id '{agent}' is written '{plain}'"))
+            .hint("an agent outside of all instances is called by its bare name"));
+    }
+    if Actor::is_reserved(agent.as_str()) {
+        return Err(Rejection::new(Code::Invalid, format!("id '{agent}' is reserved"))
+            .hint("choose another id, for example the tool's name and a number"));
+    }
+    Ok(())
+}
+
+fn check_profile(profile: &Profile) -> Result<(), Rejection> {
+    limit::text("name", profile.name.as_deref().unwrap_or(""), limit::NAME_BYTES)?;
+    limit::json("metadata", &profile.metadata, limit::METADATA_BYTES)?;
+    if profile.tool.is_empty() {
+        return Err(Rejection::new(Code::Invalid, "tool must not be empty"));
+    }
+    limit::text("tool", &profile.tool, limit::NAME_BYTES)?;
+    limit::list("capabilities", &profile.capabilities)?;
+    for capability in &profile.capabilities {
+        limit::text("capabilities", capability, limit::NAME_BYTES)?;
+    }
+    limit::text("workspace_path", profile.workspace_path.as_deref().unwrap_or(""), limit::PATH_BYTES)
+}
+
+/// Rejects a change of an agent's keys, which prove who it is, unless the caller is a person or the lead with a credential.
+/// A statement that is signed by one of the keys does not get here.
+fn ensure_may_set_keys(
+    view: &View,
+    caller: &Caller,
+    known: Option<&Agent>,
+    profile: &Profile,
+) -> Result<(), Undecided> {
     let (old, new) = (keys_of(known), profile.card.as_ref().map_or(&[][..], |card| &card.security.keys));
     if old.is_empty() || same_keys(old, new) {
         return Ok(());
@@ -203,6 +333,24 @@ fn may_set_keys(view: &View, caller: &Caller, known: Option<&Agent>, profile: &P
     Err(Rejection::new(Code::SignatureRequired, "an agent's keys are replaced only by whoever has one of them")
         .hint("send an 'agent.register' or 'agent.update' that is signed by one of its keys, or let the lead or a person do it, with a token")
         .into())
+}
+
+fn merge(into: &mut Value, change: &Value) {
+    let Value::Object(change) = change else {
+        *into = change.clone();
+        return;
+    };
+    if !into.is_object() {
+        *into = Value::Object(Map::new());
+    }
+    let Value::Object(fields) = into else { return };
+    for (name, value) in change {
+        if value.is_null() {
+            fields.remove(name);
+        } else {
+            merge(fields.entry(name.clone()).or_insert(Value::Null), value);
+        }
+    }
 }
 
 impl AgentRegistered {
@@ -266,188 +414,5 @@ impl Event for AgentUpdated {
 
     fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
         rows.update(self.id.clone(), |agent: &mut Agent| self.update(agent, stamp.at));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::agents::{CurrentTask, LeaveTeam, SetAgentStatus};
-    use crate::kernel::caller::Auth;
-    use crate::testing::{World, anna, by, claim, claim_file, profile, register, with_token};
-
-    #[test]
-    fn the_first_agent_leads_until_one_asks_and_that_one_keeps_it() {
-        let mut w = World::default();
-        assert_eq!(w.joins("a", AgentRole::Worker), ["agent.registered", "lead.chosen"]);
-        assert_eq!((w.lead(), w.seat().unwrap().asked), (Some("a"), false));
-        assert_eq!(w.joins("b", AgentRole::Specialist), ["agent.registered"]);
-        assert_eq!(w.joins("c", AgentRole::Lead), ["agent.registered", "lead.chosen"]);
-        assert_eq!((w.lead(), w.seat().unwrap().asked), (Some("c"), true));
-        assert_eq!(w.joins("d", AgentRole::Lead), ["agent.registered"]);
-        assert_eq!(w.lead(), Some("c"));
-        assert_eq!(w.agent("d").profile.role, AgentRole::Lead, "it stays with the role that it asked for");
-    }
-
-    #[test]
-    fn a_lead_that_nobody_asked_can_ask_itself() {
-        let mut w = World::of(&["a", "b"]);
-        assert_eq!(w.joins("a", AgentRole::Lead), ["agent.updated", "lead.chosen"]);
-        assert!(w.seat().unwrap().asked);
-        assert_eq!(w.joins("b", AgentRole::Lead), ["agent.updated"]);
-        assert_eq!(w.lead(), Some("a"));
-    }
-
-    #[test]
-    fn announcing_again_keeps_what_the_agent_holds() {
-        let mut w = World::of(&["a"]);
-        w.creates("t", &[]);
-        w.starts("a", "t");
-        w.claims_file("a", "src/x").unwrap();
-        assert_eq!(w.joins("a", AgentRole::Worker), [""; 0], "nothing new was said");
-        assert_eq!(w.joins("a", AgentRole::Specialist), ["agent.updated"]);
-        assert_eq!((w.holder("t"), w.file_holder("src/x")), (Some("a"), Some("a")));
-        let agent = w.agent("a");
-        assert_eq!((agent.holding, agent.status, agent.joined), (1, AgentStatus::Working, Seq(1)));
-    }
-
-    #[test]
-    fn announcing_brings_an_offline_agent_back_with_one_decision_about_the_lead() {
-        let mut w = World::of(&["a"]);
-        w.creates("t", &[]);
-        w.starts("a", "t");
-        w.goes_offline("a");
-        assert_eq!(w.lead(), None);
-        assert_eq!(w.joins("a", AgentRole::Lead), ["agent.updated", "agent.returned", "task.claimed", "lead.chosen"]);
-        assert_eq!((w.holder("t"), w.lead()), (Some("a"), Some("a")));
-        assert!(w.seat().unwrap().asked);
-    }
-
-    #[test]
-    fn one_that_left_joins_anew() {
-        let mut w = World::of(&["a", "b"]);
-        w.does(&by("a"), LeaveTeam { agent: "a".into() });
-        assert_eq!(w.joins("a", AgentRole::Worker), ["agent.registered"]);
-        assert!(w.agent("a").is_online() && w.agent("a").joined > w.agent("b").joined);
-    }
-
-    #[test]
-    fn ids_and_profiles_are_checked() {
-        let mut w = World::default();
-        let nobody = Caller::anonymous();
-        for id in [
-            "",
-            "a b",
-            "a\n",
-            "@x",
-            "x@",
-            "a@b@c",
-            "a@default",
-            "system",
-            "watcher",
-            "router",
-            "person:anna",
-            "agent:a",
-            "group:x",
-        ] {
-            assert_eq!(w.refuses(&nobody, register(id, AgentRole::Worker)), Code::Invalid, "{id:?}");
-        }
-        assert_eq!(w.refuses(&nobody, register(&"a".repeat(129), AgentRole::Worker)), Code::TooLarge);
-        let with = |change: &dyn Fn(&mut Profile)| {
-            let mut profile = profile(AgentRole::Worker);
-            change(&mut profile);
-            RegisterAgent { id: "a".into(), profile }
-        };
-        assert_eq!(w.refuses(&nobody, with(&|p| p.tool.clear())), Code::Invalid);
-        assert_eq!(w.refuses(&nobody, with(&|p| p.tool = "x".repeat(257))), Code::TooLarge);
-        assert_eq!(w.refuses(&nobody, with(&|p| p.capabilities = vec!["x".to_owned(); 1_001])), Code::TooLarge);
-        assert_eq!(w.refuses(&nobody, with(&|p| p.workspace_path = Some("x".repeat(4_097)))), Code::TooLarge);
-    }
-
-    #[test]
-    fn only_an_agent_itself_the_lead_and_people_announce_it() {
-        let mut w = World::of(&["lead", "a", "b"]);
-        assert_eq!(w.refuses(&by("b"), register("a", AgentRole::Specialist)), Code::Forbidden);
-        for caller in [Caller::anonymous(), by("lead"), anna(), by("a")] {
-            let role =
-                if w.agent("a").profile.role == AgentRole::Worker { AgentRole::Specialist } else { AgentRole::Worker };
-            assert_eq!(w.does(&caller, register("a", role)), ["agent.updated"], "{:?}", caller.actor);
-        }
-    }
-
-    #[test]
-    fn the_lead_by_word_commands_a_sealed_agent_but_does_not_act_as_it() {
-        use crate::testing::{assign, claim_file, complete, release, with_token};
-        let mut w = World::of(&["lead"]);
-        w.does(&with_token("a"), register("a", AgentRole::Worker));
-        for task in ["t", "u"] {
-            w.creates(task, &[]);
-            w.does(&with_token("a"), crate::testing::start(Some("a"), task));
-        }
-        w.does(&with_token("a"), claim_file("a", "x"));
-        let as_it = |agent: &str| Some(AgentId::from(agent));
-        assert_eq!(w.refuses(&by("lead"), crate::agents::LeaveTeam { agent: "a".into() }), Code::CredentialRequired);
-        assert_eq!(
-            w.refuses(&by("lead"), crate::tasks::CompleteTask { agent: as_it("a"), ..complete("t") }),
-            Code::CredentialRequired
-        );
-        assert_eq!(
-            w.refuses(&by("lead"), crate::tasks::ReleaseTask { agent: as_it("a"), ..release("t") }),
-            Code::CredentialRequired
-        );
-        assert_eq!(w.refuses(&by("lead"), claim_file("a", "y")), Code::CredentialRequired);
-        w.does(&by("lead"), assign("t", "lead"));
-        let forced = crate::files::ClaimFile { insist: crate::files::ClaimMode::Force, ..claim_file("lead", "x") };
-        w.does(&by("lead"), forced);
-        assert_eq!(w.file_holder("x"), Some("lead"));
-        w.does(&with_token("lead"), register("lead", AgentRole::Lead));
-        w.does(&with_token("lead"), crate::tasks::ReleaseTask { agent: as_it("a"), ..release("u") });
-    }
-
-    #[test]
-    fn a_sealed_id_cannot_be_used_without_its_credential() {
-        let mut w = World::of(&["lead"]);
-        w.does(&with_token("a"), register("a", AgentRole::Worker));
-        assert!(w.agent("a").has_credential);
-        w.creates("t", &[]);
-        w.does(&with_token("a"), claim("a", "t"));
-        let idle =
-            SetAgentStatus { agent: "a".into(), status: AgentStatus::Blocked, current_task: CurrentTask::AsBefore };
-        for caller in [by("a"), Caller::anonymous()] {
-            assert_eq!(
-                w.refuses(&caller, register("a", AgentRole::Specialist)),
-                Code::CredentialRequired,
-                "{:?}",
-                caller.actor
-            );
-            assert_eq!(w.refuses(&caller, claim("a", "t")), Code::CredentialRequired);
-            assert_eq!(w.refuses(&caller, claim_file("a", "x")), Code::CredentialRequired);
-            assert_eq!(w.refuses(&caller, idle.clone()), Code::CredentialRequired);
-            assert_eq!(
-                w.refuses(&caller, crate::testing::release("t")),
-                Code::CredentialRequired,
-                "not as the holder either"
-            );
-            assert_eq!(w.refuses(&caller, crate::agents::ReturnAgent { agent: "a".into() }), Code::CredentialRequired);
-        }
-        assert_eq!(w.refuses(&by("lead"), idle.clone()), Code::CredentialRequired, "nor as the lead, by word alone");
-        assert_eq!(w.does(&with_token("lead"), idle), ["agent.status_set"], "the lead may speak for others");
-        let session = Caller { auth: Auth::Session, ..by("a") };
-        assert_eq!(w.does(&session, register("a", AgentRole::Specialist)), ["agent.updated"]);
-        w.does(&anna(), LeaveTeam { agent: "a".into() });
-        assert_eq!(
-            w.refuses(&by("a"), register("a", AgentRole::Worker)),
-            Code::CredentialRequired,
-            "leaving breaks no seal"
-        );
-        w.does(&anna(), register("a", AgentRole::Worker));
-        assert!(w.agent("a").has_credential);
-    }
-
-    #[test]
-    fn an_observer_changes_nothing() {
-        let mut w = World::of(&["a"]);
-        let observer = Caller { power: crate::kernel::caller::Authority::Observer, ..by("a") };
-        assert_eq!(w.refuses(&observer, register("a", AgentRole::Lead)), Code::Forbidden);
     }
 }

@@ -5,7 +5,7 @@ mod tests;
 
 use super::tool::HeldTo;
 use super::{EnvelopeReceived, Signing, SigningPolicy, ToolCall, signature};
-use crate::agents::{KeyProof, RegisterCard, UpdateCard};
+use crate::agents::{KeyProof, RegisterAgent};
 use crate::kernel::caller::{Actor, Caller};
 use crate::kernel::code::Code;
 use crate::kernel::event_id;
@@ -48,8 +48,8 @@ pub enum Act {
         cause: Cause,
         guard: StormGuard,
     },
-    Register(Box<RegisterCard>),
-    Update(UpdateCard),
+    /// By a card, or by a change to it.
+    Register(Box<RegisterAgent>),
     Request(Box<tasks::Request>),
     Accept(AgentId),
     Progress,
@@ -79,7 +79,6 @@ impl Command for Ingest {
             Act::Record | Act::Call(_) => {}
             Act::Say { .. } => read_set.extend(self.speech(vec![]).into_iter().flat_map(|speech| speech.read_set())),
             Act::Register(register) => read_set.extend(register.read_set()),
-            Act::Update(update) => read_set.extend(update.read_set()),
             Act::Request(request) => read_set.extend(request.read_set()),
             Act::Accept(_) | Act::Progress => read_set.push(Key::lead().into()),
             Act::Complete(_) | Act::Fail { .. } | Act::Cancel(_) => {
@@ -141,8 +140,7 @@ impl Ingest {
                 self.needs_known(view, mentions)?;
                 (vec![], self.says(view, caller, now, reached)?)
             }
-            Act::Register(register) => (vec![], register.announces(view, caller, self.vouched())?.events),
-            Act::Update(update) => (vec![], update.announces(view, caller, self.vouched())?.events),
+            Act::Register(register) => (vec![], register.decide_with_proof(view, caller, self.key_proof())?.events),
             // It is passed on to whoever shall do it.
             Act::Request(request) => (vec![], request.creates(view, caller)?),
             Act::Call(_) if denied.is_some() => (vec![], vec![]),
@@ -173,7 +171,7 @@ impl Ingest {
         match (&self.signing.by, &self.act) {
             // Whoever is new brings its keys along.
             (Some(key), Act::Register(register)) if known.is_empty() => {
-                let brought = register.card.security.keys.iter().any(|brought| brought.is(key));
+                let brought = register.card().is_some_and(|card| card.security.keys.iter().any(|new| new.is(key)));
                 if brought { Ok(()) } else { Err(signature::unknown_key(&key.kid, sender.as_str()).into()) }
             }
             (Some(key), _) if known.iter().any(|known| known.is(key)) => Ok(()),
@@ -195,8 +193,8 @@ impl Ingest {
         }
     }
 
-    fn vouched(&self) -> KeyProof {
-        if self.signing.by.is_some() { KeyProof::ByKey } else { KeyProof::ByNobody }
+    fn key_proof(&self) -> KeyProof {
+        if self.signing.by.is_some() { KeyProof::Signed } else { KeyProof::Unsigned }
     }
 
     /// Why a call of a tool comes to nothing. It is recorded, its sender is told, and nobody gets it.
@@ -280,7 +278,7 @@ impl Ingest {
                 }
             }
             Act::Cancel(_) => task.held_by().cloned(),
-            Act::Record | Act::Call(_) | Act::Say { .. } | Act::Register(_) | Act::Update(_) | Act::Request(_) => None,
+            Act::Record | Act::Call(_) | Act::Say { .. } | Act::Register(_) | Act::Request(_) => None,
         };
         let Some(agent) = concerned else { return Ok(None) };
         Ok(view.find_agent(&agent)?.is_some_and(|known| !known.has_left()).then_some(agent))
@@ -375,9 +373,7 @@ impl Ingest {
                 let cancel = CancelTask { task: task.id.clone(), agent: None, reason: reason.clone(), to };
                 Ok(cancel.decide(&DecisionContext { view, caller, now })?.events)
             }
-            Act::Record | Act::Say { .. } | Act::Register(_) | Act::Update(_) | Act::Request(_) | Act::Call(_) => {
-                Ok(vec![])
-            }
+            Act::Record | Act::Say { .. } | Act::Register(_) | Act::Request(_) | Act::Call(_) => Ok(vec![]),
         }
     }
 

@@ -8,7 +8,7 @@ use super::place::Place;
 use super::{
     Act, Envelope, EnvelopeReceived, Faults, Heartbeat, Ingest, Received, Signing, SigningPolicy, ToolCall, json,
 };
-use crate::agents::{RegisterCard, UpdateCard};
+use crate::agents::{Announcement, EndpointGrant, RegisterAgent};
 use crate::kernel::caller::Actor;
 use crate::kernel::hex::hex;
 use crate::kernel::id::{AgentId, Timestamp};
@@ -124,11 +124,12 @@ fn act(envelope: &Envelope, whole: &Whole<'_>, guard: StormGuard, place: &Place<
         },
         MessageType::AgentRegister => {
             let card = card(payload).map_err(|found| faults.append(found.within(place, "payload"))).ok()?;
-            Act::Register(Box::new(RegisterCard { card, allow_endpoint: false }))
+            Act::Register(Box::new(RegisterAgent::with_card(card, EndpointGrant::Unchanged)))
         }
         MessageType::AgentUpdate => {
             let change = payload.get("card").and_then(Value::as_object).unwrap_or(payload).clone();
-            Act::Update(UpdateCard { agent: agent(envelope, place, faults)?, change })
+            let agent = agent(envelope, place, faults)?;
+            Act::Register(Box::new(RegisterAgent { agent, announcement: Announcement::CardChange(change) }))
         }
         MessageType::ToolCall => Act::Call(ToolCall::of(envelope)),
         MessageType::ToolResult

@@ -238,7 +238,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::agents::RegisterCard;
+    use crate::agents::{EndpointGrant, RegisterAgent};
     use crate::clutch::EnvelopeReceived;
     use crate::kernel::caller::Caller;
     use crate::model::message::Standing;
@@ -251,7 +251,7 @@ mod tests {
         let mut w = World::of(&["lead", "smith"]);
         let mut said = json!({ "v": "clutch/0.1", "agent_id": "ken" });
         said["security"] = card;
-        w.does(&by("ken"), RegisterCard { card: Card::read(&said).unwrap(), allow_endpoint: false });
+        w.does(&by("ken"), RegisterAgent::with_card(Card::read(&said).unwrap(), EndpointGrant::Unchanged));
         sends(&mut w, "req", "task.request", "lead", &json!({ "security": { "policy": task } }));
         w
     }

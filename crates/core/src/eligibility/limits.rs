@@ -55,7 +55,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::agents::RegisterCard;
+    use crate::agents::{EndpointGrant, RegisterAgent};
     use crate::model::agent::AgentRole;
     use crate::model::capabilities::Card;
     use crate::tasks::ClaimTask;
@@ -64,7 +64,7 @@ mod tests {
     fn joins(w: &mut World, id: &str, more: &Value) {
         let mut card = json!({ "v": "clutch/0.1", "agent_id": id });
         card.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        w.does(&by(id), RegisterCard { card: Card::read(&card).unwrap(), allow_endpoint: false });
+        w.does(&by(id), RegisterAgent::with_card(Card::read(&card).unwrap(), EndpointGrant::Unchanged));
     }
 
     /// A lead, `ken` with a card, and a task `t` that was asked for on these terms.

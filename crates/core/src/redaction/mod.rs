@@ -284,7 +284,7 @@ mod tests {
         w.does(&by("a"), CancelTask { reason: Some(text()), ..cancel("u") });
         let mut profile = crate::testing::profile(crate::model::agent::AgentRole::Worker);
         profile.metadata = serde_json::Map::from_iter([("secret".to_owned(), "secret".into())]);
-        w.does(&by("b"), crate::agents::RegisterAgent { id: "b".into(), profile });
+        w.does(&by("b"), crate::agents::RegisterAgent::with_profile("b".into(), profile));
         told_in_messages(&mut w);
         w
     }

@@ -31,7 +31,7 @@ struct Member {
 fn agent(id: &str, card: Card) -> Agent {
     let mut w = World::of(&[id]);
     let known = profile(AgentRole::Worker);
-    w.does(&by(id), crate::agents::RegisterAgent { id: id.into(), profile: card.profile(Some(&known)) });
+    w.does(&by(id), crate::agents::RegisterAgent::with_profile(id.into(), card.profile(Some(&known))));
     w.agent(id).clone()
 }
 
@@ -593,7 +593,7 @@ fn with_a_task(member: &Member, demand: &TaskDemand) -> World {
         agents.iter().for_each(|id| drop(w.joins(id.as_str(), AgentRole::Worker)));
     }
     let id = member.agent.id.as_str();
-    w.does(&by(id), crate::agents::RegisterAgent { id: id.into(), profile: member.agent.profile.clone() });
+    w.does(&by(id), crate::agents::RegisterAgent::with_profile(id.into(), member.agent.profile.clone()));
     for number in 0..member.load {
         let task = format!("other-{number}");
         w.creates(&task, &[]);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::agents::RegisterCard;
+use crate::agents::{EndpointGrant, RegisterAgent};
 use crate::eligibility::{Among, Candidates, TaskDemand};
 use crate::model::agent::AgentRole;
 use crate::model::capabilities::Card;
@@ -17,7 +17,7 @@ fn world(cards: &[(&str, Value)]) -> World {
     for (id, more) in cards {
         let mut card = json!({ "v": "clutch/0.1", "agent_id": id });
         card.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        w.does(&by(id), RegisterCard { card: Card::read(&card).unwrap(), allow_endpoint: false });
+        w.does(&by(id), RegisterAgent::with_card(Card::read(&card).unwrap(), EndpointGrant::Unchanged));
     }
     w
 }

@@ -364,7 +364,7 @@ pub(crate) fn profile(role: AgentRole) -> Profile {
 }
 
 pub(crate) fn register(agent: &str, role: AgentRole) -> RegisterAgent {
-    RegisterAgent { id: agent.into(), profile: profile(role) }
+    RegisterAgent::with_profile(agent.into(), profile(role))
 }
 
 pub(crate) fn offline(agent: &str, last_seen: i64) -> DeclareOffline {

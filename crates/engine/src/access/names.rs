@@ -3,7 +3,7 @@
 //! Tokens are no part of the log, so the rules cannot know whose names are taken by people: it is checked here, before a command
 //! that makes an agent known is submitted.
 
-use rookery_core::agents::{RegisterAgent, RegisterCard};
+use rookery_core::agents::RegisterAgent;
 use rookery_core::clutch::{Act, Ingest};
 use rookery_core::kernel::instance::bare;
 use rookery_core::kernel::name::look_alike;
@@ -73,14 +73,16 @@ fn resembles(agent: &AgentId, whom: &str) -> Rejection {
 /// The agents that a command makes known.
 fn named_by(command: &AnyCommand) -> Vec<&AgentId> {
     if let Some(register) = command.get::<RegisterAgent>() {
-        vec![&register.id]
-    } else if let Some(register) = command.get::<RegisterCard>() {
-        vec![&register.card.agent_id]
+        added_by(register)
     } else if let Some(start) = command.get::<StartTeam>() {
         start.agents.iter().map(|new| &new.agent).collect()
     } else if let Some(Ingest { act: Act::Register(register), .. }) = command.get() {
-        vec![&register.card.agent_id]
+        added_by(register)
     } else {
         vec![]
     }
+}
+
+fn added_by(register: &RegisterAgent) -> Vec<&AgentId> {
+    if register.can_add_agent() { vec![&register.agent] } else { vec![] }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use rookery_core::agents::Announcement;
 use rookery_core::clutch::signature::signed_by;
 use rookery_core::clutch::{Act, EnvelopeRejected, NoteRejected, SigningPolicy, Taken};
 use rookery_core::model::agent::Agent;
@@ -145,12 +146,15 @@ fn found_key(
 fn brought(item: &Item<'_>) -> Vec<SigningKey> {
     let Taken::Command(ingest) = &item.taken else { return vec![] };
     match &ingest.act {
-        Act::Register(register) => register.card.security.keys.clone(),
-        Act::Update(update) => {
-            let keys = update.change.get("security").and_then(|security| security.get("keys"));
-            let keys = keys.and_then(Value::as_array).into_iter().flatten();
-            keys.filter_map(|key| serde_json::from_value(key.clone()).ok()).collect()
-        }
+        Act::Register(register) => match &register.announcement {
+            Announcement::Card { card, .. } => card.security.keys.clone(),
+            Announcement::CardChange(change) => {
+                let keys = change.get("security").and_then(|security| security.get("keys"));
+                let keys = keys.and_then(Value::as_array).into_iter().flatten();
+                keys.filter_map(|key| serde_json::from_value(key.clone()).ok()).collect()
+            }
+            Announcement::Presence | Announcement::Profile(_) | Announcement::ProfileChange(_) => vec![],
+        },
         _ => vec![],
     }
 }

@@ -160,7 +160,8 @@ mod tests {
                 metadata: serde_json::Map::new(),
                 card: None,
             };
-            let submission = Submission::new(Caller::person("anna"), RegisterAgent { id: (*id).into(), profile });
+            let submission =
+                Submission::new(Caller::person("anna"), RegisterAgent::with_profile((*id).into(), profile));
             database.run(vec![submission], rookery_core::Timestamp(0), &PresenceBoard::default(), None);
         }
         let rows = database.stored().0.into_values();

@@ -142,7 +142,7 @@ fn join(number: usize) -> Submission {
         card: None,
     };
     let id = agent(number);
-    Submission::new(Caller::asserted(id.as_str()), RegisterAgent { id: id.as_str().into(), profile })
+    Submission::new(Caller::asserted(id.as_str()), RegisterAgent::with_profile(id.as_str().into(), profile))
 }
 
 fn create(number: usize) -> Submission {

@@ -182,7 +182,7 @@ pub(crate) fn register(id: &str) -> Submission {
         metadata: Default::default(),
         card: None,
     };
-    Submission::new(Caller::asserted(id), RegisterAgent { id: id.into(), profile })
+    Submission::new(Caller::asserted(id), RegisterAgent::with_profile(id.into(), profile))
 }
 
 pub(crate) fn create_run(id: &str) -> Submission {

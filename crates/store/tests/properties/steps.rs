@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::sample::select;
 use rookery_core::agents::{
-    CurrentTask, DeclareOffline, Join, LeaveTeam, PauseAgent, RegisterAgent, ResumeAgent, ReturnAgent, SetAgentStatus,
+    Announcement, CurrentTask, DeclareOffline, LeaveTeam, PauseAgent, RegisterAgent, ResumeAgent, ReturnAgent,
+    SetAgentStatus,
 };
 use rookery_core::files::Report;
 use rookery_core::files::{
@@ -179,7 +180,7 @@ fn about_agents() -> BoxedStrategy<Asked> {
                 metadata,
                 card: None,
             };
-            (caller, RegisterAgent { id, profile }.into())
+            (caller, RegisterAgent::with_profile(id, profile).into())
         }),
         1 => (agent_and_caller(), status).prop_map(|((agent, caller), status)| {
             (caller, SetAgentStatus { agent, status, current_task: CurrentTask::AsBefore }.into())
@@ -193,7 +194,7 @@ fn about_agents() -> BoxedStrategy<Asked> {
             (Caller::system(), DeclareOffline { agent, evidence }.into())
         }),
         3 => agent_and_caller().prop_map(|(agent, caller)| (caller, ReturnAgent { agent }.into())),
-        1 => agent_and_caller().prop_map(|(agent, caller)| (caller, Join { agent }.into())),
+        1 => agent_and_caller().prop_map(|(agent, caller)| (caller, RegisterAgent { agent, announcement: Announcement::Presence }.into())),
     ]
     .boxed()
 }

@@ -61,7 +61,10 @@ impl Team {
                 metadata: serde_json::Map::new(),
                 card: None,
             };
-            team.begins_with(Submission::new(Caller::asserted(*agent), RegisterAgent { id: (*agent).into(), profile }));
+            team.begins_with(Submission::new(
+                Caller::asserted(*agent),
+                RegisterAgent::with_profile((*agent).into(), profile),
+            ));
         }
         for (at, task) in TASKS[..4].iter().enumerate() {
             let depends_on: Vec<TaskId> = if at == 1 { vec![TASKS[0].into()] } else { vec![] };

@@ -4,7 +4,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::agents::{LeaveTeam, RegisterCard};
+use rookery_core::agents::{EndpointGrant, LeaveTeam, RegisterAgent};
 use rookery_core::clutch::Heartbeat;
 use rookery_core::model::agent::Agent;
 use rookery_core::model::capabilities::Card;
@@ -47,7 +47,8 @@ pub async fn register(
     }
     let caller = call.caller(&id)?;
     call.app().engine().intake().check_card(&caller, &card).await?;
-    let committed = call.submit(caller, RegisterCard { card, allow_endpoint: query.allow_endpoint }, &body).await?;
+    let endpoint = if query.allow_endpoint { EndpointGrant::ByPerson } else { EndpointGrant::Unchanged };
+    let committed = call.submit(caller, RegisterAgent::with_card(card, endpoint), &body).await?;
     match answer::row_of(&committed) {
         Some(Row::Agent(agent)) => Ok(answer::written(StatusCode::OK, &committed, shown(&agent))),
         _ => Err(answer::unexpected(&committed).into()),

@@ -1,7 +1,7 @@
 //! Becoming part of the team by being there: an agent that names itself and takes part, or only listens, can be mentioned
 //! and found from then on.
 
-use rookery_core::agents::Join;
+use rookery_core::agents::{Announcement, RegisterAgent};
 use rookery_core::{Authority, Caller};
 use rookery_engine::{EngineError, Request};
 
@@ -17,6 +17,7 @@ pub async fn arrive(app: &App, caller: &Caller) -> Result<(), EngineError> {
         return Ok(());
     }
     // Without the call's key, which is for what the tool does: a repeated call finds the agent here.
-    engine.submit(Request::new(caller.clone(), Join { agent: agent.clone() })).await?;
+    let join = RegisterAgent { agent: agent.clone(), announcement: Announcement::Presence };
+    engine.submit(Request::new(caller.clone(), join)).await?;
     Ok(())
 }

@@ -33,18 +33,16 @@ pub async fn announce(call: Call, body: JsonBody<wire::AnnounceRequest>) -> Resu
             .await?
             .unwrap_or_else(|| vec!["code".to_owned()]),
     };
-    let command = RegisterAgent {
-        id: AgentId::from(id.as_str()),
-        profile: Profile {
-            tool,
-            role: translate::role(request.role.unwrap_or(wire::AgentRole::Worker)),
-            capabilities,
-            name: request.name,
-            workspace_path: request.workspace_path,
-            metadata: request.metadata.unwrap_or_default(),
-            card: None,
-        },
+    let profile = Profile {
+        tool,
+        role: translate::role(request.role.unwrap_or(wire::AgentRole::Worker)),
+        capabilities,
+        name: request.name,
+        workspace_path: request.workspace_path,
+        metadata: request.metadata.unwrap_or_default(),
+        card: None,
     };
+    let command = RegisterAgent::with_profile(AgentId::from(id.as_str()), profile);
     let committed = call.submit(caller, command, &body.bytes).await?;
     match answer::row_of(&committed) {
         Some(Row::Agent(agent)) => {

@@ -95,7 +95,7 @@ fn register(rng: &mut StdRng, agent: &AgentId) -> AnyCommand {
         metadata: serde_json::Map::from_iter([("note".to_owned(), rng.random_range(0..3).into())]),
         card: None,
     };
-    RegisterAgent { id: agent.clone(), profile }.into()
+    RegisterAgent::with_profile(agent.clone(), profile).into()
 }
 
 impl Script<'_> {

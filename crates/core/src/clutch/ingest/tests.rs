@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::agents::EndpointGrant;
 use crate::clutch::SecretKey;
 use crate::contracts::DefineStepContracts;
 use crate::groups::SetGroup;
@@ -453,8 +454,9 @@ fn keys_are_replaced_by_whoever_has_one_of_them_or_by_lead_and_people() {
         ..signed(sensitive, Some(&new), "agent.register", "ken", &replaced)
     };
     assert_eq!(w.does(&by("ken"), last), ["envelope.received", "agent.updated"], "rotated: the second is enough");
-    let registers =
-        |keys: &[SigningKey]| RegisterCard { card: Card::read(&card(keys, json!({}))).unwrap(), allow_endpoint: false };
+    let registers = |keys: &[SigningKey]| {
+        RegisterAgent::with_card(Card::read(&card(keys, json!({}))).unwrap(), EndpointGrant::Unchanged)
+    };
     for caller in [by("ken"), with_token("ken"), by("lead"), by("ada"), Caller::anonymous()] {
         let refusal = w.run(&caller, registers(std::slice::from_ref(&old))).unwrap_err();
         let forbidden = [Code::SignatureRequired, Code::Forbidden].contains(&refusal.code);
@@ -469,8 +471,11 @@ fn leaving_and_coming_back_does_not_shake_off_the_keys() {
     let own = key("k1", 1);
     let mut w = keyed(std::slice::from_ref(&own));
     w.does(&by("ken"), crate::agents::LeaveTeam { agent: "ken".into() });
-    let other = RegisterCard { card: Card::read(&card(&[key("k2", 2)], json!({}))).unwrap(), allow_endpoint: false };
-    assert_eq!(w.refuses(&by("ken"), other), Code::SignatureRequired);
+    let other = Card::read(&card(&[key("k2", 2)], json!({}))).unwrap();
+    assert_eq!(
+        w.refuses(&by("ken"), RegisterAgent::with_card(other, EndpointGrant::Unchanged)),
+        Code::SignatureRequired
+    );
     w.joins("ken", crate::model::agent::AgentRole::Worker);
     assert!(capabilities::same_keys(&Card::of(w.agent("ken")).security.keys, &[own]));
 }

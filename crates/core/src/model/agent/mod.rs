@@ -95,8 +95,8 @@ pub struct Profile {
 
 impl Profile {
     /// What the team knows of an agent after it said this: a card that it sent before stays, with what was said now.
-    pub(crate) fn beside(&self, known: Option<&Agent>) -> Result<Profile, Rejection> {
-        let mut profile = self.clone();
+    pub(crate) fn beside(self, known: Option<&Agent>) -> Result<Profile, Rejection> {
+        let mut profile = self;
         let known = known.filter(|_| profile.card.is_none());
         if let Some((agent, card)) = known.and_then(|agent| Some((agent, agent.profile.card.as_ref()?))) {
             if !agent.has_left() {

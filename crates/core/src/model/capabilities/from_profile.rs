@@ -135,20 +135,21 @@ impl Capability {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{World, by, register};
+    use crate::agents::RegisterAgent;
+    use crate::testing::{World, by, profile};
 
     fn skills(card: &Card) -> Vec<(&str, Option<&str>)> {
         card.capabilities.iter().map(|skill| (skill.id.as_str(), skill.version.as_deref())).collect()
     }
 
     #[test]
-    fn whoever_joined_otherwise_has_a_card_of_what_it_said() {
+    fn agent_without_a_card_gets_one_from_its_profile() {
         let mut w = World::default();
-        let mut command = register("ada", AgentRole::Specialist);
-        command.profile.name = Some("Ada".to_owned());
-        command.profile.capabilities =
+        let mut stated = profile(AgentRole::Specialist);
+        stated.name = Some("Ada".to_owned());
+        stated.capabilities =
             ["code", "research@1.2", "code review", "tool:shell", "a@b", " ", "skill:x"].map(str::to_owned).to_vec();
-        w.does(&by("ada"), command);
+        w.does(&by("ada"), RegisterAgent::with_profile("ada".into(), stated));
         let card = Card::of(w.agent("ada"));
         let expected = [
             ("skill:code", None),

@@ -1,6 +1,6 @@
 //! Agents: joining, showing life, leaving, and who else is here.
 
-use rookery_core::agents::{CurrentTask, LeaveTeam, RegisterAgent, SetAgentStatus, UpdateProfile};
+use rookery_core::agents::{Announcement, CurrentTask, LeaveTeam, ProfileChange, RegisterAgent, SetAgentStatus};
 use rookery_core::model::agent::{Agent, Profile};
 use rookery_core::{AgentId, Caller, Code, Instance, Rejection, Row, RunId};
 use schemars::JsonSchema;
@@ -122,7 +122,7 @@ async fn register(call: Call, asked: Registering) -> Answer<Registered> {
         metadata,
         card: None,
     };
-    let committed = call.submit(caller, RegisterAgent { id: id.clone(), profile }).await?;
+    let committed = call.submit(caller, RegisterAgent::with_profile(id.clone(), profile)).await?;
     let Some(Row::Agent(agent)) = row_of(&committed) else { return Err(ToolError::unexpected()) };
     if !call.sender().is_known() {
         call.bound().add(id);
@@ -320,8 +320,9 @@ async fn update(call: Call, asked: Updating) -> Answer<Done> {
             super::tasks::known(&call, task).await?;
         }
         let metadata = asked.metadata.unwrap_or_default();
-        let change = UpdateProfile { agent: agent.clone(), workspace_path: asked.workspace_path, metadata };
-        call.submit(caller.clone(), change).await?;
+        let change = ProfileChange { workspace_path: asked.workspace_path, metadata };
+        let announcement = Announcement::ProfileChange(change);
+        call.submit(caller.clone(), RegisterAgent { agent: agent.clone(), announcement }).await?;
     }
     set_status(&call, caller, &agent, asked.status, current_task).await?;
     Ok(Reply::of(Done::yes()))
