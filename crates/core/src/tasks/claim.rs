@@ -112,18 +112,7 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
     if task.holder() == Some(agent) {
         return Ok(vec![]);
     }
-    if let Some(holder) = task.holder() {
-        return Err(Rejection::new(Code::AlreadyClaimed, format!("task {} is claimed by {holder}", task.id))
-            .hint("take another task, or ask the holder for a handoff")
-            .with_holder(holder)
-            .into());
-    }
-    if let Some(other) = task.reserved_for.as_ref().filter(|reserved| *reserved != agent) {
-        return Err(Rejection::new(Code::ReservedForOther, format!("task {} is reserved for {other}", task.id))
-            .hint("take another task, or have the lead or a person assign it to you")
-            .with_holder(other)
-            .into());
-    }
+    ensure_not_held_by_other(task, Some(agent))?;
     runs::ensure_open(view, task)?;
     view.agent_row(agent)?.takes_work(caller)?;
     if task.reserved_for.is_none() {
@@ -133,6 +122,22 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
     facts.extend(runs::start_run(view, &[task])?);
     facts.extend(ack_request(view, task, agent)?);
     Ok(facts)
+}
+
+/// Rejects an agent, or a caller without a name, if the task is claimed by or reserved for another agent.
+pub(super) fn ensure_not_held_by_other(task: &Task, agent: Option<&AgentId>) -> Result<(), Rejection> {
+    let is_other = |holder: &&AgentId| Some(*holder) != agent;
+    if let Some(holder) = task.holder().filter(is_other) {
+        return Err(Rejection::new(Code::AlreadyClaimed, format!("task {} is claimed by {holder}", task.id))
+            .hint("take another task, or ask the holder for a handoff")
+            .with_holder(holder));
+    }
+    if let Some(other) = task.reserved_for.as_ref().filter(is_other) {
+        return Err(Rejection::new(Code::ReservedForOther, format!("task {} is reserved for {other}", task.id))
+            .hint("take another task, or have the lead or a person assign it to you")
+            .with_holder(other));
+    }
+    Ok(())
 }
 
 /// Whoever takes a task that the router gave it has seen the request, by whichever way it learned of it.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::claim::ensure_not_held_by_other;
 use crate::kernel::caller::Caller;
 use crate::kernel::code::Code;
 use crate::kernel::id::{AgentId, RunId, Seq, TaskId, Timestamp};
@@ -98,7 +99,9 @@ impl Command for StartTask {
         if let Some(agent) = &self.agent {
             cx.view.ensure_may_act_for(cx.caller, agent)?;
         }
-        self.ensure_not_held_by_other(cx.caller, task)?;
+        if self.held_by_other == HeldByOther::Reject {
+            ensure_not_held_by_other(task, self.agent.as_ref().or(cx.caller.actor.agent()))?;
+        }
         let agent = match &self.agent {
             // Under way: nobody else gets it by being named, the lead neither. To be told yes would be to believe it.
             Some(named) if task.state == TaskState::InProgress => named.clone(),
@@ -125,18 +128,6 @@ impl Command for StartTask {
 }
 
 impl StartTask {
-    fn ensure_not_held_by_other(&self, caller: &Caller, task: &Task) -> Result<(), Rejection> {
-        let starting = self.agent.as_ref().or(caller.actor.agent());
-        match task.held_by().filter(|holder| Some(*holder) != starting) {
-            Some(holder) if self.held_by_other == HeldByOther::Reject => {
-                Err(Rejection::new(Code::NotHolder, format!("task {} belongs to {holder}", task.id))
-                    .hint("take another task, or ask the holder for a handoff")
-                    .with_holder(holder))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// The agent who will be working: the one named, unless the lead or a person resumes a held task for its holder.
     fn worker(&self, view: &View, caller: &Caller, task: &Task) -> Result<AgentId, Undecided> {
         let named = self.agent.as_ref().or(caller.actor.agent());
@@ -239,13 +230,13 @@ mod tests {
         let strict = |agent: &str| StartTask { held_by_other: HeldByOther::Reject, ..start(Some(agent), "t") };
         for (caller, agent) in [(by("lead"), "lead"), (anna(), "b")] {
             let mut w = paused();
-            assert_eq!(w.refuses(&caller, strict(agent)), Code::NotHolder, "{:?}", caller.actor);
+            assert_eq!(w.refuses(&caller, strict(agent)), Code::AlreadyClaimed, "{:?}", caller.actor);
             assert_eq!(w.does(&caller, start(Some(agent), "t")), ["task.started"]);
             assert_eq!(w.holder("t"), Some("a"), "{:?}", caller.actor);
         }
         let mut w = paused();
         let rejection = w.run(&by("b"), strict("b")).unwrap_err();
-        assert_eq!((rejection.code, rejection.holder), (Code::NotHolder, Some("a".into())));
+        assert_eq!((rejection.code, rejection.holder), (Code::AlreadyClaimed, Some("a".into())));
         assert_eq!(w.does(&by("a"), strict("a")), ["task.started"]);
         assert_eq!(w.does(&by("a"), strict("a")), [""; 0]);
     }
@@ -258,6 +249,7 @@ mod tests {
         assert_eq!(w.does(&by("b"), strict("free")), ["task.claimed", "task.started"]);
         w.creates("reserved", &[]);
         w.does(&by("lead"), assign("reserved", "a"));
-        assert_eq!(w.refuses(&by("b"), strict("reserved")), Code::NotHolder);
+        let rejection = w.run(&by("b"), strict("reserved")).unwrap_err();
+        assert_eq!((rejection.code, rejection.holder), (Code::ReservedForOther, Some("a".into())));
     }
 }

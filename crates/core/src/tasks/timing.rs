@@ -107,7 +107,7 @@ fn what_is_not_accepted_goes_to_the_next_and_the_first_comes_too_late() {
     assert!(task.reason.as_ref().is_some_and(|reason| reason.starts_with(&format!("{first} did not accept"))));
     let second = gives(&mut w, "t");
     assert_eq!(second, other(&first, ["ken", "ada"]));
-    assert_eq!(accepts(&mut w, "late", &first, "t"), Err(Code::NotHolder));
+    assert_eq!(accepts(&mut w, "late", &first, "t"), Err(Code::ReservedForOther));
     assert!(accepts(&mut w, "acc", &second, "t").is_ok());
     assert_eq!(w.task("t").clocks.next(), None, "nothing limits it");
     assert_eq!((w.task("t").attempt, w.task("t").routing.declined_by.len()), (1, 0));

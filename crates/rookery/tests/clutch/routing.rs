@@ -71,7 +71,7 @@ async fn a_request_goes_to_whoever_fits_and_the_log_says_why() {
     let task = daemon.get("/tasks/t").await.unwrap().body;
     assert_eq!((&task["status"], &task["assigned_to"]), (&json!("assigned"), &json!("ken")));
     let mut accept = envelope("acc", "task.accept", "old", json!({"task_id": "t"}));
-    assert_eq!(refused(&daemon, &accept).await, expected(403, "NOT_HOLDER", "/from/agent_id"));
+    assert_eq!(refused(&daemon, &accept).await, expected(409, "RESERVED_FOR_OTHER", "/from/agent_id"));
     accept["from"] = json!({"agent_id": "agent:ken"});
     sent(&daemon, &accept).await;
     sent(&daemon, &envelope("res", "task.result", "ken", json!({"task_id": "t", "payload": {"title": "done"}}))).await;

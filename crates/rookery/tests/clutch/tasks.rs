@@ -51,7 +51,8 @@ async fn a_task_lives_from_request_to_result() {
     assert_eq!(state(&daemon, "task_one").await, "in_progress");
     for kind in ["task.accept", "task.progress", "task.result", "task.error", "task.cancel"] {
         let foreign = envelope("m3", kind, "ada", json!({}));
-        assert_eq!(refused(&daemon, &foreign).await, expected(403, "NOT_HOLDER", "/from/agent_id"), "{kind}");
+        let (status, code) = if kind == "task.accept" { (409, "ALREADY_CLAIMED") } else { (403, "NOT_HOLDER") };
+        assert_eq!(refused(&daemon, &foreign).await, expected(status, code, "/from/agent_id"), "{kind}");
         let unknown = about("m3", kind, "ken", "ghost");
         assert_eq!(refused(&daemon, &unknown).await, expected(404, "TASK_NOT_FOUND", "/task_id"), "{kind}");
     }

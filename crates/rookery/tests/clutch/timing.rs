@@ -102,7 +102,7 @@ async fn what_is_not_accepted_goes_to_the_next_also_if_the_daemon_dies_meanwhile
     joins(&daemon, "ada", json!({})).await;
     assert_eq!(given(&daemon, "t", 2).await[1]["to"], json!([{"agent_id": "agent:ada"}]));
     let late = refused(&daemon, &about("late", "task.accept", "ken", "t", json!({}))).await;
-    assert_eq!(late, expected(403, "NOT_HOLDER", "/from/agent_id"));
+    assert_eq!(late, expected(409, "RESERVED_FOR_OTHER", "/from/agent_id"));
     sent(&daemon, &about("acc", "task.accept", "ada", "t", json!({}))).await;
     sent(&daemon, &about("res", "task.result", "ada", "t", json!({}))).await;
     let told = attempts(&daemon, "run_work", "t").await;

@@ -168,6 +168,8 @@ fn every_type_by_everybody_in_every_state() {
                     }
                     (_, "ken", _) | ("task.cancel", "ui" | "lead" | "person:anna", _) => no_code,
                     ("task.progress" | "task.result" | "task.error", "lead" | "person:anna", _) => no_code,
+                    ("task.accept", _, TaskState::Pending) => Some(Code::ReservedForOther),
+                    ("task.accept", _, _) => Some(Code::AlreadyClaimed),
                     _ => Some(Code::NotHolder),
                 };
                 let mut w = requested(state);
@@ -177,7 +179,8 @@ fn every_type_by_everybody_in_every_state() {
                 match outcome {
                     Ok((facts, _)) => assert_eq!(facts[0].kind(), "envelope.received"),
                     Err(refusal) => {
-                        let pointer = if code == Some(Code::NotHolder) { "/from/agent_id" } else { "/task_id" };
+                        let is_ended = code == Some(Code::InvalidTransition);
+                        let pointer = if is_ended { "/task_id" } else { "/from/agent_id" };
                         assert_eq!(refusal.pointer.as_deref(), Some(pointer), "{kind} by {from}, {state:?}");
                     }
                 }
