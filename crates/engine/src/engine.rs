@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::{AgentId, AnyEvent, HandoffId, IntentId, Seq, TaskId};
+use rookery_core::{AnyEvent, HandoffId, IntentId, Seq, TaskId};
 use rookery_store::store::Health;
 use rookery_store::{Clock, Committed, Node, PresenceBoard, Store, Submission, SubmitError};
 
@@ -174,10 +174,6 @@ impl Engine {
 
     pub(crate) fn cluster_state(&self) -> &Cluster {
         &self.inner.cluster
-    }
-
-    pub(crate) fn is_sealed(&self, agent: &AgentId) -> bool {
-        self.inner.roster.is_sealed(agent)
     }
 
     pub(crate) fn wake_hub(&self) -> &WakeHub {

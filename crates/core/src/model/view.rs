@@ -364,10 +364,10 @@ impl View {
             .into())
     }
 
-    /// An identified caller speaks for itself; the lead and people may speak for others. A caller without a name may
-    /// speak for whom it likes. But an id that is bound to a credential is spoken for by nobody on their word alone,
-    /// not even by the lead.
-    pub(crate) fn ensure_may_act_for(&self, caller: &Caller, agent: &AgentId) -> Result<(), Undecided> {
+    /// The rule on acting for an agent, for commands and for calls that only read. An agent acts for itself; the lead and
+    /// people act for others. A caller without a name acts for any agent. An id that is bound to a credential needs a
+    /// caller with a credential, also if that is the lead.
+    pub fn ensure_may_act_for(&self, caller: &Caller, agent: &AgentId) -> Result<(), Undecided> {
         match &caller.actor {
             Actor::Agent(id) if id != agent && !self.has_authority(caller)? => {
                 Err(Rejection::acts_for_other(id, agent).into())

@@ -5,12 +5,10 @@ use rookery_core::kernel::limit;
 use rookery_core::messages::Shown;
 use rookery_core::model::agent::Agent;
 use rookery_core::model::message::{Delivery, Message};
-use rookery_core::model::{DeliveryId, Table};
-use rookery_core::{
-    Actor, AgentId, Authority, Caller, Code, Key, MessageId, Rejection, Row, Seq, TaskId, Timestamp, envelope,
-};
-use rookery_store::RowQuery;
+use rookery_core::model::{DeliveryId, ReadItem, Table, Undecided, View};
+use rookery_core::{AgentId, Caller, Code, Key, MessageId, Rejection, Row, Seq, TaskId, Timestamp, envelope};
 use rookery_store::query::ColumnTest;
+use rookery_store::{RowQuery, SubmitError};
 use serde_json::Value;
 
 use super::place::Place;
@@ -248,34 +246,46 @@ impl InboxHandle<'_> {
                 .hint("register it first, by its card")
                 .into());
         }
-        match &caller.actor {
-            Actor::Agent(id) if id != agent && caller.power < Authority::Lead && !self.is_lead(id).await? => {
-                Err(Rejection::new(Code::Forbidden, format!("'{id}' may not open the inbox of '{agent}'"))
+        self.apply_rule(|view| view.ensure_may_act_for(caller, agent)).await.map_err(|error| match error {
+            EngineError::Submit(SubmitError::Refused(rejection)) if rejection.code == Code::Forbidden => {
+                Rejection::new(Code::Forbidden, format!("'{}' may not open the inbox of '{agent}'", caller.actor))
                     .hint("every agent has its own inbox; the lead and people may look into others")
-                    .into())
+                    .into()
             }
-            Actor::Agent(_) | Actor::Anonymous if !caller.is_proven() && self.engine.is_sealed(agent) => {
-                Err(Rejection::sealed(agent).into())
-            }
-            _ => Ok(()),
-        }
+            other => other,
+        })
     }
 
-    /// Whether a caller may read as the agent that its call names, by the rule that commands are decided by.
+    /// Ensures that a caller may read as the agent that its call names, by the rule that commands are decided by.
     pub async fn ensure_may_act_for(&self, caller: &Caller) -> Result<(), EngineError> {
-        let (Some(own), Some(agent)) = (caller.actor.agent(), &caller.acting_for) else { return Ok(()) };
-        if caller.power < Authority::Lead && !self.is_lead(own).await? {
-            return Err(Rejection::acts_for_other(own, agent).into());
+        match &caller.acting_for {
+            Some(agent) => self.apply_rule(|view| view.ensure_may_act_for(caller, agent)).await,
+            None => Ok(()),
         }
-        if !caller.is_proven() && self.engine.is_sealed(agent) {
-            return Err(Rejection::sealed(agent).into());
-        }
-        Ok(())
     }
 
-    async fn is_lead(&self, agent: &AgentId) -> Result<bool, EngineError> {
-        let (mut rows, _) = self.engine.store().rows(vec![Key::lead()]).await?;
-        Ok(matches!(rows.pop().flatten(), Some(Row::Lead(lead)) if lead.holder.as_ref() == Some(agent)))
+    /// Applies a rule of the core to the rows that it asks for, as the store has them now.
+    async fn apply_rule(&self, rule: impl Fn(&View) -> Result<(), Undecided>) -> Result<(), EngineError> {
+        let mut view = View::default();
+        loop {
+            let keys: Vec<Key> = match rule(&view) {
+                Ok(()) => return Ok(()),
+                Err(Undecided::Rejected(rejection)) => return Err(rejection.into()),
+                Err(Undecided::Missing(read_set)) => read_set.into_iter().filter_map(row_key).collect(),
+            };
+            if keys.is_empty() {
+                return Err(Rejection::new(Code::Internal, "a rule on reading needs more than single rows").into());
+            }
+            let (rows, _) = self.engine.store().rows(keys.clone()).await?;
+            keys.into_iter().zip(rows).for_each(|(key, row)| view.load(key, row));
+        }
+    }
+}
+
+fn row_key(item: ReadItem) -> Option<Key> {
+    match item {
+        ReadItem::Row(key) => Some(key),
+        ReadItem::Rows(_) | ReadItem::Presence(_) => None,
     }
 }
 

@@ -61,6 +61,31 @@ async fn one_that_left_registers_before_it_is_heard_again() {
 }
 
 #[tokio::test]
+async fn call_of_worker_for_unknown_agent_is_agent_not_found() {
+    let daemon = setup().start().unwrap();
+    let (lead, b) = (connect(&daemon, Way::Session, Some("a")).await, connect(&daemon, Way::Session, Some("b")).await);
+    lead.register("a").await;
+    b.register("b").await;
+    for (tool, said) in [
+        ("agent_heartbeat", json!({"agent_id": "ghost"})),
+        ("agent_heartbeat", json!({"agent_id": "ghost", "status": "busy"})),
+        ("agent_update", json!({"id": "ghost", "status": "online"})),
+        ("agent_unregister", json!({"id": "ghost"})),
+    ] {
+        let refused = b.refused(tool, said).await;
+        assert_eq!(refused["code"], "AGENT_NOT_FOUND", "{tool}: {refused}");
+    }
+    for (tool, said) in [
+        ("agent_heartbeat", json!({"agent_id": "a"})),
+        ("agent_update", json!({"id": "a", "status": "online"})),
+        ("agent_unregister", json!({"id": "a"})),
+    ] {
+        let refused = b.refused(tool, said).await;
+        assert_eq!(refused["code"], "FORBIDDEN", "{tool}: {refused}");
+    }
+}
+
+#[tokio::test]
 async fn files_and_handoffs() {
     let daemon = setup().start().unwrap();
     let (a, b) = (connect(&daemon, Way::Socket, Some("a")).await, connect(&daemon, Way::Bridge, Some("b")).await);
