@@ -100,6 +100,31 @@ async fn the_log_is_shown_oldest_first_with_the_numbers_that_redact_takes() {
 }
 
 #[tokio::test]
+async fn retry_with_reopen_reopens_an_ended_task_and_its_dependents() {
+    let team = team(&["lead", "a"]).await;
+    let (first, other) = (team.task().await, team.task().await);
+    let dependent = team.post("/tasks", json!({"title": "t", "assigned_by": "lead", "depends_on": [first]})).await;
+    let dependent = text(&dependent.unwrap().body["id"]);
+    for task in [&first, &dependent] {
+        team.moved(task, "in_progress", "a").await;
+        team.moved(task, "done", "a").await;
+    }
+    let state = async |task: &str| team.ok(&format!("/tasks/{task}")).await["state"].clone();
+    fails(&team, &["retry", &first], 1, "INVALID_TRANSITION");
+    let answer = run_json(&team, &["retry", &first, "--reopen"]);
+    assert_eq!(answer, json!({"run_id": "run_default", "task_id": first, "state": "pending", "attempt": 2}));
+    assert_eq!((state(&first).await, state(&dependent).await), (json!("pending"), json!("pending")));
+    fails(&team, &["retry", &first, "--reopen"], 1, "INVALID_TRANSITION");
+    fails(&team, &["retry", "task_ghost", "--reopen"], 1, "TASK_NOT_FOUND");
+    run(&team, &["cancel", &other]);
+    let told = run(&team, &["retry", &other, "--reopen"]);
+    assert_eq!(
+        told,
+        format!("{other} is open again for attempt 2, with its subtasks and the tasks that depend on it\n")
+    );
+}
+
+#[tokio::test]
 async fn a_persons_hand_reaches_everything() {
     let team = team(&["lead", "a", "b"]).await;
     let task = team.task().await;

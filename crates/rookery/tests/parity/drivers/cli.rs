@@ -26,6 +26,7 @@ pub fn request(act: &Act, scene: &Scene) -> Result<Vec<String>, Lacks> {
 fn task(call: TaskCall, scene: &Scene) -> Result<Vec<String>, Lacks> {
     match call {
         TaskCall::Retry => Ok(arguments(&["retry", &scene.task])),
+        TaskCall::Reopen => Ok(arguments(&["retry", &scene.task, "--reopen"])),
         TaskCall::Cancel => Ok(arguments(&["cancel", &scene.task, "--reason", "enough"])),
         TaskCall::Assign(to) => Ok(arguments(&["assign", &scene.task, &scene.name(to)])),
         TaskCall::Claim => Err(Lacks("no command claims a task")),
@@ -38,7 +39,6 @@ fn task(call: TaskCall, scene: &Scene) -> Result<Vec<String>, Lacks> {
             Err(Lacks("no command sets the step of a task; `pause` is about agents"))
         }
         TaskCall::Release | TaskCall::SetPending => Err(Lacks("no command releases a task; `release` is about files")),
-        TaskCall::Reopen => Err(Lacks("no command reopens a task; `retry` takes failed ones")),
         TaskCall::Skip => Err(Lacks("no command skips a task; `cancel` is the nearest")),
         TaskCall::Create(_) => Err(Lacks("no command creates a task")),
         TaskCall::AddCheckpoint => Err(Lacks("no command adds a checkpoint")),
