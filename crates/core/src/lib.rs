@@ -58,5 +58,6 @@ pub use kernel::rejection::Rejection;
 pub use model::{EventStamp, Key, Lookup, ReadItem, ReadSet, Row, Table, Undecided, View};
 pub use registry::{EventRef, decide};
 pub use traits::{
-    AnyCommand, AnyEvent, Command, Decision, DecisionContext, Event, Reply, apply_row, ensure_may_write, read_set,
+    AnyCommand, AnyEvent, AnyReply, AnyReplySource, Command, CommandReply, Decision, DecisionContext, Event, FirstSeq,
+    ReplySource, UntypedDecision, apply_row, ensure_may_write, read_set,
 };

@@ -2,7 +2,9 @@
 
 use crate::model::Undecided;
 use crate::told;
-use crate::traits::{AnyCommand, AnyEvent, Command, Decision, DecisionContext, Event, EventError, ensure_may_write};
+use crate::traits::{
+    AnyCommand, AnyEvent, Command, DecisionContext, Event, EventError, UntypedDecision, ensure_may_write,
+};
 
 macro_rules! commands {
     ($($command:path),+ $(,)?) => {
@@ -218,7 +220,7 @@ events! {
 }
 
 /// Decides a command over the rows in view. Nothing happens except what the returned events say.
-pub fn decide(cx: &DecisionContext<'_>, command: &AnyCommand) -> Result<Decision, Undecided> {
+pub fn decide(cx: &DecisionContext<'_>, command: &AnyCommand) -> Result<UntypedDecision, Undecided> {
     ensure_may_write(cx.view, cx.caller)?;
     let mut decision = command.decide(cx)?;
     told::address(cx.view, cx.caller, cx.now, &mut decision.events)?;

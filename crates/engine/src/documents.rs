@@ -4,9 +4,9 @@ use rookery_core::documents::{AppendDocument, CreateDocument, DeleteDocument, Wr
 use rookery_core::model::document::{Document, DocumentId, Version, text_of};
 use rookery_core::model::document_path::DocumentPath;
 use rookery_core::model::{Table, VersionId};
-use rookery_core::{AnyCommand, Caller, Code, Instance, Key, Rejection, Row, RunId};
+use rookery_core::{Caller, Code, Instance, Key, Rejection, Row, RunId};
 use rookery_store::query::{ColumnTest, Order};
-use rookery_store::{AnyReply, RowQuery, SubmitError};
+use rookery_store::{RowQuery, SubmitError};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -104,52 +104,35 @@ impl DocumentsHandle<'_> {
     }
 
     pub async fn write(&self, caller: &Caller, command: WriteDocument) -> Result<Changed, EngineError> {
-        self.change(Request::new(caller.clone(), command)).await
+        let id = command.id.clone();
+        self.change(&id, Request::new(caller.clone(), command)).await
     }
 
     pub async fn append(&self, caller: &Caller, command: AppendDocument) -> Result<Changed, EngineError> {
-        self.change(Request::new(caller.clone(), command)).await
+        let id = command.id.clone();
+        self.change(&id, Request::new(caller.clone(), command)).await
     }
 
     pub async fn create(&self, caller: &Caller, command: CreateDocument) -> Result<Changed, EngineError> {
-        self.change(Request::new(caller.clone(), command)).await
+        let id = command.id.clone();
+        self.change(&id, Request::new(caller.clone(), command)).await
     }
 
     pub async fn delete(&self, caller: &Caller, command: DeleteDocument) -> Result<Changed, EngineError> {
-        self.change(Request::new(caller.clone(), command)).await
+        let id = command.id.clone();
+        self.change(&id, Request::new(caller.clone(), command)).await
     }
 
     /// Submits a request that changes a document, for surfaces that add a key or the body as received.
-    pub async fn change(&self, request: Request) -> Result<Changed, EngineError> {
-        let changed = document_of(&request.command).cloned();
-        match (self.engine.submit(request).await, changed) {
-            (Ok(committed), _) => match committed.answer {
-                AnyReply::Row(_, row) => match row.0 {
-                    Row::Document(document) => Ok(Changed::Done(document)),
-                    _ => Err(no_document().into()),
-                },
-                _ => Err(no_document().into()),
-            },
-            (Err(EngineError::Submit(SubmitError::Refused(refusal))), Some(id))
-                if refusal.code == Code::StaleVersion =>
-            {
-                Ok(Changed::Stale { refusal, newer: self.text(&id).await? })
+    pub async fn change(&self, id: &DocumentId, request: Request<Document>) -> Result<Changed, EngineError> {
+        match self.engine.submit(request).await {
+            Ok(committed) => Ok(Changed::Done(committed.reply)),
+            Err(EngineError::Submit(SubmitError::Refused(refusal))) if refusal.code == Code::StaleVersion => {
+                Ok(Changed::Stale { refusal, newer: self.text(id).await? })
             }
-            (Err(error), _) => Err(error),
+            Err(error) => Err(error),
         }
     }
-}
-
-fn document_of(command: &AnyCommand) -> Option<&DocumentId> {
-    let written = command.get().map(|write: &WriteDocument| &write.id);
-    written
-        .or_else(|| command.get().map(|append: &AppendDocument| &append.id))
-        .or_else(|| command.get().map(|create: &CreateDocument| &create.id))
-        .or_else(|| command.get().map(|delete: &DeleteDocument| &delete.id))
-}
-
-fn no_document() -> Rejection {
-    Rejection::new(Code::DocumentNotFound, "the document was changed, and is not there any more")
 }
 
 fn version_of(row: Row) -> Option<Version> {

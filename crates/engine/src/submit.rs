@@ -1,25 +1,33 @@
 //! Submitting commands and waiting for their effects.
 
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use rookery_core::kernel::hex::hex;
 use rookery_core::model::LifeSource;
 use rookery_core::traits::{Body, BodyBytes};
-use rookery_core::{AnyCommand, Caller, Code, IntentId, Key};
+use rookery_core::{AnyCommand, AnyReply, Caller, Code, Command, CommandReply, IntentId, Key, Rejection};
 use rookery_store::{Committed, Idempotency, Submission, SubmitError};
 use sha2::{Digest, Sha256};
 
 use crate::engine::{BODY_IN_ROW_BYTES, Engine};
 use crate::error::EngineError;
 
-/// A command as a surface hands it over.
+/// A command as a surface hands it over, with the type of its reply.
 #[derive(Clone, Debug)]
-pub struct Request {
-    pub caller: Caller,
-    pub command: AnyCommand,
-    pub idempotency: Option<IdempotencyKey>,
+pub struct Request<R> {
+    untyped: UntypedRequest,
+    reply: PhantomData<fn() -> R>,
+}
+
+/// A request whatever its reply is.
+#[derive(Clone, Debug)]
+struct UntypedRequest {
+    caller: Caller,
+    command: AnyCommand,
+    idempotency: Option<IdempotencyKey>,
     /// The request's body as received.
-    pub body: Option<Vec<u8>>,
+    body: Option<Vec<u8>>,
 }
 
 /// A key the caller chose, and what tells one request from another: its method, path and body.
@@ -29,23 +37,56 @@ pub struct IdempotencyKey {
     pub fingerprint: String,
 }
 
-impl Request {
-    pub fn new(caller: Caller, command: impl Into<AnyCommand>) -> Request {
-        Request { caller, command: command.into(), idempotency: None, body: None }
+impl<R: CommandReply> Request<R> {
+    pub fn new(caller: Caller, command: impl Command<Reply = R>) -> Request<R> {
+        Request::of_any(caller, command.into())
+    }
+
+    fn of_any(caller: Caller, command: AnyCommand) -> Request<R> {
+        Request { untyped: UntypedRequest { caller, command, idempotency: None, body: None }, reply: PhantomData }
+    }
+
+    #[must_use]
+    pub fn with_idempotency(mut self, key: Option<IdempotencyKey>) -> Request<R> {
+        self.untyped.idempotency = key;
+        self
+    }
+
+    /// Keeps the request's body as received with its first event.
+    #[must_use]
+    pub fn with_body(mut self, body: Vec<u8>) -> Request<R> {
+        self.untyped.body = Some(body);
+        self
+    }
+}
+
+impl Request<AnyReply> {
+    /// A request whose command is known only at run time.
+    pub fn untyped(caller: Caller, command: AnyCommand) -> Request<AnyReply> {
+        Request::of_any(caller, command)
     }
 }
 
 /// What became of a command with effects.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Waited {
-    Done(Committed),
+pub enum Waited<R> {
+    Done(Committed<R>),
     /// The command is committed; these effects were still open at the deadline.
-    Pending(Committed, Vec<IntentId>),
+    Pending(Committed<R>, Vec<IntentId>),
 }
 
 impl Engine {
     /// Decides a command. The answer comes after its commit is durable.
-    pub async fn submit(&self, mut request: Request) -> Result<Committed, EngineError> {
+    pub async fn submit<R: CommandReply>(&self, request: Request<R>) -> Result<Committed<R>, EngineError> {
+        let command = request.untyped.command.name();
+        let committed = self.submit_untyped(request.untyped).await?;
+        committed.typed().ok_or_else(|| {
+            tracing::error!(command, "a command gave another kind of reply than its type says");
+            Rejection::new(Code::Internal, format!("command {command} gave an unexpected reply")).into()
+        })
+    }
+
+    async fn submit_untyped(&self, mut request: UntypedRequest) -> Result<Committed, EngineError> {
         self.check_new_names(&request.command).await?;
         self.contracts().check_outcome(&mut request.command).await?;
         match &request.body {
@@ -70,7 +111,7 @@ impl Engine {
 
     /// A command whose body is kept as an artifact: nobody erases it while the command that names it is on its way, and a
     /// command that came to nothing leaves none behind.
-    async fn submit_large(&self, mut request: Request) -> Result<Committed, EngineError> {
+    async fn submit_large(&self, mut request: UntypedRequest) -> Result<Committed, EngineError> {
         let bytes = request.body.take().unwrap_or_default();
         let received = bytes.len();
         let held = self.store().put_artifact(bytes).await?;
@@ -85,7 +126,7 @@ impl Engine {
 
     async fn submit_part(
         &self,
-        request: Request,
+        request: UntypedRequest,
         body: Option<Body>,
         received: usize,
     ) -> Result<Committed, EngineError> {
@@ -114,12 +155,12 @@ impl Engine {
     }
 
     /// Submits and waits until the named effects are done or the deadline is over.
-    pub async fn submit_and_wait(
+    pub async fn submit_and_wait<R: CommandReply>(
         &self,
-        request: Request,
+        request: Request<R>,
         intents: Vec<IntentId>,
         deadline: Duration,
-    ) -> Result<Waited, EngineError> {
+    ) -> Result<Waited<R>, EngineError> {
         let mut published = self.store().published();
         let committed = self.submit(request).await?;
         let mut open = intents;
@@ -148,7 +189,7 @@ impl Engine {
     }
 
     /// Completes a request with what it needs to be decided the same way however often it is run.
-    fn admit(&self, request: Request) -> Submission {
+    fn admit(&self, request: UntypedRequest) -> Submission {
         let mut submission = Submission::new(request.caller, request.command);
         let sender = submission.caller.actor.to_string();
         submission.idempotency = request.idempotency.map(|idempotency| Idempotency {

@@ -16,13 +16,13 @@ use rookery_core::runs::{CreateRun, SetRunStatus};
 use rookery_core::tasks::{
     AddCheckpoint, AssignTask, ClaimTask, CompleteTask, CreateTask, HeldByOther, Required, SetTaskPlan, StartTask,
 };
-use rookery_core::{AgentId, AnyCommand, Caller, Code, LogId, RunId, TaskId};
+use rookery_core::{AgentId, Caller, Code, Command, LogId, RunId, TaskId};
 use rookery_engine::runs::{CheckpointFilter, FailedTasks, RunFilter, Search, SummaryFormat};
 use rookery_engine::settings::Settings;
 use rookery_engine::task_context::{Beside, Checkpoints, DEFAULT_TOKENS, Include};
 use rookery_engine::{Config, Engine, EngineError, Request, SystemClock};
+use rookery_store::SubmitError;
 use rookery_store::memory::Database;
-use rookery_store::{AnyReply, Committed, SubmitError};
 
 fn engine() -> Engine {
     let database = Database::new(LogId::from("log_w"));
@@ -30,8 +30,8 @@ fn engine() -> Engine {
     support::engine(&database, Arc::new(SystemClock::default()), node, Config::new("test", "/", Settings::default()))
 }
 
-async fn does(engine: &Engine, command: impl Into<AnyCommand>) -> Committed {
-    engine.submit(Request::new(Caller::asserted("a"), command)).await.unwrap()
+async fn does<C: Command>(engine: &Engine, command: C) -> C::Reply {
+    engine.submit(Request::new(Caller::asserted("a"), command)).await.unwrap().reply
 }
 
 fn code(error: EngineError) -> Code {
@@ -268,14 +268,10 @@ async fn runs_are_listed_newest_first_and_the_default_run_last() {
 #[tokio::test]
 async fn a_changed_plan_tells_what_it_changed() {
     let engine = with_a_plan().await;
-    let first = |committed: Committed| match committed.answer {
-        AnyReply::Recorded(first) => first,
-        other => panic!("{other:?}"),
-    };
     let added = AddRunTask { run: "wf".into(), task: planned("mid", &["left"]), after: Some("left".to_owned()) };
     does(&engine, added).await;
     let removed = does(&engine, RemoveRunTask { run: "wf".into(), task: "tk_right".into() }).await;
-    let change = engine.runs().plan_change(first(removed)).await.unwrap();
+    let change = engine.runs().plan_change(removed.0).await.unwrap();
     assert_eq!((change.removed.len(), change.dependencies_rewired, change.tasks_renumbered), (1, 0, 1));
     let replanned = ReplanRun {
         run: "wf".into(),
@@ -284,7 +280,7 @@ async fn a_changed_plan_tells_what_it_changed() {
         tasks: vec![planned("new", &[])],
     };
     let replanned = does(&engine, replanned).await;
-    let change = engine.runs().plan_change(first(replanned)).await.unwrap();
+    let change = engine.runs().plan_change(replanned.0).await.unwrap();
     assert_eq!((change.added.len(), change.removed.len(), change.preserved.len()), (1, 3, 0));
 }
 

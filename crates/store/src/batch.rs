@@ -5,19 +5,17 @@
 //! running the same commands again over the same rows writes the same thing.
 
 use rookery_core::{
-    Actor, AgentId, AnyEvent, Caller, Code, Decision, EventStamp, Key, Lookup, ReadItem, Rejection, Row, RunId, Seq,
-    ThreadId, Timestamp,
+    Actor, AgentId, AnyEvent, AnyReply, AnyReplySource, Caller, Code, DecisionContext, EventStamp, FirstSeq, Key,
+    Lookup, ReadItem, Rejection, Row, RunId, Seq, ThreadId, Timestamp, UntypedDecision,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rookery_core::model::Undecided;
-use rookery_core::model::file::FileClaimOutcome;
 use rookery_core::model::{Presence, View};
 use rookery_core::traits::{BodyBytes, LogRow};
-use rookery_core::traits::{DecisionContext, Reply};
 
 use crate::node::{LeaderEpoch, LeaderRole};
-use crate::store::{AnyReply, Committed, Idempotency, StoredRow, Submission, SubmitError};
+use crate::store::{Committed, Idempotency, Submission, SubmitError};
 
 /// How often one command may ask for more before it is given up.
 const MAX_ROUNDS: u32 = 16;
@@ -66,7 +64,7 @@ pub struct Loaded {
 #[derive(Clone, PartialEq, Debug)]
 pub struct RememberedReply {
     pub hash: String,
-    pub answer: AnyReply,
+    pub reply: AnyReply,
 }
 
 /// Everything a batch changes, each row once.
@@ -285,7 +283,7 @@ impl Batch {
     fn done_together(&mut self) -> Committed {
         let mut done = self.under_way.take().map(|under_way| under_way.done).unwrap_or_default().into_iter();
         let first = done.next().unwrap_or_else(|| Committed {
-            answer: AnyReply::Done,
+            reply: AnyReply::Done,
             at: self.write.head,
             duplicate: false,
             events: vec![],
@@ -370,12 +368,12 @@ impl Batch {
                 .hint("use a new key for a new request"),
             ));
         }
-        let (answer, at) = (earlier.answer.clone(), self.write.head);
-        Ok(Committed { answer, at, duplicate: true, events: vec![], others: vec![] })
+        let (reply, at) = (earlier.reply.clone(), self.write.head);
+        Ok(Committed { reply, at, duplicate: true, events: vec![], others: vec![] })
     }
 
     /// Puts a decision's facts into the batch. Every row they touch is in view.
-    fn commit(&mut self, place: CommandIndex, decision: Decision) -> Committed {
+    fn commit(&mut self, place: CommandIndex, decision: UntypedDecision) -> Committed {
         let first = self.write.head.next();
         let actor = author(&self.submission(place).caller, &decision.events);
         let mut events = Vec::with_capacity(decision.events.len());
@@ -402,20 +400,18 @@ impl Batch {
             self.write.log.push(row);
         }
         self.write.blanked.extend(decision.redacted);
-        let duplicate = matches!(decision.reply, Reply::Known(_));
-        let answer = self.answer(decision.reply, first);
-        // That a claim was refused is no effect: asked again with the same key, it may be granted.
-        let refused = matches!(answer, AnyReply::Claim(FileClaimOutcome::Refused { .. }));
-        if let Some(idempotency) = self.submission(place).idempotency.clone().filter(|_| !refused) {
-            let remembered = RememberedReply { hash: idempotency.hash.clone(), answer: answer.clone() };
+        let reply = self.reply(decision.reply, first);
+        let idempotency = self.submission(place).idempotency.clone().filter(|_| !decision.is_forgettable);
+        if let Some(idempotency) = idempotency {
+            let remembered = RememberedReply { hash: idempotency.hash.clone(), reply: reply.clone() };
             let key = (idempotency.scope.clone(), idempotency.key.clone());
             if let Some(under_way) = &mut self.under_way {
                 under_way.remembered.push(key.clone());
             }
             self.remembered.insert(key, Some(remembered));
-            self.write.replies.push((idempotency, answer.clone()));
+            self.write.replies.push((idempotency, reply.clone()));
         }
-        Committed { answer, at: self.write.head, duplicate, events, others: vec![] }
+        Committed { reply, at: self.write.head, duplicate: decision.is_duplicate, events, others: vec![] }
     }
 
     fn fold(&mut self, event: &AnyEvent, seq: Seq) {
@@ -429,17 +425,14 @@ impl Batch {
         event.apply(&mut self.view, EventStamp { seq, at: self.now });
     }
 
-    fn answer(&self, reply: Reply, first: Seq) -> AnyReply {
-        match reply {
-            Reply::Done => AnyReply::Done,
-            Reply::Row(key) | Reply::Known(key) => match self.view.get(&key) {
-                Ok(Some(row)) => AnyReply::Row(key, Box::new(StoredRow(row.clone()))),
-                _ => AnyReply::Done,
-            },
-            Reply::Claim(reply) => AnyReply::Claim(reply),
-            Reply::Released => AnyReply::Released,
-            Reply::NotReleased { reason } => AnyReply::NotReleased { reason },
-            Reply::Recorded => AnyReply::Recorded(first),
+    fn reply(&self, source: AnyReplySource, first: Seq) -> AnyReply {
+        match source {
+            AnyReplySource::Value(reply) => reply,
+            AnyReplySource::Row(key) => {
+                let row = self.view.get(&key).ok().flatten().cloned();
+                AnyReply::of_row(key, row)
+            }
+            AnyReplySource::FirstSeq => AnyReply::FirstSeq(FirstSeq(first)),
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rookery_core::model::Presence;
 use rookery_core::traits::{BodyBytes, LogRow};
-use rookery_core::{AgentId, Key, LogId, NodeId, Row, Seq, Timestamp};
+use rookery_core::{AgentId, AnyReply, Key, LogId, NodeId, Row, Seq, Timestamp};
 use tokio::sync::watch;
 
 use crate::artifact::{
@@ -21,7 +21,7 @@ use crate::node::{LEASE, LeaderEpoch, LeaderRole, LeaseRenewal, Node, NodeLivene
 use crate::operational::{EndpointCursor, KEEP_AFTER_RUN_MILLIS, Operation, PresenceBoard, PresenceRecord, Token};
 use crate::publish::{CommitFeed, Publisher};
 use crate::query::{Bodies, Head, KEY, LogQuery, Order, RowQuery};
-use crate::store::{AnyReply, Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
+use crate::store::{Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
 
 /// A database in memory, shared by the nodes that write to it.
 #[derive(Clone, Debug)]
@@ -248,8 +248,8 @@ impl State {
         for (seq, bytes) in write.blanked {
             self.blank(seq, &bytes);
         }
-        for (idempotency, answer) in write.replies {
-            let remembered = RememberedReply { hash: idempotency.hash, answer };
+        for (idempotency, reply) in write.replies {
+            let remembered = RememberedReply { hash: idempotency.hash, reply };
             self.replies.insert((idempotency.scope, idempotency.key), (remembered, idempotency.keep_until));
         }
         self.head = write.head;
@@ -266,8 +266,8 @@ impl State {
         }
         for key in row.event.write_set(row.seq) {
             let current = self.rows.get(&key);
-            for (remembered, _) in self.replies.values_mut().filter(|(reply, _)| reply.answer.shows(&key)) {
-                remembered.answer = AnyReply::showing(key.clone(), current.cloned());
+            for (remembered, _) in self.replies.values_mut().filter(|(reply, _)| reply.reply.shows(&key)) {
+                remembered.reply = AnyReply::of_row(key.clone(), current.cloned());
             }
         }
     }

@@ -6,10 +6,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use rookery_core::kernel::caller::Caller;
-use rookery_core::model::file::FileClaimOutcome;
 use rookery_core::traits::{Body, BodyBytes, LogRow};
-use rookery_core::{AnyCommand, AnyEvent, Key, NodeId, Rejection, Row, RunId, Seq, ThreadId};
-use serde::{Deserialize, Serialize};
+use rookery_core::{AnyCommand, AnyEvent, AnyReply, CommandReply, Key, NodeId, Rejection, Row, RunId, Seq, ThreadId};
 use tokio::sync::watch;
 
 use crate::artifact::{ArtifactError, ArtifactHold, ArtifactInfo, Erased, Incoming, Outgoing};
@@ -115,10 +113,10 @@ pub struct Idempotency {
     pub keep_until: i64,
 }
 
-/// What a command came to, after its commit is durable.
+/// The outcome of a command, after its commit is durable.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Committed {
-    pub answer: AnyReply,
+pub struct Committed<R = AnyReply> {
+    pub reply: R,
     /// The head of the log that this answer is true at.
     pub at: Seq,
     /// The same was done before and got this answer: it is a repetition by its idempotency key, or by what it is.
@@ -130,52 +128,23 @@ pub struct Committed {
 }
 
 impl Committed {
+    /// The same outcome with the reply as its own type; `None` if the reply is of another type.
+    pub fn typed<R: CommandReply>(self) -> Option<Committed<R>> {
+        let Committed { reply, at, duplicate, events, others } = self;
+        Some(Committed { reply: R::from_any(reply)?, at, duplicate, events, others })
+    }
+}
+
+impl<R> Committed<R> {
+    /// The reply, and the outcome without it.
+    pub fn into_parts(self) -> (R, Committed<()>) {
+        let Committed { reply, at, duplicate, events, others } = self;
+        (reply, Committed { reply: (), at, duplicate, events, others })
+    }
+
     /// The events of the whole submission, in the order of the log.
     pub fn all_events(&self) -> impl Iterator<Item = &(Seq, AnyEvent)> {
         self.events.iter().chain(self.others.iter().flat_map(|other| &other.events))
-    }
-}
-
-/// What the caller is told, self-contained: it can be remembered and told again.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AnyReply {
-    Done,
-    Row(Key, Box<StoredRow>),
-    Claim(FileClaimOutcome),
-    Released,
-    NotReleased { reason: String },
-    Recorded(Seq),
-}
-
-impl AnyReply {
-    /// Whether it shows the row of this key.
-    pub fn shows(&self, key: &Key) -> bool {
-        matches!(self, AnyReply::Row(shown, _) if shown == key)
-    }
-
-    /// The same answer with the row as it is now: what was redacted shall not be told again.
-    #[must_use]
-    pub fn showing(key: Key, row: Option<Row>) -> AnyReply {
-        row.map_or(AnyReply::Done, |row| AnyReply::Row(key, Box::new(StoredRow(row))))
-    }
-}
-
-/// A row inside of an answer, kept by its table so that it reads back as what it was.
-#[derive(Clone, PartialEq, Debug)]
-pub struct StoredRow(pub Row);
-
-impl Serialize for StoredRow {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (self.0.table(), &self.0).serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for StoredRow {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<StoredRow, D::Error> {
-        let (table, document) = <(rookery_core::Table, serde_json::Value)>::deserialize(deserializer)?;
-        let bytes = serde_json::to_vec(&document).map_err(serde::de::Error::custom)?;
-        Row::decode(table, &bytes).map(StoredRow).map_err(serde::de::Error::custom)
     }
 }
 

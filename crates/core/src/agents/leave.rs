@@ -8,7 +8,7 @@ use crate::kernel::id::AgentId;
 use crate::model::agent::Agent;
 use crate::model::file::ReleaseReason;
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LeaveTeam {
@@ -40,20 +40,22 @@ impl Command for LeaveTeam {
     const NAME: &'static str = "LeaveTeam";
     const SETTLES_MEMBERSHIP: bool = true;
 
+    type Reply = ();
+
     fn read_set(&self) -> ReadSet {
         freeing_asks(&self.agent)
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<()>, Undecided> {
         let agent = cx.view.agent_row(&self.agent)?;
         cx.view.ensure_may_act_for(cx.caller, &self.agent)?;
         if agent.has_left() {
-            return Ok(Decision::nothing(Reply::Done));
+            return Ok(Decision::unchanged(ReplySource::done()));
         }
         let mut facts = vec![AnyEvent::new(AgentLeft { agent: self.agent.clone() })];
         facts.extend(frees(cx.view, &self.agent, ReleaseReason::HolderLeft)?.0);
         facts.extend(successor(cx.view, &self.agent)?);
-        Ok(Decision::new(facts, Reply::Done))
+        Ok(Decision::new(facts, ReplySource::done()))
     }
 }
 

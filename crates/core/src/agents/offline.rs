@@ -9,7 +9,7 @@ use crate::kernel::rejection::Rejection;
 use crate::model::agent::{Agent, ClaimsWhenOffline, Evidence, LostFile};
 use crate::model::file::ReleaseReason;
 use crate::model::{EventStamp, Key, Lookup, ReadItem, ReadSet, RowWriter, Undecided, View, task};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 use crate::{files, tasks};
 
 /// Refused if a newer sign of life than the evidence's is known where the decision is made.
@@ -66,20 +66,22 @@ impl Event for AgentReturned {
 impl Command for DeclareOffline {
     const NAME: &'static str = "DeclareOffline";
 
+    type Reply = ();
+
     fn read_set(&self) -> ReadSet {
         let mut read_set = freeing_asks(&self.agent);
         read_set.push(ReadItem::Presence(self.agent.clone()));
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<()>, Undecided> {
         let agent = cx.view.agent_row(&self.agent)?;
         cx.view.ensure_authority(cx.caller, "declare an agent offline")?;
         let seen = cx.view.presence(&self.agent)?.map(|presence| presence.last_seen);
         if !agent.is_online() || seen.is_some_and(|seen| seen > self.evidence.last_seen) {
             return Err(Rejection::new(Code::Stale, format!("agent '{}' is not silent any more", self.agent)).into());
         }
-        Ok(Decision::new(goes_offline(cx.view, agent, &self.evidence)?, Reply::Done))
+        Ok(Decision::new(goes_offline(cx.view, agent, &self.evidence)?, ReplySource::done()))
     }
 }
 

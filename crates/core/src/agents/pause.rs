@@ -10,7 +10,7 @@ use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
 use crate::model::agent::{Agent, Paused};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PauseAgent {
@@ -77,18 +77,20 @@ impl Event for AgentPaused {
 impl Command for PauseAgent {
     const NAME: &'static str = "PauseAgent";
 
+    type Reply = Agent;
+
     fn read_set(&self) -> ReadSet {
         read_set(&self.agent)
     }
 
     /// Asking again with another reason gives that reason.
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Agent>, Undecided> {
         cx.view.ensure_authority(cx.caller, "pause an agent")?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         let agent = cx.view.agent(&self.agent)?;
-        let reply = Reply::Row(Key::Agent(self.agent.clone()));
+        let reply = ReplySource::row(self.agent.clone());
         if agent.paused.as_ref().is_some_and(|paused| paused.reason == self.reason) {
-            return Ok(Decision::nothing(reply));
+            return Ok(Decision::unchanged(reply));
         }
         let fact = AgentPaused {
             agent: self.agent.clone(),
@@ -102,11 +104,13 @@ impl Command for PauseAgent {
 impl Command for ResumeAgent {
     const NAME: &'static str = "ResumeAgent";
 
+    type Reply = Agent;
+
     fn read_set(&self) -> ReadSet {
         read_set(&self.agent)
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Agent>, Undecided> {
         cx.view.ensure_authority(cx.caller, "let an agent go on")?;
         if cx.caller.actor.agent() == Some(&self.agent) && cx.caller.power != Authority::Person {
             return Err(Rejection::new(Code::Forbidden, "nobody lets itself go on")
@@ -115,7 +119,7 @@ impl Command for ResumeAgent {
         }
         let agent = cx.view.agent(&self.agent)?;
         let fact = agent.paused.as_ref().map(|_| AnyEvent::new(AgentResumed { agent: self.agent.clone() }));
-        Ok(Decision::new(fact.into_iter().collect(), Reply::Row(Key::Agent(self.agent.clone()))))
+        Ok(Decision::new(fact.into_iter().collect(), ReplySource::row(self.agent.clone())))
     }
 }
 

@@ -23,7 +23,7 @@ use crate::model::agent::{
 };
 use crate::model::capabilities::{Card, keys_of, same_keys};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided, View};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 /// Adds an agent to the team, or updates it and brings it back. The agent keeps what it holds.
 #[derive(Clone, PartialEq, Debug)]
@@ -133,13 +133,15 @@ impl Command for RegisterAgent {
     const NAME: &'static str = "RegisterAgent";
     const SETTLES_MEMBERSHIP: bool = true;
 
+    type Reply = Agent;
+
     fn read_set(&self) -> ReadSet {
         let mut read_set = vec![Key::Agent(self.agent.clone()).into(), Key::lead().into()];
         read_set.extend(contexts::read_set(&Instance::of(&self.agent)));
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Agent>, Undecided> {
         self.decide_with_proof(cx.view, cx.caller, KeyProof::Unsigned)
     }
 }
@@ -151,7 +153,7 @@ impl RegisterAgent {
         view: &View,
         caller: &Caller,
         proof: KeyProof,
-    ) -> Result<Decision, Undecided> {
+    ) -> Result<Decision<Agent>, Undecided> {
         let stated = self.stated_profile(view)?;
         check_agent_id(&self.agent)?;
         check_profile(&stated)?;
@@ -199,7 +201,7 @@ impl RegisterAgent {
         let instance = Instance::of(&self.agent);
         events.extend(contexts::documents(view, &instance, &view.team_context(&instance)?)?);
         events.extend(self.choose_lead(view, role)?);
-        Ok(Decision::new(events, Reply::Row(Key::Agent(self.agent.clone()))))
+        Ok(Decision::new(events, ReplySource::row(self.agent.clone())))
     }
 
     /// The profile after this announcement, with the parts that it does not mention.

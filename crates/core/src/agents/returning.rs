@@ -8,7 +8,7 @@ use crate::kernel::id::AgentId;
 use crate::model::agent::{Agent, LostFile, Membership};
 use crate::model::{Key, ReadSet, Undecided, View, task};
 use crate::tasks::TaskClaimed;
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Reply};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, ReplySource};
 use crate::{eligibility, files, runs};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -20,20 +20,22 @@ impl Command for ReturnAgent {
     const NAME: &'static str = "ReturnAgent";
     const SETTLES_MEMBERSHIP: bool = true;
 
+    type Reply = ();
+
     fn read_set(&self) -> ReadSet {
         vec![Key::Agent(self.agent.clone()).into(), Key::lead().into()]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<()>, Undecided> {
         // One that left did so on purpose: a sign of life that was still on its way takes nothing of that back.
         let agent = cx.view.agent(&self.agent)?;
         cx.view.ensure_may_act_for(cx.caller, &self.agent)?;
         if agent.is_online() {
-            return Ok(Decision::nothing(Reply::Done));
+            return Ok(Decision::unchanged(ReplySource::done()));
         }
         let mut facts = comes_back(cx.view, agent)?;
         facts.extend(take_if_vacant(cx.view, agent)?);
-        Ok(Decision::new(facts, Reply::Done))
+        Ok(Decision::new(facts, ReplySource::done()))
     }
 }
 

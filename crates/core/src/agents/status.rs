@@ -9,7 +9,7 @@ use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
 use crate::model::agent::{Agent, AgentStatus, Evidence};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided, View};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SetAgentStatus {
@@ -87,6 +87,8 @@ impl Command for SetAgentStatus {
     const NAME: &'static str = "SetAgentStatus";
     const SETTLES_MEMBERSHIP: bool = true;
 
+    type Reply = ();
+
     fn read_set(&self) -> ReadSet {
         let mut read_set = match self.status {
             AgentStatus::Offline => freeing_asks(&self.agent),
@@ -96,16 +98,16 @@ impl Command for SetAgentStatus {
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<()>, Undecided> {
         let agent = cx.view.agent(&self.agent)?;
         cx.view.ensure_may_act_for(cx.caller, &self.agent)?;
         self.check_task(cx.view, agent)?;
         if self.status == AgentStatus::Offline {
             if !agent.is_online() {
-                return Ok(Decision::nothing(Reply::Done));
+                return Ok(Decision::unchanged(ReplySource::done()));
             }
             let evidence = Evidence { last_seen: agent.seen_at, source: None, limit_millis: 0 };
-            return Ok(Decision::new(goes_offline(cx.view, agent, &evidence)?, Reply::Done));
+            return Ok(Decision::new(goes_offline(cx.view, agent, &evidence)?, ReplySource::done()));
         }
         let mut facts = Vec::new();
         if !agent.is_online() {
@@ -121,7 +123,7 @@ impl Command for SetAgentStatus {
                 clears_task: self.current_task == CurrentTask::Nothing,
             }));
         }
-        Ok(Decision::new(facts, Reply::Done))
+        Ok(Decision::new(facts, ReplySource::done()))
     }
 }
 

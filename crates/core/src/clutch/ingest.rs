@@ -16,13 +16,14 @@ use crate::messages::{Cause, SendMessage, StormGuard, Tone, What};
 use crate::model::addressee::Address;
 use crate::model::agent::Agent;
 use crate::model::contract::ContractCheck;
+use crate::model::envelope::Filed;
 use crate::model::message_type::MessageType;
 use crate::model::task::{Outcome, Task, TaskState};
 use crate::model::tool_call::Denial;
 use crate::model::{Key, Lookup, ReadSet, Undecided, View, capabilities, group, notification, task};
 use crate::tasks;
 use crate::tasks::{CancelTask, CancelTo, CompleteTask, FailTask, FailureRetry, HeldByOther, Required, StartTask};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Reply};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, ReplySource};
 
 /// Takes in an envelope. Sent again, it is answered as it was the first time.
 #[derive(Clone, PartialEq, Debug)]
@@ -65,6 +66,8 @@ pub enum Act {
 impl Command for Ingest {
     const NAME: &'static str = "Ingest";
 
+    type Reply = Filed;
+
     fn read_set(&self) -> ReadSet {
         let received = &self.received;
         let mut read_set: ReadSet =
@@ -90,7 +93,7 @@ impl Command for Ingest {
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Filed>, Undecided> {
         self.decided(cx.view, cx.caller, cx.now).map_err(|halt| match halt {
             Undecided::Rejected(refusal) => Undecided::Rejected(self.placed(refusal)),
             Undecided::Missing(read_set) => Undecided::Missing(read_set),
@@ -113,7 +116,7 @@ impl Ingest {
         refusal.about(pointer)
     }
 
-    fn decided(&self, view: &View, caller: &Caller, now: Timestamp) -> Result<Decision, Undecided> {
+    fn decided(&self, view: &View, caller: &Caller, now: Timestamp) -> Result<Decision<Filed>, Undecided> {
         if caller.actor != self.from {
             let message = format!("'{}' may not send as '{}'", caller.actor, self.from);
             return Err(Rejection::new(Code::Forbidden, message)
@@ -121,10 +124,9 @@ impl Ingest {
                 .into());
         }
         self.needs_signature(view, caller)?;
-        let key = Key::Envelope(self.received.message.clone());
         if let Some(known) = view.envelope(&self.received.message)? {
             if known.hash == self.received.hash {
-                return Ok(Decision::nothing(Reply::Known(key)));
+                return Ok(Decision::duplicate(ReplySource::row(self.received.message.clone())));
             }
             return Err(self.says_something_else().into());
         }
@@ -156,7 +158,7 @@ impl Ingest {
         let received = EnvelopeReceived { delivered, signed_by, denied, ..self.received.clone() };
         let mut facts = vec![AnyEvent::new(received)];
         facts.extend(followers);
-        Ok(Decision::new(facts, Reply::Row(key)))
+        Ok(Decision::new(facts, ReplySource::row(self.received.message.clone())))
     }
 
     /// Whoever has keys, or must have, vouches for what it sends as far as the policy demands. The key that was found was

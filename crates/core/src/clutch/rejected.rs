@@ -8,7 +8,7 @@ use crate::kernel::id::MessageId;
 use crate::kernel::rejection::Rejection;
 use crate::model::message_type::MessageType;
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, FirstSeq, ReplySource};
 
 /// Notes that a message was refused. How often that may be noted is for the one who notes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,13 +51,15 @@ fn is_zero(count: &u64) -> bool {
 impl Command for NoteRejected {
     const NAME: &'static str = "NoteRejected";
 
+    type Reply = FirstSeq;
+
     fn read_set(&self) -> ReadSet {
         vec![]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<FirstSeq>, Undecided> {
         match cx.caller.actor {
-            Actor::System => Ok(Decision::new(vec![AnyEvent::new(self.rejected.clone())], Reply::Recorded)),
+            Actor::System => Ok(Decision::new(vec![AnyEvent::new(self.rejected.clone())], ReplySource::first_seq())),
             _ => Err(Rejection::new(Code::Forbidden, "only the daemon notes what it refused").into()),
         }
     }

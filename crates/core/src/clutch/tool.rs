@@ -20,7 +20,7 @@ use crate::model::task::Task;
 use crate::model::tool_call::{Denial, Restriction, ToolErrorCode};
 use crate::model::trace::Trace;
 use crate::model::{DeliveryId, EventStamp, Key, ReadItem, ReadSet, RowWriter, Undecided, View};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 /// What a `tool.call` asks for.
 #[derive(Clone, PartialEq, Debug)]
@@ -197,6 +197,8 @@ impl Event for ToolDenied {
 impl Command for AnswerCall {
     const NAME: &'static str = "AnswerCall";
 
+    type Reply = ();
+
     fn read_set(&self) -> ReadSet {
         let keys =
             [Key::Envelope(self.call.clone()), Key::Envelope(self.message.clone()), Key::Message(self.message.clone())];
@@ -204,12 +206,12 @@ impl Command for AnswerCall {
     }
 
     /// Nothing, if the call goes on or was answered before.
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<()>, Undecided> {
         if cx.caller.actor != Actor::System {
             return Err(Rejection::new(Code::Forbidden, "only the daemon answers for tools that are not there").into());
         }
         let Some(denial) = cx.view.envelope(&self.call)?.and_then(|filed| filed.denied.clone()) else {
-            return Ok(Decision::nothing(Reply::Done));
+            return Ok(Decision::unchanged(ReplySource::done()));
         };
         if cx.view.envelope(&self.message)?.is_some() || cx.view.find_message(&self.message)?.is_some() {
             return Err(Rejection::new(Code::Stale, "the id of the answer is taken").into());
@@ -229,7 +231,7 @@ impl Command for AnswerCall {
             denial,
             delivered: agent.map(|agent| agent.id.clone()),
         };
-        Ok(Decision::new(vec![AnyEvent::new(fact)], Reply::Done))
+        Ok(Decision::new(vec![AnyEvent::new(fact)], ReplySource::done()))
     }
 }
 

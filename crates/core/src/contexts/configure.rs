@@ -13,7 +13,7 @@ use crate::model::context_dir::Folder;
 use crate::model::context_settings::{Configured, ContextSettings, FOLDER, Scope, TeamContext};
 use crate::model::document_path::DocumentPath;
 use crate::model::{EventStamp, Key, Lookup, ReadItem, ReadSet, Row, RowWriter, Undecided, View, context_dir};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 /// Puts these settings in the place of those before.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,13 +53,15 @@ impl Event for ContextConfigured {
 impl Command for ConfigureContext {
     const NAME: &'static str = "ConfigureContext";
 
+    type Reply = ();
+
     fn read_set(&self) -> ReadSet {
         let scopes = [self.scope.clone(), Scope::Project];
         let keys = scopes.into_iter().map(Key::Context).chain([Key::lead()]).map(ReadItem::from);
         keys.chain([Lookup::configured_instances().into()]).collect()
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<()>, Undecided> {
         cx.view.ensure_authority(cx.caller, "configure a context")?;
         self.settings.check()?;
         let key = Key::Context(self.scope.clone());
@@ -74,7 +76,7 @@ impl Command for ConfigureContext {
             None => self.settings == ContextSettings::default() && self.scope == Scope::Project,
         };
         if same {
-            return Ok(Decision::nothing(Reply::Done));
+            return Ok(Decision::unchanged(ReplySource::done()));
         }
         let begins = match &self.scope {
             // An instance that goes by the defaults gets its documents when somebody joins it.
@@ -92,7 +94,7 @@ impl Command for ConfigureContext {
         let Configured { scope, settings, site } = new;
         let mut facts = vec![AnyEvent::new(ContextConfigured { scope, settings, site })];
         facts.extend(begins);
-        Ok(Decision::new(facts, Reply::Row(key)))
+        Ok(Decision::new(facts, ReplySource::done()))
     }
 }
 

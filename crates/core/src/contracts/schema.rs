@@ -11,7 +11,7 @@ use crate::kernel::rejection::Rejection;
 use crate::model::contract::Schema;
 use crate::model::payload_type::PayloadType;
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource};
 
 /// The engine has seen that the text is a schema.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,25 +30,29 @@ pub struct SchemaRegistered {
 impl Command for RegisterSchema {
     const NAME: &'static str = "RegisterSchema";
 
+    type Reply = ();
+
     fn read_set(&self) -> ReadSet {
         vec![Key::Schema(self.payload_type.clone()).into()]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<()>, Undecided> {
         limit::text("schema", &self.text, limit::SCHEMA_BYTES)?;
-        let row = Reply::Row(Key::Schema(self.payload_type.clone()));
         if let Some(text) = built_in(&self.payload_type) {
-            return self.agrees(text).map(|()| Decision::nothing(Reply::Done)).map_err(Undecided::from);
+            return self.agrees(text).map(|()| Decision::unchanged(ReplySource::done())).map_err(Undecided::from);
         }
         if let Some(known) = cx.view.schema(&self.payload_type)? {
-            return self.agrees(&known.text).map(|()| Decision::nothing(row)).map_err(Undecided::from);
+            return self
+                .agrees(&known.text)
+                .map(|()| Decision::unchanged(ReplySource::done()))
+                .map_err(Undecided::from);
         }
         let fact = AnyEvent::new(SchemaRegistered {
             payload_type: self.payload_type.clone(),
             text: self.text.clone(),
             registered_by: cx.caller.actor.to_string(),
         });
-        Ok(Decision::new(vec![fact], row))
+        Ok(Decision::new(vec![fact], ReplySource::done()))
     }
 }
 

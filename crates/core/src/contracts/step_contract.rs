@@ -11,7 +11,7 @@ use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
 use crate::model::contract::{StepContract, StepContracts};
 use crate::model::{EventStamp, Key, ReadItem, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DefineStepContracts {
@@ -29,13 +29,15 @@ pub struct StepContractsDefined {
 impl Command for DefineStepContracts {
     const NAME: &'static str = "DefineStepContracts";
 
+    type Reply = StepContracts;
+
     fn read_set(&self) -> ReadSet {
         let schemas = self.rules.iter().take(limit::WORKFLOW_STEPS).map(|rule| &rule.expects.payload_type);
         let keys = [Key::StepContracts(self.workflow.clone()), Key::lead()].into_iter();
         keys.chain(schemas.cloned().map(Key::Schema)).map(ReadItem::from).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<StepContracts>, Undecided> {
         self.check()?;
         for (at, rule) in self.rules.iter().enumerate() {
             let payload_type = &rule.expects.payload_type;
@@ -44,10 +46,10 @@ impl Command for DefineStepContracts {
                 return Err(Rejection::new(Code::UnknownReference, message).hint("register its schema first").into());
             }
         }
-        let row = Reply::Row(Key::StepContracts(self.workflow.clone()));
+        let row = ReplySource::row(self.workflow.clone());
         if let Some(known) = cx.view.workflow(&self.workflow)? {
             if known.rules == self.rules {
-                return Ok(Decision::nothing(row));
+                return Ok(Decision::unchanged(row));
             }
             cx.view.may_replace(cx.caller, &known.defined_by, &format!("workflow '{}'", self.workflow))?;
         }

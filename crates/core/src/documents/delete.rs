@@ -10,7 +10,7 @@ use crate::kernel::rejection::Rejection;
 use crate::model::context_settings::keys as context_keys;
 use crate::model::document::{Change, Document, DocumentId, DocumentStatus, Version};
 use crate::model::{EventStamp, Key, ReadItem, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeleteDocument {
@@ -65,6 +65,8 @@ impl Event for DocumentDeleted {
 impl Command for DeleteDocument {
     const NAME: &'static str = "DeleteDocument";
 
+    type Reply = Document;
+
     fn read_set(&self) -> ReadSet {
         let agent = writer_agent(&self.writer).map(|agent| Key::Agent(agent.clone()));
         let context = context_keys(&Instance::of_run(&self.id.run));
@@ -76,7 +78,7 @@ impl Command for DeleteDocument {
             .collect()
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Document>, Undecided> {
         let author = author(cx.view, cx.caller, &self.writer)?;
         cx.view.needs_context(&Instance::of_run(&self.id.run))?;
         let known = cx.view.document(&self.id)?.filter(|known| known.is_here());
@@ -96,6 +98,6 @@ impl Command for DeleteDocument {
             author,
             before: known.hash.clone(),
         };
-        Ok(Decision::new(vec![AnyEvent::new(fact)], Reply::Row(Key::Document(self.id.clone()))))
+        Ok(Decision::new(vec![AnyEvent::new(fact)], ReplySource::row(self.id.clone())))
     }
 }

@@ -12,7 +12,7 @@ use crate::kernel::rejection::Rejection;
 use crate::model::context_settings::keys as context_keys;
 use crate::model::document::{Change, Document, DocumentId, DocumentStatus, Version, hash_of, text_of};
 use crate::model::{EventStamp, Key, Lookup, ReadItem, ReadSet, RowWriter, Undecided, View};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 /// Puts a text in the place of the one before.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -114,11 +114,13 @@ impl Event for DocumentWritten {
 impl Command for WriteDocument {
     const NAME: &'static str = "WriteDocument";
 
+    type Reply = Document;
+
     fn read_set(&self) -> ReadSet {
         read_set(&self.id, &self.writer)
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Document>, Undecided> {
         let (author, known) = admitted(cx.view, cx.caller, &self.id, &self.writer, &self.text)?;
         let version = known.map_or(0, |known| known.version);
         if let Base::Version(base) = self.base
@@ -138,11 +140,13 @@ impl Command for WriteDocument {
 impl Command for CreateDocument {
     const NAME: &'static str = "CreateDocument";
 
+    type Reply = Document;
+
     fn read_set(&self) -> ReadSet {
         read_set(&self.id, &self.writer)
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Document>, Undecided> {
         let (author, known) = admitted(cx.view, cx.caller, &self.id, &self.writer, &self.text)?;
         if known.is_some_and(Document::is_here) {
             return Err(Rejection::new(Code::AlreadyExists, format!("document '{}' exists", self.id.path))
@@ -160,17 +164,19 @@ impl Command for CreateDocument {
 impl Command for AppendDocument {
     const NAME: &'static str = "AppendDocument";
 
+    type Reply = Document;
+
     fn read_set(&self) -> ReadSet {
         read_set(&self.id, &self.writer)
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Document>, Undecided> {
         let (author, found) = admitted(cx.view, cx.caller, &self.id, &self.writer, &self.text)?;
         let Some(known) = found.filter(|known| known.is_here()) else {
             return Ok(whole(&self.id, found, Change::Created, author, self.text.clone()));
         };
         if self.text.is_empty() {
-            return Ok(Decision::nothing(Reply::Row(Key::Document(self.id.clone()))));
+            return Ok(Decision::unchanged(ReplySource::row(self.id.clone())));
         }
         let text = text_of(cx.view.pieces(&self.id, known.base)?) + &self.text;
         limit::text("the document with it", &text, limit::DOCUMENT_BYTES)?;
@@ -227,7 +233,13 @@ pub(crate) fn begun(id: DocumentId) -> AnyEvent {
     AnyEvent::new(whole_text(&id, None, Change::Created, Actor::System.to_string(), String::new()))
 }
 
-fn whole(id: &DocumentId, known: Option<&Document>, change: Change, author: String, text: String) -> Decision {
+fn whole(
+    id: &DocumentId,
+    known: Option<&Document>,
+    change: Change,
+    author: String,
+    text: String,
+) -> Decision<Document> {
     decision(whole_text(id, known, change, author, text))
 }
 
@@ -253,8 +265,8 @@ fn whole_text(
     }
 }
 
-fn decision(fact: DocumentWritten) -> Decision {
-    let reply = Reply::Row(Key::Document(fact.id.clone()));
+fn decision(fact: DocumentWritten) -> Decision<Document> {
+    let reply = ReplySource::row(fact.id.clone());
     Decision::new(vec![AnyEvent::new(fact)], reply)
 }
 

@@ -7,7 +7,7 @@ use crate::kernel::id::IntentId;
 use crate::kernel::rejection::Rejection;
 use crate::model::intent::Intent;
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource};
 
 /// Tells how an effect ended. A second telling is refused as stale.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -42,15 +42,17 @@ impl Event for IntentClosed {
 impl Command for CloseIntent {
     const NAME: &'static str = "CloseIntent";
 
+    type Reply = ();
+
     fn read_set(&self) -> ReadSet {
         vec![Key::Intent(self.intent.clone()).into()]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<()>, Undecided> {
         if cx.view.intent(&self.intent)?.is_none() {
             return Err(Rejection::new(Code::Stale, format!("intent {} is closed", self.intent)).into());
         }
         let fact = AnyEvent::new(IntentClosed { intent: self.intent.clone(), failed: self.failed.clone() });
-        Ok(Decision::new(vec![fact], Reply::Done))
+        Ok(Decision::new(vec![fact], ReplySource::done()))
     }
 }

@@ -13,7 +13,7 @@ use crate::model::file::{Conflict, File};
 use crate::model::file_path::FilePath;
 use crate::model::timer::{Purpose, Timer, conflict_timer_id};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided, View};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, FirstSeq, ReplySource, Subject};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -171,6 +171,8 @@ impl Event for ConflictEscalated {
 impl Command for RecordChange {
     const NAME: &'static str = "RecordChange";
 
+    type Reply = Option<FirstSeq>;
+
     fn read_set(&self) -> ReadSet {
         let mut read_set = overlap_asks(&self.path);
         read_set.push(Key::lead().into());
@@ -178,7 +180,7 @@ impl Command for RecordChange {
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Option<FirstSeq>>, Undecided> {
         report::check_evidence(self.task.as_ref(), &self.before, &self.after, &self.metadata)?;
         if let Some(by) = &self.by {
             cx.view.ensure_may_author_as(cx.caller, by)?;
@@ -190,7 +192,7 @@ impl Command for RecordChange {
         let before = self.before.clone().unwrap_or_else(|| unexplained.unwrap_or(known_hash).to_owned());
         let after = self.after.clone().unwrap_or_else(|| known_hash.to_owned());
         if self.source == ChangeSource::Watcher && known.is_some() && after == known_hash {
-            return Ok(Decision::nothing(Reply::Done));
+            return Ok(Decision::unchanged(ReplySource::none()));
         }
         let mut facts = vec![AnyEvent::new(FileModified {
             path: self.path.clone(),
@@ -216,7 +218,7 @@ impl Command for RecordChange {
                 after,
             }));
         }
-        Ok(Decision::new(facts, Reply::Recorded))
+        Ok(Decision::new(facts, ReplySource::first_seq().some()))
     }
 }
 
@@ -237,17 +239,19 @@ impl RecordChange {
 impl Command for RecordUntracked {
     const NAME: &'static str = "RecordUntracked";
 
+    type Reply = FirstSeq;
+
     fn read_set(&self) -> ReadSet {
         vec![]
     }
 
-    fn decide(&self, _cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, _cx: &DecisionContext<'_>) -> Result<Decision<FirstSeq>, Undecided> {
         if self.changed == 0 {
             return Err(Rejection::new(Code::Invalid, "nothing changed").into());
         }
         let sample = self.sample.iter().take(Report::SAMPLE).cloned().collect();
         let fact = AnyEvent::new(UntrackedFilesChanged { changed: self.changed, sample, site: self.site.clone() });
-        Ok(Decision::new(vec![fact], Reply::Recorded))
+        Ok(Decision::new(vec![fact], ReplySource::first_seq()))
     }
 }
 

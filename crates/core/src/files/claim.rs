@@ -13,7 +13,7 @@ use crate::model::file::{File, FileClaim, FileClaimOutcome};
 use crate::model::file_path::FilePath;
 use crate::model::task::{Task, ensure_fence};
 use crate::model::{EventStamp, Key, Lookup, ReadSet, RowWriter, Undecided, View};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 /// What to do about claims of others that stand in the way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -102,6 +102,8 @@ impl Event for ClaimForced {
 impl Command for ClaimFile {
     const NAME: &'static str = "ClaimFile";
 
+    type Reply = FileClaimOutcome;
+
     fn read_set(&self) -> ReadSet {
         let mut read_set = overlap_asks(&self.path);
         read_set.push(Key::Agent(self.agent.clone()).into());
@@ -110,9 +112,11 @@ impl Command for ClaimFile {
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<FileClaimOutcome>, Undecided> {
+        // A refused claim has no effect: with the same idempotency key it may be granted later.
         let refused = |owner: Option<&AgentId>, reason: String| {
-            Ok(Decision::nothing(Reply::Claim(FileClaimOutcome::Refused { owner: owner.cloned(), reason })))
+            let outcome = FileClaimOutcome::Refused { owner: owner.cloned(), reason };
+            Ok(Decision::unchanged(ReplySource::claim(outcome)).forgettable())
         };
         match cx.view.find_agent(&self.agent)? {
             Some(agent) if agent.is_online() => {}
@@ -125,7 +129,7 @@ impl Command for ClaimFile {
         let own = own.filter(|claim| claim.holder == self.agent);
         self.ensure_fence(cx.caller, own, task)?;
         if own.is_some() {
-            return Ok(Decision::nothing(Reply::Claim(FileClaimOutcome::Granted)));
+            return Ok(Decision::unchanged(ReplySource::claim(FileClaimOutcome::Granted)));
         }
         if let Some((file, by)) = lock_on(cx.view, &self.path)? {
             return refused(file.holder(), format!("Resource locked by {by}"));
@@ -150,7 +154,7 @@ impl Command for ClaimFile {
             site: self.site.clone(),
             from: None,
         }));
-        Ok(Decision::new(facts, Reply::Claim(FileClaimOutcome::Granted)))
+        Ok(Decision::new(facts, ReplySource::claim(FileClaimOutcome::Granted)))
     }
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::file::File;
 use crate::model::file_path::FilePath;
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LockFile {
@@ -64,34 +64,38 @@ impl Event for FileUnlocked {
 impl Command for LockFile {
     const NAME: &'static str = "LockFile";
 
+    type Reply = File;
+
     fn read_set(&self) -> ReadSet {
         vec![Key::file(&self.path).into(), Key::lead().into()]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<File>, Undecided> {
         cx.view.ensure_authority(cx.caller, "lock a path")?;
         if cx.view.find_file(self.path.key())?.is_some_and(|file| file.locked_by.is_some()) {
-            return Ok(Decision::nothing(Reply::Row(Key::file(&self.path))));
+            return Ok(Decision::unchanged(ReplySource::row(self.path.key().to_owned())));
         }
         let fact = AnyEvent::new(FileLocked { path: self.path.clone(), by: cx.caller.actor.to_string() });
-        Ok(Decision::new(vec![fact], Reply::Row(Key::file(&self.path))))
+        Ok(Decision::new(vec![fact], ReplySource::row(self.path.key().to_owned())))
     }
 }
 
 impl Command for UnlockFile {
     const NAME: &'static str = "UnlockFile";
 
+    type Reply = File;
+
     fn read_set(&self) -> ReadSet {
         vec![Key::file(&self.path).into(), Key::lead().into()]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<File>, Undecided> {
         cx.view.ensure_authority(cx.caller, "unlock a path")?;
         let file = cx.view.file(&self.path)?;
         if file.locked_by.is_none() {
-            return Ok(Decision::nothing(Reply::Row(Key::file(&self.path))));
+            return Ok(Decision::unchanged(ReplySource::row(self.path.key().to_owned())));
         }
         let fact = AnyEvent::new(FileUnlocked { path: self.path.clone(), by: cx.caller.actor.to_string() });
-        Ok(Decision::new(vec![fact], Reply::Row(Key::file(&self.path))))
+        Ok(Decision::new(vec![fact], ReplySource::row(self.path.key().to_owned())))
     }
 }

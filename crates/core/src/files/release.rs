@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConflictResolved, conflicts_about};
 use crate::kernel::id::AgentId;
-use crate::model::file::{File, ReleaseReason};
+use crate::model::file::{File, FileReleaseOutcome, ReleaseReason};
 use crate::model::file_path::FilePath;
 use crate::model::task::ensure_fence;
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided, View};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReleaseFile {
@@ -42,12 +42,15 @@ impl Event for FileReleased {
 impl Command for ReleaseFile {
     const NAME: &'static str = "ReleaseFile";
 
+    type Reply = FileReleaseOutcome;
+
     fn read_set(&self) -> ReadSet {
         vec![Key::file(&self.path).into(), Key::lead().into(), Key::Agent(self.agent.clone()).into()]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
-        let not = |reason: String| Ok(Decision::nothing(Reply::NotReleased { reason }));
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<FileReleaseOutcome>, Undecided> {
+        let not =
+            |reason: String| Ok(Decision::unchanged(ReplySource::release(FileReleaseOutcome::NotReleased { reason })));
         let Some(file) = cx.view.find_file(self.path.key())? else {
             return not(format!("{} is not tracked", self.path));
         };
@@ -57,7 +60,10 @@ impl Command for ReleaseFile {
             return not(format!("{} is claimed by {}", self.path, claim.holder));
         }
         cx.view.ensure_may_act_for(cx.caller, &self.agent)?;
-        Ok(Decision::new(free_files(cx.view, &[file], ReleaseReason::Released)?, Reply::Released))
+        Ok(Decision::new(
+            free_files(cx.view, &[file], ReleaseReason::Released)?,
+            ReplySource::release(FileReleaseOutcome::Released),
+        ))
     }
 }
 
@@ -80,6 +86,7 @@ mod tests {
     use crate::kernel::id::Seq;
     use crate::model::file::FileState;
     use crate::testing::{World, anna, by, path};
+    use crate::traits::{AnyReply, AnyReplySource};
 
     fn release(agent: &str, at: &str) -> ReleaseFile {
         ReleaseFile { path: path(at), agent: agent.into() }
@@ -91,7 +98,8 @@ mod tests {
             let mut w = World::of(&["lead", "a"]);
             w.claims_file("a", "x").unwrap();
             let (facts, reply) = w.run(&caller, release(agent, "x")).unwrap();
-            assert_eq!((facts.len(), reply), (1, Reply::Released));
+            let released = AnyReply::FileRelease(FileReleaseOutcome::Released);
+            assert_eq!((facts.len(), reply), (1, AnyReplySource::Value(released)));
             assert_eq!(w.file("x").state(), FileState::Free, "it stays tracked");
         }
     }
@@ -104,7 +112,10 @@ mod tests {
         w.does(&by("a"), release("a", "y"));
         for (agent, at) in [("b", "x"), ("a", "unknown"), ("a", "y")] {
             let (facts, reply) = w.run(&by(agent), release(agent, at)).unwrap();
-            assert!(facts.is_empty() && matches!(reply, Reply::NotReleased { .. }), "{agent} {at}: {reply:?}");
+            let AnyReplySource::Value(AnyReply::FileRelease(FileReleaseOutcome::NotReleased { .. })) = reply else {
+                panic!("{agent} {at}: {reply:?}");
+            };
+            assert!(facts.is_empty(), "{agent} {at}");
         }
         assert_eq!(w.refuses(&by("b"), release("a", "x")), Code::Forbidden);
         let stale = Caller { fence: Some(Seq(1)), ..by("a") };

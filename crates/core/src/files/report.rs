@@ -7,7 +7,7 @@ use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
 use crate::model::file_path::FilePath;
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, FirstSeq, ReplySource, Subject};
 
 /// An event as its reporter tells it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -29,16 +29,18 @@ pub struct Report {
 impl Command for Report {
     const NAME: &'static str = "AddReport";
 
+    type Reply = FirstSeq;
+
     fn read_set(&self) -> ReadSet {
         vec![Key::Agent(self.agent.clone()).into(), Key::lead().into()]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<FirstSeq>, Undecided> {
         limit::name("agent_id", self.agent.as_str(), limit::AGENT_ID_BYTES)?;
         limit::name("action", &self.action, limit::NAME_BYTES)?;
         check_evidence(self.task.as_ref(), &self.before_hash, &self.after_hash, &self.metadata)?;
         cx.view.ensure_may_author_as(cx.caller, &self.agent)?;
-        Ok(Decision::new(vec![AnyEvent::new(self.clone())], Reply::Recorded))
+        Ok(Decision::new(vec![AnyEvent::new(self.clone())], ReplySource::first_seq()))
     }
 }
 
@@ -82,6 +84,7 @@ mod tests {
     use crate::kernel::code::Code;
     use crate::model::task::TaskState;
     use crate::testing::{World, anna, by};
+    use crate::traits::AnyReplySource;
 
     fn report(agent: &str, action: &str) -> Report {
         Report {
@@ -102,7 +105,7 @@ mod tests {
         w.starts("a", "t");
         let rows = w.rows().clone();
         let (facts, reply) = w.run(&by("a"), report("a", "task.completed")).unwrap();
-        assert_eq!((facts.len(), reply), (1, Reply::Recorded));
+        assert_eq!((facts.len(), reply), (1, AnyReplySource::FirstSeq));
         assert_eq!((w.rows(), w.task("t").state), (&rows, TaskState::InProgress));
     }
 

@@ -10,7 +10,7 @@ use crate::model::file::File;
 use crate::model::file_path::FilePath;
 use crate::model::timer::{Timer, conflict_timer_id};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ResolveConflict {
@@ -31,13 +31,15 @@ pub struct ConflictResolved {
 impl Command for ResolveConflict {
     const NAME: &'static str = "ResolveConflict";
 
+    type Reply = File;
+
     fn read_set(&self) -> ReadSet {
         let mut read_set = overlap_asks(&self.path);
         read_set.extend([Key::lead().into(), Key::Agent(self.winner.clone()).into()]);
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<File>, Undecided> {
         cx.view.ensure_authority(cx.caller, "resolve a conflict")?;
         let file = cx.view.file(&self.path)?;
         cx.view.online_agent(&self.winner)?;
@@ -58,7 +60,7 @@ impl Command for ResolveConflict {
             holder: file.holder().unwrap_or(&conflict.holder).clone(),
             intruder: conflict.intruder.clone(),
         }));
-        Ok(Decision::new(facts, Reply::Row(Key::file(&self.path))))
+        Ok(Decision::new(facts, ReplySource::row(self.path.key().to_owned())))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::kernel::id::{Seq, TimerId};
 use crate::kernel::rejection::Rejection;
 use crate::model::timer::Purpose;
 use crate::model::{Key, ReadSet, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Reply};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, ReplySource};
 
 /// Does what the timer is for, if it is still the one that fell due.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -20,11 +20,13 @@ pub struct FireTimer {
 impl Command for FireTimer {
     const NAME: &'static str = "FireTimer";
 
+    type Reply = ();
+
     fn read_set(&self) -> ReadSet {
         vec![Key::Timer(self.timer.clone()).into()]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<()>, Undecided> {
         let stale = || Undecided::from(Rejection::new(Code::Stale, format!("timer {} is not due", self.timer)));
         let timer = cx.view.timer(&self.timer)?.ok_or_else(stale)?;
         if timer.version != self.version || timer.due > cx.now {
@@ -43,6 +45,6 @@ impl Command for FireTimer {
                 })
             }
         };
-        Ok(Decision::new(vec![fact], Reply::Done))
+        Ok(Decision::new(vec![fact], ReplySource::done()))
     }
 }

@@ -6,7 +6,7 @@ use crate::kernel::code::Code;
 use crate::kernel::rejection::Rejection;
 use crate::model::group::Group;
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RemoveGroup {
@@ -33,17 +33,19 @@ impl Event for GroupRemoved {
 impl Command for RemoveGroup {
     const NAME: &'static str = "RemoveGroup";
 
+    type Reply = ();
+
     fn read_set(&self) -> ReadSet {
         vec![Key::Group(self.group.clone()).into(), Key::lead().into()]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<()>, Undecided> {
         let Some(known) = cx.view.group(&self.group)? else {
             return Err(Rejection::no_group(&self.group).into());
         };
         cx.view.may_replace(cx.caller, &known.set_by, &format!("group '{}'", self.group))?;
         let fact = AnyEvent::new(GroupRemoved { group: self.group.clone() });
-        Ok(Decision::new(vec![fact], Reply::Done))
+        Ok(Decision::new(vec![fact], ReplySource::done()))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::kernel::rejection::Rejection;
 use crate::model::group::Group;
 use crate::model::role_group::Group as RoleGroup;
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SetGroup {
@@ -27,19 +27,21 @@ pub struct GroupSet {
 impl Command for SetGroup {
     const NAME: &'static str = "SetGroup";
 
+    type Reply = Group;
+
     fn read_set(&self) -> ReadSet {
         vec![Key::Group(self.group.clone()).into(), Key::lead().into()]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Group>, Undecided> {
         self.check()?;
         let mut members = self.members.clone();
         members.sort();
         members.dedup();
-        let row = Reply::Row(Key::Group(self.group.clone()));
+        let row = ReplySource::row(self.group.clone());
         if let Some(known) = cx.view.group(&self.group)? {
             if known.members == members {
-                return Ok(Decision::nothing(row));
+                return Ok(Decision::unchanged(row));
             }
             cx.view.may_replace(cx.caller, &known.set_by, &format!("group '{}'", self.group))?;
         }

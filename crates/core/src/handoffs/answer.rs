@@ -15,7 +15,7 @@ use crate::model::notification::{Concerned, Told};
 use crate::model::task::{Task, ensure_fence};
 use crate::model::{EventStamp, Key, Lookup, ReadItem, ReadSet, RowWriter, Undecided, View};
 use crate::tasks::{TaskClaimed, ack_request};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 use crate::{eligibility, files, messages, runs};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -127,11 +127,13 @@ impl Event for HandoffRejected {
 impl Command for AcceptHandoff {
     const NAME: &'static str = "AcceptHandoff";
 
+    type Reply = Task;
+
     fn read_set(&self) -> ReadSet {
         read_set(&self.handoff, &self.agent)
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Task>, Undecided> {
         let handoff = answerable(cx.view, cx.caller, &self.handoff, &self.agent)?;
         let mut facts = vec![AnyEvent::new(HandoffAccepted {
             handoff: handoff.id.clone(),
@@ -151,7 +153,7 @@ impl Command for AcceptHandoff {
             facts.extend(self.takes(cx.view, cx.caller, handoff, task)?);
         }
         // With the task goes its new fence.
-        Ok(Decision::new(facts, Reply::Row(Key::Task(handoff.task.clone()))))
+        Ok(Decision::new(facts, ReplySource::row(handoff.task.clone())))
     }
 }
 
@@ -228,11 +230,13 @@ fn belongs(file: &File, task: &Task) -> bool {
 impl Command for RejectHandoff {
     const NAME: &'static str = "RejectHandoff";
 
+    type Reply = ();
+
     fn read_set(&self) -> ReadSet {
         read_set(&self.handoff, &self.agent)
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<()>, Undecided> {
         limit::text("reason", &self.reason, limit::TEXT_BYTES)?;
         let handoff = answerable(cx.view, cx.caller, &self.handoff, &self.agent)?;
         let fact = AnyEvent::new(HandoffRejected {
@@ -245,7 +249,7 @@ impl Command for RejectHandoff {
             told: Told::default(),
         });
         let facts = std::iter::once(fact).chain(seen_by(cx.view, cx.caller, handoff, &self.agent)?).collect();
-        Ok(Decision::new(facts, Reply::Done))
+        Ok(Decision::new(facts, ReplySource::done()))
     }
 }
 

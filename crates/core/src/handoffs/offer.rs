@@ -10,7 +10,7 @@ use crate::model::handoff::{Handoff, HandoffNote, HandoffStatus, colleague};
 use crate::model::notification::{Concerned, Told};
 use crate::model::task::Task;
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided, task};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OfferHandoff {
@@ -95,6 +95,8 @@ impl Event for HandoffInitiated {
 impl Command for OfferHandoff {
     const NAME: &'static str = "OfferHandoff";
 
+    type Reply = Handoff;
+
     fn read_set(&self) -> ReadSet {
         let mut read_set = task::read_set(&self.task, Some(&self.from));
         read_set.push(Key::Handoff(self.id.clone()).into());
@@ -102,7 +104,7 @@ impl Command for OfferHandoff {
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Handoff>, Undecided> {
         self.check()?;
         if cx.view.handoff(&self.id)?.is_some() {
             return Err(Rejection::new(Code::AlreadyExists, format!("handoff {} exists", self.id)).into());
@@ -127,7 +129,7 @@ impl Command for OfferHandoff {
             run: task.run_if_named(),
             told: Told::default(),
         });
-        Ok(Decision::new(vec![fact], Reply::Row(Key::Handoff(self.id.clone()))))
+        Ok(Decision::new(vec![fact], ReplySource::row(self.id.clone())))
     }
 }
 

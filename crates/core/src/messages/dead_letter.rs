@@ -10,7 +10,7 @@ use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
 use crate::model::message::{Dead, Delivery, Standing};
 use crate::model::{DeliveryId, EventStamp, Key, ReadItem, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 /// The daemon has tried often enough.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -99,18 +99,20 @@ impl Event for DeliveryRetried {
 impl Command for GiveUpDelivery {
     const NAME: &'static str = "GiveUpDelivery";
 
+    type Reply = Delivery;
+
     fn read_set(&self) -> ReadSet {
         read_set(&self.message, &self.agent)
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Delivery>, Undecided> {
         if cx.caller.actor != Actor::System {
             return Err(Rejection::new(Code::Forbidden, "only the daemon gives up on a delivery").into());
         }
         let delivery = cx.view.delivery(&self.message, &self.agent)?;
-        let reply = Reply::Row(Key::Delivery(DeliveryId { message: self.message.clone(), agent: self.agent.clone() }));
+        let reply = ReplySource::row(DeliveryId { message: self.message.clone(), agent: self.agent.clone() });
         match delivery {
-            Some(delivery) if delivery.is_dead() => return Ok(Decision::nothing(reply)),
+            Some(delivery) if delivery.is_dead() => return Ok(Decision::unchanged(reply)),
             Some(delivery) if delivery.is_settled() => {
                 return Err(Rejection::new(Code::Stale, "it was acknowledged or passed on meanwhile").into());
             }
@@ -136,14 +138,16 @@ impl Command for GiveUpDelivery {
 impl Command for RetryDelivery {
     const NAME: &'static str = "RetryDelivery";
 
+    type Reply = Delivery;
+
     fn read_set(&self) -> ReadSet {
         let own = [Key::Agent(self.agent.clone()), Key::lead()];
         read_set(&self.message, &self.agent).into_iter().chain(own.map(ReadItem::from)).collect()
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Delivery>, Undecided> {
         cx.view.ensure_may_act_for(cx.caller, &self.agent)?;
-        let reply = Reply::Row(Key::Delivery(DeliveryId { message: self.message.clone(), agent: self.agent.clone() }));
+        let reply = ReplySource::row(DeliveryId { message: self.message.clone(), agent: self.agent.clone() });
         match cx.view.delivery(&self.message, &self.agent)? {
             Some(delivery) if delivery.is_dead() => {}
             Some(delivery) if delivery.is_passed_on() => {

@@ -11,7 +11,7 @@ use crate::kernel::id::Seq;
 use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, FirstSeq, ReplySource};
 
 /// Notes that what was put aside for an adapter is let go of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,16 +50,18 @@ pub struct DroppedLetter {
 impl Command for NoteDropped {
     const NAME: &'static str = "NoteDropped";
 
+    type Reply = FirstSeq;
+
     fn read_set(&self) -> ReadSet {
         vec![]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<FirstSeq>, Undecided> {
         let dropped = &self.dropped;
         limit::list("letters", &dropped.letters)?;
         limit::text("adapter", &dropped.adapter, limit::NAME_BYTES)?;
         match cx.caller.actor {
-            Actor::Person(_) => Ok(Decision::new(vec![AnyEvent::new(dropped.clone())], Reply::Recorded)),
+            Actor::Person(_) => Ok(Decision::new(vec![AnyEvent::new(dropped.clone())], ReplySource::first_seq())),
             _ => Err(Rejection::new(Code::Forbidden, "only a person lets go of what was not passed on").into()),
         }
     }

@@ -9,7 +9,7 @@ use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
 use crate::model::message::{Fate, Header, Message, Sender};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReleaseHeld {
@@ -80,17 +80,19 @@ impl Event for MessageDiscarded {
 impl Command for ReleaseHeld {
     const NAME: &'static str = "ReleaseHeld";
 
+    type Reply = Message;
+
     fn read_set(&self) -> ReadSet {
         vec![Key::Message(self.message.clone()).into()]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Message>, Undecided> {
         if cx.caller.power != Authority::Person {
             return Err(Rejection::new(Code::Forbidden, "only a person may decide about a held message").into());
         }
         let message = cx.view.message(&self.message)?;
         let header = message.letter.header.clone();
-        let reply = Reply::Row(Key::Message(self.message.clone()));
+        let reply = ReplySource::row(self.message.clone());
         let fact = match (&message.fate, &self.verdict) {
             (Fate::Held(_), Verdict::Deliver) => AnyEvent::new(MessageReleased {
                 at: cx.view.entry_time(&header.thread, cx.now)?,
@@ -105,7 +107,7 @@ impl Command for ReleaseHeld {
                 })
             }
             (Fate::Sent, Verdict::Deliver) | (Fate::Discarded { .. }, Verdict::Discard { .. }) => {
-                return Ok(Decision::nothing(reply));
+                return Ok(Decision::unchanged(reply));
             }
             (Fate::Sent, Verdict::Discard { .. }) => return Err(decided("was delivered").into()),
             (Fate::Discarded { .. }, Verdict::Deliver) => return Err(decided("was discarded").into()),

@@ -9,7 +9,7 @@ use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
 use crate::model::message::{Delivery, Standing};
 use crate::model::{DeliveryId, EventStamp, Key, ReadItem, ReadSet, RowWriter, Undecided, View};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 /// The agent was shown these messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,11 +75,11 @@ impl Receipt {
         }
     }
 
-    fn decision(self, fact: impl FnOnce(Receipt) -> AnyEvent) -> Decision {
+    fn decision(self, fact: impl FnOnce(Receipt) -> AnyEvent) -> Decision<()> {
         if self.messages.is_empty() && self.broadcasts.is_empty() {
-            return Decision::nothing(Reply::Done);
+            return Decision::unchanged(ReplySource::done());
         }
-        Decision::new(vec![fact(self)], Reply::Done)
+        Decision::new(vec![fact(self)], ReplySource::done())
     }
 }
 
@@ -128,11 +128,13 @@ impl Event for MessagesAcked {
 impl Command for ReadMessages {
     const NAME: &'static str = "ReadMessages";
 
+    type Reply = ();
+
     fn read_set(&self) -> ReadSet {
         read_set(&self.agent, &self.messages)
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<()>, Undecided> {
         let receipt = receipt(cx.view, cx.caller, &self.agent, &self.messages, |standing| match standing {
             Standing::Queued => Ok(Counts::Yes),
             Standing::Read | Standing::Acked => Ok(Counts::Already),
@@ -144,11 +146,13 @@ impl Command for ReadMessages {
 impl Command for AckMessages {
     const NAME: &'static str = "AckMessages";
 
+    type Reply = ();
+
     fn read_set(&self) -> ReadSet {
         read_set(&self.agent, &self.messages)
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<()>, Undecided> {
         let receipt =
             receipt(cx.view, cx.caller, &self.agent, &self.messages, |standing| match (standing, self.shown) {
                 (Standing::Acked, _) => Ok(Counts::Already),

@@ -17,7 +17,7 @@ use crate::model::message::{
     Fate, Form, Header, Hold, Letter, Message, Priority, Recipients, Sender, UNKNOWN_RECIPIENT_TTL_MILLIS,
 };
 use crate::model::{EventStamp, Key, ReadItem, ReadSet, RowWriter, Undecided, View};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SendMessage {
@@ -165,6 +165,8 @@ struct Named {
 impl Command for SendMessage {
     const NAME: &'static str = "SendMessage";
 
+    type Reply = Message;
+
     fn read_set(&self) -> ReadSet {
         let own = [
             Key::Message(self.id.clone()),
@@ -180,16 +182,16 @@ impl Command for SendMessage {
         own.into_iter().chain(cause).chain(named).chain(context).map(ReadItem::from).collect()
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Message>, Undecided> {
         self.check()?;
         cx.view.ensure_may_author_as(cx.caller, &self.from)?;
         if self.is_of_context(cx.caller) {
             cx.view.needs_context(&self.instance())?;
         }
-        let reply = Reply::Row(Key::Message(self.id.clone()));
+        let reply = ReplySource::row(self.id.clone());
         if let Some(known) = cx.view.find_message(&self.id)? {
             if known.letter.header.from == self.from && known.letter.text == self.text {
-                return Ok(Decision::nothing(reply));
+                return Ok(Decision::unchanged(reply));
             }
             return Err(self.is_another().into());
         }

@@ -14,6 +14,14 @@ pub enum FileClaimOutcome {
     Refused { owner: Option<AgentId>, reason: String },
 }
 
+/// Whether a claim was released.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileReleaseOutcome {
+    Released,
+    NotReleased { reason: String },
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReleaseReason {

@@ -11,7 +11,7 @@ use crate::model::run::{Run, RunStatus, author};
 use crate::model::task::Task;
 use crate::model::{EventStamp, Key, Lookup, ReadSet, RowWriter, Undecided};
 use crate::runs::{ensure_accepts_tasks, reopens};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct AddRunTask {
@@ -56,6 +56,8 @@ pub struct SequenceChange {
 impl Command for AddRunTask {
     const NAME: &'static str = "AddRunTask";
 
+    type Reply = Task;
+
     fn read_set(&self) -> ReadSet {
         vec![
             Key::Run(self.run.clone()).into(),
@@ -64,7 +66,7 @@ impl Command for AddRunTask {
         ]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Task>, Undecided> {
         let run = cx.view.run_known(&self.run)?;
         has_a_plan(run)?;
         let tasks = cx.view.tasks_of_run(&self.run)?;
@@ -77,7 +79,7 @@ impl Command for AddRunTask {
             reordered(&self.run, &tasks, after, |sequence| sequence.saturating_add(1)).into_iter().collect();
         facts.extend(planned(cx.view, &self.run, &author(cx.caller), after, resolved)?);
         facts.extend(reopens(run));
-        Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.id.clone()))))
+        Ok(Decision::new(facts, ReplySource::row(self.task.id.clone())))
     }
 }
 

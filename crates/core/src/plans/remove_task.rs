@@ -14,7 +14,7 @@ use crate::model::run::{Run, steering_asks};
 use crate::model::task::{Checkpoint, Dependency, Task, TaskState};
 use crate::model::{DependencyId, EventStamp, Key, Lookup, ReadSet, Row, RowWriter, Undecided, View};
 use crate::runs::ends_with;
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, FirstSeq, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RemoveRunTask {
@@ -46,6 +46,8 @@ pub struct DependencyChange {
 impl Command for RemoveRunTask {
     const NAME: &'static str = "RemoveRunTask";
 
+    type Reply = FirstSeq;
+
     fn read_set(&self) -> ReadSet {
         let mut read_set: ReadSet = steering_asks(&self.run);
         read_set.push(Lookup::tasks_of_run(&self.run).into());
@@ -53,7 +55,7 @@ impl Command for RemoveRunTask {
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<FirstSeq>, Undecided> {
         let run = cx.view.run_known(&self.run)?;
         cx.view.may_overturn(cx.caller, run)?;
         let task = cx.view.task(&self.task)?;
@@ -74,7 +76,7 @@ impl Command for RemoveRunTask {
         let rest: Vec<&Task> = tasks.into_iter().filter(|other| other.id != task.id).collect();
         facts.extend(reordered(&self.run, &rest, task.sequence, |sequence| sequence.saturating_sub(1)));
         facts.extend(ends_with(&without(run, 1)));
-        Ok(Decision::new(facts, Reply::Recorded))
+        Ok(Decision::new(facts, ReplySource::first_seq()))
     }
 }
 

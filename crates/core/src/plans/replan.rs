@@ -15,7 +15,7 @@ use crate::model::run::{Run, author, change_run, run_only, steering_asks};
 use crate::model::task::Task;
 use crate::model::{EventStamp, Key, Lookup, ReadSet, RowWriter, Undecided};
 use crate::runs::{ends_with, reopens};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, FirstSeq, ReplySource, Subject};
 
 /// How many earlier plans are remembered in the run's `replan_history`; the log has them all.
 const HISTORY: usize = 20;
@@ -62,6 +62,8 @@ impl Event for RunReplanned {
 impl Command for ReplanRun {
     const NAME: &'static str = "ReplanRun";
 
+    type Reply = FirstSeq;
+
     fn read_set(&self) -> ReadSet {
         let mut read_set: ReadSet = steering_asks(&self.run);
         read_set.push(Lookup::tasks_of_run(&self.run).into());
@@ -69,7 +71,7 @@ impl Command for ReplanRun {
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<FirstSeq>, Undecided> {
         let run = cx.view.run_known(&self.run)?;
         cx.view.may_overturn(cx.caller, run)?;
         has_a_plan(run)?;
@@ -97,7 +99,7 @@ impl Command for ReplanRun {
         }
         facts.extend(planned(cx.view, &self.run, &author(cx.caller), last(&stays), resolved)?);
         facts.extend(self.outcome(run, &goes));
-        Ok(Decision::new(facts, Reply::Recorded))
+        Ok(Decision::new(facts, ReplySource::first_seq()))
     }
 }
 
@@ -127,6 +129,7 @@ mod tests {
     use crate::model::run::RunStatus;
     use crate::registry::EventRef;
     use crate::testing::{World, by, complete, create_run, plan};
+    use crate::traits::AnyReplySource;
 
     fn replan(tasks: &[(&str, &[&str])]) -> ReplanRun {
         let plan = plan("wf", tasks);
@@ -151,7 +154,7 @@ mod tests {
         w.starts("a", "tk_doing");
         w.claims("a", "tk_claimed");
         let (facts, reply) = w.run(&by("a"), replan(&[("new", &["doing", "done"]), ("newer", &["new"])])).unwrap();
-        assert_eq!(reply, Reply::Recorded);
+        assert_eq!(reply, AnyReplySource::FirstSeq);
         match facts[0].typed() {
             EventRef::RunReplanned(fact) => {
                 assert_eq!(fact.removed, ["tk_later".into(), "tk_last".into()]);

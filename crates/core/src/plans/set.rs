@@ -7,12 +7,12 @@ use crate::kernel::code::Code;
 use crate::kernel::id::{RunId, TaskId};
 use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
-use crate::model::run::{RunStatus, author, change_run, run_only, steering_asks};
+use crate::model::run::{Run, RunStatus, author, change_run, run_only, steering_asks};
 use crate::model::task::{Task, TaskOrigin};
 use crate::model::{EventStamp, Key, Lookup, ReadSet, RowWriter, Undecided, View};
 use crate::runs;
 use crate::tasks::TaskCreated;
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SetRunPlan {
@@ -51,6 +51,8 @@ impl Event for RunPlanned {
 impl Command for SetRunPlan {
     const NAME: &'static str = "SetRunPlan";
 
+    type Reply = Run;
+
     fn read_set(&self) -> ReadSet {
         let mut read_set: ReadSet = steering_asks(&self.run);
         read_set.push(Lookup::tasks_of_run(&self.run).into());
@@ -58,7 +60,7 @@ impl Command for SetRunPlan {
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Run>, Undecided> {
         let run = cx.view.run_known(&self.run)?;
         cx.view.may_steer(cx.caller, run)?;
         if run.status != RunStatus::Planning {
@@ -80,7 +82,7 @@ impl Command for SetRunPlan {
         })];
         facts.extend(planned(cx.view, &self.run, &author(cx.caller), last(&stay), resolved)?);
         facts.extend(runs::is_begun(run, &stay));
-        Ok(Decision::new(facts, Reply::Row(Key::Run(self.run.clone()))))
+        Ok(Decision::new(facts, ReplySource::row(self.run.clone())))
     }
 }
 

@@ -11,11 +11,11 @@ use crate::kernel::code::Code;
 use crate::kernel::id::{RunId, TaskId, TemplateId};
 use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
-use crate::model::run::{RunSpec, SourceType, author};
+use crate::model::run::{Run, RunSpec, SourceType, author};
 use crate::model::template::Template;
 use crate::model::{Key, ReadSet, Undecided};
 use crate::runs::CreateRun;
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Reply};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, ReplySource};
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ApplyTemplate {
@@ -32,6 +32,8 @@ pub struct ApplyTemplate {
 impl Command for ApplyTemplate {
     const NAME: &'static str = "ApplyTemplate";
 
+    type Reply = Run;
+
     fn read_set(&self) -> ReadSet {
         let mut read_set: ReadSet =
             vec![Key::Template(self.template.clone()).into(), Key::Run(self.run.clone()).into()];
@@ -39,7 +41,7 @@ impl Command for ApplyTemplate {
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Run>, Undecided> {
         let template = cx.view.template_known(&self.template)?;
         self.check(template)?;
         let create = CreateRun { id: self.run.clone(), brief: self.brief(template) };
@@ -54,7 +56,7 @@ impl Command for ApplyTemplate {
             }),
         ];
         facts.extend(planned(cx.view, &self.run, &author(cx.caller), 0, resolved)?);
-        Ok(Decision::new(facts, Reply::Row(Key::Run(self.run.clone()))))
+        Ok(Decision::new(facts, ReplySource::row(self.run.clone())))
     }
 }
 

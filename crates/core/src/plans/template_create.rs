@@ -14,7 +14,7 @@ use crate::model::run::author;
 use crate::model::task::{Details, Task};
 use crate::model::template::{Step, Template};
 use crate::model::{EventStamp, Key, Lookup, ReadSet, RowWriter, Undecided, View};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource};
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CreateTemplate {
@@ -59,6 +59,8 @@ pub struct TemplateCreated {
 impl Command for CreateTemplate {
     const NAME: &'static str = "CreateTemplate";
 
+    type Reply = Template;
+
     fn read_set(&self) -> ReadSet {
         let mut read_set: ReadSet =
             vec![Key::Template(self.id.clone()).into(), Lookup::templates_named(&self.title).into()];
@@ -69,7 +71,7 @@ impl Command for CreateTemplate {
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Template>, Undecided> {
         self.check()?;
         let named = !cx.view.all(&Lookup::templates_named(&self.title))?.is_empty();
         if named || cx.view.get(&Key::Template(self.id.clone()))?.is_some() {
@@ -97,7 +99,7 @@ impl Command for CreateTemplate {
             variables: variables.into_iter().collect(),
             created_by: author(cx.caller),
         });
-        Ok(Decision::new(vec![fact], Reply::Row(Key::Template(self.id.clone()))))
+        Ok(Decision::new(vec![fact], ReplySource::row(self.id.clone())))
     }
 }
 

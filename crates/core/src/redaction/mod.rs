@@ -13,7 +13,7 @@ use crate::kernel::rejection::Rejection;
 use crate::model::artifact::ArtifactRef;
 use crate::model::intent::{Effect, Intent};
 use crate::model::{EventStamp, Key, ReadItem, ReadSet, Row, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource};
 
 pub const REDACTED: &str = "[redacted]";
 
@@ -122,18 +122,20 @@ pub struct Cleared {
 impl Command for Redact {
     const NAME: &'static str = "Redact";
 
+    type Reply = ();
+
     fn read_set(&self) -> ReadSet {
         self.rows.iter().flat_map(|target| target.fact.write_set(target.seq)).map(ReadItem::from).collect()
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<()>, Undecided> {
         if cx.caller.power != Authority::Person {
             return Err(Rejection::new(Code::Forbidden, "only a person may redact").into());
         }
         if self.rows.is_empty() {
-            return Ok(Decision::nothing(Reply::Done));
+            return Ok(Decision::unchanged(ReplySource::done()));
         }
-        let mut decision = Decision::nothing(Reply::Recorded);
+        let mut decision = Decision::unchanged(ReplySource::done());
         for target in &self.rows {
             let texts = texts(&target.fact.to_value());
             let mut cleared = Vec::new();
@@ -253,6 +255,7 @@ mod tests {
     use crate::model::task::{Outcome, TaskState};
     use crate::tasks::{CancelTask, CompleteTask, CreateTask, FailTask, SetTaskStep};
     use crate::testing::{World, anna, by, cancel, complete, create, fail, hand_over, moves, retry};
+    use crate::traits::{AnyReply, AnyReplySource};
 
     fn redact(w: &World, seqs: impl IntoIterator<Item = u64>) -> Redact {
         let target = |seq: u64| {
@@ -356,7 +359,7 @@ mod tests {
         for caller in [by("a"), Caller::anonymous(), Caller { power: Authority::Lead, ..by("b") }] {
             assert_eq!(w.refuses(&caller, redact(&w, [1])), Code::Forbidden);
         }
-        assert_eq!(w.run(&anna(), Redact { rows: vec![] }), Ok((vec![], Reply::Done)));
+        assert_eq!(w.run(&anna(), Redact { rows: vec![] }), Ok((vec![], AnyReplySource::Value(AnyReply::Done))));
     }
 
     #[test]

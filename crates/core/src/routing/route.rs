@@ -17,7 +17,7 @@ use crate::model::trace::Trace;
 use crate::model::{DeliveryId, EventStamp, Key, Lookup, ReadItem, ReadSet, RowWriter, Undecided, View};
 use crate::runs;
 use crate::tasks::{TaskReserved, doubled};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, NamedArtifacts, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, NamedArtifacts, ReplySource, Subject};
 
 /// Reserves a task that was asked for by a request for the agent that was chosen, or tells that nobody fits. Refused if it is
 /// not so any more: then the router looks again.
@@ -181,6 +181,8 @@ impl Event for TaskForwarded {
 impl Command for RouteTask {
     const NAME: &'static str = "RouteTask";
 
+    type Reply = Task;
+
     fn read_set(&self) -> ReadSet {
         let mut read_set: ReadSet = vec![Key::Task(self.task.clone()).into()];
         if let Some(agent) = &self.choice.selected {
@@ -190,7 +192,7 @@ impl Command for RouteTask {
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Task>, Undecided> {
         needs_router(cx.caller)?;
         let task = cx.view.task(&self.task)?;
         if task.clocks.get(AlarmKind::Deadline).is_some_and(|deadline| deadline.due <= cx.now) {
@@ -203,7 +205,7 @@ impl Command for RouteTask {
             Some(agent) => self.gives(cx.view, task, agent)?,
             None => self.fails(task, cx.now),
         };
-        Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
+        Ok(Decision::new(facts, ReplySource::row(self.task.clone())))
     }
 }
 
@@ -248,6 +250,8 @@ fn trace_of(task: &Task) -> Trace {
 impl Command for OfferTask {
     const NAME: &'static str = "OfferTask";
 
+    type Reply = Task;
+
     fn read_set(&self) -> ReadSet {
         let keys = [
             Key::Task(self.task.clone()),
@@ -258,7 +262,7 @@ impl Command for OfferTask {
         keys.into_iter().map(ReadItem::from).collect()
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Task>, Undecided> {
         needs_router(cx.caller)?;
         let task = cx.view.task(&self.task)?;
         if task.to_be_passed_on() != Some(&self.to) {
@@ -288,7 +292,7 @@ impl Command for OfferTask {
             accept_by: self.accept_by(task, cx.now),
             artifacts: self.artifacts.clone(),
         });
-        Ok(Decision::new(vec![fact], Reply::Row(Key::Task(self.task.clone()))))
+        Ok(Decision::new(vec![fact], ReplySource::row(self.task.clone())))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
 use crate::model::run::{Run, RunSpec, RunStatus, author, row_id, run_only};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided, View};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CreateRun {
@@ -28,13 +28,15 @@ pub struct RunCreated {
 impl Command for CreateRun {
     const NAME: &'static str = "CreateRun";
 
+    type Reply = Run;
+
     fn read_set(&self) -> ReadSet {
         vec![Key::Run(self.id.clone()).into()]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Run>, Undecided> {
         let created = self.created(cx.view, cx.caller)?;
-        Ok(Decision::new(vec![created], Reply::Row(Key::Run(self.id.clone()))))
+        Ok(Decision::new(vec![created], ReplySource::row(self.id.clone())))
     }
 }
 

@@ -6,10 +6,10 @@ use crate::kernel::code::Code;
 use crate::kernel::id::RunId;
 use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
-use crate::model::run::{RunStatus, change_run, run_only, steering_asks};
+use crate::model::run::{Run, RunStatus, change_run, run_only, steering_asks};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
 use crate::runs;
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SetRunStatus {
@@ -61,20 +61,22 @@ impl Event for RunStatusSet {
 impl Command for SetRunStatus {
     const NAME: &'static str = "SetRunStatus";
 
+    type Reply = Run;
+
     fn read_set(&self) -> ReadSet {
         steering_asks(&self.run)
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Run>, Undecided> {
         let run = cx.view.run_known(&self.run)?;
         match self.to {
             RunStatus::Failed | RunStatus::Abandoned => cx.view.may_overturn(cx.caller, run)?,
             _ => cx.view.may_steer(cx.caller, run)?,
         }
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
-        let reply = Reply::Row(Key::Run(self.run.clone()));
+        let reply = ReplySource::row(self.run.clone());
         if run.status == self.to && (self.reason.is_none() || run.reason == self.reason) {
-            return Ok(Decision::nothing(reply));
+            return Ok(Decision::unchanged(reply));
         }
         if run.status != self.to && !run.status.may_become(self.to) {
             let message =

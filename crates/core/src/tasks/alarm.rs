@@ -20,7 +20,7 @@ use crate::model::task::{AlarmKind, ReleaseCause, Task, TaskState, task_keys};
 use crate::model::{EventStamp, Key, Lookup, ReadSet, RowWriter, Undecided, View, run};
 use crate::runs;
 use crate::runs::Ended;
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 /// A pause is over: the task is given to somebody from here on, also to those who were asked in vain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -134,12 +134,14 @@ impl Event for TaskTimedOut {
 impl Command for FireAlarm {
     const NAME: &'static str = "FireAlarm";
 
+    type Reply = Task;
+
     fn read_set(&self) -> ReadSet {
         let files = Lookup::files_of_task(&self.task);
         vec![Key::Task(self.task.clone()).into(), files.into()]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Task>, Undecided> {
         if cx.caller.actor != Actor::System {
             return Err(Rejection::new(Code::Forbidden, "clocks go off by themselves").into());
         }
@@ -156,7 +158,7 @@ impl Command for FireAlarm {
                 vec![AnyEvent::new(RoutingResumed { task: id, run, clock: self.clock })]
             }
         };
-        Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
+        Ok(Decision::new(facts, ReplySource::row(self.task.clone())))
     }
 }
 

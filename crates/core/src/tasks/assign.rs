@@ -9,7 +9,7 @@ use crate::model::agent::Agent;
 use crate::model::file::ReleaseReason;
 use crate::model::task::{ReleaseCause, Task, TaskState};
 use crate::model::{EventStamp, Key, Lookup, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AssignTask {
@@ -45,22 +45,24 @@ impl Event for TaskReassigned {
 impl Command for AssignTask {
     const NAME: &'static str = "AssignTask";
 
+    type Reply = Task;
+
     fn read_set(&self) -> ReadSet {
         let mut read_set = crate::model::task::read_set(&self.task, Some(&self.to));
         read_set.push(Lookup::files_of_task(&self.task).into());
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Task>, Undecided> {
         let task = cx.view.task(&self.task)?;
         if !task.state.is_open() {
             return Err(crate::model::task::refuse_transition(task, TaskState::Pending).into());
         }
         cx.view.ensure_authority(cx.caller, "assign a task")?;
         cx.view.online_agent(&self.to)?;
-        let reply = Reply::Row(Key::Task(self.task.clone()));
+        let reply = ReplySource::row(self.task.clone());
         if task.held_by() == Some(&self.to) {
-            return Ok(Decision::nothing(reply));
+            return Ok(Decision::unchanged(reply));
         }
         let Some(from) = task.held_by() else {
             let fact = AnyEvent::new(TaskReserved { task: self.task.clone(), agent: self.to.clone() });

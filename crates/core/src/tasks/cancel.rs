@@ -16,7 +16,7 @@ use crate::model::task::{Task, TaskState, check_transition, ensure_fence, ensure
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided, View, run};
 use crate::runs;
 use crate::runs::Ended;
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 /// Ends a task whose work will not be done. Cancelling it cancels its open subtasks as well.
 ///
@@ -143,11 +143,13 @@ ends_unfinished!(
 impl Command for CancelTask {
     const NAME: &'static str = "CancelTask";
 
+    type Reply = Task;
+
     fn read_set(&self) -> ReadSet {
         ending_asks(&self.task, self.agent.as_ref())
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Task>, Undecided> {
         let task = cx.view.task(&self.task)?;
         let reason = self.reason.as_deref();
         limit::text("reason", reason.unwrap_or(""), limit::TEXT_BYTES)?;
@@ -169,7 +171,7 @@ impl Command for CancelTask {
             events.extend(end_unfinished(cx.view, subtask, self.to, reason)?);
         }
         events.extend(runs::roll_up(cx.view, task, Ended::finished(task, subtasks.len()))?);
-        Ok(Decision::new(events, Reply::Row(Key::Task(self.task.clone()))))
+        Ok(Decision::new(events, ReplySource::row(self.task.clone())))
     }
 }
 

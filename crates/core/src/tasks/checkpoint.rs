@@ -11,7 +11,7 @@ use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
 use crate::model::task::{Checkpoint, CheckpointKind, Task, ensure_may_change};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided, View};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, NamedArtifacts, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, NamedArtifacts, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct AddCheckpoint {
@@ -46,20 +46,22 @@ pub struct CheckpointAdded {
 impl Command for AddCheckpoint {
     const NAME: &'static str = "AddCheckpoint";
 
+    type Reply = Checkpoint;
+
     fn read_set(&self) -> ReadSet {
         let mut read_set = crate::model::task::read_set(&self.task, self.agent.as_ref());
         read_set.push(Key::Checkpoint(self.id.clone()).into());
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Checkpoint>, Undecided> {
         let task = cx.view.task(&self.task)?;
         if let Some(agent) = &self.agent {
             cx.view.ensure_may_act_for(cx.caller, agent)?;
         }
         self.may_tell(cx.view, cx.caller, task)?;
         let fact = AnyEvent::new(CheckpointAdded::from_asked(self, cx.view, task)?);
-        Ok(Decision::new(vec![fact], Reply::Row(Key::Checkpoint(self.id.clone()))))
+        Ok(Decision::new(vec![fact], ReplySource::row(self.id.clone())))
     }
 }
 

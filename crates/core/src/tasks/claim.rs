@@ -11,7 +11,7 @@ use crate::model::agent::Agent;
 use crate::model::notification::Told;
 use crate::model::task::{Task, TaskState, refuse_transition};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided, View};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 use crate::{eligibility, messages, runs};
 
 /// Claims a task for an agent. A failed task is retried first. Claiming a task that the agent already holds succeeds and
@@ -84,11 +84,13 @@ impl Event for TaskClaimed {
 impl Command for ClaimTask {
     const NAME: &'static str = "ClaimTask";
 
+    type Reply = Task;
+
     fn read_set(&self) -> ReadSet {
         crate::model::task::read_set(&self.task, Some(&self.agent))
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Task>, Undecided> {
         let task = cx.view.task(&self.task)?;
         let events = if task.state == TaskState::Failed {
             let pending = Task { state: TaskState::Pending, ..task.clone() };
@@ -97,7 +99,7 @@ impl Command for ClaimTask {
         } else {
             grant(cx.view, cx.caller, task, &self.agent)?
         };
-        Ok(Decision::new(events, Reply::Row(Key::Task(self.task.clone()))))
+        Ok(Decision::new(events, ReplySource::row(self.task.clone())))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::model::run::Run;
 use crate::model::task::{Outcome, Task, TaskState, task_keys};
 use crate::model::{EventStamp, Key, Lookup, ReadSet, RowWriter, Undecided, View, run};
 use crate::runs::Ended;
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, NamedArtifacts, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, NamedArtifacts, ReplySource, Subject};
 use crate::{artifacts, files, runs};
 
 /// Whether a text must be given.
@@ -180,14 +180,16 @@ impl Event for TaskFailed {
 impl Command for CompleteTask {
     const NAME: &'static str = "CompleteTask";
 
+    type Reply = Task;
+
     fn read_set(&self) -> ReadSet {
         ending_asks(&self.task, self.agent.as_ref())
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Task>, Undecided> {
         let events = self.events(cx)?;
         ContractCheck::ensure_fulfils(self.contract.as_ref(), cx.view.task(&self.task)?, cx.view)?;
-        Ok(Decision::new(events, Reply::Row(Key::Task(self.task.clone()))))
+        Ok(Decision::new(events, ReplySource::row(self.task.clone())))
     }
 }
 
@@ -223,11 +225,13 @@ impl CompleteTask {
 impl Command for FailTask {
     const NAME: &'static str = "FailTask";
 
+    type Reply = Task;
+
     fn read_set(&self) -> ReadSet {
         ending_asks(&self.task, self.agent.as_ref())
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Task>, Undecided> {
         let error = self.error.as_deref();
         limit::text("error", error.unwrap_or(""), limit::TEXT_BYTES)?;
         let next = TaskState::Failed;
@@ -248,7 +252,7 @@ impl Command for FailTask {
             }
             FailureRetry::Never => runs::roll_up(cx.view, &task, Ended::failed(0))?.into_iter().collect(),
         });
-        Ok(Decision::new(events, Reply::Row(Key::Task(self.task.clone()))))
+        Ok(Decision::new(events, ReplySource::row(self.task.clone())))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::model::run::Run;
 use crate::model::task::{AlarmKind, Alarms, Dependency, Details, Task, TaskOrigin, TaskState};
 use crate::model::{DependencyId, EventStamp, Key, ReadSet, RowWriter, Undecided, View, run};
 use crate::runs;
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CreateTask {
@@ -82,6 +82,8 @@ impl Event for TaskReserved {
 impl Command for CreateTask {
     const NAME: &'static str = "CreateTask";
 
+    type Reply = Task;
+
     fn read_set(&self) -> ReadSet {
         let mut read_set: ReadSet = vec![Key::Task(self.id.clone()).into()];
         read_set.extend(self.assigned_to.iter().map(|agent| Key::Agent(agent.clone()).into()));
@@ -89,9 +91,9 @@ impl Command for CreateTask {
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Task>, Undecided> {
         let facts = self.creates(cx.view, cx.caller, TaskOrigin::default())?;
-        Ok(Decision::new(facts, Reply::Row(Key::Task(self.id.clone()))))
+        Ok(Decision::new(facts, ReplySource::row(self.id.clone())))
     }
 }
 

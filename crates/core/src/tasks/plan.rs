@@ -10,9 +10,9 @@ use crate::kernel::code::Code;
 use crate::kernel::id::{AgentId, RunId, TaskId};
 use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
-use crate::model::task::{CheckpointKind, Task, TaskPlan, TaskState, ensure_may_change, refuse_finished};
+use crate::model::task::{Checkpoint, CheckpointKind, Task, TaskPlan, TaskState, ensure_may_change, refuse_finished};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided, View};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 /// Sets the plan of a task that has not begun; a pending one is planning from then on.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -51,11 +51,13 @@ pub struct TaskPlanned {
 impl Command for SetTaskPlan {
     const NAME: &'static str = "SetTaskPlan";
 
+    type Reply = Task;
+
     fn read_set(&self) -> ReadSet {
         crate::model::task::read_set(&self.task, self.agent.as_ref())
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Task>, Undecided> {
         let task = cx.view.task(&self.task)?;
         self.plan.check()?;
         refuse_finished(task, TaskState::Planning)?;
@@ -67,12 +69,14 @@ impl Command for SetTaskPlan {
         context.extend(self.context.clone());
         limit::json("context", &context, limit::METADATA_BYTES)?;
         let fact = planned(task, TaskState::Planning, &self.plan, context);
-        Ok(Decision::new(vec![fact], Reply::Row(Key::Task(self.task.clone()))))
+        Ok(Decision::new(vec![fact], ReplySource::row(self.task.clone())))
     }
 }
 
 impl Command for ReplanTask {
     const NAME: &'static str = "ReplanTask";
+
+    type Reply = Checkpoint;
 
     fn read_set(&self) -> ReadSet {
         let mut read_set = crate::model::task::read_set(&self.task, self.agent.as_ref());
@@ -80,7 +84,7 @@ impl Command for ReplanTask {
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Checkpoint>, Undecided> {
         let task = cx.view.task(&self.task)?;
         self.plan.check()?;
         refuse_finished(task, TaskState::Planning)?;
@@ -108,7 +112,7 @@ impl Command for ReplanTask {
             files_changed: vec![],
         };
         facts.push(AnyEvent::new(CheckpointAdded::from_asked(&replanned, cx.view, task)?));
-        Ok(Decision::new(facts, Reply::Row(Key::Checkpoint(self.checkpoint.clone()))))
+        Ok(Decision::new(facts, ReplySource::row(self.checkpoint.clone())))
     }
 }
 

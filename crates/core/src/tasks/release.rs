@@ -16,7 +16,7 @@ use crate::model::task::{
 };
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided, View, run};
 use crate::runs;
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 /// Gives a task back to the queue.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -101,13 +101,15 @@ impl Event for TaskRetried {
 impl Command for ReleaseTask {
     const NAME: &'static str = "ReleaseTask";
 
+    type Reply = Task;
+
     fn read_set(&self) -> ReadSet {
         crate::model::task::read_set(&self.task, self.agent.as_ref())
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Task>, Undecided> {
         let task = cx.view.task(&self.task)?;
-        let reply = Reply::Row(Key::Task(self.task.clone()));
+        let reply = ReplySource::row(self.task.clone());
         refuse_finished(task, TaskState::Pending)?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         if let Some(agent) = &self.agent {
@@ -124,7 +126,7 @@ impl Command for ReleaseTask {
         if task.state != TaskState::Pending {
             check_transition(task, TaskState::Pending)?;
         } else if task.held_by().is_none() {
-            return Ok(Decision::nothing(reply));
+            return Ok(Decision::unchanged(reply));
         }
         let fact = TaskReleased { reason: self.reason.clone(), ..TaskReleased::of(task, ReleaseCause::Asked) };
         Ok(Decision::new(vec![AnyEvent::new(fact)], reply))
@@ -148,11 +150,13 @@ impl ReleaseTask {
 impl Command for RetryTask {
     const NAME: &'static str = "RetryTask";
 
+    type Reply = Task;
+
     fn read_set(&self) -> ReadSet {
         crate::model::task::read_set(&self.task, self.agent.as_ref())
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Task>, Undecided> {
         let task = cx.view.task(&self.task)?;
         refuse_finished(task, TaskState::Pending)?;
         if let Some(agent) = &self.agent {
@@ -164,7 +168,7 @@ impl Command for RetryTask {
                 .hint("only a failed task can be retried")
                 .into());
         }
-        Ok(Decision::new(again(cx.view, task)?, Reply::Row(Key::Task(self.task.clone()))))
+        Ok(Decision::new(again(cx.view, task)?, ReplySource::row(self.task.clone())))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::model::run::Run;
 use crate::model::task::{Task, TaskState, task_keys};
 use crate::model::{EventStamp, Key, Lookup, ReadItem, ReadSet, RowWriter, Undecided, View, run};
 use crate::runs;
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 /// How many runs, one after the other, what depends on a task may lie apart from it.
 const RUNS_APART: usize = 5;
@@ -91,6 +91,8 @@ impl Event for TaskReopened {
 impl Command for ReopenTask {
     const NAME: &'static str = "ReopenTask";
 
+    type Reply = Task;
+
     fn read_set(&self) -> ReadSet {
         let mut read_set = crate::model::task::read_set(&self.task, None);
         if self.run != RunId::project_default() {
@@ -100,7 +102,7 @@ impl Command for ReopenTask {
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Task>, Undecided> {
         let of_run = self.run_known(cx.view)?;
         let task = cx.view.task(&self.task).map_err(at_task)?;
         if task.run != self.run {
@@ -118,7 +120,7 @@ impl Command for ReopenTask {
             runs::ensure_accepts_tasks(run)?;
         }
         let facts = self.opens_again(cx.view, cx.caller, task)?;
-        Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
+        Ok(Decision::new(facts, ReplySource::row(self.task.clone())))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::model::task::{
     AlarmKind, Task, TaskClaim, TaskState, check_transition, ensure_fence, ensure_may_change, refuse_transition,
 };
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided, View};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 /// Starts or resumes a task. A task that no agent holds is claimed first.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -86,13 +86,15 @@ impl Event for TaskStarted {
 impl Command for StartTask {
     const NAME: &'static str = "StartTask";
 
+    type Reply = Task;
+
     fn read_set(&self) -> ReadSet {
         crate::model::task::read_set(&self.task, self.agent.as_ref())
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Task>, Undecided> {
         let task = cx.view.task(&self.task)?;
-        let reply = Reply::Row(Key::Task(self.task.clone()));
+        let reply = ReplySource::row(self.task.clone());
         if task.state != TaskState::InProgress {
             check_transition(task, TaskState::InProgress)?;
         }
@@ -113,7 +115,7 @@ impl Command for StartTask {
             } else {
                 crate::tasks::claim::grant(cx.view, cx.caller, task, &agent)?;
             }
-            return Ok(Decision::nothing(reply));
+            return Ok(Decision::unchanged(reply));
         }
         ensure_unblocked(task)?;
         let mut facts = Vec::new();

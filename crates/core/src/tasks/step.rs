@@ -12,7 +12,7 @@ use crate::model::task::{
     Task, TaskState, WaitingFor, check_transition, ensure_may_change, refuse_finished, task_keys,
 };
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 /// Pauses a task, sends it to review, or moves it to planning. A held task that is to be paused or reviewed need not have
 /// been started: that is appended first, as by [`super::CompleteTask`]. The state and reason that a task has already change
@@ -74,21 +74,23 @@ fn check_waiting_for(to: TaskState, waiting_for: Option<WaitingFor>) -> Result<(
 impl Command for SetTaskStep {
     const NAME: &'static str = "SetTaskStep";
 
+    type Reply = Task;
+
     fn read_set(&self) -> ReadSet {
         crate::model::task::read_set(&self.task, self.agent.as_ref())
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Task>, Undecided> {
         let task = cx.view.task(&self.task)?;
         if !matches!(self.to, TaskState::Planning | TaskState::Review | TaskState::Paused) {
             return Err(Rejection::new(Code::Invalid, format!("{} is not a step", self.to.as_str())).into());
         }
         check_waiting_for(self.to, self.waiting_for)?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
-        let reply = Reply::Row(Key::Task(self.task.clone()));
+        let reply = ReplySource::row(self.task.clone());
         let (task, mut events) = self.task_before(cx, task)?;
         if task.state == self.to && task.reason == self.reason && task.waiting_for == self.waiting_for {
-            return Ok(Decision::nothing(reply));
+            return Ok(Decision::unchanged(reply));
         }
         events.push(AnyEvent::new(TaskStepSet {
             task: task.id.clone(),

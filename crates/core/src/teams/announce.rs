@@ -4,6 +4,7 @@ use super::by_system;
 use crate::kernel::caller::Caller;
 use crate::kernel::id::{MessageId, TeamId};
 use crate::messages::{SendMessage, What};
+use crate::model::message::Message;
 use crate::model::team::needs_person;
 use crate::model::{Key, ReadSet, Undecided};
 use crate::traits::{Command, Decision, DecisionContext};
@@ -19,11 +20,13 @@ pub struct AnnounceToTeam {
 impl Command for AnnounceToTeam {
     const NAME: &'static str = "AnnounceToTeam";
 
+    type Reply = Message;
+
     fn read_set(&self) -> ReadSet {
         std::iter::once(Key::Team(self.team.clone()).into()).chain(self.post().read_set()).collect()
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Message>, Undecided> {
         needs_person(cx.caller, "speak for the system")?;
         cx.view.team_known(&self.team)?;
         self.post().decide(&DecisionContext { caller: &Caller::system(), ..*cx })

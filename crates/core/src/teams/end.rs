@@ -9,7 +9,7 @@ use crate::kernel::rejection::Rejection;
 use crate::model::team::{Conclusion, Team, TeamEnd, TeamRef, needs_person};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
 use crate::teams;
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndTeam {
@@ -48,19 +48,25 @@ impl Event for TeamEnded {
 impl Command for EndTeam {
     const NAME: &'static str = "EndTeam";
 
+    type Reply = Team;
+
     fn read_set(&self) -> ReadSet {
         vec![Key::Team(self.team.clone()).into()]
     }
 
     /// What was under way is over with it. Told twice, it is the same end.
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Team>, Undecided> {
         needs_person(cx.caller, "end a team")?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         let team = cx.view.team_known(&self.team)?;
-        let reply = Reply::Row(Key::Team(self.team.clone()));
+        let reply = ReplySource::row(self.team.clone());
         match &team.ended {
             Some(ended) if team.of.generation == self.generation => {
-                return if ended.how == self.how { Ok(Decision::nothing(reply)) } else { Err(ended_as(ended).into()) };
+                return if ended.how == self.how {
+                    Ok(Decision::unchanged(reply))
+                } else {
+                    Err(ended_as(ended).into())
+                };
             }
             _ => team.runs(self.generation)?,
         }

@@ -10,7 +10,7 @@ use crate::messages::{Cause, SendMessage, StormGuard, What};
 use crate::model::context_settings::{Provider, keys as context_keys};
 use crate::model::team::{Kickoff, Team, TeamRef, needs_person};
 use crate::model::{EventStamp, Key, ReadItem, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 /// What is said before the kickoff.
 pub const WORKFLOW_STARTED: &str = "Workflow started";
@@ -56,18 +56,20 @@ impl Event for TeamKickedOff {
 impl Command for KickOff {
     const NAME: &'static str = "KickOff";
 
+    type Reply = Team;
+
     fn read_set(&self) -> ReadSet {
         let posts = self.posts().into_iter().flat_map(|post| post.read_set());
         let context = context_keys(&self.team.instance()).map(ReadItem::from);
         std::iter::once(Key::Team(self.team.clone()).into()).chain(context).chain(posts).collect()
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Team>, Undecided> {
         needs_person(cx.caller, "kick off a team")?;
         let team = cx.view.team_live(&self.team, self.generation)?;
-        let reply = Reply::Row(Key::Team(self.team.clone()));
+        let reply = ReplySource::row(self.team.clone());
         if team.kickoff.is_some() {
-            return Ok(Decision::nothing(reply));
+            return Ok(Decision::unchanged(reply));
         }
         let posts = match cx.view.team_context(&team.instance())?.provider {
             // Nobody can say anything there: the runner has to hand it over itself.

@@ -14,7 +14,7 @@ use crate::model::team::{Member, Mode, Runner, Team, TeamRef, needs_person};
 use crate::model::turn::Usage;
 use crate::model::{EventStamp, Key, Lookup, ReadSet, Row, RowWriter, Undecided, View};
 use crate::teams;
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StartTeam {
@@ -166,18 +166,20 @@ impl Event for TeamResumed {
 impl Command for StartTeam {
     const NAME: &'static str = "StartTeam";
 
+    type Reply = Team;
+
     fn read_set(&self) -> ReadSet {
         vec![Key::Team(self.team.clone()).into(), Lookup::live_teams().into()]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Team>, Undecided> {
         needs_person(cx.caller, "run agents")?;
         self.check()?;
-        let reply = Reply::Row(Key::Team(self.team.clone()));
+        let reply = ReplySource::row(self.team.clone());
         let before = cx.view.team(&self.team)?;
         match before.filter(|team| team.is_live()) {
             // It asks again because it did not hear the answer.
-            Some(team) if team.runner == self.runner => Ok(Decision::nothing(reply)),
+            Some(team) if team.runner == self.runner => Ok(Decision::unchanged(reply)),
             Some(team) if self.takeover == Takeover::Refused => Err(self.is_running(team).into()),
             Some(team) => {
                 self.is_free(cx.view)?;

@@ -11,7 +11,7 @@ use crate::kernel::rejection::Rejection;
 use crate::model::intent::{Effect, Intent};
 use crate::model::team::{Launch, TeamRef, needs_person};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RequestTeamStart {
@@ -135,12 +135,14 @@ impl Event for TeamStartFailed {
 impl Command for RequestTeamStart {
     const NAME: &'static str = "RequestTeamStart";
 
+    type Reply = ();
+
     fn read_set(&self) -> ReadSet {
         vec![Key::Team(self.team.clone()).into()]
     }
 
     /// A team that the log calls live may have lost its runner, which only a machine can tell: whoever starts it looks.
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<()>, Undecided> {
         needs_person(cx.caller, "start a workflow file")?;
         if self.team.alone().is_some() {
             return Err(Rejection::new(
@@ -162,18 +164,20 @@ impl Command for RequestTeamStart {
             launch: self.launch.clone(),
             site: self.site.clone(),
         });
-        Ok(Decision::new(vec![fact], Reply::Done))
+        Ok(Decision::new(vec![fact], ReplySource::done()))
     }
 }
 
 impl Command for ConcludeTeamStart {
     const NAME: &'static str = "ConcludeTeamStart";
 
+    type Reply = ();
+
     fn read_set(&self) -> ReadSet {
         vec![Key::Intent(self.intent.clone()).into()]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<()>, Undecided> {
         if cx.caller.actor != Actor::System {
             return Err(Rejection::new(Code::Forbidden, "only whoever did it tells how it ended").into());
         }
@@ -187,7 +191,7 @@ impl Command for ConcludeTeamStart {
                 AnyEvent::new(TeamStartFailed { of, intent, file, reason: reason.clone() })
             }
         };
-        Ok(Decision::new(vec![fact], Reply::Done))
+        Ok(Decision::new(vec![fact], ReplySource::done()))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
 use crate::model::team::{Stop, Team, TeamRef, needs_person};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RequestTeamStop {
@@ -58,16 +58,18 @@ impl Event for TeamStopRequested {
 impl Command for RequestTeamStop {
     const NAME: &'static str = "RequestTeamStop";
 
+    type Reply = Team;
+
     fn read_set(&self) -> ReadSet {
         vec![Key::Team(self.team.clone()).into()]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Team>, Undecided> {
         needs_person(cx.caller, "stop agents")?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         let team = cx.view.team_known(&self.team)?;
         team.runs(team.of.generation)?;
-        let reply = Reply::Row(Key::Team(self.team.clone()));
+        let reply = ReplySource::row(self.team.clone());
         let asked = match &self.member {
             Some(agent) => match team.member(agent) {
                 Some(member) => member.stop.is_some(),
@@ -76,7 +78,7 @@ impl Command for RequestTeamStop {
             None => team.stop.is_some(),
         };
         if asked {
-            return Ok(Decision::nothing(reply));
+            return Ok(Decision::unchanged(reply));
         }
         let fact = AnyEvent::new(TeamStopRequested {
             of: team.of.clone(),

@@ -15,7 +15,7 @@ use crate::messages::{Cause, Open, SendMessage, StormGuard, What};
 use crate::model::team::{LastTurn, Team, TeamRef, needs_person};
 use crate::model::turn::{Failure, Turn, TurnConclusion, TurnEnd, Unsaid, Usage, not_found};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided, View};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, NamedArtifacts, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, NamedArtifacts, ReplySource, Subject};
 
 impl Team {
     pub(crate) fn end_turn(&mut self, ended: &TurnEnded, at: Timestamp) {
@@ -140,18 +140,22 @@ pub(crate) fn interrupted(team: &Team) -> Vec<AnyEvent> {
 impl Command for EndTurn {
     const NAME: &'static str = "EndTurn";
 
+    type Reply = Turn;
+
     fn read_set(&self) -> ReadSet {
         vec![Key::Turn(self.turn.clone()).into()]
     }
 
     /// Told twice, it is the same end; another one is refused.
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Turn>, Undecided> {
         needs_person(cx.caller, "end a turn")?;
         self.check()?;
         let turn = cx.view.turn(&self.turn)?.ok_or_else(|| not_found(&self.turn))?;
-        let reply = Reply::Row(Key::Turn(self.turn.clone()));
+        let reply = ReplySource::row(self.turn.clone());
         match &turn.end {
-            Some(end) if end.how == self.how && end.gave_up == self.gives_up() => return Ok(Decision::nothing(reply)),
+            Some(end) if end.how == self.how && end.gave_up == self.gives_up() => {
+                return Ok(Decision::unchanged(reply));
+            }
             Some(end) => return Err(ended_as(end).into()),
             None => {}
         }

@@ -11,7 +11,7 @@ use crate::model::agent::Agent;
 use crate::model::team::{Team, TeamRef, needs_person};
 use crate::model::turn::{Turn, WakeReason};
 use crate::model::{EventStamp, Key, ReadItem, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StartTurn {
@@ -74,12 +74,14 @@ impl Event for TurnStarted {
 impl Command for StartTurn {
     const NAME: &'static str = "StartTurn";
 
+    type Reply = Turn;
+
     fn read_set(&self) -> ReadSet {
         let own = [Key::Turn(self.turn.clone()), Key::Team(self.team.clone()), Key::Agent(self.agent.clone())];
         own.into_iter().map(ReadItem::from).chain(Open::read_set(&self.agent, &self.messages)).collect()
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Turn>, Undecided> {
         needs_person(cx.caller, "wake agents")?;
         self.check()?;
         let team = cx.view.team_live(&self.team, self.generation)?;
@@ -103,7 +105,7 @@ impl Command for StartTurn {
             messages: open.ids(),
         });
         let facts = std::iter::once(started).chain(open.read()).collect();
-        Ok(Decision::new(facts, Reply::Row(Key::Turn(self.turn.clone()))))
+        Ok(Decision::new(facts, ReplySource::row(self.turn.clone())))
     }
 }
 

@@ -38,7 +38,7 @@ use crate::plans::{PlannedTask, SetRunPlan};
 use crate::registry::decide;
 use crate::runs::CreateRun;
 use crate::tasks;
-use crate::traits::{AnyCommand, AnyEvent, DecisionContext, LogRow, Reply, read_set};
+use crate::traits::{AnyCommand, AnyEvent, AnyReply, AnyReplySource, DecisionContext, LogRow, read_set};
 use crate::workspaces::{BranchFate, BranchOrigin, ConcludeWorkspace, CreateWorkspace, Outcome, UpdateWorkspace};
 
 /// How often a rule may ask for more: what a store allows.
@@ -66,7 +66,7 @@ impl World {
         &mut self,
         caller: &Caller,
         command: impl Into<AnyCommand>,
-    ) -> Result<(Vec<AnyEvent>, Reply), Rejection> {
+    ) -> Result<(Vec<AnyEvent>, AnyReplySource), Rejection> {
         let command = command.into();
         self.now += 1;
         let now = Timestamp(self.now);
@@ -192,8 +192,8 @@ impl World {
 
     pub(crate) fn asks_file(&mut self, caller: &Caller, command: ClaimFile) -> Result<Vec<AnyEvent>, Option<String>> {
         match self.run(caller, command).unwrap() {
-            (facts, Reply::Claim(FileClaimOutcome::Granted)) => Ok(facts),
-            (facts, Reply::Claim(FileClaimOutcome::Refused { owner, .. })) => {
+            (facts, AnyReplySource::Value(AnyReply::FileClaim(FileClaimOutcome::Granted))) => Ok(facts),
+            (facts, AnyReplySource::Value(AnyReply::FileClaim(FileClaimOutcome::Refused { owner, .. }))) => {
                 assert_eq!(facts, []);
                 Err(owner.map(|owner| owner.to_string()))
             }

@@ -6,19 +6,20 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use super::AnyEvent;
+use super::reply::{AnyReplySource, CommandReply, ReplySource};
 use crate::kernel::caller::{Actor, Auth, Authority, Caller};
 use crate::kernel::code::Code;
 use crate::kernel::id::{Seq, Timestamp};
 use crate::kernel::rejection::Rejection;
-use crate::model::file::FileClaimOutcome;
 use crate::model::{Key, ReadItem, ReadSet, Undecided, View};
 
 /// A request to change something. It is decided over the rows in view, and appends events or is rejected.
 pub trait Command: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
     const NAME: &'static str;
+
+    /// What the caller is answered.
+    type Reply: CommandReply;
 
     /// Whether it decides itself if an agent that is offline takes part again.
     const SETTLES_MEMBERSHIP: bool = false;
@@ -27,7 +28,7 @@ pub trait Command: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
     fn read_set(&self) -> ReadSet;
 
     /// Decides over the rows in view. Nothing happens except what the returned events say.
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided>;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Self::Reply>, Undecided>;
 
     /// The bytes that it keeps in memory while it is queued, beyond those of the request's body.
     fn queued_bytes(&self) -> usize {
@@ -43,39 +44,54 @@ pub struct DecisionContext<'a> {
     pub now: Timestamp,
 }
 
+/// The events that a command appends, and its reply.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Decision {
+pub struct Decision<R> {
     pub events: Vec<AnyEvent>,
-    pub reply: Reply,
+    pub reply: ReplySource<R>,
+    /// An earlier command did the same and gave this reply.
+    pub is_duplicate: bool,
+    /// The reply is not kept for the request's idempotency key: a repeated request is decided again.
+    pub is_forgettable: bool,
     /// Events in the log that lose their texts, with the bytes that remain of each.
     pub redacted: Vec<(Seq, Vec<u8>)>,
 }
 
-impl Decision {
-    pub fn new(events: Vec<AnyEvent>, reply: Reply) -> Decision {
-        Decision { events, reply, redacted: vec![] }
+impl<R> Decision<R> {
+    pub fn new(events: Vec<AnyEvent>, reply: ReplySource<R>) -> Decision<R> {
+        Decision { events, reply, is_duplicate: false, is_forgettable: false, redacted: vec![] }
     }
 
-    pub fn nothing(reply: Reply) -> Decision {
+    /// Appends nothing.
+    pub fn unchanged(reply: ReplySource<R>) -> Decision<R> {
         Decision::new(vec![], reply)
+    }
+
+    /// Appends nothing, because an earlier command did the same.
+    pub fn duplicate(reply: ReplySource<R>) -> Decision<R> {
+        Decision { is_duplicate: true, ..Decision::unchanged(reply) }
+    }
+
+    /// The same decision, whose reply is not kept for the request's idempotency key.
+    #[must_use]
+    pub fn forgettable(self) -> Decision<R> {
+        Decision { is_forgettable: true, ..self }
+    }
+
+    fn into_untyped(self) -> UntypedDecision {
+        let Decision { events, reply, is_duplicate, is_forgettable, redacted } = self;
+        UntypedDecision { events, reply: reply.into_any(), is_duplicate, is_forgettable, redacted }
     }
 }
 
-/// The answer to the caller. `Row` is answered with the row as the command left it.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reply {
-    Done,
-    Row(Key),
-    /// The row of an earlier command that this one repeats.
-    Known(Key),
-    Claim(FileClaimOutcome),
-    Released,
-    NotReleased {
-        reason: String,
-    },
-    /// The position of the first event that the command appended.
-    Recorded,
+/// A decision about a command of any type.
+#[derive(Clone, PartialEq, Debug)]
+pub struct UntypedDecision {
+    pub events: Vec<AnyEvent>,
+    pub reply: AnyReplySource,
+    pub is_duplicate: bool,
+    pub is_forgettable: bool,
+    pub redacted: Vec<(Seq, Vec<u8>)>,
 }
 
 /// A command of any type.
@@ -95,7 +111,7 @@ impl AnyCommand {
         self.0.queued_bytes()
     }
 
-    pub(crate) fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    pub(crate) fn decide(&self, cx: &DecisionContext<'_>) -> Result<UntypedDecision, Undecided> {
         self.0.decide(cx)
     }
 
@@ -136,7 +152,7 @@ trait ErasedCommand: fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
     fn settles_membership(&self) -> bool;
     fn read_set(&self) -> ReadSet;
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided>;
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<UntypedDecision, Undecided>;
     fn queued_bytes(&self) -> usize;
     fn as_any(&self) -> &dyn Any;
     fn as_any_mut(&mut self) -> &mut dyn Any;
@@ -157,8 +173,8 @@ impl<C: Command> ErasedCommand for C {
         Command::read_set(self)
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
-        Command::decide(self, cx)
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<UntypedDecision, Undecided> {
+        Command::decide(self, cx).map(Decision::into_untyped)
     }
 
     fn queued_bytes(&self) -> usize {

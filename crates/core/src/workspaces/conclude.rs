@@ -9,7 +9,7 @@ use crate::kernel::rejection::Rejection;
 use crate::model::intent::Intent;
 use crate::model::workspace::{Workspace, WorkspaceEffect, change, keys};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConcludeWorkspace {
@@ -202,11 +202,13 @@ impl Event for WorkspaceFailed {
 impl Command for ConcludeWorkspace {
     const NAME: &'static str = "ConcludeWorkspace";
 
+    type Reply = ();
+
     fn read_set(&self) -> ReadSet {
         vec![Key::Workspace(self.workspace.clone()).into()]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<()>, Undecided> {
         if cx.caller.actor != Actor::System {
             return Err(Rejection::new(Code::Forbidden, "only whoever did it tells how it ended").into());
         }
@@ -215,7 +217,7 @@ impl Command for ConcludeWorkspace {
         let Some(fact) = under_way.and_then(|under_way| self.fact(workspace, under_way.work)) else {
             return Err(Rejection::new(Code::Stale, format!("intent {} is closed", self.intent)).into());
         };
-        Ok(Decision::new(vec![fact], Reply::Done))
+        Ok(Decision::new(vec![fact], ReplySource::done()))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::model::workspace::{
     Workspace, WorkspaceEffect, WorkspaceEffectState, WorkspaceStatus, Worktree, branch_place, keys, open_intent, place,
 };
 use crate::model::{EventStamp, Key, Lookup, ReadItem, ReadSet, Row, RowWriter, Undecided, View};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct CreateWorkspace {
@@ -55,6 +55,8 @@ pub struct WorkspaceCreated {
 impl Command for CreateWorkspace {
     const NAME: &'static str = "CreateWorkspace";
 
+    type Reply = Workspace;
+
     fn read_set(&self) -> ReadSet {
         let mut read_set: ReadSet = vec![Key::Workspace(self.id.clone()).into()];
         read_set.extend(self.own_run().map(|run| ReadItem::from(Key::Run(run.clone()))));
@@ -65,7 +67,7 @@ impl Command for CreateWorkspace {
         read_set
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Workspace>, Undecided> {
         self.check()?;
         if cx.view.get(&Key::Workspace(self.id.clone()))?.is_some() {
             return Err(Rejection::new(Code::AlreadyExists, format!("workspace {} exists", self.id)).into());
@@ -90,7 +92,7 @@ impl Command for CreateWorkspace {
             created_by: author(cx.caller),
             making: self.make.clone(),
         });
-        Ok(Decision::new(vec![fact], Reply::Row(Key::Workspace(self.id.clone()))))
+        Ok(Decision::new(vec![fact], ReplySource::row(self.id.clone())))
     }
 }
 

@@ -7,10 +7,10 @@ use crate::kernel::id::{IntentId, RunId, SiteId, WorkspaceId};
 use crate::kernel::rejection::Rejection;
 use crate::model::intent::Effect;
 use crate::model::workspace::{
-    Uncommitted, WorkspaceEffect, WorkspaceStatus, Worktree, change, is_free, keys, open_intent,
+    Uncommitted, Workspace, WorkspaceEffect, WorkspaceStatus, Worktree, change, is_free, keys, open_intent,
 };
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MergeWorkspace {
@@ -54,11 +54,13 @@ impl Event for WorkspaceMerging {
 impl Command for MergeWorkspace {
     const NAME: &'static str = "MergeWorkspace";
 
+    type Reply = Workspace;
+
     fn read_set(&self) -> ReadSet {
         vec![Key::Workspace(self.workspace.clone()).into(), Key::lead().into()]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Workspace>, Undecided> {
         let workspace = cx.view.workspace_known(&self.workspace)?;
         cx.view.ensure_may_change(cx.caller, workspace)?;
         is_free(workspace)?;
@@ -80,7 +82,7 @@ impl Command for MergeWorkspace {
             site: workspace.site.clone(),
             intent: self.intent.clone(),
         });
-        Ok(Decision::new(vec![fact], Reply::Row(Key::Workspace(self.workspace.clone()))))
+        Ok(Decision::new(vec![fact], ReplySource::row(self.workspace.clone())))
     }
 }
 

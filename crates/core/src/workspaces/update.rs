@@ -12,7 +12,7 @@ use crate::model::workspace::{
     Workspace, WorkspaceEffect, WorkspaceStatus, Worktree, change, is_free, keys, open_intent,
 };
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
-use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, Reply, Subject};
+use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct UpdateWorkspace {
@@ -84,11 +84,13 @@ impl Workspace {
 impl Command for UpdateWorkspace {
     const NAME: &'static str = "UpdateWorkspace";
 
+    type Reply = Workspace;
+
     fn read_set(&self) -> ReadSet {
         vec![Key::Workspace(self.workspace.clone()).into(), Key::lead().into()]
     }
 
-    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision, Undecided> {
+    fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Workspace>, Undecided> {
         let workspace = cx.view.workspace_known(&self.workspace)?;
         cx.view.ensure_may_change(cx.caller, workspace)?;
         self.check(workspace)?;
@@ -97,11 +99,11 @@ impl Command for UpdateWorkspace {
         let removing = self.remove.clone().filter(|_| workspace.worktree != Worktree::Removed);
         let fact = WorkspaceUpdated { removing, ..self.updated(workspace) };
         limit::json("config", &fact.config, limit::METADATA_BYTES)?;
-        let reply = Reply::Row(Key::Workspace(self.workspace.clone()));
+        let reply = ReplySource::row(self.workspace.clone());
         if fact.changes(workspace) {
             return Ok(Decision::new(vec![AnyEvent::new(fact)], reply));
         }
-        Ok(Decision::nothing(reply))
+        Ok(Decision::unchanged(reply))
     }
 }
 

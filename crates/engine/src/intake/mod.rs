@@ -17,9 +17,9 @@ use rookery_core::model::contract::{ContractBinding, ContractCheck};
 use rookery_core::model::violation::Violations;
 use rookery_core::tasks::{FailureRetry, MAX_ATTEMPTS};
 use rookery_core::traits::{Body, BodyBytes};
-use rookery_core::{Actor, AgentId, Caller, Code, Key, MessageId, Rejection, Row, Seq, TaskId};
+use rookery_core::{Actor, AgentId, AnyReply, Caller, Code, Key, MessageId, Rejection, Row, Seq, TaskId};
 use rookery_store::artifact::ArtifactHold;
-use rookery_store::{AnyReply, Committed, Idempotency, Submission, SubmitError};
+use rookery_store::{Committed, Idempotency, Submission, SubmitError};
 use sha2::{Digest, Sha256};
 
 use crate::contracts::{Validate, Validated};
@@ -450,7 +450,7 @@ impl IntakeHandle<'_> {
 
     /// The answer to its sender.
     fn reply_to(&self, item: &Item<'_>, committed: &Committed) -> Result<Ingested, EngineError> {
-        let AnyReply::Row(_, row) = &committed.answer else { return Err(unexpected().into()) };
+        let AnyReply::Row(_, row) = &committed.reply else { return Err(unexpected().into()) };
         let Row::Envelope(filed) = &row.0 else { return Err(unexpected().into()) };
         if let Some(agent) = item.caller.itself() {
             self.engine.liveness().record_newcomer(&item.caller, agent);

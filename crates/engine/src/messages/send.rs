@@ -3,9 +3,9 @@
 use rookery_core::messages::{Ack, Addressees, Cause, SendMessage, What};
 use rookery_core::model::Table;
 use rookery_core::model::message::Message;
-use rookery_core::{AgentId, Caller, Code, Instance, Key, MessageId, Rejection, Row};
+use rookery_core::{AgentId, Caller, Instance, Key, MessageId};
+use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;
-use rookery_store::{AnyReply, RowQuery};
 use sha2::{Digest, Sha256};
 
 use super::{message_of, page};
@@ -46,11 +46,11 @@ impl Post {
 impl InboxHandle<'_> {
     /// Sends a message and tells what became of it: a held one is answered like a sent one, and says so.
     pub async fn send(&self, caller: &Caller, post: Post) -> Result<Message, EngineError> {
-        self.submit_message(self.send_request(caller, post)).await
+        Ok(self.engine.submit(Request::new(caller.clone(), self.compose(post))).await?.reply)
     }
 
-    /// The request that sends a message, for surfaces that add a key or the body as received.
-    pub fn send_request(&self, caller: &Caller, post: Post) -> Request {
+    /// The command that sends a message, for surfaces that add a key or the body as received.
+    pub fn compose(&self, post: Post) -> SendMessage {
         let thread = post.instance.thread();
         let id = match &post.what {
             What::Coord { .. } => self.mint_coord_message(),
@@ -63,7 +63,7 @@ impl InboxHandle<'_> {
             (None, Some(message)) => Cause::Shown(message),
             (None, None) => Cause::Nothing,
         };
-        let command = SendMessage {
+        SendMessage {
             id,
             run: post.instance.run(),
             thread,
@@ -72,18 +72,6 @@ impl InboxHandle<'_> {
             text: post.text,
             cause,
             guard: self.engine.config().storm_guard(),
-        };
-        Request::new(caller.clone(), command)
-    }
-
-    /// Submits a request of [`InboxHandle::send_request`].
-    pub async fn submit_message(&self, request: Request) -> Result<Message, EngineError> {
-        match self.engine.submit(request).await?.answer {
-            AnyReply::Row(_, row) => match row.0 {
-                Row::Message(message) => Ok(message),
-                _ => Err(no_message().into()),
-            },
-            _ => Err(no_message().into()),
         }
     }
 
@@ -114,8 +102,4 @@ impl QueryHandle<'_> {
         let (rows, head) = self.engine.store().list(query).await?;
         Ok(At { value: rows.into_iter().filter_map(message_of).collect(), head })
     }
-}
-
-fn no_message() -> Rejection {
-    Rejection::new(Code::MessageNotFound, "the message was sent, and is not there any more")
 }

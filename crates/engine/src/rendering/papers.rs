@@ -12,7 +12,7 @@ use rookery_core::model::document::{Document, DocumentId, Version, hash_of};
 use rookery_core::model::document_path::DocumentPath;
 use rookery_core::{Caller, Row};
 use rookery_store::query::ColumnTest;
-use rookery_store::{AnyReply, RowQuery, Submission, SubmitError};
+use rookery_store::{RowQuery, Submission, SubmitError};
 
 use super::RenderError;
 use super::keeper::Keeper;
@@ -321,13 +321,7 @@ impl Keeper {
     ) -> Result<Option<Document>, RenderError> {
         let command = WriteDocument { id: id.clone(), text, writer: Writer::External, base: Base::Unsaid };
         match engine.commit(Submission::internal(Caller::watcher(), command)).await {
-            Ok(committed) => match committed.answer {
-                AnyReply::Row(_, row) => match row.0 {
-                    Row::Document(document) => Ok(Some(document)),
-                    _ => Ok(None),
-                },
-                _ => Ok(None),
-            },
+            Ok(committed) => Ok(committed.typed().map(|committed| committed.reply)),
             Err(SubmitError::Refused(refusal)) => {
                 self.trouble(format!("{} is left alone: {refusal}", self.shown(id.path.as_str())));
                 Ok(None)

@@ -6,7 +6,7 @@ mod store;
 #[path = "../support/mod.rs"]
 mod support;
 
-use rookery_core::{Actor, AnyCommand, AnyEvent, Caller, EventRef, LogId, RunId, TaskId};
+use rookery_core::{Actor, AnyEvent, Caller, Command, EventRef, LogId, RunId, TaskId};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl Team {
         self.sends(&format!("req_{task}"), "task.request", "ui", said).await;
     }
 
-    async fn does(&self, agent: &str, command: impl Into<AnyCommand>) {
+    async fn does(&self, agent: &str, command: impl Command) {
         self.engine.submit(Request::new(Caller::asserted(agent), command)).await.unwrap();
     }
 

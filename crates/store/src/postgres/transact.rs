@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use deadpool_postgres::ClientWrapper;
 use rookery_core::model::{LifeSource, Presence};
-use rookery_core::{AgentId, Key, Lookup, NodeId, Row, Table, Timestamp};
+use rookery_core::{AgentId, AnyReply, Key, Lookup, NodeId, Row, Table, Timestamp};
 
 use super::connection::{Frame, NOW, Param, Question, ask, column, stored_seq, text};
 use super::error::Problem;
@@ -16,7 +16,7 @@ use crate::node::{LeaderEpoch, LeaderRole};
 use crate::offline::Reply;
 use crate::operational::{EndpointCursor, KEEP_AFTER_RUN_MILLIS, Operation, PresenceBoard, PresenceRecord, Token};
 use crate::query::LogQuery;
-use crate::store::{AnyReply, Tallies};
+use crate::store::Tallies;
 
 /// How many remembered replies are forgotten in one go, so that nobody waits long behind it.
 const FORGET_AT_ONCE: i64 = 10_000;
@@ -86,8 +86,8 @@ impl Loading {
                 Part::Replies => {
                     for row in rows {
                         let (scope, key) = (text(row, 0)?, text(row, 1)?);
-                        let answer = answer(row.try_get(3)?, &key)?;
-                        loaded.replies.push(((scope, key), RememberedReply { hash: text(row, 2)?, answer }));
+                        let reply = decode(row.try_get(3)?, &key)?;
+                        loaded.replies.push(((scope, key), RememberedReply { hash: text(row, 2)?, reply }));
                     }
                 }
                 Part::Duties => loaded.duties.extend(tenures(rows)?),
@@ -125,12 +125,12 @@ pub(super) fn tenures(rows: &[tokio_postgres::Row]) -> Result<Vec<LeaderEpoch>, 
     Ok(found)
 }
 
-fn answer(bytes: &[u8], key: &str) -> Result<AnyReply, Problem> {
+fn decode(bytes: &[u8], key: &str) -> Result<AnyReply, Problem> {
     serde_json::from_slice(bytes).map_err(|error| Problem::Unreadable(format!("remembered reply to {key}: {error}")))
 }
 
-fn encode(answer: &AnyReply, key: &str) -> Result<Vec<u8>, Problem> {
-    serde_json::to_vec(answer).map_err(|error| Problem::Unreadable(format!("reply to {key}: {error}")))
+fn encode(reply: &AnyReply, key: &str) -> Result<Vec<u8>, Problem> {
+    serde_json::to_vec(reply).map_err(|error| Problem::Unreadable(format!("reply to {key}: {error}")))
 }
 
 /// What a batch changes, as statements; [`conclude`] is the last.
@@ -206,11 +206,11 @@ fn remember(write: &CommitSet) -> Result<Question, Problem> {
     let mut replies = Vec::with_capacity(write.replies.len());
     // The same key twice in one batch is one reply: the last.
     let mut newest = BTreeMap::new();
-    for (idempotency, answer) in &write.replies {
-        newest.insert((idempotency.scope.clone(), idempotency.key.clone()), (idempotency, answer));
+    for (idempotency, reply) in &write.replies {
+        newest.insert((idempotency.scope.clone(), idempotency.key.clone()), (idempotency, reply));
     }
-    for ((scope, key), (idempotency, answer)) in newest {
-        let answer = encode(answer, &key)?;
+    for ((scope, key), (idempotency, reply)) in newest {
+        let answer = encode(reply, &key)?;
         let (hash, keep_until) = (idempotency.hash.clone(), idempotency.keep_until);
         replies.push(Reply { scope, key, hash, answer, keep_until });
     }
@@ -278,9 +278,9 @@ async fn blank_replies(client: &ClientWrapper, key: &Key) -> Result<(), Problem>
     let row = schema::found(key.table(), &answers.pop().unwrap_or_default())?.pop().map(|(_, row)| row);
     for reply in &replies {
         let (scope, name) = (text(reply, 0)?, text(reply, 1)?);
-        let shows = serde_json::from_slice::<AnyReply>(reply.try_get(2)?).is_ok_and(|answer| answer.shows(key));
+        let shows = serde_json::from_slice::<AnyReply>(reply.try_get(2)?).is_ok_and(|reply| reply.shows(key));
         if shows {
-            let answer = encode(&AnyReply::showing(key.clone(), row.clone()), &name)?;
+            let answer = encode(&AnyReply::of_row(key.clone(), row.clone()), &name)?;
             let sql = "UPDATE replies SET answer = $3 WHERE scope = $1 AND key = $2";
             let params = vec![Box::new(stored(&scope)) as Param, Box::new(stored(&name)), Box::new(answer)];
             ask(client, Frame::Bare, &[Question::new(sql, params)]).await?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rookery_core::model::{LifeSource, Presence};
-use rookery_core::{AgentId, Timestamp};
+use rookery_core::{AgentId, AnyReply, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::connection::stored_seq;
@@ -14,7 +14,6 @@ use crate::batch::{CommitSet, Loaded, Needs, RememberedReply};
 use crate::offline::Reply;
 use crate::operational::{EndpointCursor, KEEP_AFTER_RUN_MILLIS, Operation, PresenceBoard, PresenceRecord, Token};
 use crate::query::LogQuery;
-use crate::store::AnyReply;
 
 /// How many remembered replies are forgotten in one go, so that nobody waits long behind it.
 const FORGET_AT_ONCE: i64 = 10_000;
@@ -61,9 +60,9 @@ fn reply(connection: &Connection, (scope, key): &(String, String)) -> Result<Opt
     let mut statement = connection.prepare_cached("SELECT hash, answer FROM replies WHERE scope = ?1 AND key = ?2")?;
     let found = statement.query_row([scope, key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     let Some((hash, answer)): Option<(String, Vec<u8>)> = found else { return Ok(None) };
-    let answer = serde_json::from_slice(&answer)
+    let reply = serde_json::from_slice(&answer)
         .map_err(|error| Problem::Unreadable(format!("remembered reply to {key}: {error}")))?;
-    Ok(Some(RememberedReply { hash, answer }))
+    Ok(Some(RememberedReply { hash, reply }))
 }
 
 /// Writes everything a batch changes. The caller commits.
@@ -100,8 +99,8 @@ pub(super) fn count(connection: &Connection, changes: &BTreeMap<&'static str, i6
 
 fn remember(connection: &Connection, write: &CommitSet) -> Result<(), Problem> {
     let mut statement = connection.prepare_cached(REMEMBER)?;
-    for (idempotency, answer) in &write.replies {
-        let answer = encode(answer, &idempotency.key)?;
+    for (idempotency, reply) in &write.replies {
+        let answer = encode(reply, &idempotency.key)?;
         let (scope, key, hash) = (&idempotency.scope, &idempotency.key, &idempotency.hash);
         statement.execute(params![scope, key, hash, answer, idempotency.keep_until])?;
     }
@@ -124,7 +123,7 @@ fn blank_replies(connection: &Connection, write: &CommitSet) -> Result<(), Probl
         for (scope, name, answer) in found {
             let shows = serde_json::from_slice::<AnyReply>(&answer).is_ok_and(|answer| answer.shows(&key));
             if shows {
-                let answer = encode(&AnyReply::showing(key.clone(), schema::get(connection, &key)?), &name)?;
+                let answer = encode(&AnyReply::of_row(key.clone(), schema::get(connection, &key)?), &name)?;
                 connection
                     .prepare_cached("UPDATE replies SET answer = ?3 WHERE scope = ?1 AND key = ?2")?
                     .execute(params![scope, name, answer])?;

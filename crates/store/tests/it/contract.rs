@@ -7,12 +7,11 @@ use rookery_core::plans::RemoveRunTask;
 use rookery_core::redaction::{Redact, Target};
 use rookery_core::tasks::{CancelTask, CancelTo, CompleteTask, CreateTask, HeldByOther, Required, StartTask};
 use rookery_core::traits::{Body, BodyBytes, LogRow};
-use rookery_core::{AgentId, Caller, Code, Key, Row, RunId, Seq, Table, TaskId, ThreadId, Timestamp};
+use rookery_core::{AgentId, AnyReply, Caller, Code, Key, Row, RunId, Seq, Table, TaskId, ThreadId, Timestamp};
 use rookery_store::artifact::{ArtifactError, Erased, sha256_hex};
 use rookery_store::query::{Bodies, ColumnTest, Order};
 use rookery_store::{
-    AnyReply, EndpointCursor, LeaderEpoch, LeaderRole, LogQuery, Operation, RowQuery, Store, Submission, SubmitError,
-    Token,
+    EndpointCursor, LeaderEpoch, LeaderRole, LogQuery, Operation, RowQuery, Store, Submission, SubmitError, Token,
 };
 
 use crate::artifacts::{
@@ -100,7 +99,7 @@ async fn a_command_is_answered_with_the_row_it_left(world: &World) {
     let store = &*world.store;
     done(store, register("a")).await;
     let created = done(store, create("task_1", "one")).await;
-    let AnyReply::Row(key, row) = created.answer else { panic!("{:?}", created.answer) };
+    let AnyReply::Row(key, row) = created.reply else { panic!("{:?}", created.reply) };
     assert_eq!(key, Key::Task("task_1".into()));
     let (stored, head) = store.rows(vec![key]).await.unwrap();
     assert_eq!(stored, [Some(row.0)]);
@@ -216,7 +215,7 @@ async fn a_repeated_command_gets_the_first_answer(world: &World) {
     done(store, create("task_2", "two")).await;
     // Another id, as a surface mints it anew for a repeated request.
     let second = done(store, with_key(create("task_3", "one"), "k", "h")).await;
-    assert_eq!((second.answer, second.duplicate), (first.answer, true));
+    assert_eq!((second.reply, second.duplicate), (first.reply, true));
     assert_eq!(refused(store, with_key(create("task_4", "other"), "k", "other")).await, Code::IdempotencyMismatch);
     assert_eq!(whole_log(store).await.len(), 2);
 }
@@ -448,16 +447,16 @@ async fn prefixes_are_compared_byte_by_byte(world: &World) {
     let paths =
         ["src/B.rs", "src/a.rs", "src/é.rs", "src.rs", "src-old/x", "SRC/a.rs", "src/\u{10ffff}/x", "src%/x", "src_/x"];
     for path in paths {
-        let granted = done(store, claim_file(path, "a")).await.answer;
-        assert_eq!(granted, AnyReply::Claim(rookery_core::model::file::FileClaimOutcome::Granted), "{path}");
+        let granted = done(store, claim_file(path, "a")).await.reply;
+        assert_eq!(granted, AnyReply::FileClaim(rookery_core::model::file::FileClaimOutcome::Granted), "{path}");
     }
     let mut sorted: Vec<&str> = paths.to_vec();
     sorted.sort_unstable();
     assert_eq!(ids(store, RowQuery::all(Table::Files)).await, sorted);
     // The subtree meets what is below it and nothing else: not what only looks like it.
     for (subtree, free) in [("src/", false), ("src-old/", false), ("src%/", false), ("srca/", true), ("lib/", true)] {
-        let answer = done(store, claim_file(subtree, "b")).await.answer;
-        let granted = answer == AnyReply::Claim(rookery_core::model::file::FileClaimOutcome::Granted);
+        let answer = done(store, claim_file(subtree, "b")).await.reply;
+        let granted = answer == AnyReply::FileClaim(rookery_core::model::file::FileClaimOutcome::Granted);
         assert_eq!(granted, free, "{subtree}");
     }
 }
@@ -580,7 +579,7 @@ async fn a_redacted_row_keeps_its_place_and_hash(world: &World) {
     assert!(matches!(&rows[0], Some(Row::Task(task)) if task.title == "[redacted]"));
     // Nor is it told to whoever asks again.
     let again = done(store, secret()).await;
-    assert!(again.duplicate && !format!("{:?}", again.answer).contains("secret"), "{again:?}");
+    assert!(again.duplicate && !format!("{:?}", again.reply).contains("secret"), "{again:?}");
 }
 
 async fn operational_state_is_kept_and_not_logged(world: &World) {

@@ -54,7 +54,7 @@ async fn a_store_reads_back_after_it_was_closed() {
     let store = SqliteStore::open(again).unwrap();
     assert_eq!(whole_log(&store).await, log);
     let repeated = done(&store, with_key(create("task_9", "t"), "k", "h")).await;
-    assert_eq!((repeated.answer, repeated.duplicate), (first.answer, true));
+    assert_eq!((repeated.reply, repeated.duplicate), (first.reply, true));
     let (_, head) = store.rows(vec![]).await.unwrap();
     assert_eq!((head.log.as_str(), head.head), ("log_test", Seq(3)));
     replay_matches(&store).await;

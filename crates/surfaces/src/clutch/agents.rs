@@ -8,7 +8,7 @@ use rookery_core::agents::{EndpointGrant, LeaveTeam, RegisterAgent};
 use rookery_core::clutch::Heartbeat;
 use rookery_core::model::agent::Agent;
 use rookery_core::model::capabilities::Card;
-use rookery_core::{Code, Rejection, Row};
+use rookery_core::{Code, Rejection};
 use rookery_engine::At;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -49,10 +49,7 @@ pub async fn register(
     call.app().engine().intake().check_card(&caller, &card).await?;
     let endpoint = if query.allow_endpoint { EndpointGrant::ByPerson } else { EndpointGrant::Unchanged };
     let committed = call.submit(caller, RegisterAgent::with_card(card, endpoint), &body).await?;
-    match answer::row_of(&committed) {
-        Some(Row::Agent(agent)) => Ok(answer::written(StatusCode::OK, &committed, shown(&agent))),
-        _ => Err(answer::unexpected(&committed).into()),
-    }
+    Ok(answer::written(StatusCode::OK, &committed, shown(&committed.reply)))
 }
 
 /// The cards of all agents that have not left.

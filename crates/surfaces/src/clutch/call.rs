@@ -4,7 +4,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use rookery_core::model::addressee::Address;
-use rookery_core::{Actor, AgentId, AnyCommand, Authority, Caller, Code, Rejection};
+use rookery_core::{Actor, AgentId, Authority, Caller, Code, Command, Rejection};
 use rookery_engine::Committed;
 use serde::de::DeserializeOwned;
 
@@ -45,12 +45,12 @@ impl Call {
         Ok(self.0.caller(None)?.actor.agent().cloned())
     }
 
-    pub async fn submit(
+    pub async fn submit<C: Command>(
         &self,
         caller: Caller,
-        command: impl Into<AnyCommand>,
+        command: C,
         body: &Bytes,
-    ) -> Result<Committed, ClutchError> {
+    ) -> Result<Committed<C::Reply>, ClutchError> {
         Ok(self.0.submit(caller, command, body).await?)
     }
 

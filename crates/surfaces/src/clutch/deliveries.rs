@@ -8,7 +8,7 @@ use axum::response::Response;
 use rookery_core::kernel::time::iso;
 use rookery_core::messages::RetryDelivery;
 use rookery_core::model::addressee::Address;
-use rookery_core::{Code, Rejection, Row, Seq, Timestamp};
+use rookery_core::{Code, Rejection, Seq, Timestamp};
 use rookery_engine::messages::{DeliveryFilter, DeliveryId, DeliveryPage, DeliveryState, DeliveryStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -143,11 +143,7 @@ pub async fn retry(State(app): State<App>, call: Call, Segment(text): Segment) -
     };
     let caller = call.caller(&agent)?;
     let committed = call.submit(caller, RetryDelivery { message, agent }, &Bytes::new()).await?;
-    match answer::row_of(&committed) {
-        Some(Row::Delivery(delivery)) => {
-            let view = shown(app.engine().inbox().delivery_status(delivery), app.engine().clock().now());
-            Ok(answer::written(StatusCode::OK, &committed, view))
-        }
-        _ => Err(answer::unexpected(&committed).into()),
-    }
+    let (delivery, committed) = committed.into_parts();
+    let view = shown(app.engine().inbox().delivery_status(delivery), app.engine().clock().now());
+    Ok(answer::written(StatusCode::OK, &committed, view))
 }

@@ -7,7 +7,7 @@ use axum::response::Response;
 use rookery_core::groups::{RemoveGroup, SetGroup};
 use rookery_core::model::addressee::Address;
 use rookery_core::model::group::Group;
-use rookery_core::{AgentId, Rejection, Row, Seq};
+use rookery_core::{AgentId, Rejection, Seq};
 use rookery_engine::At;
 use rookery_engine::query::Members;
 use serde::{Deserialize, Serialize};
@@ -52,10 +52,8 @@ pub async fn set(call: Call, Segment(group): Segment, body: JsonBody<GroupReques
     }
     let members = body.value.members.iter().enumerate().map(member).collect::<Result<Vec<AgentId>, ClutchError>>()?;
     let committed = call.submit(call.anybody()?, SetGroup { group, members }, &body.bytes).await?;
-    match answer::row_of(&committed) {
-        Some(Row::Group(group)) => Ok(answer::written(StatusCode::OK, &committed, shown(group))),
-        _ => Err(answer::unexpected(&committed).into()),
-    }
+    let (group, committed) = committed.into_parts();
+    Ok(answer::written(StatusCode::OK, &committed, shown(group)))
 }
 
 fn member((index, text): (usize, &String)) -> Result<AgentId, ClutchError> {

@@ -2,7 +2,6 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::Row;
 use rookery_core::tasks::ReopenTask;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -37,12 +36,8 @@ pub async fn retry(call: Call, Segment(id): Segment, Json(body): Json) -> Result
         .map_err(|error| ClutchError::invalid("/task_id", format!("expected {{\"task_id\": …}}: {error}")))?;
     let command = ReopenTask { run, task: filter::task("/task_id", &asked.task_id)? };
     let committed = call.submit(call.anybody()?, command, &body).await?;
-    match answer::row_of(&committed) {
-        Some(Row::Task(task)) => {
-            let (run_id, task_id) = (task.run.to_string(), task.id.to_string());
-            let retried = Retried { run_id, task_id, state: task.state.as_str(), attempt: task.attempt };
-            Ok(answer::written(StatusCode::OK, &committed, retried))
-        }
-        _ => Err(answer::unexpected(&committed).into()),
-    }
+    let task = &committed.reply;
+    let (run_id, task_id) = (task.run.to_string(), task.id.to_string());
+    let retried = Retried { run_id, task_id, state: task.state.as_str(), attempt: task.attempt };
+    Ok(answer::written_task(StatusCode::OK, &committed, retried))
 }

@@ -9,7 +9,7 @@ use axum::response::Response;
 use rookery_core::contracts::DefineStepContracts;
 use rookery_core::kernel::limit;
 use rookery_core::model::contract::{ExpectedPayload, StepContract, StepContracts};
-use rookery_core::{Code, Rejection, Row, Seq};
+use rookery_core::{Code, Rejection, Seq};
 use rookery_engine::At;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -101,10 +101,8 @@ pub async fn define(call: Call, Segment(name): Segment, rules: Rules) -> Result<
     }
     let command = DefineStepContracts { workflow, rules: steps };
     let committed = call.submit(call.anybody()?, command, &rules.bytes).await?;
-    match answer::row_of(&committed) {
-        Some(Row::StepContracts(workflow)) => Ok(answer::written(StatusCode::OK, &committed, shown(workflow))),
-        _ => Err(answer::unexpected(&committed).into()),
-    }
+    let (contracts, committed) = committed.into_parts();
+    Ok(answer::written(StatusCode::OK, &committed, shown(contracts)))
 }
 
 /// What the steps of a workflow expect.

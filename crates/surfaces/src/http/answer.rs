@@ -3,8 +3,9 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use rookery_core::{Code, Rejection, Row};
-use rookery_engine::{AnyReply, At, Committed, Head};
+use rookery_core::model::task::Task;
+use rookery_core::{Code, Rejection};
+use rookery_engine::{At, Committed, Head};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -42,30 +43,20 @@ pub fn at_or_else<T: Serialize>(found: At<Option<T>>, missing: Rejection) -> Res
 }
 
 /// The answer to a write, with the position it is true at.
-pub fn written<T: Serialize>(status: StatusCode, committed: &Committed, body: T) -> Response {
+pub fn written<R, T: Serialize>(status: StatusCode, committed: &Committed<R>, body: T) -> Response {
     let mut response = (status, Json(body)).into_response();
     response.headers_mut().insert("x-rookery-seq", HeaderValue::from(committed.at.0));
     if committed.duplicate {
         response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
     }
-    if let AnyReply::Row(_, row) = &committed.answer
-        && let Row::Task(task) = &row.0
-        && let Some(claim) = &task.claim
-    {
-        response.headers_mut().insert("x-fence", HeaderValue::from(claim.fence.0));
-    }
     response
 }
 
-/// The row that a command answered with.
-pub fn row_of(committed: &Committed) -> Option<Row> {
-    match &committed.answer {
-        AnyReply::Row(_, row) => Some(row.0.clone()),
-        _ => None,
+/// The answer to a write that replies with a task: the fence of its claim goes with it.
+pub fn written_task<T: Serialize>(status: StatusCode, committed: &Committed<Task>, body: T) -> Response {
+    let mut response = written(status, committed, body);
+    if let Some(claim) = &committed.reply.claim {
+        response.headers_mut().insert("x-fence", HeaderValue::from(claim.fence.0));
     }
-}
-
-pub fn unexpected(committed: &Committed) -> HttpError {
-    tracing::error!(answer = ?committed.answer, "a command gave another answer than its handler expects");
-    HttpError::new(Code::Internal, "the answer was not the expected one")
+    response
 }

@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
-use rookery_core::{Actor, AnyCommand, Caller, Code, Rejection};
+use rookery_core::{Actor, Caller, Code, Command, CommandReply, Rejection};
 use rookery_engine::{Committed, Request as EngineRequest, Token};
 use serde::de::DeserializeOwned;
 
@@ -85,14 +85,23 @@ impl Call {
         Ok(caller)
     }
 
-    pub async fn submit(
+    pub async fn submit<C: Command>(
         &self,
         caller: Caller,
-        command: impl Into<AnyCommand>,
+        command: C,
         body: &Bytes,
-    ) -> Result<Committed, HttpError> {
+    ) -> Result<Committed<C::Reply>, HttpError> {
+        self.submit_request(EngineRequest::new(caller, command), body).await
+    }
+
+    /// Submits a request with the key and the body of the call.
+    pub async fn submit_request<R: CommandReply>(
+        &self,
+        request: EngineRequest<R>,
+        body: &Bytes,
+    ) -> Result<Committed<R>, HttpError> {
         let idempotency = self.sender.idempotency(|| format!("{}\n{}", self.target, String::from_utf8_lossy(body)));
-        let request = EngineRequest { caller, command: command.into(), idempotency, body: Some(body.to_vec()) };
+        let request = request.with_idempotency(idempotency).with_body(body.to_vec());
         Ok(self.app.engine().submit(request).await?)
     }
 }

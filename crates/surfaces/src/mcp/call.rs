@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rookery_core::model::task::Task;
-use rookery_core::{Actor, AgentId, AnyCommand, Caller, Row, TaskId};
+use rookery_core::{Actor, AgentId, Caller, Command, CommandReply, TaskId};
 use rookery_engine::projections::unread::Unread;
-use rookery_engine::{AnyReply, Committed, Engine, Request};
+use rookery_engine::{Committed, Engine, Request};
 use tokio::sync::OnceCell;
 
 use super::auto_join;
@@ -183,16 +183,16 @@ impl Call {
         Ok(auto_join::arrive(&self.app, caller).await?)
     }
 
-    pub async fn submit(&self, caller: Caller, command: impl Into<AnyCommand>) -> Result<Committed, ToolError> {
+    pub async fn submit<C: Command>(&self, caller: Caller, command: C) -> Result<Committed<C::Reply>, ToolError> {
         Ok(self.engine().submit(self.request(caller, command)).await?)
     }
 
-    pub fn request(&self, caller: Caller, command: impl Into<AnyCommand>) -> Request {
+    pub fn request<C: Command>(&self, caller: Caller, command: C) -> Request<C::Reply> {
         self.marked(Request::new(caller, command))
     }
 
     /// A request with the call's key and its arguments as received.
-    pub fn marked(&self, request: Request) -> Request {
+    pub fn marked<R: CommandReply>(&self, request: Request<R>) -> Request<R> {
         // A tool may need several commands; each has its own place under the call's key.
         let number = self.submitted.fetch_add(1, Ordering::Relaxed);
         let arguments = || format!("tools/call {} {number}\n{}", self.tool, String::from_utf8_lossy(&self.body));
@@ -200,7 +200,7 @@ impl Call {
         if let Some(idempotency) = idempotency.as_mut().filter(|_| number > 0) {
             idempotency.key = format!("{} {number}", idempotency.key);
         }
-        Request { idempotency, body: Some(self.body.clone()), ..request }
+        request.with_idempotency(idempotency).with_body(self.body.clone())
     }
 }
 
@@ -219,12 +219,4 @@ fn named(sender: &Sender, argument: Option<&str>) -> Option<AgentId> {
 pub fn identified(app: &App, sender: &Sender, bound: &Bound, argument: Option<&str>) -> Result<Caller, ToolError> {
     let named = named(sender, argument).or_else(|| bound.last());
     Ok(sender.caller(app, named.as_ref().map(AgentId::as_str))?)
-}
-
-/// The row that a command answered with.
-pub fn row_of(committed: &Committed) -> Option<Row> {
-    match &committed.answer {
-        AnyReply::Row(_, row) => Some(row.0.clone()),
-        _ => None,
-    }
 }

@@ -4,8 +4,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::agents::{CurrentTask, LeaveTeam, PauseAgent, RegisterAgent, ResumeAgent, SetAgentStatus};
-use rookery_core::model::agent::Profile;
-use rookery_core::{AgentId, Code, Row};
+use rookery_core::model::agent::{Agent, Profile};
+use rookery_core::{AgentId, Code};
 use rookery_engine::Committed;
 
 use super::translate;
@@ -44,13 +44,9 @@ pub async fn announce(call: Call, body: JsonBody<wire::AnnounceRequest>) -> Resu
     };
     let command = RegisterAgent::with_profile(AgentId::from(id.as_str()), profile);
     let committed = call.submit(caller, command, &body.bytes).await?;
-    match answer::row_of(&committed) {
-        Some(Row::Agent(agent)) => {
-            let presence = call.app().engine().board().get(&agent.id);
-            Ok(answer::written(StatusCode::CREATED, &committed, translate::agent(agent, presence)))
-        }
-        _ => Err(answer::unexpected(&committed)),
-    }
+    let (agent, committed) = committed.into_parts();
+    let presence = call.app().engine().board().get(&agent.id);
+    Ok(answer::written(StatusCode::CREATED, &committed, translate::agent(agent, presence)))
 }
 
 /// Show a sign of life.
@@ -94,7 +90,7 @@ pub async fn pause(
     body: MaybeBody<wire::PauseRequest>,
 ) -> Result<Response, HttpError> {
     let command = PauseAgent { agent: AgentId::from(id.as_str()), reason: body.value.reason };
-    changed(&call, &call.submit(call.caller(None)?, command, &body.bytes).await?)
+    Ok(changed(&call, call.submit(call.caller(None)?, command, &body.bytes).await?))
 }
 
 /// Let the agent go on. For the lead and people.
@@ -106,14 +102,12 @@ pub async fn resume(
     body: MaybeBody<Option<serde_json::Value>>,
 ) -> Result<Response, HttpError> {
     let command = ResumeAgent { agent: AgentId::from(id.as_str()) };
-    changed(&call, &call.submit(call.caller(None)?, command, &body.bytes).await?)
+    Ok(changed(&call, call.submit(call.caller(None)?, command, &body.bytes).await?))
 }
 
-fn changed(call: &Call, committed: &Committed) -> Result<Response, HttpError> {
-    match answer::row_of(committed) {
-        Some(Row::Agent(agent)) => Ok(answer::written(StatusCode::OK, committed, shown(call.app(), agent))),
-        _ => Err(answer::unexpected(committed)),
-    }
+fn changed(call: &Call, committed: Committed<Agent>) -> Response {
+    let (agent, committed) = committed.into_parts();
+    answer::written(StatusCode::OK, &committed, shown(call.app(), agent))
 }
 
 /// Take the agent out of the team; everything it holds is freed.

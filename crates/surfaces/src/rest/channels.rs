@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::messages::What;
 use rookery_core::model::message::{Fate, Message, Priority, Recipients};
-use rookery_core::{Actor, AgentId, Code, Instance, MessageId, Row, Timestamp};
+use rookery_core::{Actor, AgentId, Code, Instance, MessageId, Timestamp};
 use rookery_engine::At;
 use rookery_engine::messages::{Post, Span};
 use serde::{Deserialize, Serialize};
@@ -136,12 +136,10 @@ pub async fn say(call: Call, Segment(name): Segment, body: JsonBody<NewEntry>) -
         text,
         reply_to: body.value.reply_to.as_deref().map(MessageId::new),
     };
-    let command = call.app().engine().inbox().send_request(&caller, post).command;
+    let command = call.app().engine().inbox().compose(post);
     let committed = call.submit(caller, command, &body.bytes).await?;
-    match answer::row_of(&committed) {
-        Some(Row::Message(message)) => Ok(answer::written(StatusCode::CREATED, &committed, shown(message))),
-        _ => Err(answer::unexpected(&committed)),
-    }
+    let (message, committed) = committed.into_parts();
+    Ok(answer::written(StatusCode::CREATED, &committed, shown(message)))
 }
 
 fn shown(message: Message) -> ChannelEntry {

@@ -129,10 +129,10 @@ pub async fn write(call: Call, Segments(name, path): Segments, body: JsonBody<Ne
                 .hint("send X-Agent-Id, or sign in: 'rookery open' prints how"));
         }
     };
-    let command =
-        WriteDocument { id: named(&name, &path)?, text, writer: Writer::Named(writer), base: Base::Version(version) };
-    let request = Request { body: Some(body.bytes.to_vec()), ..Request::new(caller, command) };
-    match call.app().engine().documents().change(request).await? {
+    let id = named(&name, &path)?;
+    let command = WriteDocument { id: id.clone(), text, writer: Writer::Named(writer), base: Base::Version(version) };
+    let request = Request::new(caller, command).with_body(body.bytes.to_vec());
+    match call.app().engine().documents().change(&id, request).await? {
         Changed::Done(document) => Ok(axum::Json(listed(document)).into_response()),
         Changed::Stale { refusal, newer } => Ok(stale(refusal, newer)),
     }

@@ -7,8 +7,8 @@ use rookery_core::files::Report;
 use rookery_core::files::{ChangeSource, RecordChange};
 use rookery_core::kernel::event_id;
 use rookery_core::traits::LogRow;
-use rookery_core::{AgentId, AnyCommand, Code, Position, Seq};
-use rookery_engine::{AnyReply, At, EngineError, LogQuery, Order, subscribe, watching};
+use rookery_core::{AgentId, Code, FirstSeq, Position, Seq};
+use rookery_engine::{At, EngineError, LogQuery, Order, subscribe, watching};
 
 use super::{translate, wire};
 use crate::http::App;
@@ -126,36 +126,45 @@ pub async fn report(call: Call, body: JsonBody<wire::NewEvent>) -> Result<Respon
         None => None,
     };
     let caller = call.caller(Some(&agent))?;
-    let command: AnyCommand = match (action.as_str(), resource) {
+    let task = request.task_id.as_deref().map(Into::into);
+    let metadata = request.metadata.unwrap_or_default();
+    let (FirstSeq(seq), committed) = match (action.as_str(), resource) {
         ("resource.modified", None) => return Err(HttpError::invalid("resource is required for resource.modified")),
-        ("resource.modified", Some(path)) => RecordChange {
-            path,
-            by: Some(AgentId::from(agent.as_str())),
-            before: request.before_hash,
-            after: request.after_hash,
-            source: ChangeSource::Report,
-            task: request.task_id.as_deref().map(Into::into),
-            metadata: request.metadata.unwrap_or_default(),
-            site: engine.cluster().site(),
-            escalate_after_millis: watching::escalate_after(engine),
+        ("resource.modified", Some(path)) => {
+            let command = RecordChange {
+                path,
+                by: Some(AgentId::from(agent.as_str())),
+                before: request.before_hash,
+                after: request.after_hash,
+                source: ChangeSource::Report,
+                task,
+                metadata,
+                site: engine.cluster().site(),
+                escalate_after_millis: watching::escalate_after(engine),
+            };
+            let (seq, committed) = call.submit(caller, command, &body.bytes).await?.into_parts();
+            (seq.ok_or_else(unrecorded)?, committed)
         }
-        .into(),
-        (_, resource) => Report {
-            agent: AgentId::from(agent.as_str()),
-            action,
-            resource,
-            task: request.task_id.as_deref().map(Into::into),
-            before_hash: request.before_hash,
-            after_hash: request.after_hash,
-            metadata: request.metadata.unwrap_or_default(),
+        (_, resource) => {
+            let command = Report {
+                agent: AgentId::from(agent.as_str()),
+                action,
+                resource,
+                task,
+                before_hash: request.before_hash,
+                after_hash: request.after_hash,
+                metadata,
+            };
+            call.submit(caller, command, &body.bytes).await?.into_parts()
         }
-        .into(),
     };
-    let committed = call.submit(caller, command, &body.bytes).await?;
-    let AnyReply::Recorded(seq) = committed.answer else { return Err(answer::unexpected(&committed)) };
     let read = call.app().engine().query().log(LogQuery::one(seq)).await;
-    let row = read.map_err(|error| unseen(seq, &error))?.value.pop().ok_or_else(|| answer::unexpected(&committed))?;
+    let row = read.map_err(|error| unseen(seq, &error))?.value.pop().ok_or_else(unrecorded)?;
     Ok(answer::written(StatusCode::CREATED, &committed, translate::event(&row)))
+}
+
+fn unrecorded() -> HttpError {
+    HttpError::new(Code::Internal, "the report was accepted, and the log has no event of it")
 }
 
 /// The event is in the log. That it cannot be read right now must not be taken for a refusal.

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::handoffs::{AcceptHandoff, OfferHandoff, RejectHandoff};
 use rookery_core::model::handoff::HandoffNote;
-use rookery_core::{AgentId, Code, HandoffId, Row, TaskId};
+use rookery_core::{AgentId, Code, HandoffId, TaskId};
 
 use super::{translate, wire};
 use crate::http::App;
@@ -36,12 +36,8 @@ pub async fn create(call: Call, body: JsonBody<wire::NewHandoff>) -> Result<Resp
         },
     };
     let committed = call.submit(call.caller(Some(&from))?, command, &body.bytes).await?;
-    match answer::row_of(&committed) {
-        Some(Row::Handoff(handoff)) => {
-            Ok(answer::written(StatusCode::CREATED, &committed, translate::handoff(handoff)))
-        }
-        _ => Err(answer::unexpected(&committed)),
-    }
+    let (handoff, committed) = committed.into_parts();
+    Ok(answer::written(StatusCode::CREATED, &committed, translate::handoff(handoff)))
 }
 
 /// Accept: the task, its claim and its file claims become the agent's in one step.

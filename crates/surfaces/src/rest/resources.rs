@@ -4,10 +4,10 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::files::{ClaimMode, LockFile, ReleaseFile, ResolveConflict, UnlockFile};
-use rookery_core::model::file::FileClaimOutcome;
-use rookery_core::{AgentId, Rejection, Row};
+use rookery_core::model::file::{File, FileClaimOutcome, FileReleaseOutcome};
+use rookery_core::{AgentId, Rejection};
+use rookery_engine::Committed;
 use rookery_engine::query::FileFilter;
-use rookery_engine::{AnyReply, Committed};
 
 use super::translate;
 use super::wire::{self, ClaimResult, ReleaseResult, ResourceFilter};
@@ -23,17 +23,15 @@ pub async fn claim(call: Call, body: JsonBody<wire::ClaimRequest>) -> Result<Res
     let task = body.value.task_id.as_deref().filter(|task| !task.is_empty()).map(Into::into);
     let command = paths::claim(call.app().engine(), &path, AgentId::from(agent.as_str()), task, insist).await?;
     let committed = call.submit(call.caller(Some(&agent))?, command, &body.bytes).await?;
-    match &committed.answer {
-        AnyReply::Claim(FileClaimOutcome::Granted) => {
-            Ok(answer::written(StatusCode::OK, &committed, ClaimResult { granted: true, owner: None, reason: None }))
+    let (outcome, committed) = committed.into_parts();
+    let (status, result) = match outcome {
+        FileClaimOutcome::Granted => (StatusCode::OK, ClaimResult { granted: true, owner: None, reason: None }),
+        FileClaimOutcome::Refused { owner, reason } => {
+            let owner = owner.map(|owner| owner.to_string());
+            (StatusCode::CONFLICT, ClaimResult { granted: false, owner, reason: Some(reason) })
         }
-        AnyReply::Claim(FileClaimOutcome::Refused { owner, reason }) => {
-            let owner = owner.as_ref().map(ToString::to_string);
-            let result = ClaimResult { granted: false, owner, reason: Some(reason.clone()) };
-            Ok(answer::written(StatusCode::CONFLICT, &committed, result))
-        }
-        _ => Err(answer::unexpected(&committed)),
-    }
+    };
+    Ok(answer::written(status, &committed, result))
 }
 
 /// Give a path back.
@@ -44,10 +42,10 @@ pub async fn release(call: Call, body: JsonBody<wire::ReleaseRequest>) -> Result
     let path = call.app().engine().paths().resolve(&path).await?;
     let command = ReleaseFile { path, agent: AgentId::from(agent.as_str()) };
     let committed = call.submit(call.caller(Some(&agent))?, command, &body.bytes).await?;
-    let result = match &committed.answer {
-        AnyReply::Released => ReleaseResult { released: true, reason: None },
-        AnyReply::NotReleased { reason } => ReleaseResult { released: false, reason: Some(reason.clone()) },
-        _ => return Err(answer::unexpected(&committed)),
+    let (outcome, committed) = committed.into_parts();
+    let result = match outcome {
+        FileReleaseOutcome::Released => ReleaseResult { released: true, reason: None },
+        FileReleaseOutcome::NotReleased { reason } => ReleaseResult { released: false, reason: Some(reason) },
     };
     Ok(answer::written(StatusCode::OK, &committed, result))
 }
@@ -60,7 +58,7 @@ pub async fn resolve(call: Call, body: JsonBody<wire::ResolveRequest>) -> Result
     let path = call.app().engine().paths().resolve(&path).await?;
     let command = ResolveConflict { path, winner: AgentId::from(winner.as_str()) };
     let committed = call.submit(call.caller(body.value.agent_id.as_deref())?, command, &body.bytes).await?;
-    rendered(&committed)
+    Ok(rendered(committed))
 }
 
 /// Keep everybody from claiming a path. For the lead and people.
@@ -69,7 +67,7 @@ pub async fn resolve(call: Call, body: JsonBody<wire::ResolveRequest>) -> Result
 pub async fn lock(call: Call, body: JsonBody<wire::LockRequest>) -> Result<Response, HttpError> {
     let [path] = extract::need("path is required", [&body.value.path])?;
     let command = LockFile { path: call.app().engine().paths().resolve(&path).await? };
-    rendered(&call.submit(call.caller(body.value.agent_id.as_deref())?, command, &body.bytes).await?)
+    Ok(rendered(call.submit(call.caller(body.value.agent_id.as_deref())?, command, &body.bytes).await?))
 }
 
 /// Let a locked path be claimed again. For the lead and people.
@@ -78,14 +76,12 @@ pub async fn lock(call: Call, body: JsonBody<wire::LockRequest>) -> Result<Respo
 pub async fn unlock(call: Call, body: JsonBody<wire::LockRequest>) -> Result<Response, HttpError> {
     let [path] = extract::need("path is required", [&body.value.path])?;
     let command = UnlockFile { path: call.app().engine().paths().resolve(&path).await? };
-    rendered(&call.submit(call.caller(body.value.agent_id.as_deref())?, command, &body.bytes).await?)
+    Ok(rendered(call.submit(call.caller(body.value.agent_id.as_deref())?, command, &body.bytes).await?))
 }
 
-fn rendered(committed: &Committed) -> Result<Response, HttpError> {
-    match answer::row_of(committed) {
-        Some(Row::File(file)) => Ok(answer::written(StatusCode::OK, committed, translate::resource(file))),
-        _ => Err(answer::unexpected(committed)),
-    }
+fn rendered(committed: Committed<File>) -> Response {
+    let (file, committed) = committed.into_parts();
+    answer::written(StatusCode::OK, &committed, translate::resource(file))
 }
 
 /// Every path that was claimed, locked or changed at some time.

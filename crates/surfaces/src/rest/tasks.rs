@@ -4,15 +4,14 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::kernel::limit;
-use rookery_core::model::task;
-use rookery_core::model::task::Outcome;
+use rookery_core::model::task::{Outcome, Task, TaskState};
 use rookery_core::tasks::{
     AssignTask, CancelTask, CancelTo, ClaimTask, CompleteTask, CreateTask, FailTask, FailureRetry, HeldByOther,
     IfFailed, IfUnclaimed, ReleaseTask, Required, RetryTask, SetTaskStep, StartTask,
 };
-use rookery_core::{AgentId, AnyCommand, Code, Row, RunId, TaskId};
-use rookery_engine::Committed;
+use rookery_core::{AgentId, Code, RunId, TaskId};
 use rookery_engine::query::TaskFilter;
+use rookery_engine::{Committed, Request};
 
 use super::translate;
 use super::wire::{self, RequestedStatus};
@@ -38,7 +37,7 @@ pub async fn create(call: Call, body: JsonBody<wire::NewTask>) -> Result<Respons
         resources: normalised(call.app(), request.resources.unwrap_or_default()).await?,
         depends_on: request.depends_on.unwrap_or_default().iter().map(|id| TaskId::from(id.as_str())).collect(),
     };
-    rendered(StatusCode::CREATED, &call.submit(caller, command, &body.bytes).await?)
+    Ok(rendered(StatusCode::CREATED, &call.submit(caller, command, &body.bytes).await?))
 }
 
 /// The paths a task is about, in the form that claims have.
@@ -61,37 +60,33 @@ pub async fn update(call: Call, Segment(id): Segment, body: JsonBody<wire::TaskC
     };
     let (task, agent) = (TaskId::from(id.as_str()), AgentId::from(agent_id.as_str()));
     let named = Some(agent.clone());
-    let command: AnyCommand = match status {
-        RequestedStatus::Queued => ReleaseTask {
-            task,
-            agent: named,
-            reason: request.reason,
-            if_unclaimed: IfUnclaimed::Succeed,
-            if_failed: IfFailed::Retry,
+    let caller = call.caller(Some(&agent_id))?;
+    let request = match status {
+        RequestedStatus::Queued => {
+            let (if_unclaimed, if_failed) = (IfUnclaimed::Succeed, IfFailed::Retry);
+            Request::new(caller, ReleaseTask { task, agent: named, reason: request.reason, if_unclaimed, if_failed })
         }
-        .into(),
-        RequestedStatus::Assigned => ClaimTask { task, agent }.into(),
-        RequestedStatus::InProgress => StartTask { task, agent: named, held_by_other: HeldByOther::KeepHolder }.into(),
-        RequestedStatus::Review => moved(task, named, task::TaskState::Review, None).into(),
-        RequestedStatus::Blocked => moved(task, named, task::TaskState::Paused, request.reason).into(),
+        RequestedStatus::Assigned => Request::new(caller, ClaimTask { task, agent }),
+        RequestedStatus::InProgress => {
+            Request::new(caller, StartTask { task, agent: named, held_by_other: HeldByOther::KeepHolder })
+        }
+        RequestedStatus::Review => Request::new(caller, step(task, named, TaskState::Review, None)),
+        RequestedStatus::Blocked => Request::new(caller, step(task, named, TaskState::Paused, request.reason)),
         RequestedStatus::Done => {
             let outcome = Outcome { text: request.outcome, detail: request.outcome_detail };
-            CompleteTask { task, agent: named, outcome, outcome_required: Required::No, contract: None }.into()
+            let (outcome_required, contract) = (Required::No, None);
+            Request::new(caller, CompleteTask { task, agent: named, outcome, outcome_required, contract })
         }
-        RequestedStatus::Failed => FailTask {
-            task,
-            agent: named,
-            error: request.reason,
-            error_required: Required::No,
-            retry: FailureRetry::Never,
+        RequestedStatus::Failed => {
+            let (error, error_required, retry) = (request.reason, Required::No, FailureRetry::Never);
+            Request::new(caller, FailTask { task, agent: named, error, error_required, retry })
         }
-        .into(),
     };
-    let committed = call.submit(call.caller(Some(&agent_id))?, command, &body.bytes).await?;
-    Ok(answer::written(StatusCode::OK, &committed, Done { ok: true }))
+    let committed = call.submit_request(request, &body.bytes).await?;
+    Ok(answer::written_task(StatusCode::OK, &committed, Done { ok: true }))
 }
 
-fn moved(task: TaskId, agent: Option<AgentId>, to: task::TaskState, reason: Option<String>) -> SetTaskStep {
+fn step(task: TaskId, agent: Option<AgentId>, to: TaskState, reason: Option<String>) -> SetTaskStep {
     SetTaskStep { task, agent, to, reason, waiting_for: None }
 }
 
@@ -105,7 +100,7 @@ pub async fn assign(
 ) -> Result<Response, HttpError> {
     let [agent] = extract::need("agent_id is required", [&body.value.agent_id])?;
     let command = AssignTask { task: TaskId::from(id.as_str()), to: AgentId::from(agent.as_str()) };
-    rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?)
+    Ok(rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?))
 }
 
 /// Try a failed task again.
@@ -117,7 +112,7 @@ pub async fn retry(
     body: MaybeBody<Option<serde_json::Value>>,
 ) -> Result<Response, HttpError> {
     let command = RetryTask { task: TaskId::from(id.as_str()), agent: None };
-    rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?)
+    Ok(rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?))
 }
 
 /// Cancel a task that is not finished.
@@ -130,14 +125,11 @@ pub async fn cancel(
 ) -> Result<Response, HttpError> {
     let (task, reason, to) = (TaskId::from(id.as_str()), body.value.reason, CancelTo::Cancelled);
     let command = CancelTask { task, agent: None, reason, to };
-    rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?)
+    Ok(rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?))
 }
 
-fn rendered(status: StatusCode, committed: &Committed) -> Result<Response, HttpError> {
-    match answer::row_of(committed) {
-        Some(Row::Task(task)) => Ok(answer::written(status, committed, translate::task(task))),
-        _ => Err(answer::unexpected(committed)),
-    }
+fn rendered(status: StatusCode, committed: &Committed<Task>) -> Response {
+    answer::written_task(status, committed, translate::task(committed.reply.clone()))
 }
 
 /// Tasks in the order they were created.

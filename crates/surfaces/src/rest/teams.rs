@@ -7,7 +7,7 @@ use rookery_core::kernel::instance::bare;
 use rookery_core::model::team;
 use rookery_core::model::team::{Conclusion, Member, Mode, Runner, Team};
 use rookery_core::teams::{AnnounceToTeam, EndTeam, KickOff, NewMember, RequestTeamStop, StartTeam, Takeover};
-use rookery_core::{Row, SiteId, TeamId};
+use rookery_core::{SiteId, TeamId};
 use rookery_engine::Committed;
 use rookery_engine::teams::TeamFilter;
 use serde::{Deserialize, Serialize};
@@ -264,7 +264,7 @@ pub async fn start(call: Call, Segment(id): Segment, body: JsonBody<StartTeamReq
         team,
     };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    let team = team_in(&committed)?;
+    let (team, committed) = committed.into_parts();
     let interrupted = call.app().engine().query().turns_by_id(&team.interrupted).await?;
     let started = TeamStart {
         team: team.id().to_string(),
@@ -289,7 +289,7 @@ pub async fn kick_off(call: Call, Segment(id): Segment, body: JsonBody<KickoffRe
         messages: [engine.inbox().mint_message(), engine.inbox().mint_message()],
     };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    Ok(answer::written(StatusCode::OK, &committed, shown(&call, team_in(&committed)?)))
+    Ok(rendered(&call, committed))
 }
 
 /// Say something in the channel of a team as the system. For people.
@@ -299,12 +299,8 @@ pub async fn say(call: Call, Segment(id): Segment, body: JsonBody<SayRequest>) -
     let message = call.app().engine().inbox().mint_message();
     let command = AnnounceToTeam { team: TeamId::parse(&id)?, message, text: body.value.text };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    match answer::row_of(&committed) {
-        Some(Row::Message(sent)) => {
-            Ok(answer::written(StatusCode::OK, &committed, Said { ok: true, message: sent.id().to_string() }))
-        }
-        _ => Err(answer::unexpected(&committed)),
-    }
+    let said = Said { ok: true, message: committed.reply.id().to_string() };
+    Ok(answer::written(StatusCode::OK, &committed, said))
 }
 
 /// Ask a team, or one agent of it, to stop. Its runner sees to it. For people.
@@ -315,7 +311,7 @@ pub async fn stop(call: Call, Segment(id): Segment, body: MaybeBody<StopRequest>
     let member = body.value.agent.map(|name| team.instance().member(&name));
     let command = RequestTeamStop { team, member, reason: body.value.reason };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    Ok(answer::written(StatusCode::OK, &committed, shown(&call, team_in(&committed)?)))
+    Ok(rendered(&call, committed))
 }
 
 /// A runner tells that its team has ended. What was under way is interrupted. For people.
@@ -331,14 +327,12 @@ pub async fn end(call: Call, Segment(id): Segment, body: JsonBody<EndTeamRequest
     let command =
         EndTeam { team: TeamId::parse(&id)?, generation: body.value.generation, how, reason: body.value.reason };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    Ok(answer::written(StatusCode::OK, &committed, shown(&call, team_in(&committed)?)))
+    Ok(rendered(&call, committed))
 }
 
-fn team_in(committed: &Committed) -> Result<Team, HttpError> {
-    match answer::row_of(committed) {
-        Some(Row::Team(team)) => Ok(team),
-        _ => Err(answer::unexpected(committed)),
-    }
+fn rendered(call: &Call, committed: Committed<Team>) -> Response {
+    let (team, committed) = committed.into_parts();
+    answer::written(StatusCode::OK, &committed, shown(call, team))
 }
 
 fn mode(mode: TeamMode) -> Mode {

@@ -7,7 +7,7 @@ use rookery_core::kernel::instance::plain;
 use rookery_core::model::turn;
 use rookery_core::model::turn::{Failure, Turn, TurnConclusion, Usage, WakeReason};
 use rookery_core::teams::{EndTurn, Notes, StartTurn};
-use rookery_core::{AgentId, MessageId, Row, TeamId, TurnId};
+use rookery_core::{AgentId, MessageId, TeamId, TurnId};
 use rookery_engine::teams::{Deed, TurnFilter};
 use rookery_engine::{At, Committed};
 use serde::{Deserialize, Serialize};
@@ -212,7 +212,7 @@ pub async fn start(call: Call, body: JsonBody<StartTurnRequest>) -> Result<Respo
         messages: asked.messages.into_iter().map(MessageId::new).collect(),
     };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    Ok(answer::written(StatusCode::CREATED, &committed, turn_in(&committed)?))
+    Ok(rendered(StatusCode::CREATED, committed))
 }
 
 /// A runner tells what came of a turn. Done, its messages are acknowledged; failed for the last time, they are given up.
@@ -238,14 +238,12 @@ pub async fn end(call: Call, Segment(id): Segment, body: JsonBody<EndTurnRequest
         guard: engine.config().storm_guard(),
     };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    Ok(answer::written(StatusCode::OK, &committed, turn_in(&committed)?))
+    Ok(rendered(StatusCode::OK, committed))
 }
 
-fn turn_in(committed: &Committed) -> Result<TurnView, HttpError> {
-    match answer::row_of(committed) {
-        Some(Row::Turn(turn)) => Ok(shown(turn, vec![])),
-        _ => Err(answer::unexpected(committed)),
-    }
+fn rendered(status: StatusCode, committed: Committed<Turn>) -> Response {
+    let (turn, committed) = committed.into_parts();
+    answer::written(status, &committed, shown(turn, vec![]))
 }
 
 /// A hash as it is given here, or as a reference to an artifact; what is neither is for the rule to refuse.

@@ -6,8 +6,8 @@ pub(super) mod routing;
 pub(super) mod teams;
 
 use rookery_core::{
-    Actor, AgentId, AnyCommand, Auth, Caller, EventRef, EventStamp, Key, NodeId, Position, Rejection, Row, RunId, Seq,
-    Timestamp, apply_row,
+    Actor, AgentId, AnyCommand, AnyReply, Auth, Caller, EventRef, EventStamp, Key, NodeId, Position, Rejection, Row,
+    RunId, Seq, Timestamp, apply_row,
 };
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use rookery_engine::subscribe;
 use rookery_store::memory::Database;
 use rookery_store::node::LeaderRole;
 use rookery_store::replay::Fold;
-use rookery_store::{AnyReply, Committed, Head};
+use rookery_store::{Committed, Head};
 
 use super::model::{Model, Redone, request_of};
 
@@ -357,11 +357,11 @@ pub(super) fn reply_agrees_with_the_log(model: &Model, sent: &Sent, committed: &
     if committed.at > model.head() {
         return violated(check, format!("{} was told {}, the log ends at {}", sent.id, committed.at, model.head()));
     }
-    if committed.duplicate && was_redacted(model, &committed.answer, committed.at) {
+    if committed.duplicate && was_redacted(model, &committed.reply, committed.at) {
         return Ok(());
     }
     // A refused claim did nothing; the same key may have been granted it after that.
-    let refused = matches!(committed.answer, AnyReply::Claim(FileClaimOutcome::Refused { .. }));
+    let refused = matches!(committed.reply, AnyReply::FileClaim(FileClaimOutcome::Refused { .. }));
     match model.carried_out(&sent.id).first().filter(|first| !refused || **first <= committed.at) {
         Some(first) => {
             let facts = model.decided_from(*first);
@@ -369,16 +369,16 @@ pub(super) fn reply_agrees_with_the_log(model: &Model, sent: &Sent, committed: &
             if !committed.duplicate && end != committed.at {
                 return violated(check, format!("{} was told {}, it ended at {end}", sent.id, committed.at));
             }
-            was_decided(model, sent, Seq(first.0 - 1), facts, &committed.answer)
+            was_decided(model, sent, Seq(first.0 - 1), facts, &committed.reply)
         }
         None if committed.duplicate => {
             let mut places = (sent.since.0..=committed.at.0).rev().map(Seq);
-            if places.any(|at| was_decided(model, sent, at, &[], &committed.answer).is_ok()) {
+            if places.any(|at| was_decided(model, sent, at, &[], &committed.reply).is_ok()) {
                 return Ok(());
             }
-            violated(check, format!("{} never had the answer {:?}", sent.id, committed.answer))
+            violated(check, format!("{} never had the answer {:?}", sent.id, committed.reply))
         }
-        None => was_decided(model, sent, committed.at, &[], &committed.answer),
+        None => was_decided(model, sent, committed.at, &[], &committed.reply),
     }
 }
 
@@ -419,7 +419,7 @@ fn was_decided(model: &Model, sent: &Sent, before: Seq, rows: &[LogRow], answer:
         return violated(check, format!("{} of {} stands as by {}", sent.id, sent.caller.actor, row.actor));
     }
     let end = rows.last().map_or(before, |row| row.seq);
-    let expected = model.answer(decision.reply, before.next(), end);
+    let expected = model.reply(decision.reply, before.next(), end);
     if expected != *answer {
         return violated(check, format!("{} was told {answer:?}, the log says {expected:?}", sent.id));
     }
@@ -459,12 +459,12 @@ pub(super) fn request_is_applied_once(model: &Model, row: &LogRow) -> Checked {
 /// Whoever sends a key again is told what was told before, but for what was redacted meanwhile. A claim that was refused
 /// did nothing, and may be granted later.
 pub(super) fn key_has_one_answer(model: &mut Model, sent: &Sent, committed: &Committed) -> Checked {
-    let answer = &committed.answer;
+    let answer = &committed.reply;
     if !sent.keyed || was_redacted(model, answer, committed.at) {
         return Ok(());
     }
     let done_before = model.carried_out(&sent.id).first().is_some_and(|first| *first <= committed.at);
-    if matches!(answer, AnyReply::Claim(FileClaimOutcome::Refused { .. })) && !committed.duplicate && !done_before {
+    if matches!(answer, AnyReply::FileClaim(FileClaimOutcome::Refused { .. })) && !committed.duplicate && !done_before {
         return Ok(());
     }
     let first = model.answers.entry(sent.id.clone()).or_insert_with(|| answer.clone());

@@ -4,8 +4,8 @@
 //! over it, one at a time, without the driver, its batches and its overlay.
 
 use rookery_core::{
-    AnyCommand, AnyEvent, Caller, Decision, DecisionContext, EventRef, EventStamp, Key, Lookup, MessageId, ReadItem,
-    Rejection, Reply, Row, Seq, Timestamp, apply_row,
+    AnyCommand, AnyEvent, AnyReply, AnyReplySource, Caller, DecisionContext, EventRef, EventStamp, FirstSeq, Key,
+    Lookup, MessageId, ReadItem, Rejection, Row, Seq, Timestamp, UntypedDecision, apply_row,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +13,8 @@ use rookery_core::clutch::Envelope;
 use rookery_core::model::Undecided;
 use rookery_core::model::View;
 use rookery_core::traits::{BodyBytes, LogRow};
+use rookery_store::PresenceBoard;
 use rookery_store::batch::{Loaded, Needs};
-use rookery_store::store::StoredRow;
-use rookery_store::{AnyReply, PresenceBoard};
 
 use super::bundle::{UsedKey, used_key};
 
@@ -162,17 +161,14 @@ impl Model {
     }
 
     /// What the caller must have been told, if its command was decided so and the log then reached `end`.
-    pub(super) fn answer(&self, reply: Reply, first: Seq, end: Seq) -> AnyReply {
-        match reply {
-            Reply::Done => AnyReply::Done,
-            Reply::Row(key) | Reply::Known(key) => match self.row_at(&key, end).cloned() {
-                Some(row) => AnyReply::Row(key, Box::new(StoredRow(row))),
-                None => AnyReply::Done,
-            },
-            Reply::Claim(reply) => AnyReply::Claim(reply),
-            Reply::Released => AnyReply::Released,
-            Reply::NotReleased { reason } => AnyReply::NotReleased { reason },
-            Reply::Recorded => AnyReply::Recorded(first),
+    pub(super) fn reply(&self, source: AnyReplySource, first: Seq, end: Seq) -> AnyReply {
+        match source {
+            AnyReplySource::Value(reply) => reply,
+            AnyReplySource::Row(key) => {
+                let row = self.row_at(&key, end).cloned();
+                AnyReply::of_row(key, row)
+            }
+            AnyReplySource::FirstSeq => AnyReply::FirstSeq(FirstSeq(first)),
         }
     }
 }
@@ -180,7 +176,7 @@ impl Model {
 /// What became of a command that was decided again.
 #[derive(Debug)]
 pub(super) enum Redone {
-    Decided(Decision),
+    Decided(UntypedDecision),
     Refused(Rejection),
     Endless,
 }

@@ -306,13 +306,11 @@ impl Process {
 
     fn command(&self, sent: Sent) -> CallKind {
         let engine = self.engine.clone();
-        let request = Request {
-            idempotency: sent
-                .keyed
-                .then(|| IdempotencyKey { key: sent.id.clone(), fingerprint: format!("{:?}", sent.command) }),
-            body: Some(sent.id.clone().into_bytes()),
-            ..Request::new(sent.caller.clone(), AnyCommand::clone(&sent.command))
-        };
+        let idempotency =
+            sent.keyed.then(|| IdempotencyKey { key: sent.id.clone(), fingerprint: format!("{:?}", sent.command) });
+        let request = Request::untyped(sent.caller.clone(), AnyCommand::clone(&sent.command))
+            .with_idempotency(idempotency)
+            .with_body(sent.id.clone().into_bytes());
         CallKind::Command(sent, Box::pin(async move { engine.submit(request).await }))
     }
 

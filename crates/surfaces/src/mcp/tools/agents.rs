@@ -2,7 +2,7 @@
 
 use rookery_core::agents::{Announcement, CurrentTask, LeaveTeam, ProfileChange, RegisterAgent, SetAgentStatus};
 use rookery_core::model::agent::{Agent, Profile};
-use rookery_core::{AgentId, Caller, Code, Instance, Rejection, Row, RunId};
+use rookery_core::{AgentId, Caller, Code, Instance, Rejection, RunId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -10,7 +10,6 @@ use sha2::{Digest, Sha256};
 
 use super::Done;
 use crate::mcp::arguments::{name, name_or_null, one_or_many, text_or_null};
-use crate::mcp::call::row_of;
 use crate::mcp::translate::{self, AgentRole, AgentStatus, AgentView};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
@@ -123,11 +122,10 @@ async fn register(call: Call, asked: Registering) -> Answer<Registered> {
         card: None,
     };
     let committed = call.submit(caller, RegisterAgent::with_profile(id.clone(), profile)).await?;
-    let Some(Row::Agent(agent)) = row_of(&committed) else { return Err(ToolError::unexpected()) };
     if !call.sender().is_known() {
         call.bound().add(id);
     }
-    let view = translate::agent(agent, None);
+    let view = translate::agent(committed.reply, None);
     Ok(Reply::of(Registered { id: view.id, name: view.name, status: view.status }))
 }
 

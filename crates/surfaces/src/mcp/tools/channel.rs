@@ -78,8 +78,8 @@ async fn send(call: Call, asked: Sending) -> Answer<Sent> {
         None => Post::entry(&member.id, message),
     };
     let post = Post { instance: member.instance.clone(), ..post };
-    let request = call.engine().inbox().send_request(&member.caller, post);
-    let message = call.engine().inbox().submit_message(call.marked(request)).await?;
+    let command = call.engine().inbox().compose(post);
+    let message = call.submit(member.caller.clone(), command).await?.reply;
     let header = &message.letter.header;
     let sent = Sent {
         id: header.message.to_string(),

@@ -1,15 +1,14 @@
 //! Checkpoints: what a worker leaves behind on the way, so that it, or another, can go on from there.
 
+use rookery_core::TaskId;
 use rookery_core::model::task::CheckpointKind;
 use rookery_core::tasks::AddCheckpoint;
-use rookery_core::{Row, TaskId};
 use rookery_engine::runs::CheckpointFilter;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::mcp::arguments::{self, Limit, PAGE, one_or_many, page};
-use crate::mcp::call::row_of;
 use crate::mcp::translate::{self, CheckpointView};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
@@ -74,10 +73,8 @@ async fn add(call: Call, asked: Adding) -> Answer<Added> {
         detail: asked.detail,
         files_changed: asked.files_changed.unwrap_or_default(),
     };
-    match row_of(&call.submit(caller, command).await?) {
-        Some(Row::Checkpoint(added)) => Ok(Reply::of(Added { id: added.id, sequence: added.sequence })),
-        _ => Err(ToolError::unexpected()),
-    }
+    let added = call.submit(caller, command).await?.reply;
+    Ok(Reply::of(Added { id: added.id, sequence: added.sequence }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

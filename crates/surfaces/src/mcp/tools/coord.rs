@@ -208,8 +208,8 @@ async fn publish(call: Call, asked: Publishing) -> Answer<Published> {
     let what = What::Coord { topic: asked.topic, subject: asked.subject, to, ack: acks(asked.requires_ack) };
     let body = long::fitting(&call, &member, asked.body.unwrap_or_default()).await?;
     let post = Post { what, ..Post::entry(&member.id, body) };
-    let request = call.engine().inbox().send_request(&member.caller, post);
-    let message = call.engine().inbox().submit_message(call.marked(request)).await?;
+    let command = call.engine().inbox().compose(post);
+    let message = call.submit(member.caller.clone(), command).await?.reply;
     let unknown = message.letter.header.unknown.iter().map(ToString::to_string).collect();
     let published = Published { success: true, message_id: message.id().to_string(), unknown, held: held(&message) };
     Ok(Reply::of(published))

@@ -4,7 +4,7 @@ use rookery_core::documents::{AppendDocument, Base, CreateDocument, DeleteDocume
 use rookery_core::kernel::time::iso;
 use rookery_core::model::document::{Change, Document, DocumentId, Version};
 use rookery_core::model::document_path::DocumentPath;
-use rookery_core::{AnyCommand, Code, Instance, Rejection};
+use rookery_core::{Code, Command, Instance, Rejection};
 use rookery_engine::documents::{Changed, DocumentText};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -182,29 +182,30 @@ pub struct Written {
 async fn write(call: Call, asked: Writing) -> Answer<Written> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let id = meant(&call, &member.instance, asked.file.as_deref()).await?.id;
-    let command = WriteDocument { id, text: asked.content, writer: writer(&member), base: base(asked.base_version) };
-    change(&call, member, command, "written").await
+    let command =
+        WriteDocument { id: id.clone(), text: asked.content, writer: writer(&member), base: base(asked.base_version) };
+    change(&call, member, id, command, "written").await
 }
 
 async fn append(call: Call, asked: Appending) -> Answer<Written> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let id = meant(&call, &member.instance, asked.file.as_deref()).await?.id;
-    let command = AppendDocument { id, text: asked.content, writer: writer(&member) };
-    change(&call, member, command, "appended").await
+    let command = AppendDocument { id: id.clone(), text: asked.content, writer: writer(&member) };
+    change(&call, member, id, command, "appended").await
 }
 
 async fn create(call: Call, asked: Creating) -> Answer<Written> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let id = meant(&call, &member.instance, Some(named(&asked.file)?)).await?.id;
-    let command = CreateDocument { id, text: asked.content, writer: writer(&member) };
-    change(&call, member, command, "created").await
+    let command = CreateDocument { id: id.clone(), text: asked.content, writer: writer(&member) };
+    change(&call, member, id, command, "created").await
 }
 
 async fn delete(call: Call, asked: Deleting) -> Answer<Written> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let id = meant(&call, &member.instance, Some(named(&asked.file)?)).await?.id;
-    let command = DeleteDocument { id, writer: writer(&member), base: base(asked.base_version) };
-    change(&call, member, command, "deleted").await
+    let command = DeleteDocument { id: id.clone(), writer: writer(&member), base: base(asked.base_version) };
+    change(&call, member, id, command, "deleted").await
 }
 
 /// A file where one must be named.
@@ -220,8 +221,11 @@ fn base(version: Option<u64>) -> Base {
     version.map_or(Base::Unsaid, Base::Version)
 }
 
-async fn change(call: &Call, member: Member, command: impl Into<AnyCommand>, word: &str) -> Answer<Written> {
-    match call.engine().documents().change(call.request(member.caller, command)).await? {
+async fn change<C>(call: &Call, member: Member, id: DocumentId, command: C, word: &str) -> Answer<Written>
+where
+    C: Command<Reply = Document>,
+{
+    match call.engine().documents().change(&id, call.request(member.caller, command)).await? {
         Changed::Done(Document { id, version, .. }) => {
             Ok(Reply::said(word, Written { file: id.path.to_string(), version }))
         }

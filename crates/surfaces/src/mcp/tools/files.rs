@@ -1,8 +1,7 @@
 //! File claims: saying which paths one is about to change.
 
 use rookery_core::files::{ClaimMode, ReleaseFile};
-use rookery_core::model::file::{File, FileClaimOutcome};
-use rookery_engine::AnyReply as Outcome;
+use rookery_core::model::file::{File, FileClaimOutcome, FileReleaseOutcome};
 use rookery_engine::query::FileFilter;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -70,16 +69,12 @@ async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
     let task = asked.task_id.as_deref().map(Into::into);
     let insist = if asked.force == Some(true) { ClaimMode::Force } else { ClaimMode::Request };
     let command = paths::claim(call.engine(), &asked.path, agent, task, insist).await?;
-    match call.submit(caller, command).await?.answer {
-        Outcome::Claim(FileClaimOutcome::Granted) => {
-            Ok(Reply::of(Claimed { granted: true, owner: None, reason: None }))
+    Ok(Reply::of(match call.submit(caller, command).await?.reply {
+        FileClaimOutcome::Granted => Claimed { granted: true, owner: None, reason: None },
+        FileClaimOutcome::Refused { owner, reason } => {
+            Claimed { granted: false, owner: owner.map(|owner| owner.to_string()), reason: Some(reason) }
         }
-        Outcome::Claim(FileClaimOutcome::Refused { owner, reason }) => {
-            let owner = owner.map(|owner| owner.to_string());
-            Ok(Reply::of(Claimed { granted: false, owner, reason: Some(reason) }))
-        }
-        _ => Err(ToolError::unexpected()),
-    }
+    }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -100,11 +95,10 @@ pub struct Released {
 async fn release(call: Call, asked: Releasing) -> Answer<Released> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     let path = call.engine().paths().resolve(&asked.path).await?;
-    match call.submit(caller, ReleaseFile { path, agent }).await?.answer {
-        Outcome::Released => Ok(Reply::of(Released { released: true, reason: None })),
-        Outcome::NotReleased { reason } => Ok(Reply::of(Released { released: false, reason: Some(reason) })),
-        _ => Err(ToolError::unexpected()),
-    }
+    Ok(Reply::of(match call.submit(caller, ReleaseFile { path, agent }).await?.reply {
+        FileReleaseOutcome::Released => Released { released: true, reason: None },
+        FileReleaseOutcome::NotReleased { reason } => Released { released: false, reason: Some(reason) },
+    }))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]

@@ -2,12 +2,11 @@
 
 use rookery_core::handoffs::{AcceptHandoff, OfferHandoff, RejectHandoff};
 use rookery_core::model::handoff::HandoffNote;
-use rookery_core::{AgentId, HandoffId, Row, TaskId};
+use rookery_core::{AgentId, HandoffId, TaskId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::mcp::arguments::name;
-use crate::mcp::call::row_of;
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
 type Answer<T> = Result<Reply<T>, ToolError>;
@@ -87,12 +86,8 @@ async fn create(call: Call, asked: Offering) -> Answer<Offered> {
             blockers: asked.blockers.unwrap_or_default(),
         },
     };
-    match row_of(&call.submit(caller, command).await?) {
-        Some(Row::Handoff(handoff)) => {
-            Ok(Reply::of(Offered { id: handoff.id.to_string(), status: handoff.status.as_str().to_owned() }))
-        }
-        _ => Err(ToolError::unexpected()),
-    }
+    let handoff = call.submit(caller, command).await?.reply;
+    Ok(Reply::of(Offered { id: handoff.id.to_string(), status: handoff.status.as_str().to_owned() }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -1,15 +1,14 @@
 //! Texts that are longer than a message may be: they become a document, and the message tells its beginning and where
 //! the rest is.
 
+use rookery_core::Rejection;
 use rookery_core::documents::{CreateDocument, Writer};
 use rookery_core::kernel::limit;
 use rookery_core::messages::mentions;
 use rookery_core::model::document::DocumentId;
 use rookery_core::model::document_path::DocumentPath;
-use rookery_core::{Rejection, Row};
 
 use super::messages::Member;
-use crate::mcp::call::row_of;
 use crate::mcp::{Call, ToolError};
 
 /// How much of the text the message shows.
@@ -32,8 +31,8 @@ pub async fn fitting(call: &Call, member: &Member, text: String) -> Result<Strin
     let (bytes, writer) = (text.len(), Writer::Named(member.id.clone()));
     let written = call.submit(member.caller.clone(), CreateDocument { id, text, writer }).await?;
     // By its row: a repeated call finds the document that the first one made.
-    let Some(Row::Document(document)) = row_of(&written) else { return Err(ToolError::unexpected()) };
-    excerpt.push_str(&format!("…\n\n[{bytes} bytes in all: document_read {{\"file\": \"{}\"}}]", document.id.path));
+    let path = written.reply.id.path;
+    excerpt.push_str(&format!("…\n\n[{bytes} bytes in all: document_read {{\"file\": \"{path}\"}}]"));
     if !missing.is_empty() {
         excerpt.push_str(&format!("\n{}", missing.join(" ")));
     }

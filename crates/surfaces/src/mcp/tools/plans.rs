@@ -3,16 +3,14 @@
 use rookery_core::model::task::{Complexity, Details};
 use rookery_core::plans::{AddRunTask, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan};
 use rookery_core::tasks::{ReplanTask, SetTaskPlan};
-use rookery_core::{Row, RunId, TaskId};
-use rookery_engine::runs::PlanChange;
-use rookery_engine::{AnyReply as Outcome, Committed, Engine};
+use rookery_core::{FirstSeq, RunId, TaskId};
+use rookery_engine::Engine;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Done;
 use crate::mcp::arguments::{self, name};
-use crate::mcp::call::row_of;
 use crate::mcp::translate::TaskPlan;
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
@@ -184,15 +182,13 @@ async fn set_plan(call: Call, asked: Planning) -> Answer<Planned> {
     let summary = asked.plan.told();
     let tasks = planned(asked.plan.tasks, call.engine());
     let command = SetRunPlan { run: RunId::from(asked.id.as_str()), summary, tasks };
-    match row_of(&call.submit(caller, command).await?) {
-        Some(Row::Run(run)) => Ok(Reply::of(Planned {
-            workflow_id: run.id.to_string(),
-            tasks_created: run.tasks,
-            parallelizable_groups: groups,
-            status: run.status.as_str().to_owned(),
-        })),
-        _ => Err(ToolError::unexpected()),
-    }
+    let run = call.submit(caller, command).await?.reply;
+    Ok(Reply::of(Planned {
+        workflow_id: run.id.to_string(),
+        tasks_created: run.tasks,
+        parallelizable_groups: groups,
+        status: run.status.as_str().to_owned(),
+    }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -230,7 +226,8 @@ async fn replan(call: Call, asked: Replanning) -> Answer<Replanned> {
     let run = RunId::from(asked.workflow_id.as_str());
     let tasks = planned(asked.plan.tasks, call.engine());
     let command = ReplanRun { run: run.clone(), summary: asked.plan.summary, reason: asked.plan.reason, tasks };
-    let change = change_of(&call, &call.submit(caller, command).await?).await?;
+    let FirstSeq(first) = call.submit(caller, command).await?.reply;
+    let change = call.engine().runs().plan_change(first).await?;
     Ok(Reply::of(Replanned {
         workflow_id: asked.workflow_id,
         tasks_added: change.added.len(),
@@ -238,14 +235,6 @@ async fn replan(call: Call, asked: Replanning) -> Answer<Replanned> {
         tasks_preserved: change.preserved.len(),
         new_status: call.engine().runs().run(&run).await?.value.status.as_str().to_owned(),
     }))
-}
-
-/// What a command that was just done, or done before under the same key, made of a plan.
-async fn change_of(call: &Call, committed: &Committed) -> Result<PlanChange, ToolError> {
-    match committed.answer {
-        Outcome::Recorded(first) => Ok(call.engine().runs().plan_change(first).await?),
-        _ => Err(ToolError::unexpected()),
-    }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -299,14 +288,12 @@ async fn add_task(call: Call, asked: AddingTask) -> Answer<AddedTask> {
     };
     let run = RunId::from(asked.workflow_id.as_str());
     let command = AddRunTask { run, task: described.planned(call.engine()), after: asked.after_task };
-    match row_of(&call.submit(caller, command).await?) {
-        Some(Row::Task(task)) => Ok(Reply::of(AddedTask {
-            task_id: task.id.to_string(),
-            sequence: task.sequence,
-            workflow_id: task.run.to_string(),
-        })),
-        _ => Err(ToolError::unexpected()),
-    }
+    let task = call.submit(caller, command).await?.reply;
+    Ok(Reply::of(AddedTask {
+        task_id: task.id.to_string(),
+        sequence: task.sequence,
+        workflow_id: task.run.to_string(),
+    }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -331,7 +318,8 @@ async fn remove_task(call: Call, asked: RemovingTask) -> Answer<RemovedTask> {
     let caller = call.author(asked.agent_id.as_deref())?;
     let task = TaskId::from(asked.task_id.as_str());
     let command = RemoveRunTask { run: RunId::from(asked.workflow_id.as_str()), task };
-    let change = change_of(&call, &call.submit(caller, command).await?).await?;
+    let FirstSeq(first) = call.submit(caller, command).await?.reply;
+    let change = call.engine().runs().plan_change(first).await?;
     Ok(Reply::of(RemovedTask {
         removed_task_id: asked.task_id,
         dependencies_rewired: change.dependencies_rewired,
@@ -390,10 +378,6 @@ async fn replan_task(call: Call, asked: ReplanningTask) -> Answer<ReplannedTask>
         reason: asked.reason,
         checkpoint: call.engine().runs().mint_checkpoint(),
     };
-    match row_of(&call.submit(caller, command).await?) {
-        Some(Row::Checkpoint(checkpoint)) => {
-            Ok(Reply::of(ReplannedTask { success: true, checkpoint_id: checkpoint.id }))
-        }
-        _ => Err(ToolError::unexpected()),
-    }
+    let checkpoint = call.submit(caller, command).await?.reply;
+    Ok(Reply::of(ReplannedTask { success: true, checkpoint_id: checkpoint.id }))
 }

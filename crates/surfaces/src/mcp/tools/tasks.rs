@@ -5,9 +5,10 @@ use rookery_core::tasks::{
     CancelTask, CancelTo, ClaimTask, CompleteTask, FailTask, FailureRetry, HeldByOther, IfFailed, IfUnclaimed,
     ReleaseTask, Required, SetTaskStep, StartTask,
 };
-use rookery_core::{AgentId, AnyCommand, Code, Rejection, Row, TaskId};
+use rookery_core::{AgentId, Caller, Code, Rejection, TaskId};
 use rookery_engine::messages::Mail;
 use rookery_engine::runs::{CheckpointFilter, Dependencies, PendingDependency};
+use rookery_engine::{Committed, Request};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,7 +16,6 @@ use serde_json::Value;
 use super::Done;
 use super::envelopes::{self, Words};
 use crate::mcp::arguments::{self, Limit, page};
-use crate::mcp::call::row_of;
 use crate::mcp::translate::{self, CheckpointView, TaskView};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
@@ -166,15 +166,12 @@ async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
     let task = TaskId::from(asked.task_id.as_str());
     let (caller, agent) = call.writer_on(asked.agent_id.as_deref(), &task).await?;
     match call.submit(caller, ClaimTask { task, agent: agent.clone() }).await {
-        Ok(committed) => match row_of(&committed) {
-            Some(Row::Task(task)) => {
-                let fence = task.claim.as_ref().map(|claim| claim.fence.0);
-                let blocked_by = open_dependencies(&call, &task).await?;
-                let request = request_for(&call, &task, &agent).await?;
-                Ok(Reply::of(Claimed { success: true, already_claimed_by: None, fence, blocked_by, request }))
-            }
-            _ => Err(ToolError::unexpected()),
-        },
+        Ok(Committed { reply: task, .. }) => {
+            let fence = task.claim.as_ref().map(|claim| claim.fence.0);
+            let blocked_by = open_dependencies(&call, &task).await?;
+            let request = request_for(&call, &task, &agent).await?;
+            Ok(Reply::of(Claimed { success: true, already_claimed_by: None, fence, blocked_by, request }))
+        }
         Err(rejected) if is_taken(&rejected) => {
             let already_claimed_by = rejected.holder().map(str::to_owned);
             let (fence, blocked_by, request) = (None, vec![], None);
@@ -265,13 +262,13 @@ pub struct Moving {
 async fn update_status(call: Call, asked: Moving) -> Answer<Done> {
     let task = TaskId::from(asked.id.as_str());
     let (caller, agent) = call.worker_on(asked.agent_id.as_deref(), &task).await?;
-    let command = asked.command(agent)?;
-    call.submit(caller, command).await?;
+    let request = asked.request(caller, agent)?;
+    call.engine().submit(call.marked(request)).await?;
     Ok(Reply::of(Done::yes()))
 }
 
 impl Moving {
-    fn command(self, agent: Option<AgentId>) -> Result<AnyCommand, ToolError> {
+    fn request(self, caller: Caller, agent: Option<AgentId>) -> Result<Request<Task>, ToolError> {
         if self.waiting_for.is_some() && self.status != Target::Paused {
             return Err(ToolError::invalid("waiting_for is for a task that is paused"));
         }
@@ -286,22 +283,25 @@ impl Moving {
         Ok(match self.status {
             Target::Pending => {
                 let (if_unclaimed, if_failed) = (IfUnclaimed::Succeed, IfFailed::Retry);
-                ReleaseTask { task, agent, reason, if_unclaimed, if_failed }.into()
+                Request::new(caller, ReleaseTask { task, agent, reason, if_unclaimed, if_failed })
             }
-            Target::InProgress => StartTask { task, agent, held_by_other: HeldByOther::KeepHolder }.into(),
-            Target::Planning => step(TaskState::Planning).into(),
-            Target::Review => step(TaskState::Review).into(),
-            Target::Paused => step(TaskState::Paused).into(),
+            Target::InProgress => {
+                Request::new(caller, StartTask { task, agent, held_by_other: HeldByOther::KeepHolder })
+            }
+            Target::Planning => Request::new(caller, step(TaskState::Planning)),
+            Target::Review => Request::new(caller, step(TaskState::Review)),
+            Target::Paused => Request::new(caller, step(TaskState::Paused)),
             Target::Completed => {
                 let outcome = Outcome { text: self.outcome, detail: self.outcome_detail };
-                CompleteTask { task, agent, outcome, outcome_required: Required::Yes, contract: None }.into()
+                let (outcome_required, contract) = (Required::Yes, None);
+                Request::new(caller, CompleteTask { task, agent, outcome, outcome_required, contract })
             }
             Target::Failed => {
                 let (error, error_required, retry) = (self.error, Required::Yes, FailureRetry::Never);
-                FailTask { task, agent, error, error_required, retry }.into()
+                Request::new(caller, FailTask { task, agent, error, error_required, retry })
             }
-            Target::Skipped => CancelTask { task, agent, reason, to: CancelTo::Skipped }.into(),
-            Target::Cancelled => CancelTask { task, agent, reason, to: CancelTo::Cancelled }.into(),
+            Target::Skipped => Request::new(caller, CancelTask { task, agent, reason, to: CancelTo::Skipped }),
+            Target::Cancelled => Request::new(caller, CancelTask { task, agent, reason, to: CancelTo::Cancelled }),
         })
     }
 }

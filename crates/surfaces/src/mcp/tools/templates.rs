@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use rookery_core::model::task::Details;
 use rookery_core::model::template::{Step, Template};
 use rookery_core::plans::{ApplyTemplate, CreateTemplate, TemplateSource, TemplateTask};
-use rookery_core::{Row, RunId, TemplateId};
+use rookery_core::{RunId, TemplateId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Nothing;
 use crate::mcp::arguments::name;
-use crate::mcp::call::row_of;
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
 type Answer<T> = Result<Reply<T>, ToolError>;
@@ -102,10 +101,8 @@ async fn create(call: Call, asked: Creating) -> Answer<Created> {
         description: asked.description.unwrap_or_default(),
         source,
     };
-    match row_of(&call.submit(caller, command).await?) {
-        Some(Row::Template(template)) => Ok(Reply::of(Created { id: template.id.to_string() })),
-        _ => Err(ToolError::unexpected()),
-    }
+    let template = call.submit(caller, command).await?.reply;
+    Ok(Reply::of(Created { id: template.id.to_string() }))
 }
 
 impl Definition {
@@ -216,8 +213,6 @@ async fn apply(call: Call, asked: Applying) -> Answer<Applied> {
         repository_paths: asked.repository_paths.unwrap_or_default(),
         max_parallel_tasks: asked.max_parallel_tasks.unwrap_or(1),
     };
-    match row_of(&call.submit(caller, command).await?) {
-        Some(Row::Run(run)) => Ok(Reply::of(Applied { workflow_id: run.id.to_string() })),
-        _ => Err(ToolError::unexpected()),
-    }
+    let run = call.submit(caller, command).await?.reply;
+    Ok(Reply::of(Applied { workflow_id: run.id.to_string() }))
 }

@@ -2,7 +2,7 @@
 
 use rookery_core::model::run::{RunSpec, RunStatus, SourceType};
 use rookery_core::runs::{CreateRun, SetRunStatus};
-use rookery_core::{Row, RunId, Timestamp};
+use rookery_core::{RunId, Timestamp};
 use rookery_engine::runs::{FailedTasks, NextTask, Progress, RunFilter, RunPage, Search, Summary, SummaryFormat};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,6 @@ use serde_json::Map;
 
 use super::Done;
 use crate::mcp::arguments::{self, Limit, PAGE, name, one_or_many, page};
-use crate::mcp::call::row_of;
 use crate::mcp::translate::{self, TaskView, WorkflowView};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
@@ -122,15 +121,13 @@ async fn create(call: Call, asked: Creating) -> Answer<Created> {
         auto_create_workspaces: asked.auto_create_workspaces.unwrap_or(false),
         config: Map::new(),
     };
-    match row_of(&call.submit(caller, CreateRun { id: call.engine().runs().mint_run(), brief }).await?) {
-        Some(Row::Run(run)) => Ok(Reply::of(Created {
-            id: run.id.to_string(),
-            name: run.brief.title,
-            status: run.status.as_str().to_owned(),
-            max_parallel_tasks: run.brief.max_parallel_tasks,
-        })),
-        _ => Err(ToolError::unexpected()),
-    }
+    let run = call.submit(caller, CreateRun { id: call.engine().runs().mint_run(), brief }).await?.reply;
+    Ok(Reply::of(Created {
+        id: run.id.to_string(),
+        name: run.brief.title,
+        status: run.status.as_str().to_owned(),
+        max_parallel_tasks: run.brief.max_parallel_tasks,
+    }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

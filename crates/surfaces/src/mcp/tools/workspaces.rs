@@ -3,7 +3,7 @@
 use rookery_core::model::workspace;
 use rookery_core::model::workspace::{Uncommitted, Workspace, not_found};
 use rookery_core::workspaces::{MergeWorkspace, UpdateWorkspace, WorkspaceMerged, WorkspaceRemoved};
-use rookery_core::{AnyEvent, Code, Row, RunId, TaskId, WorkspaceId};
+use rookery_core::{AnyEvent, Code, RunId, TaskId, WorkspaceId};
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::mcp::arguments::name;
-use crate::mcp::call::row_of;
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
 type Answer<T> = Result<Reply<T>, ToolError>;
@@ -115,10 +114,12 @@ async fn create(call: Call, asked: Creating) -> Answer<Created> {
     };
     let command = call.engine().workspaces().prepare(&caller, wanted).await?;
     let committed = call.submit(caller, command).await?;
-    let workspace = workspace_of(&committed)?;
-    match ended(&call, &committed, &workspace).await? {
-        Ended::Nothing | Ended::As(_) => Ok(Reply::of(Created { id: workspace.id.to_string(), path: workspace.path })),
-        Ended::NotYet => Err(pending(&workspace)),
+    let workspace = &committed.reply;
+    match ended(&call, &committed).await? {
+        Ended::Nothing | Ended::As(_) => {
+            Ok(Reply::of(Created { id: workspace.id.to_string(), path: workspace.path.clone() }))
+        }
+        Ended::NotYet => Err(pending(workspace)),
     }
 }
 
@@ -204,18 +205,18 @@ async fn update(call: Call, asked: Updating) -> Answer<Updated> {
         remove: remove.then(|| call.engine().mint_intent()),
     };
     let committed = call.submit(caller, command).await?;
-    let workspace = workspace_of(&committed)?;
+    let workspace = &committed.reply;
     let updated = Updated { success: true, ..Updated::default() };
     if !remove {
         return Ok(Reply::of(updated));
     }
-    Ok(Reply::of(match ended(&call, &committed, &workspace).await {
+    Ok(Reply::of(match ended(&call, &committed).await {
         // It was gone before.
         Ok(Ended::Nothing) => {
-            Updated { worktree_removed: Some(true), ..updated.kept_under(workspace.backup_ref.as_deref(), &workspace) }
+            Updated { worktree_removed: Some(true), ..updated.kept_under(workspace.backup_ref.as_deref(), workspace) }
         }
         Ok(Ended::As(event)) => match event.get() {
-            Some(removed) => updated.removed(removed, &workspace),
+            Some(removed) => updated.removed(removed, workspace),
             None => return Err(ToolError::unexpected()),
         },
         Ok(Ended::NotYet) => updated.stays("it is still being removed; workspace_list shows when it is done"),
@@ -267,13 +268,13 @@ async fn merge(call: Call, asked: Merging) -> Answer<Merged> {
     let uncommitted = if asked.commit_changes == Some(true) { Uncommitted::Commit } else { Uncommitted::Refuse };
     let intent = call.engine().mint_intent();
     let committed = call.submit(caller, MergeWorkspace { workspace, uncommitted, intent }).await?;
-    let workspace = workspace_of(&committed)?;
-    match ended(&call, &committed, &workspace).await? {
+    let workspace = &committed.reply;
+    match ended(&call, &committed).await? {
         Ended::As(event) => match event.get::<WorkspaceMerged>() {
             Some(merged) => Ok(Reply::of(Merged { success: true, merge_commit: merged.merge_commit.clone() })),
             None => Err(ToolError::unexpected()),
         },
-        Ended::NotYet => Err(pending(&workspace)),
+        Ended::NotYet => Err(pending(workspace)),
         Ended::Nothing => Err(ToolError::unexpected()),
     }
 }
@@ -372,13 +373,6 @@ async fn attends(call: &Call, id: &WorkspaceId) -> Result<(), ToolError> {
     Ok(call.engine().cluster().ensure_site_online(&workspace.site).await?)
 }
 
-fn workspace_of(committed: &Committed) -> Result<Workspace, ToolError> {
-    match row_of(committed) {
-        Some(Row::Workspace(workspace)) => Ok(workspace),
-        _ => Err(ToolError::unexpected()),
-    }
-}
-
 /// What became of the effect that a command opened.
 enum Ended {
     /// It opened none.
@@ -387,8 +381,8 @@ enum Ended {
     NotYet,
 }
 
-async fn ended(call: &Call, committed: &Committed, workspace: &Workspace) -> Result<Ended, ToolError> {
-    let Some(under_way) = &workspace.under_way else { return Ok(Ended::Nothing) };
+async fn ended(call: &Call, committed: &Committed<Workspace>) -> Result<Ended, ToolError> {
+    let Some(under_way) = &committed.reply.under_way else { return Ok(Ended::Nothing) };
     match call.engine().workspaces().wait_for_outcome(&under_way.intent, committed.at, WAIT).await {
         None => Ok(Ended::NotYet),
         Some(fact) => match failure_of(&fact) {

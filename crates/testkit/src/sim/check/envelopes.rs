@@ -1,6 +1,8 @@
 //! What must hold of envelopes: those of one call are there together or not at all, each once, and as they were sent.
 
-use rookery_core::{AgentId, AnyCommand, Caller, Code, EventRef, Key, MessageId, Rejection, Row, Seq, Timestamp};
+use rookery_core::{
+    AgentId, AnyCommand, AnyReply, Caller, Code, EventRef, Key, MessageId, Rejection, Row, Seq, Timestamp,
+};
 use std::collections::BTreeMap;
 
 use rookery_core::agents::ReturnAgent;
@@ -9,8 +11,6 @@ use rookery_core::model::envelope::Filed;
 use rookery_core::traits::LogRow;
 use rookery_engine::history::Envelope;
 use rookery_engine::intake::Ingested;
-use rookery_store::AnyReply;
-use rookery_store::store::StoredRow;
 
 use super::{Checked, Sent, violated, was_decided};
 use crate::sim::bundle::{Bundle, Item};
@@ -134,7 +134,7 @@ fn followed(model: &Model, bundle: &Bundle, item: &Item, seq: Seq) -> Checked {
     let rows = model.decided_from(seq);
     let end = rows.last().map_or(seq, |row| row.seq);
     let row = model.row_at(&key, end).cloned();
-    let answer = row.map_or(AnyReply::Done, |row| AnyReply::Row(key, Box::new(StoredRow(row))));
+    let answer = AnyReply::of_row(key, row);
     was_decided(model, &sent, Seq(seq.0 - 1), rows, &answer)
 }
 
