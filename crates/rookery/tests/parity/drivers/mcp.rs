@@ -201,6 +201,26 @@ async fn post(stage: &Stage, by: Who, agent: &str, call: &ToolCall, key: Option<
     read(request).await.unwrap().body
 }
 
+/// The names that MCP tools have for codes of the other surfaces, as docs/errors.md lists them.
+const ALIASES: [(&str, &str); 5] = [
+    ("INVALID_INPUT", "INVALID"),
+    ("UNKNOWN_DEPENDENCY", "UNKNOWN_REFERENCE"),
+    ("TASK_BLOCKED", "DEPENDENCIES_UNFINISHED"),
+    ("NAME_CONFLICT", "ALREADY_EXISTS"),
+    ("NOT_ASSIGNED", "NOT_HOLDER"),
+];
+
+/// The answer of a tool that failed. A code with another name on MCP counts as the same code, and the form shows the name.
+fn tool_error(mut error: Value) -> Answer {
+    match ALIASES.iter().find(|(alias, _)| error["code"] == *alias) {
+        Some((alias, code)) => {
+            error["code"] = json!(code);
+            Answer::rejected(format!("tool error {alias}"), &error)
+        }
+        None => Answer::rejected("tool error", &error),
+    }
+}
+
 fn answer(reply: &Value) -> Answer {
     let result = &reply["result"];
     let content = &result["structuredContent"];
@@ -209,10 +229,8 @@ fn answer(reply: &Value) -> Answer {
     }
     if result["isError"] == Value::Bool(true) {
         let text = result["content"][0]["text"].as_str().unwrap();
-        return Answer::rejected(
-            "tool error",
-            &serde_json::from_str(text).unwrap_or_else(|_| json!({"message": text})),
-        );
+        let error = serde_json::from_str(text).unwrap_or_else(|_| json!({"message": text}));
+        return tool_error(error);
     }
     match refusal_flag(content) {
         Some(flag) => Answer::rejected(format!("{flag}:false"), content),
