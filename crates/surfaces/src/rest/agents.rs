@@ -90,7 +90,7 @@ pub async fn pause(
     body: MaybeBody<wire::PauseRequest>,
 ) -> Result<Response, HttpError> {
     let command = PauseAgent { agent: AgentId::from(id.as_str()), reason: body.value.reason };
-    Ok(changed(&call, call.submit(call.caller(None)?, command, &body.bytes).await?))
+    Ok(respond(&call, call.submit(call.caller(None)?, command, &body.bytes).await?))
 }
 
 /// Let the agent go on. For the lead and people.
@@ -102,10 +102,10 @@ pub async fn resume(
     body: MaybeBody<Option<serde_json::Value>>,
 ) -> Result<Response, HttpError> {
     let command = ResumeAgent { agent: AgentId::from(id.as_str()) };
-    Ok(changed(&call, call.submit(call.caller(None)?, command, &body.bytes).await?))
+    Ok(respond(&call, call.submit(call.caller(None)?, command, &body.bytes).await?))
 }
 
-fn changed(call: &Call, committed: Committed<Agent>) -> Response {
+fn respond(call: &Call, committed: Committed<Agent>) -> Response {
     let (agent, committed) = committed.into_parts();
     answer::written(StatusCode::OK, &committed, shown(call.app(), agent))
 }

@@ -143,7 +143,7 @@ pub async fn report(call: Call, body: JsonBody<wire::NewEvent>) -> Result<Respon
                 escalate_after_millis: watching::escalate_after(engine),
             };
             let (seq, committed) = call.submit(caller, command, &body.bytes).await?.into_parts();
-            (seq.ok_or_else(unrecorded)?, committed)
+            (seq.ok_or_else(missing_event)?, committed)
         }
         (_, resource) => {
             let command = Report {
@@ -159,11 +159,11 @@ pub async fn report(call: Call, body: JsonBody<wire::NewEvent>) -> Result<Respon
         }
     };
     let read = call.app().engine().query().log(LogQuery::one(seq)).await;
-    let row = read.map_err(|error| unseen(seq, &error))?.value.pop().ok_or_else(unrecorded)?;
+    let row = read.map_err(|error| unseen(seq, &error))?.value.pop().ok_or_else(missing_event)?;
     Ok(answer::written(StatusCode::CREATED, &committed, translate::event(&row)))
 }
 
-fn unrecorded() -> HttpError {
+fn missing_event() -> HttpError {
     HttpError::new(Code::Internal, "the report was accepted, and the log has no event of it")
 }
 

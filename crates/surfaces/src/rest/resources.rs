@@ -58,7 +58,7 @@ pub async fn resolve(call: Call, body: JsonBody<wire::ResolveRequest>) -> Result
     let path = call.app().engine().paths().resolve(&path).await?;
     let command = ResolveConflict { path, winner: AgentId::from(winner.as_str()) };
     let committed = call.submit(call.caller(body.value.agent_id.as_deref())?, command, &body.bytes).await?;
-    Ok(rendered(committed))
+    Ok(respond(committed))
 }
 
 /// Keep everybody from claiming a path. For the lead and people.
@@ -67,7 +67,7 @@ pub async fn resolve(call: Call, body: JsonBody<wire::ResolveRequest>) -> Result
 pub async fn lock(call: Call, body: JsonBody<wire::LockRequest>) -> Result<Response, HttpError> {
     let [path] = extract::need("path is required", [&body.value.path])?;
     let command = LockFile { path: call.app().engine().paths().resolve(&path).await? };
-    Ok(rendered(call.submit(call.caller(body.value.agent_id.as_deref())?, command, &body.bytes).await?))
+    Ok(respond(call.submit(call.caller(body.value.agent_id.as_deref())?, command, &body.bytes).await?))
 }
 
 /// Let a locked path be claimed again. For the lead and people.
@@ -76,10 +76,10 @@ pub async fn lock(call: Call, body: JsonBody<wire::LockRequest>) -> Result<Respo
 pub async fn unlock(call: Call, body: JsonBody<wire::LockRequest>) -> Result<Response, HttpError> {
     let [path] = extract::need("path is required", [&body.value.path])?;
     let command = UnlockFile { path: call.app().engine().paths().resolve(&path).await? };
-    Ok(rendered(call.submit(call.caller(body.value.agent_id.as_deref())?, command, &body.bytes).await?))
+    Ok(respond(call.submit(call.caller(body.value.agent_id.as_deref())?, command, &body.bytes).await?))
 }
 
-fn rendered(committed: Committed<File>) -> Response {
+fn respond(committed: Committed<File>) -> Response {
     let (file, committed) = committed.into_parts();
     answer::written(StatusCode::OK, &committed, translate::resource(file))
 }

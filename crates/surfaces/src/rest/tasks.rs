@@ -37,7 +37,7 @@ pub async fn create(call: Call, body: JsonBody<wire::NewTask>) -> Result<Respons
         resources: normalised(call.app(), request.resources.unwrap_or_default()).await?,
         depends_on: request.depends_on.unwrap_or_default().iter().map(|id| TaskId::from(id.as_str())).collect(),
     };
-    Ok(rendered(StatusCode::CREATED, &call.submit(caller, command, &body.bytes).await?))
+    Ok(respond(StatusCode::CREATED, &call.submit(caller, command, &body.bytes).await?))
 }
 
 /// The paths a task is about, in the form that claims have.
@@ -100,7 +100,7 @@ pub async fn assign(
 ) -> Result<Response, HttpError> {
     let [agent] = extract::need("agent_id is required", [&body.value.agent_id])?;
     let command = AssignTask { task: TaskId::from(id.as_str()), to: AgentId::from(agent.as_str()) };
-    Ok(rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?))
+    Ok(respond(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?))
 }
 
 /// Try a failed task again.
@@ -112,7 +112,7 @@ pub async fn retry(
     body: MaybeBody<Option<serde_json::Value>>,
 ) -> Result<Response, HttpError> {
     let command = RetryTask { task: TaskId::from(id.as_str()), agent: None };
-    Ok(rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?))
+    Ok(respond(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?))
 }
 
 /// Cancel a task that is not finished.
@@ -125,10 +125,10 @@ pub async fn cancel(
 ) -> Result<Response, HttpError> {
     let (task, reason, to) = (TaskId::from(id.as_str()), body.value.reason, CancelTo::Cancelled);
     let command = CancelTask { task, agent: None, reason, to };
-    Ok(rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?))
+    Ok(respond(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?))
 }
 
-fn rendered(status: StatusCode, committed: &Committed<Task>) -> Response {
+fn respond(status: StatusCode, committed: &Committed<Task>) -> Response {
     answer::written_task(status, committed, translate::task(committed.reply.clone()))
 }
 

@@ -289,7 +289,7 @@ pub async fn kick_off(call: Call, Segment(id): Segment, body: JsonBody<KickoffRe
         messages: [engine.inbox().mint_message(), engine.inbox().mint_message()],
     };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    Ok(rendered(&call, committed))
+    Ok(respond(&call, committed))
 }
 
 /// Say something in the channel of a team as the system. For people.
@@ -311,7 +311,7 @@ pub async fn stop(call: Call, Segment(id): Segment, body: MaybeBody<StopRequest>
     let member = body.value.agent.map(|name| team.instance().member(&name));
     let command = RequestTeamStop { team, member, reason: body.value.reason };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    Ok(rendered(&call, committed))
+    Ok(respond(&call, committed))
 }
 
 /// A runner tells that its team has ended. What was under way is interrupted. For people.
@@ -327,10 +327,10 @@ pub async fn end(call: Call, Segment(id): Segment, body: JsonBody<EndTeamRequest
     let command =
         EndTeam { team: TeamId::parse(&id)?, generation: body.value.generation, how, reason: body.value.reason };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    Ok(rendered(&call, committed))
+    Ok(respond(&call, committed))
 }
 
-fn rendered(call: &Call, committed: Committed<Team>) -> Response {
+fn respond(call: &Call, committed: Committed<Team>) -> Response {
     let (team, committed) = committed.into_parts();
     answer::written(StatusCode::OK, &committed, shown(call, team))
 }

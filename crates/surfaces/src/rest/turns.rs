@@ -212,7 +212,7 @@ pub async fn start(call: Call, body: JsonBody<StartTurnRequest>) -> Result<Respo
         messages: asked.messages.into_iter().map(MessageId::new).collect(),
     };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    Ok(rendered(StatusCode::CREATED, committed))
+    Ok(respond(StatusCode::CREATED, committed))
 }
 
 /// A runner tells what came of a turn. Done, its messages are acknowledged; failed for the last time, they are given up.
@@ -238,10 +238,10 @@ pub async fn end(call: Call, Segment(id): Segment, body: JsonBody<EndTurnRequest
         guard: engine.config().storm_guard(),
     };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    Ok(rendered(StatusCode::OK, committed))
+    Ok(respond(StatusCode::OK, committed))
 }
 
-fn rendered(status: StatusCode, committed: Committed<Turn>) -> Response {
+fn respond(status: StatusCode, committed: Committed<Turn>) -> Response {
     let (turn, committed) = committed.into_parts();
     answer::written(status, &committed, shown(turn, vec![]))
 }
