@@ -13,6 +13,7 @@ mod load;
 mod messages;
 mod nodes;
 mod older;
+mod own_writes;
 mod pause;
 mod record;
 mod room;

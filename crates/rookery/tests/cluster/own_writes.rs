@@ -1,0 +1,48 @@
+//! A node answers by the writes that it acknowledged, also while the other nodes write as fast as they can.
+
+use anyhow::ensure;
+use futures_util::future::try_join_all;
+use reqwest::Method;
+use rookery_testkit::daemon::{Daemon, read};
+use rookery_testkit::postgres::Schema;
+use serde_json::json;
+
+use crate::load::{Load, Waits};
+use crate::nodes::{Nodes, announce, as_person, code, text};
+
+const CLIENTS: usize = 8;
+const AGENTS_PER_CLIENT: usize = 15;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn registration_under_load_counts_for_next_call_on_same_node() -> anyhow::Result<()> {
+    let schema = Schema::new()?;
+    let nodes = Nodes::start(&[schema.url(), schema.url()]).await?;
+    let mut load = Load::begin(&nodes, 6, Waits::FOR_AN_ANSWER).await?;
+    load.goes_on(0..2, 10).await?;
+    try_join_all((0..CLIENTS).map(|client| register_agents(&nodes[client % nodes.count()], client))).await?;
+    load.end().await?;
+    Ok(())
+}
+
+async fn register_agents(node: &Daemon, client: usize) -> anyhow::Result<()> {
+    for number in 0..AGENTS_PER_CLIENT {
+        let agent = format!("agent-{client}-{number}");
+        announce(node, &agent).await?;
+        let beat = node.post(&format!("/agents/{agent}/heartbeat"), json!({})).await?;
+        ensure!(beat.status == 200, "heartbeat of {agent}: {beat:?}");
+        bind_to_token(node, &agent).await?;
+        let asserted = node.post(&format!("/agents/{agent}/heartbeat"), json!({})).await?;
+        ensure!(code(&asserted) == "CREDENTIAL_REQUIRED", "asserted heartbeat of {agent}: {asserted:?}");
+    }
+    Ok(())
+}
+
+/// Has the agent register again with a token, so that its id needs a credential from then on.
+async fn bind_to_token(node: &Daemon, agent: &str) -> anyhow::Result<()> {
+    let created = as_person(node, Method::POST, "/admin/tokens", Some(json!({"agent": agent}))).await?;
+    let token = text(&created.body["token"])?;
+    let profile = json!({"id": agent, "tool": "test", "role": "worker"});
+    let registered = read(node.request(Method::POST, "/agents/announce").bearer_auth(token).json(&profile)).await?;
+    ensure!(registered.status == 201, "{agent} could not register again: {registered:?}");
+    Ok(())
+}
