@@ -56,9 +56,9 @@ impl Bound {
 
 /// What waits for the caller, once somebody has counted it.
 #[derive(Clone, Debug, Default)]
-pub struct Counted(Arc<OnceCell<Unread>>);
+pub struct UnreadOnce(Arc<OnceCell<Unread>>);
 
-impl Counted {
+impl UnreadOnce {
     pub fn get(&self) -> Option<Unread> {
         self.0.get().cloned()
     }
@@ -69,7 +69,7 @@ pub struct Call {
     app: App,
     sender: Sender,
     bound: Bound,
-    counted: Counted,
+    counted: UnreadOnce,
     tool: &'static str,
     /// The arguments as received.
     body: Vec<u8>,
@@ -78,7 +78,7 @@ pub struct Call {
 
 impl Call {
     pub fn new(app: App, sender: Sender, bound: Bound, tool: &'static str, body: Vec<u8>) -> Call {
-        Call { app, sender, bound, counted: Counted::default(), tool, body, submitted: AtomicU32::new(0) }
+        Call { app, sender, bound, counted: UnreadOnce::default(), tool, body, submitted: AtomicU32::new(0) }
     }
 
     pub fn app(&self) -> &App {
@@ -112,7 +112,7 @@ impl Call {
         self.counted.0.get_or_init(|| unread(&self.app, caller)).await.clone()
     }
 
-    pub fn counted(&self) -> &Counted {
+    pub fn counted(&self) -> &UnreadOnce {
         &self.counted
     }
 

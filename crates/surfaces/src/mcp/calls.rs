@@ -11,10 +11,10 @@ use rookery_engine::projections::unread::Unread;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::call::{self, Bound, Call, Counted};
+use super::call::{self, Bound, Call, UnreadOnce};
 use super::error::ToolError;
 use super::schema::{NOTES, Object};
-use super::tool::{Answered, Effect, Reminder, Tool};
+use super::tool::{Effect, Tool, ToolOutput, UnreadReminder};
 use super::toolset::Toolset;
 use super::unread::{count, hint, unread};
 use crate::http::App;
@@ -26,10 +26,10 @@ const UNREAD: &str = "rookery/unread";
 
 /// Every tool, and how each toolset lists its own. Made once.
 #[derive(Clone, Debug)]
-pub struct Catalogue(Arc<Shelves>);
+pub struct Catalogue(Arc<CatalogueEntries>);
 
 #[derive(Debug)]
-struct Shelves {
+struct CatalogueEntries {
     tools: HashMap<&'static str, Tool>,
     lists: Vec<(Toolset, Vec<Listed>)>,
 }
@@ -38,7 +38,10 @@ impl Catalogue {
     pub fn new(tools: Vec<Tool>) -> Catalogue {
         let list = |set: Toolset| tools.iter().filter(|tool| tool.is_in(set)).map(|tool| tool.listed(set)).collect();
         let lists = Toolset::EVERY.into_iter().map(|set| (set, list(set))).collect();
-        Catalogue(Arc::new(Shelves { lists, tools: tools.into_iter().map(|tool| (tool.name, tool)).collect() }))
+        Catalogue(Arc::new(CatalogueEntries {
+            lists,
+            tools: tools.into_iter().map(|tool| (tool.name, tool)).collect(),
+        }))
     }
 
     pub fn listed(&self, set: Toolset) -> &[Listed] {
@@ -52,16 +55,16 @@ impl Catalogue {
 
 /// The tools as one session, or one request without a session, can call them.
 #[derive(Clone, Debug)]
-pub struct Desk {
+pub struct SessionTools {
     app: App,
     catalogue: Catalogue,
     set: Toolset,
     bound: Bound,
 }
 
-impl Desk {
-    pub fn new(app: App, catalogue: Catalogue, set: Toolset) -> Desk {
-        Desk { app, catalogue, set, bound: Bound::default() }
+impl SessionTools {
+    pub fn new(app: App, catalogue: Catalogue, set: Toolset) -> SessionTools {
+        SessionTools { app, catalogue, set, bound: Bound::default() }
     }
 
     pub fn app(&self) -> &App {
@@ -133,7 +136,7 @@ impl Desk {
         caller: &Caller,
         arguments: Object,
         gone: &CancellationToken,
-    ) -> Result<Answered, ToolError> {
+    ) -> Result<ToolOutput, ToolError> {
         if tool.is_of_context() && !goes_without_context(tool, caller, &arguments) {
             let agent = call.named(tool.caller_named(&arguments)).or(caller.actor.agent().cloned());
             let instance = agent.as_ref().map_or_else(|| call.sender().instance(), Instance::of);
@@ -163,10 +166,10 @@ impl Desk {
         &self,
         result: CallToolResult,
         caller: Option<Caller>,
-        counted: &Counted,
-        of: Reminder,
+        counted: &UnreadOnce,
+        of: UnreadReminder,
     ) -> CallToolResult {
-        match caller.filter(|_| of != Reminder::LeftOut) {
+        match caller.filter(|_| of != UnreadReminder::LeftOut) {
             Some(caller) => {
                 let unread = match counted.get() {
                     Some(counted) => counted,
@@ -195,7 +198,7 @@ fn failed(error: &ToolError) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(text)])
 }
 
-fn succeeded(answered: Answered) -> CallToolResult {
+fn succeeded(answered: ToolOutput) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(answered.text)]);
     result.structured_content = Some(answered.structured);
     answered.notes.into_iter().fold(result, noted)
@@ -213,7 +216,7 @@ fn noted(mut result: CallToolResult, note: String) -> CallToolResult {
 }
 
 /// A result that says how many messages wait, if any do.
-fn reminded(mut result: CallToolResult, unread: &Unread, set: Toolset, of: Reminder) -> CallToolResult {
+fn reminded(mut result: CallToolResult, unread: &Unread, set: Toolset, of: UnreadReminder) -> CallToolResult {
     if count(unread) > 0 {
         result.meta.get_or_insert_with(MetaObject::new).0.insert(UNREAD.to_owned(), count(unread).into());
     }
@@ -237,11 +240,12 @@ mod tests {
 
     #[test]
     fn a_result_says_what_waits_and_nothing_if_nothing_does() {
-        let answered = Answered { structured: json!({}), text: "{}".to_owned(), notes: vec![] };
+        let answered = ToolOutput { structured: json!({}), text: "{}".to_owned(), notes: vec![] };
         let result = || succeeded(answered.clone());
         let unread = |inbox| Unread { pending: 7, unseen: 5, inbox, ..Unread::default() };
-        assert_eq!(reminded(result(), &unread(0), Toolset::All, Reminder::Added), result());
-        let reminded = serde_json::to_value(reminded(result(), &unread(3), Toolset::All, Reminder::Added)).unwrap();
+        assert_eq!(reminded(result(), &unread(0), Toolset::All, UnreadReminder::Added), result());
+        let reminded =
+            serde_json::to_value(reminded(result(), &unread(3), Toolset::All, UnreadReminder::Added)).unwrap();
         assert_eq!(reminded["_meta"], json!({"rookery/unread": 3}));
         assert_eq!(reminded["content"].as_array().unwrap().len(), 2);
         assert!(reminded["content"][1]["text"].as_str().unwrap().contains("3 unread messages"));

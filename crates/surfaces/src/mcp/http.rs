@@ -74,8 +74,10 @@ fn config(app: &App) -> StreamableHttpServerConfig {
 /// What every message passes before the SDK sees it.
 async fn prepared(State((app, clients)): State<(App, Clients)>, request: Request, next: Next) -> Response {
     match prepare(&app, request).await {
-        Ok(Prepared::Message(request, body)) => in_one_piece(finished(&clients, &body, next.run(request).await)).await,
-        Ok(Prepared::Stream(request, place)) => next.run(request).await.map(|body| {
+        Ok(PreparedRequest::Message(request, body)) => {
+            in_one_piece(finished(&clients, &body, next.run(request).await)).await
+        }
+        Ok(PreparedRequest::Stream(request, place)) => next.run(request).await.map(|body| {
             // The stream's place is free when the stream ends.
             Body::new(body.map_frame(move |frame| {
                 let _place = &place;
@@ -86,12 +88,12 @@ async fn prepared(State((app, clients)): State<(App, Clients)>, request: Request
     }
 }
 
-enum Prepared {
+enum PreparedRequest {
     Message(Request, Bytes),
     Stream(Request, Place),
 }
 
-async fn prepare(app: &App, mut request: Request) -> Result<Prepared, HttpError> {
+async fn prepare(app: &App, mut request: Request) -> Result<PreparedRequest, HttpError> {
     // Whoever needs a token needs it for every call, also for those that only look around.
     let sender = Sender::of(request.headers())?;
     let account = Account::of(&sender.caller(app, None)?);
@@ -102,7 +104,7 @@ async fn prepare(app: &App, mut request: Request) -> Result<Prepared, HttpError>
     }
     if request.method() == Method::GET {
         let place = app.streams().take(account).map_err(Full::of_streams)?;
-        return Ok(Prepared::Stream(request, place));
+        return Ok(PreparedRequest::Stream(request, place));
     }
     // While the message is read; the tool that it calls has a place of its own.
     let _place = app.requests().take(account).map_err(Full::of_requests)?;
@@ -113,7 +115,7 @@ async fn prepare(app: &App, mut request: Request) -> Result<Prepared, HttpError>
         return Err(HttpError::new(Code::Timeout, "the message took too long to arrive"));
     };
     let bytes = bytes?;
-    Ok(Prepared::Message(Request::from_parts(parts, Body::from(bytes.clone())), bytes))
+    Ok(PreparedRequest::Message(Request::from_parts(parts, Body::from(bytes.clone())), bytes))
 }
 
 /// The SDK has one answer to everything that fails inside it; the one that we know about gets a code. And what is no

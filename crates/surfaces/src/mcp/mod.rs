@@ -2,8 +2,8 @@
 //! without, at the same addresses on TCP and on the Unix socket.
 //!
 //! `/mcp` offers every tool, `/mcp/<toolset>` a part of them. A tool is a function over (call, arguments) in `tools/`,
-//! listed there and called at a `calls`; `protocol` answers the protocol's own methods, `http` stands between it and the router. Prompts, sampling,
-//! elicitation and roots are left out: nothing here asks the client for anything.
+//! listed there and called by `calls`; `protocol` answers the protocol's own methods, `http` stands between it and the
+//! router. Prompts, sampling, elicitation and roots are left out: nothing here asks the client for anything.
 //!
 //! What is kept: sessions and their subscriptions, which end with their connections. Nobody ever waits for a client that
 //! does not read: pushes go through `subscriptions`.
@@ -35,7 +35,7 @@ pub use error::ToolError;
 pub use http::{context_routes, route, routes};
 use sessions::Sessions;
 use subscriptions::Subscriptions;
-pub use tool::{Effect, Reply, Tool};
+pub use tool::{Effect, Tool, ToolAnswer, ToolReply};
 pub use toolset::Toolset;
 
 use std::sync::Arc;

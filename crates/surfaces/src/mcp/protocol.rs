@@ -19,12 +19,12 @@ use tokio::task::AbortHandle;
 
 use super::Clients;
 use super::call::Call;
-use super::calls::{self, Catalogue, Desk};
+use super::calls::{self, Catalogue, SessionTools};
 use super::error::ToolError;
-use super::resources::{self, Named};
-use super::subscriptions::{Queue, SEND_TIME};
+use super::resources::{self, ResourceAddress};
+use super::subscriptions::{SEND_TIME, SubscriptionQueue};
 use super::toolset::Toolset;
-use super::wake::{self, Addressee, Hearing};
+use super::wake::{self, NotifiedAgent, WakeStream};
 use crate::http::App;
 use crate::http::limits::Account;
 
@@ -34,22 +34,22 @@ const SESSION_ID: &str = "mcp-session-id";
 /// The server as one session, or one request without a session, sees it.
 #[derive(Debug)]
 pub struct Protocol {
-    desk: Desk,
+    tools: SessionTools,
     clients: Clients,
-    queue: Arc<Queue>,
+    queue: Arc<SubscriptionQueue>,
     /// What sends from the queue, once something is followed.
     sending: OnceLock<AbortHandle>,
     /// What tells the session's agent of its messages, once it is known.
-    telling: Mutex<Option<Telling>>,
+    telling: Mutex<Option<WakeTask>>,
 }
 
 #[derive(Debug)]
-struct Telling {
+struct WakeTask {
     agent: AgentId,
     task: AbortHandle,
 }
 
-impl Drop for Telling {
+impl Drop for WakeTask {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -65,17 +65,21 @@ impl Drop for Protocol {
 
 impl Protocol {
     pub fn new(app: App, clients: Clients, catalogue: Catalogue, set: Toolset) -> Protocol {
-        let desk = Desk::new(app, catalogue, set);
-        Protocol { desk, clients, queue: Arc::default(), sending: OnceLock::new(), telling: Mutex::default() }
+        let tools = SessionTools::new(app, catalogue, set);
+        Protocol { tools, clients, queue: Arc::default(), sending: OnceLock::new(), telling: Mutex::default() }
     }
 
     /// What an address names, if the caller may see it.
-    async fn named(&self, context: &RequestContext<RoleServer>, uri: &str) -> Result<(Call, Named), ErrorData> {
-        let Some(named) = Named::of(uri) else {
+    async fn named(
+        &self,
+        context: &RequestContext<RoleServer>,
+        uri: &str,
+    ) -> Result<(Call, ResourceAddress), ErrorData> {
+        let Some(named) = ResourceAddress::of(uri) else {
             let data = Some(json!({"uri": uri}));
             return Err(ErrorData::resource_not_found(format!("there is no resource '{uri}'"), data));
         };
-        let call = self.desk.call(&context.extensions, "resources", vec![]).map_err(refused)?;
+        let call = self.tools.call(&context.extensions, "resources", vec![]).map_err(refused)?;
         resources::may_see(&call, &named).await.map_err(refused)?;
         Ok((call, named))
     }
@@ -84,34 +88,35 @@ impl Protocol {
     fn attend(&self, extensions: &Extensions, peer: &Peer<RoleServer>) {
         let Some(streams) = session(extensions).and_then(|id| self.clients.sessions.listening(id)) else { return };
         let Ok(sender) = calls::sender(extensions) else { return };
-        let Some(addressee) = Addressee::of(self.desk.app(), sender, self.desk.bound().clone()) else { return };
+        let Some(addressee) = NotifiedAgent::of(self.tools.app(), sender, self.tools.bound().clone()) else { return };
         let mut telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
-        let ended = |telling: &Telling| telling.agent != *addressee.agent() || telling.task.is_finished();
+        let ended = |telling: &WakeTask| telling.agent != *addressee.agent() || telling.task.is_finished();
         if telling.as_ref().is_none_or(ended) {
             let (agent, queue) = (addressee.agent().clone(), self.queue.clone());
             let remind = move |agent: &AgentId| queue.put(&resources::inbox(agent));
             let task = tokio::spawn(wake::tell(addressee, peer.clone(), streams, remind)).abort_handle();
-            *telling = Some(Telling { agent, task });
+            *telling = Some(WakeTask { agent, task });
         }
     }
 
     /// The account that a listening client is charged to.
     fn account(&self, extensions: &Extensions) -> Account {
-        let caller = calls::sender(extensions).ok().and_then(|sender| sender.caller(self.desk.app(), None).ok());
+        let caller = calls::sender(extensions).ok().and_then(|sender| sender.caller(self.tools.app(), None).ok());
         caller.map_or(Account::Anonymous, |caller| Account::of(&caller))
     }
 
     /// Tells a client that listens what changed and what waits for its agent, until it is gone.
     async fn tell(&self, context: &SubscriptionContext) -> Result<(), ErrorData> {
         let request = context.request_context();
-        let Ok(_place) = self.desk.app().streams().take(self.account(&request.extensions)) else {
+        let Ok(_place) = self.tools.app().streams().take(self.account(&request.extensions)) else {
             return Err(ErrorData::internal_error("no more streams can be opened here", None));
         };
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
             self.named(request, uri).await?;
         }
         let sender = calls::sender(&request.extensions).ok();
-        let addressee = sender.and_then(|sender| Addressee::of(self.desk.app(), sender, self.desk.bound().clone()));
+        let addressee =
+            sender.and_then(|sender| NotifiedAgent::of(self.tools.app(), sender, self.tools.bound().clone()));
         let mut hearing = match &addressee {
             Some(addressee) => Some(addressee.listen().await),
             None => None,
@@ -119,7 +124,7 @@ impl Protocol {
         loop {
             let uri = tokio::select! {
                 () = context.cancelled() => return Ok(()),
-                () = self.desk.app().stopping().cancelled() => return Ok(()),
+                () = self.tools.app().stopping().cancelled() => return Ok(()),
                 uri = self.queue.next() => uri,
                 notice = heard(&mut hearing) => {
                     // Whoever is not that agent any more hears of nothing that is for it.
@@ -144,7 +149,7 @@ impl Protocol {
 }
 
 /// Sends what changed until the client is gone. One that does not read is left out this once, not waited for.
-async fn send(queue: Arc<Queue>, peer: Peer<RoleServer>) {
+async fn send(queue: Arc<SubscriptionQueue>, peer: Peer<RoleServer>) {
     while !peer.is_transport_closed() {
         let uri = queue.next().await;
         let notice = peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri));
@@ -166,8 +171,8 @@ impl ServerHandler for Protocol {
         let capabilities =
             ServerCapabilities::builder().enable_tools().enable_resources().enable_resources_subscribe().build();
         ServerConfig::new(capabilities)
-            .with_server_info(Implementation::new(self.desk.set().server_name(), self.desk.app().about().version))
-            .with_instructions(self.desk.set().instructions())
+            .with_server_info(Implementation::new(self.tools.set().server_name(), self.tools.app().about().version))
+            .with_instructions(self.tools.set().instructions())
     }
 
     async fn list_tools(
@@ -175,12 +180,12 @@ impl ServerHandler for Protocol {
         _page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.desk.catalogue().listed(self.desk.set()).to_vec()))
+        Ok(ListToolsResult::with_all_items(self.tools.catalogue().listed(self.tools.set()).to_vec()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Listed> {
-        let set = self.desk.set();
-        self.desk.catalogue().tool(set, name).map(|tool| tool.listed(set))
+        let set = self.tools.set();
+        self.tools.catalogue().tool(set, name).map(|tool| tool.listed(set))
     }
 
     async fn call_tool(
@@ -188,7 +193,7 @@ impl ServerHandler for Protocol {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let answer = self.desk.answer(request, &context.extensions, &context.ct).await;
+        let answer = self.tools.answer(request, &context.extensions, &context.ct).await;
         self.attend(&context.extensions, &context.peer);
         answer.map(CallToolResponse::from)
     }
@@ -206,7 +211,7 @@ impl ServerHandler for Protocol {
         _page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let call = self.desk.call(&context.extensions, "resources", vec![]).map_err(refused)?;
+        let call = self.tools.call(&context.extensions, "resources", vec![]).map_err(refused)?;
         let caller = call.reader().await.map_err(refused)?;
         let listed = resources::listed(&call, &caller).await.map_err(refused)?;
         Ok(ListResourcesResult::with_all_items(listed))
@@ -254,8 +259,9 @@ impl ServerHandler for Protocol {
 
     /// Follows what it accepts at once: after the acknowledgment, which comes next, a client must not miss a change.
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        let follow =
-            |uri: &&String| Named::of(uri).is_some() && self.clients.subscriptions.follow(uri, &self.queue).is_ok();
+        let follow = |uri: &&String| {
+            ResourceAddress::of(uri).is_some() && self.clients.subscriptions.follow(uri, &self.queue).is_ok()
+        };
         let mut accepted = SubscriptionFilter::new();
         accepted.resource_subscriptions =
             requested.resource_subscriptions.as_ref().map(|uris| uris.iter().filter(follow).cloned().collect());
@@ -272,7 +278,7 @@ impl ServerHandler for Protocol {
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         if let Some(id) = session(&context.extensions) {
-            self.clients.sessions.began(id, &self.desk);
+            self.clients.sessions.began(id, &self.tools);
         }
         self.attend(&context.extensions, &context.peer);
     }
@@ -284,7 +290,7 @@ fn session(extensions: &Extensions) -> Option<&str> {
 }
 
 /// The next thing that waits for whoever listens; never, if nobody in particular does.
-async fn heard(hearing: &mut Option<Hearing>) -> Option<Wake> {
+async fn heard(hearing: &mut Option<WakeStream>) -> Option<Wake> {
     match hearing {
         Some(hearing) => hearing.next().await,
         None => std::future::pending().await,

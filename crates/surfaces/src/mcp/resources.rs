@@ -25,22 +25,25 @@ const TEXT: &str = "text/markdown";
 
 /// What an address names.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Named {
+pub enum ResourceAddress {
     Inbox(AgentId),
     Document(DocumentId),
     Message(MessageId),
 }
 
-impl Named {
-    pub fn of(address: &str) -> Option<Named> {
-        let document = || document_at(address).map(Named::Document);
-        owner(address).map(Named::Inbox).or_else(document).or_else(|| message_at(address).map(Named::Message))
+impl ResourceAddress {
+    pub fn of(address: &str) -> Option<ResourceAddress> {
+        let document = || document_at(address).map(ResourceAddress::Document);
+        owner(address)
+            .map(ResourceAddress::Inbox)
+            .or_else(document)
+            .or_else(|| message_at(address).map(ResourceAddress::Message))
     }
 
     pub fn mime_type(&self) -> &'static str {
         match self {
-            Named::Inbox(_) | Named::Message(_) => JSON,
-            Named::Document(_) => TEXT,
+            ResourceAddress::Inbox(_) | ResourceAddress::Message(_) => JSON,
+            ResourceAddress::Document(_) => TEXT,
         }
     }
 }
@@ -141,11 +144,11 @@ pub fn templates() -> Vec<ResourceTemplate> {
 
 /// Lets everybody see documents, and an agent its own inbox and what was sent to it; the lead's credential and people see all
 /// inboxes.
-pub async fn may_see(call: &Call, named: &Named) -> Result<(), ToolError> {
+pub async fn may_see(call: &Call, named: &ResourceAddress) -> Result<(), ToolError> {
     let agent = match named {
-        Named::Inbox(agent) => agent,
+        ResourceAddress::Inbox(agent) => agent,
         // Whether a message is for the caller is told by reading it.
-        Named::Document(_) | Named::Message(_) => return call.reader().await.map(|_| ()),
+        ResourceAddress::Document(_) | ResourceAddress::Message(_) => return call.reader().await.map(|_| ()),
     };
     let caller = reader(call, agent)?;
     call.engine().liveness().touch(&caller).await?;
@@ -165,14 +168,14 @@ fn reader(call: &Call, agent: &AgentId) -> Result<Caller, ToolError> {
     if caller.actor == Actor::Anonymous { call.caller(Some(agent.as_str())) } else { Ok(caller) }
 }
 
-pub async fn read(call: &Call, named: &Named) -> Result<String, ToolError> {
+pub async fn read(call: &Call, named: &ResourceAddress) -> Result<String, ToolError> {
     match named {
-        Named::Inbox(agent) => read_inbox(call, agent).await,
-        Named::Document(id) => match call.engine().documents().text(id).await? {
+        ResourceAddress::Inbox(agent) => read_inbox(call, agent).await,
+        ResourceAddress::Document(id) => match call.engine().documents().text(id).await? {
             Some(document) => Ok(document.text),
             None => Err(Rejection::new(Code::DocumentNotFound, format!("there is no document '{}'", id.path)).into()),
         },
-        Named::Message(id) => read_message(call, id).await,
+        ResourceAddress::Message(id) => read_message(call, id).await,
     }
 }
 
@@ -224,16 +227,19 @@ mod tests {
     fn an_address_names_one_agent() {
         assert_eq!(owner(&inbox(&"reviewer@pr-1".into())), Some("reviewer@pr-1".into()));
         for other in ["rookery://agents//inbox", "rookery://agents/a/b/inbox", "rookery://agents/a", "file:///etc"] {
-            assert_eq!(Named::of(other), None, "{other}");
+            assert_eq!(ResourceAddress::of(other), None, "{other}");
         }
     }
 
     #[test]
     fn an_address_names_one_message() {
         for (id, address) in [("msg_1", "rookery://messages/msg_1"), ("a b/ü", "rookery://messages/a%20b/%C3%BC")] {
-            assert_eq!((message(&id.into()).as_str(), Named::of(address)), (address, Some(Named::Message(id.into()))));
+            assert_eq!(
+                (message(&id.into()).as_str(), ResourceAddress::of(address)),
+                (address, Some(ResourceAddress::Message(id.into())))
+            );
         }
-        assert_eq!(Named::of("rookery://messages/"), None);
+        assert_eq!(ResourceAddress::of("rookery://messages/"), None);
     }
 
     #[test]
@@ -245,7 +251,10 @@ mod tests {
             ("ärger.md", "rookery://documents/pr-1/%C3%A4rger.md"),
         ] {
             let id = DocumentId::new(Instance::new("pr-1").run(), DocumentPath::parse(file).unwrap());
-            assert_eq!((document(&id).as_str(), Named::of(address)), (address, Some(Named::Document(id))));
+            assert_eq!(
+                (document(&id).as_str(), ResourceAddress::of(address)),
+                (address, Some(ResourceAddress::Document(id)))
+            );
         }
         for other in [
             "rookery://documents/notes.md",
@@ -253,7 +262,7 @@ mod tests {
             "rookery://documents/x/%2",
             "rookery://documents//a.md",
         ] {
-            assert_eq!(Named::of(other), None, "{other}");
+            assert_eq!(ResourceAddress::of(other), None, "{other}");
         }
     }
 }

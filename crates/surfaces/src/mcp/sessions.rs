@@ -3,7 +3,7 @@
 //! The SDK keeps the sessions and knows no limit. Here they are counted; whoever opens one too many takes the place of the
 //! session that was silent longest, whose client opens a new one when it speaks again, as the protocol asks of it. A
 //! session with an open stream is in use, however quiet it is. A call that waits ends with the connection it came by; one
-//! that only looks something up is answered at the session's desk at once.
+//! that only looks something up is answered by the session's tools at once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use rookery_engine::Clock;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::calls::Desk;
+use super::calls::SessionTools;
 use super::tools::WAITS;
 use crate::http::{App, Limits};
 
@@ -32,7 +32,7 @@ const IN_USE_MILLIS: u64 = 60_000;
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     #[error("there are {most} sessions in use, and no more are allowed")]
-    TooMany { most: usize },
+    TooManySessions { most: usize },
     #[error(transparent)]
     Sdk(#[from] LocalSessionManagerError),
 }
@@ -40,13 +40,13 @@ pub enum SessionError {
 pub struct Sessions {
     most: usize,
     idle: Duration,
-    inner: Arc<Inner>,
+    inner: Arc<SessionsInner>,
 }
 
-struct Inner {
+struct SessionsInner {
     sdk: LocalSessionManager,
     clock: Arc<dyn Clock>,
-    known: Known,
+    known: KnownSessions,
 }
 
 impl std::fmt::Debug for Sessions {
@@ -57,26 +57,26 @@ impl std::fmt::Debug for Sessions {
 
 /// When each session was used last.
 #[derive(Debug, Default)]
-struct Known(Mutex<HashMap<SessionId, Use>>);
+struct KnownSessions(Mutex<HashMap<SessionId, SessionUse>>);
 
 #[derive(Debug)]
-struct Use {
+struct SessionUse {
     last: u64,
     streams: usize,
     /// Of these, the ones by which the client hears what nobody asked for.
     listening: watch::Sender<usize>,
     /// Where its look-ups are answered, once it has begun.
-    desk: Option<Desk>,
+    tools: Option<SessionTools>,
 }
 
-impl Use {
-    fn new(last: u64) -> Use {
-        Use { last, streams: 0, listening: watch::Sender::new(0), desk: None }
+impl SessionUse {
+    fn new(last: u64) -> SessionUse {
+        SessionUse { last, streams: 0, listening: watch::Sender::new(0), tools: None }
     }
 }
 
-impl Known {
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Use>> {
+impl KnownSessions {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, SessionUse>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -89,14 +89,14 @@ impl Known {
 }
 
 /// An open stream; its session is in use until it is dropped.
-struct Open {
-    sessions: Arc<Inner>,
+struct OpenStream {
+    sessions: Arc<SessionsInner>,
     id: SessionId,
-    kind: Kind,
+    kind: StreamKind,
 }
 
 #[derive(Clone, PartialEq, Debug)]
-enum Kind {
+enum StreamKind {
     /// Carries the answer to one request.
     Answer,
     /// Carries the answer to a request that waits for something, and that nobody waits for once it is gone.
@@ -105,16 +105,16 @@ enum Kind {
     Listening,
 }
 
-impl Drop for Open {
+impl Drop for OpenStream {
     fn drop(&mut self) {
         if let Some(used) = self.sessions.known.lock().get_mut(&self.id) {
             used.streams = used.streams.saturating_sub(1);
             used.last = self.sessions.clock.monotonic();
-            if self.kind == Kind::Listening {
+            if self.kind == StreamKind::Listening {
                 used.listening.send_modify(|open| *open = open.saturating_sub(1));
             }
         }
-        if let Kind::Waiting(request) = &self.kind {
+        if let StreamKind::Waiting(request) = &self.kind {
             self.sessions.clone().cancel(self.id.clone(), request.clone());
         }
     }
@@ -125,7 +125,7 @@ impl Sessions {
         let mut sdk = LocalSessionManager::default();
         // A quiet stream is no reason to end a session, so the SDK's own clock is off; see `reap`.
         sdk.session_config.keep_alive = None;
-        let inner = Arc::new(Inner { sdk, clock, known: Known::default() });
+        let inner = Arc::new(SessionsInner { sdk, clock, known: KnownSessions::default() });
         Sessions { most: limits.sessions, idle: limits.session_idle, inner }
     }
 
@@ -134,20 +134,20 @@ impl Sessions {
         self.inner.known.lock().get(id).map(|used| used.listening.subscribe())
     }
 
-    /// From now on look-ups of this session are answered at its desk, past the SDK's queues: nothing comes before or
+    /// From now on look-ups of this session are answered by its tools, past the SDK's queues: nothing comes before or
     /// after them that they would have to wait for.
-    pub fn began(&self, id: &str, desk: &Desk) {
+    pub fn began(&self, id: &str, tools: &SessionTools) {
         if let Some(used) = self.inner.known.lock().get_mut(id) {
-            used.desk = Some(desk.clone());
+            used.tools = Some(tools.clone());
         }
     }
 
-    /// The desk for this message, if it can be answered there.
-    fn desk(&self, id: &SessionId, message: &ClientJsonRpcMessage) -> Option<Desk> {
+    /// The tools that answer this message at once, if it is a look-up.
+    fn lookup_tools(&self, id: &SessionId, message: &ClientJsonRpcMessage) -> Option<SessionTools> {
         let ClientJsonRpcMessage::Request(request) = message else { return None };
         let ClientRequest::CallToolRequest(call) = &request.request else { return None };
         let known = self.inner.known.lock();
-        known.get(id)?.desk.as_ref().filter(|desk| desk.looks_up(&call.params.name)).cloned()
+        known.get(id)?.tools.as_ref().filter(|tools| tools.looks_up(&call.params.name)).cloned()
     }
 
     /// Whether no session can be opened.
@@ -164,7 +164,7 @@ impl Sessions {
     async fn make_room(&self) -> Result<(), SessionError> {
         while self.is_full() {
             let Some(quiet) = self.inner.known.quietest(self.inner.clock.monotonic(), IN_USE_MILLIS) else {
-                return Err(SessionError::TooMany { most: self.most });
+                return Err(SessionError::TooManySessions { most: self.most });
             };
             tracing::info!(session = %quiet, "a silent session was closed to make room for a new one");
             self.close_session(&quiet).await?;
@@ -172,18 +172,18 @@ impl Sessions {
         Ok(())
     }
 
-    fn open(&self, id: &SessionId, kind: Kind) -> Open {
+    fn open(&self, id: &SessionId, kind: StreamKind) -> OpenStream {
         if let Some(used) = self.inner.known.lock().get_mut(id) {
             used.streams += 1;
-            if kind == Kind::Listening {
+            if kind == StreamKind::Listening {
                 used.listening.send_modify(|open| *open += 1);
             }
         }
-        Open { sessions: self.inner.clone(), id: id.clone(), kind }
+        OpenStream { sessions: self.inner.clone(), id: id.clone(), kind }
     }
 }
 
-impl Inner {
+impl SessionsInner {
     /// Ends a call as if its client had said that it needs the answer no more. One that has ended already is not hurt.
     fn cancel(self: Arc<Self>, id: SessionId, request: RequestId) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -198,13 +198,15 @@ impl Inner {
 }
 
 /// Whether a request waits for something to happen, and so may outlast its client by far.
-fn kind(message: &ClientJsonRpcMessage) -> Kind {
+fn kind(message: &ClientJsonRpcMessage) -> StreamKind {
     match message {
         ClientJsonRpcMessage::Request(request) => match &request.request {
-            ClientRequest::CallToolRequest(call) if call.params.name == WAITS => Kind::Waiting(request.id.clone()),
-            _ => Kind::Answer,
+            ClientRequest::CallToolRequest(call) if call.params.name == WAITS => {
+                StreamKind::Waiting(request.id.clone())
+            }
+            _ => StreamKind::Answer,
         },
-        _ => Kind::Answer,
+        _ => StreamKind::Answer,
     }
 }
 
@@ -231,7 +233,7 @@ impl SessionManager for Sessions {
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionError> {
         self.make_room().await?;
         let (id, transport) = self.inner.sdk.create_session().await?;
-        self.inner.known.lock().insert(id.clone(), Use::new(self.inner.clock.monotonic()));
+        self.inner.known.lock().insert(id.clone(), SessionUse::new(self.inner.clock.monotonic()));
         Ok((id, transport))
     }
 
@@ -258,8 +260,8 @@ impl SessionManager for Sessions {
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
         self.used(id);
-        if let Some(desk) = self.desk(id, &message) {
-            return Ok(looked_up(&desk, message).await.right_stream());
+        if let Some(tools) = self.lookup_tools(id, &message) {
+            return Ok(looked_up(&tools, message).await.right_stream());
         }
         let kind = kind(&message);
         let (stream, open) = (self.inner.sdk.create_stream(id, message).await?, self.open(id, kind));
@@ -276,7 +278,7 @@ impl SessionManager for Sessions {
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
         self.used(id);
-        let (stream, open) = (self.inner.sdk.create_standalone_stream(id).await?, self.open(id, Kind::Listening));
+        let (stream, open) = (self.inner.sdk.create_standalone_stream(id).await?, self.open(id, StreamKind::Listening));
         Ok(stream.map(move |message| held(&open, message)))
     }
 
@@ -287,18 +289,21 @@ impl SessionManager for Sessions {
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
         self.used(id);
         // Events of a stream that carries one answer name its request.
-        let kind = if last_event_id.contains('/') { Kind::Answer } else { Kind::Listening };
+        let kind = if last_event_id.contains('/') { StreamKind::Answer } else { StreamKind::Listening };
         let (stream, open) = (self.inner.sdk.resume(id, last_event_id).await?, self.open(id, kind));
         Ok(stream.map(move |message| held(&open, message)))
     }
 }
 
 /// The answer to a look-up.
-async fn looked_up(desk: &Desk, message: ClientJsonRpcMessage) -> impl Stream<Item = ServerSseMessage> + use<> {
+async fn looked_up(
+    tools: &SessionTools,
+    message: ClientJsonRpcMessage,
+) -> impl Stream<Item = ServerSseMessage> + use<> {
     let answered = match message {
         ClientJsonRpcMessage::Request(request) => match request.request {
             ClientRequest::CallToolRequest(call) => {
-                let answer = desk.answer(call.params, &call.extensions, &CancellationToken::new()).await;
+                let answer = tools.answer(call.params, &call.extensions, &CancellationToken::new()).await;
                 Some(match answer {
                     Ok(result) => ServerJsonRpcMessage::response(as_in_sessions(result), request.id),
                     Err(error) => ServerJsonRpcMessage::error(error, Some(request.id)),
@@ -319,7 +324,7 @@ fn as_in_sessions(result: CallToolResult) -> ServerResult {
 }
 
 /// Passes a message on; the stream that does so owns what keeps its session in use.
-fn held(_open: &Open, message: ServerSseMessage) -> ServerSseMessage {
+fn held(_open: &OpenStream, message: ServerSseMessage) -> ServerSseMessage {
     message
 }
 
@@ -329,9 +334,9 @@ mod tests {
 
     #[test]
     fn the_one_that_was_silent_longest_goes_first_and_one_with_a_stream_never() {
-        let known = Known::default();
+        let known = KnownSessions::default();
         for (id, last, streams) in [("a", 5, 0), ("b", 1, 1), ("c", 3, 0)] {
-            known.lock().insert(id.into(), Use { streams, ..Use::new(last) });
+            known.lock().insert(id.into(), SessionUse { streams, ..SessionUse::new(last) });
         }
         assert_eq!(known.quietest(100, 50).as_deref(), Some("c"));
         assert_eq!(known.quietest(100, 96).as_deref(), Some("c"));

@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// What a fact changes that clients can follow.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Concerned {
+pub enum ChangedResources {
     Nothing,
     Addresses(Vec<String>),
     /// Every inbox.
@@ -33,12 +33,12 @@ pub enum Concerned {
 }
 
 /// What a fact changes. A fact that puts something before an agent belongs here.
-pub fn concerned(fact: &AnyEvent) -> Concerned {
-    let inboxes = |agents: &[AgentId]| Concerned::Addresses(agents.iter().map(resources::inbox).collect());
+pub fn concerned(fact: &AnyEvent) -> ChangedResources {
+    let inboxes = |agents: &[AgentId]| ChangedResources::Addresses(agents.iter().map(resources::inbox).collect());
     let message = |header: &Header| match &header.to {
         Recipients::Agents(agents) => inboxes(agents),
-        Recipients::Everyone if header.wakes => Concerned::Everyone,
-        Recipients::Everyone => Concerned::Nothing,
+        Recipients::Everyone if header.wakes => ChangedResources::Everyone,
+        Recipients::Everyone => ChangedResources::Nothing,
     };
     match fact.typed() {
         EventRef::HandoffInitiated(handoff) => inboxes(handoff.to.as_slice()),
@@ -47,9 +47,9 @@ pub fn concerned(fact: &AnyEvent) -> Concerned {
         EventRef::TaskReassigned(task) => inboxes(std::slice::from_ref(&task.to)),
         EventRef::MessageSent(sent) => message(&sent.letter.header),
         EventRef::MessageReleased(released) => message(&released.header),
-        EventRef::DocumentWritten(written) => Concerned::Addresses(vec![resources::document(&written.id)]),
-        EventRef::DocumentDeleted(deleted) => Concerned::Addresses(vec![resources::document(&deleted.id)]),
-        _ => Concerned::Nothing,
+        EventRef::DocumentWritten(written) => ChangedResources::Addresses(vec![resources::document(&written.id)]),
+        EventRef::DocumentDeleted(deleted) => ChangedResources::Addresses(vec![resources::document(&deleted.id)]),
+        _ => ChangedResources::Nothing,
     }
 }
 
@@ -76,9 +76,9 @@ async fn tail(app: &App, subscriptions: &Subscriptions) -> Result<(), SubscribeE
         };
         for row in chunk.rows() {
             match concerned(&row.event) {
-                Concerned::Nothing => {}
-                Concerned::Addresses(addresses) => addresses.iter().for_each(|it| subscriptions.changed(it)),
-                Concerned::Everyone => subscriptions.all_changed(|address| resources::owner(address).is_some()),
+                ChangedResources::Nothing => {}
+                ChangedResources::Addresses(addresses) => addresses.iter().for_each(|it| subscriptions.changed(it)),
+                ChangedResources::Everyone => subscriptions.all_changed(|address| resources::owner(address).is_some()),
             }
         }
     }
@@ -87,7 +87,7 @@ async fn tail(app: &App, subscriptions: &Subscriptions) -> Result<(), SubscribeE
 /// Who follows what.
 #[derive(Debug, Default)]
 pub struct Subscriptions {
-    by_address: Mutex<HashMap<String, Vec<Weak<Queue>>>>,
+    by_address: Mutex<HashMap<String, Vec<Weak<SubscriptionQueue>>>>,
 }
 
 impl Subscriptions {
@@ -113,7 +113,7 @@ impl Subscriptions {
     }
 
     /// Puts changes of the address into the queue from now on, until the queue is gone.
-    pub fn follow(&self, address: &str, queue: &Arc<Queue>) -> Result<(), TooMany> {
+    pub fn follow(&self, address: &str, queue: &Arc<SubscriptionQueue>) -> Result<(), TooManySubscriptions> {
         queue.add(address)?;
         let mut all = self.lock();
         let queues = all.entry(address.to_owned()).or_default();
@@ -123,7 +123,7 @@ impl Subscriptions {
         Ok(())
     }
 
-    pub fn leave(&self, address: &str, queue: &Arc<Queue>) {
+    pub fn leave(&self, address: &str, queue: &Arc<SubscriptionQueue>) {
         queue.remove(address);
         let mut all = self.lock();
         if let Some(queues) = all.get_mut(address) {
@@ -134,7 +134,7 @@ impl Subscriptions {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<Weak<Queue>>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<Weak<SubscriptionQueue>>>> {
         self.by_address.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -142,22 +142,22 @@ impl Subscriptions {
 /// A client follows as many addresses as it may.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a client can follow at most {MAX_FOLLOWED} resources")]
-pub struct TooMany;
+pub struct TooManySubscriptions;
 
 /// What one client follows, and what of it changed and was not sent yet.
 #[derive(Debug, Default)]
-pub struct Queue {
-    state: Mutex<State>,
+pub struct SubscriptionQueue {
+    state: Mutex<SubscriptionState>,
     wake: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SubscriptionState {
     followed: BTreeSet<String>,
     changed: BTreeSet<String>,
 }
 
-impl Queue {
+impl SubscriptionQueue {
     /// The next address that changed; waits until there is one. Safe to drop while it waits.
     pub async fn next(&self) -> String {
         loop {
@@ -177,10 +177,10 @@ impl Queue {
         }
     }
 
-    fn add(&self, address: &str) -> Result<(), TooMany> {
+    fn add(&self, address: &str) -> Result<(), TooManySubscriptions> {
         let mut state = self.lock();
         if state.followed.len() >= MAX_FOLLOWED && !state.followed.contains(address) {
-            return Err(TooMany);
+            return Err(TooManySubscriptions);
         }
         state.followed.insert(address.to_owned());
         Ok(())
@@ -192,7 +192,7 @@ impl Queue {
         state.changed.remove(address);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SubscriptionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -203,7 +203,7 @@ mod tests {
 
     #[tokio::test]
     async fn changes_that_nobody_took_yet_are_one() {
-        let (notices, queue) = (Subscriptions::default(), Arc::new(Queue::default()));
+        let (notices, queue) = (Subscriptions::default(), Arc::new(SubscriptionQueue::default()));
         notices.follow("a", &queue).unwrap();
         notices.follow("b", &queue).unwrap();
         for _ in 0..1_000 {
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_client_that_is_gone_leaves_nothing_behind() {
-        let (notices, queue) = (Subscriptions::default(), Arc::new(Queue::default()));
+        let (notices, queue) = (Subscriptions::default(), Arc::new(SubscriptionQueue::default()));
         notices.follow("a", &queue).unwrap();
         drop(queue);
         notices.changed("a");
@@ -229,11 +229,11 @@ mod tests {
 
     #[test]
     fn a_client_follows_so_much_and_no_more() {
-        let (notices, queue) = (Subscriptions::default(), Arc::new(Queue::default()));
+        let (notices, queue) = (Subscriptions::default(), Arc::new(SubscriptionQueue::default()));
         for number in 0..MAX_FOLLOWED {
             notices.follow(&number.to_string(), &queue).unwrap();
         }
-        assert_eq!(notices.follow("one more", &queue), Err(TooMany));
+        assert_eq!(notices.follow("one more", &queue), Err(TooManySubscriptions));
         assert_eq!(notices.follow("0", &queue), Ok(()));
     }
 }

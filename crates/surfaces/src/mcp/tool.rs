@@ -56,32 +56,35 @@ impl Effect {
 /// What a tool answers: a value, the text that a model reads if that is not simply the value as JSON, and what it should
 /// notice besides.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Reply<T> {
+pub struct ToolReply<T> {
     value: T,
     text: Option<String>,
     notes: Vec<String>,
 }
 
-impl<T> Reply<T> {
-    pub fn of(value: T) -> Reply<T> {
-        Reply { value, text: None, notes: vec![] }
+impl<T> ToolReply<T> {
+    pub fn new(value: T) -> ToolReply<T> {
+        ToolReply { value, text: None, notes: vec![] }
     }
 
-    pub fn said(text: impl Into<String>, value: T) -> Reply<T> {
-        Reply { value, text: Some(text.into()), notes: vec![] }
+    pub fn with_text(text: impl Into<String>, value: T) -> ToolReply<T> {
+        ToolReply { value, text: Some(text.into()), notes: vec![] }
     }
 
     /// Adds a text of its own after the first one, which stays as it is.
     #[must_use]
-    pub fn noting(mut self, note: Option<String>) -> Reply<T> {
+    pub fn with_note(mut self, note: Option<String>) -> ToolReply<T> {
         self.notes.extend(note);
         self
     }
 }
 
+/// The result of the function behind a tool.
+pub type ToolAnswer<T> = Result<ToolReply<T>, ToolError>;
+
 /// Whether a result says how many messages wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reminder {
+pub enum UnreadReminder {
     /// If some are unread.
     Added,
     /// Also if all of them were read but some not acknowledged: whoever calls this begins afresh.
@@ -92,14 +95,14 @@ pub enum Reminder {
 
 /// An answer on its way out.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Answered {
+pub struct ToolOutput {
     pub structured: Value,
     pub text: String,
     pub notes: Vec<String>,
 }
 
-type Running = Pin<Box<dyn Future<Output = Result<Answered, ToolError>> + Send>>;
-type Run = Box<dyn Fn(Call, Object) -> Running + Send + Sync>;
+type ToolFuture = Pin<Box<dyn Future<Output = Result<ToolOutput, ToolError>> + Send>>;
+type ToolFn = Box<dyn Fn(Call, Object) -> ToolFuture + Send + Sync>;
 
 pub struct Tool {
     pub name: &'static str,
@@ -108,13 +111,13 @@ pub struct Tool {
     pub sets: &'static [Toolset],
     /// How long it may take, if longer than other requests: it waits for something.
     pub lasts: Option<Duration>,
-    pub reminder: Reminder,
+    pub reminder: UnreadReminder,
     /// The arguments that name the caller, where nothing else does.
     caller_in: &'static [&'static str],
     input: Arc<Object>,
     short_input: Arc<Object>,
     output: Arc<Object>,
-    run: Run,
+    run: ToolFn,
 }
 
 impl fmt::Debug for Tool {
@@ -136,9 +139,9 @@ impl Tool {
         A: DeserializeOwned + JsonSchema + Send + 'static,
         T: Serialize + JsonSchema,
         F: Fn(Call, A) -> R + Send + Sync + Clone + 'static,
-        R: Future<Output = Result<Reply<T>, ToolError>> + Send + 'static,
+        R: Future<Output = ToolAnswer<T>> + Send + 'static,
     {
-        let run: Run = Box::new(move |call, arguments| {
+        let run: ToolFn = Box::new(move |call, arguments| {
             let run = run.clone();
             Box::pin(async move { answered(run(call, parse(arguments)?).await?) })
         });
@@ -150,7 +153,7 @@ impl Tool {
             effect,
             sets,
             lasts: None,
-            reminder: Reminder::Added,
+            reminder: UnreadReminder::Added,
             // As an alias it may be the one who is asked about.
             caller_in: if has_agent_id { &["agent_id"] } else { &[] },
             input,
@@ -169,7 +172,7 @@ impl Tool {
     /// For a tool that shows what waits without marking it.
     #[must_use]
     pub fn peeking(self) -> Tool {
-        Tool { reminder: Reminder::LeftOut, ..self }
+        Tool { reminder: UnreadReminder::LeftOut, ..self }
     }
 
     /// For a tool that calls its caller's id otherwise.
@@ -186,7 +189,7 @@ impl Tool {
     /// For a tool that is called by somebody who knows nothing of what it did before.
     #[must_use]
     pub fn beginning(self) -> Tool {
-        Tool { reminder: Reminder::OfAll, ..self }
+        Tool { reminder: UnreadReminder::OfAll, ..self }
     }
 
     pub fn is_in(&self, set: Toolset) -> bool {
@@ -213,7 +216,7 @@ impl Tool {
         listed.with_annotations(self.effect.annotations()).with_raw_output_schema(self.output.clone())
     }
 
-    pub fn run(&self, call: Call, arguments: Object) -> Running {
+    pub fn run(&self, call: Call, arguments: Object) -> ToolFuture {
         (self.run)(call, arguments)
     }
 }
@@ -238,13 +241,13 @@ fn parse<A: DeserializeOwned + JsonSchema>(arguments: Object) -> Result<A, ToolE
     Err(ToolError::invalid(format!("there is no argument '{}'", odd.join("', '"))).suggest(again))
 }
 
-fn answered<T: Serialize>(reply: Reply<T>) -> Result<Answered, ToolError> {
+fn answered<T: Serialize>(reply: ToolReply<T>) -> Result<ToolOutput, ToolError> {
     let structured = serde_json::to_value(&reply.value).map_err(|error| {
         tracing::error!(%error, "a result cannot be written as JSON");
         ToolError::unexpected()
     })?;
     let text = reply.text.unwrap_or_else(|| structured.to_string());
-    Ok(Answered { structured, text, notes: reply.notes })
+    Ok(ToolOutput { structured, text, notes: reply.notes })
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ pub struct TaskView {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub context_from: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub plan: Option<TaskPlan>,
+    pub plan: Option<TaskPlanView>,
     /// What its worker wants to find again.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub context: Map<String, Value>,
@@ -115,7 +115,7 @@ pub fn task(task: task::Task) -> TaskView {
         estimated_complexity: task.details.estimated_complexity.map(|word| word.as_str().to_owned()),
         repository_path: task.details.repository_path,
         context_from: task.context_from.iter().map(ToString::to_string).collect(),
-        plan: task.plan.map(TaskPlan::from),
+        plan: task.plan.map(TaskPlanView::from),
         context: task.context,
         outcome: task.outcome,
         outcome_detail: task.outcome_detail,
@@ -143,7 +143,7 @@ pub fn seconds_until(due: Timestamp, now: Timestamp) -> u64 {
 
 /// How a worker means to do a task, both as it is told and as it is shown.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct TaskPlan {
+pub struct TaskPlanView {
     /// How you mean to do it, in a few sentences.
     pub approach: String,
     /// The steps, in their order.
@@ -159,16 +159,16 @@ pub struct TaskPlan {
     pub context_needed: Vec<String>,
 }
 
-impl From<task::TaskPlan> for TaskPlan {
-    fn from(plan: task::TaskPlan) -> TaskPlan {
+impl From<task::TaskPlan> for TaskPlanView {
+    fn from(plan: task::TaskPlan) -> TaskPlanView {
         let task::TaskPlan { approach, steps, files_to_modify, files_to_create, context_needed } = plan;
-        TaskPlan { approach, steps, files_to_modify, files_to_create, context_needed }
+        TaskPlanView { approach, steps, files_to_modify, files_to_create, context_needed }
     }
 }
 
-impl From<TaskPlan> for task::TaskPlan {
-    fn from(plan: TaskPlan) -> task::TaskPlan {
-        let TaskPlan { approach, steps, files_to_modify, files_to_create, context_needed } = plan;
+impl From<TaskPlanView> for task::TaskPlan {
+    fn from(plan: TaskPlanView) -> task::TaskPlan {
+        let TaskPlanView { approach, steps, files_to_modify, files_to_create, context_needed } = plan;
         task::TaskPlan { approach, steps, files_to_modify, files_to_create, context_needed }
     }
 }

@@ -4,7 +4,7 @@ use rookery_core::{Caller, TaskId};
 use rookery_engine::projections::unread::Unread;
 
 use super::schema::NOTES;
-use super::tool::Reminder;
+use super::tool::UnreadReminder;
 use super::toolset::Toolset;
 use crate::http::App;
 
@@ -23,7 +23,7 @@ pub fn count(unread: &Unread) -> usize {
 }
 
 /// What a model is told of what waits for it: first of tasks that it was given, for it loses them if it does not take them.
-pub fn hint(unread: &Unread, set: Toolset, reminder: Reminder) -> Option<String> {
+pub fn hint(unread: &Unread, set: Toolset, reminder: UnreadReminder) -> Option<String> {
     let hints: Vec<String> = given(unread, set).into_iter().chain(messages_hint(unread, set, reminder)).collect();
     (!hints.is_empty()).then(|| hints.join(" "))
 }
@@ -47,11 +47,11 @@ fn given(unread: &Unread, set: Toolset) -> Option<String> {
 
 /// The messages, with the tools that show them, or the command where a set has no such tool. What the caller has read and not
 /// acknowledged it probably works on: that alone is told only to one that starts afresh.
-fn messages_hint(unread: &Unread, set: Toolset, reminder: Reminder) -> Option<String> {
+fn messages_hint(unread: &Unread, set: Toolset, reminder: UnreadReminder) -> Option<String> {
     let (new, read) = (count(unread), unread.inbox_read + unread.coord_read);
     let (what, then) = match (new, read) {
         (0, 0) => return None,
-        (0, _) if reminder != Reminder::OfAll => return None,
+        (0, _) if reminder != UnreadReminder::OfAll => return None,
         (0, read) => (format!("{} read but not acknowledged", messages(read, "")), "See whether they are done"),
         (new, 0) => (messages(new, "unread "), "Read them"),
         (new, read) => (format!("{}, and {read} read but not acknowledged", messages(new, "unread ")), "Read them"),
@@ -80,7 +80,7 @@ fn ways(unread: &Unread, set: Toolset) -> Vec<&'static str> {
 pub fn longest_hint(unread: &Unread) -> usize {
     // As a field of the structure, which is more than as a text.
     let field = |hint: String| serde_json::json!({NOTES: [hint]}).to_string().chars().count();
-    let hints = Toolset::EVERY.into_iter().filter_map(|set| hint(unread, set, Reminder::Added));
+    let hints = Toolset::EVERY.into_iter().filter_map(|set| hint(unread, set, UnreadReminder::Added));
     hints.map(field).max().unwrap_or_default()
 }
 
@@ -97,7 +97,7 @@ mod tests {
             (0, 1, Toolset::Team, "(run 'rookery context coord check')"),
             (1, 1, Toolset::Coord, "(run 'rookery context inbox', coord_check_messages)"),
         ] {
-            let hint = hint(&unread(inbox, coord), set, Reminder::Added).unwrap();
+            let hint = hint(&unread(inbox, coord), set, UnreadReminder::Added).unwrap();
             assert!(hint.contains(wanted), "{hint}");
         }
     }
@@ -108,7 +108,7 @@ mod tests {
             let given = tasks.iter().map(|task| TaskId::from(*task)).collect();
             Unread { pending: 1, inbox, inbox_read: 1 - inbox, given, ..Unread::default() }
         };
-        let told = |tasks: &[&str], inbox, set| hint(&given(tasks, inbox), set, Reminder::Added).unwrap();
+        let told = |tasks: &[&str], inbox, set| hint(&given(tasks, inbox), set, UnreadReminder::Added).unwrap();
         let both = "Task t is given to you: claim it (task_claim), or it goes to somebody else. You have 1 unread message. \
                     Read them (inbox_check) before you go on.";
         assert_eq!(told(&["t"], 1, Toolset::Team), both);
@@ -124,7 +124,7 @@ mod tests {
         let ways = "(inbox_check, coord_check_messages) before you go on.";
         let both = format!("You have 4 unread messages, and 3 read but not acknowledged. Read them {ways}");
         let read = format!("You have 3 messages read but not acknowledged. See whether they are done {ways}");
-        assert_eq!((told(4, Reminder::Added), told(4, Reminder::OfAll)), (Some(both.clone()), Some(both)));
-        assert_eq!((told(0, Reminder::Added), told(0, Reminder::OfAll)), (None, Some(read)));
+        assert_eq!((told(4, UnreadReminder::Added), told(4, UnreadReminder::OfAll)), (Some(both.clone()), Some(both)));
+        assert_eq!((told(0, UnreadReminder::Added), told(0, UnreadReminder::OfAll)), (None, Some(read)));
     }
 }

@@ -28,7 +28,7 @@ const MENTION: &str = "notifications/mention";
 
 /// An agent that is told through one client.
 #[derive(Clone, Debug)]
-pub struct Addressee {
+pub struct NotifiedAgent {
     app: App,
     sender: Sender,
     bound: Bound,
@@ -37,13 +37,13 @@ pub struct Addressee {
     joined: Arc<OnceCell<()>>,
 }
 
-impl Addressee {
+impl NotifiedAgent {
     /// The agent that a client speaks as; `None` if it is nobody.
-    pub fn of(app: &App, sender: Sender, bound: Bound) -> Option<Addressee> {
+    pub fn of(app: &App, sender: Sender, bound: Bound) -> Option<NotifiedAgent> {
         let (agent, joined) = (AgentId::from(""), Arc::default());
-        let addressee = Addressee { app: app.clone(), sender, bound, agent, joined };
+        let addressee = NotifiedAgent { app: app.clone(), sender, bound, agent, joined };
         let agent = addressee.caller()?.actor.agent()?.clone();
-        Some(Addressee { agent, ..addressee })
+        Some(NotifiedAgent { agent, ..addressee })
     }
 
     pub fn agent(&self) -> &AgentId {
@@ -70,24 +70,24 @@ impl Addressee {
     }
 
     /// Listens from now on; whoever opens a stream is back, if it was gone.
-    pub async fn listen(&self) -> Hearing {
+    pub async fn listen(&self) -> WakeStream {
         if let Some(caller) = self.holds()
             && let Err(error) = self.app.engine().liveness().touch(&caller).await
         {
             tracing::debug!(%error, agent = %self.agent, "an agent that listens could not be brought back");
         }
-        Hearing { listener: self.app.engine().dispatcher().wakes().listen(&self.agent), addressee: self.clone() }
+        WakeStream { listener: self.app.engine().dispatcher().wakes().listen(&self.agent), addressee: self.clone() }
     }
 }
 
 /// An open stream of an agent.
 #[derive(Debug)]
-pub struct Hearing {
+pub struct WakeStream {
     listener: WakeListener,
-    addressee: Addressee,
+    addressee: NotifiedAgent,
 }
 
-impl Hearing {
+impl WakeStream {
     /// The next thing that waits for the agent, which lives meanwhile; `None` if the client may not be told any more.
     pub async fn next(&mut self) -> Option<Wake> {
         let every = beat(self.addressee.app.engine().settings().connection_offline_after);
@@ -112,7 +112,7 @@ fn beat(allowed: Duration) -> Duration {
 
 /// Tells a session's client whenever it has a stream open, until the session ends.
 pub async fn tell(
-    addressee: Addressee,
+    addressee: NotifiedAgent,
     peer: Peer<RoleServer>,
     mut streams: watch::Receiver<usize>,
     remind: impl Fn(&AgentId),

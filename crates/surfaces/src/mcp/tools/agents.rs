@@ -11,9 +11,7 @@ use sha2::{Digest, Sha256};
 use super::Done;
 use crate::mcp::arguments::{name, name_or_null, one_or_many, text_or_null};
 use crate::mcp::translate::{self, AgentRole, AgentStatus, AgentView};
-use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
-
-type Answer<T> = Result<Reply<T>, ToolError>;
+use crate::mcp::{Call, Effect, Tool, ToolAnswer, ToolError, ToolReply, Toolset};
 
 pub fn tools() -> Vec<Tool> {
     use Effect::*;
@@ -72,7 +70,7 @@ pub fn tools() -> Vec<Tool> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Registering {
+struct AgentRegisterArgs {
     /// What people call you.
     name: String,
     /// Your program: claude_code, codex, opencode, custom, …
@@ -95,13 +93,13 @@ pub struct Registering {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Registered {
+struct AgentRegisterResult {
     id: String,
     name: String,
     status: AgentStatus,
 }
 
-async fn register(call: Call, asked: Registering) -> Answer<Registered> {
+async fn register(call: Call, asked: AgentRegisterArgs) -> ToolAnswer<AgentRegisterResult> {
     let (caller, id) = newcomer(&call, &asked.name).await?;
     let mut metadata = asked.metadata.unwrap_or_default();
     if let Some(workflow) = asked.workflow_id {
@@ -126,7 +124,7 @@ async fn register(call: Call, asked: Registering) -> Answer<Registered> {
         call.bound().add(id);
     }
     let view = translate::agent(committed.reply, None);
-    Ok(Reply::of(Registered { id: view.id, name: view.name, status: view.status }))
+    Ok(ToolReply::new(AgentRegisterResult { id: view.id, name: view.name, status: view.status }))
 }
 
 /// Who registers: whoever is identified is itself, and one process is one agent. An unknown one gets an id.
@@ -164,7 +162,7 @@ fn mint(call: &Call) -> AgentId {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Beating {
+struct AgentHeartbeatArgs {
     /// Your id, unless connected as an agent.
     agent_id: Option<String>,
     /// The task you are working on.
@@ -175,18 +173,21 @@ pub struct Beating {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Beaten {
+struct AgentHeartbeatResult {
     success: bool,
     /// When to send the next one at the latest.
     next_heartbeat_ms: i64,
 }
 
-async fn heartbeat(call: Call, asked: Beating) -> Answer<Beaten> {
+async fn heartbeat(call: Call, asked: AgentHeartbeatArgs) -> ToolAnswer<AgentHeartbeatResult> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     call.engine().liveness().heartbeat(&caller, &agent).await?;
     set_status(&call, caller, &agent, asked.status, CurrentTask::named(asked.current_task_id.as_deref())).await?;
     let interval = call.engine().settings().heartbeat_interval.as_millis();
-    Ok(Reply::of(Beaten { success: true, next_heartbeat_ms: i64::try_from(interval).unwrap_or(i64::MAX) }))
+    Ok(ToolReply::new(AgentHeartbeatResult {
+        success: true,
+        next_heartbeat_ms: i64::try_from(interval).unwrap_or(i64::MAX),
+    }))
 }
 
 /// Says what the agent is doing, if the call does.
@@ -216,41 +217,41 @@ async fn known(call: &Call, agent: &AgentId) -> Result<Agent, ToolError> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Leaving {
+struct AgentUnregisterArgs {
     /// Your id, unless connected as an agent.
     #[serde(alias = "agent_id")]
     id: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Left {
+struct AgentUnregisterResult {
     success: bool,
     tasks_released: u32,
 }
 
-async fn unregister(call: Call, asked: Leaving) -> Answer<Left> {
+async fn unregister(call: Call, asked: AgentUnregisterArgs) -> ToolAnswer<AgentUnregisterResult> {
     let (caller, agent) = call.writer(asked.id.as_deref())?;
     let held = known(&call, &agent).await?.holding;
     call.submit(caller, LeaveTeam { agent: agent.clone() }).await?;
     call.bound().remove(&agent);
-    Ok(Reply::of(Left { success: true, tasks_released: held }))
+    Ok(ToolReply::new(AgentUnregisterResult { success: true, tasks_released: held }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Getting {
+struct AgentGetArgs {
     /// The agent's id.
     #[serde(alias = "agent_id")]
     id: String,
 }
 
-async fn get(call: Call, asked: Getting) -> Answer<AgentView> {
+async fn get(call: Call, asked: AgentGetArgs) -> ToolAnswer<AgentView> {
     call.reader().await?;
     // Inside of an instance too, what is not the name of a member is an id as agent_list shows it.
     let agent = match known(&call, &call.sender().instance().member(&asked.id)).await {
         Ok(member) => member,
         Err(_) => known(&call, &Instance::default().member(&asked.id)).await?,
     };
-    Ok(Reply::of(shown(&call, agent)))
+    Ok(ToolReply::new(shown(&call, agent)))
 }
 
 fn shown(call: &Call, agent: Agent) -> AgentView {
@@ -259,7 +260,7 @@ fn shown(call: &Call, agent: Agent) -> AgentView {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Listing {
+struct AgentListArgs {
     /// Only agents with one of these statuses.
     #[serde(default, deserialize_with = "one_or_many")]
     status: Option<Vec<AgentStatus>>,
@@ -274,11 +275,11 @@ pub struct Listing {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Agents {
+struct AgentListResult {
     agents: Vec<AgentView>,
 }
 
-async fn list(call: Call, asked: Listing) -> Answer<Agents> {
+async fn list(call: Call, asked: AgentListArgs) -> ToolAnswer<AgentListResult> {
     call.reader().await?;
     let agents = call.engine().query().agents().await?.value.into_iter().map(|agent| shown(&call, agent));
     let agents = agents
@@ -286,11 +287,11 @@ async fn list(call: Call, asked: Listing) -> Answer<Agents> {
         .filter(|agent| asked.role.is_none_or(|wanted| wanted == agent.role))
         .filter(|agent| asked.runtime.as_ref().is_none_or(|wanted| *wanted == agent.runtime))
         .filter(|agent| asked.workflow_id.is_none() || asked.workflow_id == agent.workflow_id);
-    Ok(Reply::of(Agents { agents: agents.collect() }))
+    Ok(ToolReply::new(AgentListResult { agents: agents.collect() }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Updating {
+struct AgentUpdateArgs {
     /// The agent's id, if it is not you.
     #[serde(alias = "agent_id")]
     id: Option<String>,
@@ -306,7 +307,7 @@ pub struct Updating {
     metadata: Option<Map<String, Value>>,
 }
 
-async fn update(call: Call, asked: Updating) -> Answer<Done> {
+async fn update(call: Call, asked: AgentUpdateArgs) -> ToolAnswer<Done> {
     let (caller, agent) = call.writer(asked.id.as_deref())?;
     let current_task = match asked.current_task_id {
         Some(None) => CurrentTask::Nothing,
@@ -323,5 +324,5 @@ async fn update(call: Call, asked: Updating) -> Answer<Done> {
         call.submit(caller.clone(), RegisterAgent { agent: agent.clone(), announcement }).await?;
     }
     set_status(&call, caller, &agent, asked.status, current_task).await?;
-    Ok(Reply::of(Done::yes()))
+    Ok(ToolReply::new(Done::yes()))
 }

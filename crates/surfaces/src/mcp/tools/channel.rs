@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::long;
-use super::messages::{Answer, Entry, Member, called, held, instance_of};
+use super::messages::{ChannelEntryView, Member, called, held, instance_of};
 use crate::mcp::arguments::{Limit, name};
-use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
+use crate::mcp::{Call, Effect, Tool, ToolAnswer, ToolError, ToolReply, Toolset};
 
 pub fn tools() -> Vec<Tool> {
     use Effect::*;
@@ -45,7 +45,7 @@ pub fn tools() -> Vec<Tool> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Sending {
+struct ChannelSendArgs {
     /// What to say, with @mentions.
     message: String,
     /// Send to this agent alone, not to the channel.
@@ -57,7 +57,7 @@ pub struct Sending {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Sent {
+struct ChannelSendResult {
     id: String,
     timestamp: String,
     /// Who is mentioned and was told.
@@ -70,7 +70,7 @@ pub struct Sent {
     held: Option<String>,
 }
 
-async fn send(call: Call, asked: Sending) -> Answer<Sent> {
+async fn send(call: Call, asked: ChannelSendArgs) -> ToolAnswer<ChannelSendResult> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let message = long::fitting(&call, &member, asked.message).await?;
     let post = match asked.to.as_deref() {
@@ -81,7 +81,7 @@ async fn send(call: Call, asked: Sending) -> Answer<Sent> {
     let command = call.engine().inbox().compose(post);
     let message = call.submit(member.caller.clone(), command).await?.reply;
     let header = &message.letter.header;
-    let sent = Sent {
+    let sent = ChannelSendResult {
         id: header.message.to_string(),
         timestamp: iso(message.at),
         mentions: called(&header.mentions, &member.instance),
@@ -91,7 +91,7 @@ async fn send(call: Call, asked: Sending) -> Answer<Sent> {
     let word = if message.fate == Fate::Sent { "sent" } else { "held" };
     let missed = missed(&call, &member, &header.unknown).await?;
     let note = sent.held.clone();
-    Ok(Reply::said(word, sent).noting(note).noting(missed))
+    Ok(ToolReply::with_text(word, sent).with_note(note).with_note(missed))
 }
 
 /// Tells whose names nobody has, and which names there are.
@@ -112,7 +112,7 @@ async fn missed(call: &Call, member: &Member, unknown: &[AgentId]) -> Result<Opt
 const NAMES_TOLD: usize = 30;
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Reading {
+struct ChannelReadArgs {
     /// Only entries after this time (ISO 8601); a whole minute, hour or day is included.
     since: Option<String>,
     /// Only entries before this time, exclusive: the first timestamp that you were shown goes on to earlier ones.
@@ -125,7 +125,7 @@ pub struct Reading {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Peeking {
+struct ChannelPeekArgs {
     /// Only entries before this time, exclusive: the first timestamp that you were shown goes on to earlier ones.
     before: Option<String>,
     /// At most so many, the newest. 100 unless said, 1000 at most.
@@ -140,14 +140,14 @@ pub struct Peeking {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Entries {
-    entries: Vec<Entry>,
+struct ChannelEntries {
+    entries: Vec<ChannelEntryView>,
     /// There are earlier ones: this, given as before, returns them.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<String>,
 }
 
-async fn read(call: Call, asked: Reading) -> Answer<Entries> {
+async fn read(call: Call, asked: ChannelReadArgs) -> ToolAnswer<ChannelEntries> {
     let (since, before) = (time("since", asked.since.as_deref())?, time("before", asked.before.as_deref())?);
     let span = Span {
         since: since.map(Moment::since),
@@ -163,7 +163,7 @@ async fn read(call: Call, asked: Reading) -> Answer<Entries> {
     shown(&call, &instance, span, &entries.value).await
 }
 
-async fn peek(call: Call, asked: Peeking) -> Answer<Entries> {
+async fn peek(call: Call, asked: ChannelPeekArgs) -> ToolAnswer<ChannelEntries> {
     let before = time("before", asked.before.as_deref())?.map(|moment| moment.first);
     let span = Span { since: None, before, limit: asked.limit.map(Limit::get) };
     let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
@@ -187,15 +187,15 @@ fn time(argument: &str, text: Option<&str>) -> Result<Option<Moment>, ToolError>
 }
 
 /// Entries, and whether there are earlier ones. Whoever asked for the last few, and for nothing else, knows.
-async fn shown(call: &Call, instance: &Instance, span: Span, found: &[Message]) -> Answer<Entries> {
+async fn shown(call: &Call, instance: &Instance, span: Span, found: &[Message]) -> ToolAnswer<ChannelEntries> {
     let only_the_last = span.since.is_none() && span.before.is_none() && span.limit.is_some();
     let left_out =
         if only_the_last { 0 } else { call.engine().inbox().count_omitted(instance, span, found.len()).await? };
     let before = found.first().filter(|_| left_out > 0).map(|first| iso(first.at));
     let note = before.as_ref().map(|before| earlier(span, found.len(), left_out, before));
-    let entries: Vec<Entry> = found.iter().map(|entry| Entry::of(entry, instance)).collect();
+    let entries: Vec<ChannelEntryView> = found.iter().map(|entry| ChannelEntryView::of(entry, instance)).collect();
     let text = serde_json::to_string(&entries).map_err(|_| ToolError::unexpected())?;
-    Ok(Reply::said(text, Entries { entries, before }).noting(note))
+    Ok(ToolReply::with_text(text, ChannelEntries { entries, before }).with_note(note))
 }
 
 /// Tells of what was left out, and how to come to it.

@@ -10,9 +10,7 @@ use serde_json::Value;
 
 use crate::mcp::arguments::{self, Limit, PAGE, one_or_many, page};
 use crate::mcp::translate::{self, CheckpointView};
-use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
-
-type Answer<T> = Result<Reply<T>, ToolError>;
+use crate::mcp::{Call, Effect, Tool, ToolAnswer, ToolReply, Toolset};
 
 pub fn tools() -> Vec<Tool> {
     use Effect::*;
@@ -37,7 +35,7 @@ pub fn tools() -> Vec<Tool> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Adding {
+struct CheckpointAddArgs {
     /// The task's id.
     task_id: String,
     /// What it is.
@@ -55,13 +53,13 @@ pub struct Adding {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Added {
+struct CheckpointAddResult {
     id: String,
     /// Its place among those of the task.
     sequence: u32,
 }
 
-async fn add(call: Call, asked: Adding) -> Answer<Added> {
+async fn add(call: Call, asked: CheckpointAddArgs) -> ToolAnswer<CheckpointAddResult> {
     let task = TaskId::from(asked.task_id.as_str());
     let (caller, agent) = call.worker_on(asked.agent_id.as_deref(), &task).await?;
     let command = AddCheckpoint {
@@ -74,11 +72,11 @@ async fn add(call: Call, asked: Adding) -> Answer<Added> {
         files_changed: asked.files_changed.unwrap_or_default(),
     };
     let added = call.submit(caller, command).await?.reply;
-    Ok(Reply::of(Added { id: added.id, sequence: added.sequence }))
+    Ok(ToolReply::new(CheckpointAddResult { id: added.id, sequence: added.sequence }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Listing {
+struct CheckpointListArgs {
     /// The task's id.
     task_id: String,
     /// Only these types.
@@ -92,13 +90,13 @@ pub struct Listing {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Checkpoints {
+struct CheckpointListResult {
     checkpoints: Vec<CheckpointView>,
     /// There are more behind these.
     more: bool,
 }
 
-async fn list(call: Call, asked: Listing) -> Answer<Checkpoints> {
+async fn list(call: Call, asked: CheckpointListArgs) -> ToolAnswer<CheckpointListResult> {
     call.reader().await?;
     let limit = page(asked.limit, PAGE) as usize;
     let filter = CheckpointFilter {
@@ -110,5 +108,8 @@ async fn list(call: Call, asked: Listing) -> Answer<Checkpoints> {
     let mut found = call.engine().runs().checkpoints(&filter).await?.value;
     let more = found.len() > limit;
     found.truncate(limit);
-    Ok(Reply::of(Checkpoints { checkpoints: found.into_iter().map(translate::checkpoint).collect(), more }))
+    Ok(ToolReply::new(CheckpointListResult {
+        checkpoints: found.into_iter().map(translate::checkpoint).collect(),
+        more,
+    }))
 }

@@ -12,9 +12,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::long;
-use super::messages::{Answer, Member, held, more};
+use super::messages::{Member, held, more};
 use crate::mcp::arguments::Limit;
-use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
+use crate::mcp::{Call, Effect, Tool, ToolAnswer, ToolError, ToolReply, Toolset};
 
 /// What stands for everybody in `to`.
 const ALL: &str = "all";
@@ -64,14 +64,14 @@ pub fn tools() -> Vec<Tool> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Asking {
+struct CoordCallerArgs {
     /// For callers that connected without a name.
     #[schemars(skip)]
     agent_id: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Checking {
+struct CoordCheckMessagesArgs {
     /// At most so many, those that you have not seen first. 100 unless said, 1000 at most.
     limit: Option<Limit>,
     /// For callers that connected without a name.
@@ -80,13 +80,13 @@ pub struct Checking {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Waiting {
+struct CoordCheckMessagesResult {
     pending: Vec<CoordMessage>,
     count: usize,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct CoordMessage {
+struct CoordMessage {
     id: String,
     #[serde(rename = "type")]
     topic: String,
@@ -108,16 +108,16 @@ fn shown(Pending { message, .. }: Pending) -> CoordMessage {
     }
 }
 
-async fn check(call: Call, asked: Checking) -> Answer<Waiting> {
+async fn check(call: Call, asked: CoordCheckMessagesArgs) -> ToolAnswer<CoordCheckMessagesResult> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let waiting = call.engine().inbox().check_coord(&member.caller, &member.id, asked.limit.map(Limit::get)).await?;
     let more = more(&waiting, "coord_ack_message");
     let pending: Vec<CoordMessage> = waiting.pending.into_iter().map(shown).collect();
-    Ok(Reply::of(Waiting { count: pending.len(), pending }).noting(more))
+    Ok(ToolReply::new(CoordCheckMessagesResult { count: pending.len(), pending }).with_note(more))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Acking {
+struct CoordAckMessageArgs {
     /// The id of the message.
     message_id: String,
     /// For callers that connected without a name.
@@ -126,25 +126,25 @@ pub struct Acking {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Acked {
+struct CoordAckMessageResult {
     success: bool,
     acknowledged: String,
 }
 
-async fn ack(call: Call, asked: Acking) -> Answer<Acked> {
+async fn ack(call: Call, asked: CoordAckMessageArgs) -> ToolAnswer<CoordAckMessageResult> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let id = MessageId::new(asked.message_id.trim());
     call.engine().inbox().ack(&member.caller, &member.id, vec![id.clone()]).await?;
-    Ok(Reply::of(Acked { success: true, acknowledged: id.to_string() }))
+    Ok(ToolReply::new(CoordAckMessageResult { success: true, acknowledged: id.to_string() }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Publishing {
+struct CoordPublishMessageArgs {
     /// What kind of message it is, in upper-case words, for example BLOCKING_ISSUE.
     #[serde(rename = "type")]
     topic: String,
     /// The ids of the agents it is for, or "all".
-    to: To,
+    to: CoordTo,
     /// What it is about, in a line.
     subject: String,
     /// What the recipients need to know.
@@ -159,12 +159,12 @@ pub struct Publishing {
 /// One id or several.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-pub enum To {
+enum CoordTo {
     One(String),
     Several(Vec<String>),
 }
 
-impl JsonSchema for To {
+impl JsonSchema for CoordTo {
     fn schema_name() -> Cow<'static, str> {
         "To".into()
     }
@@ -174,11 +174,11 @@ impl JsonSchema for To {
     }
 }
 
-impl To {
+impl CoordTo {
     fn addressees(self) -> Result<Addressees, ToolError> {
         let named = match self {
-            To::One(one) => vec![one],
-            To::Several(several) => several,
+            CoordTo::One(one) => vec![one],
+            CoordTo::Several(several) => several,
         };
         if named.iter().any(|name| name == ALL) {
             return Ok(Addressees::Everyone);
@@ -191,7 +191,7 @@ impl To {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Published {
+struct CoordPublishMessageResult {
     success: bool,
     message_id: String,
     /// Recipients that nobody knows. They get it if they join within 24 hours.
@@ -202,7 +202,7 @@ pub struct Published {
     held: Option<String>,
 }
 
-async fn publish(call: Call, asked: Publishing) -> Answer<Published> {
+async fn publish(call: Call, asked: CoordPublishMessageArgs) -> ToolAnswer<CoordPublishMessageResult> {
     let to = asked.to.addressees()?;
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let what = What::Coord { topic: asked.topic, subject: asked.subject, to, ack: acks(asked.requires_ack) };
@@ -211,8 +211,13 @@ async fn publish(call: Call, asked: Publishing) -> Answer<Published> {
     let command = call.engine().inbox().compose(post);
     let message = call.submit(member.caller.clone(), command).await?.reply;
     let unknown = message.letter.header.unknown.iter().map(ToString::to_string).collect();
-    let published = Published { success: true, message_id: message.id().to_string(), unknown, held: held(&message) };
-    Ok(Reply::of(published))
+    let published = CoordPublishMessageResult {
+        success: true,
+        message_id: message.id().to_string(),
+        unknown,
+        held: held(&message),
+    };
+    Ok(ToolReply::new(published))
 }
 
 fn acks(required: Option<bool>) -> Ack {
@@ -226,54 +231,54 @@ fn acks(required: Option<bool>) -> Ack {
 /// The words for whether somebody is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Presence {
+enum PresenceView {
     Active,
     Stale,
     Offline,
 }
 
-impl From<PresenceWord> for Presence {
-    fn from(word: PresenceWord) -> Presence {
+impl From<PresenceWord> for PresenceView {
+    fn from(word: PresenceWord) -> PresenceView {
         match word {
-            PresenceWord::Active => Presence::Active,
-            PresenceWord::Stale => Presence::Stale,
-            PresenceWord::Offline => Presence::Offline,
+            PresenceWord::Active => PresenceView::Active,
+            PresenceWord::Stale => PresenceView::Stale,
+            PresenceWord::Offline => PresenceView::Offline,
         }
     }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Instance {
+struct InstanceView {
     instance_id: String,
-    status: Presence,
+    status: PresenceView,
     last_heartbeat: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Instances {
-    instances: Vec<Instance>,
+struct CoordGetPresenceResult {
+    instances: Vec<InstanceView>,
 }
 
-async fn presence(call: Call, _: Asking) -> Answer<Instances> {
+async fn presence(call: Call, _: CoordCallerArgs) -> ToolAnswer<CoordGetPresenceResult> {
     let caller = call.reader().await?;
     call.arrive(&caller).await?;
-    let instances = call.engine().inbox().instance_presence().await?.into_iter().map(|present| Instance {
+    let instances = call.engine().inbox().instance_presence().await?.into_iter().map(|present| InstanceView {
         instance_id: present.agent.to_string(),
         status: present.status.into(),
         last_heartbeat: iso(present.last_seen),
     });
-    Ok(Reply::of(Instances { instances: instances.collect() }))
+    Ok(ToolReply::new(CoordGetPresenceResult { instances: instances.collect() }))
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Beaten {
+struct CoordSendHeartbeatResult {
     success: bool,
     timestamp: String,
 }
 
-async fn heartbeat(call: Call, asked: Asking) -> Answer<Beaten> {
+async fn heartbeat(call: Call, asked: CoordCallerArgs) -> ToolAnswer<CoordSendHeartbeatResult> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     call.arrive(&caller).await?;
     call.engine().liveness().heartbeat(&caller, &agent).await?;
-    Ok(Reply::of(Beaten { success: true, timestamp: iso(call.engine().clock().now()) }))
+    Ok(ToolReply::new(CoordSendHeartbeatResult { success: true, timestamp: iso(call.engine().clock().now()) }))
 }

@@ -10,9 +10,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::messages::{Answer, Member, instance_of};
+use super::messages::{Member, instance_of};
 use crate::mcp::arguments::{Limit, name};
-use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
+use crate::mcp::{Call, Effect, Tool, ToolAnswer, ToolError, ToolReply, Toolset};
 
 /// How many files a list names.
 pub const FILES_LISTED: usize = 1_000;
@@ -76,22 +76,22 @@ pub fn tools() -> Vec<Tool> {
 }
 
 /// The document that a caller means.
-struct Meant {
+struct RequestedDocument {
     id: DocumentId,
     is_entry: bool,
 }
 
-async fn meant(call: &Call, instance: &Instance, file: Option<&str>) -> Result<Meant, ToolError> {
+async fn meant(call: &Call, instance: &Instance, file: Option<&str>) -> Result<RequestedDocument, ToolError> {
     let entry = call.engine().documents().entry_path(instance).await?;
     let path = match file {
         Some(file) => DocumentPath::parse(file.trim()).map_err(Rejection::from)?,
         None => entry.clone(),
     };
-    Ok(Meant { is_entry: path == entry, id: DocumentId::new(instance.run(), path) })
+    Ok(RequestedDocument { is_entry: path == entry, id: DocumentId::new(instance.run(), path) })
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Reading {
+struct DocumentReadArgs {
     /// Which file, for example todos.md.
     #[serde(default, deserialize_with = "name")]
     file: Option<String>,
@@ -101,24 +101,25 @@ pub struct Reading {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Content {
+struct DocumentReadResult {
     file: String,
     content: String,
     /// 0 if there is no document yet.
     version: u64,
 }
 
-async fn read(call: Call, asked: Reading) -> Answer<Content> {
+async fn read(call: Call, asked: DocumentReadArgs) -> ToolAnswer<DocumentReadResult> {
     let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
-    let Meant { id, is_entry } = meant(&call, &instance_of(&call, member.as_ref()), asked.file.as_deref()).await?;
+    let RequestedDocument { id, is_entry } =
+        meant(&call, &instance_of(&call, member.as_ref()), asked.file.as_deref()).await?;
     let content = match call.engine().documents().text(&id).await? {
         Some(DocumentText { version, text }) => {
-            Content { file: id.path.to_string(), content: text, version: version.version }
+            DocumentReadResult { file: id.path.to_string(), content: text, version: version.version }
         }
-        None if is_entry => Content { file: id.path.to_string(), content: String::new(), version: 0 },
+        None if is_entry => DocumentReadResult { file: id.path.to_string(), content: String::new(), version: 0 },
         None => return Err(not_there(&id)),
     };
-    Ok(Reply::said(content.content.clone(), content))
+    Ok(ToolReply::with_text(content.content.clone(), content))
 }
 
 fn not_there(id: &DocumentId) -> ToolError {
@@ -126,7 +127,7 @@ fn not_there(id: &DocumentId) -> ToolError {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Writing {
+struct DocumentWriteArgs {
     /// The new text, which replaces the old one.
     content: String,
     /// Which file, for example todos.md.
@@ -140,7 +141,7 @@ pub struct Writing {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Appending {
+struct DocumentAppendArgs {
     /// What to add.
     content: String,
     /// Which file, for example todos.md.
@@ -152,7 +153,7 @@ pub struct Appending {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Creating {
+struct DocumentCreateArgs {
     /// Its path: relative, ending in .md, .markdown or .txt.
     file: String,
     /// Its first text.
@@ -163,7 +164,7 @@ pub struct Creating {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Deleting {
+struct DocumentDeleteArgs {
     /// Which file.
     file: String,
     /// The version that you have read.
@@ -174,12 +175,12 @@ pub struct Deleting {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Written {
+struct DocumentChangeResult {
     file: String,
     version: u64,
 }
 
-async fn write(call: Call, asked: Writing) -> Answer<Written> {
+async fn write(call: Call, asked: DocumentWriteArgs) -> ToolAnswer<DocumentChangeResult> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let id = meant(&call, &member.instance, asked.file.as_deref()).await?.id;
     let command =
@@ -187,21 +188,21 @@ async fn write(call: Call, asked: Writing) -> Answer<Written> {
     change(&call, member, id, command, "written").await
 }
 
-async fn append(call: Call, asked: Appending) -> Answer<Written> {
+async fn append(call: Call, asked: DocumentAppendArgs) -> ToolAnswer<DocumentChangeResult> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let id = meant(&call, &member.instance, asked.file.as_deref()).await?.id;
     let command = AppendDocument { id: id.clone(), text: asked.content, writer: writer(&member) };
     change(&call, member, id, command, "appended").await
 }
 
-async fn create(call: Call, asked: Creating) -> Answer<Written> {
+async fn create(call: Call, asked: DocumentCreateArgs) -> ToolAnswer<DocumentChangeResult> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let id = meant(&call, &member.instance, Some(named(&asked.file)?)).await?.id;
     let command = CreateDocument { id: id.clone(), text: asked.content, writer: writer(&member) };
     change(&call, member, id, command, "created").await
 }
 
-async fn delete(call: Call, asked: Deleting) -> Answer<Written> {
+async fn delete(call: Call, asked: DocumentDeleteArgs) -> ToolAnswer<DocumentChangeResult> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let id = meant(&call, &member.instance, Some(named(&asked.file)?)).await?.id;
     let command = DeleteDocument { id: id.clone(), writer: writer(&member), base: base(asked.base_version) };
@@ -221,13 +222,19 @@ fn base(version: Option<u64>) -> Base {
     version.map_or(Base::Unsaid, Base::Version)
 }
 
-async fn change<C>(call: &Call, member: Member, id: DocumentId, command: C, word: &str) -> Answer<Written>
+async fn change<C>(
+    call: &Call,
+    member: Member,
+    id: DocumentId,
+    command: C,
+    word: &str,
+) -> ToolAnswer<DocumentChangeResult>
 where
     C: Command<Reply = Document>,
 {
     match call.engine().documents().change(&id, call.request(member.caller, command)).await? {
         Changed::Done(Document { id, version, .. }) => {
-            Ok(Reply::said(word, Written { file: id.path.to_string(), version }))
+            Ok(ToolReply::with_text(word, DocumentChangeResult { file: id.path.to_string(), version }))
         }
         Changed::Stale { refusal, newer } => {
             let newer = newer.map(|DocumentText { version, text }| {
@@ -239,29 +246,29 @@ where
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Listing {
+struct DocumentListArgs {
     /// For callers that connected without a name.
     #[schemars(skip)]
     agent_id: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Files {
+struct DocumentListResult {
     files: Vec<String>,
 }
 
-async fn list(call: Call, asked: Listing) -> Answer<Files> {
+async fn list(call: Call, asked: DocumentListArgs) -> ToolAnswer<DocumentListResult> {
     let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
     let documents = call.engine().documents().list(&instance_of(&call, member.as_ref()).run()).await?.value;
     let left_out = documents.len().saturating_sub(FILES_LISTED);
     let files: Vec<String> = documents.iter().take(FILES_LISTED).map(|document| document.id.path.to_string()).collect();
     let text = serde_json::to_string(&files).map_err(|_| ToolError::unexpected())?;
     let note = (left_out > 0).then(|| format!("{left_out} more are left out."));
-    Ok(Reply::said(text, Files { files }).noting(note))
+    Ok(ToolReply::with_text(text, DocumentListResult { files }).with_note(note))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Asking {
+struct DocumentHistoryArgs {
     /// Which file, for example todos.md.
     #[serde(default, deserialize_with = "name")]
     file: Option<String>,
@@ -275,15 +282,15 @@ pub struct Asking {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct History {
+struct DocumentHistoryResult {
     file: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<String>,
-    versions: Vec<Past>,
+    versions: Vec<DocumentVersionView>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Past {
+struct DocumentVersionView {
     version: u64,
     author: String,
     timestamp: String,
@@ -294,14 +301,14 @@ pub struct Past {
     hash: Option<String>,
 }
 
-fn past(version: &Version) -> Past {
+fn past(version: &Version) -> DocumentVersionView {
     let change = match version.change {
         Change::Created => "created",
         Change::Written => "written",
         Change::Appended => "appended",
         Change::Deleted => "deleted",
     };
-    Past {
+    DocumentVersionView {
         version: version.version,
         author: version.author.clone(),
         timestamp: iso(version.at),
@@ -310,20 +317,23 @@ fn past(version: &Version) -> Past {
     }
 }
 
-async fn history(call: Call, asked: Asking) -> Answer<History> {
+async fn history(call: Call, asked: DocumentHistoryArgs) -> ToolAnswer<DocumentHistoryResult> {
     let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
     let id = meant(&call, &instance_of(&call, member.as_ref()), asked.file.as_deref()).await?.id;
     let file = id.path.to_string();
     let Some(version) = asked.version else {
         let versions = call.engine().documents().history(&id, asked.limit.map(Limit::get)).await?.value;
-        let versions: Vec<Past> = versions.iter().map(past).collect();
+        let versions: Vec<DocumentVersionView> = versions.iter().map(past).collect();
         let text = serde_json::to_string(&versions).map_err(|_| ToolError::unexpected())?;
-        return Ok(Reply::said(text, History { file, content: None, versions }));
+        return Ok(ToolReply::with_text(text, DocumentHistoryResult { file, content: None, versions }));
     };
     let Some(DocumentText { version, text }) = call.engine().documents().text_at(&id, version).await? else {
         let missing = format!("document '{file}' has no text at version {version}");
         return Err(ToolError::from(Rejection::new(Code::DocumentNotFound, missing))
             .suggest("document_history without 'version' shows the versions that there are"));
     };
-    Ok(Reply::said(text.clone(), History { file, content: Some(text), versions: vec![past(&version)] }))
+    Ok(ToolReply::with_text(
+        text.clone(),
+        DocumentHistoryResult { file, content: Some(text), versions: vec![past(&version)] },
+    ))
 }

@@ -50,21 +50,21 @@ pub struct Envelope {
 
 /// What a message says: its payload as JSON, or the beginning of that.
 #[derive(Debug)]
-pub struct Words {
+pub struct PayloadText {
     pub text: String,
     is_cut: bool,
 }
 
-impl Words {
-    pub fn of(mail: &Mail) -> Words {
+impl PayloadText {
+    pub fn of(mail: &Mail) -> PayloadText {
         let readable = |envelope: &&Value| !envelope["meta"]["body_unreadable"].is_string();
         let Some(envelope) = mail.envelope.as_ref().filter(readable) else {
-            return Words { text: "(its words are gone, or cannot be read)".to_owned(), is_cut: false };
+            return PayloadText { text: "(its words are gone, or cannot be read)".to_owned(), is_cut: false };
         };
         let payload = envelope["payload"].to_string();
         match payload.char_indices().nth(SHOWN_CHARACTERS) {
-            Some((end, _)) => Words { text: format!("{}…", &payload[..end]), is_cut: true },
-            None => Words { text: payload, is_cut: false },
+            Some((end, _)) => PayloadText { text: format!("{}…", &payload[..end]), is_cut: true },
+            None => PayloadText { text: payload, is_cut: false },
         }
     }
 
@@ -75,7 +75,7 @@ impl Words {
 }
 
 impl Envelope {
-    pub fn of(mail: &Mail, words: &Words, now: Timestamp) -> Envelope {
+    pub fn of(mail: &Mail, words: &PayloadText, now: Timestamp) -> Envelope {
         let envelope = mail.envelope.as_ref().unwrap_or(&Value::Null);
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let request = mail.request.as_ref();

@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::http::paths;
 use crate::mcp::arguments::name;
-use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
-
-type Answer<T> = Result<Reply<T>, ToolError>;
+use crate::mcp::{Call, Effect, Tool, ToolAnswer, ToolReply, Toolset};
 
 pub fn tools() -> Vec<Tool> {
     use Effect::*;
@@ -41,7 +39,7 @@ pub fn tools() -> Vec<Tool> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Claiming {
+struct ResourceClaimArgs {
     /// Relative to the project's root.
     path: String,
     /// The task you change it for.
@@ -55,7 +53,7 @@ pub struct Claiming {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Claimed {
+struct ResourceClaimResult {
     granted: bool,
     /// Who has it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,21 +62,21 @@ pub struct Claimed {
     reason: Option<String>,
 }
 
-async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
+async fn claim(call: Call, asked: ResourceClaimArgs) -> ToolAnswer<ResourceClaimResult> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     let task = asked.task_id.as_deref().map(Into::into);
     let insist = if asked.force == Some(true) { ClaimMode::Force } else { ClaimMode::Request };
     let command = paths::claim(call.engine(), &asked.path, agent, task, insist).await?;
-    Ok(Reply::of(match call.submit(caller, command).await?.reply {
-        FileClaimOutcome::Granted => Claimed { granted: true, owner: None, reason: None },
+    Ok(ToolReply::new(match call.submit(caller, command).await?.reply {
+        FileClaimOutcome::Granted => ResourceClaimResult { granted: true, owner: None, reason: None },
         FileClaimOutcome::Refused { owner, reason } => {
-            Claimed { granted: false, owner: owner.map(|owner| owner.to_string()), reason: Some(reason) }
+            ResourceClaimResult { granted: false, owner: owner.map(|owner| owner.to_string()), reason: Some(reason) }
         }
     }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Releasing {
+struct ResourceReleaseArgs {
     /// The path, as you claimed it.
     path: String,
     /// Your id, unless connected as an agent.
@@ -86,37 +84,37 @@ pub struct Releasing {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Released {
+struct ResourceReleaseResult {
     released: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
 
-async fn release(call: Call, asked: Releasing) -> Answer<Released> {
+async fn release(call: Call, asked: ResourceReleaseArgs) -> ToolAnswer<ResourceReleaseResult> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     let path = call.engine().paths().resolve(&asked.path).await?;
-    Ok(Reply::of(match call.submit(caller, ReleaseFile { path, agent }).await?.reply {
-        FileReleaseOutcome::Released => Released { released: true, reason: None },
-        FileReleaseOutcome::NotReleased { reason } => Released { released: false, reason: Some(reason) },
+    Ok(ToolReply::new(match call.submit(caller, ReleaseFile { path, agent }).await?.reply {
+        FileReleaseOutcome::Released => ResourceReleaseResult { released: true, reason: None },
+        FileReleaseOutcome::NotReleased { reason } => ResourceReleaseResult { released: false, reason: Some(reason) },
     }))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Filter {
+enum ResourceFilter {
     Claimed,
     Conflicted,
     All,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Listing {
+struct ResourceListArgs {
     /// claimed (default), conflicted, or all paths that were ever claimed or changed.
-    filter: Option<Filter>,
+    filter: Option<ResourceFilter>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct FileView {
+struct ResourceView {
     path: String,
     state: String,
     owner: Option<String>,
@@ -126,23 +124,23 @@ pub struct FileView {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Files {
-    resources: Vec<FileView>,
+struct ResourceListResult {
+    resources: Vec<ResourceView>,
 }
 
-async fn list(call: Call, asked: Listing) -> Answer<Files> {
+async fn list(call: Call, asked: ResourceListArgs) -> ToolAnswer<ResourceListResult> {
     call.reader().await?;
-    let filter = match asked.filter.unwrap_or(Filter::Claimed) {
-        Filter::Claimed => FileFilter::Claimed,
-        Filter::Conflicted => FileFilter::Conflicted,
-        Filter::All => FileFilter::All,
+    let filter = match asked.filter.unwrap_or(ResourceFilter::Claimed) {
+        ResourceFilter::Claimed => FileFilter::Claimed,
+        ResourceFilter::Conflicted => FileFilter::Conflicted,
+        ResourceFilter::All => FileFilter::All,
     };
     let resources = call.engine().query().files(filter).await?.value.into_iter().map(shown).collect();
-    Ok(Reply::of(Files { resources }))
+    Ok(ToolReply::new(ResourceListResult { resources }))
 }
 
-fn shown(file: File) -> FileView {
-    FileView {
+fn shown(file: File) -> ResourceView {
+    ResourceView {
         path: file.path.to_string(),
         state: file.state().as_str().to_owned(),
         owner: file.holder().map(ToString::to_string),

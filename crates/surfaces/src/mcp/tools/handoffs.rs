@@ -7,9 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::mcp::arguments::name;
-use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
-
-type Answer<T> = Result<Reply<T>, ToolError>;
+use crate::mcp::{Call, Effect, Tool, ToolAnswer, ToolReply, Toolset};
 
 pub fn tools() -> Vec<Tool> {
     use Effect::*;
@@ -40,7 +38,7 @@ pub fn tools() -> Vec<Tool> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Offering {
+struct HandoffCreateArgs {
     /// The task's id.
     task_id: String,
     /// What is done and what is left to do.
@@ -65,12 +63,12 @@ pub struct Offering {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Offered {
+struct HandoffCreateResult {
     id: String,
     status: String,
 }
 
-async fn create(call: Call, asked: Offering) -> Answer<Offered> {
+async fn create(call: Call, asked: HandoffCreateArgs) -> ToolAnswer<HandoffCreateResult> {
     let task = TaskId::from(asked.task_id.as_str());
     let (caller, from) = call.writer_on(asked.agent_id.as_deref(), &task).await?;
     let command = OfferHandoff {
@@ -87,11 +85,11 @@ async fn create(call: Call, asked: Offering) -> Answer<Offered> {
         },
     };
     let handoff = call.submit(caller, command).await?.reply;
-    Ok(Reply::of(Offered { id: handoff.id.to_string(), status: handoff.status.as_str().to_owned() }))
+    Ok(ToolReply::new(HandoffCreateResult { id: handoff.id.to_string(), status: handoff.status.as_str().to_owned() }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Accepting {
+struct HandoffAcceptArgs {
     /// The handoff's id.
     #[serde(alias = "id")]
     handoff_id: String,
@@ -100,18 +98,18 @@ pub struct Accepting {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Accepted {
+struct HandoffAcceptResult {
     accepted: bool,
 }
 
-async fn accept(call: Call, asked: Accepting) -> Answer<Accepted> {
+async fn accept(call: Call, asked: HandoffAcceptArgs) -> ToolAnswer<HandoffAcceptResult> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     call.submit(caller, AcceptHandoff { handoff: HandoffId::from(asked.handoff_id.as_str()), agent }).await?;
-    Ok(Reply::of(Accepted { accepted: true }))
+    Ok(ToolReply::new(HandoffAcceptResult { accepted: true }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Rejecting {
+struct HandoffRejectArgs {
     /// The handoff's id.
     #[serde(alias = "id")]
     handoff_id: String,
@@ -122,13 +120,13 @@ pub struct Rejecting {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Rejected {
+struct HandoffRejectResult {
     rejected: bool,
 }
 
-async fn reject(call: Call, asked: Rejecting) -> Answer<Rejected> {
+async fn reject(call: Call, asked: HandoffRejectArgs) -> ToolAnswer<HandoffRejectResult> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     let handoff = HandoffId::from(asked.handoff_id.as_str());
     call.submit(caller, RejectHandoff { handoff, agent, reason: asked.reason.unwrap_or_default() }).await?;
-    Ok(Reply::of(Rejected { rejected: true }))
+    Ok(ToolReply::new(HandoffRejectResult { rejected: true }))
 }

@@ -9,10 +9,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::WAITS;
-use super::messages::{Answer, InboxMessage, Member, more};
+use super::messages::{InboxMessage, Member, more};
 use crate::http::limits::Account;
 use crate::mcp::arguments::Limit;
-use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
+use crate::mcp::{Call, Effect, Tool, ToolAnswer, ToolError, ToolReply, Toolset};
 
 /// The longest that a call waits for a message.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
@@ -61,7 +61,7 @@ pub fn tools() -> Vec<Tool> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Checking {
+pub struct InboxCheckArgs {
     /// At most so many, those that you have not seen first. 100 unless said, 1000 at most.
     #[schemars(extend("x-rare" = true))]
     limit: Option<Limit>,
@@ -71,18 +71,18 @@ pub struct Checking {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Messages {
+pub struct InboxMessages {
     messages: Vec<InboxMessage>,
 }
 
-async fn check(call: Call, asked: Checking) -> Answer<Messages> {
+async fn check(call: Call, asked: InboxCheckArgs) -> ToolAnswer<InboxMessages> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let waiting = call.engine().inbox().check(&member.caller, &member.id, asked.limit.map(Limit::get)).await?;
     shown(&call, &waiting, &member)
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Peeking {
+pub struct InboxPeekArgs {
     /// At most so many, those that you have not seen first. 100 unless said, 1000 at most.
     #[schemars(extend("x-rare" = true))]
     limit: Option<Limit>,
@@ -96,7 +96,7 @@ pub struct Peeking {
     on_behalf: bool,
 }
 
-async fn peek(call: Call, asked: Peeking) -> Answer<Messages> {
+async fn peek(call: Call, asked: InboxPeekArgs) -> ToolAnswer<InboxMessages> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let limit = asked.limit.map(Limit::get);
     let waiting = match asked.on_behalf {
@@ -106,14 +106,14 @@ async fn peek(call: Call, asked: Peeking) -> Answer<Messages> {
     shown(&call, &waiting, &member)
 }
 
-fn shown(call: &Call, waiting: &Waiting, member: &Member) -> Answer<Messages> {
+fn shown(call: &Call, waiting: &Waiting, member: &Member) -> ToolAnswer<InboxMessages> {
     let messages = InboxMessage::all(waiting, &member.instance, call.engine().clock().now());
     let text = serde_json::to_string(&messages).map_err(|_| ToolError::unexpected())?;
-    Ok(Reply::said(text, Messages { messages }).noting(more(waiting, "inbox_ack")))
+    Ok(ToolReply::with_text(text, InboxMessages { messages }).with_note(more(waiting, "inbox_ack")))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Acking {
+pub struct InboxAckArgs {
     /// Up to this timestamp or message id, inclusive.
     until: String,
     /// For callers that connected without a name.
@@ -122,14 +122,14 @@ pub struct Acking {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Acked {
+pub struct InboxAckResult {
     /// The messages that this covered.
     acknowledged: Vec<String>,
     /// How many are left.
     remaining: usize,
 }
 
-async fn ack(call: Call, asked: Acking) -> Answer<Acked> {
+async fn ack(call: Call, asked: InboxAckArgs) -> ToolAnswer<InboxAckResult> {
     let until = match Moment::parse(&asked.until) {
         Some(moment) => Until::Time(moment.last),
         None => Until::Message(MessageId::new(asked.until.trim())),
@@ -142,11 +142,11 @@ async fn ack(call: Call, asked: Acking) -> Answer<Acked> {
         "Nothing was covered: up to there you were shown no message that is still open. inbox_check shows what is."
             .to_owned()
     });
-    Ok(Reply::said("acknowledged", Acked { acknowledged, remaining }).noting(nothing))
+    Ok(ToolReply::with_text("acknowledged", InboxAckResult { acknowledged, remaining }).with_note(nothing))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Awaiting {
+pub struct InboxWaitArgs {
     /// At most so long; 600 at most.
     timeout_seconds: Option<f64>,
     /// At most so many messages, those that you have not seen first. 100 unless said, 1000 at most.
@@ -158,7 +158,7 @@ pub struct Awaiting {
 }
 
 /// Waits by listening, so that nothing is asked again and again. What is new is shown by the same call.
-async fn wait(call: Call, asked: Awaiting) -> Answer<Messages> {
+async fn wait(call: Call, asked: InboxWaitArgs) -> ToolAnswer<InboxMessages> {
     let most = match asked.timeout_seconds {
         Some(seconds) => Duration::try_from_secs_f64(seconds).unwrap_or_default().min(LONGEST_WAIT),
         None => USUAL_WAIT,
@@ -180,7 +180,7 @@ async fn wait(call: Call, asked: Awaiting) -> Answer<Messages> {
 
 /// Lasts until something is in the inbox that its owner was not shown: what it has read and works on does not end the
 /// waiting. A coordination message that comes meanwhile does, and is told of with the result.
-async fn arrival(call: &Call, asked: &Awaiting, member: &Member) -> Result<(), ToolError> {
+async fn arrival(call: &Call, asked: &InboxWaitArgs, member: &Member) -> Result<(), ToolError> {
     let engine = call.engine();
     // Listening begins before the first look, so that nothing falls in between.
     let mut listener = engine.dispatcher().wakes().listen(&member.id);

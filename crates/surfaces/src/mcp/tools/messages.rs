@@ -8,10 +8,8 @@ use rookery_engine::messages::{Mail, MessageStatus, Pending, Reached, RecipientS
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::envelopes::{Envelope, Words};
-use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
-
-pub type Answer<T> = Result<Reply<T>, ToolError>;
+use super::envelopes::{Envelope, PayloadText};
+use crate::mcp::{Call, Effect, Tool, ToolAnswer, ToolError, ToolReply, Toolset};
 
 pub fn tools() -> Vec<Tool> {
     use Effect::*;
@@ -80,7 +78,7 @@ pub fn instance_of_caller(caller: &Caller) -> Instance {
 
 /// An entry of a channel, or a message to few.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Entry {
+pub struct ChannelEntryView {
     id: String,
     timestamp: String,
     from: String,
@@ -91,16 +89,16 @@ pub struct Entry {
     to: Option<Vec<String>>,
 }
 
-impl Entry {
+impl ChannelEntryView {
     /// A message with the names that everybody has in the reader's instance.
-    pub fn of(message: &Message, reader: &Instance) -> Entry {
+    pub fn of(message: &Message, reader: &Instance) -> ChannelEntryView {
         let header = &message.letter.header;
         let direct = header.form == Form::Direct;
         let to = match &header.to {
             Recipients::Agents(agents) if direct => Some(called(agents, reader)),
             Recipients::Agents(_) | Recipients::Everyone => None,
         };
-        Entry {
+        ChannelEntryView {
             id: header.message.to_string(),
             timestamp: iso(message.at),
             from: reader.calls(&header.from),
@@ -111,8 +109,8 @@ impl Entry {
     }
 
     /// A message of the Clutch protocol: what it says is its payload.
-    fn of_mail(mail: &Mail, words: Words, reader: &Instance) -> Entry {
-        Entry {
+    fn of_mail(mail: &Mail, words: PayloadText, reader: &Instance) -> ChannelEntryView {
+        ChannelEntryView {
             id: mail.id.to_string(),
             timestamp: iso(mail.at),
             from: reader.calls(&mail.from),
@@ -129,7 +127,7 @@ pub fn called(agents: &[AgentId], reader: &Instance) -> Vec<String> {
 
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Urgency {
+enum Urgency {
     Normal,
     High,
 }
@@ -146,7 +144,7 @@ impl From<Priority> for Urgency {
 /// A message that waits for the reader.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct InboxMessage {
-    entry: Entry,
+    entry: ChannelEntryView,
     /// True until you acknowledge it.
     unread: bool,
     priority: Urgency,
@@ -170,14 +168,14 @@ impl InboxMessage {
 
     fn of(pending: &Pending, reader: &Instance) -> InboxMessage {
         let priority = pending.priority().into();
-        let (entry, given_up) = (Entry::of(&pending.message, reader), pending.dead);
+        let (entry, given_up) = (ChannelEntryView::of(&pending.message, reader), pending.dead);
         InboxMessage { entry, unread: true, priority, given_up, envelope: None }
     }
 
     fn of_mail(mail: &Mail, reader: &Instance, now: Timestamp) -> InboxMessage {
-        let words = Words::of(mail);
+        let words = PayloadText::of(mail);
         let envelope = Some(Envelope::of(mail, &words, now));
-        let (entry, given_up) = (Entry::of_mail(mail, words, reader), mail.dead);
+        let (entry, given_up) = (ChannelEntryView::of_mail(mail, words, reader), mail.dead);
         InboxMessage { entry, unread: true, priority: Urgency::Normal, given_up, envelope }
     }
 }
@@ -207,7 +205,7 @@ pub fn held(message: &Message) -> Option<String> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Asked {
+struct MessageStatusArgs {
     /// The message's id.
     #[serde(alias = "message_id")]
     id: String,
@@ -215,18 +213,18 @@ pub struct Asked {
 
 /// A message without its recipients' names inside of an instance: ids are as every other tool shows them.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Status {
+struct MessageStatusResult {
     id: String,
     /// The type of a coordination message, else what it is: entry or direct.
     #[serde(rename = "type")]
     kind: String,
     from: String,
     /// "all", or the ids of its recipients.
-    to: To,
+    to: MessageTo,
     timestamp: String,
     requires_ack: bool,
-    payload: Payload,
-    recipients: Vec<Recipient>,
+    payload: MessagePayload,
+    recipients: Vec<RecipientView>,
     /// Why it did not go out, if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     held: Option<String>,
@@ -234,20 +232,20 @@ pub struct Status {
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub enum To {
+enum MessageTo {
     Everyone(String),
     Agents(Vec<String>),
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Payload {
+struct MessagePayload {
     #[serde(skip_serializing_if = "Option::is_none")]
     subject: Option<String>,
     description: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Recipient {
+struct RecipientView {
     agent_id: String,
     /// queued, notified, read, acked; awaited (not on the team yet), expired, held, discarded.
     status: String,
@@ -259,7 +257,7 @@ pub struct Recipient {
     acked_at: Option<String>,
 }
 
-async fn status(call: Call, asked: Asked) -> Answer<Status> {
+async fn status(call: Call, asked: MessageStatusArgs) -> ToolAnswer<MessageStatusResult> {
     let caller = call.reader().await?;
     let id = MessageId::new(asked.id.as_str());
     let found = call.engine().inbox().message_status(&id).await?.filter(|status| may_see(&caller, &status.message));
@@ -269,17 +267,17 @@ async fn status(call: Call, asked: Asked) -> Answer<Status> {
             .into());
     };
     let header = &message.letter.header;
-    Ok(Reply::of(Status {
+    Ok(ToolReply::new(MessageStatusResult {
         id: header.message.to_string(),
         kind: header.topic.clone().unwrap_or_else(|| kind(header.form).to_owned()),
         from: header.from.to_string(),
         to: match &header.to {
-            Recipients::Everyone => To::Everyone("all".to_owned()),
-            Recipients::Agents(agents) => To::Agents(agents.iter().map(ToString::to_string).collect()),
+            Recipients::Everyone => MessageTo::Everyone("all".to_owned()),
+            Recipients::Agents(agents) => MessageTo::Agents(agents.iter().map(ToString::to_string).collect()),
         },
         timestamp: iso(message.at),
         requires_ack: header.requires_ack,
-        payload: Payload { subject: message.letter.subject.clone(), description: message.letter.text.clone() },
+        payload: MessagePayload { subject: message.letter.subject.clone(), description: message.letter.text.clone() },
         recipients: recipients.into_iter().map(recipient).collect(),
         held: held(&message),
     }))
@@ -303,9 +301,9 @@ fn kind(form: Form) -> &'static str {
     }
 }
 
-fn recipient(status: RecipientStatus) -> Recipient {
+fn recipient(status: RecipientStatus) -> RecipientView {
     let notified = status.reached == Reached::Queued && status.notified > 0;
-    Recipient {
+    RecipientView {
         agent_id: status.agent.to_string(),
         status: if notified { "notified" } else { status.reached.as_str() }.to_owned(),
         notified: status.notified,

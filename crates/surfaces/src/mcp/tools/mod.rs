@@ -1,6 +1,6 @@
 //! The tools, one file for each noun.
 //!
-//! To add one: an argument type and a result type with `JsonSchema`, every argument with a doc comment (it becomes the
+//! To add one: `<Tool>Args` and `<Tool>Result` with `JsonSchema`, every argument with a doc comment (it becomes the
 //! description that a model reads); a function from (call, arguments) to a reply; a `Tool::new` in the file's `tools`.
 
 mod agents;

@@ -11,10 +11,8 @@ use serde_json::{Map, Value};
 
 use super::Done;
 use crate::mcp::arguments::{self, name};
-use crate::mcp::translate::TaskPlan;
-use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
-
-type Answer<T> = Result<Reply<T>, ToolError>;
+use crate::mcp::translate::TaskPlanView;
+use crate::mcp::{Call, Effect, Tool, ToolAnswer, ToolReply, Toolset};
 
 pub fn tools() -> Vec<Tool> {
     use Effect::*;
@@ -73,7 +71,7 @@ pub fn tools() -> Vec<Tool> {
 
 /// A task as a plan describes it.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Described {
+struct DescribedTask {
     /// What it is called. Unique in its workflow, because others refer to it by that.
     name: String,
     /// What is to be done, so that any agent can do it.
@@ -96,7 +94,7 @@ pub struct Described {
     sequence: Option<u32>,
 }
 
-impl Described {
+impl DescribedTask {
     fn planned(self, engine: &Engine) -> PlannedTask {
         PlannedTask {
             id: engine.runs().mint_planned_task(),
@@ -115,7 +113,7 @@ impl Described {
 }
 
 /// The tasks in the order that they are meant to have.
-fn planned(mut tasks: Vec<Described>, engine: &Engine) -> Vec<PlannedTask> {
+fn planned(mut tasks: Vec<DescribedTask>, engine: &Engine) -> Vec<PlannedTask> {
     let mut place = 0;
     tasks.sort_by_cached_key(|task| {
         place += 1;
@@ -125,7 +123,7 @@ fn planned(mut tasks: Vec<Described>, engine: &Engine) -> Vec<PlannedTask> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Planning {
+struct WorkflowSetPlanArgs {
     /// The workflow's id.
     #[serde(alias = "workflow_id")]
     id: String,
@@ -136,7 +134,7 @@ pub struct Planning {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct WorkflowPlan {
+struct WorkflowPlan {
     /// The plan in short; everybody who loads a task's context reads it.
     summary: String,
     /// The way it shall be done.
@@ -146,7 +144,7 @@ pub struct WorkflowPlan {
     /// What is taken for granted.
     assumptions: Option<Vec<String>>,
     /// The tasks, in their order.
-    tasks: Vec<Described>,
+    tasks: Vec<DescribedTask>,
 }
 
 impl WorkflowPlan {
@@ -163,7 +161,7 @@ impl WorkflowPlan {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Planned {
+struct WorkflowSetPlanResult {
     workflow_id: String,
     tasks_created: u32,
     /// The labels of tasks that can be done side by side.
@@ -171,7 +169,7 @@ pub struct Planned {
     status: String,
 }
 
-async fn set_plan(call: Call, asked: Planning) -> Answer<Planned> {
+async fn set_plan(call: Call, asked: WorkflowSetPlanArgs) -> ToolAnswer<WorkflowSetPlanResult> {
     let caller = call.author(asked.agent_id.as_deref())?;
     let mut groups: Vec<String> = Vec::new();
     for group in asked.plan.tasks.iter().filter_map(|task| task.parallel_group.as_ref()) {
@@ -183,7 +181,7 @@ async fn set_plan(call: Call, asked: Planning) -> Answer<Planned> {
     let tasks = planned(asked.plan.tasks, call.engine());
     let command = SetRunPlan { run: RunId::from(asked.id.as_str()), summary, tasks };
     let run = call.submit(caller, command).await?.reply;
-    Ok(Reply::of(Planned {
+    Ok(ToolReply::new(WorkflowSetPlanResult {
         workflow_id: run.id.to_string(),
         tasks_created: run.tasks,
         parallelizable_groups: groups,
@@ -192,28 +190,28 @@ async fn set_plan(call: Call, asked: Planning) -> Answer<Planned> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Replanning {
+struct WorkflowReplanArgs {
     /// The workflow's id.
     #[serde(alias = "id")]
     workflow_id: String,
     /// The new plan.
-    plan: NewPlan,
+    plan: WorkflowReplacementPlan,
     /// Your id, unless connected as an agent.
     agent_id: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct NewPlan {
+struct WorkflowReplacementPlan {
     /// The plan in short.
     summary: String,
     /// Why it changes.
     reason: String,
     /// The tasks that replace those that have not begun.
-    tasks: Vec<Described>,
+    tasks: Vec<DescribedTask>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Replanned {
+struct WorkflowReplanResult {
     workflow_id: String,
     tasks_added: usize,
     tasks_removed: usize,
@@ -221,14 +219,14 @@ pub struct Replanned {
     new_status: String,
 }
 
-async fn replan(call: Call, asked: Replanning) -> Answer<Replanned> {
+async fn replan(call: Call, asked: WorkflowReplanArgs) -> ToolAnswer<WorkflowReplanResult> {
     let caller = call.author(asked.agent_id.as_deref())?;
     let run = RunId::from(asked.workflow_id.as_str());
     let tasks = planned(asked.plan.tasks, call.engine());
     let command = ReplanRun { run: run.clone(), summary: asked.plan.summary, reason: asked.plan.reason, tasks };
     let FirstSeq(first) = call.submit(caller, command).await?.reply;
     let change = call.engine().runs().plan_change(first).await?;
-    Ok(Reply::of(Replanned {
+    Ok(ToolReply::new(WorkflowReplanResult {
         workflow_id: asked.workflow_id,
         tasks_added: change.added.len(),
         tasks_removed: change.removed.len(),
@@ -238,7 +236,7 @@ async fn replan(call: Call, asked: Replanning) -> Answer<Replanned> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct AddingTask {
+struct WorkflowAddTaskArgs {
     /// The workflow's id.
     workflow_id: String,
     /// What the task is called. Unique in its workflow.
@@ -267,15 +265,15 @@ pub struct AddingTask {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct AddedTask {
+struct WorkflowAddTaskResult {
     task_id: String,
     sequence: u32,
     workflow_id: String,
 }
 
-async fn add_task(call: Call, asked: AddingTask) -> Answer<AddedTask> {
+async fn add_task(call: Call, asked: WorkflowAddTaskArgs) -> ToolAnswer<WorkflowAddTaskResult> {
     let caller = call.author(asked.agent_id.as_deref())?;
-    let described = Described {
+    let described = DescribedTask {
         name: asked.name,
         description: asked.description,
         parallel_group: asked.parallel_group,
@@ -289,7 +287,7 @@ async fn add_task(call: Call, asked: AddingTask) -> Answer<AddedTask> {
     let run = RunId::from(asked.workflow_id.as_str());
     let command = AddRunTask { run, task: described.planned(call.engine()), after: asked.after_task };
     let task = call.submit(caller, command).await?.reply;
-    Ok(Reply::of(AddedTask {
+    Ok(ToolReply::new(WorkflowAddTaskResult {
         task_id: task.id.to_string(),
         sequence: task.sequence,
         workflow_id: task.run.to_string(),
@@ -297,7 +295,7 @@ async fn add_task(call: Call, asked: AddingTask) -> Answer<AddedTask> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct RemovingTask {
+struct WorkflowRemoveTaskArgs {
     /// The workflow's id.
     workflow_id: String,
     /// The task's id.
@@ -307,20 +305,20 @@ pub struct RemovingTask {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct RemovedTask {
+struct WorkflowRemoveTaskResult {
     removed_task_id: String,
     /// How many new dependencies took the place of those on the removed task.
     dependencies_rewired: usize,
     tasks_renumbered: usize,
 }
 
-async fn remove_task(call: Call, asked: RemovingTask) -> Answer<RemovedTask> {
+async fn remove_task(call: Call, asked: WorkflowRemoveTaskArgs) -> ToolAnswer<WorkflowRemoveTaskResult> {
     let caller = call.author(asked.agent_id.as_deref())?;
     let task = TaskId::from(asked.task_id.as_str());
     let command = RemoveRunTask { run: RunId::from(asked.workflow_id.as_str()), task };
     let FirstSeq(first) = call.submit(caller, command).await?.reply;
     let change = call.engine().runs().plan_change(first).await?;
-    Ok(Reply::of(RemovedTask {
+    Ok(ToolReply::new(WorkflowRemoveTaskResult {
         removed_task_id: asked.task_id,
         dependencies_rewired: change.dependencies_rewired,
         tasks_renumbered: change.tasks_renumbered,
@@ -328,47 +326,47 @@ async fn remove_task(call: Call, asked: RemovingTask) -> Answer<RemovedTask> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct PlanningTask {
+struct TaskSetPlanArgs {
     /// The task's id.
     #[serde(alias = "task_id")]
     id: String,
     /// The plan.
-    plan: TaskPlan,
+    plan: TaskPlanView,
     /// What you want to find again with the task; laid over what is there already, field by field.
     context: Option<Map<String, Value>>,
     /// Your id, unless connected as an agent.
     agent_id: Option<String>,
 }
 
-async fn set_task_plan(call: Call, asked: PlanningTask) -> Answer<Done> {
+async fn set_task_plan(call: Call, asked: TaskSetPlanArgs) -> ToolAnswer<Done> {
     let task = TaskId::from(asked.id.as_str());
     let (caller, agent) = call.worker_on(asked.agent_id.as_deref(), &task).await?;
     let command = SetTaskPlan { task, agent, plan: asked.plan.into(), context: asked.context.unwrap_or_default() };
     call.submit(caller, command).await?;
-    Ok(Reply::of(Done::yes()))
+    Ok(ToolReply::new(Done::yes()))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct ReplanningTask {
+struct TaskReplanArgs {
     /// The task's id.
     #[serde(alias = "task_id")]
     id: String,
     /// Why the plan changes.
     reason: String,
     /// The new plan.
-    new_plan: TaskPlan,
+    new_plan: TaskPlanView,
     /// Your id, unless connected as an agent.
     agent_id: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct ReplannedTask {
+struct TaskReplanResult {
     success: bool,
     /// The checkpoint that has the reason and the old plan.
     checkpoint_id: String,
 }
 
-async fn replan_task(call: Call, asked: ReplanningTask) -> Answer<ReplannedTask> {
+async fn replan_task(call: Call, asked: TaskReplanArgs) -> ToolAnswer<TaskReplanResult> {
     let task = TaskId::from(asked.id.as_str());
     let (caller, agent) = call.worker_on(asked.agent_id.as_deref(), &task).await?;
     let command = ReplanTask {
@@ -379,5 +377,5 @@ async fn replan_task(call: Call, asked: ReplanningTask) -> Answer<ReplannedTask>
         checkpoint: call.engine().runs().mint_checkpoint(),
     };
     let checkpoint = call.submit(caller, command).await?.reply;
-    Ok(Reply::of(ReplannedTask { success: true, checkpoint_id: checkpoint.id }))
+    Ok(ToolReply::new(TaskReplanResult { success: true, checkpoint_id: checkpoint.id }))
 }

@@ -8,9 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::mcp::unread::{count, longest_hint};
-use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
-
-type Answer<T> = Result<Reply<T>, ToolError>;
+use crate::mcp::{Call, Effect, Tool, ToolAnswer, ToolReply, Toolset};
 
 pub fn tools() -> Vec<Tool> {
     vec![Tool::new(
@@ -24,12 +22,12 @@ pub fn tools() -> Vec<Tool> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Loading {
+struct TaskLoadContextArgs {
     /// The task's id.
     #[serde(alias = "id")]
     task_id: String,
     /// Parts; what is not named is there.
-    include: Option<Parts>,
+    include: Option<ContextParts>,
     /// Default 8000, at least 500.
     max_tokens: Option<usize>,
     /// Your id, unless connected as an agent.
@@ -38,7 +36,7 @@ pub struct Loading {
 
 /// What is left out of this is there, but for `prior_task_full` and `all_checkpoints`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
-pub struct Parts {
+struct ContextParts {
     #[schemars(extend("x-rare" = true))]
     workflow_plan: Option<bool>,
     /// Same as workflow_plan.
@@ -59,7 +57,7 @@ pub struct Parts {
     all_checkpoints: Option<bool>,
 }
 
-impl Parts {
+impl ContextParts {
     fn include(&self) -> Include {
         let asked_for = |flag: Option<bool>| if flag == Some(true) { Part::Wanted } else { Part::LeftOut };
         let last = Checkpoints::Last(self.recent_checkpoints.unwrap_or(DEFAULT_CHECKPOINTS));
@@ -74,7 +72,7 @@ impl Parts {
     }
 }
 
-async fn load(call: Call, asked: Loading) -> Answer<TaskContextView> {
+async fn load(call: Call, asked: TaskLoadContextArgs) -> ToolAnswer<TaskContextView> {
     let caller = call.reader_named(asked.agent_id.as_deref()).await?;
     let unread = call.unread(&caller).await;
     // Every result says what waits for its caller; here that counts against what was asked for.
@@ -84,5 +82,5 @@ async fn load(call: Call, asked: Loading) -> Answer<TaskContextView> {
     let max_tokens = asked.max_tokens.unwrap_or(DEFAULT_TOKENS);
     let task = TaskId::from(asked.task_id.as_str());
     let context = call.engine().task_context().load(&task, &include, max_tokens, Beside { unread, around }).await?;
-    Ok(Reply::of(context.value))
+    Ok(ToolReply::new(context.value))
 }

@@ -14,12 +14,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Done;
-use super::envelopes::{self, Words};
+use super::envelopes::{self, PayloadText};
 use crate::mcp::arguments::{self, Limit, page};
 use crate::mcp::translate::{self, CheckpointView, TaskView};
-use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
-
-type Answer<T> = Result<Reply<T>, ToolError>;
+use crate::mcp::{Call, Effect, Tool, ToolAnswer, ToolError, ToolReply, Toolset};
 
 pub fn tools() -> Vec<Tool> {
     use Effect::*;
@@ -68,7 +66,7 @@ pub fn tools() -> Vec<Tool> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Getting {
+struct TaskGetArgs {
     /// The task's id.
     #[serde(alias = "task_id")]
     id: String,
@@ -79,21 +77,21 @@ pub struct Getting {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Shown {
+struct TaskGetResult {
     #[serde(flatten)]
     task: TaskView,
     /// Empty unless they were asked for.
     checkpoints: Vec<CheckpointView>,
 }
 
-async fn get(call: Call, asked: Getting) -> Answer<Shown> {
+async fn get(call: Call, asked: TaskGetArgs) -> ToolAnswer<TaskGetResult> {
     call.reader().await?;
     let task = known(&call, &TaskId::from(asked.id.as_str())).await?;
     let checkpoints = match asked.include_checkpoints {
         Some(true) => newest(&call, &task.id, page(asked.checkpoint_limit, arguments::PAGE)).await?,
         Some(false) | None => vec![],
     };
-    Ok(Reply::of(Shown { task: translate::task(task), checkpoints }))
+    Ok(ToolReply::new(TaskGetResult { task: translate::task(task), checkpoints }))
 }
 
 async fn newest(call: &Call, task: &TaskId, count: u32) -> Result<Vec<CheckpointView>, ToolError> {
@@ -109,7 +107,7 @@ pub(super) async fn known(call: &Call, task: &TaskId) -> Result<Task, ToolError>
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Claiming {
+struct TaskClaimArgs {
     /// The task's id.
     #[serde(alias = "id")]
     task_id: String,
@@ -118,7 +116,7 @@ pub struct Claiming {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Claimed {
+struct TaskClaimResult {
     success: bool,
     /// Who has the task, if it is not you.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,12 +129,12 @@ pub struct Claimed {
     blocked_by: Vec<PendingDependency>,
     /// What you are asked for, if the task was given to you: claiming it acknowledges this.
     #[serde(skip_serializing_if = "Option::is_none")]
-    request: Option<Requested>,
+    request: Option<TaskRequestView>,
 }
 
 /// The request for a task, in the words of whoever asked.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Requested {
+struct TaskRequestView {
     message_id: String,
     asked_by: String,
     /// Its payload, as JSON.
@@ -149,10 +147,10 @@ pub struct Requested {
     full_message_uri: Option<String>,
 }
 
-impl Requested {
-    fn of(task: &Task, mail: &Mail) -> Requested {
-        let words = Words::of(mail);
-        Requested {
+impl TaskRequestView {
+    fn of(task: &Task, mail: &Mail) -> TaskRequestView {
+        let words = PayloadText::of(mail);
+        TaskRequestView {
             message_id: mail.id.to_string(),
             asked_by: task.assigned_by.clone(),
             attachments: envelopes::attachments(mail),
@@ -162,7 +160,7 @@ impl Requested {
     }
 }
 
-async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
+async fn claim(call: Call, asked: TaskClaimArgs) -> ToolAnswer<TaskClaimResult> {
     let task = TaskId::from(asked.task_id.as_str());
     let (caller, agent) = call.writer_on(asked.agent_id.as_deref(), &task).await?;
     match call.submit(caller, ClaimTask { task, agent: agent.clone() }).await {
@@ -170,12 +168,12 @@ async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
             let fence = task.claim.as_ref().map(|claim| claim.fence.0);
             let blocked_by = open_dependencies(&call, &task).await?;
             let request = request_for(&call, &task, &agent).await?;
-            Ok(Reply::of(Claimed { success: true, already_claimed_by: None, fence, blocked_by, request }))
+            Ok(ToolReply::new(TaskClaimResult { success: true, already_claimed_by: None, fence, blocked_by, request }))
         }
         Err(rejected) if is_taken(&rejected) => {
             let already_claimed_by = rejected.holder().map(str::to_owned);
             let (fence, blocked_by, request) = (None, vec![], None);
-            Ok(Reply::of(Claimed { success: false, already_claimed_by, fence, blocked_by, request }))
+            Ok(ToolReply::new(TaskClaimResult { success: false, already_claimed_by, fence, blocked_by, request }))
         }
         Err(error) => Err(error),
     }
@@ -190,9 +188,9 @@ async fn open_dependencies(call: &Call, task: &Task) -> Result<Vec<PendingDepend
 }
 
 /// The request that the router passed on to whoever took the task.
-async fn request_for(call: &Call, task: &Task, agent: &AgentId) -> Result<Option<Requested>, ToolError> {
+async fn request_for(call: &Call, task: &Task, agent: &AgentId) -> Result<Option<TaskRequestView>, ToolError> {
     let Some(request) = &task.routing.offered_in else { return Ok(None) };
-    Ok(call.engine().inbox().message(agent, request).await?.map(|mail| Requested::of(task, &mail)))
+    Ok(call.engine().inbox().message(agent, request).await?.map(|mail| TaskRequestView::of(task, &mail)))
 }
 
 fn is_taken(error: &ToolError) -> bool {
@@ -201,7 +199,7 @@ fn is_taken(error: &ToolError) -> bool {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Releasing {
+struct TaskReleaseArgs {
     /// The task's id.
     #[serde(alias = "id")]
     task_id: String,
@@ -211,19 +209,19 @@ pub struct Releasing {
     agent_id: Option<String>,
 }
 
-async fn release(call: Call, asked: Releasing) -> Answer<Done> {
+async fn release(call: Call, asked: TaskReleaseArgs) -> ToolAnswer<Done> {
     let task = TaskId::from(asked.task_id.as_str());
     let (caller, agent) = call.writer_on(asked.agent_id.as_deref(), &task).await?;
     let (if_unclaimed, if_failed) = (IfUnclaimed::Reject, IfFailed::Reject);
     let command = ReleaseTask { task, agent: Some(agent), reason: asked.reason, if_unclaimed, if_failed };
     call.submit(caller, command).await?;
-    Ok(Reply::of(Done::yes()))
+    Ok(ToolReply::new(Done::yes()))
 }
 
 /// What a task can be moved to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Target {
+enum TargetStatus {
     Pending,
     Planning,
     InProgress,
@@ -236,12 +234,12 @@ enum Target {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Moving {
+struct TaskUpdateStatusArgs {
     /// The task's id.
     #[serde(alias = "task_id")]
     id: String,
     /// What it becomes.
-    status: Target,
+    status: TargetStatus,
     /// What came out of it; others read it.
     outcome: Option<String>,
     /// Details of any shape.
@@ -259,17 +257,17 @@ pub struct Moving {
     agent_id: Option<String>,
 }
 
-async fn update_status(call: Call, asked: Moving) -> Answer<Done> {
+async fn update_status(call: Call, asked: TaskUpdateStatusArgs) -> ToolAnswer<Done> {
     let task = TaskId::from(asked.id.as_str());
     let (caller, agent) = call.worker_on(asked.agent_id.as_deref(), &task).await?;
     let request = asked.request(caller, agent)?;
     call.engine().submit(call.marked(request)).await?;
-    Ok(Reply::of(Done::yes()))
+    Ok(ToolReply::new(Done::yes()))
 }
 
-impl Moving {
+impl TaskUpdateStatusArgs {
     fn request(self, caller: Caller, agent: Option<AgentId>) -> Result<Request<Task>, ToolError> {
-        if self.waiting_for.is_some() && self.status != Target::Paused {
+        if self.waiting_for.is_some() && self.status != TargetStatus::Paused {
             return Err(ToolError::invalid("waiting_for is for a task that is paused"));
         }
         let (task, reason) = (TaskId::from(self.id.as_str()), self.reason);
@@ -281,39 +279,41 @@ impl Moving {
             waiting_for: self.waiting_for,
         };
         Ok(match self.status {
-            Target::Pending => {
+            TargetStatus::Pending => {
                 let (if_unclaimed, if_failed) = (IfUnclaimed::Succeed, IfFailed::Retry);
                 Request::new(caller, ReleaseTask { task, agent, reason, if_unclaimed, if_failed })
             }
-            Target::InProgress => {
+            TargetStatus::InProgress => {
                 Request::new(caller, StartTask { task, agent, held_by_other: HeldByOther::KeepHolder })
             }
-            Target::Planning => Request::new(caller, step(TaskState::Planning)),
-            Target::Review => Request::new(caller, step(TaskState::Review)),
-            Target::Paused => Request::new(caller, step(TaskState::Paused)),
-            Target::Completed => {
+            TargetStatus::Planning => Request::new(caller, step(TaskState::Planning)),
+            TargetStatus::Review => Request::new(caller, step(TaskState::Review)),
+            TargetStatus::Paused => Request::new(caller, step(TaskState::Paused)),
+            TargetStatus::Completed => {
                 let outcome = Outcome { text: self.outcome, detail: self.outcome_detail };
                 let (outcome_required, contract) = (Required::Yes, None);
                 Request::new(caller, CompleteTask { task, agent, outcome, outcome_required, contract })
             }
-            Target::Failed => {
+            TargetStatus::Failed => {
                 let (error, error_required, retry) = (self.error, Required::Yes, FailureRetry::Never);
                 Request::new(caller, FailTask { task, agent, error, error_required, retry })
             }
-            Target::Skipped => Request::new(caller, CancelTask { task, agent, reason, to: CancelTo::Skipped }),
-            Target::Cancelled => Request::new(caller, CancelTask { task, agent, reason, to: CancelTo::Cancelled }),
+            TargetStatus::Skipped => Request::new(caller, CancelTask { task, agent, reason, to: CancelTo::Skipped }),
+            TargetStatus::Cancelled => {
+                Request::new(caller, CancelTask { task, agent, reason, to: CancelTo::Cancelled })
+            }
         })
     }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Checking {
+struct TaskCheckDependenciesArgs {
     /// The task's id.
     #[serde(alias = "id")]
     task_id: String,
 }
 
-async fn dependencies(call: Call, asked: Checking) -> Answer<Dependencies> {
+async fn dependencies(call: Call, asked: TaskCheckDependenciesArgs) -> ToolAnswer<Dependencies> {
     call.reader().await?;
-    Ok(Reply::of(call.engine().runs().dependencies(&TaskId::from(asked.task_id.as_str())).await?.value))
+    Ok(ToolReply::new(call.engine().runs().dependencies(&TaskId::from(asked.task_id.as_str())).await?.value))
 }

@@ -11,9 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Nothing;
 use crate::mcp::arguments::name;
-use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
-
-type Answer<T> = Result<Reply<T>, ToolError>;
+use crate::mcp::{Call, Effect, Tool, ToolAnswer, ToolError, ToolReply, Toolset};
 
 pub fn tools() -> Vec<Tool> {
     use Effect::*;
@@ -46,7 +44,7 @@ pub fn tools() -> Vec<Tool> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Creating {
+struct TemplateCreateArgs {
     /// What it is called. Every template has a name of its own.
     name: String,
     /// What it is for.
@@ -55,21 +53,21 @@ pub struct Creating {
     #[serde(default, deserialize_with = "name")]
     from_workflow_id: Option<String>,
     /// The tasks. Either this or from_workflow_id.
-    template: Option<Definition>,
+    template: Option<TemplateDefinition>,
     /// Your id, unless connected as an agent.
     agent_id: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Definition {
+struct TemplateDefinition {
     /// The tasks, in their order.
-    tasks: Vec<DefinedTask>,
+    tasks: Vec<TemplateTaskDefinition>,
     /// Variables beside those that the tasks mention.
     variables: Option<Vec<String>>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct DefinedTask {
+struct TemplateTaskDefinition {
     /// What it is called; may have blanks.
     name: String,
     /// What is to be done; may have blanks.
@@ -81,11 +79,11 @@ pub struct DefinedTask {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Created {
+struct TemplateCreateResult {
     id: String,
 }
 
-async fn create(call: Call, asked: Creating) -> Answer<Created> {
+async fn create(call: Call, asked: TemplateCreateArgs) -> ToolAnswer<TemplateCreateResult> {
     let caller = call.author(asked.agent_id.as_deref())?;
     let source = match (asked.from_workflow_id, asked.template) {
         (Some(run), None) => TemplateSource::Run(RunId::from(run.as_str())),
@@ -102,12 +100,12 @@ async fn create(call: Call, asked: Creating) -> Answer<Created> {
         source,
     };
     let template = call.submit(caller, command).await?.reply;
-    Ok(Reply::of(Created { id: template.id.to_string() }))
+    Ok(ToolReply::new(TemplateCreateResult { id: template.id.to_string() }))
 }
 
-impl Definition {
+impl TemplateDefinition {
     fn source(self) -> TemplateSource {
-        let task = |task: DefinedTask| TemplateTask {
+        let task = |task: TemplateTaskDefinition| TemplateTask {
             title: task.name,
             description: task.description.unwrap_or_default(),
             resources: vec![],
@@ -123,18 +121,18 @@ impl Definition {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Templates {
+struct TemplateListResult {
     templates: Vec<TemplateView>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct TemplateView {
+struct TemplateView {
     id: String,
     name: String,
     description: String,
     /// What must be given to apply it.
     variables: Vec<String>,
-    tasks: Vec<StepView>,
+    tasks: Vec<TemplateTaskView>,
     /// Where it is kept: db.
     source: String,
     created_by: String,
@@ -142,7 +140,7 @@ pub struct TemplateView {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct StepView {
+struct TemplateTaskView {
     name: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     description: String,
@@ -152,15 +150,15 @@ pub struct StepView {
     depends_on: Vec<String>,
 }
 
-async fn list(call: Call, _: Nothing) -> Answer<Templates> {
+async fn list(call: Call, _: Nothing) -> ToolAnswer<TemplateListResult> {
     call.reader().await?;
     let templates = call.engine().runs().templates().await?.value.into_iter().map(shown).collect();
-    Ok(Reply::of(Templates { templates }))
+    Ok(ToolReply::new(TemplateListResult { templates }))
 }
 
 fn shown(template: Template) -> TemplateView {
     let names: Vec<String> = template.tasks.iter().map(|step| step.title.clone()).collect();
-    let step = |step: Step| StepView {
+    let step = |step: Step| TemplateTaskView {
         depends_on: step.depends_on.iter().filter_map(|at| names.get(*at).cloned()).collect(),
         name: step.title,
         description: step.description,
@@ -179,7 +177,7 @@ fn shown(template: Template) -> TemplateView {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Applying {
+struct TemplateApplyArgs {
     /// The template's id.
     #[serde(alias = "id")]
     template_id: String,
@@ -196,11 +194,11 @@ pub struct Applying {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Applied {
+struct TemplateApplyResult {
     workflow_id: String,
 }
 
-async fn apply(call: Call, asked: Applying) -> Answer<Applied> {
+async fn apply(call: Call, asked: TemplateApplyArgs) -> ToolAnswer<TemplateApplyResult> {
     let caller = call.author(asked.agent_id.as_deref())?;
     let id = TemplateId::from(asked.template_id.as_str());
     let template = call.engine().runs().template(&id).await?.value;
@@ -214,5 +212,5 @@ async fn apply(call: Call, asked: Applying) -> Answer<Applied> {
         max_parallel_tasks: asked.max_parallel_tasks.unwrap_or(1),
     };
     let run = call.submit(caller, command).await?.reply;
-    Ok(Reply::of(Applied { workflow_id: run.id.to_string() }))
+    Ok(ToolReply::new(TemplateApplyResult { workflow_id: run.id.to_string() }))
 }

@@ -11,9 +11,7 @@ use serde_json::Map;
 use super::Done;
 use crate::mcp::arguments::{self, Limit, PAGE, name, one_or_many, page};
 use crate::mcp::translate::{self, TaskView, WorkflowView};
-use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
-
-type Answer<T> = Result<Reply<T>, ToolError>;
+use crate::mcp::{Call, Effect, Tool, ToolAnswer, ToolReply, Toolset};
 
 /// How many workflows are listed unless more are asked for.
 const WORKFLOWS: u32 = 20;
@@ -81,7 +79,7 @@ pub fn tools() -> Vec<Tool> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Creating {
+struct WorkflowCreateArgs {
     /// What it is called.
     name: String,
     /// Where the wish came from.
@@ -102,14 +100,14 @@ pub struct Creating {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Created {
+struct WorkflowCreateResult {
     id: String,
     name: String,
     status: String,
     max_parallel_tasks: u32,
 }
 
-async fn create(call: Call, asked: Creating) -> Answer<Created> {
+async fn create(call: Call, asked: WorkflowCreateArgs) -> ToolAnswer<WorkflowCreateResult> {
     let caller = call.author(asked.agent_id.as_deref())?;
     let brief = RunSpec {
         title: asked.name,
@@ -122,7 +120,7 @@ async fn create(call: Call, asked: Creating) -> Answer<Created> {
         config: Map::new(),
     };
     let run = call.submit(caller, CreateRun { id: call.engine().runs().mint_run(), brief }).await?.reply;
-    Ok(Reply::of(Created {
+    Ok(ToolReply::new(WorkflowCreateResult {
         id: run.id.to_string(),
         name: run.brief.title,
         status: run.status.as_str().to_owned(),
@@ -131,7 +129,7 @@ async fn create(call: Call, asked: Creating) -> Answer<Created> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Getting {
+struct WorkflowGetArgs {
     /// The workflow's id.
     #[serde(alias = "workflow_id")]
     id: String,
@@ -139,18 +137,18 @@ pub struct Getting {
     include_tasks: Option<bool>,
 }
 
-async fn get(call: Call, asked: Getting) -> Answer<WorkflowView> {
+async fn get(call: Call, asked: WorkflowGetArgs) -> ToolAnswer<WorkflowView> {
     call.reader().await?;
     let id = RunId::from(asked.id.as_str());
     if asked.include_tasks != Some(true) {
-        return Ok(Reply::of(translate::workflow(call.engine().runs().run(&id).await?.value, vec![])));
+        return Ok(ToolReply::new(translate::workflow(call.engine().runs().run(&id).await?.value, vec![])));
     }
     let workflow = call.engine().runs().plan(&id).await?.value;
-    Ok(Reply::of(translate::workflow(workflow.run, workflow.tasks)))
+    Ok(ToolReply::new(translate::workflow(workflow.run, workflow.tasks)))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Listing {
+struct WorkflowListArgs {
     /// Only workflows with one of these statuses.
     #[serde(default, deserialize_with = "one_or_many")]
     #[schemars(schema_with = "arguments::run_statuses")]
@@ -164,7 +162,7 @@ pub struct Listing {
     offset: Option<u32>,
 }
 
-async fn list(call: Call, asked: Listing) -> Answer<RunPage> {
+async fn list(call: Call, asked: WorkflowListArgs) -> ToolAnswer<RunPage> {
     call.reader().await?;
     let filter = RunFilter {
         status: asked.status.unwrap_or_default(),
@@ -172,11 +170,11 @@ async fn list(call: Call, asked: Listing) -> Answer<RunPage> {
         limit: page(asked.limit, WORKFLOWS),
         offset: asked.offset.unwrap_or(0),
     };
-    Ok(Reply::of(call.engine().runs().list_plans(&filter).await?.value))
+    Ok(ToolReply::new(call.engine().runs().list_plans(&filter).await?.value))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Seeking {
+struct WorkflowNextTasksArgs {
     /// Left out: all that are open.
     #[serde(default, deserialize_with = "name")]
     workflow_id: Option<String>,
@@ -192,8 +190,8 @@ pub struct Seeking {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Found {
-    tasks: Vec<FoundTask>,
+struct WorkflowNextTasksResult {
+    tasks: Vec<NextTaskView>,
     /// How many may be worked on at once, in the workflow that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_parallel: Option<u32>,
@@ -206,7 +204,7 @@ pub struct Found {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct FoundTask {
+struct NextTaskView {
     #[serde(flatten)]
     task: TaskView,
     /// It is in a group of tasks that can be done side by side.
@@ -223,10 +221,10 @@ pub struct FoundTask {
     accept_within_seconds: Option<u64>,
 }
 
-impl FoundTask {
+impl NextTaskView {
     /// Of all that is reserved, only what is so for the caller is found.
-    fn of(next: NextTask, now: Timestamp) -> FoundTask {
-        FoundTask {
+    fn of(next: NextTask, now: Timestamp) -> NextTaskView {
+        NextTaskView {
             reserved_for_you: next.task.reserved_for.is_some(),
             accept_within_seconds: translate::accept_within(&next.task, now),
             task: translate::task(next.task),
@@ -237,16 +235,16 @@ impl FoundTask {
     }
 }
 
-async fn next_tasks(call: Call, asked: Seeking) -> Answer<Found> {
+async fn next_tasks(call: Call, asked: WorkflowNextTasksArgs) -> ToolAnswer<WorkflowNextTasksResult> {
     let caller = call.reader_named(asked.agent_id.as_deref()).await?;
     let failed = if asked.include_failed == Some(false) { FailedTasks::LeftOut } else { FailedTasks::Offered };
     let search = Search { failed, agent: caller.actor.agent().cloned() };
     let (limit, now) = (page(asked.limit, PAGE), call.engine().clock().now());
     let found =
-        |tasks: Vec<NextTask>| tasks.into_iter().take(limit as usize).map(|next| FoundTask::of(next, now)).collect();
+        |tasks: Vec<NextTask>| tasks.into_iter().take(limit as usize).map(|next| NextTaskView::of(next, now)).collect();
     let Some(workflow) = asked.workflow_id else {
         let open = call.engine().runs().next_tasks_anywhere(&search, limit).await?.value;
-        return Ok(Reply::of(Found {
+        return Ok(ToolReply::new(WorkflowNextTasksResult {
             recommended_count: open.recommended_count,
             tasks: found(open.tasks),
             max_parallel: None,
@@ -255,7 +253,7 @@ async fn next_tasks(call: Call, asked: Seeking) -> Answer<Found> {
         }));
     };
     let next = call.engine().runs().next_tasks(&RunId::from(workflow.as_str()), &search).await?.value;
-    Ok(Reply::of(Found {
+    Ok(ToolReply::new(WorkflowNextTasksResult {
         tasks: found(next.tasks),
         max_parallel: Some(next.max_parallel),
         recommended_count: next.recommended_count,
@@ -265,44 +263,44 @@ async fn next_tasks(call: Call, asked: Seeking) -> Answer<Found> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Following {
+struct WorkflowProgressArgs {
     /// The workflow's id.
     #[serde(alias = "id")]
     workflow_id: String,
 }
 
-async fn progress(call: Call, asked: Following) -> Answer<Progress> {
+async fn progress(call: Call, asked: WorkflowProgressArgs) -> ToolAnswer<Progress> {
     call.reader().await?;
-    Ok(Reply::of(call.engine().runs().progress(&RunId::from(asked.workflow_id.as_str())).await?.value))
+    Ok(ToolReply::new(call.engine().runs().progress(&RunId::from(asked.workflow_id.as_str())).await?.value))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Format {
+enum SummaryStyle {
     Json,
     Markdown,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Summing {
+struct WorkflowSummaryArgs {
     /// The workflow's id.
     #[serde(alias = "workflow_id")]
     id: String,
     /// Default: json.
-    format: Option<Format>,
+    format: Option<SummaryStyle>,
 }
 
-async fn summary(call: Call, asked: Summing) -> Answer<Summary> {
+async fn summary(call: Call, asked: WorkflowSummaryArgs) -> ToolAnswer<Summary> {
     call.reader().await?;
     let format = match asked.format {
-        Some(Format::Markdown) => SummaryFormat::Markdown,
-        Some(Format::Json) | None => SummaryFormat::Json,
+        Some(SummaryStyle::Markdown) => SummaryFormat::Markdown,
+        Some(SummaryStyle::Json) | None => SummaryFormat::Json,
     };
-    Ok(Reply::of(call.engine().runs().summary(&RunId::from(asked.id.as_str()), format).await?.value))
+    Ok(ToolReply::new(call.engine().runs().summary(&RunId::from(asked.id.as_str()), format).await?.value))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Steering {
+struct WorkflowUpdateStatusArgs {
     /// The workflow's id.
     #[serde(alias = "workflow_id")]
     id: String,
@@ -315,9 +313,9 @@ pub struct Steering {
     agent_id: Option<String>,
 }
 
-async fn update_status(call: Call, asked: Steering) -> Answer<Done> {
+async fn update_status(call: Call, asked: WorkflowUpdateStatusArgs) -> ToolAnswer<Done> {
     let caller = call.author(asked.agent_id.as_deref())?;
     let command = SetRunStatus { run: RunId::from(asked.id.as_str()), to: asked.status, reason: asked.reason };
     call.submit(caller, command).await?;
-    Ok(Reply::of(Done::yes()))
+    Ok(ToolReply::new(Done::yes()))
 }

@@ -16,9 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::mcp::arguments::name;
-use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
-
-type Answer<T> = Result<Reply<T>, ToolError>;
+use crate::mcp::{Call, Effect, Tool, ToolAnswer, ToolError, ToolReply, Toolset};
 
 /// Above what a tool waits for an outcome, so that its own answer wins.
 const LASTS: Duration = Duration::from_secs(150);
@@ -68,7 +66,7 @@ pub fn tools() -> Vec<Tool> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Creating {
+struct WorkspaceCreateArgs {
     /// The workflow it is for. May be left out for work outside of a workflow.
     #[serde(default, deserialize_with = "name")]
     workflow_id: Option<String>,
@@ -94,13 +92,13 @@ pub struct Creating {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Created {
+struct WorkspaceCreateResult {
     id: String,
     /// The folder to work in.
     path: String,
 }
 
-async fn create(call: Call, asked: Creating) -> Answer<Created> {
+async fn create(call: Call, asked: WorkspaceCreateArgs) -> ToolAnswer<WorkspaceCreateResult> {
     let caller = call.author(asked.agent_id.as_deref())?;
     let wanted = NewWorkspace {
         run: asked.workflow_id.as_deref().map(RunId::from),
@@ -116,47 +114,47 @@ async fn create(call: Call, asked: Creating) -> Answer<Created> {
     let committed = call.submit(caller, command).await?;
     let workspace = &committed.reply;
     match ended(&call, &committed).await? {
-        Ended::Nothing | Ended::As(_) => {
-            Ok(Reply::of(Created { id: workspace.id.to_string(), path: workspace.path.clone() }))
+        EffectOutcome::Nothing | EffectOutcome::As(_) => {
+            Ok(ToolReply::new(WorkspaceCreateResult { id: workspace.id.to_string(), path: workspace.path.clone() }))
         }
-        Ended::NotYet => Err(pending(workspace)),
+        EffectOutcome::NotYet => Err(pending(workspace)),
     }
 }
 
 /// What a workspace can be said to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Status {
+enum WorkspaceStatusView {
     Active,
     Merged,
     Abandoned,
 }
 
-impl Status {
-    fn of(status: workspace::WorkspaceStatus) -> Status {
+impl WorkspaceStatusView {
+    fn of(status: workspace::WorkspaceStatus) -> WorkspaceStatusView {
         match status {
-            workspace::WorkspaceStatus::Active => Status::Active,
-            workspace::WorkspaceStatus::Merged => Status::Merged,
-            workspace::WorkspaceStatus::Abandoned => Status::Abandoned,
+            workspace::WorkspaceStatus::Active => WorkspaceStatusView::Active,
+            workspace::WorkspaceStatus::Merged => WorkspaceStatusView::Merged,
+            workspace::WorkspaceStatus::Abandoned => WorkspaceStatusView::Abandoned,
         }
     }
 
     fn core(self) -> workspace::WorkspaceStatus {
         match self {
-            Status::Active => workspace::WorkspaceStatus::Active,
-            Status::Merged => workspace::WorkspaceStatus::Merged,
-            Status::Abandoned => workspace::WorkspaceStatus::Abandoned,
+            WorkspaceStatusView::Active => workspace::WorkspaceStatus::Active,
+            WorkspaceStatusView::Merged => workspace::WorkspaceStatus::Merged,
+            WorkspaceStatusView::Abandoned => workspace::WorkspaceStatus::Abandoned,
         }
     }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Updating {
+struct WorkspaceUpdateArgs {
     /// The workspace's id.
     #[serde(alias = "workspace_id")]
     id: String,
     /// What became of it.
-    status: Option<Status>,
+    status: Option<WorkspaceStatusView>,
     /// The commit that merged it. Needed for merged, unless it is known.
     merge_commit: Option<String>,
     /// Where its pull request is.
@@ -170,7 +168,7 @@ pub struct Updating {
 }
 
 #[derive(Debug, Default, Serialize, JsonSchema)]
-pub struct Updated {
+struct WorkspaceUpdateResult {
     success: bool,
     /// Whether the folder is gone, if it was to go.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -189,7 +187,7 @@ pub struct Updated {
     kept_because: Option<String>,
 }
 
-async fn update(call: Call, asked: Updating) -> Answer<Updated> {
+async fn update(call: Call, asked: WorkspaceUpdateArgs) -> ToolAnswer<WorkspaceUpdateResult> {
     let caller = call.author(asked.agent_id.as_deref())?;
     let id = WorkspaceId::from(asked.id.as_str());
     let remove = asked.cleanup_worktree == Some(true);
@@ -198,7 +196,7 @@ async fn update(call: Call, asked: Updating) -> Answer<Updated> {
     }
     let command = UpdateWorkspace {
         workspace: id,
-        status: asked.status.map(Status::core),
+        status: asked.status.map(WorkspaceStatusView::core),
         merge_commit: asked.merge_commit,
         pr_url: asked.pr_url,
         config: asked.config.unwrap_or_default(),
@@ -206,45 +204,50 @@ async fn update(call: Call, asked: Updating) -> Answer<Updated> {
     };
     let committed = call.submit(caller, command).await?;
     let workspace = &committed.reply;
-    let updated = Updated { success: true, ..Updated::default() };
+    let updated = WorkspaceUpdateResult { success: true, ..WorkspaceUpdateResult::default() };
     if !remove {
-        return Ok(Reply::of(updated));
+        return Ok(ToolReply::new(updated));
     }
-    Ok(Reply::of(match ended(&call, &committed).await {
+    Ok(ToolReply::new(match ended(&call, &committed).await {
         // It was gone before.
-        Ok(Ended::Nothing) => {
-            Updated { worktree_removed: Some(true), ..updated.kept_under(workspace.backup_ref.as_deref(), workspace) }
-        }
-        Ok(Ended::As(event)) => match event.get() {
+        Ok(EffectOutcome::Nothing) => WorkspaceUpdateResult {
+            worktree_removed: Some(true),
+            ..updated.kept_under(workspace.backup_ref.as_deref(), workspace)
+        },
+        Ok(EffectOutcome::As(event)) => match event.get() {
             Some(removed) => updated.removed(removed, workspace),
             None => return Err(ToolError::unexpected()),
         },
-        Ok(Ended::NotYet) => updated.stays("it is still being removed; workspace_list shows when it is done"),
+        Ok(EffectOutcome::NotYet) => updated.stays("it is still being removed; workspace_list shows when it is done"),
         Err(error) => {
             updated.stays(&error.suggestion.map_or(error.message.clone(), |next| format!("{} ({next})", error.message)))
         }
     }))
 }
 
-impl Updated {
-    fn removed(self, fact: &WorkspaceRemoved, workspace: &Workspace) -> Updated {
+impl WorkspaceUpdateResult {
+    fn removed(self, fact: &WorkspaceRemoved, workspace: &Workspace) -> WorkspaceUpdateResult {
         let kept = self.kept_under(fact.backup_ref.as_deref(), workspace);
-        Updated { worktree_removed: Some(true), branch: Some(fact.branch.as_str()), ..kept }
+        WorkspaceUpdateResult { worktree_removed: Some(true), branch: Some(fact.branch.as_str()), ..kept }
     }
 
-    fn kept_under(self, backup_ref: Option<&str>, workspace: &Workspace) -> Updated {
+    fn kept_under(self, backup_ref: Option<&str>, workspace: &Workspace) -> WorkspaceUpdateResult {
         let repo = workspace.repo_path.as_deref().unwrap_or(".");
         let restore = |kept: &str| format!("git -C {repo} worktree add --detach {} {kept}", workspace.path);
-        Updated { backup_ref: backup_ref.map(str::to_owned), restore_with: backup_ref.map(restore), ..self }
+        WorkspaceUpdateResult {
+            backup_ref: backup_ref.map(str::to_owned),
+            restore_with: backup_ref.map(restore),
+            ..self
+        }
     }
 
-    fn stays(self, because: &str) -> Updated {
-        Updated { worktree_removed: Some(false), kept_because: Some(because.to_owned()), ..self }
+    fn stays(self, because: &str) -> WorkspaceUpdateResult {
+        WorkspaceUpdateResult { worktree_removed: Some(false), kept_because: Some(because.to_owned()), ..self }
     }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Merging {
+struct WorkspaceMergeArgs {
     /// The workspace's id.
     #[serde(alias = "workspace_id")]
     id: String,
@@ -255,13 +258,13 @@ pub struct Merging {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Merged {
+struct WorkspaceMergeResult {
     success: bool,
     /// The commit that the base branch has now.
     merge_commit: String,
 }
 
-async fn merge(call: Call, asked: Merging) -> Answer<Merged> {
+async fn merge(call: Call, asked: WorkspaceMergeArgs) -> ToolAnswer<WorkspaceMergeResult> {
     let caller = call.author(asked.agent_id.as_deref())?;
     let workspace = WorkspaceId::from(asked.id.as_str());
     attends(&call, &workspace).await?;
@@ -270,33 +273,35 @@ async fn merge(call: Call, asked: Merging) -> Answer<Merged> {
     let committed = call.submit(caller, MergeWorkspace { workspace, uncommitted, intent }).await?;
     let workspace = &committed.reply;
     match ended(&call, &committed).await? {
-        Ended::As(event) => match event.get::<WorkspaceMerged>() {
-            Some(merged) => Ok(Reply::of(Merged { success: true, merge_commit: merged.merge_commit.clone() })),
+        EffectOutcome::As(event) => match event.get::<WorkspaceMerged>() {
+            Some(merged) => {
+                Ok(ToolReply::new(WorkspaceMergeResult { success: true, merge_commit: merged.merge_commit.clone() }))
+            }
             None => Err(ToolError::unexpected()),
         },
-        Ended::NotYet => Err(pending(workspace)),
-        Ended::Nothing => Err(ToolError::unexpected()),
+        EffectOutcome::NotYet => Err(pending(workspace)),
+        EffectOutcome::Nothing => Err(ToolError::unexpected()),
     }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Listing {
+struct WorkspaceListArgs {
     /// Only those of this workflow.
     #[serde(default, deserialize_with = "name")]
     workflow_id: Option<String>,
     /// Only those with one of these.
-    status: Option<Vec<Status>>,
+    status: Option<Vec<WorkspaceStatusView>>,
     /// Also look into each folder for changes that are not committed. Takes longer.
     include_changes: Option<bool>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Listed {
-    workspaces: Vec<View>,
+struct WorkspaceListResult {
+    workspaces: Vec<WorkspaceListEntry>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct View {
+struct WorkspaceListEntry {
     id: String,
     workflow_id: Option<String>,
     path: String,
@@ -304,7 +309,7 @@ pub struct View {
     base_branch: Option<String>,
     repo_path: Option<String>,
     task_ids: Vec<String>,
-    status: Status,
+    status: WorkspaceStatusView,
     merge_commit: Option<String>,
     pr_url: Option<String>,
     config: Map<String, Value>,
@@ -326,25 +331,25 @@ pub struct View {
     updated_at: i64,
 }
 
-async fn list(call: Call, asked: Listing) -> Answer<Listed> {
+async fn list(call: Call, asked: WorkspaceListArgs) -> ToolAnswer<WorkspaceListResult> {
     call.reader().await?;
     let run = asked.workflow_id.as_deref().map(RunId::from);
     if let Some(run) = run.as_ref().filter(|run| **run != RunId::project_default()) {
         call.engine().runs().run(run).await?;
     }
-    let status = asked.status.unwrap_or_default().into_iter().map(Status::core).collect();
+    let status = asked.status.unwrap_or_default().into_iter().map(WorkspaceStatusView::core).collect();
     let found = call.engine().query().workspaces(&WorkspaceFilter { run, status }).await?.value;
     let look = asked.include_changes == Some(true);
     let views = found.into_iter().map(|workspace| async {
         let changes = if look { Some(call.engine().workspaces().changes(&workspace).await.as_str()) } else { None };
-        View { changes, ..shown(&call, workspace) }
+        WorkspaceListEntry { changes, ..shown(&call, workspace) }
     });
-    Ok(Reply::of(Listed { workspaces: stream::iter(views).buffered(LOOKS_AT_ONCE).collect().await }))
+    Ok(ToolReply::new(WorkspaceListResult { workspaces: stream::iter(views).buffered(LOOKS_AT_ONCE).collect().await }))
 }
 
-fn shown(call: &Call, workspace: Workspace) -> View {
+fn shown(call: &Call, workspace: Workspace) -> WorkspaceListEntry {
     let here = call.engine().cluster().is_own_site(&workspace.site);
-    View {
+    WorkspaceListEntry {
         changes: None,
         folder_exists: here.then(|| Path::new(&workspace.path).is_dir()),
         id: workspace.id.to_string(),
@@ -354,7 +359,7 @@ fn shown(call: &Call, workspace: Workspace) -> View {
         base_branch: workspace.base_branch,
         repo_path: workspace.repo_path,
         task_ids: workspace.tasks.iter().map(ToString::to_string).collect(),
-        status: Status::of(workspace.status),
+        status: WorkspaceStatusView::of(workspace.status),
         merge_commit: workspace.merge_commit,
         pr_url: workspace.pr_url,
         config: workspace.config,
@@ -374,20 +379,20 @@ async fn attends(call: &Call, id: &WorkspaceId) -> Result<(), ToolError> {
 }
 
 /// What became of the effect that a command opened.
-enum Ended {
+enum EffectOutcome {
     /// It opened none.
     Nothing,
     As(Box<AnyEvent>),
     NotYet,
 }
 
-async fn ended(call: &Call, committed: &Committed<Workspace>) -> Result<Ended, ToolError> {
-    let Some(under_way) = &committed.reply.under_way else { return Ok(Ended::Nothing) };
+async fn ended(call: &Call, committed: &Committed<Workspace>) -> Result<EffectOutcome, ToolError> {
+    let Some(under_way) = &committed.reply.under_way else { return Ok(EffectOutcome::Nothing) };
     match call.engine().workspaces().wait_for_outcome(&under_way.intent, committed.at, WAIT).await {
-        None => Ok(Ended::NotYet),
+        None => Ok(EffectOutcome::NotYet),
         Some(fact) => match failure_of(&fact) {
             Some(refusal) => Err(refusal.into()),
-            None => Ok(Ended::As(Box::new(fact))),
+            None => Ok(EffectOutcome::As(Box::new(fact))),
         },
     }
 }
