@@ -13,7 +13,7 @@ use crate::address::{Address, Whereabouts};
 use crate::credentials::{Proof, SessionIssuer};
 use crate::error::ClientError;
 use crate::idempotency_key::Keys;
-use crate::retry::{Patience, Repeat};
+use crate::retry::{Repeat, RetryBudget};
 
 /// The header with the key of a session.
 pub const SESSION: &str = "x-rookery-session";
@@ -42,7 +42,7 @@ pub struct Answer {
 pub struct Client {
     link: Arc<RwLock<Arc<Link>>>,
     whereabouts: Option<Arc<dyn Whereabouts>>,
-    patience: Duration,
+    retry_timeout: Duration,
     proof: Proof,
     keys: Keys,
 }
@@ -60,7 +60,7 @@ impl Client {
     /// A client of the daemon at this address, which asks once.
     pub fn new(address: Address, proof: Proof) -> Result<Self, ClientError> {
         let link = Arc::new(RwLock::new(Arc::new(Link::to(address)?)));
-        Ok(Self { link, whereabouts: None, patience: Duration::ZERO, proof, keys: Keys::new()? })
+        Ok(Self { link, whereabouts: None, retry_timeout: Duration::ZERO, proof, keys: Keys::new()? })
     }
 
     /// One that looks for the daemon where this says, when it does not answer where it was.
@@ -71,8 +71,8 @@ impl Client {
 
     /// One that asks again while the daemon is away, about that long, with a key for what changes something.
     #[must_use]
-    pub fn patient(self, patience: Duration) -> Self {
-        Self { patience, ..self }
+    pub fn with_retry_timeout(self, retry_timeout: Duration) -> Self {
+        Self { retry_timeout, ..self }
     }
 
     /// The same daemon, shown something else.
@@ -148,13 +148,13 @@ impl Client {
     }
 
     async fn ask(&self, repeat: Repeat, request: impl Fn() -> RequestBuilder) -> Result<Answer, ClientError> {
-        let mut patience = self.patience();
+        let mut budget = self.retry_budget();
         loop {
             let error = match self.answer_to(request().timeout(CALL_TIMEOUT)).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            patience.bear(error, repeat).await?;
+            budget.wait_or_give_up(error, repeat).await?;
             self.look_again();
         }
     }
@@ -211,13 +211,13 @@ impl Client {
         self.proof.shown_with(link.http.request(method, url).header("x-rookery-project", &link.address.project))
     }
 
-    pub(crate) fn patience(&self) -> Patience {
-        Patience::lasting(self.patience)
+    pub(crate) fn retry_budget(&self) -> RetryBudget {
+        RetryBudget::new(self.retry_timeout)
     }
 
     /// A key for a call that may be sent again.
     pub(crate) fn key(&self) -> Option<String> {
-        (!self.patience.is_zero()).then(|| self.keys.next())
+        (!self.retry_timeout.is_zero()).then(|| self.keys.next())
     }
 
     /// Goes to where the daemon is now, if that is elsewhere.
@@ -422,7 +422,8 @@ pub(crate) mod tests {
     async fn a_patient_client_finds_the_daemon_where_it_went() {
         let (old, new) =
             (StandIn::answering("").await.unwrap(), StandIn::answering("200 OK\r\n\r\n{\"ok\":true}").await.unwrap());
-        let client = client_of(&old).found_by(Arc::new(Moved(address_of(&new)))).patient(Duration::from_secs(60));
+        let client =
+            client_of(&old).found_by(Arc::new(Moved(address_of(&new)))).with_retry_timeout(Duration::from_secs(60));
         let clone = client.clone();
         assert_eq!(client.post(&["tasks"], &json!({})).await.unwrap(), json!({"ok": true}));
         let key = |daemon: &StandIn| {

@@ -18,18 +18,18 @@ pub(crate) enum Repeat {
 
 /// How long one call goes on trying.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct RetryBudget {
     left: Duration,
     pause: Duration,
 }
 
-impl Patience {
-    pub(crate) fn lasting(left: Duration) -> Patience {
-        Patience { left, pause: INITIAL_BACKOFF }
+impl RetryBudget {
+    pub(crate) fn new(left: Duration) -> RetryBudget {
+        RetryBudget { left, pause: INITIAL_BACKOFF }
     }
 
     /// Waits a moment before the next attempt. Gives the error back if there is nothing to wait for, or no more time.
-    pub(crate) async fn bear(&mut self, error: ClientError, repeat: Repeat) -> Result<(), ClientError> {
+    pub(crate) async fn wait_or_give_up(&mut self, error: ClientError, repeat: Repeat) -> Result<(), ClientError> {
         if self.left.is_zero() || !is_worth_another(&error, repeat) {
             return Err(error);
         }
@@ -70,9 +70,9 @@ mod tests {
 
     #[tokio::test]
     async fn patience_ends() {
-        let mut patience = Patience::lasting(Duration::from_millis(200));
+        let mut budget = RetryBudget::new(Duration::from_millis(200));
         let mut waits = 0;
-        while patience.bear(refused(503, "BUSY"), Repeat::IfNotSent).await.is_ok() {
+        while budget.wait_or_give_up(refused(503, "BUSY"), Repeat::IfNotSent).await.is_ok() {
             waits += 1;
         }
         assert_eq!(waits, 3, "50 ms, 100 ms, and what is left");

@@ -104,21 +104,21 @@ impl Tools {
         self.ask(repeat, read, || self.request(&["mcp"], &message, key).timeout(most)).await
     }
 
-    /// Asks until there is an answer, as long as the client has patience.
+    /// Asks until there is an answer, until the retry timeout of the client has passed.
     async fn ask<T>(
         &self,
         repeat: Repeat,
         read: fn(&Value) -> Result<T, ClientError>,
         request: impl Fn() -> RequestBuilder,
     ) -> Result<T, ClientError> {
-        let mut patience = self.client.patience();
+        let mut budget = self.client.retry_budget();
         loop {
             let answered = async { read(&answer_in(self.client.send(request()).await?).await?) };
             let error = match answered.await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            patience.bear(error, repeat).await?;
+            budget.wait_or_give_up(error, repeat).await?;
             self.client.look_again();
         }
     }

@@ -103,7 +103,7 @@ pub struct Turn {
     pub transcript: Option<String>,
     /// What the log says that the agent did since it began; only where one turn is asked for.
     #[serde(default)]
-    pub did: Vec<Deed>,
+    pub did: Vec<TurnActivityEntry>,
 }
 
 impl Turn {
@@ -119,7 +119,7 @@ impl Turn {
 
 /// Something that an agent did.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-pub struct Deed {
+pub struct TurnActivityEntry {
     #[serde(default)]
     pub seq: u64,
     #[serde(default)]

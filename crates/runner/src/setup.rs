@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::file::{Setup, Variables};
-use crate::process::{self, Finished, How, Launcher, Limits, NotStarted, Program, Stream};
+use crate::process::{self, ExecShim, Finished, How, Limits, NotStarted, Program, Stream};
 
 /// How long a command may take. Whoever waits longer has something else to do first.
 const TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -35,7 +35,7 @@ pub struct Stage<'a> {
     pub state: &'a Path,
     /// Which start of the team it is.
     pub generation: u64,
-    pub launcher: &'a Launcher,
+    pub exec_shim: &'a ExecShim,
 }
 
 /// What is told while they run.
@@ -159,7 +159,7 @@ async fn printed(
 ) -> Result<String, SetupError> {
     // The person's own command, with all of the person's environment.
     let env = environment(shell, variables)?;
-    let program = Program { env, ..Program::new(stage.launcher.clone(), stage.project, ["sh", "-c", shell]) };
+    let program = Program { env, ..Program::new(stage.exec_shim.clone(), stage.project, ["sh", "-c", shell]) };
     let limits = Limits { timeout: TIMEOUT, idle: None, output_bytes: OUTPUT_BYTES };
     let mut output = Output::default();
     let finished = process::run(&program, limits, &stage.state.join("setup.log"), cancel, &mut |stream, line| {
@@ -271,9 +271,9 @@ mod tests {
     #[test]
     fn what_was_printed_is_recalled_by_the_same_start_and_no_other() {
         let folder = tempfile::tempdir().unwrap();
-        let launcher = Launcher { rookery: "rookery".into(), records: folder.path().into() };
+        let exec_shim = ExecShim { rookery: "rookery".into(), records: folder.path().into() };
         let stage =
-            |generation| Stage { project: folder.path(), state: folder.path(), generation, launcher: &launcher };
+            |generation| Stage { project: folder.path(), state: folder.path(), generation, exec_shim: &exec_shim };
         let begun = variables("printed");
         let kept = Kept { generation: 2, printed: begun.setup, params: begun.params };
         kept.save(folder.path()).unwrap();

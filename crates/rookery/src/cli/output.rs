@@ -36,7 +36,7 @@ enum Look {
 
 /// How a piece of text is to be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tone {
+pub enum TextStyle {
     Plain,
     Good,
     Warning,
@@ -44,7 +44,7 @@ pub enum Tone {
     Dim,
 }
 
-impl Tone {
+impl TextStyle {
     fn colour(self) -> Option<(Color, u8)> {
         match self {
             Self::Plain => None,
@@ -60,18 +60,18 @@ impl Tone {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cell {
     text: String,
-    tone: Tone,
+    tone: TextStyle,
 }
 
 impl Cell {
-    pub fn new(text: impl Into<String>, tone: Tone) -> Self {
+    pub fn new(text: impl Into<String>, tone: TextStyle) -> Self {
         Self { text: text.into(), tone }
     }
 }
 
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Self {
-        Self::new(text, Tone::Plain)
+        Self::new(text, TextStyle::Plain)
     }
 }
 
@@ -146,7 +146,7 @@ impl Output {
     pub fn done(&self, answer: &impl Serialize, text: &str) -> anyhow::Result<()> {
         match self.format {
             Format::Json => self.json(answer),
-            Format::Human => self.line(text, Tone::Plain),
+            Format::Human => self.line(text, TextStyle::Plain),
         }
     }
 
@@ -154,7 +154,7 @@ impl Output {
     pub fn done_each(&self, answer: &impl Serialize, mut lines: impl Iterator<Item = String>) -> anyhow::Result<()> {
         match self.format {
             Format::Json => self.json(answer),
-            Format::Human => lines.try_for_each(|line| self.line(&line, Tone::Plain)),
+            Format::Human => lines.try_for_each(|line| self.line(&line, TextStyle::Plain)),
         }
     }
 
@@ -169,7 +169,7 @@ impl Output {
     }
 
     /// A line for people.
-    pub fn line(&self, text: &str, tone: Tone) -> anyhow::Result<()> {
+    pub fn line(&self, text: &str, tone: TextStyle) -> anyhow::Result<()> {
         self.raw(format!("{}\n", paint(&printable(text), tone, self.stdout)).as_bytes())
     }
 
@@ -178,7 +178,7 @@ impl Output {
         if !io::stdout().is_terminal() {
             return self.raw(text.as_bytes());
         }
-        text.lines().try_for_each(|line| self.line(line, Tone::Plain))
+        text.lines().try_for_each(|line| self.line(line, TextStyle::Plain))
     }
 
     /// Bytes that are data themselves: an export, a completion script.
@@ -200,7 +200,7 @@ impl Output {
     /// Talk: what is going on. Never data; not shown with `--quiet`.
     pub fn note(&self, text: &str) {
         if self.talk == Talk::Normal {
-            self.tell(&paint(&printable(text), Tone::Dim, self.stderr));
+            self.tell(&paint(&printable(text), TextStyle::Dim, self.stderr));
         }
     }
 
@@ -243,8 +243,8 @@ impl Output {
             (Format::Json, Ok(json)) => json,
             _ => {
                 let code = report.code.as_ref().map(|code| format!(" [{code}]")).unwrap_or_default();
-                let error = paint("error:", Tone::Bad, self.stderr);
-                let hint = paint("hint:", Tone::Good, self.stderr);
+                let error = paint("error:", TextStyle::Bad, self.stderr);
+                let hint = paint("hint:", TextStyle::Good, self.stderr);
                 format!("{error} {}{code}\n{hint} {}", printable(&report.error), printable(&report.hint))
             }
         };
@@ -270,7 +270,7 @@ fn steers(letter: char) -> bool {
     letter.is_control() || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-fn paint(text: &str, tone: Tone, look: Look) -> String {
+fn paint(text: &str, tone: TextStyle, look: Look) -> String {
     match tone.colour().filter(|_| look == Look::Coloured) {
         Some((_, code)) => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
         None => text.to_owned(),
@@ -309,7 +309,7 @@ mod tests {
         Table {
             headings: &["AGENT", "STATUS"],
             rows: vec![
-                vec!["a".into(), Cell::new("working", Tone::Good)],
+                vec!["a".into(), Cell::new("working", TextStyle::Good)],
                 vec!["\u{1b}[2Jmuch longer\nname".into(), "idle".into()],
             ],
             empty: "no agents",
@@ -329,8 +329,8 @@ mod tests {
     fn colour_is_used_on_a_terminal_only() {
         assert!(render(&table(), Look::Coloured).contains("\u{1b}["));
         assert!(!render(&table(), Look::Plain).contains('\u{1b}'));
-        assert_eq!(paint("x", Tone::Bad, Look::Coloured), "\u{1b}[31mx\u{1b}[0m");
-        assert_eq!(paint("x", Tone::Bad, Look::Plain), "x");
+        assert_eq!(paint("x", TextStyle::Bad, Look::Coloured), "\u{1b}[31mx\u{1b}[0m");
+        assert_eq!(paint("x", TextStyle::Bad, Look::Plain), "x");
     }
 
     #[test]

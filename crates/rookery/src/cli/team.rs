@@ -20,7 +20,7 @@ use crate::process;
 use crate::project::{Project, host_name};
 
 /// How long a runner waits for a daemon that is away: as long as it takes.
-const PATIENCE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 /// How long a team in the background may take until it is there.
 const BEGINS_WITHIN: Duration = Duration::from_secs(30);
 /// How long its setup commands are waited for then. They may take longer, but most that fail do so at once.
@@ -31,7 +31,7 @@ const LOG_TAIL_BYTES: u64 = 16 << 10;
 
 /// What to run.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct TeamRunOptions {
     pub ready: Ready,
     pub mode: Mode,
     pub verbose: bool,
@@ -54,7 +54,7 @@ pub fn hindered(hindrances: &[Blocker]) -> anyhow::Result<()> {
 }
 
 /// Runs the team in this process until it is over, and shows what came of it.
-pub async fn drive(context: &Context, wanted: Wanted) -> anyhow::Result<()> {
+pub async fn drive(context: &Context, wanted: TeamRunOptions) -> anyhow::Result<()> {
     let (mode, verbose) = (wanted.mode, wanted.verbose);
     let order = order(context, wanted).await?;
     let interrupt = interrupted_by_signals()?;
@@ -74,9 +74,9 @@ pub async fn drive(context: &Context, wanted: Wanted) -> anyhow::Result<()> {
     }
 }
 
-async fn order(context: &Context, wanted: Wanted) -> anyhow::Result<Order> {
+async fn order(context: &Context, wanted: TeamRunOptions) -> anyhow::Result<Order> {
     let project = context.project()?;
-    let client: Client = context.client().await?.patient(PATIENCE);
+    let client: Client = context.client().await?.with_retry_timeout(RETRY_TIMEOUT);
     Ok(Order {
         project: project.root().to_path_buf(),
         program: std::env::current_exe()?,
@@ -185,7 +185,7 @@ fn last_lines(error: &TeamError) -> Vec<String> {
 }
 
 /// Starts this program again with these arguments, without a terminal, and returns when its team is there.
-pub async fn background(context: &Context, wanted: &Wanted, arguments: Vec<OsString>) -> anyhow::Result<()> {
+pub async fn background(context: &Context, wanted: &TeamRunOptions, arguments: Vec<OsString>) -> anyhow::Result<()> {
     let project = context.project()?;
     let client = context.client().await?;
     let team = team::team_of(&wanted.ready, wanted.mode);

@@ -7,7 +7,7 @@ use rookery_runner::file::{Faults, Ready, Refused, Source, Surroundings};
 
 use super::context::Context;
 use super::failure::Failure;
-use super::output::{Format, Tone};
+use super::output::{Format, TextStyle};
 
 /// What is around the file in this process.
 pub fn surroundings(context: &Context) -> Surroundings<'static> {
@@ -50,7 +50,7 @@ pub fn load(
 fn tell(context: &Context, faults: &Faults) -> anyhow::Result<anyhow::Error> {
     match context.out.format() {
         Format::Json => context.out.json(faults)?,
-        Format::Human => faults.to_string().lines().try_for_each(|line| context.out.line(line, Tone::Bad))?,
+        Format::Human => faults.to_string().lines().try_for_each(|line| context.out.line(line, TextStyle::Bad))?,
     }
     let wrong = match faults.count() {
         1 => "one thing is wrong".to_owned(),

@@ -177,7 +177,7 @@ struct Writer {
 }
 
 /// How a write ended.
-enum End {
+enum WriteOutcome {
     Answered(HttpReply),
     /// A node said that nothing was done, and nobody asked again.
     Undone,
@@ -205,13 +205,13 @@ impl Writer {
         let text = format!("{step} of {}", self.me);
         let body = json!({"agent_id": self.me, "action": "x.note", "metadata": {"text": text}});
         match self.write("/events", body).await? {
-            End::Answered(reply) => {
+            WriteOutcome::Answered(reply) => {
                 ensure!(reply.status == 201, "{reply:?}");
                 let told = Told { what: text, holder: None, at: position(&reply)?, replayed: is_replayed(&reply) };
                 lock(&self.team.book).notes.push(told);
             }
-            End::Undone => lock(&self.team.book).undone.push(text),
-            End::GivenUp => {}
+            WriteOutcome::Undone => lock(&self.team.book).undone.push(text),
+            WriteOutcome::GivenUp => {}
         }
         Ok(())
     }
@@ -219,7 +219,7 @@ impl Writer {
     async fn claim_own(&mut self, step: usize) -> anyhow::Result<()> {
         let path = format!("own/{}/{step}.rs", self.me);
         let body = json!({"path": path, "agent_id": self.me});
-        if let End::Answered(reply) = self.write("/resources/claim", body).await? {
+        if let WriteOutcome::Answered(reply) = self.write("/resources/claim", body).await? {
             ensure!(reply.body["granted"] == true, "{reply:?}");
             let told = self.told(path, &reply)?;
             lock(&self.team.book).own_files.push(told);
@@ -230,7 +230,7 @@ impl Writer {
     async fn claim_shared(&mut self) -> anyhow::Result<()> {
         let path = format!("shared/{}.rs", self.random.random_range(0..SHARED_FILES));
         let body = json!({"path": path, "agent_id": self.me});
-        let End::Answered(reply) = self.write("/resources/claim", body.clone()).await? else { return Ok(()) };
+        let WriteOutcome::Answered(reply) = self.write("/resources/claim", body.clone()).await? else { return Ok(()) };
         let told = self.told(path, &reply)?;
         lock(&self.team.book).shared_files.push(told);
         if reply.body["granted"] == true {
@@ -250,7 +250,7 @@ impl Writer {
 
     /// Sends a write until it is answered, always with the same key, to the next node after each failure. Sometimes it is
     /// left at what is known.
-    async fn write(&mut self, path: &str, body: Value) -> anyhow::Result<End> {
+    async fn write(&mut self, path: &str, body: Value) -> anyhow::Result<WriteOutcome> {
         self.writes += 1;
         let key = format!("{}-{}", self.me, self.writes);
         let mut unknown = false;
@@ -266,7 +266,7 @@ impl Writer {
                 Ok(reply) => {
                     self.team.answered.send_modify(|answered| answered[at] += 1);
                     lock(&self.team.book).replayed += usize::from(is_replayed(&reply));
-                    return Ok(End::Answered(reply));
+                    return Ok(WriteOutcome::Answered(reply));
                 }
                 Err(_) => {
                     unknown = true;
@@ -274,11 +274,11 @@ impl Writer {
                 }
             }
             if self.random.random_bool(0.05) {
-                return Ok(if unknown { End::GivenUp } else { End::Undone });
+                return Ok(if unknown { WriteOutcome::GivenUp } else { WriteOutcome::Undone });
             }
             tokio::time::sleep(ASK_AGAIN_AFTER).await;
         }
-        Ok(End::GivenUp)
+        Ok(WriteOutcome::GivenUp)
     }
 }
 

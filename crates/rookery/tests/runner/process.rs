@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use rookery_runner::process::{Finished, How, Launcher, Limits, NotStarted, Program, Stream, end_orphans, run};
+use rookery_runner::process::{ExecShim, Finished, How, Limits, NotStarted, Program, Stream, end_orphans, run};
 use rookery_testkit::patience::{eventually, within};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 const LONG: Duration = Duration::from_secs(600);
 
 /// A folder to run programs in.
-struct Place {
+struct ProgramFolder {
     folder: TempDir,
 }
 
@@ -33,9 +33,9 @@ impl Ran {
     }
 }
 
-impl Place {
-    fn new() -> Place {
-        Place { folder: tempfile::tempdir().unwrap() }
+impl ProgramFolder {
+    fn new() -> ProgramFolder {
+        ProgramFolder { folder: tempfile::tempdir().unwrap() }
     }
 
     fn path(&self) -> &Path {
@@ -47,8 +47,8 @@ impl Place {
     }
 
     fn program(&self, argv: &[&str]) -> Program {
-        let launcher = Launcher { rookery: env!("CARGO_BIN_EXE_rookery").into(), records: self.records() };
-        Program::new(launcher, self.path(), argv.iter().copied())
+        let exec_shim = ExecShim { rookery: env!("CARGO_BIN_EXE_rookery").into(), records: self.records() };
+        Program::new(exec_shim, self.path(), argv.iter().copied())
     }
 
     fn shell(&self, script: &str) -> Program {
@@ -90,7 +90,7 @@ async fn goes(pid: Pid) {
 
 #[tokio::test]
 async fn a_program_gets_its_arguments_its_input_and_an_environment_of_its_own() {
-    let place = Place::new();
+    let place = ProgramFolder::new();
     let argument = "two words; echo $HOME `id`";
     let mut program = place.program(&["sh", "-c", "cat; printf '%s\\n' \"$1\"; env; pwd", "sh", argument]);
     program.env = BTreeMap::from([("PATH".into(), std::env::var_os("PATH").unwrap())]);
@@ -110,7 +110,7 @@ async fn a_program_gets_its_arguments_its_input_and_an_environment_of_its_own() 
 
 #[tokio::test]
 async fn an_agents_program_that_prints_its_environment_tells_no_secret() {
-    let place = Place::new();
+    let place = ProgramFolder::new();
     let prints = place.shell("env; echo \"$MODEL_API_KEY\" >&2; exit 3").env("MODEL_API_KEY", "sk-1234567890abcdef");
     let open = place.run(&prints, Limits::within(LONG)).await;
     assert!(open.transcript.contains("sk-1234567890abcdef"), "a person's own command: {open:?}");
@@ -121,7 +121,7 @@ async fn an_agents_program_that_prints_its_environment_tells_no_secret() {
 
 #[tokio::test]
 async fn how_it_ended_is_told_with_what_it_complained_about() {
-    let place = Place::new();
+    let place = ProgramFolder::new();
     let ran = place.run(&place.shell("echo out; echo wrong >&2; exit 3"), Limits::within(LONG)).await;
     assert_eq!(ran.finished, Finished { how: How::Exited(3), stderr_tail: "wrong".into() });
     assert!(ran.transcript.contains("out\n") && ran.transcript.contains("! wrong\n"), "{}", ran.transcript);
@@ -131,7 +131,7 @@ async fn how_it_ended_is_told_with_what_it_complained_about() {
 
 #[tokio::test]
 async fn what_cannot_be_started_is_told() {
-    let place = Place::new();
+    let place = ProgramFolder::new();
     let missing = place.refused(&place.program(&["no-such-program-here"])).await;
     assert!(matches!(&missing, NotStarted::NoSuchProgram { name } if name == "no-such-program-here"), "{missing:?}");
     let elsewhere = Program { folder: place.path().join("nowhere"), ..place.shell("true") };
@@ -145,7 +145,7 @@ async fn what_cannot_be_started_is_told() {
 
 #[tokio::test]
 async fn a_program_has_no_terminal_and_a_session_of_its_own() {
-    let place = Place::new();
+    let place = ProgramFolder::new();
     let ran = place.run(&place.shell("cut -d' ' -f6,7 /proc/$$/stat; echo $$"), Limits::within(LONG)).await;
     let [session, own] = ran.stdout()[..] else { panic!("{:?}", ran.lines) };
     assert_eq!(session, format!("{own} 0"));
@@ -153,7 +153,7 @@ async fn a_program_has_no_terminal_and_a_session_of_its_own() {
 
 #[tokio::test]
 async fn one_that_ignores_being_asked_is_ended_by_force_with_its_children() {
-    let place = Place::new();
+    let place = ProgramFolder::new();
     let stubborn = "trap '' TERM; (trap '' TERM; echo $PPID; sh -c 'echo $PPID' >inner; while :; do sleep 1; done) & \
                     while :; do sleep 1; done";
     let limits = Limits::within(Duration::from_millis(300));
@@ -165,7 +165,7 @@ async fn one_that_ignores_being_asked_is_ended_by_force_with_its_children() {
 
 #[tokio::test]
 async fn one_that_says_nothing_is_ended_and_a_sign_of_life_is_enough() {
-    let place = Place::new();
+    let place = ProgramFolder::new();
     let idle = |idle| Limits { idle: Some(idle), ..Limits::within(LONG) };
     let ran = place.run(&place.shell("echo one; sleep 600"), idle(Duration::from_millis(200))).await;
     assert_eq!((ran.finished.how, ran.stdout()), (How::Idle, vec!["one"]));
@@ -177,7 +177,7 @@ async fn one_that_says_nothing_is_ended_and_a_sign_of_life_is_enough() {
 
 #[tokio::test]
 async fn a_flood_is_ended_and_beginning_and_end_are_kept() {
-    let place = Place::new();
+    let place = ProgramFolder::new();
     let limits = Limits { output_bytes: 4 << 20, ..Limits::within(LONG) };
     let ran = place.run(&place.shell("echo first; yes"), limits).await;
     assert_eq!(ran.finished.how, How::Flooded);
@@ -190,7 +190,7 @@ async fn a_flood_is_ended_and_beginning_and_end_are_kept() {
 
 #[tokio::test]
 async fn who_asks_for_its_end_gets_it_and_the_program_may_tidy_up() {
-    let place = Place::new();
+    let place = ProgramFolder::new();
     let tidy = "trap 'echo tidied; exit 9' TERM; echo ready; while :; do sleep 0.1; done";
     let (program, cancel) = (place.shell(tidy), CancellationToken::new());
     let transcript = place.path().join("transcript");
@@ -210,7 +210,7 @@ async fn who_asks_for_its_end_gets_it_and_the_program_may_tidy_up() {
 
 #[tokio::test]
 async fn what_it_leaves_behind_ends_with_it_also_outside_of_its_session() {
-    let place = Place::new();
+    let place = ProgramFolder::new();
     let leaving = "sleep 600 & echo $! >near; \
                    setsid sh -c 'echo $$ >far; exec sleep 600' </dev/null >/dev/null 2>&1 & \
                    while ! [ -s far ]; do sleep 0.01; done; echo done";
@@ -221,7 +221,7 @@ async fn what_it_leaves_behind_ends_with_it_also_outside_of_its_session() {
 
 #[tokio::test]
 async fn whoever_does_not_wait_ends_it() {
-    let place = Place::new();
+    let place = ProgramFolder::new();
     let program = place.shell("sleep 600 & echo $! >inner; echo $$ >outer; wait");
     let (transcript, cancel) = (place.path().join("transcript"), CancellationToken::new());
     let mut hear = |_, _: &str| {};
@@ -237,7 +237,7 @@ async fn whoever_does_not_wait_ends_it() {
 /// A program dies with the thread that started it, so that must be one that stays.
 #[test]
 fn a_program_outlives_the_thread_that_asked_for_it() {
-    let place = Place::new();
+    let place = ProgramFolder::new();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let program = place.shell("echo ready; while ! [ -e go ]; do sleep 0.01; done; echo got");
     let (transcript, cancel, ready) = (place.path().join("transcript"), CancellationToken::new(), Notify::new());
@@ -263,7 +263,7 @@ fn a_program_outlives_the_thread_that_asked_for_it() {
 
 /// What starts a program and can be ended: the part of a runner that matters here.
 #[expect(clippy::disallowed_methods, reason = "the one who starts is what is ended in these tests")]
-fn parent(place: &Place, script: &str) -> std::process::Child {
+fn parent(place: &ProgramFolder, script: &str) -> std::process::Child {
     let code = "import os, subprocess, sys, time\n\
                 child = subprocess.Popen([sys.argv[1], 'exec', '--parent', str(os.getpid()), '--', 'sh', '-c', sys.argv[2]])\n\
                 child.wait()";
@@ -274,7 +274,7 @@ fn parent(place: &Place, script: &str) -> std::process::Child {
 
 #[tokio::test]
 async fn a_program_dies_with_the_one_who_started_it() {
-    let place = Place::new();
+    let place = ProgramFolder::new();
     let mut parent = parent(&place, "echo $$ >child; exec sleep 600");
     let child = place.pid_in("child").await;
     parent.kill().unwrap();
@@ -285,7 +285,7 @@ async fn a_program_dies_with_the_one_who_started_it() {
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "a launcher by hand")]
 async fn a_launcher_whose_parent_is_gone_starts_nothing() {
-    let place = Place::new();
+    let place = ProgramFolder::new();
     let touch = ["exec", "--parent", "1", "--", "touch", "started"];
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_rookery"));
     let output = command.args(touch).current_dir(place.path()).output().unwrap();
@@ -295,7 +295,7 @@ async fn a_launcher_whose_parent_is_gone_starts_nothing() {
 
 #[tokio::test]
 async fn orphans_are_found_and_ended_and_nobody_else() {
-    let place = Place::new();
+    let place = ProgramFolder::new();
     // A stranger, and a record that names its number at another time.
     let mut stranger = parent(&place, "echo $$ >stranger; exec sleep 600");
     let spared = place.pid_in("stranger").await;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rookery_client::SessionIssuer;
 use rookery_runner::backend::{BackendEvent, Events};
-use rookery_runner::file::{At, Place, Sandbox as Said, SandboxLimits};
-use rookery_runner::process::{How, Launcher, Limits, Program, Stream, run};
+use rookery_runner::file::{At, Sandbox as Said, SandboxLimits, SourceLocation};
+use rookery_runner::process::{ExecShim, How, Limits, Program, Stream, run};
 use rookery_runner::sandbox::{Available, Sandbox, Wish};
 use rookery_testkit::daemon::{Daemon, Setup};
 use rookery_testkit::patience::within;
@@ -89,8 +89,8 @@ impl Project {
     }
 
     fn program(&self, sandbox: &Arc<Sandbox>, argv: &[&str]) -> Program {
-        let launcher = Launcher { rookery: ROOKERY.into(), records: self.root().join(".rookery/run/t/processes") };
-        Program::new(launcher, self.root(), argv.iter().copied())
+        let exec_shim = ExecShim { rookery: ROOKERY.into(), records: self.root().join(".rookery/run/t/processes") };
+        Program::new(exec_shim, self.root(), argv.iter().copied())
             .env("ROOKERY", ROOKERY)
             .env("ROOKERY_AGENT_ID", AGENT)
             .env("ROOKERY_DIR", self.root())
@@ -122,8 +122,8 @@ impl Project {
     }
 }
 
-fn somewhere() -> Place {
-    Place { file: "team.yaml".into(), line: 1, column: 1, path: String::new() }
+fn somewhere() -> SourceLocation {
+    SourceLocation { file: "team.yaml".into(), line: 1, column: 1, path: String::new() }
 }
 
 /// A server on this machine that answers everything with its name.

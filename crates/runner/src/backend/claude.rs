@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::program::bridge::{SERVER, own_name};
 use super::program::conversation::Used;
 use super::program::dialect::{Asked, Dialect, Start};
-use super::program::heard::{End, Heard, Reader, count, one_line, plain, text_of};
+use super::program::heard::{Heard, Reader, ReportedEnd, count, one_line, plain, text_of};
 use super::program::trouble;
 use super::{BackendEvent, Failure, Usage, Why};
 use crate::file::AgentProgram;
@@ -176,7 +176,7 @@ impl Listening {
         if !text.trim().is_empty() {
             heard.said = Some(text.trim().to_owned());
         }
-        heard.end = Some(End::Done);
+        heard.end = Some(ReportedEnd::Done);
         let denied: Vec<&str> = denials(result).collect();
         let is_meant = |tool: &&str| self.allowed.as_ref().is_none_or(|allowed| allowed.iter().any(|one| one == tool));
         if let Some(ours) = denied.iter().filter_map(|tool| own_name(tool)).find(is_meant) {
@@ -298,7 +298,7 @@ mod tests {
                 r#"{"type":"result","subtype":"success","is_error":false,"session_id":"s1","result":"All done.","total_cost_usd":0.5,"usage":{"input_tokens":20,"cache_read_input_tokens":7,"output_tokens":10},"permission_denials":[]}"#,
             ],
         );
-        assert_eq!(heard.end, Some(End::Done));
+        assert_eq!(heard.end, Some(ReportedEnd::Done));
         assert_eq!((heard.conversation.as_deref(), heard.said.as_deref()), (Some("s1"), Some("All done.")));
         assert!(heard.worked);
         let usage = Usage { input_tokens: 27, output_tokens: 10, cost_usd: Some(0.5) };
@@ -317,7 +317,7 @@ mod tests {
     fn an_error_of_the_model_fails_although_it_is_called_a_success() {
         let said = r#"{"type":"result","subtype":"success","is_error":true,"api_error_status":401,"result":"Invalid API key","session_id":"s1"}"#;
         let (heard, _) = hear(&Claude, &[READY, said]);
-        let Some(End::Failed(failure)) = heard.end else { panic!("{heard:?}") };
+        let Some(ReportedEnd::Failed(failure)) = heard.end else { panic!("{heard:?}") };
         assert_eq!(failure.why, Why::Hopeless);
         assert!(failure.hint.unwrap().contains("log in"));
     }
@@ -328,7 +328,7 @@ mod tests {
             let init = format!(r#"{{"type":"system","subtype":"init","session_id":"s1","mcp_servers":{state}}}"#);
             let done = r#"{"type":"result","subtype":"success","is_error":false,"result":"ok"}"#;
             let (heard, _) = hear(&Claude, &[&init, done]);
-            assert!(heard.hopeless && matches!(heard.end, Some(End::Failed(_))), "{heard:?}");
+            assert!(heard.hopeless && matches!(heard.end, Some(ReportedEnd::Failed(_))), "{heard:?}");
         }
     }
 
@@ -340,13 +340,13 @@ mod tests {
             )
         };
         let (heard, _) = hear(&Claude, &[READY, &result("mcp__rookery__channel_send")]);
-        assert!(matches!(heard.end, Some(End::Failed(_))), "{heard:?}");
+        assert!(matches!(heard.end, Some(ReportedEnd::Failed(_))), "{heard:?}");
         let (bridge, few) = (bridge(), ["inbox_check".to_owned()]);
         let limited = Asked { allowed: Some(&few), ..asked(&bridge) };
         let (heard, _) = hear_as(&Claude, &limited, &[READY, &result("mcp__rookery__channel_send")]);
-        assert_eq!(heard.end, Some(End::Done), "what the file does not allow is denied as it should be");
+        assert_eq!(heard.end, Some(ReportedEnd::Done), "what the file does not allow is denied as it should be");
         let (heard, events) = hear(&Claude, &[READY, &result("Skill")]);
-        assert_eq!(heard.end, Some(End::Done));
+        assert_eq!(heard.end, Some(ReportedEnd::Done));
         assert!(matches!(&events[0], BackendEvent::Note(note) if note.contains("Skill")), "{events:?}");
     }
 

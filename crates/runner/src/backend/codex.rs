@@ -12,7 +12,7 @@ use toml::Table;
 use super::program::bridge::{Bridge, SERVER};
 use super::program::conversation::Used;
 use super::program::dialect::{Asked, Dialect, Start, Walls};
-use super::program::heard::{End, Heard, Reader, count, one_line, text_of};
+use super::program::heard::{Heard, Reader, ReportedEnd, count, one_line, text_of};
 use super::program::trouble;
 use super::{BackendEvent, Failure, Usage};
 use crate::file::AgentProgram;
@@ -153,7 +153,7 @@ impl Reader for Listening {
             Some("item.completed") => completed(&event["item"], heard),
             Some("turn.completed") => {
                 heard.usage = usage(&event["usage"], self.before);
-                heard.end = Some(End::Done);
+                heard.end = Some(ReportedEnd::Done);
                 vec![BackendEvent::Used(heard.usage)]
             }
             Some("turn.failed") => {
@@ -309,7 +309,7 @@ mod tests {
                 r#"{"type":"turn.completed","usage":{"input_tokens":30,"output_tokens":15}}"#,
             ],
         );
-        assert_eq!(heard.end, Some(End::Done));
+        assert_eq!(heard.end, Some(ReportedEnd::Done));
         assert_eq!((heard.conversation.as_deref(), heard.said.as_deref()), (Some("t1"), Some("Done.")));
         // 20 and 10 were used before.
         assert_eq!(heard.usage, Usage { input_tokens: 10, output_tokens: 5, cost_usd: None });
@@ -331,13 +331,13 @@ mod tests {
                 r#"{"type":"turn.failed","error":{"message":"unexpected status 401 Unauthorized: no key"}}"#,
             ],
         );
-        let Some(End::Failed(failure)) = heard.end else { panic!("{heard:?}") };
+        let Some(ReportedEnd::Failed(failure)) = heard.end else { panic!("{heard:?}") };
         assert_eq!(failure.why, Why::Hopeless);
         let (heard, _) = hear(
             &Codex::default(),
             &[BEGUN, r#"{"type":"turn.failed","error":{"message":"We are experiencing high demand"}}"#],
         );
-        assert!(matches!(heard.end, Some(End::Failed(failure)) if failure.why == Why::Fault));
+        assert!(matches!(heard.end, Some(ReportedEnd::Failed(failure)) if failure.why == Why::Fault));
     }
 
     #[test]

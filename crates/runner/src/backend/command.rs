@@ -8,7 +8,10 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use rookery_core::kernel::limit;
 
-use super::{Backend, BackendEvent, Ended, Events, Failure, OUTPUT_BYTES, Seat, Turn, Usage, Verdict, Why, over_limit};
+use super::{
+    Backend, BackendEvent, BackendOutcome, Events, Failure, OUTPUT_BYTES, Seat, Turn, TurnVerdict, Usage, Why,
+    over_limit,
+};
 use crate::file::Template;
 use crate::process::{self, Finished, How, Limits, NotStarted, Program, Stream};
 use crate::sandbox::Sandbox;
@@ -34,7 +37,7 @@ impl CommandBackend {
         Ok(CommandBackend { seat: seat.clone(), argv, sandbox })
     }
 
-    async fn run(&self, turn: &Turn, events: &Events) -> Ended {
+    async fn run(&self, turn: &Turn, events: &Events) -> BackendOutcome {
         let transcript = self.seat.state.join("transcript.txt");
         let limits = Limits { timeout: turn.timeout, idle: None, output_bytes: OUTPUT_BYTES };
         let mut answer = Answer::default();
@@ -51,9 +54,9 @@ impl CommandBackend {
         }
         let (verdict, transcript) = match finished {
             Ok(finished) => (self.judged(&finished, answer.said(), turn), Some(transcript)),
-            Err(error) => (Verdict::Failed(self.not_started(&error)), None),
+            Err(error) => (TurnVerdict::Failed(self.not_started(&error)), None),
         };
-        Ended { verdict, conversation: None, usage: Usage::default(), transcript }
+        BackendOutcome { verdict, conversation: None, usage: Usage::default(), transcript }
     }
 
     fn program(&self, turn: &Turn) -> Program {
@@ -66,11 +69,11 @@ impl CommandBackend {
         program.stdin(format!("{}\n{}", turn.system, turn.prompt)).sandbox(self.sandbox.clone())
     }
 
-    fn judged(&self, finished: &Finished, said: Option<String>, turn: &Turn) -> Verdict {
-        let fault = |why: Why, reason: String| Verdict::Failed(Failure { why, reason, hint: None });
+    fn judged(&self, finished: &Finished, said: Option<String>, turn: &Turn) -> TurnVerdict {
+        let fault = |why: Why, reason: String| TurnVerdict::Failed(Failure { why, reason, hint: None });
         let name = &self.argv[0];
         match finished.how {
-            How::Exited(0) => Verdict::Done { worked: said.is_some(), said },
+            How::Exited(0) => TurnVerdict::Done { worked: said.is_some(), said },
             How::Exited(code) => {
                 let last = finished.stderr_tail.lines().rfind(|line| !line.trim().is_empty());
                 let last = last.map(|line| format!(": {}", line.trim())).unwrap_or_default();
@@ -81,7 +84,7 @@ impl CommandBackend {
                 fault(Why::TimedOut, format!("{name} took longer than {} s", turn.timeout.as_secs_f64()))
             }
             How::Flooded => fault(Why::Fault, format!("{name} printed more than {OUTPUT_BYTES} bytes")),
-            How::OverLimit(excess) => Verdict::Failed(over_limit(&self.seat, excess)),
+            How::OverLimit(excess) => TurnVerdict::Failed(over_limit(&self.seat, excess)),
             How::Cancelled => fault(Why::Cancelled, "it was asked to stop".to_owned()),
         }
     }
@@ -96,7 +99,7 @@ impl CommandBackend {
 }
 
 impl Backend for CommandBackend {
-    fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, Ended> {
+    fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, BackendOutcome> {
         Box::pin(self.run(turn, events))
     }
 

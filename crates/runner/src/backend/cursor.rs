@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::BackendEvent;
 use super::program::bridge::SERVER;
 use super::program::dialect::{ARGUMENT, Asked, Dialect, Start};
-use super::program::heard::{End, Heard, Reader, one_line, plain, text_of};
+use super::program::heard::{Heard, Reader, ReportedEnd, one_line, plain, text_of};
 use super::program::trouble;
 use crate::file::AgentProgram;
 
@@ -102,7 +102,7 @@ impl Listening {
         if heard.said.is_none() && !text.trim().is_empty() {
             heard.said = Some(text.trim().to_owned());
         }
-        heard.end = Some(End::Done);
+        heard.end = Some(ReportedEnd::Done);
         said.into_iter().collect()
     }
 }
@@ -173,7 +173,7 @@ mod tests {
                 r#"{"type":"result","subtype":"success","is_error":false,"result":"I send it.Done.","session_id":"c1"}"#,
             ],
         );
-        assert_eq!(heard.end, Some(End::Done));
+        assert_eq!(heard.end, Some(ReportedEnd::Done));
         assert_eq!((heard.conversation.as_deref(), heard.said.as_deref()), (Some("c1"), Some("Done.")));
         assert!(heard.worked);
         let named = |event: &BackendEvent| matches!(event, BackendEvent::Tool { name, .. } if name == "channel_send");
@@ -184,6 +184,6 @@ mod tests {
     #[test]
     fn an_error_fails() {
         let (heard, _) = hear(&Cursor, &[r#"{"type":"result","subtype":"error","is_error":true,"result":"no"}"#]);
-        assert!(matches!(heard.end, Some(End::Failed(_))));
+        assert!(matches!(heard.end, Some(ReportedEnd::Failed(_))));
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::program::bridge::SERVER;
 use super::program::dialect::{Asked, Dialect, Linked, Start};
-use super::program::heard::{End, Heard, Reader, count, one_line, plain};
+use super::program::heard::{Heard, Reader, ReportedEnd, count, one_line, plain};
 use super::program::trouble::{self, no_server};
 use super::{BackendEvent, Usage};
 use crate::file::AgentProgram;
@@ -217,7 +217,7 @@ impl Listening {
         };
         let said = self.said(heard);
         if event["status"] == "success" && !heard.hopeless {
-            heard.end = Some(End::Done);
+            heard.end = Some(ReportedEnd::Done);
         } else if !heard.hopeless {
             let message = event["error"]["message"].as_str().unwrap_or_default();
             heard.fail(trouble::failure(AgentProgram::Gemini, status(message), message));
@@ -307,7 +307,7 @@ mod tests {
                 r#"{"type":"result","status":"success","stats":{"input_tokens":20,"output_tokens":10}}"#,
             ],
         );
-        assert_eq!(heard.end, Some(End::Done));
+        assert_eq!(heard.end, Some(ReportedEnd::Done));
         assert_eq!((heard.conversation.as_deref(), heard.said.as_deref()), (Some("g1"), Some("Done.")));
         assert_eq!(heard.usage, Usage { input_tokens: 20, output_tokens: 10, cost_usd: None });
         assert_eq!(events[0], BackendEvent::Said("I will send it.".into()));
@@ -322,7 +322,7 @@ mod tests {
                 r#"{"type":"result","status":"error","error":{"message":"[API Error: {\"error\":{\"code\": 429,\"message\":\"quota\"}}]"},"stats":{}}"#,
             ],
         );
-        assert!(matches!(heard.end, Some(End::Failed(failure)) if matches!(failure.why, Why::Limited { .. })));
+        assert!(matches!(heard.end, Some(ReportedEnd::Failed(failure)) if matches!(failure.why, Why::Limited { .. })));
     }
 
     #[test]
@@ -332,6 +332,6 @@ mod tests {
         let mut reader = Gemini::default().reader(&asked(&bridge));
         reader.overhear("MCP issues detected. Run /mcp list for status.", &mut heard);
         reader.hear(&json!({"type": "result", "status": "success", "stats": {}}), &mut heard);
-        assert!(heard.hopeless && matches!(heard.end, Some(End::Failed(_))), "{heard:?}");
+        assert!(heard.hopeless && matches!(heard.end, Some(ReportedEnd::Failed(_))), "{heard:?}");
     }
 }

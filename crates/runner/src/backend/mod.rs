@@ -1,4 +1,4 @@
-//! What runs an agent's turns. One turn is one prompt in, a stream of [`BackendEvent`]s while it works, and an [`Ended`] that says
+//! What runs an agent's turns. One turn is one prompt in, a stream of [`BackendEvent`]s while it works, and an [`BackendOutcome`] that says
 //! what came of it. A backend judges by what the program reported, never by its exit code alone, and decides nothing else:
 //! who is woken, what it is told and what becomes of its messages is for the team.
 
@@ -60,7 +60,7 @@ pub const OUTPUT_BYTES: u64 = 16 << 20;
 /// Runs one agent, turn by turn and never two at once.
 pub trait Backend: Send + Sync + fmt::Debug {
     /// Ends soon after `turn.cancel` was cancelled or `turn.timeout` is over, with everything that it started ended.
-    fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, Ended>;
+    fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, BackendOutcome>;
 
     /// Whose requests its turns use up, in words for people: those who share it wait together when it is out of them.
     fn account(&self) -> String;
@@ -162,8 +162,8 @@ pub struct Usage {
 
 /// What came of a turn.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Ended {
-    pub verdict: Verdict,
+pub struct BackendOutcome {
+    pub verdict: TurnVerdict,
     /// To go on with in the next turn.
     pub conversation: Option<String>,
     pub usage: Usage,
@@ -172,7 +172,7 @@ pub struct Ended {
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub enum Verdict {
+pub enum TurnVerdict {
     /// It did its turn. `said` is what it printed last, which is posted for it if it sent nothing itself; `worked` tells
     /// that it did something that can be seen, such as calling a tool, because a turn of nothing at all is a failure.
     Done {

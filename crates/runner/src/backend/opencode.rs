@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::program::bridge::SERVER;
 use super::program::dialect::{Asked, Dialect, Start};
-use super::program::heard::{End, Heard, Reader, count, one_line, plain};
+use super::program::heard::{Heard, Reader, ReportedEnd, count, one_line, plain};
 use super::program::trouble::{self, no_server};
 use super::{BackendEvent, Usage};
 use crate::file::AgentProgram;
@@ -133,9 +133,9 @@ fn finished(part: &Value, heard: &mut Heard) -> Vec<BackendEvent> {
         // It says 0 for a model whose price it does not know.
         cost_usd: (cost > 0.0).then_some(cost),
     };
-    let failed = matches!(heard.end, Some(End::Failed(_)));
+    let failed = matches!(heard.end, Some(ReportedEnd::Failed(_)));
     if part["reason"] != "tool-calls" && !failed {
-        heard.end = Some(End::Done);
+        heard.end = Some(ReportedEnd::Done);
     }
     vec![BackendEvent::Used(heard.usage)]
 }
@@ -193,7 +193,7 @@ mod tests {
                 r#"{"type":"step_finish","sessionID":"ses_1","part":{"reason":"stop","tokens":{"input":10,"output":5},"cost":0.25}}"#,
             ],
         );
-        assert_eq!(heard.end, Some(End::Done));
+        assert_eq!(heard.end, Some(ReportedEnd::Done));
         assert_eq!((heard.conversation.as_deref(), heard.said.as_deref()), (Some("ses_1"), Some("Done.")));
         assert_eq!(heard.usage, Usage { input_tokens: 23, output_tokens: 11, cost_usd: Some(0.5) });
         assert!(heard.worked);
@@ -209,13 +209,13 @@ mod tests {
                 r#"{"type":"step_finish","sessionID":"ses_1","part":{"reason":"stop","tokens":{}}}"#,
             ],
         );
-        let Some(End::Failed(failure)) = heard.end else { panic!("{heard:?}") };
+        let Some(ReportedEnd::Failed(failure)) = heard.end else { panic!("{heard:?}") };
         assert_eq!((failure.why, failure.reason.as_str()), (Why::Hopeless, "no"));
         let (heard, _) = hear(
             &Opencode,
             &[r#"{"type":"error","sessionID":"s","error":{"name":"ProviderModelNotFoundError","data":{}}}"#],
         );
-        assert!(matches!(heard.end, Some(End::Failed(failure)) if failure.why == Why::Hopeless));
+        assert!(matches!(heard.end, Some(ReportedEnd::Failed(failure)) if failure.why == Why::Hopeless));
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
         assert!(!heard.hopeless);
         let ours = r#"level=WARN message="server unavailable" key=rookery type=local status=failed"#;
         Listening.overhear(ours, &mut heard);
-        assert!(heard.hopeless && matches!(heard.end, Some(End::Failed(_))));
+        assert!(heard.hopeless && matches!(heard.end, Some(ReportedEnd::Failed(_))));
     }
 
     #[test]

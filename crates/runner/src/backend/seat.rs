@@ -13,7 +13,7 @@ use rookery_core::AgentId;
 use rookery_core::kernel::instance::Instance;
 
 use crate::file::{Sandbox, Variables};
-use crate::process::{Launcher, Program};
+use crate::process::{ExecShim, Program};
 
 /// How long a key lasts at most that a program outside of any sandbox is given. It ends with its team's generation, and a
 /// team may run for weeks.
@@ -99,8 +99,8 @@ impl fmt::Debug for Environment {
 impl Seat {
     /// A program of this agent: in its folder and sandbox, with its identity and the variables of the file.
     pub fn starts(&self, argv: impl IntoIterator<Item = impl Into<OsString>>) -> Program {
-        let launcher = Launcher { rookery: self.program.clone(), records: self.records.clone() };
-        Program::new(launcher, &self.folder, argv).discreet().envs(&self.env.0).envs(self.identity())
+        let exec_shim = ExecShim { rookery: self.program.clone(), records: self.records.clone() };
+        Program::new(exec_shim, &self.folder, argv).discreet().envs(&self.env.0).envs(self.identity())
     }
 
     /// What every program of this agent finds in its environment besides the file's own variables: who it is and how it

@@ -3,7 +3,7 @@
 use rookery_core::model::context_settings::{CHANNEL, ContextSettings, ENTRY_POINT, Provider};
 
 use super::cursor::{Field, Reader};
-use super::fault::{Fault, Place};
+use super::fault::{Fault, SourceLocation};
 use super::shape::{Record, Shape, optional, required};
 use super::template::Template;
 
@@ -92,7 +92,7 @@ impl ContextConfig {
     }
 
     /// The settings, one at a time, each with where it stands: so that what is wrong with one is told there.
-    pub(super) fn one_by_one(&self, settings: &ContextSettings) -> Vec<(Place, ContextSettings)> {
+    pub(super) fn one_by_one(&self, settings: &ContextSettings) -> Vec<(SourceLocation, ContextSettings)> {
         let none = ContextSettings::default();
         let mut alone = Vec::new();
         let own = ContextSettings { channel: settings.channel.clone(), ..none.clone() };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Number;
 
 use super::duration;
-use super::fault::{At, Fault, Faults, Place};
+use super::fault::{At, Fault, Faults, SourceLocation};
 use super::near::nearest;
 use super::shape::{Need, Record};
 use super::size;
@@ -24,14 +24,14 @@ pub(super) struct Reader<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Field<'a> {
     node: &'a Node,
-    pub place: Place,
+    pub place: SourceLocation,
 }
 
 /// The values of a mapping with known keys.
 #[derive(Debug)]
 pub(super) struct Keys<'a> {
-    pub place: Place,
-    fields: Vec<(&'static str, Place, Field<'a>)>,
+    pub place: SourceLocation,
+    fields: Vec<(&'static str, SourceLocation, Field<'a>)>,
     /// Keys that unknown ones were taken for: they are not missing, they are misspelt.
     meant: Vec<&'static str>,
 }
@@ -43,7 +43,7 @@ impl<'a> Keys<'a> {
     }
 
     /// Where a key itself stands.
-    pub fn key(&self, name: &str) -> Option<&Place> {
+    pub fn key(&self, name: &str) -> Option<&SourceLocation> {
         self.fields.iter().find(|(key, ..)| *key == name).map(|(_, place, _)| place)
     }
 
@@ -66,8 +66,8 @@ impl<'a> Reader<'a> {
         self.faults.add(fault);
     }
 
-    fn place(&self, node: &Node, path: String) -> Place {
-        Place { file: self.file.clone(), line: node.line, column: node.column, path }
+    fn place(&self, node: &Node, path: String) -> SourceLocation {
+        SourceLocation { file: self.file.clone(), line: node.line, column: node.column, path }
     }
 
     /// What was written, if it is known.
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The places of all openings of a text, if they can be told.
-    fn openings(&self, node: &Node, text: &str, path: &str) -> Vec<Place> {
+    fn openings(&self, node: &Node, text: &str, path: &str) -> Vec<SourceLocation> {
         let Some(source) = self.text.get(node.span.clone()) else { return Vec::new() };
         let found: Vec<usize> = template::openings(source).collect();
         if found.len() != template::openings(text).count() {
@@ -88,14 +88,19 @@ impl<'a> Reader<'a> {
 }
 
 /// The places of some bytes of a text, which are in order, in one pass over it.
-pub(super) fn places(text: &str, offsets: impl Iterator<Item = usize>, file: &Arc<str>, path: &str) -> Vec<Place> {
+pub(super) fn places(
+    text: &str,
+    offsets: impl Iterator<Item = usize>,
+    file: &Arc<str>,
+    path: &str,
+) -> Vec<SourceLocation> {
     let (mut line, mut column, mut done) = (1, 1, 0);
     let place = |offset: usize| {
         for letter in text.get(done..offset).unwrap_or_default().chars() {
             (line, column) = if letter == '\n' { (line + 1, 1) } else { (line, column + 1) };
         }
         done = done.max(offset);
-        Place { file: file.clone(), line, column, path: path.to_owned() }
+        SourceLocation { file: file.clone(), line, column, path: path.to_owned() }
     };
     offsets.map(place).collect()
 }

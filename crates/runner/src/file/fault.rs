@@ -11,7 +11,7 @@ const FOUND_CHARS: usize = 60;
 
 /// Where something stands: lines and columns count from one, columns in characters.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
-pub struct Place {
+pub struct SourceLocation {
     pub file: Arc<str>,
     pub line: u64,
     pub column: u64,
@@ -23,13 +23,13 @@ pub struct Place {
 #[derive(Clone, PartialEq, Debug)]
 pub struct At<T> {
     pub value: T,
-    pub place: Place,
+    pub place: SourceLocation,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Fault {
     #[serde(flatten)]
-    pub place: Place,
+    pub place: SourceLocation,
     pub message: String,
     /// What stands there instead. Never a secret.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    pub fn new(place: &Place, message: impl Into<String>) -> Fault {
+    pub fn new(place: &SourceLocation, message: impl Into<String>) -> Fault {
         Fault { place: place.clone(), message: message.into(), found: None, hint: None }
     }
 
@@ -65,7 +65,7 @@ impl Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place { file, line, column, path } = &self.place;
+        let SourceLocation { file, line, column, path } = &self.place;
         write!(f, "{file}:{line}:{column}: ")?;
         if !path.is_empty() {
             write!(f, "{path}: ")?;
@@ -170,8 +170,8 @@ impl std::error::Error for Faults {}
 mod tests {
     use super::*;
 
-    fn place() -> Place {
-        Place { file: "a.yaml".into(), line: 3, column: 5, path: "agents.coder".to_owned() }
+    fn place() -> SourceLocation {
+        SourceLocation { file: "a.yaml".into(), line: 3, column: 5, path: "agents.coder".to_owned() }
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub use context::ContextConfig;
 pub use cursor::Argument;
 pub use duration::parse as parse_duration;
 pub(crate) use duration::show as show_duration;
-pub use fault::{At, Fault, Faults, Place};
+pub use fault::{At, Fault, Faults, SourceLocation};
 pub use limits::Limits;
 pub use params::{ArgumentError, Kind as ParamKind, Param};
 pub use plan::Plan;

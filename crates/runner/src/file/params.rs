@@ -194,10 +194,10 @@ fn find<'a>(params: &'a [Param], said: &str) -> Result<&'a Param, ArgumentError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::fault::Place;
+    use crate::file::fault::SourceLocation;
 
     fn param(name: &str, kind: Kind, letter: char) -> Param {
-        let place = Place { file: "a".into(), line: 1, column: 1, path: String::new() };
+        let place = SourceLocation { file: "a".into(), line: 1, column: 1, path: String::new() };
         Param {
             name: At { value: name.to_owned(), place: place.clone() },
             description: None,

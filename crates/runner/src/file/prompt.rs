@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rookery_core::kernel::limit;
 
 use super::cursor::{Field, Reader, places};
-use super::fault::{Fault, Place};
+use super::fault::{Fault, SourceLocation};
 use super::near::nearest;
 use super::template::{self, Template};
 
@@ -84,7 +84,7 @@ fn beside(folder: &Path, path: &str) -> String {
 /// The text of a file with its variables, each with its place in that file.
 fn taken_apart(path: &Path, text: &str, reader: &mut Reader<'_>) -> Template {
     let file: Arc<str> = path.display().to_string().into();
-    let beginning = Place { file: file.clone(), line: 1, column: 1, path: String::new() };
+    let beginning = SourceLocation { file: file.clone(), line: 1, column: 1, path: String::new() };
     let openings = places(text, template::openings(text), &file, "");
     Template::read(text, beginning, &openings, &mut reader.faults)
 }

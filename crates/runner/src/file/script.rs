@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::cursor::{Argument, Field, Keys, Reader};
-use super::fault::{At, Fault, Place};
+use super::fault::{At, Fault, SourceLocation};
 use super::near::nearest;
 use super::setup;
 use super::shape::{Record, Shape, ShapeKey, optional, required};
@@ -478,7 +478,7 @@ fn nothing_after_the_end(actions: &[At<Action>], reader: &mut Reader<'_>) {
     if let Some(at) = actions.iter().position(|action| action.value.ends())
         && let Some(At { place, .. }) = actions.get(at + 1)
     {
-        let place: &Place = place;
+        let place: &SourceLocation = place;
         reader
             .fault(Fault::new(place, format!("is never done: `{}` ends the turn before it", actions[at].value.verb())));
     }

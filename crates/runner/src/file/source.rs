@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::cursor::Reader;
-use super::fault::{Fault, Faults, Place};
+use super::fault::{Fault, Faults, SourceLocation};
 use super::workflow::Workflow;
 use super::yaml;
 
@@ -46,7 +46,7 @@ impl Source {
         let mut reader = Reader { file: self.file.clone(), text: &self.text, faults: Faults::default() };
         let (tree, unreadable) = yaml::read(&self.text);
         if let Some(told) = unreadable {
-            let place = Place { line: told.line, column: told.column, ..beginning(&self.file) };
+            let place = SourceLocation { line: told.line, column: told.column, ..beginning(&self.file) };
             let fault = Fault::new(&place, told.message);
             reader.fault(match told.hint {
                 Some(hint) => fault.hint(hint),
@@ -57,13 +57,13 @@ impl Source {
         (workflow, reader.faults)
     }
 
-    pub(super) fn beginning(&self) -> Place {
+    pub(super) fn beginning(&self) -> SourceLocation {
         beginning(&self.file)
     }
 }
 
-fn beginning(file: &Arc<str>) -> Place {
-    Place { file: file.clone(), line: 1, column: 1, path: String::new() }
+fn beginning(file: &Arc<str>) -> SourceLocation {
+    SourceLocation { file: file.clone(), line: 1, column: 1, path: String::new() }
 }
 
 fn read(path: &Path) -> Result<String, String> {

@@ -5,14 +5,14 @@
 
 use std::borrow::Cow;
 
-use super::fault::{Fault, Faults, Place};
+use super::fault::{Fault, Faults, SourceLocation};
 
 const OPEN: &str = "${{";
 const CLOSE: &str = "}}";
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Template {
-    pub place: Place,
+    pub place: SourceLocation,
     pieces: Vec<Piece>,
 }
 
@@ -26,12 +26,12 @@ enum Piece {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Variable {
     pub name: String,
-    pub place: Place,
+    pub place: SourceLocation,
 }
 
 impl Template {
     /// Takes a text apart. `places` are those of the openings in it, in order; without them, the text's own is told.
-    pub(super) fn read(text: &str, place: Place, places: &[Place], faults: &mut Faults) -> Template {
+    pub(super) fn read(text: &str, place: SourceLocation, places: &[SourceLocation], faults: &mut Faults) -> Template {
         let mut pieces = Vec::new();
         let (mut rest, mut nth) = (text, 0);
         while let Some(at) = rest.find(OPEN) {
@@ -150,8 +150,8 @@ fn is_letter(letter: char) -> bool {
 mod tests {
     use super::*;
 
-    fn place() -> Place {
-        Place { file: "a.yaml".into(), line: 1, column: 1, path: "kickoff".to_owned() }
+    fn place() -> SourceLocation {
+        SourceLocation { file: "a.yaml".into(), line: 1, column: 1, path: "kickoff".to_owned() }
     }
 
     fn template(text: &str) -> (Template, Faults) {

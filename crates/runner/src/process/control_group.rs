@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::process_tree::Life;
+use super::process_tree::ProcessId;
 use super::resources::{Excess, ResourceLimits};
 
 /// The attribute by which systemd marks a group that it leaves to the processes in it.
@@ -196,7 +196,7 @@ fn remove_left_over(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let runner = name.to_str().and_then(|name| name.strip_prefix(SANDBOX_PREFIX)?.split('-').next()?.parse().ok());
-        if runner.is_some_and(|runner| Life::of(runner).is_none()) {
+        if runner.is_some_and(|runner| ProcessId::of(runner).is_none()) {
             drop(fs::remove_dir(entry.path()));
         }
     }

@@ -22,29 +22,29 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// Tells a family from all others on this machine.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Family {
+pub(super) struct ProcessTree {
     /// What all of its members have in their environment, unless they took it out.
     pub mark: String,
     /// The one that we started, which is the first of its session; unknown until it is started.
-    pub first: Option<Life>,
+    pub first: Option<ProcessId>,
 }
 
 /// A process, told from others that had or will have its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Life {
+pub(super) struct ProcessId {
     pub pid: i32,
     /// In ticks since the machine was started.
     pub started: u64,
 }
 
-impl Life {
+impl ProcessId {
     /// The process that has this number now.
-    pub(super) fn of(pid: u32) -> Option<Life> {
-        Life::of_number(i32::try_from(pid).ok()?)
+    pub(super) fn of(pid: u32) -> Option<ProcessId> {
+        ProcessId::of_number(i32::try_from(pid).ok()?)
     }
 
-    fn of_number(pid: i32) -> Option<Life> {
-        Some(Life { pid, started: Stat::read(pid)?.started })
+    fn of_number(pid: i32) -> Option<ProcessId> {
+        Some(ProcessId { pid, started: Stat::read(pid)?.started })
     }
 }
 
@@ -56,27 +56,27 @@ pub(super) enum Ask {
     AllButFirst,
 }
 
-impl Family {
+impl ProcessTree {
     /// A family that nobody belongs to yet.
-    pub(super) fn new() -> Family {
-        Family { mark: format!("{:032x}", rand::random::<u128>()), first: None }
+    pub(super) fn new() -> ProcessTree {
+        ProcessTree { mark: format!("{:032x}", rand::random::<u128>()), first: None }
     }
 
     /// Everybody of it who lives.
-    pub(super) fn members(&self) -> Vec<Life> {
+    pub(super) fn members(&self) -> Vec<ProcessId> {
         let (mut ours, mut of_session) = (Vec::new(), Vec::new());
         // Also if it has ended and nobody took note of it yet.
-        let mut session_is_ours = self.first.is_some_and(|first| Life::of_number(first.pid) == Some(first));
+        let mut session_is_ours = self.first.is_some_and(|first| ProcessId::of_number(first.pid) == Some(first));
         let own = std::process::id().cast_signed();
         for pid in numbers().filter(|pid| *pid != own) {
             let Some(stat) = Stat::read(pid).filter(|stat| stat.lives) else { continue };
-            let life = Life { pid, started: stat.started };
+            let process = ProcessId { pid, started: stat.started };
             let in_session = self.first.is_some_and(|first| first.pid == stat.session);
-            if self.first == Some(life) || carries(pid, &self.mark) {
+            if self.first == Some(process) || carries(pid, &self.mark) {
                 session_is_ours |= in_session;
-                ours.push(life);
+                ours.push(process);
             } else if in_session {
-                of_session.push(life);
+                of_session.push(process);
             }
         }
         if session_is_ours {
@@ -91,9 +91,9 @@ impl Family {
         if members.is_empty() {
             return 0;
         }
-        let asked = members.iter().filter(|life| ask == Ask::Everybody || Some(**life) != self.first);
+        let asked = members.iter().filter(|process| ask == Ask::Everybody || Some(**process) != self.first);
         // A stopped process takes the request only when it goes on.
-        asked.for_each(|life| [Signal::TERM, Signal::CONT].into_iter().for_each(|signal| send(*life, signal)));
+        asked.for_each(|process| [Signal::TERM, Signal::CONT].into_iter().for_each(|signal| send(*process, signal)));
         if !self.gone_within(GRACE).await {
             self.kill();
             // Those that were being started meanwhile.
@@ -115,7 +115,7 @@ impl Family {
 
     /// Ends everybody by force, at once.
     pub(super) fn kill(&self) {
-        self.members().into_iter().for_each(|life| send(life, Signal::KILL));
+        self.members().into_iter().for_each(|process| send(process, Signal::KILL));
     }
 
     async fn gone_within(&self, time: Duration) -> bool {
@@ -155,19 +155,21 @@ fn carries(pid: i32, mark: &str) -> bool {
 
 /// Signals exactly this process.
 #[cfg(target_os = "linux")]
-fn send(life: Life, signal: Signal) {
+fn send(process: ProcessId, signal: Signal) {
     use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
-    let Some(held) = Pid::from_raw(life.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else { return };
-    if Stat::read(life.pid).is_some_and(|stat| stat.started == life.started) {
+    let Some(held) = Pid::from_raw(process.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else {
+        return;
+    };
+    if Stat::read(process.pid).is_some_and(|stat| stat.started == process.started) {
         let _it_may_have_ended_meanwhile = pidfd_send_signal(held, signal);
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn send(life: Life, signal: Signal) {
-    if Stat::read(life.pid).is_some_and(|stat| stat.started == life.started) {
+fn send(process: ProcessId, signal: Signal) {
+    if Stat::read(process.pid).is_some_and(|stat| stat.started == process.started) {
         let _it_may_have_ended_meanwhile =
-            Pid::from_raw(life.pid).map(|pid| rustix::process::kill_process(pid, signal));
+            Pid::from_raw(process.pid).map(|pid| rustix::process::kill_process(pid, signal));
     }
 }
 
@@ -211,16 +213,16 @@ mod tests {
 
     #[test]
     fn this_process_is_found_and_is_never_its_own_family() {
-        let own = Life::of(std::process::id()).unwrap();
-        assert_eq!(Life::of(std::process::id()), Some(own), "it is the same as before");
-        let family = Family { mark: Family::new().mark, first: Some(own) };
-        assert!(!family.members().contains(&own));
-        assert_ne!(Family::new(), Family::new());
+        let own = ProcessId::of(std::process::id()).unwrap();
+        assert_eq!(ProcessId::of(std::process::id()), Some(own), "it is the same as before");
+        let process_tree = ProcessTree { mark: ProcessTree::new().mark, first: Some(own) };
+        assert!(!process_tree.members().contains(&own));
+        assert_ne!(ProcessTree::new(), ProcessTree::new());
     }
 
     #[test]
     fn one_lives_in_this_start_of_the_machine_and_with_its_own_beginning() {
-        let (own, boot) = (Life::of(std::process::id()).unwrap(), boot_id().unwrap());
+        let (own, boot) = (ProcessId::of(std::process::id()).unwrap(), boot_id().unwrap());
         assert!(lives(&boot, std::process::id(), own.started));
         assert!(!lives(&boot, std::process::id(), own.started + 1));
         assert!(!lives("another", std::process::id(), own.started));
@@ -230,10 +232,10 @@ mod tests {
     #[test]
     fn a_number_that_another_process_has_now_is_nobody() {
         // The first process of the machine lives, and did not start then.
-        let other = Life { pid: 1, started: u64::MAX };
-        let family = Family { mark: Family::new().mark, first: Some(other) };
-        assert_eq!(family.members(), []);
+        let other = ProcessId { pid: 1, started: u64::MAX };
+        let process_tree = ProcessTree { mark: ProcessTree::new().mark, first: Some(other) };
+        assert_eq!(process_tree.members(), []);
         send(other, Signal::KILL);
-        assert!(Life::of(1).is_some());
+        assert!(ProcessId::of(1).is_some());
     }
 }

@@ -48,7 +48,7 @@ const KEPT: &[&str] = &[
 
 /// How programs are started here.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Launcher {
+pub struct ExecShim {
     /// Our own program, which becomes the other one.
     pub rookery: PathBuf,
     /// The folder where it is written down what runs, for [`super::end_orphans`]. No agent may write there.
@@ -58,7 +58,7 @@ pub struct Launcher {
 /// A program with everything that it is started with.
 #[derive(Clone)]
 pub struct Program {
-    pub launcher: Launcher,
+    pub exec_shim: ExecShim,
     /// Never a line for a shell: what an agent says stays one argument.
     pub argv: Vec<OsString>,
     /// All of its environment.
@@ -83,13 +83,13 @@ pub enum Secrecy {
 impl Program {
     /// With what is [kept](kept_environment) of our environment and nothing else, without a sandbox.
     pub fn new(
-        launcher: Launcher,
+        exec_shim: ExecShim,
         folder: impl Into<PathBuf>,
         argv: impl IntoIterator<Item = impl Into<OsString>>,
     ) -> Program {
         let argv = argv.into_iter().map(Into::into).collect();
         let (env, folder) = (kept_environment(), folder.into());
-        Program { launcher, argv, env, folder, stdin: None, sandbox: None, secrecy: Secrecy::Open }
+        Program { exec_shim, argv, env, folder, stdin: None, sandbox: None, secrecy: Secrecy::Open }
     }
 
     #[must_use]
@@ -160,8 +160,8 @@ mod tests {
     use super::*;
 
     fn program(argv: &[&str]) -> Program {
-        let launcher = Launcher { rookery: "rookery".into(), records: "records".into() };
-        let mut program = Program::new(launcher, "/", argv.iter().copied());
+        let exec_shim = ExecShim { rookery: "rookery".into(), records: "records".into() };
+        let mut program = Program::new(exec_shim, "/", argv.iter().copied());
         program.env = BTreeMap::from([("PATH".into(), "/nowhere:/bin:usr/bin".into())]);
         program
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::process_tree::{Ask, Family, Life, boot_id};
+use super::process_tree::{Ask, ProcessId, ProcessTree, boot_id};
 
 const ENDING: &str = "process.json";
 
@@ -15,7 +15,7 @@ struct Page {
     boot_id: String,
     /// For people.
     program: String,
-    family: Family,
+    process_tree: ProcessTree,
 }
 
 /// The file about a program that runs; gone when this is dropped.
@@ -27,16 +27,16 @@ pub(super) struct Record {
 
 impl Record {
     /// Written before the program is started, so that there is no moment in which it runs and nobody knows.
-    pub(super) fn begin(folder: &Path, program: &str, family: &Family) -> io::Result<Record> {
+    pub(super) fn begin(folder: &Path, program: &str, process_tree: &ProcessTree) -> io::Result<Record> {
         fs::create_dir_all(folder)?;
-        let page = Page { boot_id: boot_id()?, program: program.to_owned(), family: family.clone() };
-        let record = Record { path: folder.join(format!("{}.{ENDING}", family.mark)), page };
+        let page = Page { boot_id: boot_id()?, program: program.to_owned(), process_tree: process_tree.clone() };
+        let record = Record { path: folder.join(format!("{}.{ENDING}", process_tree.mark)), page };
         record.write()?;
         Ok(record)
     }
 
-    pub(super) fn started(&mut self, first: Option<Life>) -> io::Result<()> {
-        self.page.family.first = first;
+    pub(super) fn started(&mut self, first: Option<ProcessId>) -> io::Result<()> {
+        self.page.process_tree.first = first;
         self.write()
     }
 
@@ -79,7 +79,7 @@ pub async fn end_orphans(folder: &Path) -> io::Result<Vec<Orphan>> {
         // A file that was cut by the end of its writer was written before anything was started.
         let page = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Page>(&bytes).ok());
         if let Some(page) = page.filter(|page| page.boot_id == boot) {
-            let processes = page.family.end(Ask::Everybody).await;
+            let processes = page.process_tree.end(Ask::Everybody).await;
             if processes > 0 {
                 ended.push(Orphan { program: page.program, processes });
             }
@@ -98,8 +98,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let records = folder.path().join("processes");
         assert_eq!(end_orphans(&records).await.unwrap(), [], "there need be no folder");
-        let mut record = Record::begin(&records, "sh", &Family::new()).unwrap();
-        record.started(Life::of(1)).unwrap();
+        let mut record = Record::begin(&records, "sh", &ProcessTree::new()).unwrap();
+        record.started(ProcessId::of(1)).unwrap();
         assert_eq!(fs::read_dir(&records).unwrap().count(), 1);
         drop(record);
         assert_eq!(fs::read_dir(&records).unwrap().count(), 0);
@@ -108,15 +108,15 @@ mod tests {
     #[tokio::test]
     async fn what_is_of_another_start_of_the_machine_or_is_unreadable_is_only_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let first = Life::of(std::os::unix::process::parent_id());
+        let first = ProcessId::of(std::os::unix::process::parent_id());
         assert!(first.is_some());
-        let family = Family { first, ..Family::new() };
-        let page = Page { boot_id: "another".into(), program: "sh".into(), family };
+        let process_tree = ProcessTree { first, ..ProcessTree::new() };
+        let page = Page { boot_id: "another".into(), program: "sh".into(), process_tree };
         fs::write(folder.path().join("a.process.json"), serde_json::to_vec(&page).unwrap()).unwrap();
         fs::write(folder.path().join("b.process.json"), "{").unwrap();
         fs::write(folder.path().join("other"), "stays").unwrap();
         assert_eq!(end_orphans(folder.path()).await.unwrap(), []);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        assert_eq!(Life::of(std::os::unix::process::parent_id()), first, "whoever it named lives");
+        assert_eq!(ProcessId::of(std::os::unix::process::parent_id()), first, "whoever it named lives");
     }
 }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::control_group::ControlGroup;
 use super::exec_shim;
 use super::lines::{Line, Lines, Read};
-use super::process_tree::{Ask, Family, Life};
+use super::process_tree::{Ask, ProcessId, ProcessTree};
 use super::program::{Program, Secrecy};
 use super::record::Record;
 use super::resources::{Excess, ResourceLimits};
@@ -147,7 +147,7 @@ pub async fn run(
     let how = running.follow(program, limits, cancel, &mut heard).await;
     if matches!(how, How::OverLimit(_)) {
         // A fork bomb makes others faster than they can be asked.
-        running.family.kill_first();
+        running.process_tree.kill_first();
         running.group.iter().for_each(|group| group.kill());
     }
     running.end(&mut heard).await;
@@ -210,7 +210,7 @@ impl Heard<'_> {
 /// A program that was started.
 struct Running {
     child: Child,
-    family: Family,
+    process_tree: ProcessTree,
     ask: Ask,
     /// The kernel's bounds of a sandbox, where there are such.
     group: Option<Arc<ControlGroup>>,
@@ -223,24 +223,24 @@ struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.ended {
-            self.family.kill();
+            self.process_tree.kill();
         }
     }
 }
 
 impl Running {
     async fn start(program: &Program, found: &Path, name: &str) -> Result<Running, NotStarted> {
-        let family = Family::new();
-        let records = &program.launcher.records;
+        let process_tree = ProcessTree::new();
+        let records = &program.exec_shim.records;
         let not_recorded = |source| NotStarted::Record { folder: records.clone(), source };
-        let record = Record::begin(records, name, &family).map_err(not_recorded)?;
-        let not_started = |source| NotStarted::Start { program: program.launcher.rookery.clone(), source };
+        let record = Record::begin(records, name, &process_tree).map_err(not_recorded)?;
+        let not_started = |source| NotStarted::Start { program: program.exec_shim.rookery.clone(), source };
         let limits = program.sandbox.as_ref().map(|sandbox| sandbox.bounds().limits);
         let group = limits.and_then(ControlGroup::make).map(Arc::new);
-        let command = command(program, found, &family, group.as_deref())?;
+        let command = command(program, found, &process_tree, group.as_deref())?;
         let mut child = spawner::spawn(command).await.map_err(not_started)?;
         let mut running = Running {
-            family: Family { first: child.id().and_then(Life::of), ..family },
+            process_tree: ProcessTree { first: child.id().and_then(ProcessId::of), ..process_tree },
             ask: if program.sandbox.is_some() { Ask::AllButFirst } else { Ask::Everybody },
             out: child.stdout.take().map(Lines::of),
             err: child.stderr.take().map(Lines::of),
@@ -249,7 +249,7 @@ impl Running {
             child,
             ended: false,
         };
-        running.record.started(running.family.first).map_err(not_recorded)?;
+        running.record.started(running.process_tree.first).map_err(not_recorded)?;
         if let (Some(mut stdin), Some(text)) = (running.child.stdin.take(), program.stdin.clone()) {
             // A program that does not want it all is none the worse for it.
             tokio::spawn(async move { drop(stdin.write_all(&text).await) });
@@ -267,7 +267,7 @@ impl Running {
     ) -> How {
         let over = tokio::time::sleep(limits.timeout);
         let bounds = program.sandbox.as_ref().map(|sandbox| sandbox.bounds());
-        let watched = bounds.clone().zip(self.family.first);
+        let watched = bounds.clone().zip(self.process_tree.first);
         let group = self.group.clone();
         let excess = async {
             match watched {
@@ -313,8 +313,8 @@ impl Running {
 
     /// Ends all of it that lives, and listens to its last words meanwhile.
     async fn end(&mut self, heard: &mut Heard<'_>) {
-        let family = self.family.clone();
-        let ending = family.end(self.ask);
+        let process_tree = self.process_tree.clone();
+        let ending = process_tree.end(self.ask);
         tokio::pin!(ending);
         loop {
             tokio::select! {
@@ -341,10 +341,10 @@ impl Running {
 fn command(
     program: &Program,
     found: &Path,
-    family: &Family,
+    process_tree: &ProcessTree,
     group: Option<&ControlGroup>,
 ) -> Result<Command, NotStarted> {
-    let mut command = Command::from(exec_shim::command(&program.launcher.rookery));
+    let mut command = Command::from(exec_shim::command(&program.exec_shim.rookery));
     command.args(["exec", "--parent", &std::process::id().to_string()]);
     if let Some(group) = group {
         command.arg("--group").arg(group.entrance());
@@ -361,7 +361,7 @@ fn command(
             command.env_clear().envs(&program.env);
         }
     }
-    command.env(exec_shim::MARK, &family.mark).current_dir(&program.folder);
+    command.env(exec_shim::MARK, &process_tree.mark).current_dir(&program.folder);
     command.stdin(if program.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     Ok(command)

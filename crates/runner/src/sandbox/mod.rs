@@ -45,7 +45,7 @@ use git::{Protection, Trap};
 use placeholder::Placeholders;
 use plan::{DAEMON, DAEMON_FILE, EGRESS, FOLDER, IGNORE_FILE, Plan, SERVED};
 use rule::{Rules, Target};
-use survey::{Wanted, survey};
+use survey::{SurveyRequest, survey};
 
 /// Hosts that a session key names at most; it is a header of every request.
 const REACH_HOSTS: usize = 64;
@@ -151,7 +151,7 @@ impl Sandbox {
         fs::create_dir_all(&served).map_err(not_served)?;
         let write: Vec<String> = write.iter().map(|folder| folder.value.clone()).collect();
         let limits = ResourceLimits::new(limits);
-        let plan = survey(&Wanted {
+        let plan = survey(&SurveyRequest {
             project: wish.project,
             folder: wish.folder,
             state: wish.state,

@@ -50,7 +50,7 @@ pub(super) struct Home {
 
 /// What is to be seen at a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Sight {
+enum PathVisibility {
     Read(PathBuf),
     Write(PathBuf),
     /// An empty folder, gone with the sandbox.
@@ -71,46 +71,47 @@ impl Plan {
         // Folders come before what is in them, so that what is deeper is seen.
         for (at, sight) in &sights {
             match sight {
-                Sight::Read(from) => all.extend([OsString::from("--ro-bind"), from.into(), at.into()]),
-                Sight::Write(from) => all.extend([OsString::from("--bind"), from.into(), at.into()]),
-                Sight::Empty | Sight::Hidden => {
-                    let bytes = if *sight == Sight::Empty { self.temporary_bytes } else { HIDDEN_BYTES };
+                PathVisibility::Read(from) => all.extend([OsString::from("--ro-bind"), from.into(), at.into()]),
+                PathVisibility::Write(from) => all.extend([OsString::from("--bind"), from.into(), at.into()]),
+                PathVisibility::Empty | PathVisibility::Hidden => {
+                    let bytes = if *sight == PathVisibility::Empty { self.temporary_bytes } else { HIDDEN_BYTES };
                     let bytes = bytes.to_string().into();
                     all.extend([OsString::from("--size"), bytes, OsString::from("--tmpfs"), at.into()]);
                 }
-                Sight::Devices => all.extend([OsString::from("--dev"), at.into()]),
-                Sight::Processes => all.extend([OsString::from("--proc"), at.into()]),
+                PathVisibility::Devices => all.extend([OsString::from("--dev"), at.into()]),
+                PathVisibility::Processes => all.extend([OsString::from("--proc"), at.into()]),
             }
         }
         // The folder of devices is kept in memory too, and has no bound.
-        let hidden = sights.iter().filter(|(_, sight)| matches!(sight, Sight::Hidden | Sight::Devices));
+        let hidden =
+            sights.iter().filter(|(_, sight)| matches!(sight, PathVisibility::Hidden | PathVisibility::Devices));
         hidden.for_each(|(at, _)| all.extend([OsString::from("--remount-ro"), at.into()]));
         all.extend([OsString::from("--chdir"), OsString::from(&self.folder), OsString::from("--")]);
         all
     }
 
-    fn sights(&self) -> BTreeMap<PathBuf, Sight> {
+    fn sights(&self) -> BTreeMap<PathBuf, PathVisibility> {
         let mut sights = BTreeMap::new();
-        let read = |path: &PathBuf| (path.clone(), Sight::Read(path.clone()));
-        let write = |path: &PathBuf| (path.clone(), Sight::Write(path.clone()));
+        let read = |path: &PathBuf| (path.clone(), PathVisibility::Read(path.clone()));
+        let write = |path: &PathBuf| (path.clone(), PathVisibility::Write(path.clone()));
         // What comes later wins.
-        sights.extend(EMPTY.iter().map(|path| (PathBuf::from(path), Sight::Empty)));
-        sights.extend(self.home.iter().map(|home| (home.at.clone(), Sight::Write(home.shown.clone()))));
+        sights.extend(EMPTY.iter().map(|path| (PathBuf::from(path), PathVisibility::Empty)));
+        sights.extend(self.home.iter().map(|home| (home.at.clone(), PathVisibility::Write(home.shown.clone()))));
         sights.extend(self.tools.iter().map(read));
         sights.extend([read(&self.project)]);
         sights.extend(self.write.iter().map(write));
         sights.extend([write(&self.folder)]);
         sights.extend(self.private.iter().map(write));
-        sights.extend([("/dev".into(), Sight::Devices), ("/proc".into(), Sight::Processes)]);
+        sights.extend([("/dev".into(), PathVisibility::Devices), ("/proc".into(), PathVisibility::Processes)]);
         sights.extend(self.guarded.iter().map(read));
         let own = self.project.join(FOLDER);
         sights.retain(|path, _| !path.starts_with(&own) || self.is_given(path));
-        sights.insert(own.clone(), Sight::Hidden);
+        sights.insert(own.clone(), PathVisibility::Hidden);
         sights.extend([read(&self.state)]);
         sights.extend(self.private.iter().map(write));
-        sights.insert(PathBuf::from(SERVED), Sight::Read(self.served.clone()));
+        sights.insert(PathBuf::from(SERVED), PathVisibility::Read(self.served.clone()));
         for name in [DAEMON_FILE, IGNORE_FILE] {
-            sights.insert(own.join(name), Sight::Read(self.served.join(name)));
+            sights.insert(own.join(name), PathVisibility::Read(self.served.join(name)));
         }
         sights
     }

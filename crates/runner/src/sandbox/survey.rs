@@ -58,7 +58,7 @@ const MADE_BY_ITSELF: &[&str] = &["extensions", "plugins"];
 
 /// What is asked for.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted<'a> {
+pub(super) struct SurveyRequest<'a> {
     pub project: &'a Path,
     pub folder: &'a Path,
     pub state: &'a Path,
@@ -88,7 +88,7 @@ pub(super) enum Impossible {
     Disk(String, String),
 }
 
-pub(super) fn survey(wanted: &Wanted<'_>) -> Result<Plan, Impossible> {
+pub(super) fn survey(wanted: &SurveyRequest<'_>) -> Result<Plan, Impossible> {
     let project = real(wanted.project)?;
     let folder = real(wanted.folder)?;
     follows_no_link(&project, wanted.folder, &folder)?;
@@ -254,7 +254,7 @@ mod tests {
         fn survey(&self, folder: &str, write: &[&str]) -> Result<Plan, Impossible> {
             let paths = [self.at("home/.nvm/bin"), self.at("home/.local/bin"), "/usr/bin".into(), "relative".into()];
             let path = std::env::join_paths(paths).unwrap();
-            survey(&Wanted {
+            survey(&SurveyRequest {
                 project: &self.at("home/shop"),
                 folder: &self.at(folder),
                 state: &self.at("home/shop/.rookery/run/t/a"),

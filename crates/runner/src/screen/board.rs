@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::words::{Tone, cost, count, flat, time, turns};
+use super::words::{LineStyle, cost, count, flat, time, turns};
 use crate::backend::{BackendEvent, Usage};
 use crate::team::report::{Report, Standing, State, Tally};
 
@@ -12,14 +12,14 @@ use crate::team::report::{Report, Standing, State, Tally};
 const DOING_LETTERS: usize = 200;
 
 /// Pieces of a line, each in its colour.
-pub(super) type Pieces = Vec<(String, Tone)>;
+pub(super) type Pieces = Vec<(String, LineStyle)>;
 
 #[derive(Default)]
 pub(super) struct Board {
-    agents: Vec<Shown>,
+    agents: Vec<BoardRow>,
 }
 
-struct Shown {
+struct BoardRow {
     name: String,
     state: State,
     tally: Tally,
@@ -34,7 +34,7 @@ impl Board {
     pub(super) fn take(&mut self, report: &Report, now: Instant) {
         match report {
             Report::Began(began) => {
-                self.agents = began.agents.iter().map(|member| Shown::new(&member.name, now)).collect();
+                self.agents = began.agents.iter().map(|member| BoardRow::new(&member.name, now)).collect();
             }
             Report::TurnBegan { agent, .. } | Report::TurnEnded { agent, .. } | Report::Changed(agent) => {
                 self.stands(agent, now);
@@ -60,7 +60,7 @@ impl Board {
 
     /// The lines, as many as there is room for: those at work first.
     pub(super) fn lines(&self, now: Instant, (columns, rows): (usize, usize)) -> Vec<Pieces> {
-        let mut order: Vec<&Shown> = self.agents.iter().collect();
+        let mut order: Vec<&BoardRow> = self.agents.iter().collect();
         let hidden = order.len().saturating_sub(rows);
         if hidden > 0 {
             order.sort_by_key(|shown| shown.rank());
@@ -70,16 +70,16 @@ impl Board {
         let mut lines: Vec<Pieces> = order.iter().map(|shown| fitting(shown.line(width, now), columns)).collect();
         if hidden > 0 {
             let more = format!("and {} more", self.agents.len() - lines.len());
-            lines.push(fitting(vec![(more, Tone::Dim)], columns));
+            lines.push(fitting(vec![(more, LineStyle::Dim)], columns));
         }
         lines
     }
 }
 
-impl Shown {
-    fn new(name: &str, now: Instant) -> Shown {
+impl BoardRow {
+    fn new(name: &str, now: Instant) -> BoardRow {
         let (state, tally) = (State::Idle, Tally::default());
-        Shown { name: name.to_owned(), state, tally, since: now, meanwhile: Usage::default(), doing: String::new() }
+        BoardRow { name: name.to_owned(), state, tally, since: now, meanwhile: Usage::default(), doing: String::new() }
     }
 
     fn does(&mut self, event: &BackendEvent) {
@@ -107,10 +107,10 @@ impl Shown {
     fn line(&self, width: usize, now: Instant) -> Pieces {
         let elapsed = now.saturating_duration_since(self.since);
         let tone = match self.state {
-            State::Working => Tone::Good,
-            State::Waiting { .. } | State::Held { .. } => Tone::Warning,
-            State::Failed => Tone::Bad,
-            State::Idle | State::Stopped => Tone::Dim,
+            State::Working => LineStyle::Good,
+            State::Waiting { .. } | State::Held { .. } => LineStyle::Warning,
+            State::Failed => LineStyle::Bad,
+            State::Idle | State::Stopped => LineStyle::Dim,
         };
         let clock = match &self.state {
             State::Working => time(Duration::from_secs(elapsed.as_secs())),
@@ -123,12 +123,12 @@ impl Shown {
         };
         let state = self.state.as_str();
         let mut line = vec![
-            (format!("{:width$}  ", self.name), Tone::Plain),
+            (format!("{:width$}  ", self.name), LineStyle::Plain),
             (format!("{state:8}"), tone),
-            (format!("{clock:>8}  {:>9}{}", turns(&self.tally), self.used()), Tone::Plain),
+            (format!("{clock:>8}  {:>9}{}", turns(&self.tally), self.used()), LineStyle::Plain),
         ];
         if !doing.is_empty() {
-            line.push((format!("  {doing}"), Tone::Dim));
+            line.push((format!("  {doing}"), LineStyle::Dim));
         }
         line
     }

@@ -1,6 +1,6 @@
 //! What happened, as lines that stay.
 
-use super::words::{Tone, flat, time, turns, used};
+use super::words::{LineStyle, flat, time, turns, used};
 use crate::backend::BackendEvent;
 use crate::team::report::{Began, Cause, Level, Outcome, Report, State, TurnOutcome};
 
@@ -12,10 +12,10 @@ const REASON_LETTERS: usize = 500;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Line {
     pub text: String,
-    pub tone: Tone,
+    pub tone: LineStyle,
 }
 
-fn line(text: impl Into<String>, tone: Tone) -> Line {
+fn line(text: impl Into<String>, tone: LineStyle) -> Line {
     Line { text: text.into(), tone }
 }
 
@@ -31,12 +31,12 @@ pub(super) fn to_keep(report: &Report, verbose: bool) -> Vec<Line> {
 /// Everything that a report says.
 pub(super) fn of(report: &Report, verbose: bool) -> Vec<Line> {
     match report {
-        Report::Began(began) => vec![line(beginning(began), Tone::Plain)],
+        Report::Began(began) => vec![line(beginning(began), LineStyle::Plain)],
         Report::SetUp { nth, of, shell } => {
-            vec![line(format!("setup {nth}/{of}: {}", flat(shell, SHOWN_LETTERS)), Tone::Dim)]
+            vec![line(format!("setup {nth}/{of}: {}", flat(shell, SHOWN_LETTERS)), LineStyle::Dim)]
         }
-        Report::KickedOff { woken } if woken.is_empty() => vec![line("kickoff: nobody is woken", Tone::Dim)],
-        Report::KickedOff { woken } => vec![line(format!("kickoff: wakes {}", woken.join(", ")), Tone::Dim)],
+        Report::KickedOff { woken } if woken.is_empty() => vec![line("kickoff: nobody is woken", LineStyle::Dim)],
+        Report::KickedOff { woken } => vec![line(format!("kickoff: wakes {}", woken.join(", ")), LineStyle::Dim)],
         Report::TurnBegan { agent, attempt, cause, messages } => {
             let why = match (cause, messages) {
                 (Cause::Wakeup, 0) => "it is time".to_owned(),
@@ -44,7 +44,7 @@ pub(super) fn of(report: &Report, verbose: bool) -> Vec<Line> {
                 (_, messages) => format!("{messages} messages"),
             };
             let again = if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
-            vec![line(format!("{}: begins a turn, {why}{again}", agent.name), Tone::Dim)]
+            vec![line(format!("{}: begins a turn, {why}{again}", agent.name), LineStyle::Dim)]
         }
         Report::During { agent, event } => during(agent, event, verbose).into_iter().collect(),
         Report::TurnEnded { agent, outcome, usage, took, .. } => {
@@ -54,16 +54,16 @@ pub(super) fn of(report: &Report, verbose: bool) -> Vec<Line> {
         // What else there is to know about it was told by the turn before, or is by the end of the team.
         Report::Changed(standing) => match &standing.state {
             State::Held { why } => {
-                vec![line(format!("{}: is held: {}", standing.name, flat(why, REASON_LETTERS)), Tone::Warning)]
+                vec![line(format!("{}: is held: {}", standing.name, flat(why, REASON_LETTERS)), LineStyle::Warning)]
             }
             State::Idle | State::Working | State::Waiting { .. } | State::Stopped | State::Failed => Vec::new(),
         },
         Report::Note { agent, level, text } => {
             let of = agent.as_ref().map(|agent| format!("{agent}: ")).unwrap_or_default();
             let tone = match level {
-                Level::Info => Tone::Dim,
-                Level::Warning => Tone::Warning,
-                Level::Error => Tone::Bad,
+                Level::Info => LineStyle::Dim,
+                Level::Warning => LineStyle::Warning,
+                Level::Error => LineStyle::Bad,
             };
             vec![line(format!("{of}{}", flat(text, REASON_LETTERS)), tone)]
         }
@@ -72,9 +72,9 @@ pub(super) fn of(report: &Report, verbose: bool) -> Vec<Line> {
                 reason.as_ref().map(|reason| format!(": {}", flat(reason, REASON_LETTERS))).unwrap_or_default();
             let used = used(&total.usage).map(|used| format!(", {used}")).unwrap_or_default();
             let tone = match outcome {
-                Outcome::Completed => Tone::Good,
-                Outcome::Failed => Tone::Bad,
-                Outcome::Stopped | Outcome::Interrupted | Outcome::Suspended => Tone::Warning,
+                Outcome::Completed => LineStyle::Good,
+                Outcome::Failed => LineStyle::Bad,
+                Outcome::Stopped | Outcome::Interrupted | Outcome::Suspended => LineStyle::Warning,
             };
             vec![line(format!("{}{reason} ({}, {}{used})", outcome.as_str(), time(*took), turns(total)), tone)]
         }
@@ -93,15 +93,15 @@ fn beginning(began: &Began) -> String {
 fn during(agent: &str, event: &BackendEvent, verbose: bool) -> Option<Line> {
     let shown = |text: &str| flat(text, SHOWN_LETTERS);
     match event {
-        BackendEvent::Note(text) => Some(line(format!("{agent}: {}", flat(text, REASON_LETTERS)), Tone::Warning)),
+        BackendEvent::Note(text) => Some(line(format!("{agent}: {}", flat(text, REASON_LETTERS)), LineStyle::Warning)),
         BackendEvent::Said(text) if verbose && !text.trim().is_empty() => {
-            Some(line(format!("{agent}: says {}", shown(text)), Tone::Dim))
+            Some(line(format!("{agent}: says {}", shown(text)), LineStyle::Dim))
         }
         BackendEvent::Tool { name, input } if verbose => {
-            Some(line(format!("{agent}: calls {} {}", shown(name), shown(input)), Tone::Dim))
+            Some(line(format!("{agent}: calls {} {}", shown(name), shown(input)), LineStyle::Dim))
         }
         BackendEvent::ToolFailed { name, reason } if verbose => {
-            Some(line(format!("{agent}: {} failed: {}", shown(name), shown(reason)), Tone::Warning))
+            Some(line(format!("{agent}: {} failed: {}", shown(name), shown(reason)), LineStyle::Warning))
         }
         BackendEvent::Said(_) | BackendEvent::Tool { .. } | BackendEvent::ToolFailed { .. } | BackendEvent::Used(_) => {
             None
@@ -110,21 +110,21 @@ fn during(agent: &str, event: &BackendEvent, verbose: bool) -> Option<Line> {
 }
 
 fn ended(name: &str, outcome: &TurnOutcome, took: &str, used: &str) -> Vec<Line> {
-    let told = |what: String, hint: &Option<String>, tone: Tone| {
-        let hint = hint.as_ref().map(|hint| line(format!("  hint: {}", flat(hint, REASON_LETTERS)), Tone::Dim));
+    let told = |what: String, hint: &Option<String>, tone: LineStyle| {
+        let hint = hint.as_ref().map(|hint| line(format!("  hint: {}", flat(hint, REASON_LETTERS)), LineStyle::Dim));
         std::iter::once(line(what, tone)).chain(hint).collect()
     };
     match outcome {
-        TurnOutcome::Done => vec![line(format!("{name}: done after {took}{used}"), Tone::Plain)],
-        TurnOutcome::Interrupted => vec![line(format!("{name}: interrupted after {took}{used}"), Tone::Warning)],
+        TurnOutcome::Done => vec![line(format!("{name}: done after {took}{used}"), LineStyle::Plain)],
+        TurnOutcome::Interrupted => vec![line(format!("{name}: interrupted after {took}{used}"), LineStyle::Warning)],
         TurnOutcome::Again { reason, hint, after } => {
             let reason = flat(reason, REASON_LETTERS);
             let what = format!("{name}: failed after {took}{used}: {reason}; again in {}", time(*after));
-            told(what, hint, Tone::Warning)
+            told(what, hint, LineStyle::Warning)
         }
         TurnOutcome::GivenUp { reason, hint } => {
             let reason = flat(reason, REASON_LETTERS);
-            told(format!("{name}: failed after {took}{used}: {reason}; given up"), hint, Tone::Bad)
+            told(format!("{name}: failed after {took}{used}: {reason}; given up"), hint, LineStyle::Bad)
         }
     }
 }

@@ -144,7 +144,8 @@ async fn a_small_terminal_shows_those_at_work() {
     board.take(&Report::Began(began), now);
     board.take(&Report::Changed(standing("agent-7", State::Working, 3)), now);
     let lines = board.lines(now, (30, 3));
-    let text = |line: &Vec<(String, words::Tone)>| line.iter().map(|(piece, _)| piece.as_str()).collect::<String>();
+    let text =
+        |line: &Vec<(String, words::LineStyle)>| line.iter().map(|(piece, _)| piece.as_str()).collect::<String>();
     let lines: Vec<String> = lines.iter().map(text).collect();
     assert!(lines[0].starts_with("agent-7  working"), "{lines:?}");
     assert_eq!((lines.len(), lines[2].as_str()), (3, "and 7 more"));

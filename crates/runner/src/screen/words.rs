@@ -7,7 +7,7 @@ use crate::team::report::Tally;
 
 /// How a piece of text is to be taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Tone {
+pub(super) enum LineStyle {
     Plain,
     Good,
     Warning,
@@ -15,14 +15,14 @@ pub(super) enum Tone {
     Dim,
 }
 
-pub(super) fn painted(text: &str, tone: Tone, colour: bool) -> String {
+pub(super) fn painted(text: &str, tone: LineStyle, colour: bool) -> String {
     let code = match tone {
         _ if !colour => return text.to_owned(),
-        Tone::Plain => return text.to_owned(),
-        Tone::Good => 32,
-        Tone::Warning => 33,
-        Tone::Bad => 31,
-        Tone::Dim => 90,
+        LineStyle::Plain => return text.to_owned(),
+        LineStyle::Good => 32,
+        LineStyle::Warning => 33,
+        LineStyle::Bad => 31,
+        LineStyle::Dim => 90,
     };
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }

@@ -25,12 +25,12 @@ use super::ledger::Ledger;
 use super::lock::{self, Held, NotHeld};
 use super::member::{Again, Member};
 use super::report::{Began, Level, Member as Shown, Report, Reports, Tally};
-use super::seats::{self, Place};
+use super::seats::{self, SeatContext};
 use super::turn::LIMITED;
 use super::{Order, TeamError, runner};
 use crate::backend::{self, Seat, Usage};
 use crate::file::{Agent, Ready, unbounded};
-use crate::process::{self, Launcher};
+use crate::process::{self, ExecShim};
 use crate::sandbox;
 use crate::setup::{self, Progress, Stage};
 use crate::steps;
@@ -339,7 +339,7 @@ impl Preparing<'_> {
             project: &self.order.project,
             state: &self.held.folder,
             generation: self.started.generation,
-            launcher: &Launcher { rookery: self.order.program.clone(), records: self.held.records() },
+            exec_shim: &ExecShim { rookery: self.order.program.clone(), records: self.held.records() },
         };
         if self.started.kicked_off {
             setup::recall(&mut ready.variables, &stage);
@@ -395,7 +395,7 @@ impl Preparing<'_> {
     }
 
     async fn member(&self, crew: &Arc<Crew>, ready: &Ready, agent: &Agent, folder: &Path) -> Result<Member, TeamError> {
-        let place = Place { held: self.held, folder, generation: self.started.generation };
+        let place = SeatContext { held: self.held, folder, generation: self.started.generation };
         let seat = seats::seat(self.order, ready, agent, place, &Arc::new(ready.variables.clone()))?;
         let backend = backend::open(agent, &seat).map_err(TeamError::Backend)?;
         let before = self.before(&seat).await?;

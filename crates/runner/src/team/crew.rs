@@ -14,7 +14,7 @@ use super::ledger::Ledger;
 use super::report::{Level, Report, Reports};
 use super::turn::SHUTDOWN_GRACE;
 use crate::file::Ready;
-use crate::turn::{Message, Reach};
+use crate::turn::{InboxDepth, Message};
 
 #[derive(Debug)]
 pub(super) struct Crew {
@@ -42,7 +42,12 @@ impl Crew {
     }
 
     /// What waits for an agent and may still wake it.
-    pub(super) async fn unread(&self, name: &str, tools: &Tools, reach: Reach) -> Result<Vec<Message>, ClientError> {
+    pub(super) async fn unread(
+        &self,
+        name: &str,
+        tools: &Tools,
+        reach: InboxDepth,
+    ) -> Result<Vec<Message>, ClientError> {
         let mut all = Message::waiting(tools, reach).await?;
         all.retain(|message| !self.ledger.is_given_up(name, &message.entry.id));
         Ok(all)

@@ -19,7 +19,7 @@ use super::report::State;
 use super::seats;
 use crate::backend::{Backend, Seat};
 use crate::file::Agent;
-use crate::turn::{Message, Reach, shown_in_one_turn};
+use crate::turn::{InboxDepth, Message, shown_in_one_turn};
 
 /// How often an agent that nobody woke looks at its inbox.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
@@ -103,7 +103,7 @@ impl Member {
         while !self.stop.is_cancelled() {
             let woken = self.crew.board.woken(&self.seat.name);
             // What is tried again has been told before.
-            let reach = if self.again.is_some() { Reach::Everything } else { Reach::OneTurn };
+            let reach = if self.again.is_some() { InboxDepth::Everything } else { InboxDepth::OneTurn };
             let looking = self.crew.unread(&self.seat.name, &self.seat.tools, reach);
             let looked = self.stop.run_until_cancelled(looking).await;
             let Some(unread) = looked else { break };

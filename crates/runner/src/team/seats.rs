@@ -70,7 +70,7 @@ pub(super) fn seat(
     order: &Order,
     ready: &Ready,
     agent: &Agent,
-    place: Place<'_>,
+    place: SeatContext<'_>,
     variables: &Arc<Variables>,
 ) -> Result<Seat, TeamError> {
     let id = ready.variables.instance.agent(&agent.name.value);
@@ -107,7 +107,7 @@ pub(super) fn seat(
 
 /// Where an agent's seat is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct SeatContext<'a> {
     /// What its team has to itself.
     pub(super) held: &'a Held,
     /// Where its programs run.

@@ -18,7 +18,7 @@ use super::turn::SHUTDOWN_GRACE;
 use super::watch::{self, Stopped};
 use super::{Order, TeamError, seats};
 use crate::file::show_duration;
-use crate::turn::Reach;
+use crate::turn::InboxDepth;
 
 /// How long agents may take to end when the team does. Backends end their programs sooner.
 const ENDING: Duration = Duration::from_secs(60);
@@ -198,7 +198,7 @@ impl Team<'_> {
         for (id, name) in ids {
             let tools = rookery_client::Tools::as_agent(&self.crew.client, id.as_str())?;
             // With the daemon away nobody can tell, and other things end it sooner.
-            let asking = tokio::time::timeout(SHUTDOWN_GRACE, self.crew.unread(name, &tools, Reach::OneTurn));
+            let asking = tokio::time::timeout(SHUTDOWN_GRACE, self.crew.unread(name, &tools, InboxDepth::OneTurn));
             let Some(Ok(unread)) = self.interrupt.token().run_until_cancelled(asking).await else { return Ok(false) };
             if !unread?.is_empty() {
                 self.crew.board.wake(name);

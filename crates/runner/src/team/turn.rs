@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rookery_client::turns::{self as wire, Deed, EndTurn, StartTurn};
+use rookery_client::turns::{self as wire, EndTurn, StartTurn, TurnActivityEntry};
 use rookery_client::{Client, ClientError};
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +14,7 @@ use super::decide::activity::{is_sent, is_work, is_work_tool};
 use super::decide::attempts::Next;
 use super::member::{Again, Asked, By, Member};
 use super::report::{Cause, Level, Report, TurnOutcome};
-use crate::backend::{self, BackendEvent, Ended, Events, Failure, Usage, Verdict, Why};
+use crate::backend::{self, BackendEvent, BackendOutcome, Events, Failure, TurnVerdict, Usage, Why};
 use crate::turn::{Cause as Woken, Earlier, Message, Situation, Telling, prompt};
 
 /// How long a turn may take if the file does not say.
@@ -146,13 +146,13 @@ impl Member {
         }
         let mut did = Vec::new();
         for turn in turns.into_iter().rev() {
-            did.extend(self.crew.client.turn(turn).await?.did.into_iter().map(|deed| deed.summary));
+            did.extend(self.crew.client.turn(turn).await?.did.into_iter().map(|entry| entry.summary));
         }
         Ok(did)
     }
 
     /// Lets the backend have the turn, and tells what happens meanwhile. Ends in any case, whatever a backend promises.
-    async fn runs(&self, turn: &backend::Turn, worked: &AtomicBool) -> Ended {
+    async fn runs(&self, turn: &backend::Turn, worked: &AtomicBool) -> BackendOutcome {
         let (events, mut told) = Events::bounded(EVENTS);
         let (name, reports) = (self.seat.name.clone(), self.crew.reports.clone());
         let tell = |event: BackendEvent| {
@@ -194,7 +194,7 @@ impl Member {
         }
         self.crew.ledger.cost(usage.cost_usd);
         let did = self.did(&done.id).await?;
-        if tools || did.iter().any(|deed| is_work(&deed.kind)) {
+        if tools || did.iter().any(|entry| is_work(&entry.kind)) {
             self.crew.ledger.worked(&self.seat.name);
         }
         let outcome = match judge(&done.ended.verdict, &did, tools, self.stop.is_cancelled()) {
@@ -213,7 +213,7 @@ impl Member {
     }
 
     /// What the log says that the agent did in the turn.
-    async fn did(&self, turn: &str) -> Result<Vec<Deed>, TeamError> {
+    async fn did(&self, turn: &str) -> Result<Vec<TurnActivityEntry>, TeamError> {
         match self.at_last(self.crew.client.turn(turn)).await {
             Some(Ok(turn)) => Ok(turn.did),
             Some(Err(error)) => Err(error.into()),
@@ -320,7 +320,7 @@ impl Member {
 struct Turned {
     id: String,
     attempt: u32,
-    ended: Ended,
+    ended: BackendOutcome,
     took: Duration,
 }
 
@@ -333,12 +333,12 @@ enum Judged {
 
 /// What came of a turn, by what its backend reported and what the log shows. What was said is posted only if the agent sent
 /// nothing itself; and a turn of nothing at all is a failure.
-fn judge(verdict: &Verdict, did: &[Deed], tools: bool, stopping: bool) -> Judged {
+fn judge(verdict: &TurnVerdict, did: &[TurnActivityEntry], tools: bool, stopping: bool) -> Judged {
     match verdict {
-        Verdict::Failed(Failure { why: Why::Cancelled, .. }) => Judged::Interrupted,
-        Verdict::Failed(_) if stopping => Judged::Interrupted,
-        Verdict::Failed(failure) => Judged::Failed(failure.clone()),
-        Verdict::Done { said, worked } => {
+        TurnVerdict::Failed(Failure { why: Why::Cancelled, .. }) => Judged::Interrupted,
+        TurnVerdict::Failed(_) if stopping => Judged::Interrupted,
+        TurnVerdict::Failed(failure) => Judged::Failed(failure.clone()),
+        TurnVerdict::Done { said, worked } => {
             let said = said.clone().filter(|said| !said.trim().is_empty());
             if said.is_none() && !worked && !tools && did.is_empty() {
                 return Judged::Failed(Failure {
@@ -347,7 +347,7 @@ fn judge(verdict: &Verdict, did: &[Deed], tools: bool, stopping: bool) -> Judged
                     hint: Some("see what its program printed, in the transcript of the turn".to_owned()),
                 });
             }
-            let sent = did.iter().any(|deed| is_sent(&deed.kind));
+            let sent = did.iter().any(|entry| is_sent(&entry.kind));
             Judged::Done { said: said.filter(|_| !sent) }
         }
     }
@@ -378,8 +378,13 @@ fn again(done: &Turned, asked: Asked, why: String, due: Duration) -> Again {
     }
 }
 
-fn failed(failure: Failure) -> Ended {
-    Ended { verdict: Verdict::Failed(failure), conversation: None, usage: Usage::default(), transcript: None }
+fn failed(failure: Failure) -> BackendOutcome {
+    BackendOutcome {
+        verdict: TurnVerdict::Failed(failure),
+        conversation: None,
+        usage: Usage::default(),
+        transcript: None,
+    }
 }
 
 /// A word for programs.
@@ -409,12 +414,12 @@ async fn overdue(timeout: Duration, cancel: &CancellationToken) {
 mod tests {
     use super::*;
 
-    fn done(said: Option<&str>, worked: bool) -> Verdict {
-        Verdict::Done { said: said.map(str::to_owned), worked }
+    fn done(said: Option<&str>, worked: bool) -> TurnVerdict {
+        TurnVerdict::Done { said: said.map(str::to_owned), worked }
     }
 
-    fn deed(kind: &str) -> Deed {
-        Deed { seq: 1, kind: kind.to_owned(), summary: String::new() }
+    fn entry(kind: &str) -> TurnActivityEntry {
+        TurnActivityEntry { seq: 1, kind: kind.to_owned(), summary: String::new() }
     }
 
     fn said(text: Option<&str>) -> Judged {
@@ -424,8 +429,8 @@ mod tests {
     #[test]
     fn what_an_agent_says_last_is_posted_unless_it_sent_something() {
         assert_eq!(judge(&done(Some("hi"), false), &[], false, false), said(Some("hi")));
-        assert_eq!(judge(&done(Some("hi"), true), &[deed("message.sent")], true, false), said(None));
-        assert_eq!(judge(&done(Some("hi"), true), &[deed("task.claimed")], true, false), said(Some("hi")));
+        assert_eq!(judge(&done(Some("hi"), true), &[entry("message.sent")], true, false), said(None));
+        assert_eq!(judge(&done(Some("hi"), true), &[entry("task.claimed")], true, false), said(Some("hi")));
         assert_eq!(judge(&done(Some(" \n"), true), &[], false, false), said(None));
     }
 
@@ -435,12 +440,12 @@ mod tests {
         assert!(matches!(nothing, Judged::Failed(Failure { why: Why::Fault, .. })), "{nothing:?}");
         assert_eq!(judge(&done(None, true), &[], false, false), said(None));
         assert_eq!(judge(&done(None, false), &[], true, false), said(None), "it called a tool");
-        assert_eq!(judge(&done(None, false), &[deed("message.acked")], false, false), said(None));
+        assert_eq!(judge(&done(None, false), &[entry("message.acked")], false, false), said(None));
     }
 
     #[test]
     fn whoever_is_stopped_did_not_fail() {
-        let failure = |why| Verdict::Failed(Failure { why, reason: "r".to_owned(), hint: None });
+        let failure = |why| TurnVerdict::Failed(Failure { why, reason: "r".to_owned(), hint: None });
         assert_eq!(judge(&failure(Why::Cancelled), &[], false, false), Judged::Interrupted);
         assert_eq!(judge(&failure(Why::Fault), &[], false, true), Judged::Interrupted);
         assert!(matches!(judge(&failure(Why::Fault), &[], false, false), Judged::Failed(_)));

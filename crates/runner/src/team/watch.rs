@@ -140,7 +140,7 @@ pub(super) async fn heartbeats(crew: Arc<Crew>) {
             let Ok(client) = crew.client.as_agent(id.as_str()) else { continue };
             // One that is lost is made good by the next; whoever went offline comes back by it.
             let path = ["agents", id.as_str(), "heartbeat"];
-            let _lost = client.patient(Duration::ZERO).post(&path, &serde_json::json!({})).await;
+            let _lost = client.with_retry_timeout(Duration::ZERO).post(&path, &serde_json::json!({})).await;
         }
     }
 }

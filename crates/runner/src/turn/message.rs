@@ -8,18 +8,18 @@ use crate::backend::Letter;
 
 /// How far into an inbox is looked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reach {
+pub enum InboxDepth {
     /// As far as one turn goes. What is beyond waits for the next.
     OneTurn,
     /// As far as the daemon shows: what was told before comes after everything that was not, and may be far behind.
     Everything,
 }
 
-impl Reach {
+impl InboxDepth {
     fn messages(self) -> usize {
         match self {
-            Reach::OneTurn => 50,
-            Reach::Everything => 1000,
+            InboxDepth::OneTurn => 50,
+            InboxDepth::Everything => 1000,
         }
     }
 }
@@ -61,11 +61,11 @@ pub enum Priority {
 
 #[derive(Deserialize)]
 struct Inbox {
-    messages: Vec<Waiting>,
+    messages: Vec<InboxEntry>,
 }
 
 #[derive(Deserialize)]
-struct Waiting {
+struct InboxEntry {
     #[serde(flatten)]
     message: Message,
     /// It failed too often, and waits until somebody wants it to be tried again.
@@ -81,7 +81,7 @@ impl Inbox {
 
 impl Message {
     /// Everything that waits for an agent, urgent first and then as it came. Nothing is marked as read by looking.
-    pub async fn waiting(tools: &Tools, reach: Reach) -> Result<Vec<Message>, ClientError> {
+    pub async fn waiting(tools: &Tools, reach: InboxDepth) -> Result<Vec<Message>, ClientError> {
         // The agent has seen nothing of it by this: an acknowledgement of its own covers only what it is told.
         let asked = json!({"limit": reach.messages(), "on_behalf": true});
         let answer = tools.call("inbox_peek", asked).await?;

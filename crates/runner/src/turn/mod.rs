@@ -15,6 +15,6 @@ mod situation;
 pub use fence::Fence;
 pub use guide::system;
 pub use kickoff::Kickoff;
-pub use message::{Message, Reach, shown_in_one_turn};
+pub use message::{InboxDepth, Message, shown_in_one_turn};
 pub use prompt::{Cause, Earlier, Telling, prompt};
 pub use situation::{Document, Situation, Task};

@@ -14,7 +14,7 @@ use rookery_core::Code;
 use super::error::HttpError;
 use super::identity::Sender;
 use super::limits::{Account, Full, Place};
-use super::response_body::{self, Hangup, Patience};
+use super::response_body::{self, Hangup, WriteTimeout};
 use super::state::App;
 
 /// How a request came in, set by the listener.
@@ -206,8 +206,8 @@ async fn bounded(app: &App, policy: GuardPolicy, request: Request, next: Next) -
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return Ok(response);
     }
-    let patience = Patience { clock: app.engine().clock().clone(), limit: app.limits().write_time };
-    Ok(response_body::watched(response, place, hangup, patience))
+    let timeout = WriteTimeout { clock: app.engine().clock().clone(), limit: app.limits().write_time };
+    Ok(response_body::watched(response, place, hangup, timeout))
 }
 
 /// A place for a request under way. A credential that proves nothing is charged as none.

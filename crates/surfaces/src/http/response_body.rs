@@ -27,22 +27,22 @@ pub struct Hangup(pub CancellationToken);
 
 /// Where the time comes from, and how long a client may leave a frame unread.
 #[derive(Clone, Debug)]
-pub struct Patience {
+pub struct WriteTimeout {
     pub clock: Arc<dyn Clock>,
     pub limit: Duration,
 }
 
 /// Watches a response until it was sent; its place is freed then.
-pub fn watched(response: Response, place: Option<Place>, hangup: Hangup, patience: Patience) -> Response {
+pub fn watched(response: Response, place: Option<Place>, hangup: Hangup, timeout: WriteTimeout) -> Response {
     let size = response.body().size_hint().exact();
     if size.is_some_and(|size| size <= FRAME_BYTES as u64) {
         return response;
     }
     let done = CancellationToken::new();
-    let clock = patience.clock.clone();
+    let clock = timeout.clock.clone();
     // A connection without room for a single byte does not even ask for the first frame.
     let handed_out = Arc::new(AtomicU64::new(now(&*clock)));
-    tokio::spawn(watch(handed_out.clone(), done.clone(), hangup, patience));
+    tokio::spawn(watch(handed_out.clone(), done.clone(), hangup, timeout));
     response.map(|inner| {
         Body::new(Sent { inner, rest: Bytes::new(), clock, handed_out, _place: place, _done: done.drop_guard() })
     })
@@ -56,8 +56,8 @@ fn now(clock: &dyn Clock) -> u64 {
     clock.monotonic().saturating_add(1)
 }
 
-async fn watch(handed_out: Arc<AtomicU64>, done: CancellationToken, hangup: Hangup, patience: Patience) {
-    let Patience { clock, limit } = patience;
+async fn watch(handed_out: Arc<AtomicU64>, done: CancellationToken, hangup: Hangup, timeout: WriteTimeout) {
+    let WriteTimeout { clock, limit } = timeout;
     let limit_millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
     loop {
         tokio::select! {
@@ -134,13 +134,13 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_millis(40);
 
-    fn patience() -> Patience {
-        Patience { clock: Arc::new(SystemClock::default()), limit: LIMIT }
+    fn timeout() -> WriteTimeout {
+        WriteTimeout { clock: Arc::new(SystemClock::default()), limit: LIMIT }
     }
 
     fn large(place: Option<Place>, hangup: &Hangup) -> Body {
         let bytes = vec![7; 3 * FRAME_BYTES + 1];
-        watched(Response::new(Body::from(bytes)), place, hangup.clone(), patience()).into_body()
+        watched(Response::new(Body::from(bytes)), place, hangup.clone(), timeout()).into_body()
     }
 
     #[tokio::test]
@@ -170,7 +170,7 @@ mod tests {
 
         let hangup = Hangup::default();
         let silent = Body::from_stream(futures_util::stream::pending::<Result<Bytes, axum::Error>>());
-        let mut waiting = watched(Response::new(silent), None, hangup.clone(), patience()).into_body();
+        let mut waiting = watched(Response::new(silent), None, hangup.clone(), timeout()).into_body();
         assert!(tokio::time::timeout(LIMIT * 5, waiting.frame()).await.is_err());
         assert!(!hangup.0.is_cancelled(), "the client would read if there was something");
     }

@@ -64,7 +64,7 @@ struct Session {
 }
 
 /// Why a message got no answer.
-enum Lost {
+enum SendFailure {
     /// It never reached a daemon, or one that did not know our session.
     Before,
     /// It was sent, and then the answer broke off.
@@ -73,7 +73,7 @@ enum Lost {
     Refused(Failed),
 }
 
-struct Answered {
+struct UpstreamAnswer {
     value: Option<Value>,
     session: Option<String>,
 }
@@ -105,8 +105,8 @@ impl Upstream {
             let bare = Link { client: old.client.clone(), session: None, version: None, number: old.number };
             match self.send(&bare, message, None, 0).await {
                 Ok(answered) => return self.opened(bare, answered).await,
-                Err(Lost::Refused(failed)) => return self.write(message::failed(message, &failed)).await,
-                Err(Lost::Before | Lost::Underway) => {
+                Err(SendFailure::Refused(failed)) => return self.write(message::failed(message, &failed)).await,
+                Err(SendFailure::Before | SendFailure::Underway) => {
                     match tokio::time::timeout(PATIENCE, self.home.find_again()).await {
                         Ok(Ok(client)) => {
                             old = Arc::new(Link { client, session: None, version: None, number: old.number + 1 });
@@ -122,7 +122,7 @@ impl Upstream {
         self.write(message::failed(message, &Failed::unreachable("the daemon does not answer".to_owned()))).await;
     }
 
-    async fn opened(&self, bare: Link, answered: Answered) {
+    async fn opened(&self, bare: Link, answered: UpstreamAnswer) {
         let version = answered.value.as_ref().and_then(|value| value["result"]["protocolVersion"].as_str());
         let link =
             Link { session: answered.session, version: version.map(str::to_owned), number: bare.number + 1, ..bare };
@@ -154,7 +154,7 @@ impl Upstream {
                 Ok(answered) => return answered.value.unwrap_or(Value::Null),
                 Err(lost) => lost,
             };
-            if let Lost::Refused(failed) = lost {
+            if let SendFailure::Refused(failed) = lost {
                 return message::failed(message, &failed);
             }
             tokio::time::sleep(PAUSE * attempt).await;
@@ -179,15 +179,15 @@ impl Upstream {
             let bare = Link { client, session: None, version: None, number: link.number };
             match self.resume(bare).await {
                 Ok(()) => {}
-                Err(Lost::Refused(failed)) => anyhow::bail!(failed.message),
+                Err(SendFailure::Refused(failed)) => anyhow::bail!(failed.message),
                 // It went away again.
-                Err(Lost::Before | Lost::Underway) => tokio::time::sleep(PAUSE).await,
+                Err(SendFailure::Before | SendFailure::Underway) => tokio::time::sleep(PAUSE).await,
             }
         }
     }
 
     /// Opens a session as the client did, and follows what it followed.
-    async fn resume(&self, bare: Link) -> Result<(), Lost> {
+    async fn resume(&self, bare: Link) -> Result<(), SendFailure> {
         let (initialize, followed) = {
             let session = self.session();
             (session.initialize.clone(), session.followed.clone())
@@ -272,7 +272,13 @@ impl Upstream {
     }
 
     /// Sends a message once and reads the answer to its end.
-    async fn send(&self, link: &Link, message: &Message, key: Option<&str>, attempt: u32) -> Result<Answered, Lost> {
+    async fn send(
+        &self,
+        link: &Link,
+        message: &Message,
+        key: Option<&str>,
+        attempt: u32,
+    ) -> Result<UpstreamAnswer, SendFailure> {
         let mut request = self.request(link, Method::POST);
         if let Some(key) = key {
             request = request.header("idempotency-key", key);
@@ -286,12 +292,12 @@ impl Upstream {
         }
         let response = match request.json(message.value()).send().await {
             Ok(response) => response,
-            Err(error) if error.is_connect() || error.is_builder() => return Err(Lost::Before),
-            Err(_) => return Err(Lost::Underway),
+            Err(error) if error.is_connect() || error.is_builder() => return Err(SendFailure::Before),
+            Err(_) => return Err(SendFailure::Underway),
         };
         let session = response.headers().get("mcp-session-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
         let value = self.accept(link, message, response, attempt).await?;
-        Ok(Answered { value, session })
+        Ok(UpstreamAnswer { value, session })
     }
 
     async fn accept(
@@ -300,11 +306,11 @@ impl Upstream {
         message: &Message,
         response: Response,
         attempt: u32,
-    ) -> Result<Option<Value>, Lost> {
+    ) -> Result<Option<Value>, SendFailure> {
         let status = response.status();
         let asked = message.id().filter(|_| message.method().is_some());
         if status == StatusCode::NOT_FOUND && link.session.is_some() && !message.is_alone() {
-            return Err(Lost::Before);
+            return Err(SendFailure::Before);
         }
         if status.is_success() {
             let Some(id) = asked else { return Ok(None) };
@@ -312,28 +318,33 @@ impl Upstream {
         }
         if status.is_server_error() {
             // It stops, or is too busy: nothing that was answered so is lost by asking again under the same key.
-            return Err(Lost::Underway);
+            return Err(SendFailure::Underway);
         }
-        let text = response.text().await.map_err(|_| Lost::Underway)?;
+        let text = response.text().await.map_err(|_| SendFailure::Underway)?;
         let mut body: Value = serde_json::from_str(&text).unwrap_or_default();
         if body.get("jsonrpc").is_some() {
             body["id"] = asked.cloned().unwrap_or_default();
             return Ok(Some(body));
         }
         let said = body["error"].as_str().map_or(text.trim().to_owned(), str::to_owned);
-        Err(Lost::Refused(Failed::refused(if said.is_empty() { status.to_string() } else { said })))
+        Err(SendFailure::Refused(Failed::refused(if said.is_empty() { status.to_string() } else { said })))
     }
 
     /// Reads an answer, be it one message or a stream of them; what is not the answer to `id` is passed on.
-    async fn read(&self, mut response: Response, id: Option<&Value>, attempt: u32) -> Result<Option<Value>, Lost> {
+    async fn read(
+        &self,
+        mut response: Response,
+        id: Option<&Value>,
+        attempt: u32,
+    ) -> Result<Option<Value>, SendFailure> {
         let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !kind.starts_with("text/event-stream") {
-            let bytes = response.bytes().await.map_err(|_| Lost::Underway)?;
-            return serde_json::from_slice(&bytes).map(Some).map_err(|_| Lost::Underway);
+            let bytes = response.bytes().await.map_err(|_| SendFailure::Underway)?;
+            return serde_json::from_slice(&bytes).map(Some).map_err(|_| SendFailure::Underway);
         }
         let mut parser = Parser::default();
         while let Ok(Ok(Some(bytes))) = tokio::time::timeout(SILENCE, response.chunk()).await {
-            for event in parser.feed(&bytes).map_err(|_| Lost::Underway)? {
+            for event in parser.feed(&bytes).map_err(|_| SendFailure::Underway)? {
                 let Ok(message) = serde_json::from_str::<Value>(&event.data) else { continue };
                 if id.is_some() && message.get("method").is_none() && message.get("id") == id {
                     return Ok(Some(message));
@@ -341,7 +352,7 @@ impl Upstream {
                 self.pass(message, attempt).await;
             }
         }
-        Err(Lost::Underway)
+        Err(SendFailure::Underway)
     }
 
     /// Passes on what the daemon said besides the answer.
@@ -420,9 +431,9 @@ impl Upstream {
 }
 
 /// What to say of a message when the daemon does not come back.
-fn given_up(lost: &Lost, reason: String) -> Failed {
+fn given_up(lost: &SendFailure, reason: String) -> Failed {
     match lost {
-        Lost::Underway => Failed::unknown(),
-        Lost::Before | Lost::Refused(_) => Failed::unreachable(reason),
+        SendFailure::Underway => Failed::unknown(),
+        SendFailure::Before | SendFailure::Refused(_) => Failed::unreachable(reason),
     }
 }

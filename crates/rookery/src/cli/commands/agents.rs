@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
-use crate::cli::output::{Cell, Table, Tone};
+use crate::cli::output::{Cell, Table, TextStyle};
 
 /// List the agents: what each is, does, and when it was last seen
 #[derive(Debug, clap::Args)]
@@ -80,11 +80,11 @@ impl Add {
 fn table(agents: Vec<Agent>, clock: &Clock) -> Table {
     let row = |agent: Agent| {
         let tone = match agent.status.as_str() {
-            _ if agent.paused.is_some() => Tone::Warning,
-            "working" => Tone::Good,
-            "blocked" | "waiting_review" => Tone::Warning,
-            "offline" => Tone::Dim,
-            _ => Tone::Plain,
+            _ if agent.paused.is_some() => TextStyle::Warning,
+            "working" => TextStyle::Good,
+            "blocked" | "waiting_review" => TextStyle::Warning,
+            "offline" => TextStyle::Dim,
+            _ => TextStyle::Plain,
         };
         vec![
             agent.id.into(),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rookery_runner::file::Plan;
 
 use crate::cli::context::Context;
-use crate::cli::output::{Format, Tone};
+use crate::cli::output::{Format, TextStyle};
 use crate::cli::workflow_file::{load, surroundings};
 
 /// Check a workflow file and say what it would do, without doing it
@@ -32,6 +32,6 @@ pub(super) fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let plan = Plan::of(&ready, &surroundings);
     match context.out.format() {
         Format::Json => context.out.json(&plan),
-        Format::Human => plan.to_string().lines().try_for_each(|line| context.out.line(line, Tone::Plain)),
+        Format::Human => plan.to_string().lines().try_for_each(|line| context.out.line(line, TextStyle::Plain)),
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::up::Set;
 use crate::cli::context::Context;
-use crate::cli::output::{Cell, Table, Tone};
+use crate::cli::output::{Cell, Table, TextStyle};
 use crate::config::{Flags, Origin, ProjectSettings};
 
 /// Show every setting, its value, and where that came from
@@ -26,7 +26,7 @@ pub(super) fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         .map(|entry| (entry.name.into(), json!({ "value": entry.json, "origin": entry.origin.to_string() })))
         .collect();
     let rows = entries.into_iter().map(|entry| {
-        let tone = if entry.origin == Origin::Default { Tone::Dim } else { Tone::Plain };
+        let tone = if entry.origin == Origin::Default { TextStyle::Dim } else { TextStyle::Plain };
         let text = if entry.text.is_empty() { "-".into() } else { entry.text };
         vec![Cell::from(entry.name), Cell::from(text), Cell::new(entry.origin.to_string(), tone)]
     });

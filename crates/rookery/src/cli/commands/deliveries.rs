@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::cli::Failure;
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
-use crate::cli::output::{Cell, Table, Tone};
+use crate::cli::output::{Cell, Table, TextStyle};
 
 const DELIVERIES: [&str; 3] = ["clutch", "v0", "deliveries"];
 
@@ -108,10 +108,10 @@ async fn list(context: &Context, args: &Args) -> anyhow::Result<()> {
 fn table(deliveries: Vec<Delivery>, clock: &Clock) -> Table {
     let row = |delivery: Delivery| {
         let tone = match delivery.state.as_str() {
-            "dead" => Tone::Bad,
-            "notified" => Tone::Warning,
-            "acked" | "passed_on" => Tone::Dim,
-            _ => Tone::Plain,
+            "dead" => TextStyle::Bad,
+            "notified" => TextStyle::Warning,
+            "acked" | "passed_on" => TextStyle::Dim,
+            _ => TextStyle::Plain,
         };
         let age = clock.since(&delivery.queued_at).unwrap_or_else(|| "-".to_owned());
         vec![

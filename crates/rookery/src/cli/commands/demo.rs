@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use super::run::{self as run_command};
 use crate::cli::Failure;
 use crate::cli::context::{self, Context, Start};
-use crate::cli::output::{Format, Tone};
+use crate::cli::output::{Format, TextStyle};
 use crate::config::Flags;
 use crate::process;
 use crate::project::Project;
@@ -78,12 +78,12 @@ fn tell(context: &Context, folder: &Path, url: &str) -> anyhow::Result<()> {
     if out.format() == Format::Json {
         return Ok(());
     }
-    out.line("", Tone::Plain)?;
-    out.line("Look at what they left:", Tone::Good)?;
-    out.line(&format!("  cd {}", folder.display()), Tone::Plain)?;
+    out.line("", TextStyle::Plain)?;
+    out.line("Look at what they left:", TextStyle::Good)?;
+    out.line(&format!("  cd {}", folder.display()), TextStyle::Plain)?;
     for (command, what) in NEXT {
-        out.line(&format!("  {command:32} {what}"), Tone::Plain)?;
+        out.line(&format!("  {command:32} {what}"), TextStyle::Plain)?;
     }
-    out.line(&format!("  {url:32} the same in a browser"), Tone::Plain)?;
-    out.line("When you have seen enough: `rookery down` there, and delete the folder.", Tone::Dim)
+    out.line(&format!("  {url:32} the same in a browser"), TextStyle::Plain)?;
+    out.line("When you have seen enough: `rookery down` there, and delete the folder.", TextStyle::Dim)
 }

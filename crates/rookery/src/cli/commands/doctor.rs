@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::of_store::OfStore;
 use super::status::brief;
 use crate::cli::context::{self, Context, Running};
-use crate::cli::output::{Cell, Table, Tone};
+use crate::cli::output::{Cell, Table, TextStyle};
 use crate::cli::{Failure, Report};
 use crate::config::ProjectSettings;
 use crate::offline::{self, Integrity};
@@ -227,9 +227,9 @@ async fn check_store(settings: &ProjectSettings, project: &Project) -> Vec<Check
 fn table(checks: &[Check]) -> Table {
     let rows = checks.iter().flat_map(|check| {
         let (word, tone) = match check.verdict {
-            Verdict::Good => ("ok", Tone::Good),
-            Verdict::Warning => ("warning", Tone::Warning),
-            Verdict::Bad => ("bad", Tone::Bad),
+            Verdict::Good => ("ok", TextStyle::Good),
+            Verdict::Warning => ("warning", TextStyle::Warning),
+            Verdict::Bad => ("bad", TextStyle::Bad),
         };
         let line = vec![Cell::new(word, tone), check.name.into(), check.found.clone().into()];
         let mend = check.mend.as_ref().map(|mend| vec!["".into(), "".into(), Cell::from(format!("mend: {mend}"))]);

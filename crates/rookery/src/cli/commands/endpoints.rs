@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
-use crate::cli::output::{Cell, Table, Tone};
+use crate::cli::output::{Cell, Table, TextStyle};
 
 const ENDPOINTS: [&str; 3] = ["clutch", "v0", "endpoints"];
 
@@ -54,8 +54,8 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
 fn table(endpoints: Vec<Endpoint>, clock: &Clock) -> Table {
     let row = |endpoint: Endpoint| {
         let tone = match endpoint.state.as_str() {
-            "ok" => Tone::Good,
-            _ => Tone::Bad,
+            "ok" => TextStyle::Good,
+            _ => TextStyle::Bad,
         };
         let (failing, error) = match endpoint.failing {
             Some(failing) => (clock.since(&failing.since).unwrap_or_default(), failing.error),
@@ -72,7 +72,14 @@ fn table(endpoints: Vec<Endpoint>, clock: &Clock) -> Table {
         let dead = endpoint.dead.into_iter().map(move |letter| {
             let place = format!("#{}", letter.seq);
             let age = clock.since(&letter.at).unwrap_or_default();
-            vec![Cell::new("dead", Tone::Warning), place.into(), "".into(), "".into(), age.into(), letter.error.into()]
+            vec![
+                Cell::new("dead", TextStyle::Warning),
+                place.into(),
+                "".into(),
+                "".into(),
+                age.into(),
+                letter.error.into(),
+            ]
         });
         std::iter::once(line).chain(dead).collect::<Vec<_>>()
     };

@@ -4,7 +4,7 @@ use rookery_client::wire::{self, Handoff};
 
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
-use crate::cli::output::{Cell, Table, Tone};
+use crate::cli::output::{Cell, Table, TextStyle};
 
 /// List the handoffs between agents
 #[derive(Debug, clap::Args)]
@@ -28,9 +28,9 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
 fn table(handoffs: Vec<Handoff>, clock: &Clock) -> Table {
     let row = |handoff: Handoff| {
         let tone = match handoff.status.as_str() {
-            "pending" => Tone::Warning,
-            "rejected" => Tone::Bad,
-            _ => Tone::Plain,
+            "pending" => TextStyle::Warning,
+            "rejected" => TextStyle::Bad,
+            _ => TextStyle::Plain,
         };
         vec![
             handoff.id.into(),

@@ -6,7 +6,7 @@ use rookery_client::teams::{Member, Mode, Team};
 use serde_json::{Value, json};
 
 use crate::cli::context::Context;
-use crate::cli::output::{Cell, Table, Tone};
+use crate::cli::output::{Cell, Table, TextStyle};
 use crate::cli::roster::Roster;
 use crate::cli::runners::Runners;
 
@@ -59,13 +59,13 @@ impl<'a> Row<'a> {
         Row { team, member, source: source(team, root), status }
     }
 
-    fn tone(&self) -> Tone {
+    fn tone(&self) -> TextStyle {
         match self.status {
-            "running" => Tone::Good,
-            "waiting" | "stopping" => Tone::Warning,
-            "failed" | "lost" => Tone::Bad,
-            "stopped" => Tone::Dim,
-            _ => Tone::Plain,
+            "running" => TextStyle::Good,
+            "waiting" | "stopping" => TextStyle::Warning,
+            "failed" | "lost" => TextStyle::Bad,
+            "stopped" => TextStyle::Dim,
+            _ => TextStyle::Plain,
         }
     }
 

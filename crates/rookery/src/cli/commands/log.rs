@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cli::Failure;
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
-use crate::cli::output::{Format, Tone};
+use crate::cli::output::{Format, TextStyle};
 
 /// How long a daemon that went away is looked for.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -130,13 +130,13 @@ fn detail(event: &Event) -> String {
     }
 }
 
-fn tone(action: &str) -> Tone {
+fn tone(action: &str) -> TextStyle {
     match action {
-        "resource.conflict_detected" | "task.blocked" | "authority.escalation" => Tone::Bad,
-        "task.completed" | "resource.conflict_resolved" | "handoff.accepted" => Tone::Good,
-        "handoff.rejected" | "agent.left" | "authority.decision" => Tone::Warning,
-        "agent.heartbeat" => Tone::Dim,
-        _ => Tone::Plain,
+        "resource.conflict_detected" | "task.blocked" | "authority.escalation" => TextStyle::Bad,
+        "task.completed" | "resource.conflict_resolved" | "handoff.accepted" => TextStyle::Good,
+        "handoff.rejected" | "agent.left" | "authority.decision" => TextStyle::Warning,
+        "agent.heartbeat" => TextStyle::Dim,
+        _ => TextStyle::Plain,
     }
 }
 

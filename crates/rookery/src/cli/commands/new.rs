@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
-use crate::cli::team::{self, Wanted};
+use crate::cli::team::{self, TeamRunOptions};
 use crate::cli::workflow_file::surroundings;
 
 /// Programs that are agents, with the backend that runs them, in the order in which one is chosen.
@@ -113,7 +113,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         return Err(failure.hint("say --context, so that it may use them").into());
     }
     let ready = ready(&args, &name, &instance, &backend, &surroundings)?;
-    let wanted = Wanted { ready, mode: Mode::Standalone, verbose: false, timeout: None };
+    let wanted = TeamRunOptions { ready, mode: Mode::Standalone, verbose: false, timeout: None };
     if args.detached {
         return team::drive(context, wanted).await;
     }

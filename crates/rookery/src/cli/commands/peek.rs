@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cli::context::Context;
-use crate::cli::output::{Format, Tone};
+use crate::cli::output::{Format, TextStyle};
 use crate::cli::roster::{Roster, recipient};
 
 /// How far back is looked.
@@ -52,9 +52,9 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         let at = context.out.clock().local(message.at);
         let state = message.state(&open, &agent).map(|state| format!(" ({state})")).unwrap_or_default();
         let to = if message.is_direct() { format!(" to {}", message.to.join(", ")) } else { String::new() };
-        context.out.line(&format!("### {at} [{}]{to}{state}", message.from), Tone::Good)?;
-        message.text.lines().try_for_each(|line| context.out.line(line, Tone::Plain))?;
-        context.out.line("", Tone::Plain)?;
+        context.out.line(&format!("### {at} [{}]{to}{state}", message.from), TextStyle::Good)?;
+        message.text.lines().try_for_each(|line| context.out.line(line, TextStyle::Plain))?;
+        context.out.line("", TextStyle::Plain)?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use rookery_client::wire::{self, Resource};
 
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
-use crate::cli::output::{Cell, Table, Tone};
+use crate::cli::output::{Cell, Table, TextStyle};
 
 /// List the files that agents claimed or touched
 #[derive(Debug, clap::Args)]
@@ -31,10 +31,10 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
 fn table(resources: Vec<Resource>, clock: &Clock) -> Table {
     let row = |resource: Resource| {
         let tone = match resource.state.as_str() {
-            "conflicted" => Tone::Bad,
-            "locked" => Tone::Warning,
-            "claimed" => Tone::Good,
-            _ => Tone::Dim,
+            "conflicted" => TextStyle::Bad,
+            "locked" => TextStyle::Warning,
+            "claimed" => TextStyle::Good,
+            _ => TextStyle::Dim,
         };
         vec![
             resource.path.into(),

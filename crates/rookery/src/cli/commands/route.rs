@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt;
 
 use crate::cli::Failure;
 use crate::cli::context::Context;
-use crate::cli::output::{Cell, Format, Table, Tone};
+use crate::cli::output::{Cell, Format, Table, TextStyle};
 
 /// Ask the router whom work would be given to
 #[derive(Debug, clap::Args)]
@@ -93,8 +93,8 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     }
     let choice: Choice = wire::read(&answer)?;
     match &choice.selected {
-        Some(agent) => context.out.line(&format!("{}: {}", named(agent), choice.reason), Tone::Good)?,
-        None => context.out.line(&choice.reason, Tone::Warning)?,
+        Some(agent) => context.out.line(&format!("{}: {}", named(agent), choice.reason), TextStyle::Good)?,
+        None => context.out.line(&choice.reason, TextStyle::Warning)?,
     }
     context.out.show(&answer, |_| Ok(table(&choice)))
 }
@@ -157,15 +157,15 @@ fn table(choice: &Choice) -> Table {
     let fits = choice.candidates.iter().map(|agent| {
         let score = choice.scores.get(agent).map_or_else(|| "-".to_owned(), |score| format!("{score:.2}"));
         let outcome = match choice.selected.as_ref() == Some(agent) {
-            true => Cell::new("selected", Tone::Good),
-            false => Cell::new("fits", Tone::Plain),
+            true => Cell::new("selected", TextStyle::Good),
+            false => Cell::new("fits", TextStyle::Plain),
         };
         vec![named(agent).into(), score.into(), outcome]
     });
     let rejected = choice
         .rejected
         .iter()
-        .map(|(agent, reason)| vec![named(agent).into(), "-".into(), Cell::new(reason.as_str(), Tone::Dim)]);
+        .map(|(agent, reason)| vec![named(agent).into(), "-".into(), Cell::new(reason.as_str(), TextStyle::Dim)]);
     Table { headings: &["AGENT", "SCORE", "OUTCOME"], rows: fits.chain(rejected).collect(), empty: "no agents" }
 }
 

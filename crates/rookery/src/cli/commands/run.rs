@@ -6,7 +6,7 @@ use std::time::Duration;
 use rookery_client::teams::Mode;
 
 use crate::cli::context::Context;
-use crate::cli::team::{self, Wanted};
+use crate::cli::team::{self, TeamRunOptions};
 use crate::cli::workflow_file::{load, surroundings};
 
 /// Run a workflow file and exit when nobody has anything left to do
@@ -49,5 +49,5 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let ready = load(context, &args.file, &args.instance, &args.params, &surroundings(context))?;
     let hindrances = ready.hindrances();
     team::hindered(&hindrances)?;
-    team::drive(context, Wanted { ready, mode: Mode::Run, verbose: args.verbose, timeout: args.timeout }).await
+    team::drive(context, TeamRunOptions { ready, mode: Mode::Run, verbose: args.verbose, timeout: args.timeout }).await
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::runs;
 use crate::cli::clock::{self, Clock};
 use crate::cli::context::Context;
-use crate::cli::output::{Format, Tone};
+use crate::cli::output::{Format, TextStyle};
 
 /// How many tasks are asked for at once, and how often at most.
 const PAGE: usize = 1_000;
@@ -152,14 +152,14 @@ impl Signs {
         dropped: "[-]",
     };
 
-    fn of(self, state: &str) -> (&'static str, Tone) {
+    fn of(self, state: &str) -> (&'static str, TextStyle) {
         match state {
-            "planning" | "in_progress" | "review" => (self.working, Tone::Good),
-            "paused" => (self.paused, Tone::Warning),
-            "completed" => (self.done, Tone::Plain),
-            "failed" => (self.failed, Tone::Bad),
-            "skipped" | "cancelled" => (self.dropped, Tone::Dim),
-            _ => (self.waiting, Tone::Plain),
+            "planning" | "in_progress" | "review" => (self.working, TextStyle::Good),
+            "paused" => (self.paused, TextStyle::Warning),
+            "completed" => (self.done, TextStyle::Plain),
+            "failed" => (self.failed, TextStyle::Bad),
+            "skipped" | "cancelled" => (self.dropped, TextStyle::Dim),
+            _ => (self.waiting, TextStyle::Plain),
         }
     }
 }
@@ -167,11 +167,11 @@ impl Signs {
 struct Drawing<'a> {
     signs: Signs,
     clock: &'a Clock,
-    lines: Vec<(String, Tone)>,
+    lines: Vec<(String, TextStyle)>,
 }
 
 impl Drawing<'_> {
-    fn draw(mut self, tree: &RunTree) -> Vec<(String, Tone)> {
+    fn draw(mut self, tree: &RunTree) -> Vec<(String, TextStyle)> {
         let run = &tree.run;
         let title = if run.title == run.run_id { "" } else { run.title.as_str() };
         let heading = [run.run_id.as_str(), run.status.as_str(), title];
@@ -192,7 +192,7 @@ impl Drawing<'_> {
             if task.attempts.len() > 1 || task.attempts.iter().any(|attempt| attempt.error.is_some()) {
                 let along = if task.children.is_empty() { "   " } else { self.signs.along };
                 for attempt in &task.attempts {
-                    self.lines.push((format!("{indent}{along}{}", self.attempt(attempt)), Tone::Dim));
+                    self.lines.push((format!("{indent}{along}{}", self.attempt(attempt)), TextStyle::Dim));
                 }
             }
             self.tasks(&task.children, &indent);

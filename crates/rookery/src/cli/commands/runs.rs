@@ -4,7 +4,7 @@ use rookery_client::wire::{self, Run, Runs};
 
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
-use crate::cli::output::{Cell, Table, Tone};
+use crate::cli::output::{Cell, Table, TextStyle};
 
 /// List the runs that have tasks, newest first
 #[derive(Debug, clap::Args)]
@@ -44,12 +44,12 @@ fn table(runs: Vec<Run>, clock: &Clock) -> Table {
 }
 
 /// How the status of a run is to be taken.
-pub(super) fn tone(status: &str) -> Tone {
+pub(super) fn tone(status: &str) -> TextStyle {
     match status {
-        "in_progress" => Tone::Good,
-        "paused" => Tone::Warning,
-        "failed" => Tone::Bad,
-        "completed" | "abandoned" => Tone::Dim,
-        _ => Tone::Plain,
+        "in_progress" => TextStyle::Good,
+        "paused" => TextStyle::Warning,
+        "failed" => TextStyle::Bad,
+        "completed" | "abandoned" => TextStyle::Dim,
+        _ => TextStyle::Plain,
     }
 }

@@ -7,7 +7,7 @@ use rookery_client::teams::Mode;
 use rookery_runner::file::Blocker;
 
 use crate::cli::context::Context;
-use crate::cli::team::{self, Wanted};
+use crate::cli::team::{self, TeamRunOptions};
 use crate::cli::workflow_file::{load, surroundings};
 
 /// Start a workflow file and keep its team running until it is stopped
@@ -51,7 +51,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     for hindrance in waits {
         context.out.note(&format!("{hindrance}: the team waits for messages (`rookery send`)"));
     }
-    let wanted = Wanted { ready, mode: Mode::Start, verbose: args.verbose, timeout: None };
+    let wanted = TeamRunOptions { ready, mode: Mode::Start, verbose: args.verbose, timeout: None };
     if args.background {
         team::background(context, &wanted, arguments(&args)?).await
     } else {

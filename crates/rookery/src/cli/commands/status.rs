@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::cli::clock::Clock;
 use crate::cli::context::{self, Context, Running};
-use crate::cli::output::{Cell, Table, Tone};
+use crate::cli::output::{Cell, Table, TextStyle};
 
 /// Show what is going on
 ///
@@ -27,7 +27,7 @@ fn table(running: &Running, status: &Value, info: &Value, clock: &Clock) -> Tabl
     let number = |value: &Value| value.as_u64().unwrap_or_default();
     let (agents, tasks, resources) = (&status["agents"], &status["tasks"], &status["resources"]);
     let conflicted = number(&resources["conflicted"]);
-    let pair = |name: &str, text: String| vec![Cell::new(name, Tone::Dim), Cell::from(text)];
+    let pair = |name: &str, text: String| vec![Cell::new(name, TextStyle::Dim), Cell::from(text)];
     let mut rows = vec![
         pair("project", status["project"].as_str().unwrap_or_default().to_owned()),
         pair(
@@ -59,14 +59,14 @@ fn table(running: &Running, status: &Value, info: &Value, clock: &Clock) -> Tabl
             ),
         ),
         vec![
-            Cell::new("resources", Tone::Dim),
+            Cell::new("resources", TextStyle::Dim),
             Cell::new(
                 format!(
                     "{}, {} claimed, {conflicted} conflicted",
                     number(&resources["total"]),
                     number(&resources["claimed"])
                 ),
-                if conflicted > 0 { Tone::Bad } else { Tone::Plain },
+                if conflicted > 0 { TextStyle::Bad } else { TextStyle::Plain },
             ),
         ],
         pair("events", number(&status["event_count"]).to_string()),
@@ -94,7 +94,10 @@ fn node_rows(status: &Value, clock: &Clock) -> Vec<Vec<Cell>> {
         if node.this {
             text.push_str(" (this one)");
         }
-        vec![Cell::new("node", Tone::Dim), Cell::new(text, if away { Tone::Warning } else { Tone::Plain })]
+        vec![
+            Cell::new("node", TextStyle::Dim),
+            Cell::new(text, if away { TextStyle::Warning } else { TextStyle::Plain }),
+        ]
     };
     nodes.iter().map(row).collect()
 }
@@ -104,16 +107,16 @@ fn info_rows(info: &Value) -> Vec<Vec<Cell>> {
     let mut rows = Vec::new();
     if let Some(store) = info["store"].as_str() {
         let writable = if info["writable"] == Value::Bool(false) { ", cannot be written" } else { "" };
-        rows.push(vec![Cell::new("store", Tone::Dim), Cell::from(format!("{store}{writable}"))]);
+        rows.push(vec![Cell::new("store", TextStyle::Dim), Cell::from(format!("{store}{writable}"))]);
     }
     if let (Some(log), Some(head)) = (info["log"].as_str(), info["head"].as_u64()) {
-        rows.push(vec![Cell::new("position", Tone::Dim), Cell::from(format!("{log}:{head}"))]);
+        rows.push(vec![Cell::new("position", TextStyle::Dim), Cell::from(format!("{log}:{head}"))]);
     }
     if let Some(streams) = info["subscriptions"].as_u64() {
-        rows.push(vec![Cell::new("streams", Tone::Dim), Cell::from(format!("{streams} open"))]);
+        rows.push(vec![Cell::new("streams", TextStyle::Dim), Cell::from(format!("{streams} open"))]);
     }
     for warning in info["warnings"].as_array().into_iter().flatten() {
-        rows.push(vec![Cell::new("warning", Tone::Warning), Cell::new(brief(warning), Tone::Warning)]);
+        rows.push(vec![Cell::new("warning", TextStyle::Warning), Cell::new(brief(warning), TextStyle::Warning)]);
     }
     rows
 }

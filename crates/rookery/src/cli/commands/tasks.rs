@@ -4,7 +4,7 @@ use rookery_client::wire::{self, Task};
 
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
-use crate::cli::output::{Cell, Table, Tone};
+use crate::cli::output::{Cell, Table, TextStyle};
 
 /// List the tasks
 #[derive(Debug, clap::Args)]
@@ -28,11 +28,11 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
 fn table(tasks: Vec<Task>, clock: &Clock) -> Table {
     let row = |task: Task| {
         let tone = match task.status.as_str() {
-            "in_progress" => Tone::Good,
-            "review" => Tone::Warning,
-            "blocked" => Tone::Bad,
-            "done" => Tone::Dim,
-            _ => Tone::Plain,
+            "in_progress" => TextStyle::Good,
+            "review" => TextStyle::Warning,
+            "blocked" => TextStyle::Bad,
+            "done" => TextStyle::Dim,
+            _ => TextStyle::Plain,
         };
         // The finer word, where the daemon's two words for it differ: done (cancelled), blocked (failed).
         let status =

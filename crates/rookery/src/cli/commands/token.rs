@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::cli::Failure;
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
-use crate::cli::output::{Cell, Table, Tone};
+use crate::cli::output::{Cell, Table, TextStyle};
 use crate::config::parse_duration;
 
 /// Manage the tokens that prove who an agent is
@@ -115,8 +115,8 @@ async fn make(context: &Context, client: &Client, create: Create) -> anyhow::Res
 fn table(tokens: Vec<Token>, clock: &Clock) -> Table {
     let row = |token: Token| {
         let state = match token.expires_at {
-            Some(end) if clock.is_past(end) => Cell::new("expired", Tone::Dim),
-            _ => Cell::new("valid", Tone::Good),
+            Some(end) if clock.is_past(end) => Cell::new("expired", TextStyle::Dim),
+            _ => Cell::new("valid", TextStyle::Good),
         };
         vec![
             token.id.into(),

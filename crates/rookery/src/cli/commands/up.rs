@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::cli::Failure;
 use crate::cli::context::{self, Context};
-use crate::cli::output::{Format, Tone};
+use crate::cli::output::{Format, TextStyle};
 use crate::config::{Flags, ProjectSettings};
 use crate::{daemon, process};
 
@@ -106,7 +106,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
             Format::Json => {
                 context.out.json_line(&json!({ "url": file.url, "pid": file.pid, "project": file.project }))?
             }
-            Format::Human => context.out.line(&format!("listening on {}", file.url), Tone::Plain)?,
+            Format::Human => context.out.line(&format!("listening on {}", file.url), TextStyle::Plain)?,
         }
         announce_ui(context, &ready, args.detached);
         if let Some(port) = ready.bound.instead_of {

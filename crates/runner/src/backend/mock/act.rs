@@ -9,7 +9,7 @@ use rookery_client::ClientError;
 use serde_json::{Value, json};
 use tokio::time::{Sleep, sleep};
 
-use super::misbehave::{End, Misbehaviour};
+use super::misbehave::{ExitMode, Misbehaviour};
 use super::progress::Progress;
 use super::values::Values;
 use super::{Failure, Seat, Turn, Why, fault};
@@ -86,10 +86,10 @@ impl<'a> Act<'a> {
                 return Ok(());
             }
             Action::Fail(reason) => return Err(fault(values.text(reason)?)),
-            Action::Exit(code) => return self.run(None, End::Exit(*code)).await,
-            Action::Crash => return self.run(None, End::Crash).await,
+            Action::Exit(code) => return self.run(None, ExitMode::Exit(*code)).await,
+            Action::Crash => return self.run(None, ExitMode::Crash).await,
             Action::Hang { stubborn } => {
-                return self.run(None, if *stubborn { End::Stubborn } else { End::Hang }).await;
+                return self.run(None, if *stubborn { ExitMode::Stubborn } else { ExitMode::Hang }).await;
             }
             Action::Pass => {}
         }
@@ -158,7 +158,7 @@ impl<'a> Act<'a> {
     async fn print(&mut self, text: String, times: u64) -> Result<(), Failure> {
         let bytes = (text.len() as u64 + 1).saturating_mul(times);
         if bytes > LITTLE as u64 {
-            return self.run(Some((text, times)), End::Exit(0)).await;
+            return self.run(Some((text, times)), ExitMode::Exit(0)).await;
         }
         let path = self.seat.state.join(TRANSCRIPT);
         // The first of a turn begins a new one.
@@ -171,7 +171,7 @@ impl<'a> Act<'a> {
     }
 
     /// Has a program do what programs do wrong.
-    async fn run(&mut self, print: Option<(String, u64)>, end: End) -> Result<(), Failure> {
+    async fn run(&mut self, print: Option<(String, u64)>, end: ExitMode) -> Result<(), Failure> {
         let told = serde_json::to_vec(&Misbehaviour { print, end }).map_err(|error| fault(error.to_string()))?;
         let program = self.seat.starts([self.seat.program.as_os_str(), "mock-agent".as_ref()]).stdin(told);
         let limits = Limits { timeout: self.turn.timeout, idle: None, output_bytes: OUTPUT_BYTES };
@@ -221,9 +221,9 @@ impl From<Refused> for Failure {
 }
 
 /// What came of a program that misbehaved as it was told.
-fn judged(finished: &Finished, end: End, turn: &Turn) -> Result<(), Failure> {
+fn judged(finished: &Finished, end: ExitMode, turn: &Turn) -> Result<(), Failure> {
     match finished.how {
-        How::Exited(0) if end == End::Exit(0) => Ok(()),
+        How::Exited(0) if end == ExitMode::Exit(0) => Ok(()),
         How::Exited(code) => Err(fault(format!("it ended with code {code} and without an answer"))),
         How::Signalled(signal) => Err(fault(format!("it died in the middle of its turn, by signal {signal}"))),
         How::TimedOut | How::Idle => Err(timed_out(turn)),

@@ -11,13 +11,13 @@ use tokio::signal::unix::{SignalKind, signal};
 pub struct Misbehaviour {
     /// A line, and how often it is printed.
     pub print: Option<(String, u64)>,
-    pub end: End,
+    pub end: ExitMode,
 }
 
 /// How it ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End {
+pub enum ExitMode {
     Exit(u8),
     /// As by a fault of its own: nothing is said and nothing is tidied up.
     Crash,
@@ -36,10 +36,10 @@ pub async fn misbehave(told: &Misbehaviour) -> io::Result<i32> {
         out.flush()?;
     }
     match told.end {
-        End::Exit(code) => Ok(code.into()),
-        End::Crash => std::process::abort(),
-        End::Hang => std::future::pending().await,
-        End::Stubborn => {
+        ExitMode::Exit(code) => Ok(code.into()),
+        ExitMode::Crash => std::process::abort(),
+        ExitMode::Hang => std::future::pending().await,
+        ExitMode::Stubborn => {
             let mut asked = signal(SignalKind::terminate())?;
             loop {
                 asked.recv().await;

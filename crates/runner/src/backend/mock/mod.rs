@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 
 use self::act::Act;
 use self::progress::{Chosen, Progress};
-use super::{Backend, Ended, Events, Failure, Seat, Turn, Verdict, Why};
+use super::{Backend, BackendOutcome, Events, Failure, Seat, Turn, TurnVerdict, Why};
 use crate::file::Script;
 
 /// A scripted agent.
@@ -29,13 +29,13 @@ impl Mock {
         Mock { seat: seat.clone(), script: script.clone() }
     }
 
-    async fn play(&self, turn: &Turn, events: &Events) -> Ended {
+    async fn play(&self, turn: &Turn, events: &Events) -> BackendOutcome {
         let mut act = Act::begin(&self.seat, turn, events);
         let verdict = match self.perform(&mut act).await {
-            Ok(()) => Verdict::Done { said: act.said.take(), worked: act.worked },
-            Err(failure) => Verdict::Failed(failure),
+            Ok(()) => TurnVerdict::Done { said: act.said.take(), worked: act.worked },
+            Err(failure) => TurnVerdict::Failed(failure),
         };
-        Ended { verdict, conversation: None, usage: act.usage, transcript: act.transcript.take() }
+        BackendOutcome { verdict, conversation: None, usage: act.usage, transcript: act.transcript.take() }
     }
 
     /// Takes a turn of the script and does what it says.
@@ -64,7 +64,7 @@ impl Mock {
 }
 
 impl Backend for Mock {
-    fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, Ended> {
+    fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, BackendOutcome> {
         Box::pin(self.play(turn, events))
     }
 

@@ -19,13 +19,13 @@ pub(crate) struct Heard {
     pub worked: bool,
     pub usage: Usage,
     /// How it says that its turn ended.
-    pub end: Option<End>,
+    pub end: Option<ReportedEnd>,
     /// Nothing good can come of it any more: it is ended at once.
     pub hopeless: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum End {
+pub(crate) enum ReportedEnd {
     Done,
     Failed(Failure),
 }
@@ -55,7 +55,7 @@ impl Heard {
     }
 
     pub(crate) fn fail(&mut self, failure: Failure) {
-        self.end = Some(End::Failed(failure));
+        self.end = Some(ReportedEnd::Failed(failure));
     }
 
     /// It fails, and whatever else it does only costs.

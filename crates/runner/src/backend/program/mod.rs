@@ -31,14 +31,14 @@ use super::codex::Codex;
 use super::cursor::Cursor;
 use super::gemini::Gemini;
 use super::opencode::Opencode;
-use super::{Backend, BackendEvent, Ended, Events, Failure, Seat, Turn, Usage, Verdict, Why, over_limit};
+use super::{Backend, BackendEvent, BackendOutcome, Events, Failure, Seat, Turn, TurnVerdict, Usage, Why, over_limit};
 use crate::file::{self, AgentProgram};
 use crate::process::{self, Finished, How, Limits, NotStarted, Program, Stream};
 use crate::sandbox::Sandbox;
 use bridge::Bridge;
 use conversation::Conversation;
 use dialect::{Asked, Dialect, Start, Walls};
-use heard::{End, Heard, one_line};
+use heard::{Heard, ReportedEnd, one_line};
 
 /// From this attempt on a new conversation is begun: the old one may be what fails, for example because it is too long.
 const FRESH: u32 = 3;
@@ -92,7 +92,7 @@ impl ProgramAgent {
         Ok(ProgramAgent { seat: seat.clone(), dialect, path, bridge, sandbox, walls, login })
     }
 
-    async fn run(&self, turn: &Turn, events: &Events) -> Ended {
+    async fn run(&self, turn: &Turn, events: &Events) -> BackendOutcome {
         self.sandbox.iter().for_each(|sandbox| sandbox.tell(events));
         let absent = self.sandbox.as_ref().map(|sandbox| sandbox.absent_settings()).unwrap_or_default();
         let ended = self.run_watched(turn, events).await;
@@ -109,7 +109,7 @@ impl ProgramAgent {
         ended
     }
 
-    async fn run_watched(&self, turn: &Turn, events: &Events) -> Ended {
+    async fn run_watched(&self, turn: &Turn, events: &Events) -> BackendOutcome {
         let kept = turn.conversation.as_deref().filter(|_| turn.attempt < FRESH);
         let resumes = Conversation::resumed(kept, &turn.system);
         let can_forget = resumes.is_some();
@@ -123,7 +123,7 @@ impl ProgramAgent {
     }
 
     /// Tells besides whether the program did not know the conversation that it was to go on with.
-    async fn attempt(&self, turn: &Turn, resumes: Option<Conversation>, events: &Events) -> (Ended, bool) {
+    async fn attempt(&self, turn: &Turn, resumes: Option<Conversation>, events: &Events) -> (BackendOutcome, bool) {
         let asked = Asked {
             system: &turn.system,
             prompt: &turn.prompt,
@@ -149,7 +149,7 @@ impl ProgramAgent {
         let conversation = kept.map(|id| Conversation::kept(id, &turn.system, used, heard.usage));
         let usage = heard.usage;
         let verdict = self.judge(heard, finished, turn);
-        (Ended { verdict, conversation, usage, transcript: Some(transcript) }, forgot)
+        (BackendOutcome { verdict, conversation, usage, transcript: Some(transcript) }, forgot)
     }
 
     async fn follow(
@@ -192,8 +192,8 @@ impl ProgramAgent {
 
     fn forgot(&self, heard: &Heard, finished: Option<&Finished>) -> bool {
         let failed = match &heard.end {
-            Some(End::Failed(failure)) => failure.reason.as_str(),
-            Some(End::Done) => return false,
+            Some(ReportedEnd::Failed(failure)) => failure.reason.as_str(),
+            Some(ReportedEnd::Done) => return false,
             None => "",
         };
         let tail = finished.map_or("", |finished| finished.stderr_tail.as_str());
@@ -201,19 +201,19 @@ impl ProgramAgent {
     }
 
     /// What it reported counts. How the process ended only says why it reported nothing.
-    fn judge(&self, heard: Heard, finished: Result<Finished, NotStarted>, turn: &Turn) -> Verdict {
+    fn judge(&self, heard: Heard, finished: Result<Finished, NotStarted>, turn: &Turn) -> TurnVerdict {
         let name = self.dialect.program().as_str();
-        let failed = |why: Why, reason: String| Verdict::Failed(Failure { why, reason, hint: None });
+        let failed = |why: Why, reason: String| TurnVerdict::Failed(Failure { why, reason, hint: None });
         let finished = match finished {
             Ok(finished) => finished,
             Err(error) => return failed(Why::Hopeless, format!("{name} was not started: {error}")),
         };
         match (heard.end, finished.how) {
-            (Some(End::Failed(failure)), _) if heard.hopeless => Verdict::Failed(failure),
-            (_, How::OverLimit(excess)) => Verdict::Failed(over_limit(&self.seat, excess)),
+            (Some(ReportedEnd::Failed(failure)), _) if heard.hopeless => TurnVerdict::Failed(failure),
+            (_, How::OverLimit(excess)) => TurnVerdict::Failed(over_limit(&self.seat, excess)),
             (_, How::Cancelled) => failed(Why::Cancelled, "it was asked to stop".to_owned()),
-            (Some(End::Failed(failure)), _) => Verdict::Failed(failure),
-            (Some(End::Done), _) => Verdict::Done { said: heard.said, worked: heard.worked },
+            (Some(ReportedEnd::Failed(failure)), _) => TurnVerdict::Failed(failure),
+            (Some(ReportedEnd::Done), _) => TurnVerdict::Done { said: heard.said, worked: heard.worked },
             (None, How::TimedOut | How::Idle) => {
                 failed(Why::TimedOut, format!("{name} took longer than {} s", turn.timeout.as_secs_f64()))
             }
@@ -222,18 +222,18 @@ impl ProgramAgent {
         }
     }
 
-    fn without_an_end(&self, how: How, stderr: &str) -> Verdict {
+    fn without_an_end(&self, how: How, stderr: &str) -> TurnVerdict {
         let program = self.dialect.program();
         let mut failure = trouble::failure(program, None, stderr);
         let last = stderr.lines().rfind(|line| !line.trim().is_empty());
         let last = last.map(|line| format!(": {}", one_line(line, 300))).unwrap_or_default();
         failure.reason = format!("{} did not finish its turn, {how}{last}", program.as_str());
-        Verdict::Failed(failure)
+        TurnVerdict::Failed(failure)
     }
 }
 
 impl Backend for ProgramAgent {
-    fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, Ended> {
+    fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, BackendOutcome> {
         Box::pin(self.run(turn, events))
     }
 
@@ -242,8 +242,13 @@ impl Backend for ProgramAgent {
     }
 }
 
-fn not_run(failure: Failure) -> Ended {
-    Ended { verdict: Verdict::Failed(failure), conversation: None, usage: Usage::default(), transcript: None }
+fn not_run(failure: Failure) -> BackendOutcome {
+    BackendOutcome {
+        verdict: TurnVerdict::Failed(failure),
+        conversation: None,
+        usage: Usage::default(),
+        transcript: None,
+    }
 }
 
 fn unlimited() -> Failure {

@@ -37,20 +37,20 @@ struct Entry {
 
 /// The right to find a file as one needs it. It is given back when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Lent {
-    place: Place,
+pub(crate) struct OverriddenFile {
+    place: OverrideLedger,
     /// Locked by everybody who uses the file.
     users: Option<File>,
 }
 
 /// Where it is written down what became of one file.
 #[derive(Clone, Debug)]
-struct Place(PathBuf);
+struct OverrideLedger(PathBuf);
 
-impl Lent {
+impl OverriddenFile {
     /// Puts `text` in the place of a file, or joins those for whom that was done. `ledger` is where that is written down.
-    pub(crate) fn take(ledger: &Path, file: &Path, text: &str) -> io::Result<Lent> {
-        let place = Place::of(ledger, file)?;
+    pub(crate) fn take(ledger: &Path, file: &Path, text: &str) -> io::Result<OverriddenFile> {
+        let place = OverrideLedger::of(ledger, file)?;
         let _gate = place.gate()?;
         let users = place.users()?;
         match users.try_lock() {
@@ -64,7 +64,7 @@ impl Lent {
         }
         // Never waits: it is locked for one alone only within the gate.
         users.lock_shared()?;
-        Ok(Lent { place, users: Some(users) })
+        Ok(OverriddenFile { place, users: Some(users) })
     }
 
     /// Puts back what was there, if nobody else needs the file as it is.
@@ -79,7 +79,7 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for OverriddenFile {
     fn drop(&mut self) {
         if let Some(users) = self.users.take() {
             // Whatever stays undone is written down, and done by whoever comes next.
@@ -96,7 +96,7 @@ pub fn put_back_all(ledger: &Path) -> io::Result<Vec<PathBuf>> {
     };
     let (mut all, mut failed) = (Vec::new(), Ok(()));
     for entry in entries {
-        let place = Place(entry?.path());
+        let place = OverrideLedger(entry?.path());
         let _gate = place.gate()?;
         if place.users()?.try_lock().is_ok() {
             match place.put_back() {
@@ -109,13 +109,13 @@ pub fn put_back_all(ledger: &Path) -> io::Result<Vec<PathBuf>> {
     failed.map(|()| all)
 }
 
-impl Place {
-    fn of(ledger: &Path, file: &Path) -> io::Result<Place> {
+impl OverrideLedger {
+    fn of(ledger: &Path, file: &Path) -> io::Result<OverrideLedger> {
         let hash = Sha256::digest(file.as_os_str().as_encoded_bytes());
         let name: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         let place = ledger.join(name);
         fs::create_dir_all(&place)?;
-        Ok(Place(place))
+        Ok(OverrideLedger(place))
     }
 
     /// Held by one at a time, and shortly.
@@ -254,8 +254,8 @@ mod tests {
             self.file().with_file_name(name)
         }
 
-        fn take(&self) -> Lent {
-            Lent::take(&self.ledger(), &self.file(), "ours").unwrap()
+        fn take(&self) -> OverriddenFile {
+            OverriddenFile::take(&self.ledger(), &self.file(), "ours").unwrap()
         }
 
         fn ledger(&self) -> PathBuf {
@@ -314,7 +314,7 @@ mod tests {
         let elsewhere = tempfile::tempdir().unwrap();
         fs::write(elsewhere.path().join("mcp.json"), "theirs").unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), project.file().parent().unwrap()).unwrap();
-        assert!(Lent::take(&project.ledger(), &project.file(), "ours").is_err());
+        assert!(OverriddenFile::take(&project.ledger(), &project.file(), "ours").is_err());
         assert_eq!(project.names(), ["mcp.json"]);
         assert_eq!(project.text(), "theirs");
     }
@@ -334,7 +334,7 @@ mod tests {
     fn what_another_needs_otherwise_is_refused() {
         let project = Project::with("theirs");
         let lent = project.take();
-        let error = Lent::take(&project.ledger(), &project.file(), "other").unwrap_err();
+        let error = OverriddenFile::take(&project.ledger(), &project.file(), "other").unwrap_err();
         assert!(error.to_string().contains("another team"), "{error}");
         lent.give_back().unwrap();
         assert_eq!(project.text(), "theirs");
@@ -462,7 +462,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| exchange(&project.file(), &elsewhere, &stop));
             for _ in 0..400 {
-                if let Ok(lent) = Lent::take(&project.ledger(), &project.file(), "ours") {
+                if let Ok(lent) = OverriddenFile::take(&project.ledger(), &project.file(), "ours") {
                     taken += 1;
                     drop(lent);
                 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use super::dialect::{Linked, Start};
-use super::override_file::Lent;
+use super::override_file::OverriddenFile;
 use crate::backend::{BackendEvent, Events, Failure, Seat, Why};
 use crate::held::HeldFolder;
 
@@ -16,7 +16,7 @@ pub const LEDGER: &str = ".rookery/restore";
 /// What was done for a program.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    lent: Option<Lent>,
+    lent: Option<OverriddenFile>,
 }
 
 pub(super) async fn prepare(seat: &Seat, start: &Start) -> Result<Prepared, Failure> {
@@ -30,7 +30,7 @@ pub(super) async fn prepare(seat: &Seat, start: &Start) -> Result<Prepared, Fail
     let Some((file, text)) = start.lent.clone() else { return Ok(Prepared { lent: None }) };
     let (ledger, wanted) = (seat.project.join(LEDGER), file.clone());
     // May wait for another process that is about to do the same.
-    let taken = tokio::task::spawn_blocking(move || Lent::take(&ledger, &wanted, &text)).await;
+    let taken = tokio::task::spawn_blocking(move || OverriddenFile::take(&ledger, &wanted, &text)).await;
     let lent = taken.map_err(io::Error::other).flatten().map_err(|error| failure(&file, &error))?;
     Ok(Prepared { lent: Some(lent) })
 }

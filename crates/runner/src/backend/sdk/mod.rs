@@ -19,11 +19,11 @@ use tokio_util::sync::CancellationToken;
 
 use self::conversation::Conversation;
 use self::model::{
-    Answer, Ask, Call, CallResult, Listener, Message, Model, Patience, Said, Stop, Target, Tool, Trouble,
+    Answer, Ask, Call, CallResult, Message, Model, ModelObserver, ModelRetryPolicy, Said, Stop, Target, Tool, Trouble,
 };
 use self::tools::{Toolbox, clipped};
 use self::transcript::Transcript;
-use super::{Backend, BackendEvent, Ended, Events, Failure, Seat, Secret, Turn, Usage, Verdict, Why};
+use super::{Backend, BackendEvent, BackendOutcome, Events, Failure, Seat, Secret, Turn, TurnVerdict, Usage, Why};
 use crate::file::{Agent, Provider, Variables};
 
 /// How often a model is asked in one turn.
@@ -46,10 +46,10 @@ pub(super) struct Sdk {
 
 impl Sdk {
     pub(super) fn new(provider: &Provider, seat: &Seat) -> Result<Sdk, Failure> {
-        Sdk::patient(provider, seat, Patience::default())
+        Sdk::with_retry_policy(provider, seat, ModelRetryPolicy::default())
     }
 
-    fn patient(provider: &Provider, seat: &Seat, patience: Patience) -> Result<Sdk, Failure> {
+    fn with_retry_policy(provider: &Provider, seat: &Seat, retry_policy: ModelRetryPolicy) -> Result<Sdk, Failure> {
         let variable = provider.api_key.as_ref().map(|name| name.value.as_str());
         let said = Said {
             model: seat.model.as_deref().unwrap_or_default(),
@@ -60,21 +60,21 @@ impl Sdk {
         let mut env = seat.variables.env.clone();
         env.extend(seat.env.0.clone());
         let target = Target::find(&said, &env)?;
-        let model = Model::new(target.clone(), patience).map_err(|trouble| trouble.failure(&target))?;
+        let model = Model::new(target.clone(), retry_policy).map_err(|trouble| trouble.failure(&target))?;
         Ok(Sdk { seat: seat.clone(), model, toolbox: Toolbox::new(seat)? })
     }
 
-    async fn run(&self, turn: &Turn, events: &Events) -> Ended {
+    async fn run(&self, turn: &Turn, events: &Events) -> BackendOutcome {
         self.toolbox.tell(events);
         let transcript = Transcript::begin(&self.seat.state);
         let mut talk = Talk { events, line: String::new(), usage: Usage::default(), transcript, worked: false };
         let stop = turn.cancel.child_token();
         let ended = in_time(turn, &stop, self.work(turn, &stop, &mut talk)).await;
         let (verdict, conversation) = match ended {
-            Ok((said, conversation)) => (Verdict::Done { said, worked: talk.worked }, Some(conversation)),
-            Err(failure) => (Verdict::Failed(failure), turn.conversation.clone()),
+            Ok((said, conversation)) => (TurnVerdict::Done { said, worked: talk.worked }, Some(conversation)),
+            Err(failure) => (TurnVerdict::Failed(failure), turn.conversation.clone()),
         };
-        Ended { verdict, conversation, usage: talk.usage, transcript: talk.transcript.finish() }
+        BackendOutcome { verdict, conversation, usage: talk.usage, transcript: talk.transcript.finish() }
     }
 
     /// The turn: what it said last, and the conversation to go on with.
@@ -197,7 +197,7 @@ pub(super) fn foresee(
 }
 
 impl Backend for Sdk {
-    fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, Ended> {
+    fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, BackendOutcome> {
         Box::pin(self.run(turn, events))
     }
 
@@ -244,7 +244,7 @@ impl Talk<'_> {
     }
 }
 
-impl Listener for Talk<'_> {
+impl ModelObserver for Talk<'_> {
     /// Pieces are a few letters each, and people read lines.
     fn said(&mut self, piece: &str) {
         for part in piece.split_inclusive('\n') {

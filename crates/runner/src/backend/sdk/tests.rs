@@ -26,9 +26,9 @@ async fn everywhere(test: impl AsyncFn(&'static str)) {
     join_all(INTERFACES.iter().map(|provider| test(provider))).await;
 }
 
-fn quick() -> Patience {
+fn quick() -> ModelRetryPolicy {
     let (first, most) = (Duration::from_millis(1), Duration::from_secs(2));
-    Patience { attempts: 4, first, most, silence: Duration::from_secs(2) }
+    ModelRetryPolicy { attempts: 4, first, most, silence: Duration::from_secs(2) }
 }
 
 fn seat(folder: &Path, url: &str, provider: &str) -> Seat {
@@ -78,17 +78,17 @@ impl Desk {
         let folder = tempfile::tempdir().unwrap();
         let mut seat = seat(folder.path(), server.url(), provider);
         change(&mut seat);
-        let sdk = Sdk::patient(&named_key(), &seat, quick()).unwrap();
+        let sdk = Sdk::with_retry_policy(&named_key(), &seat, quick()).unwrap();
         Desk { folder, server, provider, sdk }
     }
 
     /// The same agent after a restart of the runner.
     fn restart(&mut self) {
         let seat = seat(self.folder.path(), self.server.url(), self.provider);
-        self.sdk = Sdk::patient(&named_key(), &seat, quick()).unwrap();
+        self.sdk = Sdk::with_retry_policy(&named_key(), &seat, quick()).unwrap();
     }
 
-    async fn turn(&self, turn: &Turn) -> (Ended, Vec<BackendEvent>) {
+    async fn turn(&self, turn: &Turn) -> (BackendOutcome, Vec<BackendEvent>) {
         let (events, heard) = Events::bounded(1000);
         let ended = self.sdk.turn(turn, &events).await;
         drop(events);
@@ -134,16 +134,16 @@ fn notes(events: &[BackendEvent]) -> String {
     events.iter().filter_map(note).collect::<Vec<_>>().join("\n")
 }
 
-fn failure(ended: &Ended) -> &Failure {
+fn failure(ended: &BackendOutcome) -> &Failure {
     match &ended.verdict {
-        Verdict::Failed(failure) => failure,
+        TurnVerdict::Failed(failure) => failure,
         done => panic!("{done:?}"),
     }
 }
 
-fn said(ended: &Ended) -> Option<&str> {
+fn said(ended: &BackendOutcome) -> Option<&str> {
     match &ended.verdict {
-        Verdict::Done { said, .. } => said.as_deref(),
+        TurnVerdict::Done { said, .. } => said.as_deref(),
         failed => panic!("{failed:?}"),
     }
 }
@@ -155,7 +155,7 @@ async fn it_reads_edits_and_answers_over_every_interface() {
         fs::write(desk.file("a.txt"), "one\n").unwrap();
         let (ended, events) = desk.turn(&turn("turn_1", None)).await;
         assert_eq!(said(&ended), Some("Done, as you wished."), "{provider}");
-        assert!(matches!(ended.verdict, Verdict::Done { worked: true, .. }));
+        assert!(matches!(ended.verdict, TurnVerdict::Done { worked: true, .. }));
         assert_eq!(fs::read_to_string(desk.file("a.txt")).unwrap(), "two\n", "{provider}");
         desk.server.ended(KEY).unwrap();
         let usage = Usage { input_tokens: 40, output_tokens: 20, cost_usd: None };
@@ -397,7 +397,7 @@ async fn a_model_that_never_ends_is_stopped() {
 async fn an_answer_of_nothing_is_no_work() {
     let desk = Desk::new("openai", Script::new().say("")).await;
     let (ended, _) = desk.turn(&turn("turn_1", None)).await;
-    assert_eq!(ended.verdict, Verdict::Done { said: None, worked: false });
+    assert_eq!(ended.verdict, TurnVerdict::Done { said: None, worked: false });
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::cli::Failure;
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
-use crate::cli::output::{Cell, Table, Tone};
+use crate::cli::output::{Cell, Table, TextStyle};
 use crate::config::parse_duration;
 
 /// Where the daemon keeps artifacts.
@@ -109,7 +109,7 @@ async fn list(context: &Context, client: &Client) -> anyhow::Result<()> {
 
 fn table(artifacts: Vec<Artifact>, clock: &Clock) -> Table {
     let row = |artifact: Artifact| {
-        let named = if artifact.named { Cell::new("yes", Tone::Good) } else { Cell::new("no", Tone::Dim) };
+        let named = if artifact.named { Cell::new("yes", TextStyle::Good) } else { Cell::new("no", TextStyle::Dim) };
         vec![artifact.reference.into(), size(artifact.size).into(), clock.age(artifact.stored_at).into(), named]
     };
     Table {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Room, list, text, typed};
-use crate::cli::output::{Cell, Table, Tone};
+use crate::cli::output::{Cell, Table, TextStyle};
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -93,9 +93,9 @@ pub(super) async fn presence(room: &Room<'_>) -> anyhow::Result<()> {
     let row = |one: &Value| {
         let word = text(&one["status"]);
         let tone = match word {
-            "active" => Tone::Good,
-            "stale" => Tone::Warning,
-            _ => Tone::Dim,
+            "active" => TextStyle::Good,
+            "stale" => TextStyle::Warning,
+            _ => TextStyle::Dim,
         };
         vec![text(&one["instance_id"]).into(), Cell::new(word, tone), text(&one["last_heartbeat"]).into()]
     };

@@ -4,7 +4,7 @@ use rookery_client::ClientError;
 use serde_json::{Value, json};
 
 use super::{Room, list, text, typed};
-use crate::cli::output::{Table, Tone};
+use crate::cli::output::{Table, TextStyle};
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -142,7 +142,7 @@ async fn files(room: &Room<'_>) -> anyhow::Result<()> {
         if files.is_empty() {
             room.context.out.note("no documents");
         }
-        files.iter().try_for_each(|file| room.context.out.line(text(file), Tone::Plain))
+        files.iter().try_for_each(|file| room.context.out.line(text(file), TextStyle::Plain))
     })
 }
 

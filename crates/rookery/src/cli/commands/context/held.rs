@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{list as entries, text};
 use crate::cli::context::Context;
-use crate::cli::output::{Format, Tone};
+use crate::cli::output::{Format, TextStyle};
 
 /// Let a held message go out as if it were sent now
 #[derive(Debug, clap::Args)]
@@ -36,9 +36,9 @@ pub(super) async fn list(context: &Context) -> anyhow::Result<()> {
         let field = |name: &str| text(&message[name]);
         let at = context.out.clock().local(message["at"].as_i64().unwrap_or_default());
         let heading = format!("### {at} [{}] {}: {}", field("from"), field("id"), field("reason"));
-        context.out.line(&heading, Tone::Warning)?;
+        context.out.line(&heading, TextStyle::Warning)?;
         let lines = message["subject"].as_str().into_iter().chain(field("text").lines());
-        lines.chain([""]).try_for_each(|line| context.out.line(line, Tone::Plain))
+        lines.chain([""]).try_for_each(|line| context.out.line(line, TextStyle::Plain))
     })
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Room, list, names, text, typed};
-use crate::cli::output::{Cell, Table, Tone};
+use crate::cli::output::{Cell, Table, TextStyle};
 use crate::config::parse_duration;
 
 /// What answering takes when the waiting is over.
@@ -162,9 +162,9 @@ fn standings(status: &Value) -> Table {
     let row = |one: &Value| {
         let word = text(&one["status"]);
         let tone = match word {
-            "acked" => Tone::Good,
-            "held" | "expired" | "discarded" => Tone::Bad,
-            _ => Tone::Plain,
+            "acked" => TextStyle::Good,
+            "held" | "expired" | "discarded" => TextStyle::Bad,
+            _ => TextStyle::Plain,
         };
         let time = |name: &str| one[name].as_str().unwrap_or("-").to_owned();
         vec![

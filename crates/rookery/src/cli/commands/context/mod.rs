@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::mcp::member;
 use crate::cli::context::{Context, inherited};
-use crate::cli::output::{Format, Tone};
+use crate::cli::output::{Format, TextStyle};
 
 /// Talk to the team and write its documents, as an agent that does not speak MCP
 ///
@@ -132,9 +132,9 @@ impl Room<'_> {
 
     /// A heading and the text below it, line by line.
     fn block(&self, heading: &str, text: &str) -> anyhow::Result<()> {
-        self.context.out.line(heading, Tone::Good)?;
-        text.lines().try_for_each(|line| self.context.out.line(line, Tone::Plain))?;
-        self.context.out.line("", Tone::Plain)
+        self.context.out.line(heading, TextStyle::Good)?;
+        text.lines().try_for_each(|line| self.context.out.line(line, TextStyle::Plain))?;
+        self.context.out.line("", TextStyle::Plain)
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::read;
 use crate::cli::Failure;
 use crate::cli::context::Context;
-use crate::cli::output::Tone;
+use crate::cli::output::TextStyle;
 
 pub(super) fn run(context: &Context, file: &Path, card: Option<&Path>) -> anyhow::Result<()> {
     let bytes = read(file)?;
@@ -44,7 +44,7 @@ fn tell(context: &Context, faults: &Faults) -> anyhow::Result<()> {
     } else {
         for fault in faults {
             let place = if fault.pointer.is_empty() { "(all of it)" } else { fault.pointer.as_str() };
-            context.out.line(&format!("{}  {place}  {}", fault.code, fault.message), Tone::Bad)?;
+            context.out.line(&format!("{}  {place}  {}", fault.code, fault.message), TextStyle::Bad)?;
         }
     }
     let count = faults.iter().count() + faults.left_out();

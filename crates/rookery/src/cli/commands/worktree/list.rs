@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::workspace::{self, Workspace};
 use crate::cli::context::Context;
-use crate::cli::output::{Cell, Table, Tone};
+use crate::cli::output::{Cell, Table, TextStyle};
 
 /// List the worktrees, and whether there are changes in them that are not committed
 #[derive(Debug, clap::Args)]
@@ -27,9 +27,9 @@ pub(super) async fn run(context: &Context, _: Args) -> anyhow::Result<()> {
 fn table(all: Vec<Workspace>) -> Table {
     let row = |one: Workspace| {
         let tone = match one.changes.as_str() {
-            "clean" => Tone::Good,
-            "modified" => Tone::Warning,
-            _ => Tone::Dim,
+            "clean" => TextStyle::Good,
+            "modified" => TextStyle::Warning,
+            _ => TextStyle::Dim,
         };
         let path = one.path.display().to_string();
         vec![one.name().into(), one.branch.clone().into(), Cell::new(one.changes, tone), one.status.into(), path.into()]

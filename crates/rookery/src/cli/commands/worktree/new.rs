@@ -6,7 +6,7 @@ use serde_json::json;
 use super::session::{self, Presence};
 use super::workspace::{self, LASTS, parse_name};
 use crate::cli::context::Context;
-use crate::cli::output::{Format, Tone};
+use crate::cli::output::{Format, TextStyle};
 
 /// Make a worktree in .worktrees/NAME and tell the others that somebody works there
 #[derive(Debug, clap::Args)]
@@ -62,11 +62,12 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         return context.out.json(&shown);
     }
     context.out.note(if there.is_some() { "the worktree is there already" } else { "made a worktree" });
-    context.out.line(&path.display().to_string(), Tone::Plain)?;
+    context.out.line(&path.display().to_string(), TextStyle::Plain)?;
     context.out.note("go on with:");
-    context
-        .out
-        .line(&format!("cd {} && export ROOKERY_AGENT_ID={name}", quoted(&path.display().to_string())), Tone::Plain)
+    context.out.line(
+        &format!("cd {} && export ROOKERY_AGENT_ID={name}", quoted(&path.display().to_string())),
+        TextStyle::Plain,
+    )
 }
 
 fn without_null(mut value: serde_json::Value) -> serde_json::Value {

@@ -12,7 +12,7 @@ mod chat;
 mod exchange;
 mod gemini;
 mod ollama;
-mod patience;
+mod retry_policy;
 mod talk;
 mod target;
 mod trouble;
@@ -21,13 +21,13 @@ mod wire;
 use std::time::Duration;
 
 use exchange::Exchange;
-pub(super) use patience::Patience;
+pub(super) use retry_policy::ModelRetryPolicy;
 pub(super) use talk::{Answer, Ask, Call, CallResult, Message, Stop, Tool, tokens};
 pub(super) use target::{Said, Target};
 pub(super) use trouble::Trouble;
 
 /// Whoever wants to know what happens while a model is asked.
-pub(super) trait Listener: Send {
+pub(super) trait ModelObserver: Send {
     /// A piece of the answer.
     fn said(&mut self, piece: &str);
     /// It is asked again after a while.
@@ -37,12 +37,12 @@ pub(super) trait Listener: Send {
 #[derive(Debug)]
 pub(super) struct Model {
     exchange: Exchange,
-    patience: Patience,
+    retry_policy: ModelRetryPolicy,
 }
 
 impl Model {
-    pub(super) fn new(target: Target, patience: Patience) -> Result<Model, Trouble> {
-        Ok(Model { exchange: Exchange::new(target, patience.silence)?, patience })
+    pub(super) fn new(target: Target, retry_policy: ModelRetryPolicy) -> Result<Model, Trouble> {
+        Ok(Model { exchange: Exchange::new(target, retry_policy.silence)?, retry_policy })
     }
 
     pub(super) fn target(&self) -> &Target {
@@ -50,7 +50,7 @@ impl Model {
     }
 
     /// Asks, and asks again if that can help. Nothing of an answer counts before it is whole.
-    pub(super) async fn ask(&self, ask: &Ask<'_>, listener: &mut dyn Listener) -> Result<Answer, Trouble> {
+    pub(super) async fn ask(&self, ask: &Ask<'_>, listener: &mut dyn ModelObserver) -> Result<Answer, Trouble> {
         let mut attempt = 0;
         loop {
             let trouble = match self.exchange.ask(ask, &mut |piece| listener.said(piece)).await {
@@ -58,7 +58,7 @@ impl Model {
                 Err(trouble) => trouble,
             };
             attempt += 1;
-            let Some(pause) = self.patience.pause(attempt, &trouble, rand::random()) else { return Err(trouble) };
+            let Some(pause) = self.retry_policy.pause(attempt, &trouble, rand::random()) else { return Err(trouble) };
             listener.waits(&trouble, pause);
             tokio::time::sleep(pause).await;
         }

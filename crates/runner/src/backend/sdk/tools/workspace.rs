@@ -33,7 +33,7 @@ enum Purpose {
 }
 
 /// A file, by the folder that it is in.
-struct Place {
+struct FolderEntry {
     folder: OwnedFd,
     name: OsString,
 }
@@ -81,7 +81,7 @@ impl Workspace {
         }
     }
 
-    fn open(&self, path: &str, purpose: Purpose) -> Result<Place, String> {
+    fn open(&self, path: &str, purpose: Purpose) -> Result<FolderEntry, String> {
         let asked = self.root.join(path);
         // A link at the end is followed too; what is not there has a folder that may be.
         let real = asked.canonicalize().unwrap_or(asked);
@@ -90,7 +90,7 @@ impl Workspace {
         };
         let folder = self.folder(parent, path, purpose)?;
         self.check(&held(&folder).map_err(|error| told(path, &error))?.join(name), path, purpose)?;
-        Ok(Place { folder, name: name.to_owned() })
+        Ok(FolderEntry { folder, name: name.to_owned() })
     }
 
     /// Holds a folder open. To write, those are made that are not there.
@@ -134,7 +134,7 @@ impl Workspace {
     }
 }
 
-impl Place {
+impl FolderEntry {
     fn read(&self, path: &str) -> Result<(String, Mode), String> {
         // Whatever it is, opening it must not wait for anybody.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

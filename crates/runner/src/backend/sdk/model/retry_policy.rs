@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::trouble::{Again, Trouble};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(in super::super) struct Patience {
+pub(in super::super) struct ModelRetryPolicy {
     /// How often it is asked in all.
     pub attempts: u32,
     /// Before the second time; it doubles from there.
@@ -16,14 +16,14 @@ pub(in super::super) struct Patience {
     pub silence: Duration,
 }
 
-impl Default for Patience {
-    fn default() -> Patience {
+impl Default for ModelRetryPolicy {
+    fn default() -> ModelRetryPolicy {
         let (first, most) = (Duration::from_secs(1), Duration::from_secs(30));
-        Patience { attempts: 5, first, most, silence: Duration::from_secs(300) }
+        ModelRetryPolicy { attempts: 5, first, most, silence: Duration::from_secs(300) }
     }
 }
 
-impl Patience {
+impl ModelRetryPolicy {
     /// How long to wait after so many attempts, if it makes sense to ask again. `chance`, from 0 to 1, keeps those who failed
     /// together from asking together.
     pub(super) fn pause(&self, attempts: u32, trouble: &Trouble, chance: f64) -> Option<Duration> {
@@ -51,19 +51,19 @@ mod tests {
 
     #[test]
     fn pauses_double_and_differ() {
-        let patience = Patience::default();
+        let policy = ModelRetryPolicy::default();
         let pauses: Vec<Option<u128>> =
-            (1..=5).map(|n| patience.pause(n, &Trouble::Cut, 1.0).map(|pause| pause.as_millis())).collect();
+            (1..=5).map(|n| policy.pause(n, &Trouble::Cut, 1.0).map(|pause| pause.as_millis())).collect();
         assert_eq!(pauses, [Some(1000), Some(2000), Some(4000), Some(8000), None]);
-        assert_eq!(patience.pause(1, &Trouble::Cut, 0.0), Some(Duration::from_millis(500)));
+        assert_eq!(policy.pause(1, &Trouble::Cut, 0.0), Some(Duration::from_millis(500)));
     }
 
     #[test]
     fn what_the_provider_asks_for_is_kept_to_unless_it_is_long() {
-        let patience = Patience::default();
-        let pause = patience.pause(1, &limited(7), 0.0).unwrap();
+        let policy = ModelRetryPolicy::default();
+        let pause = policy.pause(1, &limited(7), 0.0).unwrap();
         assert!(pause >= Duration::from_secs(7) && pause <= Duration::from_secs(8), "{pause:?}");
-        assert_eq!(patience.pause(1, &limited(31), 0.0), None);
-        assert_eq!(patience.pause(1, &Trouble::status(401, ""), 0.0), None);
+        assert_eq!(policy.pause(1, &limited(31), 0.0), None);
+        assert_eq!(policy.pause(1, &Trouble::status(401, ""), 0.0), None);
     }
 }
