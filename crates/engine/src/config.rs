@@ -25,7 +25,7 @@ pub struct Config {
     /// How often messages to endpoints are retried.
     pub delivery: DeliveryPolicy,
     /// Starts workflow files, where there is something that can.
-    pub launcher: Option<Arc<dyn TeamStarter>>,
+    pub team_starter: Option<Arc<dyn TeamStarter>>,
     /// The program whose command `check-payloads` runs [`crate::schemas::serve_checks`]. Without one, payloads are checked in
     /// this process and nothing bounds the work.
     pub schema_checker: Option<PathBuf>,
@@ -44,7 +44,7 @@ impl Config {
             settings,
             hooks: vec![],
             outlets: vec![],
-            launcher: None,
+            team_starter: None,
             schema_checker: None,
             shared: false,
         }

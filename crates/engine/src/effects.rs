@@ -88,7 +88,7 @@ async fn carry_out_one(engine: &Engine, executor: &dyn EffectExecutor, intent: I
         Performed::Settled(workspace, outcome) => {
             Submission::internal(Caller::system(), ConcludeWorkspace { workspace, intent: intent.id.clone(), outcome })
         }
-        Performed::Launched(outcome) => {
+        Performed::TeamStarted(outcome) => {
             Submission::internal(Caller::system(), ConcludeTeamStart { intent: intent.id.clone(), outcome })
         }
         Performed::Failed(reason) => {

@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::credentials::Access;
 use crate::paths::Paths;
 use crate::ports::Ids;
-use crate::projections::last_shown::Shown;
+use crate::projections::last_shown::LastShown;
 use crate::projections::roster::Roster;
 use crate::projections::unread::Counts;
 use crate::schemas::Schemas;
@@ -56,7 +56,7 @@ pub(crate) struct Inner {
     pub(crate) paths: Paths,
     pub(crate) roster: Roster,
     pub(crate) cluster: Cluster,
-    pub(crate) shown: Shown,
+    pub(crate) shown: LastShown,
     pub(crate) wakes: WakeHub,
     pub(crate) counts: Counts,
     pub(crate) attempts: AttemptLog,
@@ -83,7 +83,7 @@ impl Engine {
                 paths,
                 roster: Roster::default(),
                 cluster,
-                shown: Shown::default(),
+                shown: LastShown::default(),
                 wakes: WakeHub::default(),
                 counts: Counts::default(),
                 attempts: AttemptLog::default(),
@@ -196,7 +196,7 @@ impl Engine {
         &self.inner.schemas
     }
 
-    pub(crate) fn shown(&self) -> &Shown {
+    pub(crate) fn shown(&self) -> &LastShown {
         &self.inner.shown
     }
 

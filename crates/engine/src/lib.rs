@@ -71,7 +71,7 @@ pub use rookery_store::publish::Slot;
 pub use rookery_store::query::{Bodies, Order};
 pub use rookery_store::store::Health;
 pub use rookery_store::{
-    Clock, Committed, DeadLetter, EndpointCursor, Failing, Head, LogQuery, Published, ReadError, SubmitError, Token,
+    Clock, Committed, DeadLetter, EndpointCursor, Failing, LogHead, LogQuery, Published, ReadError, SubmitError, Token,
 };
 
 pub use config::Config;

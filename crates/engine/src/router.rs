@@ -23,7 +23,7 @@ use rookery_core::traits::LogRow;
 use rookery_store::artifact::{ArtifactError, ArtifactHold};
 use rookery_store::node::{LeaderEpoch, LeaderRole};
 use rookery_store::query::ColumnTest;
-use rookery_store::{Head, RowQuery, Submission, SubmitError};
+use rookery_store::{LogHead, RowQuery, Submission, SubmitError};
 
 use crate::durations::{RETRY_DELAY, millis};
 use crate::engine::Engine;
@@ -118,7 +118,7 @@ struct Router {
     /// What is known is true at this place.
     at: Seq,
     /// Tasks that wait for somebody.
-    waiting: HashMap<TaskId, Waiting>,
+    waiting: HashMap<TaskId, WaitingTask>,
     /// Tasks that would wait, or be passed on, if their runs gave out work.
     resting: HashMap<TaskId, RunId>,
     /// Tasks that may have begun or ceased to wait, or have to be passed on.
@@ -139,7 +139,7 @@ enum Due {
 
 /// What the router knows of a task that waits.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingTask {
     created: Seq,
     run: RunId,
     wanted: Arc<RequiredCapability>,
@@ -147,9 +147,9 @@ struct Waiting {
     clocks: Alarms,
 }
 
-impl Waiting {
-    fn of(task: &Task, terms: &RequestTerms) -> Waiting {
-        Waiting {
+impl WaitingTask {
+    fn of(task: &Task, terms: &RequestTerms) -> WaitingTask {
+        WaitingTask {
             created: task.created,
             run: task.run.clone(),
             wanted: Arc::new(RequiredCapability::of(task, terms)),
@@ -285,7 +285,7 @@ impl Router {
     }
 
     fn waits(&mut self, task: &Task, terms: &RequestTerms) {
-        self.waiting.insert(task.id.clone(), Waiting::of(task, terms));
+        self.waiting.insert(task.id.clone(), WaitingTask::of(task, terms));
         if let Due::Some(due) = &mut self.due {
             due.insert(task.id.clone());
         }
@@ -492,7 +492,7 @@ fn may_concern_us(fact: &AnyEvent) -> bool {
 }
 
 /// Everybody who could be given a task, with what they have, and whatever else is asked for at the same place.
-async fn known(engine: &Engine, more: Vec<RowQuery>) -> Result<(Candidates, Vec<Vec<Row>>, Head), EngineError> {
+async fn known(engine: &Engine, more: Vec<RowQuery>) -> Result<(Candidates, Vec<Vec<Row>>, LogHead), EngineError> {
     let agents = RowQuery::all(Table::Agents);
     let held = RowQuery::all(Table::Tasks).with("held_by", ColumnTest::Present);
     let queries = [agents, held].into_iter().chain(more).collect();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rookery_core::traits::LogRow;
 use rookery_core::{LogId, Position, Seq};
-use rookery_store::{CommitFeed, Head, LogQuery, Published, ReadError};
+use rookery_store::{CommitFeed, LogHead, LogQuery, Published, ReadError};
 use tokio::sync::broadcast;
 
 use crate::engine::Engine;
@@ -48,7 +48,7 @@ impl Chunk {
 pub enum SubscribeError {
     /// The position belongs to another history, lies in the future, or before what is kept.
     #[error("position {asked} is not in this log, which reaches from {} to {}", head.floor, head.head)]
-    Gone { asked: Position, head: Head },
+    Gone { asked: Position, head: LogHead },
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error("the daemon is stopping")]
@@ -70,7 +70,7 @@ impl Engine {
 }
 
 /// The seq of a position that lies in this log.
-pub fn check(position: &Position, head: &Head) -> Result<Seq, SubscribeError> {
+pub fn check(position: &Position, head: &LogHead) -> Result<Seq, SubscribeError> {
     let foreign = position.log.as_ref().is_some_and(|log| *log != head.log);
     let forgotten = position.seq.next() < head.floor;
     if foreign || forgotten || position.seq > head.head {

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::query::FileFilter;
-use crate::watcher::{Config, Known, Observation, Status, Trouble, Watched, Watcher};
+use crate::watcher::{Config, Known, Observation, Trouble, Watched, Watcher, WatcherStatus};
 
 /// Whether the project's files are watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,7 +94,7 @@ async fn watch_once(engine: &Engine, sight: &watch::Sender<WatchCoverage>) -> St
 }
 
 /// Passes on how the watcher is doing, until it ends.
-async fn show(mut status: watch::Receiver<Status>, sight: &watch::Sender<WatchCoverage>) {
+async fn show(mut status: watch::Receiver<WatcherStatus>, sight: &watch::Sender<WatchCoverage>) {
     loop {
         let troubles = status.borrow_and_update().troubles.clone();
         sight.send_replace(WatchCoverage::Watching { troubles });

@@ -23,7 +23,7 @@ use sha2::{Digest, Sha256};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::git::{Offered, Repository, Unwanted, Wanted, check_branch};
+use crate::git::{Offered, Repository, Unwanted, WorktreeRequest, check_branch};
 use crate::paths::{follow_links, lexical};
 use crate::ports::effect_executor::Performed;
 use crate::query::{At, QueryHandle};
@@ -269,7 +269,7 @@ impl Job {
         let (branch, base) = (workspace.branch.as_str(), workspace.base_branch.as_deref());
         Ok(match self {
             Job::Make => {
-                let made = repository.make(Wanted { workspace: id, path, branch, base }).await?;
+                let made = repository.make(WorktreeRequest { workspace: id, path, branch, base }).await?;
                 Outcome::Made { base_branch: made.base_branch, branch: made.branch }
             }
             Job::Merge(uncommitted) => {

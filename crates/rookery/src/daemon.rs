@@ -30,10 +30,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::{HookSettings, Origin, OutgoingSettings, ProjectSettings};
-use crate::launching::CommandLine;
 use crate::project::{DaemonFile, Project, ProjectLock, host_name, run_time_folder};
 use crate::stores::{self, Means, Opened};
 use crate::team_files;
+use crate::team_starter::CommandTeamStarter;
 use crate::telemetry::Telemetry;
 
 /// The version of this program.
@@ -188,7 +188,7 @@ fn engine(
             bwrap: Available::here().bwrap().map(Path::to_owned),
             hooks,
             outlets,
-            launcher: Some(Arc::new(CommandLine::of(project.root(), site))),
+            team_starter: Some(Arc::new(CommandTeamStarter::of(project.root(), site))),
             schema_checker: Some(crate::process::own_program()?),
             shared: opened.shared,
             ..Config::new(opened.project_name.as_str(), project.root(), settings.values.clone())

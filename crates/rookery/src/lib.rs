@@ -9,10 +9,10 @@
 pub mod cli;
 pub mod config;
 pub mod daemon;
-mod launching;
 pub mod offline;
 pub mod process;
 pub mod project;
 pub mod stores;
 mod team_files;
+mod team_starter;
 mod telemetry;

@@ -126,6 +126,18 @@ pub struct Batch {
     under_way: Option<UnderWay>,
 }
 
+/// A batch under way, in a form that gives its commands back.
+pub(crate) struct PendingBatch {
+    pub(crate) submissions: Vec<Submission>,
+    pub(crate) batch: Option<Batch>,
+}
+
+impl PendingBatch {
+    pub(crate) fn into_submissions(self) -> Vec<Submission> {
+        self.batch.map_or(self.submissions, Batch::into_submissions)
+    }
+}
+
 /// Several commands that are done together or not at all: what they came to so far, and how it was before them.
 #[derive(Debug)]
 struct UnderWay {

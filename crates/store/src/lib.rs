@@ -26,7 +26,7 @@ pub use clock::Clock;
 pub use node::{LeaderEpoch, LeaderRole, LeaseRenewal, Node, Site};
 pub use operational::{Browser, DeadLetter, EndpointCursor, Failing, Operation, PresenceBoard, PresenceRecord, Token};
 pub use publish::{CommitFeed, Published};
-pub use query::{Head, LogQuery, RowQuery};
+pub use query::{LogHead, LogQuery, RowQuery};
 pub use store::{Committed, Idempotency, Lane, Pending, Read, ReadError, Store, Submission, SubmitError};
 
 /// The version of the fold. Increment it when facts change rows differently: stores then rebuild their derived rows.

@@ -20,7 +20,7 @@ use crate::clock::Clock;
 use crate::node::{LEASE, LeaderEpoch, LeaderRole, LeaseRenewal, Node, NodeLiveness, REMEMBER_AWAY, Seen};
 use crate::operational::{EndpointCursor, KEEP_AFTER_RUN_MILLIS, Operation, PresenceBoard, PresenceRecord, Token};
 use crate::publish::{CommitFeed, Publisher};
-use crate::query::{Bodies, Head, KEY, LogQuery, Order, RowQuery};
+use crate::query::{Bodies, KEY, LogHead, LogQuery, Order, RowQuery};
 use crate::store::{Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
 
 /// A database in memory, shared by the nodes that write to it.
@@ -205,8 +205,8 @@ impl Database {
 }
 
 impl State {
-    fn head(&self) -> Head {
-        Head { log: self.log_id.clone(), floor: Seq(1), head: self.head }
+    fn head(&self) -> LogHead {
+        LogHead { log: self.log_id.clone(), floor: Seq(1), head: self.head }
     }
 
     fn load(&self, needs: &Needs, board: &PresenceBoard) -> Loaded {

@@ -5,7 +5,7 @@ use rookery_core::{LogId, Seq};
 
 /// Which log, and how far it reaches. Every read tells the head that it is true at.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Head {
+pub struct LogHead {
     pub log: LogId,
     /// The first seq that is kept.
     pub floor: Seq,

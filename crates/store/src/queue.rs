@@ -39,7 +39,7 @@ impl Default for Limits {
 
 /// A command and the one who waits for its outcome.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct QueuedCommand {
     pub submission: Submission,
     /// What it weighs, told once.
     bytes: usize,
@@ -56,7 +56,7 @@ pub struct Chore {
 /// What a writer takes in one go.
 #[derive(Debug, Default)]
 pub struct Load {
-    pub commands: Vec<Waiting>,
+    pub commands: Vec<QueuedCommand>,
     pub chores: Vec<Chore>,
 }
 
@@ -72,10 +72,10 @@ pub struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    lanes: HashMap<String, VecDeque<Waiting>>,
+    lanes: HashMap<String, VecDeque<QueuedCommand>>,
     /// Callers that wait, in the order of their turn.
     turns: VecDeque<String>,
-    internal: VecDeque<Waiting>,
+    internal: VecDeque<QueuedCommand>,
     chores: VecDeque<Chore>,
     commands: usize,
     bytes: usize,
@@ -96,7 +96,7 @@ impl Queue {
         }
         match submission.lane.clone() {
             Lane::Internal if state.internal.len() >= self.limits.reserved => return Err(SubmitError::Busy),
-            Lane::Internal => state.internal.push_back(Waiting { submission, bytes, reply }),
+            Lane::Internal => state.internal.push_back(QueuedCommand { submission, bytes, reply }),
             Lane::Caller(_) if state.commands >= self.limits.commands || state.bytes + bytes > self.limits.bytes => {
                 return Err(SubmitError::Busy);
             }
@@ -104,7 +104,7 @@ impl Queue {
                 state.commands += 1;
                 state.bytes += bytes;
                 let lane = state.lanes.entry(name.clone()).or_default();
-                lane.push_back(Waiting { submission, bytes, reply });
+                lane.push_back(QueuedCommand { submission, bytes, reply });
                 if lane.len() == 1 {
                     state.turns.push_back(name);
                 }
@@ -194,7 +194,7 @@ impl State {
     }
 
     /// Our own commands first, then one of each caller in turn.
-    fn pop(&mut self) -> Option<Waiting> {
+    fn pop(&mut self) -> Option<QueuedCommand> {
         if let Some(waiting) = self.internal.pop_front() {
             return Some(waiting);
         }

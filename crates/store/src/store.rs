@@ -14,10 +14,10 @@ use crate::artifact::{ArtifactError, ArtifactHold, ArtifactInfo, Erased, Incomin
 use crate::node::{LeaderEpoch, LeaseRenewal, Node};
 use crate::operational::{EndpointCursor, Operation, PresenceRecord, Token};
 use crate::publish::CommitFeed;
-use crate::query::{Head, LogQuery, RowQuery};
+use crate::query::{LogHead, LogQuery, RowQuery};
 
 /// A read, with the head of the log that it is true at.
-pub type Read<'a, T> = Pending<'a, Result<(T, Head), ReadError>>;
+pub type Read<'a, T> = Pending<'a, Result<(T, LogHead), ReadError>>;
 
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 

@@ -60,14 +60,14 @@ impl Foreign {
     }
 
     /// Runs it to its end, or ends it when it takes longer than it may.
-    pub async fn run(mut self, at_most: Duration) -> anyhow::Result<Ended> {
+    pub async fn run(mut self, at_most: Duration) -> anyhow::Result<ProgramOutcome> {
         let (out, err) = (self.home.path().join("stdout"), self.home.path().join("stderr"));
         self.command.stdout(File::create(&out)?).stderr(File::create(&err)?);
         let child = self.command.spawn().context("the program cannot be started")?;
         let mut group = Group::of(child)?;
         let status = tokio::time::timeout(at_most, group.child.wait()).await.ok().transpose()?;
         drop(group);
-        Ok(Ended { status, stdout: read(&out)?, stderr: read(&err)? })
+        Ok(ProgramOutcome { status, stdout: read(&out)?, stderr: read(&err)? })
     }
 }
 
@@ -77,7 +77,7 @@ fn read(path: &PathBuf) -> anyhow::Result<String> {
 
 /// How a program ended, and what it wrote.
 #[derive(Clone, Debug)]
-pub struct Ended {
+pub struct ProgramOutcome {
     /// `None` if it took too long.
     pub status: Option<ExitStatus>,
     pub stdout: String,

@@ -242,7 +242,7 @@ async fn accept(listener: TcpListener, target: (String, u16), shared: Arc<Shared
 }
 
 /// How a connection ended, if not by a cut or by one of its sides.
-enum End {
+enum ConnectionEnd {
     Closed,
     /// The client goes at once; the server gets these last words after the delay.
     Struck {
@@ -260,11 +260,11 @@ async fn serve(client: TcpStream, target: (String, u16), entry: Entry, cuts: u64
     let (mut from_server, mut to_server) = server.into_split();
     let exchange = Mutex::new(Exchange::default());
     let end = tokio::select! {
-        () = shared.cut_after(cuts) => End::Closed,
-        end = forward(&mut from_client, &mut to_server, &exchange, &shared) => end.unwrap_or(End::Closed),
-        _ = give_back(&mut from_server, &mut to_client, &exchange, &shared) => End::Closed,
+        () = shared.cut_after(cuts) => ConnectionEnd::Closed,
+        end = forward(&mut from_client, &mut to_server, &exchange, &shared) => end.unwrap_or(ConnectionEnd::Closed),
+        _ = give_back(&mut from_server, &mut to_client, &exchange, &shared) => ConnectionEnd::Closed,
     };
-    let End::Struck { last_words, delay } = end else {
+    let ConnectionEnd::Struck { last_words, delay } = end else {
         drop((from_client, to_client, from_server, to_server));
         return drop(entry);
     };
@@ -281,13 +281,13 @@ async fn forward(
     to: &mut OwnedWriteHalf,
     exchange: &Mutex<Exchange>,
     shared: &Shared,
-) -> io::Result<End> {
+) -> io::Result<ConnectionEnd> {
     let mut client = wire::Client::default();
     let mut chunk = vec![0; CHUNK];
     loop {
         let length = from.read(&mut chunk).await?;
         if length == 0 {
-            return Ok(End::Closed);
+            return Ok(ConnectionEnd::Closed);
         }
         shared.thawed().await;
         client.push(&chunk[..length]);
@@ -296,11 +296,11 @@ async fn forward(
             match strike(said, client.application(), shared) {
                 Some(When::Before) => {
                     to.write_all(&bytes).await?;
-                    return Ok(End::Struck { last_words: vec![], delay: Duration::ZERO });
+                    return Ok(ConnectionEnd::Struck { last_words: vec![], delay: Duration::ZERO });
                 }
                 Some(When::Meanwhile(delay)) => {
                     to.write_all(&bytes).await?;
-                    return Ok(End::Struck { last_words: [&message, said.completion()].concat(), delay });
+                    return Ok(ConnectionEnd::Struck { last_words: [&message, said.completion()].concat(), delay });
                 }
                 Some(When::After) => lock(exchange).withhold_next(),
                 None => {}

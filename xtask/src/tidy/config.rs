@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use super::Place;
+use super::Finding;
 
 /// Where the ceilings and exceptions are, relative to the root.
 pub(crate) const FILE: &str = "xtask/tidy.toml";
@@ -59,7 +59,7 @@ impl Config {
     }
 
     /// The index of the exception that covers a place.
-    pub(crate) fn exception_for(&self, check: &str, place: &Place) -> Option<usize> {
+    pub(crate) fn exception_for(&self, check: &str, place: &Finding) -> Option<usize> {
         self.exceptions.iter().position(|exception| {
             exception.check == check
                 && exception.file == place.file

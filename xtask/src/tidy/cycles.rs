@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::input::Input;
-use super::{Found, Place};
+use super::{Finding, Found};
 use crate::source::SourceFile;
 
 /// The members of the largest cycle of a crate; none if there is no cycle.
@@ -17,7 +17,7 @@ pub(crate) fn largest(input: &Input, package: &str) -> Found {
     if largest.len() < 2 {
         return Found::default();
     }
-    let place = |node: &&str| Place::new(&format!("crates/{package}/src/{node}"), 0, *node);
+    let place = |node: &&str| Finding::new(&format!("crates/{package}/src/{node}"), 0, *node);
     largest.iter().map(place).collect::<Vec<_>>().into()
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::input::Input;
-use super::{Found, Place};
+use super::{Finding, Found};
 use crate::source::{Kind, SourceFile};
 
 /// The crates of the workspace that a crate may depend on. Crates that are not listed may depend on all.
@@ -32,7 +32,7 @@ pub(crate) fn crate_arrows(input: &Input) -> Found {
         for (line, dependency) in dependencies(text) {
             let Some(name) = dependency.strip_prefix("rookery-") else { continue };
             if !allowed.contains(&name) {
-                places.push(Place::new(&path, line, format!("{package} -> {name}")));
+                places.push(Finding::new(&path, line, format!("{package} -> {name}")));
             }
         }
     }
@@ -68,7 +68,7 @@ pub(crate) fn protocol_crates(input: &Input) -> Found {
 fn files_that_name(input: &Input, packages: &[&str], names: &[&str]) -> Found {
     let place = |file: &SourceFile| {
         let at = file.product_idents().find(|at| names.contains(&file.word(*at)))?;
-        Some(Place::new(&file.path, file.line_of(at), file.word(at)))
+        Some(Finding::new(&file.path, file.line_of(at), file.word(at)))
     };
     let files = input.tree.product().filter(|file| packages.contains(&file.package.as_str()));
     files.filter_map(place).collect::<Vec<_>>().into()
@@ -88,7 +88,7 @@ pub(crate) fn protocol_names_in_core(input: &Input) -> Found {
             let lower = text.to_lowercase();
             let names_tool = || text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| tools.contains(word));
             if lower.contains("mcp") || lower.contains("clutch") || lower.contains("rookery ") || names_tool() {
-                places.push(Place::new(&file.path, token.line, text.chars().take(60).collect::<String>()));
+                places.push(Finding::new(&file.path, token.line, text.chars().take(60).collect::<String>()));
             }
         }
     }
@@ -112,7 +112,7 @@ mod tests {
             "[dependencies]\nrookery-core.workspace = true\nrookery-store = { path = \"x\" }\nserde = \"1\"\n
                         [dev-dependencies]\nrookery-testkit.workspace = true\n";
         let found = crate_arrows(&Input::of(&[("crates/surfaces/Cargo.toml", manifest)]));
-        assert_eq!(found.places, [Place::new("crates/surfaces/Cargo.toml", 3, "surfaces -> store")]);
+        assert_eq!(found.places, [Finding::new("crates/surfaces/Cargo.toml", 3, "surfaces -> store")]);
     }
 
     #[test]
@@ -123,8 +123,8 @@ mod tests {
             ("crates/surfaces/tests/c.rs", "use rookery_store::X;"),
             ("crates/engine/src/d.rs", "// axum\nuse schemars::JsonSchema;"),
         ]);
-        assert_eq!(store_in_surfaces(&input).places, [Place::new("crates/surfaces/src/a.rs", 1, "rookery_store")]);
-        assert_eq!(protocol_crates(&input).places, [Place::new("crates/engine/src/d.rs", 2, "schemars")]);
+        assert_eq!(store_in_surfaces(&input).places, [Finding::new("crates/surfaces/src/a.rs", 1, "rookery_store")]);
+        assert_eq!(protocol_crates(&input).places, [Finding::new("crates/engine/src/d.rs", 2, "schemars")]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Files and functions that are too long.
 
 use super::input::Input;
-use super::{Found, Place};
+use super::{Finding, Found};
 use crate::source::{ItemKind, SourceFile};
 
 const MAX_FILE_LINES: usize = 600;
@@ -17,20 +17,20 @@ pub(crate) fn long_functions(input: &Input) -> Found {
     functions_over(input, MAX_FUNCTION_LINES).into()
 }
 
-pub(crate) fn files_over(input: &Input, limit: usize) -> Vec<Place> {
+pub(crate) fn files_over(input: &Input, limit: usize) -> Vec<Finding> {
     let files = input.tree.product().map(|file| (file, own_lines(file)));
     let long = files.filter(|(_, lines)| *lines > limit);
-    long.map(|(file, lines)| Place::new(&file.path, 1, format!("{lines} lines"))).collect()
+    long.map(|(file, lines)| Finding::new(&file.path, 1, format!("{lines} lines"))).collect()
 }
 
-pub(crate) fn functions_over(input: &Input, limit: usize) -> Vec<Place> {
+pub(crate) fn functions_over(input: &Input, limit: usize) -> Vec<Finding> {
     let mut places = Vec::new();
     for file in input.tree.product() {
         for item in file.items.items.iter().filter(|item| item.kind == ItemKind::Fn && !item.in_test) {
             let Some((_, end)) = item.body else { continue };
             let lines = file.line_of(end) + 1 - file.line_of(item.token);
             if lines > limit {
-                places.push(Place::new(&file.path, file.line_of(item.token), item.name.clone()));
+                places.push(Finding::new(&file.path, file.line_of(item.token), item.name.clone()));
             }
         }
     }
@@ -55,7 +55,7 @@ mod tests {
         assert!(long_files(&input).places.is_empty());
         assert_eq!(own_lines(&input.tree.files[0]), 103);
         let places = functions_over(&input, 80);
-        assert_eq!(places, [Place::new("crates/core/src/a.rs", 1, "a")]);
+        assert_eq!(places, [Finding::new("crates/core/src/a.rs", 1, "a")]);
         assert_eq!(functions_over(&input, 102), []);
     }
 }

@@ -58,14 +58,14 @@ pub(crate) struct Tidy {
 
 /// A place that a check counts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(crate) struct Place {
+pub(crate) struct Finding {
     pub(crate) file: String,
     pub(crate) line: usize,
     /// The name or text that is counted.
     pub(crate) item: String,
 }
 
-impl Place {
+impl Finding {
     pub(crate) fn new(file: &str, line: usize, item: impl Into<String>) -> Self {
         Self { file: file.to_owned(), line, item: item.into() }
     }
@@ -90,13 +90,13 @@ enum Goal {
 /// The result of a check.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<Finding>,
     /// The number of all things that were looked at.
     pub(crate) total: Option<usize>,
 }
 
-impl From<Vec<Place>> for Found {
-    fn from(places: Vec<Place>) -> Self {
+impl From<Vec<Finding>> for Found {
+    fn from(places: Vec<Finding>) -> Self {
         Self { places, total: None }
     }
 }
@@ -165,7 +165,7 @@ impl Check {
     }
 
     /// Runs the check and removes the places that an exception names. Returns the exceptions that were used.
-    fn run(&self, input: &Input, config: &Config) -> (Row, Vec<Place>, Vec<usize>) {
+    fn run(&self, input: &Input, config: &Config) -> (Row, Vec<Finding>, Vec<usize>) {
         let found = (self.find)(input);
         let mut used = Vec::new();
         let mut places = found.places;

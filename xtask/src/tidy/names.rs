@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::input::Input;
 use super::phrases::split_name;
-use super::{Found, Place};
+use super::{Finding, Found};
 use crate::source::{ItemKind, Kind, SourceFile};
 
 /// Type names that are an idiom: the module path says which one it is.
@@ -53,11 +53,11 @@ pub(crate) fn often_repeated_types(input: &Input) -> Found {
 }
 
 fn types_defined(input: &Input, at_least: usize) -> Found {
-    let mut names: BTreeMap<&str, Vec<Place>> = BTreeMap::new();
+    let mut names: BTreeMap<&str, Vec<Finding>> = BTreeMap::new();
     for file in input.tree.product() {
         let types = file.items.items.iter().filter(|item| item.kind.is_type() && !item.in_test && !item.is_local);
         for item in types.filter(|item| !IDIOMS.contains(&item.name.as_str())) {
-            let place = Place::new(&file.path, file.line_of(item.token), item.name.clone());
+            let place = Finding::new(&file.path, file.line_of(item.token), item.name.clone());
             names.entry(&item.name).or_default().push(place);
         }
     }
@@ -77,7 +77,7 @@ pub(crate) fn participles(input: &Input) -> Found {
             total += 1;
             let is_accessor = item.takes_self && has_field(file, &item.name);
             if is_participle(&item.name) && !is_accessor {
-                places.push(Place::new(&file.path, file.line_of(item.token), item.name.clone()));
+                places.push(Finding::new(&file.path, file.line_of(item.token), item.name.clone()));
             }
         }
     }
@@ -102,7 +102,7 @@ pub(crate) fn banned_names(input: &Input) -> Found {
         for token in file.tokens.code.iter().filter(|token| token.kind == Kind::Ident && token.end - token.start > 2) {
             let name = file.text_of(token);
             if *judged.entry(name).or_insert_with(|| has_banned_word(name)) {
-                places.push(Place::new(&file.path, token.line, name));
+                places.push(Finding::new(&file.path, token.line, name));
             }
         }
     }
@@ -127,7 +127,7 @@ pub(crate) fn underscore_variables(input: &Input) -> Found {
                 .strip_prefix('_')
                 .is_some_and(|rest| rest.len() >= 4 && rest.bytes().take(4).all(|byte| byte.is_ascii_lowercase()));
             if is_long && at > 0 && file.word(at - 1) == "let" {
-                places.push(Place::new(&file.path, token.line, name));
+                places.push(Finding::new(&file.path, token.line, name));
             }
         }
     }
@@ -138,7 +138,7 @@ pub(crate) fn underscore_variables(input: &Input) -> Found {
 mod tests {
     use super::*;
 
-    fn named(places: &[Place]) -> Vec<&str> {
+    fn named(places: &[Finding]) -> Vec<&str> {
         places.iter().map(|place| place.item.as_str()).collect()
     }
 

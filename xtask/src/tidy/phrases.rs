@@ -1,7 +1,7 @@
 //! Words and phrases that texts for people must not use.
 
 use super::input::Input;
-use super::{Found, Place};
+use super::{Finding, Found};
 use crate::source::{Kind, SourceFile, Token};
 
 /// Phrases, in lower case. A phrase matches whole words on one line.
@@ -54,7 +54,7 @@ pub(crate) fn doc_openers(input: &Input) -> Found {
             let text = file.text_of(token).trim_start_matches(['/', '*', '!']).trim_start();
             let first = text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
             if OPENERS.contains(&first) {
-                places.push(Place::new(&file.path, token.line, first));
+                places.push(Finding::new(&file.path, token.line, first));
             }
         }
     }
@@ -85,7 +85,7 @@ pub(crate) fn in_strings(input: &Input) -> Found {
 }
 
 /// The banned phrases of some tokens of a file.
-fn in_tokens(file: &SourceFile, tokens: &[Token]) -> Vec<Place> {
+fn in_tokens(file: &SourceFile, tokens: &[Token]) -> Vec<Finding> {
     // One search over the joined tokens is much faster than one for each.
     let mut joined = String::new();
     let mut starts = Vec::new();
@@ -97,7 +97,7 @@ fn in_tokens(file: &SourceFile, tokens: &[Token]) -> Vec<Place> {
     let place = |(start, phrase): (usize, &str)| {
         let index = starts.partition_point(|known| *known <= start) - 1;
         let line = tokens[index].line + joined[starts[index]..start].matches('\n').count();
-        Place::new(&file.path, line, phrase)
+        Finding::new(&file.path, line, phrase)
     };
     phrases(&joined).into_iter().map(place).collect()
 }
@@ -116,7 +116,7 @@ fn in_texts(input: &Input, wanted: fn(&str) -> bool) -> Found {
     let mut places = Vec::new();
     for (path, text) in input.texts.iter().filter(|(path, _)| wanted(path)) {
         let found = phrases(text).into_iter();
-        places.extend(found.map(|(start, phrase)| Place::new(path, text[..start].matches('\n').count() + 1, phrase)));
+        places.extend(found.map(|(start, phrase)| Finding::new(path, text[..start].matches('\n').count() + 1, phrase)));
     }
     places.into()
 }
@@ -195,9 +195,9 @@ mod tests {
             ("docs/reference/b.md", "whoever"),
             ("ui/src/a.tsx", "nobody"),
         ]);
-        assert_eq!(in_strings(&input).places, [Place::new("crates/core/src/a.rs", 1, "nobody")]);
-        assert_eq!(in_comments(&input).places, [Place::new("crates/core/src/a.rs", 1, "anew")]);
-        assert_eq!(in_docs(&input).places, [Place::new("docs/a.md", 2, "whoever")]);
-        assert_eq!(in_ui(&input).places, [Place::new("ui/src/a.tsx", 1, "nobody")]);
+        assert_eq!(in_strings(&input).places, [Finding::new("crates/core/src/a.rs", 1, "nobody")]);
+        assert_eq!(in_comments(&input).places, [Finding::new("crates/core/src/a.rs", 1, "anew")]);
+        assert_eq!(in_docs(&input).places, [Finding::new("docs/a.md", 2, "whoever")]);
+        assert_eq!(in_ui(&input).places, [Finding::new("ui/src/a.tsx", 1, "nobody")]);
     }
 }

@@ -1,7 +1,7 @@
 //! Paths that the guides name, and the number of files that a recipe touches.
 
 use super::input::Input;
-use super::{Found, Place};
+use super::{Finding, Found};
 
 /// Pages whose paths must exist.
 const PAGES: [&str; 3] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/recipes.md"];
@@ -18,7 +18,7 @@ pub(crate) fn missing_paths(input: &Input) -> Found {
         for (index, line) in text.lines().enumerate() {
             for path in quoted(line).filter(|path| is_path(path)) {
                 let missing = expand(path).into_iter().filter(|path| !exists(input, path));
-                places.extend(missing.map(|path| Place::new(page, index + 1, path)));
+                places.extend(missing.map(|path| Finding::new(page, index + 1, path)));
             }
         }
     }
@@ -68,7 +68,7 @@ pub(crate) fn files_of(input: &Input, recipe: &str) -> Found {
             let text = file.text_of(token).trim_matches('"');
             !file.is_test_token(*at) && witnesses.iter().any(|witness| witness == text)
         });
-        places.extend(named.map(|(_, token)| Place::new(&file.path, token.line, file.text_of(token))));
+        places.extend(named.map(|(_, token)| Finding::new(&file.path, token.line, file.text_of(token))));
     }
     let is_counted = |path: &str| {
         let is_source = path.ends_with(".sql") || path.starts_with("ui/src/");
@@ -79,7 +79,7 @@ pub(crate) fn files_of(input: &Input, recipe: &str) -> Found {
             let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '.');
             words.any(|word| witnesses.iter().any(|witness| witness == word))
         });
-        places.extend(found.map(|(index, _)| Place::new(path, index + 1, witnesses[0].clone())));
+        places.extend(found.map(|(index, _)| Finding::new(path, index + 1, witnesses[0].clone())));
     }
     places.into()
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::input::Input;
-use super::{Found, Place};
+use super::{Finding, Found};
 use crate::source::{ItemKind, Kind, SourceFile};
 
 /// How many arms over one enum a file may have.
@@ -15,7 +15,8 @@ const TABLES: &str = "crates/core/src/model/tables.rs";
 
 /// Files with more than 40 match arms over one enum of the workspace, one place for each file and enum.
 pub(crate) fn large_matches(input: &Input) -> Found {
-    let place = |(file, of, arms): (&SourceFile, &str, usize)| Place::new(&file.path, 1, format!("{of}: {arms} arms"));
+    let place =
+        |(file, of, arms): (&SourceFile, &str, usize)| Finding::new(&file.path, 1, format!("{of}: {arms} arms"));
     registries(input).into_iter().map(place).collect::<Vec<_>>().into()
 }
 
@@ -140,7 +141,7 @@ pub(crate) fn unregistered(input: &Input) -> Found {
                 _ => continue,
             };
             if !listed.contains(block.of.as_str()) {
-                places.push(Place::new(&file.path, file.line_of(block.body.0), block.of.clone()));
+                places.push(Finding::new(&file.path, file.line_of(block.body.0), block.of.clone()));
             }
             let (start, end) = block.body;
             let defined = (start..end).find(|at| file.word(*at) == "const" && file.word(at + 1) == constant);
@@ -149,7 +150,7 @@ pub(crate) fn unregistered(input: &Input) -> Found {
                 let count = values.entry((constant, file.word(value))).or_default();
                 *count += 1;
                 if *count > 1 {
-                    places.push(Place::new(&file.path, file.line_of(value), file.word(value)));
+                    places.push(Finding::new(&file.path, file.line_of(value), file.word(value)));
                 }
             }
         }

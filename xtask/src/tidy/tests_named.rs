@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::input::Input;
 use super::names::has_banned_word;
 use super::phrases::split_name;
-use super::{Found, Place};
+use super::{Finding, Found};
 use crate::source::{Item, ItemKind, SourceFile, test_binary};
 
 const MAX_LENGTH: usize = 80;
@@ -27,13 +27,13 @@ fn tests(input: &Input) -> impl Iterator<Item = (&SourceFile, &Item)> {
     })
 }
 
-fn place(file: &SourceFile, item: &Item) -> Place {
-    Place::new(&file.path, file.line_of(item.token), item.name.clone())
+fn place(file: &SourceFile, item: &Item) -> Finding {
+    Finding::new(&file.path, file.line_of(item.token), item.name.clone())
 }
 
 /// Tests with the name of another test of the same binary: the library of a crate, or a file or folder below `tests/`.
 pub(crate) fn repeated(input: &Input) -> Found {
-    let mut named: BTreeMap<(String, &str), Vec<Place>> = BTreeMap::new();
+    let mut named: BTreeMap<(String, &str), Vec<Finding>> = BTreeMap::new();
     for (file, item) in tests(input) {
         named.entry((test_binary(&file.path), &item.name)).or_default().push(place(file, item));
     }
@@ -66,7 +66,7 @@ pub(crate) fn rare_subjects(input: &Input) -> Found {
     for subject in SUBJECTS {
         let count = tests(input).filter(|(_, item)| item.name.contains(subject)).count();
         let missing = TESTS_PER_SUBJECT.saturating_sub(count);
-        places.extend(std::iter::repeat_n(Place::new("crates", 0, subject), missing));
+        places.extend(std::iter::repeat_n(Finding::new("crates", 0, subject), missing));
     }
     places.into()
 }
@@ -83,7 +83,7 @@ pub(crate) fn missing(input: &Input) -> Found {
             // Tests inside of macros are no items; the text of the file tells.
             let is_defined = || input.tree.files.iter().any(|file| file.text.contains(&format!("fn {name}(")));
             if !functions.contains(name) && !is_defined() {
-                places.push(Place::new(page, line, name));
+                places.push(Finding::new(page, line, name));
             }
         }
     }

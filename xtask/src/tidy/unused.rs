@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::imports::dependencies as dependencies_of;
 use super::input::Input;
-use super::{Found, Place};
+use super::{Finding, Found};
 use crate::source::{ItemKind, Kind, SourceFile, Visibility};
 
 /// Dependencies of the workspace that no member has, and dependencies of a crate that its sources do not name. A crate
@@ -19,7 +19,7 @@ pub(crate) fn dependencies(input: &Input) -> Found {
         for (line, name) in workspace_dependencies(root) {
             let is_named = |text: &&String| text.lines().any(|line| line.split(['=', '.', ' ']).next() == Some(&name));
             if !manifests.iter().any(|(_, text)| is_named(text)) {
-                places.push(Place::new("Cargo.toml", line, name));
+                places.push(Finding::new("Cargo.toml", line, name));
             }
         }
     }
@@ -29,7 +29,7 @@ pub(crate) fn dependencies(input: &Input) -> Found {
         for (line, name) in dependencies_of(manifest) {
             let ident = name.replace('-', "_");
             if !files.iter().any(|file| file.text.contains(&ident) && idents(file).any(|known| known == ident)) {
-                places.push(Place::new(path, line, name));
+                places.push(Finding::new(path, line, name));
             }
         }
     }
@@ -50,7 +50,7 @@ fn idents(file: &SourceFile) -> impl Iterator<Item = &str> {
 /// Items of product code at the level of a module that are `pub` and named in no other file of the workspace. Items
 /// that a macro or derive uses by another name are exceptions.
 pub(crate) fn own_file_only(input: &Input) -> Found {
-    let mut public: HashMap<&str, Vec<Place>> = HashMap::new();
+    let mut public: HashMap<&str, Vec<Finding>> = HashMap::new();
     for file in input.tree.product() {
         for item in &file.items.items {
             let is_item = item.kind.is_type() || matches!(item.kind, ItemKind::Fn | ItemKind::Const);
@@ -58,7 +58,7 @@ pub(crate) fn own_file_only(input: &Input) -> Found {
             // Handles of services are reached through the accessor that returns them.
             let is_handle = item.kind.is_type() && item.name.ends_with("Handle");
             if is_item && is_public && !is_handle && !item.in_test && !item.is_local {
-                let place = Place::new(&file.path, file.line_of(item.token), item.name.clone());
+                let place = Finding::new(&file.path, file.line_of(item.token), item.name.clone());
                 public.entry(&item.name).or_default().push(place);
             }
         }
@@ -71,7 +71,7 @@ pub(crate) fn own_file_only(input: &Input) -> Found {
             }
         }
     }
-    let mut places: Vec<Place> = public.into_values().flatten().collect();
+    let mut places: Vec<Finding> = public.into_values().flatten().collect();
     places.sort();
     places.into()
 }
@@ -81,13 +81,13 @@ pub(crate) fn engine_methods(input: &Input) -> Found {
     methods(input, |visibility| visibility == Visibility::Public).into()
 }
 
-pub(crate) fn methods(input: &Input, wanted: fn(Visibility) -> bool) -> Vec<Place> {
+pub(crate) fn methods(input: &Input, wanted: fn(Visibility) -> bool) -> Vec<Finding> {
     let mut places = Vec::new();
     for file in input.tree.product().filter(|file| file.package == "engine") {
         for item in file.items.items.iter().filter(|item| item.kind == ItemKind::Fn && !item.in_test) {
             let is_own = item.owner.as_deref() == Some("Engine") && item.implements.is_none();
             if is_own && wanted(item.visibility) {
-                places.push(Place::new(&file.path, file.line_of(item.token), item.name.clone()));
+                places.push(Finding::new(&file.path, file.line_of(item.token), item.name.clone()));
             }
         }
     }

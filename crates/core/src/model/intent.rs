@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::team::{Launch, TeamRef};
+use super::team::{TeamRef, TeamStartSpec};
 use super::workspace::Uncommitted;
 use super::{Column, ColumnValue, Entity};
 use crate::kernel::id::{IntentId, Seq, SiteId, WorkspaceId};
@@ -41,5 +41,5 @@ pub enum Effect {
     /// Save what is only in the worktree of a workspace, then remove it. Done already if it is not there.
     RemoveWorktree { workspace: WorkspaceId },
     /// Start a runner for a workflow file. Done already if this generation of the team has begun since.
-    LaunchTeam { of: TeamRef, launch: Launch },
+    LaunchTeam { of: TeamRef, launch: TeamStartSpec },
 }

@@ -411,7 +411,7 @@ impl Conclusion {
 
 /// What a runner is started with.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Launch {
+pub struct TeamStartSpec {
     /// Relative to the project.
     pub file: String,
     /// Values for the parameters of the file, as on a command line: `--name value`.

@@ -9,7 +9,7 @@ use crate::kernel::id::{IntentId, SiteId, TeamId};
 use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
 use crate::model::intent::{Effect, Intent};
-use crate::model::team::{Launch, TeamRef, needs_person};
+use crate::model::team::{TeamRef, TeamStartSpec, needs_person};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
 use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
@@ -17,7 +17,7 @@ use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySo
 pub struct RequestTeamStart {
     pub intent: IntentId,
     pub team: TeamId,
-    pub launch: Launch,
+    pub launch: TeamStartSpec,
     /// Where the file is.
     pub site: SiteId,
 }
@@ -29,7 +29,7 @@ pub struct TeamStartRequested {
     pub of: TeamRef,
     pub intent: IntentId,
     #[serde(flatten)]
-    pub launch: Launch,
+    pub launch: TeamStartSpec,
     pub site: SiteId,
 }
 
@@ -203,7 +203,8 @@ mod tests {
     use crate::testing::{World, anna, by, end, runs_in};
 
     fn launch(team: &str, intent: &str) -> RequestTeamStart {
-        let launch = Launch { file: "review.yaml".to_owned(), params: vec!["--depth".to_owned(), "2".to_owned()] };
+        let launch =
+            TeamStartSpec { file: "review.yaml".to_owned(), params: vec!["--depth".to_owned(), "2".to_owned()] };
         RequestTeamStart { intent: intent.into(), team: team.into(), launch, site: "site_1".into() }
     }
 

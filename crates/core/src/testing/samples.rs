@@ -47,7 +47,7 @@ use crate::model::task::{
     AlarmKind, CheckpointKind, Complexity, Details, Outcome, ReleaseCause, RequestTerms, TaskOrigin, TaskPlan,
     TaskState, WaitingFor,
 };
-use crate::model::team::{Conclusion, Launch, Mode, Runner, StartTime, TeamRef};
+use crate::model::team::{Conclusion, Mode, Runner, StartTime, TeamRef, TeamStartSpec};
 use crate::model::template::Step;
 use crate::model::timer::conflict_timer_id;
 use crate::model::tool_call::{Denial, Restriction, ToolErrorCode};
@@ -881,7 +881,10 @@ fn teams() -> Vec<AnyEvent> {
         AnyEvent::new(TeamStartRequested {
             of: of(),
             intent: "int_1".into(),
-            launch: Launch { file: "review.yaml".to_owned(), params: vec!["--depth".to_owned(), "2".to_owned()] },
+            launch: TeamStartSpec {
+                file: "review.yaml".to_owned(),
+                params: vec!["--depth".to_owned(), "2".to_owned()],
+            },
             site: "site_1".into(),
         }),
         AnyEvent::new(TeamSpawned { of: of(), intent: "int_1".into(), file: "review.yaml".to_owned() }),

@@ -10,7 +10,7 @@ use rookery_core::{Code, Rejection};
 
 use super::merge::{add_all, copy_index};
 use super::process::{Git, LONG, ask_git};
-use super::repository::{Access, Files, Head, POINTER_BYTES, Repository, is_object};
+use super::repository::{Access, Files, GitHead, POINTER_BYTES, Repository, is_object};
 use super::settings::Identity;
 use super::worktree::Worktree;
 use crate::held::HeldFolder;
@@ -153,11 +153,11 @@ impl Repository {
     }
 
     async fn content(&self, worktree: &Worktree) -> Result<Content, Rejection> {
-        let head = match &worktree.admin.read("HEAD", POINTER_BYTES).ok().flatten().and_then(|head| Head::parse(&head))
-        {
-            Some(head) => self.commit(head.name()).await?,
-            None => None,
-        };
+        let head =
+            match &worktree.admin.read("HEAD", POINTER_BYTES).ok().flatten().and_then(|head| GitHead::parse(&head)) {
+                Some(head) => self.commit(head.name()).await?,
+                None => None,
+            };
         let committed = match &head {
             Some(head) => {
                 let tree = format!("{head}^{{tree}}");
@@ -191,7 +191,7 @@ impl Repository {
 
     /// The files of a worktree as a tree, by an index of ours.
     async fn files(&self, worktree: &Worktree, folder: &HeldFolder, head: Option<&str>) -> Result<String, Rejection> {
-        let view = self.view_of(head.map(|head| Head::Commit(head.to_owned())).as_ref())?;
+        let view = self.view_of(head.map(|head| GitHead::Commit(head.to_owned())).as_ref())?;
         let index = view.path("files");
         let git = self.git_with(&view, Some((folder, Files::Read)), Access::Add)?.index(&index).lasting(LONG);
         let copied = copy_index(&worktree.admin, &index)?;

@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use rookery_core::model::workspace::Uncommitted;
 use rookery_core::{Code, Rejection};
 
-use super::Wanted;
+use super::WorktreeRequest;
 use super::repository::Repository;
 use super::tests::{Bench, ID, bwrap, git, tries};
 use crate::held::HeldFolder;
@@ -127,7 +127,11 @@ async fn worktree_below_link_is_rejected() {
     symlink(&outside, bench.root.join(".worktrees")).unwrap();
     for name in [".worktrees/b", ".worktrees/c/d"] {
         let path = bench.root.join(name);
-        bench.repository.make(Wanted { workspace: ID, path: &path, branch: "b", base: None }).await.unwrap_err();
+        bench
+            .repository
+            .make(WorktreeRequest { workspace: ID, path: &path, branch: "b", base: None })
+            .await
+            .unwrap_err();
     }
     let mut names: Vec<_> = fs::read_dir(&outside).unwrap().flatten().map(|entry| entry.file_name()).collect();
     names.sort();

@@ -11,7 +11,7 @@ use rookery_core::model::workspace::Uncommitted;
 use rookery_core::{Code, Rejection};
 
 use super::process::{Git, LONG, complaint};
-use super::repository::{Access, Files, Head, Repository, unreadable};
+use super::repository::{Access, Files, GitHead, Repository, unreadable};
 use super::worktree::CheckedOut;
 use crate::held::HeldFolder;
 
@@ -86,7 +86,7 @@ impl Repository {
         let Some(folder) = &worktree.folder else { return Ok(()) };
         let place = worktree.path.display();
         let refused = |message: String| Rejection::new(Code::InvalidState, message);
-        let on = worktree.head.as_ref().and_then(Head::branch);
+        let on = worktree.head.as_ref().and_then(GitHead::branch);
         let Some(head) = worktree.head.as_ref().filter(|_| on == Some(offered.branch)) else {
             let where_it_is = on.map_or("no branch".to_owned(), |on| format!("branch '{on}'"));
             return Err(refused(format!("the worktree at {place} is on {where_it_is}, not on '{}'", offered.branch))
@@ -110,7 +110,7 @@ impl Repository {
     /// Commits every change in a worktree to the branch that is checked out there.
     async fn commit_all(&self, folder: &HeldFolder, own: &HeldFolder, branch: &str) -> Result<(), Rejection> {
         let name = format!("refs/heads/{branch}");
-        let view = self.view_of(Some(&Head::Ref(name.clone())))?;
+        let view = self.view_of(Some(&GitHead::Ref(name.clone())))?;
         let git = self.git_with(&view, Some((folder, Files::Read)), Access::Write)?.lasting(LONG);
         let git = git.index(&real_index(own)?);
         add_all(&git).await?;
@@ -136,7 +136,7 @@ impl Repository {
         &self,
         folder: &HeldFolder,
         own: &HeldFolder,
-        head: &Head,
+        head: &GitHead,
     ) -> Result<bool, Rejection> {
         let view = self.view_of(Some(head))?;
         copy_index(own, &view.path("index"))?;
@@ -176,7 +176,7 @@ impl Repository {
         let Some(CheckedOut { folder, own, .. }) = opened else {
             return self.git(Access::Add)?.succeeds(&["update-ref", &format!("refs/heads/{name}"), to, from]).await;
         };
-        let view = self.view_of(Some(&Head::Ref(format!("refs/heads/{name}"))))?;
+        let view = self.view_of(Some(&GitHead::Ref(format!("refs/heads/{name}"))))?;
         let git = self.git_with(&view, Some((&folder, Files::Write)), Access::Write)?.lasting(LONG);
         let git = git.index(&real_index(&own)?);
         let said = git.run(&["merge", "--ff-only", "--quiet", "--end-of-options", to]).await?;

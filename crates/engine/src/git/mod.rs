@@ -34,4 +34,4 @@ mod worktree;
 pub use merge::Offered;
 pub use remove::Unwanted;
 pub use repository::{Repository, check_branch};
-pub use worktree::Wanted;
+pub use worktree::WorktreeRequest;

@@ -68,42 +68,42 @@ pub(super) enum Files {
 
 /// The branch or commit that is checked out in a worktree.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Head {
+pub(super) enum GitHead {
     Ref(String),
     Commit(String),
 }
 
-impl Head {
+impl GitHead {
     /// Reads a `HEAD` file; none if it says nothing that we go by.
-    pub fn parse(bytes: &[u8]) -> Option<Head> {
+    pub fn parse(bytes: &[u8]) -> Option<GitHead> {
         let text = std::str::from_utf8(bytes).ok()?.trim_end();
         let is_plain = |name: &str| !name.chars().any(|c| c.is_control() || c == ' ') && !name.contains("..");
         if let Some(name) = text.strip_prefix("ref:").map(str::trim_start) {
-            return (name.starts_with("refs/") && is_plain(name)).then(|| Head::Ref(name.to_owned()));
+            return (name.starts_with("refs/") && is_plain(name)).then(|| GitHead::Ref(name.to_owned()));
         }
-        is_object(text).then(|| Head::Commit(text.to_owned()))
+        is_object(text).then(|| GitHead::Commit(text.to_owned()))
     }
 
     /// Without `refs/heads/`; none if no branch is checked out.
     pub fn branch(&self) -> Option<&str> {
         match self {
-            Head::Ref(name) => name.strip_prefix("refs/heads/"),
-            Head::Commit(_) => None,
+            GitHead::Ref(name) => name.strip_prefix("refs/heads/"),
+            GitHead::Commit(_) => None,
         }
     }
 
     /// The name of the commit, for git.
     pub fn name(&self) -> &str {
         match self {
-            Head::Ref(name) | Head::Commit(name) => name,
+            GitHead::Ref(name) | GitHead::Commit(name) => name,
         }
     }
 
     /// As it is written in a `HEAD` file.
     pub fn line(&self) -> String {
         match self {
-            Head::Ref(name) => format!("ref: {name}"),
-            Head::Commit(commit) => commit.clone(),
+            GitHead::Ref(name) => format!("ref: {name}"),
+            GitHead::Commit(commit) => commit.clone(),
         }
     }
 }
@@ -223,9 +223,9 @@ impl Repository {
     }
 
     /// A view of a worktree with this head, if it has one.
-    pub(super) fn view_of(&self, head: Option<&Head>) -> Result<View, Rejection> {
+    pub(super) fn view_of(&self, head: Option<&GitHead>) -> Result<View, Rejection> {
         let views = views(&self.project);
-        View::of_worktree(&views, self.common.path(), &self.settings, head.map(Head::line).as_deref())
+        View::of_worktree(&views, self.common.path(), &self.settings, head.map(GitHead::line).as_deref())
             .map_err(|error| unwritten(&views, &error))
     }
 
@@ -279,8 +279,8 @@ impl Repository {
     }
 
     /// The branch or commit that is checked out in the main folder.
-    pub(super) fn main_head(&self) -> Option<Head> {
-        self.common.read("HEAD", POINTER_BYTES).ok().flatten().and_then(|bytes| Head::parse(&bytes))
+    pub(super) fn main_head(&self) -> Option<GitHead> {
+        self.common.read("HEAD", POINTER_BYTES).ok().flatten().and_then(|bytes| GitHead::parse(&bytes))
     }
 
     /// The commit that a name stands for.

@@ -14,7 +14,7 @@ use super::merge::Offered;
 use super::process::{Git, Programs};
 use super::remove::{Removed, Unwanted};
 use super::repository::{Access, Repository, check_branch};
-use super::worktree::{Made, Wanted};
+use super::worktree::{Made, WorktreeRequest};
 
 pub(super) const ID: &str = "ws_1";
 
@@ -43,7 +43,7 @@ impl Bench {
     }
 
     pub async fn make(&self) -> Result<Made, Rejection> {
-        self.repository.make(Wanted { workspace: ID, path: &self.path, branch: "b", base: None }).await
+        self.repository.make(WorktreeRequest { workspace: ID, path: &self.path, branch: "b", base: None }).await
     }
 
     pub async fn with_worktree() -> Bench {
@@ -135,7 +135,7 @@ async fn a_branch_that_is_there_is_used() {
 #[tokio::test]
 async fn what_stands_in_the_way_is_named() {
     let bench = Bench::new().await;
-    let wanted = |path, branch, base| Wanted { workspace: "ws_2", path, branch, base };
+    let wanted = |path, branch, base| WorktreeRequest { workspace: "ws_2", path, branch, base };
     let elsewhere = bench.path.with_file_name("c");
     let used = bench.repository.make(wanted(&elsewhere, "main", None)).await.unwrap_err();
     assert_eq!(used.code, Code::NameConflict);
@@ -160,7 +160,8 @@ async fn a_repository_without_commits_or_none_at_all() {
     git(&root, &["init", "--quiet"]);
     let empty = Repository::of_project(&root, None).await.unwrap();
     let path = root.join("w");
-    let refused = empty.make(Wanted { workspace: ID, path: &path, branch: "b", base: None }).await.unwrap_err();
+    let refused =
+        empty.make(WorktreeRequest { workspace: ID, path: &path, branch: "b", base: None }).await.unwrap_err();
     assert_eq!((refused.code, refused.hint.is_some()), (Code::InvalidState, true), "{refused}");
 }
 
@@ -170,7 +171,10 @@ async fn a_bare_repository_has_worktrees_too() {
     let bare = bench.root.with_file_name("app.git");
     git(&bench.root, &["clone", "--quiet", "--bare", ".", bare.to_str().unwrap()]);
     let repository = Repository::of_project(&bare, bwrap().as_deref()).await.unwrap();
-    repository.make(Wanted { workspace: ID, path: &bench.path, branch: "b", base: Some("main") }).await.unwrap();
+    repository
+        .make(WorktreeRequest { workspace: ID, path: &bench.path, branch: "b", base: Some("main") })
+        .await
+        .unwrap();
     assert!(bench.path.join("a.txt").is_file());
     bench.write("new.txt", "kept");
     let unwanted = Unwanted { workspace: ID, path: &bench.path, branch: "b", base: Some("main") };
@@ -459,7 +463,7 @@ async fn a_worktree_that_another_git_is_just_making_is_waited_for() {
 async fn folders_below_a_repository_stay_out_of_it() {
     let bench = Bench::new().await;
     let path = bench.root.join(".worktrees/b");
-    bench.repository.make(Wanted { workspace: ID, path: &path, branch: "b", base: None }).await.unwrap();
+    bench.repository.make(WorktreeRequest { workspace: ID, path: &path, branch: "b", base: None }).await.unwrap();
     assert_eq!(git(&bench.root, &["status", "--porcelain"]), "");
 }
 

@@ -14,7 +14,9 @@ use rookery_core::{Code, Rejection};
 use serde::{Deserialize, Serialize};
 
 use super::process::LONG;
-use super::repository::{Access, Files, Head, POINTER_BYTES, Repository, plain_id, pointed_to, unreadable, unwritten};
+use super::repository::{
+    Access, Files, GitHead, POINTER_BYTES, Repository, plain_id, pointed_to, unreadable, unwritten,
+};
 use crate::held::HeldFolder;
 use crate::paths::lexical;
 
@@ -29,7 +31,7 @@ const ADMIN_TRIES: u32 = 10_000;
 
 /// A worktree to be made.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct WorktreeRequest<'a> {
     /// The workspace that it is for: names the record.
     pub workspace: &'a str,
     pub path: &'a Path,
@@ -66,7 +68,7 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Listed {
     pub path: PathBuf,
-    pub head: Option<Head>,
+    pub head: Option<GitHead>,
     /// Why it is locked, if it is.
     pub locked: Option<String>,
     /// Its own part of the git folder; none for the main folder.
@@ -75,7 +77,7 @@ pub(super) struct Listed {
 
 impl Listed {
     pub fn branch(&self) -> Option<&str> {
-        self.head.as_ref().and_then(Head::branch)
+        self.head.as_ref().and_then(GitHead::branch)
     }
 }
 
@@ -87,7 +89,7 @@ pub struct Worktree {
     pub(super) folder: Option<HeldFolder>,
     /// Its own part of the git folder.
     pub(super) admin: HeldFolder,
-    pub(super) head: Option<Head>,
+    pub(super) head: Option<GitHead>,
     pub locked: Option<String>,
     /// Whether the branch was made along with it, as far as we recorded it.
     pub(super) origin: Option<BranchOrigin>,
@@ -98,12 +100,12 @@ pub struct Worktree {
 pub(super) struct CheckedOut {
     pub folder: HeldFolder,
     pub own: HeldFolder,
-    pub head: Option<Head>,
+    pub head: Option<GitHead>,
 }
 
 impl Repository {
     /// Makes a worktree, or finishes one that was begun before.
-    pub async fn make(&self, wanted: Wanted<'_>) -> Result<Made, Rejection> {
+    pub async fn make(&self, wanted: WorktreeRequest<'_>) -> Result<Made, Rejection> {
         if let Some(record) = self.record(wanted.workspace)? {
             let there = self.listed().into_iter().find(|listed| is_recorded(&record, listed));
             match (record.state, there) {
@@ -132,7 +134,7 @@ impl Repository {
         self.add(wanted, record, &base.commit).await
     }
 
-    async fn add(&self, wanted: Wanted<'_>, mut record: Record, from: &str) -> Result<Made, Rejection> {
+    async fn add(&self, wanted: WorktreeRequest<'_>, mut record: Record, from: &str) -> Result<Made, Rejection> {
         match self.check_out(wanted, &mut record, from).await {
             Ok(()) => self.finish(record),
             Err(refused) => {
@@ -142,7 +144,7 @@ impl Repository {
         }
     }
 
-    async fn check_out(&self, wanted: Wanted<'_>, record: &mut Record, from: &str) -> Result<(), Rejection> {
+    async fn check_out(&self, wanted: WorktreeRequest<'_>, record: &mut Record, from: &str) -> Result<(), Rejection> {
         let folder = self.empty_folder(wanted.path)?;
         let branch = format!("refs/heads/{}", wanted.branch);
         if self.branch(wanted.branch).await?.is_none() {
@@ -152,7 +154,7 @@ impl Repository {
         let admin = self.new_admin(wanted.path)?;
         record.admin = admin.path().file_name().map(|name| name.to_string_lossy().into_owned());
         self.write_record(record)?;
-        let head = Head::Ref(branch);
+        let head = GitHead::Ref(branch);
         write_admin(&admin, wanted.path, &head).map_err(|error| unwritten(admin.path(), &error))?;
         let pointer = format!("gitdir: {}\n", admin.path().display());
         folder.write_new(".git", pointer.as_bytes()).map_err(|error| unwritten(wanted.path, &error))?;
@@ -206,7 +208,7 @@ impl Repository {
     }
 
     /// Takes back what a failed attempt left, so that nothing is half there.
-    async fn undo(&self, wanted: Wanted<'_>, record: &Record, from: &str) {
+    async fn undo(&self, wanted: WorktreeRequest<'_>, record: &Record, from: &str) {
         self.discard_unfinished(record).await;
         if record.branch == BranchOrigin::Created {
             // Only as it was made: a commit on it would make it another.
@@ -243,7 +245,7 @@ impl Repository {
         Ok(())
     }
 
-    fn check_vacant(&self, wanted: &Wanted<'_>) -> Result<(), Rejection> {
+    fn check_vacant(&self, wanted: &WorktreeRequest<'_>) -> Result<(), Rejection> {
         let conflict = |message: String| Rejection::new(Code::NameConflict, message);
         for listed in self.listed() {
             if listed.branch() == Some(wanted.branch) {
@@ -384,7 +386,7 @@ fn listed_in(all: &HeldFolder, name: OsString) -> Option<Listed> {
     let gitdir = String::from_utf8(read("gitdir")?).ok()?;
     // Relative to the git folder, where git was told so.
     let path = lexical(&admin.path().join(gitdir.trim_end())).parent()?.to_owned();
-    let head = read("HEAD").and_then(|bytes| Head::parse(&bytes));
+    let head = read("HEAD").and_then(|bytes| GitHead::parse(&bytes));
     let locked = match read("locked") {
         Some(reason) => Some(String::from_utf8_lossy(&reason).trim().to_owned()),
         None => admin.has("locked").then(String::new),
@@ -392,7 +394,7 @@ fn listed_in(all: &HeldFolder, name: OsString) -> Option<Listed> {
     Some(Listed { path, head, locked, admin: Some(admin) })
 }
 
-fn write_admin(admin: &HeldFolder, path: &Path, head: &Head) -> io::Result<()> {
+fn write_admin(admin: &HeldFolder, path: &Path, head: &GitHead) -> io::Result<()> {
     admin.write_new("locked", INITIALIZING.as_bytes())?;
     admin.write_new("gitdir", format!("{}\n", path.join(".git").display()).as_bytes())?;
     admin.write_new("HEAD", format!("{}\n", head.line()).as_bytes())?;

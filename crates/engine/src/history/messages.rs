@@ -8,7 +8,7 @@ use rookery_store::{LogQuery, RowQuery};
 
 use super::HistoryHandle;
 use crate::error::EngineError;
-use crate::message_view::{MessageFilter, Sender, Shown};
+use crate::message_view::{MessageFilter, PositionedMessage, Sender};
 use crate::query::At;
 
 /// What a page reads of the log at most, in bytes of its facts, and what it holds in bytes of bodies: it may have fewer
@@ -30,7 +30,7 @@ pub struct Stretch {
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct MessagePage {
-    pub messages: Vec<Shown>,
+    pub messages: Vec<PositionedMessage>,
     /// The place to go on after, if there may be more.
     pub next: Option<Seq>,
 }
@@ -57,7 +57,7 @@ impl HistoryHandle<'_> {
             messages.extend(shown);
             if messages.len() > limit || is_full {
                 messages.truncate(limit);
-                break messages.last().map(|message: &Shown| message.seq);
+                break messages.last().map(|message: &PositionedMessage| message.seq);
             }
             let Some(last) = rows.last().map(|row| row.seq) else { break None };
             query.after = Some(last);

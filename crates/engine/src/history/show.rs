@@ -11,7 +11,7 @@ use rookery_store::{LogQuery, Published};
 use super::HistoryHandle;
 use super::envelope::without_words;
 use crate::error::EngineError;
-use crate::message_view::{Envelopes, Rendered, Shown, array};
+use crate::message_view::{Envelopes, PositionedMessage, RenderedBatch, array};
 
 /// How many bodies are read at once.
 const BODIES: usize = 50;
@@ -36,7 +36,7 @@ impl HistoryHandle<'_> {
         rows: &[LogRow],
         envelopes: &Envelopes,
         left: &mut usize,
-    ) -> Result<Vec<Shown>, EngineError> {
+    ) -> Result<Vec<PositionedMessage>, EngineError> {
         let mut shown = Vec::with_capacity(rows.len());
         for rows in rows.chunks(BODIES) {
             let mut bodies = self.read_bodies(rows).await?.into_iter().peekable();
@@ -62,19 +62,23 @@ impl HistoryHandle<'_> {
     }
 
     /// A row as a message with all of its words.
-    pub(crate) async fn show_full(&self, row: &LogRow, envelopes: &Envelopes) -> Result<Shown, EngineError> {
+    pub(crate) async fn show_full(
+        &self,
+        row: &LogRow,
+        envelopes: &Envelopes,
+    ) -> Result<PositionedMessage, EngineError> {
         let mut read = self.read_bodies(std::slice::from_ref(row)).await?.pop().unwrap_or_else(|| row.clone());
         self.read_texts(&mut read).await?;
         Ok(envelopes.shown(&read))
     }
 
     /// A committed batch, rendered by whoever asks first.
-    pub async fn render(&self, batch: &Published) -> Result<Rendered, EngineError> {
+    pub async fn render(&self, batch: &Published) -> Result<RenderedBatch, EngineError> {
         let rendering = async {
             let (envelopes, mut all) = (self.source_envelopes(batch.rows()).await?, usize::MAX);
             Ok::<_, EngineError>(array(self.show_rows(batch.rows(), &envelopes, &mut all).await?))
         };
-        Ok(Rendered::split(batch.rendered_by(Slot::Clutch, rendering).await?))
+        Ok(RenderedBatch::split(batch.rendered_by(Slot::Clutch, rendering).await?))
     }
 
     /// Those that have words of their own and came without them, read again.

@@ -10,7 +10,7 @@ use rookery_store::{Operation, Submission, SubmitError};
 use crate::engine::Engine;
 use crate::error::EngineError;
 
-pub use sweeper::{Allowed, Glance, Sight, Sighted, Sweeper, Witness};
+pub use sweeper::{Allowed, Glance, Sighted, SweepVisibility, Sweeper, Witness};
 pub use sweeping::{Sweeping, allowed};
 
 /// Records signs of life of agents, and brings back agents that were declared offline.

@@ -51,7 +51,7 @@ impl Allowed {
 
 /// Whether the last stretch of time can be held against anybody.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sight {
+pub enum SweepVisibility {
     Clear,
     /// We could not have taken notice: the store takes no writes, or we are overloaded.
     Blind,
@@ -62,7 +62,7 @@ pub enum Sight {
 pub struct Glance<'a> {
     pub monotonic: u64,
     pub wall: Timestamp,
-    pub sight: Sight,
+    pub sight: SweepVisibility,
     /// How long a sign of life may be on its way from another node to this one; 0 if there is none.
     pub on_its_way: u64,
     pub agents: &'a [Sighted],
@@ -110,8 +110,8 @@ impl Sweeper {
         }
         // After a blind stretch the period begins with the first clear glance, not with the last blind one.
         self.last = match glance.sight {
-            Sight::Clear => Some((glance.monotonic, glance.wall)),
-            Sight::Blind => None,
+            SweepVisibility::Clear => Some((glance.monotonic, glance.wall)),
+            SweepVisibility::Blind => None,
         };
         let mut declared = Vec::new();
         let mut still = HashMap::with_capacity(glance.agents.len());
@@ -149,7 +149,7 @@ impl Sweeper {
         let passed = glance.monotonic.saturating_sub(monotonic);
         let on_the_wall = glance.wall.0.saturating_sub(wall.0);
         let jumped = on_the_wall.saturating_sub_unsigned(passed).unsigned_abs() > self.tolerance();
-        glance.sight == Sight::Blind || jumped || passed > self.tolerance()
+        glance.sight == SweepVisibility::Blind || jumped || passed > self.tolerance()
     }
 
     /// A tick this late, or clocks this far apart, mean that we were not there.
@@ -184,7 +184,7 @@ mod tests {
             self.presence.last_seen = Timestamp(self.wall);
         }
 
-        fn tick(&mut self, millis: u64, sight: Sight) -> usize {
+        fn tick(&mut self, millis: u64, sight: SweepVisibility) -> usize {
             self.now += millis;
             self.wall += i64::try_from(millis).unwrap();
             let agents = [Sighted { agent: "a".into(), presence: Some(self.presence), witness: self.witness }];
@@ -196,7 +196,7 @@ mod tests {
         fn run(&mut self, millis: u64) -> Option<u64> {
             let start = self.now;
             while self.now < start + millis {
-                if self.tick(500, Sight::Clear) > 0 {
+                if self.tick(500, SweepVisibility::Clear) > 0 {
                     return Some(self.now - start);
                 }
             }
@@ -235,7 +235,7 @@ mod tests {
         // A late tick, as after a stop of the process.
         let mut scene = Scene::new(LifeSource::Heartbeat);
         scene.run(4_000);
-        assert_eq!(scene.tick(60_000, Sight::Clear), 0);
+        assert_eq!(scene.tick(60_000, SweepVisibility::Clear), 0);
         assert_eq!(scene.run(5_500), None);
 
         // The lid was closed: the wall clock went on, the monotonic one did not.
@@ -247,7 +247,7 @@ mod tests {
         // The store took no writes.
         let mut scene = Scene::new(LifeSource::Heartbeat);
         scene.run(5_500);
-        assert_eq!(scene.tick(500, Sight::Blind), 0);
+        assert_eq!(scene.tick(500, SweepVisibility::Blind), 0);
         assert_eq!(scene.run(6_500), None);
     }
 

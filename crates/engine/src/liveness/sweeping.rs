@@ -7,7 +7,7 @@ use rookery_store::node::{LEASE, LEASE_RENEWAL_INTERVAL, LeaderEpoch, LeaderRole
 use rookery_store::store::Health;
 use rookery_store::{Submission, SubmitError};
 
-use super::sweeper::{Allowed, Glance, Sight, Sighted, Sweeper, Witness};
+use super::sweeper::{Allowed, Glance, Sighted, SweepVisibility, Sweeper, Witness};
 use crate::engine::Engine;
 
 /// The sweeper with what it needs to know from one glance to the next.
@@ -30,7 +30,7 @@ impl Sweeping {
         let glance = Glance {
             monotonic: engine.clock().monotonic(),
             wall: engine.clock().now(),
-            sight: if healthy { Sight::Clear } else { Sight::Blind },
+            sight: if healthy { SweepVisibility::Clear } else { SweepVisibility::Blind },
             on_its_way: on_its_way(engine),
             agents: &agents,
         };

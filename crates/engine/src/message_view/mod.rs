@@ -15,7 +15,7 @@ pub use filter::{MessageFilter, Sender};
 
 /// A message and its place in the log.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Shown {
+pub struct PositionedMessage {
     pub seq: Seq,
     pub message: Value,
     /// When the daemon received it; the message itself has its sender's time.
@@ -53,9 +53,9 @@ impl Envelopes {
     }
 
     /// A row as a message. Its body, if it has words of its own, is at hand.
-    pub fn shown(&self, row: &LogRow) -> Shown {
+    pub fn shown(&self, row: &LogRow) -> PositionedMessage {
         let message = if self.led_to(row) { envelope::following(row) } else { envelope::of(row) };
-        Shown { seq: row.seq, message, at: row.at }
+        PositionedMessage { seq: row.seq, message, at: row.at }
     }
 }
 
@@ -69,18 +69,18 @@ const BETWEEN: &[u8] = b",\n";
 /// A stretch of the log as one JSON array, with an entry for each row. Shared by all who follow: whoever wants single
 /// messages, or only some, takes slices of it.
 #[derive(Clone, Debug)]
-pub struct Rendered {
+pub struct RenderedBatch {
     array: Arc<[u8]>,
     /// Where each entry begins and ends.
     entries: Vec<(usize, usize)>,
 }
 
-impl Rendered {
-    pub fn of(messages: impl IntoIterator<Item = Shown>) -> Rendered {
-        Rendered::split(array(messages).into())
+impl RenderedBatch {
+    pub fn of(messages: impl IntoIterator<Item = PositionedMessage>) -> RenderedBatch {
+        RenderedBatch::split(array(messages).into())
     }
 
-    pub(crate) fn split(array: Arc<[u8]>) -> Rendered {
+    pub(crate) fn split(array: Arc<[u8]>) -> RenderedBatch {
         let mut entries = Vec::new();
         let (mut begin, end) = (1, array.len().saturating_sub(1));
         while begin < end {
@@ -89,7 +89,7 @@ impl Rendered {
             entries.push((begin, begin + length));
             begin += length + BETWEEN.len();
         }
-        Rendered { array, entries }
+        RenderedBatch { array, entries }
     }
 
     /// The whole array.
@@ -103,7 +103,7 @@ impl Rendered {
     }
 }
 
-pub(crate) fn array(messages: impl IntoIterator<Item = Shown>) -> Vec<u8> {
+pub(crate) fn array(messages: impl IntoIterator<Item = PositionedMessage>) -> Vec<u8> {
     let mut bytes = vec![b'['];
     for (at, message) in messages.into_iter().enumerate() {
         if at > 0 {
@@ -152,7 +152,7 @@ mod tests {
     fn a_rendering_is_one_array_and_its_entries() {
         // What separates entries cannot stand inside of one.
         let rows = [row(1, "a,\nb"), row(2, "},\n{"), row(3, "[]")];
-        let rendered = Rendered::of(rows.iter().map(|row| Envelopes::default().shown(row)));
+        let rendered = RenderedBatch::of(rows.iter().map(|row| Envelopes::default().shown(row)));
         let array: Vec<Value> = serde_json::from_slice(&rendered.array()).unwrap();
         assert_eq!(
             array,
@@ -163,6 +163,6 @@ mod tests {
             assert_eq!(single, *whole);
         }
         assert_eq!(rendered.entries().len(), 3);
-        assert_eq!(Rendered::of([]).entries(), []);
+        assert_eq!(RenderedBatch::of([]).entries(), []);
     }
 }

@@ -8,7 +8,7 @@ use rookery_core::model::message::{Delivery, Form, Standing};
 use rookery_core::{AgentId, Caller, Code, Key, MessageId, Rejection, Row, Seq, Timestamp};
 
 use super::inbox::is_in_inbox;
-use super::place::Place;
+use super::place::InboxDelivery;
 use super::{LARGEST_PAGE, delivery_of};
 use crate::error::EngineError;
 use crate::messages::InboxHandle;
@@ -58,8 +58,12 @@ impl InboxHandle<'_> {
     }
 
     /// Those that are shown with a time up to this one.
-    async fn messages_until(&self, places: Vec<Place>, until: Timestamp) -> Result<Vec<MessageId>, EngineError> {
-        let (envelopes, said): (Vec<Place>, Vec<Place>) =
+    async fn messages_until(
+        &self,
+        places: Vec<InboxDelivery>,
+        until: Timestamp,
+    ) -> Result<Vec<MessageId>, EngineError> {
+        let (envelopes, said): (Vec<InboxDelivery>, Vec<InboxDelivery>) =
             places.into_iter().partition(|place| place.form == Form::Envelope);
         let said = self.read_texts(said).await?.into_iter().filter(|pending| pending.message.at <= until);
         let envelopes = envelopes.into_iter().filter(|place| place.queued_at <= until);

@@ -7,7 +7,7 @@ use rookery_core::{MessageId, Seq, Timestamp};
 use rookery_store::RowQuery;
 use rookery_store::query::{ColumnTest, Order};
 
-use super::place::{MOST_WAITING, Place};
+use super::place::{InboxDelivery, MAX_WAITING};
 use super::{READ, has_expired, message_of, stored};
 use crate::error::EngineError;
 use crate::messages::InboxHandle;
@@ -18,7 +18,7 @@ const LATE_JOINER_MILLIS: u64 = UNKNOWN_RECIPIENT_TTL_MILLIS;
 
 impl InboxHandle<'_> {
     /// Messages to everybody that an agent has not acknowledged: those since it joined, and a few from before.
-    pub(super) async fn broadcasts(&self, known: Option<&Agent>) -> Result<Vec<Place>, EngineError> {
+    pub(super) async fn broadcasts(&self, known: Option<&Agent>) -> Result<Vec<InboxDelivery>, EngineError> {
         let Some(agent) = known.filter(|agent| !agent.has_left()) else { return Ok(vec![]) };
         let settled = self.engine.shown().settled(&agent.id, agent.joined);
         let (mut found, whole) = self.broadcasts_since(agent, settled.max(agent.joined)).await?;
@@ -35,7 +35,11 @@ impl InboxHandle<'_> {
     }
 
     /// Those after a place, newest first; and up to where they were looked through, if all of them were.
-    async fn broadcasts_since(&self, agent: &Agent, after: Seq) -> Result<(Vec<Place>, Option<Seq>), EngineError> {
+    async fn broadcasts_since(
+        &self,
+        agent: &Agent,
+        after: Seq,
+    ) -> Result<(Vec<InboxDelivery>, Option<Seq>), EngineError> {
         let mut found = Vec::new();
         let (mut upto, mut newest) = (i64::MAX, None);
         loop {
@@ -50,7 +54,7 @@ impl InboxHandle<'_> {
             let last = messages.last().map(|message| message.sent);
             found.extend(self.without_settled(agent, messages).await?);
             match last {
-                Some(last) if full && found.len() < MOST_WAITING => upto = stored(last).saturating_sub(1),
+                Some(last) if full && found.len() < MAX_WAITING => upto = stored(last).saturating_sub(1),
                 Some(_) if full => return Ok((found, None)),
                 _ => return Ok((found, Some(newest))),
             }
@@ -85,13 +89,13 @@ impl InboxHandle<'_> {
     }
 
     /// Those that the agent is not done with.
-    async fn without_settled(&self, agent: &Agent, messages: Vec<Message>) -> Result<Vec<Place>, EngineError> {
+    async fn without_settled(&self, agent: &Agent, messages: Vec<Message>) -> Result<Vec<InboxDelivery>, EngineError> {
         let now = self.engine.clock().now();
         let own = |message: &Message| message.is_broadcast_for(&agent.id) && !has_expired(message, now);
         let messages: Vec<Message> = messages.into_iter().filter(own).collect();
         let ids: Vec<MessageId> = messages.iter().map(|message| message.id().clone()).collect();
         let known = self.deliveries_of(&agent.id, &ids).await?;
-        let places = messages.iter().map(|message| Place::of_broadcast(message, known.get(message.id())));
+        let places = messages.iter().map(|message| InboxDelivery::of_broadcast(message, known.get(message.id())));
         Ok(places.filter(|place| place.standing != Standing::Acked).collect())
     }
 }

@@ -13,7 +13,7 @@ use rookery_core::{AgentId, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, 
 use rookery_store::LogQuery;
 use serde_json::Value;
 
-use super::place::Place;
+use super::place::InboxDelivery;
 use super::{LARGEST_PAGE, delivery_of};
 use crate::error::EngineError;
 use crate::messages::InboxHandle;
@@ -114,7 +114,7 @@ impl InboxHandle<'_> {
         let (mut rows, _) = self.engine.store().rows(vec![delivery]).await?;
         let known = self.engine.query().agent(agent).await?.value;
         let place = rows.pop().flatten().and_then(delivery_of);
-        let place = place.and_then(|delivery| Place::of(delivery, known.as_ref(), self.engine.clock().now()));
+        let place = place.and_then(|delivery| InboxDelivery::of(delivery, known.as_ref(), self.engine.clock().now()));
         match place.filter(|place| place.form == Form::Envelope) {
             Some(place) => Ok(self.read_messages(agent, vec![place]).await?.pop()),
             None => Ok(None),
@@ -122,7 +122,11 @@ impl InboxHandle<'_> {
     }
 
     /// Those of some places that ask the agent for a task that it has not taken: the tasks.
-    pub(super) async fn offered_tasks(&self, agent: &AgentId, places: &[Place]) -> Result<Vec<TaskId>, EngineError> {
+    pub(super) async fn offered_tasks(
+        &self,
+        agent: &AgentId,
+        places: &[InboxDelivery],
+    ) -> Result<Vec<TaskId>, EngineError> {
         if places.iter().all(|place| place.form != Form::Envelope) {
             return Ok(vec![]);
         }
@@ -136,14 +140,18 @@ impl InboxHandle<'_> {
     pub(crate) async fn unseen_headers(&self, agent: &AgentId) -> Result<Vec<Head>, EngineError> {
         let mut places = self.open_positions(agent, |form| form == Form::Envelope).await?;
         places.retain(|place| place.is_unseen() && place.calls);
-        places.sort_by_key(Place::turn);
+        places.sort_by_key(InboxDelivery::turn);
         places.truncate(LARGEST_PAGE as usize);
         self.read_headers(agent, places).await
     }
 
     /// The messages of some places with their words, in order. If they are too large for one page, what was never shown has its
     /// turn first.
-    pub(super) async fn read_messages(&self, agent: &AgentId, places: Vec<Place>) -> Result<Vec<Mail>, EngineError> {
+    pub(super) async fn read_messages(
+        &self,
+        agent: &AgentId,
+        places: Vec<InboxDelivery>,
+    ) -> Result<Vec<Mail>, EngineError> {
         let mut heads = self.read_headers(agent, places).await?;
         heads.sort_by_key(|head| (head.standing != Standing::Queued, head.sent));
         let (mut mail, mut bytes) = (Vec::with_capacity(heads.len()), 0);
@@ -163,7 +171,7 @@ impl InboxHandle<'_> {
         Ok(mail)
     }
 
-    async fn read_headers(&self, agent: &AgentId, places: Vec<Place>) -> Result<Vec<Head>, EngineError> {
+    async fn read_headers(&self, agent: &AgentId, places: Vec<InboxDelivery>) -> Result<Vec<Head>, EngineError> {
         if places.is_empty() {
             return Ok(vec![]);
         }
@@ -176,7 +184,7 @@ impl InboxHandle<'_> {
             .flatten()
             .filter_map(|row| if let Row::Task(task) = row { Some((task.id.clone(), task)) } else { None })
             .collect();
-        let head = |place: Place| {
+        let head = |place: InboxDelivery| {
             let row = told.get(&place.sent);
             let message_type = row.map_or("message", |row| envelope::message_type(&row.event)).to_owned();
             let task = place.task.as_ref().and_then(|task| tasks.get(task)).filter(|_| message_type == REQUEST);

@@ -7,7 +7,7 @@ use rookery_store::RowQuery;
 use rookery_store::query::{ColumnTest, Order};
 
 use super::mail::Mail;
-use super::place::{MOST_WAITING, Place, chosen};
+use super::place::{InboxDelivery, MAX_WAITING, chosen};
 use super::{READ, delivery_of, has_expired, message_of, page, stored};
 use crate::error::EngineError;
 use crate::messages::InboxHandle;
@@ -56,7 +56,7 @@ impl Waiting {
 }
 
 /// Counts a message that waits.
-fn count(unread: &mut Unread, place: &Place) {
+fn count(unread: &mut Unread, place: &InboxDelivery) {
     unread.pending += 1;
     unread.unseen += usize::from(place.is_unseen());
     let (inbox, coord) = match place.is_unseen() {
@@ -99,7 +99,7 @@ impl InboxHandle<'_> {
     ) -> Result<Waiting, EngineError> {
         let places = self.open_positions(agent, forms).await?;
         let all = places.len();
-        let (envelopes, said): (Vec<Place>, Vec<Place>) =
+        let (envelopes, said): (Vec<InboxDelivery>, Vec<InboxDelivery>) =
             chosen(places, page(limit)).into_iter().partition(|place| place.form == Form::Envelope);
         let words = said.len();
         let mail = self.read_messages(agent, envelopes).await?;
@@ -111,12 +111,12 @@ impl InboxHandle<'_> {
         &self,
         agent: &AgentId,
         forms: impl Fn(Form) -> bool,
-    ) -> Result<Vec<Place>, EngineError> {
+    ) -> Result<Vec<InboxDelivery>, EngineError> {
         let known = self.engine.query().agent(agent).await?.value;
         let now = self.engine.clock().now();
         let deliveries = self.open_deliveries(agent).await?.into_iter();
-        let mut places: Vec<Place> =
-            deliveries.filter_map(|delivery| Place::of(delivery, known.as_ref(), now)).collect();
+        let mut places: Vec<InboxDelivery> =
+            deliveries.filter_map(|delivery| InboxDelivery::of(delivery, known.as_ref(), now)).collect();
         places.retain(|place| forms(place.form));
         if forms(Form::Coord) {
             places.extend(self.broadcasts(known.as_ref()).await?);
@@ -125,12 +125,12 @@ impl InboxHandle<'_> {
     }
 
     /// The messages of some places, with their words.
-    pub(super) async fn read_texts(&self, places: Vec<Place>) -> Result<Vec<Pending>, EngineError> {
+    pub(super) async fn read_texts(&self, places: Vec<InboxDelivery>) -> Result<Vec<Pending>, EngineError> {
         let keys = places.iter().map(|place| Key::Message(place.message.clone())).collect();
         let (rows, _) = self.engine.store().rows(keys).await?;
         let now = self.engine.clock().now();
         let pending = places.into_iter().zip(rows).filter_map(|(place, row)| {
-            let Place { standing, dead, .. } = place;
+            let InboxDelivery { standing, dead, .. } = place;
             Some(Pending { message: row.and_then(message_of)?, standing, dead })
         });
         Ok(pending.filter(|pending| !has_expired(&pending.message, now)).collect())
@@ -151,7 +151,7 @@ impl InboxHandle<'_> {
             let full = rows.len() >= READ as usize;
             found.extend(rows.into_iter().filter_map(delivery_of));
             match found.last() {
-                Some(last) if full && found.len() < MOST_WAITING => upto = stored(last.sent).saturating_sub(1),
+                Some(last) if full && found.len() < MAX_WAITING => upto = stored(last.sent).saturating_sub(1),
                 _ => return Ok(found),
             }
         }

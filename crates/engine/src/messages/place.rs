@@ -5,10 +5,10 @@ use rookery_core::model::message::{AddressedAs, Delivery, Form, Message, Standin
 use rookery_core::{MessageId, Seq, TaskId, Timestamp};
 
 /// How many messages to an agent, and how many to everybody, are looked at: the newest.
-pub(super) const MOST_WAITING: usize = 10_000;
+pub(super) const MAX_WAITING: usize = 10_000;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct InboxDelivery {
     pub(super) message: MessageId,
     pub(super) sent: Seq,
     pub(super) standing: Standing,
@@ -22,9 +22,9 @@ pub(super) struct Place {
     pub(super) queued_at: Timestamp,
 }
 
-impl Place {
+impl InboxDelivery {
     /// The place of a delivery that still counts. One that waited for its agent counts if the agent joined in time.
-    pub(super) fn of(delivery: Delivery, known: Option<&Agent>, now: Timestamp) -> Option<Place> {
+    pub(super) fn of(delivery: Delivery, known: Option<&Agent>, now: Timestamp) -> Option<InboxDelivery> {
         let (form, calls) = match delivery.to {
             AddressedAs::Recipient { form, wakes } => (form, wakes),
             AddressedAs::Awaited { form, wakes, until } => {
@@ -35,16 +35,25 @@ impl Place {
         };
         let dead = delivery.is_dead();
         let Delivery { message, sent, standing, task, queued_at, .. } = delivery;
-        Some(Place { message, sent, standing, form, calls, dead, task, queued_at })
+        Some(InboxDelivery { message, sent, standing, form, calls, dead, task, queued_at })
     }
 
-    pub(super) fn of_broadcast(message: &Message, delivery: Option<&Delivery>) -> Place {
+    pub(super) fn of_broadcast(message: &Message, delivery: Option<&Delivery>) -> InboxDelivery {
         let header = &message.letter.header;
         let calls = header.wakes || header.requires_ack;
         let standing = delivery.map_or(Standing::Queued, |delivery| delivery.standing);
         let dead = delivery.is_some_and(Delivery::is_dead);
         let (id, task) = (message.id().clone(), header.task.clone());
-        Place { message: id, sent: message.sent, standing, form: header.form, calls, dead, task, queued_at: message.at }
+        InboxDelivery {
+            message: id,
+            sent: message.sent,
+            standing,
+            form: header.form,
+            calls,
+            dead,
+            task,
+            queued_at: message.at,
+        }
     }
 
     pub(super) fn is_unseen(&self) -> bool {
@@ -59,8 +68,8 @@ impl Place {
 
 /// As many as fit, in order. What was never shown goes before what was, so that nothing new hides behind what is old;
 /// of either, what wants attention goes first, and the oldest. What was given up on goes last.
-pub(super) fn chosen(mut places: Vec<Place>, limit: u32) -> Vec<Place> {
-    places.sort_by_key(Place::turn);
+pub(super) fn chosen(mut places: Vec<InboxDelivery>, limit: u32) -> Vec<InboxDelivery> {
+    places.sort_by_key(InboxDelivery::turn);
     places.truncate(limit as usize);
     places.sort_by_key(|place| place.sent);
     places
@@ -70,10 +79,10 @@ pub(super) fn chosen(mut places: Vec<Place>, limit: u32) -> Vec<Place> {
 mod tests {
     use super::*;
 
-    fn place(sent: u64, standing: Standing, calls: bool) -> Place {
+    fn place(sent: u64, standing: Standing, calls: bool) -> InboxDelivery {
         let message = format!("m{sent}").as_str().into();
         let (form, queued_at) = (Form::Coord, Timestamp(0));
-        Place { message, sent: Seq(sent), standing, form, calls, dead: false, task: None, queued_at }
+        InboxDelivery { message, sent: Seq(sent), standing, form, calls, dead: false, task: None, queued_at }
     }
 
     #[test]
@@ -84,7 +93,7 @@ mod tests {
             place(3, Standing::Queued, false),
             place(4, Standing::Read, true),
             place(5, Standing::Queued, true),
-            Place { dead: true, ..place(6, Standing::Queued, true) },
+            InboxDelivery { dead: true, ..place(6, Standing::Queued, true) },
         ];
         for (limit, wanted) in
             [(1, vec![5]), (2, vec![3, 5]), (3, vec![1, 3, 5]), (4, vec![1, 3, 4, 5]), (5, vec![1, 2, 3, 4, 5])]

@@ -11,7 +11,7 @@ use rookery_store::query::ColumnTest;
 use rookery_store::{RowQuery, SubmitError};
 use serde_json::Value;
 
-use super::place::Place;
+use super::place::InboxDelivery;
 use super::{READ, delivery_of, page, stored};
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -199,7 +199,7 @@ impl InboxHandle<'_> {
             let last = deliveries.last().map(|delivery| delivery.sent);
             let counting = deliveries.into_iter().filter_map(|delivery| {
                 let (task, dead) = (delivery.task.clone(), delivery.is_dead());
-                let place = Place::of(delivery, known, now)?;
+                let place = InboxDelivery::of(delivery, known, now)?;
                 Some(Waits { message: place.message, sent: place.sent, task, dead })
             });
             found.extend(counting);

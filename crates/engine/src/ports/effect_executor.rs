@@ -13,7 +13,7 @@ pub enum Performed {
     /// It is over for good, and this is what it came to.
     Settled(WorkspaceId, Outcome),
     /// So is starting a runner.
-    Launched(TeamStartOutcome),
+    TeamStarted(TeamStartOutcome),
     /// It stays open, to be tried again.
     Failed(String),
 }

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use rookery_core::TeamId;
 use rookery_core::kernel::instance::Instance;
-use rookery_core::model::team::{Launch, Team};
+use rookery_core::model::team::{Team, TeamStartSpec};
 use rookery_store::Pending;
 use serde_json::Value;
 
@@ -15,10 +15,10 @@ pub trait TeamStarter: Debug + Send + Sync {
     fn files(&self) -> Pending<'_, Vec<WorkflowFile>>;
 
     /// What a file would do, or what is wrong with it.
-    fn check(&self, instance: Instance, launch: Launch) -> Pending<'_, Result<Value, Refusing>>;
+    fn check(&self, instance: Instance, launch: TeamStartSpec) -> Pending<'_, Result<Value, Refusing>>;
 
     /// Starts a runner that outlives this process, and returns when its team is there or cannot be.
-    fn launch(&self, instance: Instance, launch: Launch) -> Pending<'_, Result<(), Refusing>>;
+    fn start(&self, instance: Instance, launch: TeamStartSpec) -> Pending<'_, Result<(), Refusing>>;
 
     /// Whether the log says that a team is run, and its runner was one of this machine that is gone.
     fn is_lost(&self, team: &Team) -> bool;

@@ -18,7 +18,7 @@ const THREADS_OF_AN_AGENT: usize = 100;
 const PEEKED_BY_AN_AGENT: usize = 1_000;
 
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct LastShown {
     agents: Mutex<BTreeMap<AgentId, Memory>>,
 }
 
@@ -37,7 +37,7 @@ struct Settled {
     upto: Seq,
 }
 
-impl Shown {
+impl LastShown {
     /// The agent was shown these.
     pub(crate) fn saw<'a>(&self, agent: &AgentId, messages: impl IntoIterator<Item = &'a Message>) {
         let mut agents = self.lock();

@@ -12,7 +12,7 @@ use rookery_core::model::task::{Task, TaskState};
 use rookery_core::traits::LogRow;
 use rookery_core::{AgentId, HandoffId, Key, Row, Seq, TaskId};
 use rookery_store::query::ColumnTest;
-use rookery_store::{Head, LogQuery, RowQuery};
+use rookery_store::{LogHead, LogQuery, RowQuery};
 
 pub use groups::Members;
 
@@ -39,7 +39,7 @@ impl Engine {
 #[derive(Clone, PartialEq, Debug)]
 pub struct At<T> {
     pub value: T,
-    pub head: Head,
+    pub head: LogHead,
 }
 
 impl<T> At<T> {

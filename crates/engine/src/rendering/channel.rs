@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use super::RenderError;
 use super::keeper::{Keeper, hex};
-use super::room::{Room, Sight, Stamp, Swap};
+use super::room::{PathState, Room, Stamp, Swap};
 use super::state::Written;
 use crate::engine::Engine;
 
@@ -94,9 +94,9 @@ impl Keeper {
     /// Brings the file up to what the log says.
     pub(super) async fn render_channel(&mut self, engine: &Engine, room: &Room) -> Result<(), RenderError> {
         let stamp = match room.look(&self.context.channel)? {
-            Sight::Nothing => return self.write_channel_anew(engine, room).await,
-            Sight::Other => return Err(RenderError::InTheWay { path: self.shown(&self.context.channel) }),
-            Sight::File(stamp) => stamp,
+            PathState::Nothing => return self.write_channel_anew(engine, room).await,
+            PathState::Other => return Err(RenderError::InTheWay { path: self.shown(&self.context.channel) }),
+            PathState::File(stamp) => stamp,
         };
         if self.reel.stamp != Some(stamp) || self.reread {
             let kept = if self.reread { None } else { self.state.channel.clone() };
@@ -114,7 +114,7 @@ impl Keeper {
 
     /// Whether the file is as we left it.
     pub(super) fn channel_is_quiet(&self, room: &Room) -> Result<bool, RenderError> {
-        Ok(room.look(&self.context.channel)? == self.reel.stamp.map_or(Sight::Nothing, Sight::File))
+        Ok(room.look(&self.context.channel)? == self.reel.stamp.map_or(PathState::Nothing, PathState::File))
     }
 
     async fn append_new_entries(&mut self, engine: &Engine, room: &Room) -> Result<(), RenderError> {
@@ -207,7 +207,7 @@ impl Keeper {
             if room.is_crowded(&channel)? {
                 return Err(RenderError::Crowded { path: self.shown(&channel) });
             }
-            if room.look(&channel)? != Sight::File(found) {
+            if room.look(&channel)? != PathState::File(found) {
                 return self.again_soon();
             }
             if let Some(aside) = room.move_aside(&channel, &self.when)? {
@@ -245,7 +245,7 @@ impl Keeper {
         self.state.channel = Some(reel.written());
         // Somebody may have changed it already: only a file as long as ours can be ours, and its hash is next.
         let stamp = match room.look(&self.context.channel)? {
-            Sight::File(stamp) if stamp.bytes() == reel.bytes => Some(stamp),
+            PathState::File(stamp) if stamp.bytes() == reel.bytes => Some(stamp),
             _ => None,
         };
         self.reel = Reel { stamp, ..reel };

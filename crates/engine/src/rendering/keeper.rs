@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::channel::Reel;
 use super::papers::Seen;
-use super::room::{Content, FileId, Room, Sight, Stamp};
+use super::room::{Content, FileId, PathState, Room, Stamp};
 use super::state::{Shelf, State};
 use super::steps::Steps;
 use super::swaps::Out;
@@ -177,9 +177,9 @@ impl Keeper {
     fn generate(&mut self, engine: &Engine, room: &Room, generated: &Generated) -> Result<(), RenderError> {
         let Generated { name, text } = generated;
         let content = match room.look(name)? {
-            Sight::Other => return Err(RenderError::InTheWay { path: self.shown(name) }),
-            Sight::Nothing => None,
-            Sight::File(_) => room.read(name, LARGEST)?,
+            PathState::Other => return Err(RenderError::InTheWay { path: self.shown(name) }),
+            PathState::Nothing => None,
+            PathState::File(_) => room.read(name, LARGEST)?,
         };
         let hash = hex_of(text.as_bytes());
         if content.as_ref().is_some_and(|content| content.whole && content.bytes == text.as_bytes()) {

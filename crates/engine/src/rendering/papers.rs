@@ -16,8 +16,8 @@ use rookery_store::{RowQuery, Submission, SubmitError};
 
 use super::RenderError;
 use super::keeper::Keeper;
-use super::room::{Content, FileId, Room, Sight, Stamp, WALK_ENTRIES, Walk};
-use super::state::Rendered;
+use super::room::{Content, FileId, PathState, Room, Stamp, WALK_ENTRIES, Walk};
+use super::state::RenderedDocument;
 use super::writers::{Sees, Writers};
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -71,7 +71,7 @@ impl Files {
 }
 
 /// Whose words stand in a file.
-enum Words {
+enum FileAuthor {
     /// Ours, of this version.
     Ours(u64),
     /// Somebody's who edited it.
@@ -127,7 +127,7 @@ impl Keeper {
         let mut files = Files { found, whole, twins: BTreeMap::new() };
         for path in known.chain(self.rendered()) {
             if !files.found.contains_key(path)
-                && let Ok(Sight::File(stamp)) = room.look(path)
+                && let Ok(PathState::File(stamp)) = room.look(path)
             {
                 files.add(path, stamp);
             }
@@ -169,8 +169,8 @@ impl Keeper {
             let Some(text) = self.fit(id, &content) else { return Ok(()) };
             let hash = hash_of(&text);
             let version = match self.whose(engine, id, known.as_ref(), &hash).await? {
-                Words::Ours(version) => version,
-                Words::Edit => match self.take_in(engine, id, text).await? {
+                FileAuthor::Ours(version) => version,
+                FileAuthor::Edit => match self.take_in(engine, id, text).await? {
                     Some(document) => {
                         let version = document.version;
                         known = Some(document);
@@ -179,7 +179,7 @@ impl Keeper {
                     None => return Ok(()),
                 },
             };
-            self.state.documents.insert(path.to_owned(), Rendered { version, hash: Some(hash) });
+            self.state.documents.insert(path.to_owned(), RenderedDocument { version, hash: Some(hash) });
             self.seen.remove(path);
             self.trust(path, stamp);
         }
@@ -200,13 +200,13 @@ impl Keeper {
         let path = id.path.as_str();
         self.stamps.remove(path);
         match room.look(path)? {
-            Sight::Nothing => {}
-            Sight::Other => {
+            PathState::Nothing => {}
+            PathState::Other => {
                 self.trouble(format!("{} is a link or a folder: the document is not written there", self.shown(path)));
                 return Ok(());
             }
             // Put there in this moment, maybe by us and under another name; it is met in the next round.
-            Sight::File(_) => return self.again_soon(),
+            PathState::File(_) => return self.again_soon(),
         }
         if known.is_none() {
             let deleted = engine.documents().get(id).await?.value;
@@ -271,16 +271,16 @@ impl Keeper {
         id: &DocumentId,
         known: Option<&Document>,
         hash: &str,
-    ) -> Result<Words, RenderError> {
+    ) -> Result<FileAuthor, RenderError> {
         let state = self.state.documents.get(id.path.as_str());
         if let Some(state) = state.filter(|state| state.hash.as_deref() == Some(hash)) {
-            return Ok(Words::Ours(state.version));
+            return Ok(FileAuthor::Ours(state.version));
         }
         if let Some(document) = known.filter(|document| document.hash == hash) {
-            return Ok(Words::Ours(document.version));
+            return Ok(FileAuthor::Ours(document.version));
         }
         let after = state.map_or(0, |state| state.version);
-        Ok(self.version_with(engine, id, after, hash).await?.map_or(Words::Edit, Words::Ours))
+        Ok(self.version_with(engine, id, after, hash).await?.map_or(FileAuthor::Edit, FileAuthor::Ours))
     }
 
     /// The first version after one that has this text.
@@ -371,7 +371,7 @@ impl Keeper {
         }
         self.stamps.remove(path);
         self.missing.remove(path);
-        let state = Rendered { version: text.version.version, hash: Some(hash_of(&text.text)) };
+        let state = RenderedDocument { version: text.version.version, hash: Some(hash_of(&text.text)) };
         self.state.documents.insert(path.to_owned(), state);
         self.again_soon()
     }
@@ -395,7 +395,7 @@ impl Keeper {
     fn gone(&mut self, path: &str, deleted: Option<&Document>) {
         match deleted {
             Some(document) => {
-                let state = Rendered { version: document.version, hash: None };
+                let state = RenderedDocument { version: document.version, hash: None };
                 self.state.documents.insert(path.to_owned(), state);
             }
             None => drop(self.state.documents.remove(path)),

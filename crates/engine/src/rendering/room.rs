@@ -110,7 +110,7 @@ fn signed(value: impl TryInto<i64>) -> i64 {
 
 /// What is at a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Sight {
+pub(super) enum PathState {
     Nothing,
     File(Stamp),
     /// A folder, a link or something else that is never written to.
@@ -220,16 +220,16 @@ impl Room {
         Ok((here, name))
     }
 
-    pub(super) fn look(&self, path: &str) -> Result<Sight> {
+    pub(super) fn look(&self, path: &str) -> Result<PathState> {
         match self.parent(path) {
-            Ok(None) => Ok(Sight::Nothing),
+            Ok(None) => Ok(PathState::Nothing),
             Ok(Some((folder, name))) => match fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => Ok(Sight::File(Stamp::of(&stat))),
-                Ok(_) => Ok(Sight::Other),
-                Err(Errno::NOENT) => Ok(Sight::Nothing),
+                Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => Ok(PathState::File(Stamp::of(&stat))),
+                Ok(_) => Ok(PathState::Other),
+                Err(Errno::NOENT) => Ok(PathState::Nothing),
                 Err(error) => Err(self.failed("look at", path, error)),
             },
-            Err(error) if is_no_folder(&error) => Ok(Sight::Other),
+            Err(error) if is_no_folder(&error) => Ok(PathState::Other),
             Err(error) => Err(self.failed("look at", path, error)),
         }
     }

@@ -59,7 +59,7 @@ pub(super) struct RenderService {
     shelf: Shelf,
     log: LogId,
     contexts: BTreeMap<Scope, Configured>,
-    places: BTreeMap<Instance, Place>,
+    places: BTreeMap<Instance, InstanceRenderer>,
     /// Those who would have the folder of another, and what a person should know about it.
     shut_out: BTreeMap<Instance, String>,
     hints: Arc<Hints>,
@@ -69,7 +69,7 @@ pub(super) struct RenderService {
 }
 
 #[derive(Debug)]
-struct Place {
+struct InstanceRenderer {
     keeper: Keeper,
     /// It was configured, has agents, or something happened in it since we are here.
     in_use: bool,
@@ -188,7 +188,9 @@ impl RenderService {
     pub(super) async fn attend(&mut self) {
         let now = self.now();
         let root = self.engine.config().root.clone();
-        let folder = |(instance, place): (&Instance, &Place)| Some((place.keeper.has_folder(&root)?, instance.clone()));
+        let folder = |(instance, place): (&Instance, &InstanceRenderer)| {
+            Some((place.keeper.has_folder(&root)?, instance.clone()))
+        };
         let mut kept: Vec<(FileId, Instance)> = self.places.iter().filter_map(folder).collect();
         for (instance, place) in &mut self.places {
             if place.due > now && !(place.stale && place.failure.is_none()) {
@@ -390,7 +392,8 @@ impl RenderService {
         if context.provider != Provider::File || elsewhere {
             return;
         }
-        let overlaps = |(_, place): &(&Instance, &Place)| place.keeper.context.folder.overlaps(&context.folder);
+        let overlaps =
+            |(_, place): &(&Instance, &InstanceRenderer)| place.keeper.context.folder.overlaps(&context.folder);
         let rival = self.places.iter().find(overlaps).map(|(rival, _)| no_files(instance, &context, rival));
         let forbidden = || context.folder.problem().map(|problem| forbidden_folder(instance, &context, problem));
         if let Some(message) = rival.or_else(forbidden) {
@@ -404,7 +407,7 @@ impl RenderService {
         let generated = (self.rendering.generated)(instance, &context);
         let log = self.log.to_string();
         let keeper = Keeper::new(instance.clone(), context, generated, &log, &self.shelf);
-        self.places.insert(instance.clone(), Place::new(keeper));
+        self.places.insert(instance.clone(), InstanceRenderer::new(keeper));
     }
 
     /// Whether words were redacted that may still stand in files.
@@ -472,10 +475,10 @@ impl RenderService {
     }
 }
 
-impl Place {
-    fn new(keeper: Keeper) -> Place {
+impl InstanceRenderer {
+    fn new(keeper: Keeper) -> InstanceRenderer {
         let backoff_millis = SOON_MILLIS;
-        Place {
+        InstanceRenderer {
             keeper,
             in_use: false,
             stale: true,
@@ -556,7 +559,7 @@ fn watch_over(
     hints: &Hints,
     root: &Path,
     instance: &Instance,
-    place: &mut Place,
+    place: &mut InstanceRenderer,
 ) {
     let here = place.keeper.folder;
     let Some(watcher) = watcher.filter(|_| here.is_some() && place.watched != here) else { return };

@@ -24,7 +24,7 @@ pub(super) struct State {
     pub(super) log: String,
     pub(super) folder: String,
     #[serde(default)]
-    pub(super) documents: BTreeMap<String, Rendered>,
+    pub(super) documents: BTreeMap<String, RenderedDocument>,
     #[serde(default)]
     pub(super) channel: Option<Written>,
     /// Hashes of what waits in `.swap` and is known, by its name there.
@@ -37,7 +37,7 @@ pub(super) struct State {
 
 /// A document as it stands in its file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Rendered {
+pub(super) struct RenderedDocument {
     pub(super) version: u64,
     /// None if the document was deleted and its file with it.
     pub(super) hash: Option<String>,
@@ -129,7 +129,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let shelf = Shelf::new(folder.path(), Steps::default());
         let instance = Instance::new("cursor");
-        let rendered = Rendered { version: 3, hash: Some("aa".to_owned()) };
+        let rendered = RenderedDocument { version: 3, hash: Some("aa".to_owned()) };
         let state = State {
             documents: BTreeMap::from([("notes.md".to_owned(), rendered)]),
             ..shelf.load(&instance, "log_1", "a")

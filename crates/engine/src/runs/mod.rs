@@ -16,7 +16,7 @@ use rookery_core::model::task::{Checkpoint, Task, TaskState};
 use rookery_core::model::template::Template;
 use rookery_core::model::{ColumnValue, Table};
 use rookery_store::query::{ColumnTest, KEY, Order};
-use rookery_store::{Head, LogQuery, RowQuery};
+use rookery_store::{LogHead, LogQuery, RowQuery};
 
 pub use attempts::{Ending, TaskAttempt};
 pub use digest::{error_of, estimate_tokens};
@@ -158,7 +158,7 @@ impl RunsHandle<'_> {
     async fn list_and_count(
         &self,
         queries: Vec<RowQuery>,
-    ) -> Result<(Vec<Vec<Row>>, BTreeMap<String, u64>, Head), EngineError> {
+    ) -> Result<(Vec<Vec<Row>>, BTreeMap<String, u64>, LogHead), EngineError> {
         let mut tries = 0;
         loop {
             let (lists, head) = self.engine.store().lists(queries.clone()).await?;

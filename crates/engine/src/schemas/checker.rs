@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use super::limits::{
     ANSWER_BYTES, CHECKS, LISTING_TIMEOUT, QUEUE_TIMEOUT, STACK_BYTES, START_TIMEOUT, VERDICT_TIMEOUT,
 };
-use super::serve::{READY, Verdict};
+use super::serve::{CheckVerdict, READY};
 use super::{Compiled, SchemaFault};
 use crate::error::EngineError;
 
@@ -37,7 +37,7 @@ pub(crate) enum Finding {
 }
 
 /// Why a checking process did not answer.
-enum Lost {
+enum CheckerFailure {
     Ended,
     TimedOut,
 }
@@ -65,15 +65,15 @@ impl Checkers {
         if let Some(mut reused) = self.take_idle() {
             match reused.check(&request).await {
                 Ok(finding) => return Ok(self.put_back(reused, finding)),
-                Err(Lost::TimedOut) => return Ok(Finding::TooCostly),
+                Err(CheckerFailure::TimedOut) => return Ok(Finding::TooCostly),
                 // Its memory may have been full of other schemas.
-                Err(Lost::Ended) => {}
+                Err(CheckerFailure::Ended) => {}
             }
         }
         let mut fresh = Checker::start(program).await?;
         Ok(match fresh.check(&request).await {
             Ok(finding) => self.put_back(fresh, finding),
-            Err(Lost::TimedOut | Lost::Ended) => Finding::TooCostly,
+            Err(CheckerFailure::TimedOut | CheckerFailure::Ended) => Finding::TooCostly,
         })
     }
 
@@ -126,29 +126,29 @@ impl Checker {
         }
     }
 
-    async fn check(&mut self, request: &[u8]) -> Result<Finding, Lost> {
-        let verdict = timeout(VERDICT_TIMEOUT, self.ask(request)).await.map_err(|_| Lost::TimedOut)??;
+    async fn check(&mut self, request: &[u8]) -> Result<Finding, CheckerFailure> {
+        let verdict = timeout(VERDICT_TIMEOUT, self.ask(request)).await.map_err(|_| CheckerFailure::TimedOut)??;
         match verdict {
-            Verdict::Unusable(fault) => Ok(Finding::Unusable(fault)),
-            Verdict::Valid => Ok(Finding::Valid),
-            Verdict::Invalid => Ok(match timeout(LISTING_TIMEOUT, self.read_line()).await {
+            CheckVerdict::Unusable(fault) => Ok(Finding::Unusable(fault)),
+            CheckVerdict::Valid => Ok(Finding::Valid),
+            CheckVerdict::Invalid => Ok(match timeout(LISTING_TIMEOUT, self.read_line()).await {
                 Ok(Ok(violations)) => Finding::Invalid(violations),
                 Ok(Err(_)) | Err(_) => Finding::InvalidSomewhere,
             }),
         }
     }
 
-    async fn ask(&mut self, request: &[u8]) -> Result<Verdict, Lost> {
-        self.requests.write_all(request).await.map_err(|_| Lost::Ended)?;
-        self.requests.flush().await.map_err(|_| Lost::Ended)?;
+    async fn ask(&mut self, request: &[u8]) -> Result<CheckVerdict, CheckerFailure> {
+        self.requests.write_all(request).await.map_err(|_| CheckerFailure::Ended)?;
+        self.requests.flush().await.map_err(|_| CheckerFailure::Ended)?;
         self.read_line().await
     }
 
-    async fn read_line<T: DeserializeOwned>(&mut self) -> Result<T, Lost> {
+    async fn read_line<T: DeserializeOwned>(&mut self) -> Result<T, CheckerFailure> {
         let mut line = Vec::new();
         let most = (ANSWER_BYTES as u64).saturating_add(1);
-        (&mut self.answers).take(most).read_until(b'\n', &mut line).await.map_err(|_| Lost::Ended)?;
-        serde_json::from_slice(&line).map_err(|_| Lost::Ended)
+        (&mut self.answers).take(most).read_until(b'\n', &mut line).await.map_err(|_| CheckerFailure::Ended)?;
+        serde_json::from_slice(&line).map_err(|_| CheckerFailure::Ended)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The checking process: holds payloads against schemas on behalf of the daemon, within limits that it sets for itself.
 //!
 //! It says [`READY`] first. A request is two lines: the schema's text as a JSON string, and the payload, or nothing to check the schema alone. The answer
-//! is a [`Verdict`] and, if the payload does not match, a second line with the violations. The process ends with its input, and
+//! is a [`CheckVerdict`] and, if the payload does not match, a second line with the violations. The process ends with its input, and
 //! when a request takes too long, also if the daemon that would have ended it is gone.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub(super) const READY: &str = "ready";
 /// The first line of an answer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Verdict {
+pub(super) enum CheckVerdict {
     /// The schema cannot be used.
     Unusable(SchemaFault),
     /// The schema is fine, and the payload, if there is one, matches it.
@@ -78,12 +78,12 @@ fn answer(
 ) -> io::Result<()> {
     let compiled = match compiled.get(schema) {
         Ok(compiled) => compiled,
-        Err(fault) => return write_line(answers, &Verdict::Unusable(fault)),
+        Err(fault) => return write_line(answers, &CheckVerdict::Unusable(fault)),
     };
     match payload.filter(|payload| !compiled.is_valid(payload)) {
-        None => write_line(answers, &Verdict::Valid),
+        None => write_line(answers, &CheckVerdict::Valid),
         Some(payload) => {
-            write_line(answers, &Verdict::Invalid)?;
+            write_line(answers, &CheckVerdict::Invalid)?;
             write_line(answers, &shorten(compiled.violations(payload)))
         }
     }

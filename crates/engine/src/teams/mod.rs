@@ -1,7 +1,7 @@
 //! Teams that runners run, and the turns of their agents, as surfaces ask for them.
 
-mod did;
-mod launch;
+mod start;
+mod turn_activity;
 
 use rookery_core::model::Table;
 use rookery_core::model::team::Team;
@@ -10,8 +10,8 @@ use rookery_core::{AgentId, Key, Row, TeamId, TurnId};
 use rookery_store::RowQuery;
 use rookery_store::query::{ColumnTest, Order};
 
-pub use did::{Deed, MOST_DEEDS};
-pub use launch::LAUNCH_WAITS;
+pub use start::TEAM_START_TIMEOUT;
+pub use turn_activity::{MAX_TURN_ACTIVITY, TurnActivity};
 
 use crate::engine::Engine;
 use crate::error::EngineError;

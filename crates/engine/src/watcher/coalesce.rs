@@ -32,7 +32,7 @@ pub(super) struct Limits {
 
 /// A file to hash; the result comes back with the same ticket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Work {
+pub(super) struct HashJob {
     pub(super) path: String,
     pub(super) ticket: u64,
 }
@@ -212,7 +212,7 @@ impl Coalescer {
     }
 
     /// Files that have settled and want hashing, touched ones first.
-    pub(super) fn take_work(&mut self, at_most: usize, now_ms: u64) -> Vec<Work> {
+    pub(super) fn take_work(&mut self, at_most: usize, now_ms: u64) -> Vec<HashJob> {
         let mut work = Vec::new();
         for cause in CAUSES {
             while work.len() < at_most
@@ -225,7 +225,7 @@ impl Coalescer {
     }
 
     /// A hash came back; `None` when the file could not be read, which changes nothing.
-    pub(super) fn hashed(&mut self, work: &Work, hash: Option<String>, now_ms: u64) {
+    pub(super) fn hashed(&mut self, work: &HashJob, hash: Option<String>, now_ms: u64) {
         let Some(file) = self.files.get_mut(&work.path) else { return };
         let Some((_, cause)) = file.hashing.take_if(|(ticket, _)| *ticket == work.ticket) else { return };
         if let Some(hash) = hash {
@@ -321,13 +321,13 @@ impl Coalescer {
         self.schedule(path);
     }
 
-    fn begin(&mut self, path: String, cause: Cause) -> Option<Work> {
+    fn begin(&mut self, path: String, cause: Cause) -> Option<HashJob> {
         self.dirty.remove(&path);
         let file = self.files.get_mut(&path)?;
         self.next_ticket += 1;
         file.hashing = Some((self.next_ticket, cause));
         self.schedule(&path);
-        Some(Work { path, ticket: self.next_ticket })
+        Some(HashJob { path, ticket: self.next_ticket })
     }
 
     /// Brings the agendas up to date with what is known of one path.

@@ -84,7 +84,7 @@ pub struct Trouble {
 
 /// How the watcher is doing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Status {
+pub struct WatcherStatus {
     /// The whole tree has been walked once; from now on changes are seen.
     pub ready: bool,
     pub watched_dirs: usize,
@@ -136,7 +136,7 @@ impl Watcher {
             summary_ms: millis(config.summary_every),
             max_files: config.max_files,
         };
-        let (say_status, status) = watch::channel(Status::default());
+        let (say_status, status) = watch::channel(WatcherStatus::default());
         let config = Config { root, ..config };
         let driver = Driver::new(config, tree, inbox, Coalescer::new(limits), claims, out, say_status, stop.clone());
         let task = runtime.spawn(driver.run());
@@ -153,7 +153,7 @@ impl Watcher {
 /// A running watcher; dropping it ends the watching.
 #[derive(Debug)]
 pub struct Handle {
-    status: watch::Receiver<Status>,
+    status: watch::Receiver<WatcherStatus>,
     task: JoinHandle<()>,
     _stop: DropGuard,
     #[cfg(test)]
@@ -161,12 +161,12 @@ pub struct Handle {
 }
 
 impl Handle {
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> WatcherStatus {
         self.status.borrow().clone()
     }
 
     /// The status as it changes; ends with the watcher.
-    pub fn follow(&self) -> watch::Receiver<Status> {
+    pub fn follow(&self) -> watch::Receiver<WatcherStatus> {
         self.status.clone()
     }
 

@@ -12,10 +12,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::coalesce::{Coalescer, Work};
+use super::coalesce::{Coalescer, HashJob};
 use super::inbox::Inbox;
 use super::tree::{Digest, Tree};
-use super::{Config, Observation, Status, Watched, hash, millis};
+use super::{Config, Observation, Watched, WatcherStatus, hash, millis};
 
 /// Jobs that hash small files side by side.
 const HASH_JOBS: usize = 2;
@@ -39,11 +39,11 @@ pub(super) struct Driver {
     /// Newer claims that they do not know yet.
     coming: Option<Arc<Watched>>,
     out: mpsc::Sender<Observation>,
-    status: watch::Sender<Status>,
+    status: watch::Sender<WatcherStatus>,
     stop: CancellationToken,
     jobs: JoinSet<Done>,
     hash_jobs: usize,
-    large: VecDeque<Work>,
+    large: VecDeque<HashJob>,
     large_under_way: bool,
     gather_until_ms: Option<u64>,
     retry_at_ms: Option<u64>,
@@ -52,8 +52,8 @@ pub(super) struct Driver {
 
 enum Done {
     Digested { tree: Box<Tree>, digest: Digest, adopted: Option<Arc<Watched>> },
-    Hashed { results: Vec<(Work, Outcome)> },
-    HashedLarge { work: Work, outcome: Outcome },
+    Hashed { results: Vec<(HashJob, Outcome)> },
+    HashedLarge { work: HashJob, outcome: Outcome },
 }
 
 enum Outcome {
@@ -76,7 +76,7 @@ impl Driver {
         coalescer: Coalescer,
         mut claims: watch::Receiver<Arc<Watched>>,
         out: mpsc::Sender<Observation>,
-        status: watch::Sender<Status>,
+        status: watch::Sender<WatcherStatus>,
         stop: CancellationToken,
     ) -> Self {
         let coming = Some(claims.borrow_and_update().clone());
@@ -208,7 +208,7 @@ impl Driver {
         self.say_status();
     }
 
-    fn hashed(&mut self, work: Work, outcome: Outcome, now_ms: u64) {
+    fn hashed(&mut self, work: HashJob, outcome: Outcome, now_ms: u64) {
         match outcome {
             Outcome::Hash(Ok(hash)) => self.coalescer.hashed(&work, Some(hash), now_ms),
             Outcome::Hash(Err(_)) if self.stop.is_cancelled() => {}
@@ -260,7 +260,7 @@ impl Driver {
             self.hash_jobs += 1;
             let (root, stop, large_bytes) = (self.config.root.clone(), self.stop.clone(), self.config.large_file_bytes);
             self.jobs.spawn_blocking(move || {
-                let hash = |work: Work| {
+                let hash = |work: HashJob| {
                     let large = hash::size(&root, &work.path) > large_bytes;
                     let outcome =
                         if large { Outcome::Large } else { Outcome::Hash(hash::hash_now(&root, &work.path, &stop)) };
@@ -296,7 +296,7 @@ impl Driver {
 
     fn say_status(&self) {
         let Some(tree) = &self.tree else { return };
-        self.status.send_replace(Status {
+        self.status.send_replace(WatcherStatus {
             ready: true,
             watched_dirs: tree.watched_count(),
             ignored: tree.ignored_count(),

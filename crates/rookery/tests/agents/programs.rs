@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rookery_testkit::daemon::{Daemon, Setup};
-use rookery_testkit::foreign::{Ended, Foreign};
+use rookery_testkit::foreign::{Foreign, ProgramOutcome};
 use rookery_testkit::model::ModelServer;
 use serde_json::json;
 
@@ -52,7 +52,7 @@ pub fn program(variable: &str) -> PathBuf {
     PathBuf::from(path)
 }
 
-pub async fn claude(agent: Agent, daemon: &Daemon, model: &ModelServer, prompt: &str) -> Ended {
+pub async fn claude(agent: Agent, daemon: &Daemon, model: &ModelServer, prompt: &str) -> ProgramOutcome {
     let server = match agent.way {
         Way::Http => json!({"type": "http", "url": agent.url(daemon), "headers": {"X-Agent-Id": agent.id}}),
         Way::Bridge => {
@@ -81,7 +81,7 @@ fn written(home: &Path, config: &str) -> String {
     path.to_string_lossy().into_owned()
 }
 
-pub async fn codex(agent: Agent, daemon: &Daemon, model: &ModelServer, prompt: &str) -> Ended {
+pub async fn codex(agent: Agent, daemon: &Daemon, model: &ModelServer, prompt: &str) -> ProgramOutcome {
     // TOML writes texts and lists of texts as JSON does.
     let server = match agent.way {
         Way::Http => {

@@ -2,7 +2,7 @@
 //! mentions the other, reads what the other said, and completes.
 
 use rookery_testkit::daemon::Daemon;
-use rookery_testkit::foreign::Ended;
+use rookery_testkit::foreign::ProgramOutcome;
 use rookery_testkit::model::{ModelServer, Script, Story};
 use rookery_testkit::tool::call;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ async fn work_together(claudes: Way, codexes: Way) {
     daemon.replay_verify().unwrap();
 }
 
-fn shown(ended: &Ended) -> String {
+fn shown(ended: &ProgramOutcome) -> String {
     format!("it ended with {:?}\n{}\n{}", ended.status, ended.stdout, ended.stderr)
 }
 

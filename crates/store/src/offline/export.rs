@@ -15,11 +15,11 @@ use sha2::{Digest, Sha256};
 use super::line::{ArtifactLine, BodyLine, Encoding, Footer, Header, Line, VERSION};
 use super::{OfflineError, RawRow, Source, each_chunk, has_artifact, referred};
 use crate::artifact::hex;
-use crate::query::Head;
+use crate::query::LogHead;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExportReport {
-    pub head: Head,
+    pub head: LogHead,
     pub rows: u64,
     /// Artifacts that facts refer to.
     pub artifacts: u64,

@@ -12,7 +12,7 @@ use super::line::{ARTIFACT, ArtifactLine, BodyLine, END, Encoding, Footer, Heade
 use super::raw::is_next_part;
 use super::{Beginning, CHUNK, Ending, Entry, OfflineError, ProjectName, RawRow, Sink, give_up, publish};
 use crate::artifact::{hex, sha256_hex};
-use crate::query::Head;
+use crate::query::LogHead;
 use crate::replay::Fold;
 
 /// Rows are handed over when their lines reach so many bytes, also if they are few.
@@ -20,7 +20,7 @@ const CHUNK_BYTES: usize = 16 * 1024 * 1024;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ImportReport {
-    pub head: Head,
+    pub head: LogHead,
     pub rows: u64,
     /// Artifacts that facts refer to.
     pub artifacts: u64,

@@ -34,7 +34,7 @@ pub use verify::{VerifyReport, verify};
 
 use crate::artifact::ArtifactError;
 use crate::operational::{EndpointCursor, PresenceRecord, Token};
-use crate::query::Head;
+use crate::query::LogHead;
 use crate::replay::Fold;
 use crate::store::Tallies;
 
@@ -128,7 +128,7 @@ pub trait Sink: Send {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshot {
-    pub head: Head,
+    pub head: LogHead,
     /// The version of the fold that made the derived rows.
     pub format: u32,
     pub project: ProjectName,

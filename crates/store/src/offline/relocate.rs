@@ -18,13 +18,13 @@ use super::{
 };
 use crate::FORMAT;
 use crate::operational::{EndpointCursor, PresenceRecord, Token};
-use crate::query::Head;
+use crate::query::LogHead;
 use crate::replay::Fold;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RelocateReport {
     /// The head of the new store.
-    pub head: Head,
+    pub head: LogHead,
     pub events: u64,
     pub artifacts: u64,
     /// Artifacts that facts refer to and that are not there.
@@ -208,7 +208,7 @@ impl Carried {
     fn prove(
         self,
         written: &mut dyn Source,
-        head: &Head,
+        head: &LogHead,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<RelocateReport, OfflineError> {
         let found = verify(written, progress)?;

@@ -9,12 +9,12 @@ use super::raw::{LogDigest, is_next_part};
 use super::{CHUNK, OfflineError, Progress, RawRow, Source};
 use crate::FORMAT;
 use crate::artifact::sha256_hex;
-use crate::query::Head;
+use crate::query::LogHead;
 use crate::replay::Fold;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VerifyReport {
-    pub head: Head,
+    pub head: LogHead,
     /// Rows of the log that were folded.
     pub facts: u64,
     /// Derived rows that were compared.

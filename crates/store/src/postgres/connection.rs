@@ -22,7 +22,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::address::{Address, ServerTrust};
 use super::error::{OpenError, Problem};
 use super::text;
-use crate::query::Head;
+use crate::query::LogHead;
 use crate::sql::Sql;
 
 /// The database's clock, in epoch milliseconds.
@@ -399,7 +399,7 @@ async fn rows(
 /// The head row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Stored {
-    pub(super) head: Head,
+    pub(super) head: LogHead,
     pub(super) format: u32,
     pub(super) schema: u32,
     pub(super) tokens: u64,
@@ -418,7 +418,7 @@ pub(super) static LOCKED_HEAD_AND_TIME: LazyLock<String> =
 pub(super) fn stored(rows: &[Row]) -> Result<Stored, Problem> {
     let row = rows.first().ok_or_else(|| Problem::Unreadable("the log has no head".to_owned()))?;
     Ok(Stored {
-        head: Head { log: LogId::new(text(row, 0)?), floor: seq(row.try_get(1)?)?, head: seq(row.try_get(2)?)? },
+        head: LogHead { log: LogId::new(text(row, 0)?), floor: seq(row.try_get(1)?)?, head: seq(row.try_get(2)?)? },
         format: u32::try_from(row.try_get::<_, i32>(3)?).unwrap_or(u32::MAX),
         schema: u32::try_from(row.try_get::<_, i32>(4)?).unwrap_or(u32::MAX),
         tokens: u64::try_from(row.try_get::<_, i64>(5)?).unwrap_or(0),

@@ -12,7 +12,7 @@ use super::connection::{Frame, HEAD, Question, ask, stored};
 use super::error::Problem;
 use super::{log, schema, transact};
 use crate::operational::{EndpointCursor, PresenceRecord, Token};
-use crate::query::{Head, LogQuery, RowQuery};
+use crate::query::{LogHead, LogQuery, RowQuery};
 use crate::store::{ReadError, SubmitError, Tallies};
 
 /// How often a read is tried that loses its connection: every pooled one may be of a server that is gone.
@@ -28,7 +28,7 @@ pub(super) struct Reader {
 type Answers = Vec<Vec<tokio_postgres::Row>>;
 
 impl Reader {
-    pub(super) async fn rows(&self, keys: Vec<Key>) -> Result<(Vec<Option<Row>>, Head), ReadError> {
+    pub(super) async fn rows(&self, keys: Vec<Key>) -> Result<(Vec<Option<Row>>, LogHead), ReadError> {
         let (tables, questions): (Vec<_>, Vec<_>) = schema::get(&keys).into_iter().unzip();
         let (answers, head) = self.at_one_moment(questions).await?;
         let mut found = Vec::new();
@@ -38,7 +38,7 @@ impl Reader {
         Ok((transact::in_order(&keys, found), head))
     }
 
-    pub(super) async fn lists(&self, queries: Vec<RowQuery>) -> Result<(Vec<Vec<Row>>, Head), ReadError> {
+    pub(super) async fn lists(&self, queries: Vec<RowQuery>) -> Result<(Vec<Vec<Row>>, LogHead), ReadError> {
         let (answers, head) = self.at_one_moment(queries.iter().map(schema::list).collect()).await?;
         let mut lists = Vec::with_capacity(queries.len());
         for (query, rows) in queries.iter().zip(answers) {
@@ -47,7 +47,7 @@ impl Reader {
         Ok((lists, head))
     }
 
-    pub(super) async fn log(&self, query: LogQuery) -> Result<(Vec<LogRow>, Head), ReadError> {
+    pub(super) async fn log(&self, query: LogQuery) -> Result<(Vec<LogRow>, LogHead), ReadError> {
         let (mut answers, head) = self.at_one_moment(vec![log::read(&query)]).await?;
         Ok((log::found(&query, &answers.pop().unwrap_or_default())?, head))
     }
@@ -55,7 +55,7 @@ impl Reader {
     pub(super) async fn tallies_and_rows(
         &self,
         keys: Vec<Key>,
-    ) -> Result<((Tallies, Vec<Option<Row>>), Head), ReadError> {
+    ) -> Result<((Tallies, Vec<Option<Row>>), LogHead), ReadError> {
         let (tables, mut questions): (Vec<_>, Vec<_>) = schema::get(&keys).into_iter().unzip();
         questions.push(Question::new(transact::ALL_TALLIES, vec![]));
         let (mut answers, head) = self.at_one_moment(questions).await?;
@@ -83,7 +83,7 @@ impl Reader {
     }
 
     /// Asks everything at one moment, with the head of that moment.
-    async fn at_one_moment(&self, mut questions: Vec<Question>) -> Result<(Answers, Head), ReadError> {
+    async fn at_one_moment(&self, mut questions: Vec<Question>) -> Result<(Answers, LogHead), ReadError> {
         questions.push(Question::new(HEAD, vec![]));
         let mut answers = self.ask(Frame::Snapshot, &questions).await?;
         let head = stored(&answers.pop().unwrap_or_default())?.head;

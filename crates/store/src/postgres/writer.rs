@@ -20,9 +20,9 @@ use super::connection::{
 };
 use super::error::Trouble;
 use super::transact::{self, Loading};
-use crate::batch::{Batch, BatchStep, CommitSet, Outcome};
+use crate::batch::{Batch, BatchStep, CommitSet, Outcome, PendingBatch};
 use crate::operational::PresenceBoard;
-use crate::queue::Waiting;
+use crate::queue::QueuedCommand;
 use crate::store::{Health, Submission};
 
 /// How long a server may take over one exchange: longer than it lets us wait for the head.
@@ -72,7 +72,7 @@ impl Writer {
         }
     }
 
-    async fn carry_out(&mut self, waiting: Vec<Waiting>) {
+    async fn carry_out(&mut self, waiting: Vec<QueuedCommand>) {
         let (submissions, replies): (Vec<Submission>, Vec<_>) =
             waiting.into_iter().map(|waiting| (waiting.submission, waiting.reply)).unzip();
         metrics::counter!("rookery_store_batches_total").increment(1);
@@ -117,7 +117,7 @@ impl Writer {
     }
 
     async fn attempt_once(&mut self, submissions: Vec<Submission>) -> Result<Vec<Outcome>, Failed> {
-        let mut work = Work { submissions, batch: None };
+        let mut work = PendingBatch { submissions, batch: None };
         match self.transact(&mut work).await {
             Ok(committed) => {
                 self.publish(committed).await;
@@ -132,7 +132,7 @@ impl Writer {
     }
 
     /// Decides, writes and commits.
-    async fn transact(&mut self, work: &mut Work) -> Result<Committed, Trouble> {
+    async fn transact(&mut self, work: &mut PendingBatch) -> Result<Committed, Trouble> {
         self.connect().await?;
         let submissions = std::mem::take(&mut work.submissions);
         let batch = work.batch.insert(Batch::new(submissions));
@@ -367,18 +367,6 @@ enum Fate {
     Committed,
     NotCommitted,
     Unknown,
-}
-
-/// A batch under way, in a form that gives its commands back.
-struct Work {
-    submissions: Vec<Submission>,
-    batch: Option<Batch>,
-}
-
-impl Work {
-    fn into_submissions(self) -> Vec<Submission> {
-        self.batch.map_or(self.submissions, Batch::into_submissions)
-    }
 }
 
 struct Failed {

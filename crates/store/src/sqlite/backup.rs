@@ -16,14 +16,14 @@ use super::connection::{self, begin_reading, beside, stored};
 use super::integrity::open_existing;
 use crate::artifact::{ArtifactDir, hex, sync_folder};
 use crate::offline::{OfflineError, Progress};
-use crate::query::Head;
+use crate::query::LogHead;
 
 const PAGES_AT_ONCE: i32 = 1_024;
 const PART_BYTES: usize = 1024 * 1024;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BackupReport {
-    pub head: Head,
+    pub head: LogHead,
     pub artifacts: u64,
     /// Artifacts that the log names and that are not there, or not what they were.
     pub missing: Vec<String>,

@@ -9,7 +9,7 @@ use rookery_core::{LogId, Seq};
 use rusqlite::{Connection, OpenFlags};
 
 use super::error::Problem;
-use crate::query::Head;
+use crate::query::LogHead;
 
 /// Stands in the header of every store, so that another program's database is not mistaken for one.
 pub(super) const APPLICATION_ID: i32 = 0x526f_6f6b;
@@ -115,7 +115,7 @@ pub(super) fn wal_bytes(path: &Path) -> u64 {
 /// The head row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Stored {
-    pub(super) head: Head,
+    pub(super) head: LogHead,
     pub(super) format: u32,
 }
 
@@ -123,7 +123,7 @@ pub(super) fn stored(connection: &Connection) -> Result<Stored, Problem> {
     let mut statement = connection.prepare_cached("SELECT log_id, floor, head, format FROM log_head")?;
     let (log, floor, head, format): (String, i64, i64, i64) =
         statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
-    let head = Head { log: LogId::new(log), floor: seq(floor)?, head: seq(head)? };
+    let head = LogHead { log: LogId::new(log), floor: seq(floor)?, head: seq(head)? };
     Ok(Stored { head, format: u32::try_from(format).unwrap_or(u32::MAX) })
 }
 

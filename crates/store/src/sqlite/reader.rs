@@ -15,7 +15,7 @@ use super::connection::{self, begin_reading, commit, roll_back, stored};
 use super::error::{OpenError, Problem};
 use super::{log, schema, transact};
 use crate::operational::{EndpointCursor, PresenceRecord, Token};
-use crate::query::{Head, LogQuery, RowQuery};
+use crate::query::{LogHead, LogQuery, RowQuery};
 use crate::store::{Pending, Read, ReadError, Tallies};
 
 /// How many rows are read on the thread that asks for them; looking up one takes some ten microseconds.
@@ -153,7 +153,7 @@ fn closed() -> ReadError {
 }
 
 /// A connection that failed is closed; the next read opens another.
-fn read_once<T>(pool: &Pool, read: impl FnOnce(&Connection) -> Result<T, Problem>) -> Result<(T, Head), Problem> {
+fn read_once<T>(pool: &Pool, read: impl FnOnce(&Connection) -> Result<T, Problem>) -> Result<(T, LogHead), Problem> {
     let waiting = pool.idle().pop();
     let connection = match waiting {
         Some(connection) => connection,
@@ -169,7 +169,7 @@ fn read_once<T>(pool: &Pool, read: impl FnOnce(&Connection) -> Result<T, Problem
 fn in_transaction<T>(
     connection: &Connection,
     read: impl FnOnce(&Connection) -> Result<T, Problem>,
-) -> Result<(T, Head), Problem> {
+) -> Result<(T, LogHead), Problem> {
     begin_reading(connection)?;
     let found = stored(connection).and_then(|stored| Ok((read(connection)?, stored.head)));
     match found {

@@ -16,7 +16,7 @@ use super::{FORMAT, checkpoint, migrate};
 use crate::artifact::ArtifactDir;
 use crate::migration::newest_version;
 use crate::offline::{OfflineError, other_format};
-use crate::query::Head;
+use crate::query::LogHead;
 
 /// What becomes of a store that stands where the restored one shall.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +29,7 @@ pub enum Existing {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RestoreReport {
-    pub head: Head,
+    pub head: LogHead,
     pub artifacts: u64,
     /// Where the store went that was there before.
     pub set_aside: Option<PathBuf>,
@@ -92,7 +92,7 @@ fn check_backup(from: &Path) -> Result<(), OfflineError> {
 }
 
 /// Takes the artifacts out of the copy and makes it a history of its own.
-fn settle(partial: &Path, artifacts: &ArtifactDir, log_id: &LogId) -> Result<(Head, u64), OfflineError> {
+fn settle(partial: &Path, artifacts: &ArtifactDir, log_id: &LogId) -> Result<(LogHead, u64), OfflineError> {
     let copy = connection::single_file(partial)?;
     let count = take_artifacts(&copy, artifacts)?;
     copy.execute("UPDATE log_head SET log_id = ?1", [log_id.as_str()])?;

@@ -19,12 +19,12 @@ use super::error::{Problem, Trouble};
 use super::fault::{Faults, Step};
 use super::lock::Lock;
 use super::{FORMAT, Shared, log, migrate, transact};
-use crate::batch::{Batch, BatchStep, CommitSet, Outcome};
+use crate::batch::{Batch, BatchStep, CommitSet, Outcome, PendingBatch};
 use crate::clock::Clock;
 use crate::offline::other_format;
 use crate::operational::{Operation, PresenceBoard};
 use crate::query::{Bodies, LogQuery};
-use crate::queue::{Chore, Waiting};
+use crate::queue::{Chore, QueuedCommand};
 use crate::store::{Health, Submission, SubmitError};
 
 /// How many rows are published at once that another writer, or a commit of unknown outcome, left behind.
@@ -88,7 +88,7 @@ impl Writer {
         }
     }
 
-    fn carry_out(&mut self, waiting: Vec<Waiting>) {
+    fn carry_out(&mut self, waiting: Vec<QueuedCommand>) {
         let (submissions, replies): (Vec<Submission>, Vec<_>) =
             waiting.into_iter().map(|waiting| (waiting.submission, waiting.reply)).unzip();
         metrics::counter!("rookery_store_batches_total").increment(1);
@@ -119,7 +119,7 @@ impl Writer {
 
     /// One transaction, whatever happens in it.
     fn attempt(&mut self, submissions: Vec<Submission>) -> Result<Vec<Outcome>, Failed> {
-        let mut work = Work { submissions, batch: None };
+        let mut work = PendingBatch { submissions, batch: None };
         let result = catch_unwind(AssertUnwindSafe(|| self.transact(&mut work)))
             .unwrap_or_else(|panic| Err(Trouble::Poison(format!("it panicked: {}", said(panic.as_ref())))));
         match result {
@@ -135,7 +135,7 @@ impl Writer {
     }
 
     /// Decides, writes and commits. Returns the committed rows of the log.
-    fn transact(&mut self, work: &mut Work) -> Result<Vec<LogRow>, Trouble> {
+    fn transact(&mut self, work: &mut PendingBatch) -> Result<Vec<LogRow>, Trouble> {
         let before = self.begin()?;
         self.catch_up(before)?;
         let submissions = std::mem::take(&mut work.submissions);
@@ -406,18 +406,6 @@ impl Writer {
         }
         self.reset_log(Duration::ZERO);
         Ok(())
-    }
-}
-
-/// A batch under way, in a form that gives its commands back.
-struct Work {
-    submissions: Vec<Submission>,
-    batch: Option<Batch>,
-}
-
-impl Work {
-    fn into_submissions(self) -> Vec<Submission> {
-        self.batch.map_or(self.submissions, Batch::into_submissions)
     }
 }
 

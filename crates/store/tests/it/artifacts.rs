@@ -18,7 +18,7 @@ use rookery_testkit::patience::eventually;
 use rookery_testkit::postgres::Schema;
 use serde_json::json;
 
-use crate::files::Place;
+use crate::files::StoreFolder;
 use crate::support::{World, claim_task, create, done, open, register, replay_matches, shared, whole_log};
 
 /// The size of a piece in a database, and what is about as long as one or several.
@@ -222,7 +222,7 @@ pub(crate) async fn nothing_goes_that_is_named_at_the_same_time(world: &World) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_given_up_leaves_no_file() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let store = open(&place.database());
     let mut incoming = store.receive_artifact().await.unwrap();
     incoming.write(bytes(3_000_000, 1).into()).await.unwrap();
@@ -244,7 +244,7 @@ async fn what_was_given_up_leaves_no_file() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_file_is_not_passed_off_as_whole() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let store = open(&place.database());
     let sent = bytes(1_500_000, 3);
     let sha256 = upload(&store, &sent, 100_000).await.sha256;
@@ -292,8 +292,8 @@ async fn attached(store: &dyn Store) -> [String; 2] {
     [named, unnamed]
 }
 
-async fn place_with_attached() -> (Place, [String; 2]) {
-    let place = Place::new();
+async fn place_with_attached() -> (StoreFolder, [String; 2]) {
+    let place = StoreFolder::new();
     let store = open(&place.database());
     let names = attached(&store).await;
     store.close().await;
@@ -301,7 +301,7 @@ async fn place_with_attached() -> (Place, [String; 2]) {
 }
 
 /// Opens what was made and looks whether these are there, whole, and the first of them named.
-async fn holds(place: &Place, wanted: &[String]) {
+async fn holds(place: &StoreFolder, wanted: &[String]) {
     let store = open(&place.database());
     replay_matches(&store).await;
     let mut wanted = wanted.to_vec();
@@ -319,7 +319,7 @@ async fn holds(place: &Place, wanted: &[String]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_has_what_is_named_and_what_may_yet_be() {
     let (place, wanted) = place_with_attached().await;
-    let (saved, other) = (place.file("a.backup"), Place::new());
+    let (saved, other) = (place.file("a.backup"), StoreFolder::new());
     let report = backup(&place.database(), &place.artifacts(), &saved, &mut |_| {}).unwrap();
     assert_eq!((report.artifacts, report.missing), (2, vec!["0".repeat(64)]));
     let restored = restore(&saved, &other.database(), &other.artifacts(), &"log_b".into(), Existing::Kept).unwrap();
@@ -332,7 +332,7 @@ async fn a_backup_has_what_is_named_and_what_may_yet_be() {
 async fn what_a_store_beside_this_one_names_is_not_collected() {
     let (place, wanted) = place_with_attached().await;
     let saved = place.file("a.backup");
-    let young = Place::new();
+    let young = StoreFolder::new();
     backup(&young.database(), &young.artifacts(), &saved, &mut |_| {}).unwrap_err();
     let store = open(&young.database());
     done(&store, register("b")).await;
@@ -353,7 +353,7 @@ async fn what_a_store_beside_this_one_names_is_not_collected() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_export_has_what_facts_refer_to() {
     let (place, wanted) = place_with_attached().await;
-    let other = Place::new();
+    let other = StoreFolder::new();
     let mut lines = Vec::new();
     let report = place.export(&mut lines).unwrap();
     assert_eq!((report.artifacts, report.missing), (1, vec!["0".repeat(64)]));
@@ -368,7 +368,7 @@ async fn an_export_has_what_facts_refer_to() {
         (text.replacen(parts[1], &parts[1].replacen("\"data\":\"", "\"data\":\"AAAA", 1), 1), "a part has more"),
         (text.replacen(&format!("{}\n", parts[parts.len() - 1]), "", 1), "the last part is missing"),
     ] {
-        let broken = Place::new();
+        let broken = StoreFolder::new();
         let refused = broken.import(tampered.as_bytes(), "log_b");
         assert!(matches!(refused, Err(OfflineError::Line { .. })), "{what}: {refused:?}");
         assert!(!broken.database().exists(), "{what}");
@@ -381,7 +381,7 @@ async fn a_move_takes_what_is_named_and_what_may_yet_be() {
     let (place, wanted) = place_with_attached().await;
     let damaged = place.artifacts().folder().join(&wanted[1]);
     let sound = std::fs::read(&damaged).unwrap();
-    let moved = |place: &Place, other: &Place| {
+    let moved = |place: &StoreFolder, other: &StoreFolder| {
         let mut leaving = origin(&place.database(), place.artifacts())?;
         let mut target = sink(&other.database(), other.artifacts());
         offline::move_store(&mut leaving, &mut target, "sqlite:elsewhere", &mut |_| {})
@@ -390,17 +390,17 @@ async fn a_move_takes_what_is_named_and_what_may_yet_be() {
     let named = place.artifacts().folder().join(&wanted[0]);
     let whole = std::fs::read(&named).unwrap();
     std::fs::write(&named, b"other").unwrap();
-    let refused = moved(&place, &Place::new());
+    let refused = moved(&place, &StoreFolder::new());
     assert!(matches!(refused, Err(OfflineError::Artifact(ArtifactError::Damaged { .. }))), "{refused:?}");
     std::fs::write(&named, whole).unwrap();
     std::fs::write(&damaged, b"other").unwrap();
-    let copied = Place::new();
+    let copied = StoreFolder::new();
     let mut from = source(&place.database(), place.artifacts()).unwrap();
     let mut to = sink(&copied.database(), copied.artifacts());
     offline::copy_store(&mut from, &mut to, &"log_c".into(), &mut |_| {}).unwrap();
     holds(&copied, &wanted[..1]).await;
     std::fs::write(&damaged, sound).unwrap();
-    let other = Place::new();
+    let other = StoreFolder::new();
     let report = moved(&place, &other).unwrap();
     assert_eq!((report.artifacts, report.missing), (2, vec!["0".repeat(64)]));
     holds(&other, &wanted).await;
@@ -409,7 +409,7 @@ async fn a_move_takes_what_is_named_and_what_may_yet_be() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_into_a_database_and_out_of_it_keeps_artifacts() {
     let (place, wanted) = place_with_attached().await;
-    let (schema, back) = (Schema::new().unwrap(), Place::new());
+    let (schema, back) = (Schema::new().unwrap(), StoreFolder::new());
     let (path, artifacts, url) = (place.database(), place.artifacts(), schema.url());
     let into = move || {
         let mut leaving = origin(&path, artifacts)?;

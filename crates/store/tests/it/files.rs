@@ -18,13 +18,13 @@ use crate::support::{
     with_key,
 };
 
-pub(crate) struct Place {
+pub(crate) struct StoreFolder {
     folder: tempfile::TempDir,
 }
 
-impl Place {
-    pub(crate) fn new() -> Place {
-        Place { folder: tempfile::tempdir().unwrap() }
+impl StoreFolder {
+    pub(crate) fn new() -> StoreFolder {
+        StoreFolder { folder: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn database(&self) -> PathBuf {
@@ -49,7 +49,7 @@ impl Place {
 }
 
 /// A store with bodies of every kind, closed.
-pub(crate) async fn filled(place: &Place) -> Vec<LogRow> {
+pub(crate) async fn filled(place: &StoreFolder) -> Vec<LogRow> {
     let store = open(&place.database());
     done(&store, register("a")).await;
     for (at, body) in [&b"text \0"[..], b"\xff\xfe", br#"{"a":1,"a":2}"#, b""].into_iter().enumerate() {
@@ -74,7 +74,7 @@ pub(crate) async fn filled(place: &Place) -> Vec<LogRow> {
 
 #[tokio::test]
 async fn a_text_that_was_overwritten_before_its_redaction_is_nowhere_in_the_file() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let store = open(&place.database());
     let secret = "the secret ".repeat(200);
     for at in 0..20 {
@@ -101,7 +101,7 @@ pub(crate) async fn log_of(path: &Path) -> (Vec<LogRow>, String) {
 
 #[tokio::test]
 async fn verifying_finds_every_kind_of_tampering() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let log = filled(&place).await;
     let path = place.database();
     let mut told = Vec::new();
@@ -132,7 +132,7 @@ async fn verifying_finds_every_kind_of_tampering() {
 
 #[tokio::test]
 async fn what_was_redacted_is_not_in_the_file() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     filled(&place).await;
     let bytes = std::fs::read(place.database()).unwrap();
     assert!(!bytes.windows(10).any(|window| window == b"the secret"));
@@ -140,7 +140,7 @@ async fn what_was_redacted_is_not_in_the_file() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_under_load_restores_to_a_prefix_with_another_log_id() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let before = filled(&place).await;
     let store = Arc::new(open(&place.database()));
     let submitters: Vec<_> = (0..2)
@@ -162,7 +162,7 @@ async fn a_backup_under_load_restores_to_a_prefix_with_another_log_id() {
     let log = whole_log(&*store).await;
     store.close().await;
     assert_eq!((report.artifacts, report.missing), (2, vec![]));
-    let elsewhere = Place::new();
+    let elsewhere = StoreFolder::new();
     let restored = restore(
         &place.file("a.backup"),
         &elsewhere.database(),
@@ -181,7 +181,7 @@ async fn a_backup_under_load_restores_to_a_prefix_with_another_log_id() {
 
 #[tokio::test]
 async fn restoring_over_a_store_keeps_it_aside_or_does_not_begin() {
-    let (place, other) = (Place::new(), Place::new());
+    let (place, other) = (StoreFolder::new(), StoreFolder::new());
     let log = filled(&place).await;
     let saved = place.file("a.backup");
     backup(&place.database(), &place.artifacts(), &saved, &mut |_| {}).unwrap();
@@ -202,7 +202,7 @@ async fn restoring_over_a_store_keeps_it_aside_or_does_not_begin() {
 
 #[tokio::test]
 async fn a_bad_backup_is_refused_before_anything_is_touched() {
-    let (place, other) = (Place::new(), Place::new());
+    let (place, other) = (StoreFolder::new(), StoreFolder::new());
     filled(&place).await;
     let saved = place.file("a.backup");
     backup(&place.database(), &place.artifacts(), &saved, &mut |_| {}).unwrap();
@@ -225,7 +225,7 @@ async fn a_bad_backup_is_refused_before_anything_is_touched() {
 
 #[tokio::test]
 async fn a_backup_names_the_artifacts_it_could_not_take() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     filled(&place).await;
     let names = place.artifacts().list().unwrap();
     place.artifacts().erase(&names[0]).unwrap();
@@ -238,7 +238,7 @@ async fn a_backup_names_the_artifacts_it_could_not_take() {
 
 #[tokio::test]
 async fn an_export_imports_to_the_same_log() {
-    let (place, other) = (Place::new(), Place::new());
+    let (place, other) = (StoreFolder::new(), StoreFolder::new());
     let log = filled(&place).await;
     let mut lines = Vec::new();
     let report = place.export(&mut lines).unwrap();
@@ -260,7 +260,7 @@ async fn an_export_imports_to_the_same_log() {
 
 #[tokio::test]
 async fn store_of_a_development_version_is_not_exported_verified_or_restored() {
-    let (place, other) = (Place::new(), Place::new());
+    let (place, other) = (StoreFolder::new(), StoreFolder::new());
     filled(&place).await;
     let development = "UPDATE schema_version SET name = 'initial'";
     Connection::open(place.database()).unwrap().execute_batch(development).unwrap();
@@ -278,7 +278,7 @@ async fn store_of_a_development_version_is_not_exported_verified_or_restored() {
 
 #[tokio::test]
 async fn an_export_that_is_not_whole_is_not_taken() {
-    let (place, other) = (Place::new(), Place::new());
+    let (place, other) = (StoreFolder::new(), StoreFolder::new());
     filled(&place).await;
     let mut sound = Vec::new();
     place.export(&mut sound).unwrap();

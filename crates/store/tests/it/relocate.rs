@@ -9,7 +9,7 @@ use rookery_store::sqlite::{OpenError, SqliteStore};
 use rookery_store::{DeadLetter, EndpointCursor, Operation, Store, Token};
 use rusqlite::Connection;
 
-use crate::files::{Place, filled, log_of};
+use crate::files::{StoreFolder, filled, log_of};
 use crate::support::{create, done, open, options, verify, whole_log, with_key};
 
 const TO: &str = "sqlite:elsewhere";
@@ -28,8 +28,8 @@ fn token(id: &str) -> Token {
 }
 
 /// A store with bodies of every kind and operational state, closed.
-async fn lived_in() -> Place {
-    let place = Place::new();
+async fn lived_in() -> StoreFolder {
+    let place = StoreFolder::new();
     filled(&place).await;
     let store = open(&place.database());
     for id in ["tok_b", "tok_a"] {
@@ -48,22 +48,22 @@ async fn lived_in() -> Place {
     place
 }
 
-fn move_to(place: &Place, other: &Place) -> Result<RelocateReport, OfflineError> {
+fn move_to(place: &StoreFolder, other: &StoreFolder) -> Result<RelocateReport, OfflineError> {
     move_as(place, other, TO)
 }
 
-fn move_as(place: &Place, other: &Place, to: &str) -> Result<RelocateReport, OfflineError> {
+fn move_as(place: &StoreFolder, other: &StoreFolder, to: &str) -> Result<RelocateReport, OfflineError> {
     let mut origin = origin(&place.database(), place.artifacts())?;
     offline::move_store(&mut origin, &mut sink(&other.database(), other.artifacts()), to, &mut |_| {})
 }
 
-fn copy_to(place: &Place, other: &Place) -> Result<RelocateReport, OfflineError> {
+fn copy_to(place: &StoreFolder, other: &StoreFolder) -> Result<RelocateReport, OfflineError> {
     let mut source = source(&place.database(), place.artifacts())?;
     offline::copy_store(&mut source, &mut sink(&other.database(), other.artifacts()), &"log_b".into(), &mut |_| {})
 }
 
 /// Everything that travels, in the bytes that are stored.
-fn contents(place: &Place) -> impl PartialEq + std::fmt::Debug {
+fn contents(place: &StoreFolder) -> impl PartialEq + std::fmt::Debug {
     let mut source = source(&place.database(), place.artifacts()).unwrap();
     let log = source.log(Seq::ZERO, u32::MAX).unwrap();
     let replies = source.replies(None, u32::MAX).unwrap();
@@ -72,20 +72,20 @@ fn contents(place: &Place) -> impl PartialEq + std::fmt::Debug {
     (log, operational, place.artifacts().list().unwrap(), source.snapshot().project.clone())
 }
 
-fn nothing_was_made(other: &Place) {
+fn nothing_was_made(other: &StoreFolder) {
     let left: Vec<_> = std::fs::read_dir(other.file("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     let left: Vec<_> = left.into_iter().filter(|name| name != "rookery.db.lock" && name != "artifacts").collect();
     assert_eq!(left, Vec::<std::ffi::OsString>::new());
     assert_eq!(other.artifacts().list().unwrap(), Vec::<String>::new());
 }
 
-fn closed(place: &Place) -> bool {
+fn closed(place: &StoreFolder) -> bool {
     matches!(SqliteStore::open(options(&place.database())), Err(OpenError::Moved { to, .. }) if to == TO)
 }
 
 #[tokio::test]
 async fn a_move_takes_everything_and_closes_what_it_left() {
-    let (place, other) = (lived_in().await, Place::new());
+    let (place, other) = (lived_in().await, StoreFolder::new());
     let before = verify(&place.database(), &mut |_| {}).unwrap();
     let (log, log_id) = log_of(&place.database()).await;
     let report = move_to(&place, &other).unwrap();
@@ -109,7 +109,7 @@ async fn a_move_takes_everything_and_closes_what_it_left() {
 
 #[tokio::test]
 async fn a_copy_is_a_log_of_its_own_and_may_be_taken_beside_a_daemon() {
-    let (place, other) = (lived_in().await, Place::new());
+    let (place, other) = (lived_in().await, StoreFolder::new());
     let store = open(&place.database());
     assert!(matches!(move_to(&place, &other), Err(OfflineError::Open(OpenError::Locked { .. }))));
     let report = copy_to(&place, &other).unwrap();
@@ -122,7 +122,7 @@ async fn a_copy_is_a_log_of_its_own_and_may_be_taken_beside_a_daemon() {
 
 #[tokio::test]
 async fn only_an_empty_store_is_replaced() {
-    let (place, other) = (lived_in().await, Place::new());
+    let (place, other) = (lived_in().await, StoreFolder::new());
     let store = open(&other.database());
     assert!(matches!(move_to(&place, &other), Err(OfflineError::Open(OpenError::Locked { .. }))));
     store.operate(Operation::PutToken(token("tok_1"))).await.unwrap();
@@ -134,7 +134,7 @@ async fn only_an_empty_store_is_replaced() {
     move_to(&place, &other).unwrap();
     assert_eq!(contents(&place), contents(&other));
 
-    let (full, place) = (Place::new(), lived_in().await);
+    let (full, place) = (StoreFolder::new(), lived_in().await);
     let store = open(&full.database());
     done(&store, create("task_1", "t")).await;
     store.close().await;
@@ -148,7 +148,7 @@ async fn only_an_empty_store_is_replaced() {
 
 #[tokio::test]
 async fn what_cannot_be_moved_whole_stays_where_it_is() {
-    let (place, other) = (lived_in().await, Place::new());
+    let (place, other) = (lived_in().await, StoreFolder::new());
     let absent = move_to(&other, &place);
     assert!(matches!(absent, Err(OfflineError::Open(OpenError::Absent { .. }))), "{absent:?}");
     let name = place.artifacts().list().unwrap().remove(0);
@@ -189,7 +189,7 @@ async fn what_cannot_be_moved_whole_stays_where_it_is() {
 
 #[tokio::test]
 async fn a_move_that_was_killed_is_repeated() {
-    let (place, other) = (lived_in().await, Place::new());
+    let (place, other) = (lived_in().await, StoreFolder::new());
     // Killed while it wrote: what is left is in nobody's way.
     std::fs::write(other.file("rookery.db.importing"), b"half a store").unwrap();
     std::fs::write(other.file("rookery.db.importing-journal"), b"half a journal").unwrap();
@@ -208,7 +208,7 @@ async fn a_move_that_was_killed_is_repeated() {
 
 #[tokio::test]
 async fn a_target_that_does_not_appear_leaves_the_origin_open() {
-    let (place, other) = (lived_in().await, Place::new());
+    let (place, other) = (lived_in().await, StoreFolder::new());
     let mut target = sink(&other.database(), other.artifacts());
     let mut leaving = Obstructed { origin: origin(&place.database(), place.artifacts()).unwrap(), other: &other };
     let failed = offline::move_store(&mut leaving, &mut target, TO, &mut |_| {});
@@ -221,7 +221,7 @@ async fn a_target_that_does_not_appear_leaves_the_origin_open() {
 /// At the last moment something stands in the way of the target.
 struct Obstructed<'a, O> {
     origin: O,
-    other: &'a Place,
+    other: &'a StoreFolder,
 }
 
 impl<O: Origin> Origin for Obstructed<'_, O> {
@@ -241,7 +241,7 @@ impl<O: Origin> Origin for Obstructed<'_, O> {
 
 #[tokio::test]
 async fn a_backup_of_what_has_moved_restores_to_a_store_that_takes_writes() {
-    let (place, other, third) = (lived_in().await, Place::new(), Place::new());
+    let (place, other, third) = (lived_in().await, StoreFolder::new(), StoreFolder::new());
     move_to(&place, &other).unwrap();
     let saved = place.file("a.backup");
     backup(&place.database(), &place.artifacts(), &saved, &mut |_| {}).unwrap();
@@ -263,7 +263,7 @@ mod postgres {
         tokio::task::spawn_blocking(work).await.unwrap()
     }
 
-    async fn into_schema(place: &Place, schema: &Schema) -> Result<RelocateReport, OfflineError> {
+    async fn into_schema(place: &StoreFolder, schema: &Schema) -> Result<RelocateReport, OfflineError> {
         let (path, artifacts, url) = (place.database(), place.artifacts(), schema.url());
         blocking(move || {
             let mut target = shared_offline::sink(url.parse().unwrap())?;
@@ -273,7 +273,7 @@ mod postgres {
         .await
     }
 
-    async fn out_of_schema(schema: &Schema, place: &Place) -> Result<RelocateReport, OfflineError> {
+    async fn out_of_schema(schema: &Schema, place: &StoreFolder) -> Result<RelocateReport, OfflineError> {
         let (path, artifacts, url) = (place.database(), place.artifacts(), schema.url());
         blocking(move || {
             let mut leaving = shared_offline::origin(url.parse().unwrap())?;
@@ -292,7 +292,7 @@ mod postgres {
         .await
     }
 
-    fn exported_from(place: &Place) -> Vec<u8> {
+    fn exported_from(place: &StoreFolder) -> Vec<u8> {
         let mut lines = Vec::new();
         place.export(&mut lines).unwrap();
         lines
@@ -301,7 +301,7 @@ mod postgres {
     /// What is not in an export: tokens, outboxes, signs of life without who saw them, replies.
     type Operational = (Vec<Token>, Vec<EndpointCursor>, Vec<(String, Presence)>, Vec<Reply>);
 
-    fn operational(place: &Place) -> Operational {
+    fn operational(place: &StoreFolder) -> Operational {
         let mut source = source(&place.database(), place.artifacts()).unwrap();
         let mut tokens = source.tokens().unwrap();
         tokens.sort_by(|one, other| one.id.cmp(&other.id));
@@ -317,7 +317,7 @@ mod postgres {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn there_and_back_nothing_is_lost() {
-        let (place, schema, third) = (lived_in().await, Schema::new().unwrap(), Place::new());
+        let (place, schema, third) = (lived_in().await, Schema::new().unwrap(), StoreFolder::new());
         let (lines, before) = (exported_from(&place), operational(&place));
         let there = into_schema(&place, &schema).await.unwrap();
         assert_eq!((there.artifacts, there.tokens, there.replies), (2, 2, 5));
@@ -334,7 +334,7 @@ mod postgres {
         let refused = PostgresStore::open(shared(&schema.url(), "node_a")).await;
         assert!(matches!(refused, Err(PostgresOpenError::Moved { to, .. }) if to == TO));
         assert_eq!(exported(&schema).await, lines);
-        assert!(out_of_schema(&schema, &Place::new()).await.is_ok(), "a move is repeated");
+        assert!(out_of_schema(&schema, &StoreFolder::new()).await.is_ok(), "a move is repeated");
         let store = open(&third.database());
         done(&store, create("task_new", "t")).await;
         store.close().await;
@@ -352,7 +352,7 @@ mod postgres {
         let log = whole_log(&store).await;
         assert_eq!(log.len() as u64, there.events + 1);
         store.renew_lease(node("node_a")).await.unwrap();
-        let other = Place::new();
+        let other = StoreFolder::new();
         let refused = out_of_schema(&schema, &other).await;
         assert!(matches!(&refused, Err(OfflineError::InUse { by }) if by.contains("process 1 on here")), "{refused:?}");
         nothing_was_made(&other);

@@ -52,10 +52,10 @@ pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) board: Arc<PresenceBoard>,
     /// What lasts as long as the store.
-    place: Place,
+    place: StoreLocation,
 }
 
-enum Place {
+enum StoreLocation {
     Memory,
     Folder { _folder: tempfile::TempDir },
     Schema { _schema: Schema },
@@ -66,14 +66,18 @@ impl World {
         let board = Arc::new(PresenceBoard::default());
         let database = Database::new(LogId::from("log_test"));
         let store = MemoryStore::new(database, Arc::new(FakeClock::default()), board.clone());
-        World { store: Arc::new(store), board, place: Place::Memory }
+        World { store: Arc::new(store), board, place: StoreLocation::Memory }
     }
 
     pub(crate) fn sqlite() -> World {
         let folder = tempfile::tempdir().unwrap();
         let options = options(&folder.path().join("rookery.db"));
         let board = options.board.clone();
-        World { store: Arc::new(SqliteStore::open(options).unwrap()), board, place: Place::Folder { _folder: folder } }
+        World {
+            store: Arc::new(SqliteStore::open(options).unwrap()),
+            board,
+            place: StoreLocation::Folder { _folder: folder },
+        }
     }
 
     pub(crate) async fn postgres() -> World {
@@ -81,7 +85,7 @@ impl World {
         let options = shared(&schema.url(), "node_a");
         let board = options.board.clone();
         let store = PostgresStore::open(options).await.unwrap();
-        World { store: Arc::new(store), board, place: Place::Schema { _schema: schema } }
+        World { store: Arc::new(store), board, place: StoreLocation::Schema { _schema: schema } }
     }
 
     pub(crate) async fn end(self) {

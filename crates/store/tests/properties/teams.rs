@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use rookery_core::kernel::caller::Caller;
-use rookery_core::model::team::{Conclusion, Launch, Mode, Runner, StartTime};
+use rookery_core::model::team::{Conclusion, Mode, Runner, StartTime, TeamStartSpec};
 use rookery_core::model::turn::{Failure, Turn, TurnConclusion, Usage, WakeReason};
 use rookery_core::teams::{
     AnnounceToTeam, ConcludeTeamStart, EndTeam, KickOff, NewMember, RequestTeamStart, RequestTeamStop, StartTeam,
@@ -94,7 +94,7 @@ fn launch() -> impl Strategy<Value = RequestTeamStart> {
     intent().prop_map(|intent| RequestTeamStart {
         intent,
         team: TEAMS[0].into(),
-        launch: Launch { file: "one.yaml".to_owned(), params: vec!["two".to_owned()] },
+        launch: TeamStartSpec { file: "one.yaml".to_owned(), params: vec!["two".to_owned()] },
         site: "site_1".into(),
     })
 }

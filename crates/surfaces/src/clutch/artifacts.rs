@@ -24,11 +24,11 @@ use super::openapi::Content;
 use super::{ClutchError, ClutchErrorBody, ROOT};
 use crate::http::App;
 use crate::http::extract::drain;
-use crate::http::limits::{Account, Full, Place};
+use crate::http::limits::{Account, Full, RequestPermit};
 
 mod range;
 
-use range::Wanted;
+use range::RequestedRange;
 
 /// How slow an upload may be, beside its pauses.
 const SLOWEST_BYTES_PER_MILLI: u64 = 16;
@@ -204,13 +204,13 @@ pub async fn download(
     }
     let Ok(wanted) = range::wanted(&headers, &tag, size) else { return Ok(unsatisfiable(size)) };
     let span = match &wanted {
-        Wanted::Whole => 0..size,
-        Wanted::Part(span) => span.clone(),
+        RequestedRange::Whole => 0..size,
+        RequestedRange::Part(span) => span.clone(),
     };
     let place = app.downloads().take(Account::of(&caller)).map_err(Full::of_downloads)?;
     let body = sent(artifacts.read(sha256, span.clone()).await?, place).await?;
     let mut response = carrying(body, span.clone());
-    if wanted != Wanted::Whole {
+    if wanted != RequestedRange::Whole {
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
         let part = format!("bytes {}-{}/{size}", span.start, span.end.saturating_sub(1));
         set(&mut response, header::CONTENT_RANGE, &part);
@@ -220,7 +220,7 @@ pub async fn download(
 
 /// The rest of an artifact as a body, which holds its place until it was sent. Its first bytes are looked at here, while an
 /// error can still be told.
-async fn sent(mut outgoing: Box<dyn Outgoing>, place: Place) -> Result<Body, ClutchError> {
+async fn sent(mut outgoing: Box<dyn Outgoing>, place: RequestPermit) -> Result<Body, ClutchError> {
     let Some(first) = outgoing.next().await? else { return Ok(Body::empty()) };
     let rest = stream::unfold(Some((outgoing, place)), |sending| async {
         let (mut outgoing, place) = sending?;

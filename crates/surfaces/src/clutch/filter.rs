@@ -17,7 +17,7 @@ const LARGEST_PAGE: u32 = 1_000;
 /// Conditions that all hold. Ids may have their prefix in front.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Wanted {
+pub struct MessageFilterQuery {
     /// `run_default` holds what belongs to no other run.
     pub run_id: Option<String>,
     /// `thr_default` holds what belongs to no other thread.
@@ -32,7 +32,7 @@ pub struct Wanted {
     pub message_type: Option<String>,
 }
 
-impl Wanted {
+impl MessageFilterQuery {
     pub fn filter(&self) -> Result<MessageFilter, ClutchError> {
         Ok(MessageFilter {
             run: id("run_id", "run:", self.run_id.as_deref())?.map(RunId::new),

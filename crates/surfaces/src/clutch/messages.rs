@@ -5,13 +5,13 @@ use axum::response::Response;
 use rookery_core::Seq;
 use rookery_core::kernel::time::iso;
 use rookery_engine::history::{MessagePage, Stretch};
-use rookery_engine::message_view::Shown;
+use rookery_engine::message_view::PositionedMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::call::{Call, Query};
-use super::filter::{self, Wanted};
+use super::filter::{self, MessageFilterQuery};
 use super::openapi::ShownMessage;
 use super::{ClutchError, ClutchErrorBody};
 use crate::http::{App, answer};
@@ -44,8 +44,8 @@ pub struct PlacedMessage {
     pub(super) message: Value,
 }
 
-impl From<Shown> for PlacedMessage {
-    fn from(shown: Shown) -> PlacedMessage {
+impl From<PositionedMessage> for PlacedMessage {
+    fn from(shown: PositionedMessage) -> PlacedMessage {
         PlacedMessage { seq: shown.seq.0, received_at: iso(shown.at), message: shown.message }
     }
 }
@@ -61,12 +61,12 @@ impl From<MessagePage> for Messages {
 
 /// Every message, oldest first, or those that fit. Whatever happens by any face is a message here.
 #[utoipa::path(get, path = "/clutch/v0/messages", tag = "clutch", operation_id = "clutch_messages",
-    params(Wanted, PageQuery),
+    params(MessageFilterQuery, PageQuery),
     responses((status = 200, body = Messages), (status = 410, body = ClutchErrorBody)))]
 pub async fn list(
     State(app): State<App>,
     call: Call,
-    wanted: Query<Wanted>,
+    wanted: Query<MessageFilterQuery>,
     page: Query<PageQuery>,
 ) -> Result<Response, ClutchError> {
     call.reader().await?;

@@ -8,14 +8,14 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use rookery_core::{Seq, Timestamp};
 use rookery_engine::history::Stretch;
-use rookery_engine::message_view::{MessageFilter, Shown};
+use rookery_engine::message_view::{MessageFilter, PositionedMessage};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::call::{Call, Query, Segment};
 use super::messages::{self, Messages, PageQuery, PlacedMessage};
 use super::{ClutchError, ClutchErrorBody, filter, stream};
-use crate::http::limits::Place;
+use crate::http::limits::RequestPermit;
 use crate::http::{App, answer};
 
 /// However long nothing happened then, nobody waits longer for the next message.
@@ -86,13 +86,13 @@ struct Replay {
     filter: MessageFilter,
     /// What is still to be read.
     next: Option<Stretch>,
-    read: std::vec::IntoIter<Shown>,
+    read: std::vec::IntoIter<PositionedMessage>,
     /// When the last message happened that was sent.
     shown: Option<Timestamp>,
     /// Milliseconds that are to pass and have not yet: timers do not wait for less than one.
     owed: f64,
     speed: f64,
-    _place: Place,
+    _place: RequestPermit,
 }
 
 /// A line, or why the stream ends before its end.
@@ -115,7 +115,7 @@ impl Replay {
         Some((Ok(line.into()), self))
     }
 
-    async fn message(&mut self) -> Result<Option<Shown>, ClutchError> {
+    async fn message(&mut self) -> Result<Option<PositionedMessage>, ClutchError> {
         loop {
             if let Some(message) = self.read.next() {
                 return Ok(Some(message));

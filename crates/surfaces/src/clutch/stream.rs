@@ -20,10 +20,10 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::call::{Call, Query};
-use super::filter::{self, Wanted};
+use super::filter::{self, MessageFilterQuery};
 use super::{ClutchError, ClutchErrorBody, inbox};
 use crate::http::App;
-use crate::http::limits::{Account, Full, Place};
+use crate::http::limits::{Account, Full, RequestPermit};
 use client::{Client, Framing, Peer};
 use source::{Followed, Source};
 
@@ -52,14 +52,14 @@ pub struct StreamQuery {
 /// `{"type": "error", "code", "message", "retryable", "details"}`. Answers come in the order of what was asked. To resume,
 /// connect with the last seq as `after`.
 #[utoipa::path(get, path = "/clutch/v0/stream", tag = "clutch", operation_id = "clutch_stream",
-    params(Wanted, StreamQuery),
+    params(MessageFilterQuery, StreamQuery),
     responses((status = 101, description = "The connection is a WebSocket from here on."),
         (status = 410, body = ClutchErrorBody),
         (status = 426, body = ClutchErrorBody, description = "The request does not ask for a WebSocket.")))]
 pub async fn stream(
     State(app): State<App>,
     call: Call,
-    wanted: Query<Wanted>,
+    wanted: Query<MessageFilterQuery>,
     query: Query<StreamQuery>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ClutchError> {
@@ -102,7 +102,7 @@ struct Checked {
 }
 
 impl Opening {
-    fn new(app: App, call: Call, wanted: &Wanted, query: StreamQuery) -> Result<Opening, ClutchError> {
+    fn new(app: App, call: Call, wanted: &MessageFilterQuery, query: StreamQuery) -> Result<Opening, ClutchError> {
         let framing = if flag("batch", query.batch.as_deref())? { Framing::Batch } else { Framing::Single };
         let position = query.after.as_deref().map(filter::position).transpose()?;
         Ok(Opening { app, call, filter: wanted.filter()?, framing, position, inbox: query.inbox })
@@ -124,7 +124,7 @@ impl Opening {
 
     /// Takes the page's half of a browser session from the first frame, and serves the stream if it proves a session.
     /// Until then it counts as a stream of a caller without a name.
-    async fn authenticate(self, mut socket: WebSocket, unnamed: Place) {
+    async fn authenticate(self, mut socket: WebSocket, unnamed: RequestPermit) {
         let first = tokio::time::timeout(self.app.limits().header_time, first_text(&mut socket)).await;
         let Ok(Some(half)) = first else {
             return client::refuse(&mut socket, &frame::not_authenticated()).await;
@@ -196,6 +196,6 @@ fn upgrade_required(rejection: &WebSocketUpgradeRejection) -> Response {
 }
 
 /// A place for a stream of a caller.
-pub(super) fn take_place(app: &App, caller: &Caller) -> Result<Place, ClutchError> {
+pub(super) fn take_place(app: &App, caller: &Caller) -> Result<RequestPermit, ClutchError> {
     Ok(app.streams().take(Account::of(caller)).map_err(Full::of_streams)?)
 }

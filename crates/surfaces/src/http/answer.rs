@@ -5,7 +5,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use rookery_core::model::task::Task;
 use rookery_core::{Code, Rejection};
-use rookery_engine::{At, Committed, Head};
+use rookery_engine::{At, Committed, LogHead};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -22,7 +22,7 @@ pub fn at<T: Serialize>(found: At<T>) -> Response {
     placed(Json(found.value).into_response(), &found.head)
 }
 
-fn placed(mut response: Response, head: &Head) -> Response {
+fn placed(mut response: Response, head: &LogHead) -> Response {
     response.headers_mut().insert("x-rookery-seq", HeaderValue::from(head.head.0));
     if let Ok(log) = HeaderValue::from_str(head.log.as_str()) {
         response.headers_mut().insert("x-rookery-log", log);

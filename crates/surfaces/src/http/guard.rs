@@ -13,7 +13,7 @@ use rookery_core::Code;
 
 use super::error::HttpError;
 use super::identity::Sender;
-use super::limits::{Account, Full, Place};
+use super::limits::{Account, Full, RequestPermit};
 use super::response_body::{self, Hangup, WriteTimeout};
 use super::state::App;
 
@@ -211,7 +211,7 @@ async fn bounded(app: &App, policy: GuardPolicy, request: Request, next: Next) -
 }
 
 /// A place for a request under way. A credential that proves nothing is charged as none.
-fn take_place(app: &App, request: &Request) -> Result<Place, HttpError> {
+fn take_place(app: &App, request: &Request) -> Result<RequestPermit, HttpError> {
     let sender = Sender::of_request(request.method(), request.headers()).ok();
     let caller = sender.and_then(|sender| sender.caller(app, None).ok());
     let account = caller.map_or(Account::Anonymous, |caller| Account::of(&caller));

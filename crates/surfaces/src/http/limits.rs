@@ -154,14 +154,14 @@ impl Pool {
     }
 
     /// Takes a place until it is dropped.
-    pub fn take(self: &Arc<Pool>, account: Account) -> Result<Place, Full> {
+    pub fn take(self: &Arc<Pool>, account: Account) -> Result<RequestPermit, Full> {
         let mut taken = self.lock();
         let own = taken.by_account.get(&account).copied().unwrap_or(0);
         match self.check(&account, own, taken.total) {
             Ok(()) => {
                 taken.total += 1;
                 *taken.by_account.entry(account.clone()).or_default() += 1;
-                Ok(Place { pool: self.clone(), account })
+                Ok(RequestPermit { pool: self.clone(), account })
             }
             Err(full) => {
                 let reason = if full == Full::Share { "share" } else { "pool" };
@@ -229,12 +229,12 @@ impl Pool {
 
 /// A place that is taken. Dropping it makes room for another.
 #[derive(Debug)]
-pub struct Place {
+pub struct RequestPermit {
     pool: Arc<Pool>,
     account: Account,
 }
 
-impl Drop for Place {
+impl Drop for RequestPermit {
     fn drop(&mut self) {
         let mut taken = self.pool.lock();
         taken.total -= 1;
@@ -304,7 +304,7 @@ mod tests {
     }
 
     /// As many places as an account gets.
-    fn fill(pool: &Arc<Pool>, account: &Account) -> (Vec<Place>, Full) {
+    fn fill(pool: &Arc<Pool>, account: &Account) -> (Vec<RequestPermit>, Full) {
         let mut places = Vec::new();
         loop {
             match pool.take(account.clone()) {

@@ -16,7 +16,7 @@ use hyper::body::{Frame, SizeHint};
 use rookery_engine::Clock;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::limits::Place;
+use super::limits::RequestPermit;
 
 /// The largest frame. A body that fits into one needs no watching.
 const FRAME_BYTES: usize = 32 * 1024;
@@ -33,7 +33,7 @@ pub struct WriteTimeout {
 }
 
 /// Watches a response until it was sent; its place is freed then.
-pub fn watched(response: Response, place: Option<Place>, hangup: Hangup, timeout: WriteTimeout) -> Response {
+pub fn watched(response: Response, place: Option<RequestPermit>, hangup: Hangup, timeout: WriteTimeout) -> Response {
     let size = response.body().size_hint().exact();
     if size.is_some_and(|size| size <= FRAME_BYTES as u64) {
         return response;
@@ -80,7 +80,7 @@ struct Sent {
     clock: Arc<dyn Clock>,
     /// When the last frame was handed out, or [`WAITING`].
     handed_out: Arc<AtomicU64>,
-    _place: Option<Place>,
+    _place: Option<RequestPermit>,
     /// Ends the watch.
     _done: DropGuard,
 }
@@ -138,7 +138,7 @@ mod tests {
         WriteTimeout { clock: Arc::new(SystemClock::default()), limit: LIMIT }
     }
 
-    fn large(place: Option<Place>, hangup: &Hangup) -> Body {
+    fn large(place: Option<RequestPermit>, hangup: &Hangup) -> Body {
         let bytes = vec![7; 3 * FRAME_BYTES + 1];
         watched(Response::new(Body::from(bytes)), place, hangup.clone(), timeout()).into_body()
     }

@@ -27,7 +27,7 @@ use tower::Layer;
 
 use super::error::HttpError;
 use super::guard::Via;
-use super::limits::{Account, Place};
+use super::limits::{Account, RequestPermit};
 use super::peer;
 use super::response_body::Hangup;
 use super::state::App;
@@ -209,7 +209,7 @@ fn too_many_connections() -> Response {
 }
 
 /// Serves one connection until it ends. Its place is free afterwards.
-async fn serve<S>(served: Served, stream: S, via: Via, watcher: Watcher, place: Place)
+async fn serve<S>(served: Served, stream: S, via: Via, watcher: Watcher, place: RequestPermit)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

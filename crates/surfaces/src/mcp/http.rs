@@ -24,7 +24,7 @@ use crate::http::App;
 use crate::http::HttpError;
 use crate::http::guard::Via;
 use crate::http::identity::Sender;
-use crate::http::limits::{Account, Full, Place};
+use crate::http::limits::{Account, Full, RequestPermit};
 
 /// How much is sent in one piece.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -90,7 +90,7 @@ async fn prepared(State((app, clients)): State<(App, Clients)>, request: Request
 
 enum PreparedRequest {
     Message(Request, Bytes),
-    Stream(Request, Place),
+    Stream(Request, RequestPermit),
 }
 
 async fn prepare(app: &App, mut request: Request) -> Result<PreparedRequest, HttpError> {

@@ -68,6 +68,6 @@ fn nodes(app: &App) -> Vec<wire::NodeInfo> {
 }
 
 /// Every fact is an event.
-fn event_count(head: &rookery_engine::Head) -> u64 {
+fn event_count(head: &rookery_engine::LogHead) -> u64 {
     (head.head.0 + 1).saturating_sub(head.floor.0)
 }

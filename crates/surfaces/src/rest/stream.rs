@@ -19,7 +19,7 @@ use super::{events, translate, wire};
 use crate::http::App;
 use crate::http::HttpError;
 use crate::http::extract::{Call, Query};
-use crate::http::limits::{Account, Full, Place};
+use crate::http::limits::{Account, Full, RequestPermit};
 
 /// Follow what happens. `Last-Event-ID` or `after` resumes without a gap or a repeat.
 #[utoipa::path(get, path = "/events/stream", tag = "events", params(wire::StreamQuery),
@@ -77,7 +77,7 @@ struct Stream {
     /// When the last frame was handed to the connection, on the monotonic clock.
     handed_out: Option<u64>,
     ended: bool,
-    _place: Place,
+    _place: RequestPermit,
 }
 
 type Frame = Result<Bytes, std::convert::Infallible>;

@@ -6,7 +6,7 @@ use rookery_core::kernel::instance::Instance;
 use rookery_core::model::team::not_found;
 use rookery_core::teams::TeamStartFailed;
 use rookery_core::{AnyEvent, Code, Rejection, TeamId};
-use rookery_engine::teams::LAUNCH_WAITS;
+use rookery_engine::teams::TEAM_START_TIMEOUT;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -101,7 +101,7 @@ pub async fn launch(call: Call, Segment(id): Segment, body: JsonBody<LaunchReque
     // What an earlier request with the same key asked for may still be under way: it is told by the log.
     let outcome = match committed.duplicate {
         true => None,
-        false => engine.workspaces().wait_for_outcome(&intent, committed.at, LAUNCH_WAITS).await,
+        false => engine.workspaces().wait_for_outcome(&intent, committed.at, TEAM_START_TIMEOUT).await,
     };
     let failed = outcome.as_ref().and_then(AnyEvent::get::<TeamStartFailed>);
     if let Some(failed) = failed {
@@ -129,13 +129,16 @@ pub async fn force_end(
 ) -> Result<Response, HttpError> {
     call.person()?;
     let (team, engine) = (TeamId::parse(&id)?, call.app().engine());
-    let launcher = engine.teams().starter()?;
+    let team_starter = engine.teams().starter()?;
     let found = engine.query().team(&team).await?.value.ok_or_else(|| not_found(&team))?;
-    if !launcher.is_lost(&found) {
+    if !team_starter.is_lost(&found) {
         let refusal = Rejection::new(Code::InvalidState, format!("{team} has a runner, or is over"));
         return Err(refusal.hint("ask it to stop: POST /teams/{id}/stop").into());
     }
-    launcher.force_end(team.clone()).await.map_err(|refusing| Rejection::new(Code::InvalidState, refusing.reason))?;
+    team_starter
+        .force_end(team.clone())
+        .await
+        .map_err(|refusing| Rejection::new(Code::InvalidState, refusing.reason))?;
     teams::shown_now(&call, &team).await
 }
 

@@ -363,7 +363,7 @@ fn shown_runner(runner: &Runner) -> TeamRunner {
 
 fn shown(call: &Call, team: Team) -> TeamView {
     let usage = team.usage();
-    let lost = call.app().engine().teams().starter().is_ok_and(|launcher| launcher.is_lost(&team));
+    let lost = call.app().engine().teams().starter().is_ok_and(|team_starter| team_starter.is_lost(&team));
     let outcome = team.ended.as_ref().map(|ended| match ended.how {
         Conclusion::Completed => TeamOutcome::Completed,
         Conclusion::Failed => TeamOutcome::Failed,

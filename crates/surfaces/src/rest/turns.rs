@@ -8,7 +8,7 @@ use rookery_core::model::turn;
 use rookery_core::model::turn::{Failure, Turn, TurnConclusion, Usage, WakeReason};
 use rookery_core::teams::{EndTurn, Notes, StartTurn};
 use rookery_core::{AgentId, MessageId, TeamId, TurnId};
-use rookery_engine::teams::{Deed, TurnFilter};
+use rookery_engine::teams::{TurnActivity, TurnFilter};
 use rookery_engine::{At, Committed};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -269,7 +269,7 @@ pub fn dollars(micros: Option<u64>) -> Option<f64> {
     micros.map(|micros| micros as f64 / MICROS_OF_A_DOLLAR)
 }
 
-pub fn shown(turn: Turn, did: Vec<Deed>) -> TurnView {
+pub fn shown(turn: Turn, did: Vec<TurnActivity>) -> TurnView {
     let end = turn.end;
     let usage = end.as_ref().map(|end| end.usage).unwrap_or_default();
     TurnView {

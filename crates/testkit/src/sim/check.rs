@@ -20,7 +20,7 @@ use rookery_engine::subscribe;
 use rookery_store::memory::Database;
 use rookery_store::node::LeaderRole;
 use rookery_store::replay::Fold;
-use rookery_store::{Committed, Head};
+use rookery_store::{Committed, LogHead};
 
 use super::model::{Model, Redone, request_of};
 
@@ -274,7 +274,7 @@ pub(super) fn holdings_are_counted(model: &Model) -> Checked {
 
 /// What the world knows about the node that declared an agent offline.
 #[derive(Debug)]
-pub(super) struct Sight {
+pub(super) struct OfflineEvidence {
     /// How long the node had been watching without a break when it looked, on its monotonic clock: it was there, able to,
     /// and had the duty.
     pub(super) clear_millis: u64,
@@ -290,7 +290,7 @@ pub(super) struct Sight {
 const ON_ITS_WAY_MILLIS: u64 = 15_000;
 
 /// Nobody is declared offline but after a full period of clear sight without a sign of life.
-pub(super) fn expired_after_clear_sight(agent: &AgentId, evidence: &Evidence, sight: &Sight) -> Checked {
+pub(super) fn expired_after_clear_sight(agent: &AgentId, evidence: &Evidence, sight: &OfflineEvidence) -> Checked {
     if evidence.source.is_none() {
         return Ok(());
     }
@@ -526,7 +526,7 @@ pub(super) fn stream_is_in_order(cursor: Seq, row: &LogRow) -> Checked {
 }
 
 /// A reader of a history that a restored backup replaced cannot go on as if nothing had happened.
-pub(super) fn abandoned_position_is_refused(position: &Position, head: &Head) -> Checked {
+pub(super) fn abandoned_position_is_refused(position: &Position, head: &LogHead) -> Checked {
     if subscribe::check(position, head).is_err() {
         return Ok(());
     }

@@ -23,7 +23,7 @@ struct Posts {
 }
 
 /// A courier that waits for an answer.
-struct Waiting {
+struct PendingAnswer {
     network: Network,
     number: u64,
 }
@@ -61,11 +61,11 @@ impl EndpointClient for Network {
         posts.count += 1;
         let number = posts.count;
         posts.new.push((number, posting));
-        Box::pin(Waiting { network: self.clone(), number })
+        Box::pin(PendingAnswer { network: self.clone(), number })
     }
 }
 
-impl Future for Waiting {
+impl Future for PendingAnswer {
     type Output = Heard;
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Heard> {
@@ -74,7 +74,7 @@ impl Future for Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PendingAnswer {
     fn drop(&mut self) {
         let mut posts = self.network.lock();
         if posts.heard.remove(&self.number).is_none() {

@@ -131,11 +131,13 @@ enum CallKind {
 
 impl CallKind {
     /// What it came to, if it is over. A sender of heartbeats goes on whatever it is told.
-    fn poll(&mut self) -> Option<Option<Answered>> {
+    fn poll(&mut self) -> Option<Option<CallAnswer>> {
         match self {
-            CallKind::Command(sent, future) => poll(future).map(|result| Some(Answered::Command(sent.clone(), result))),
+            CallKind::Command(sent, future) => {
+                poll(future).map(|result| Some(CallAnswer::Command(sent.clone(), result)))
+            }
             CallKind::Bundle(bundle, future) => {
-                poll(future).map(|result| Some(Answered::Bundle(bundle.clone(), result)))
+                poll(future).map(|result| Some(CallAnswer::Bundle(bundle.clone(), result)))
             }
             CallKind::Heartbeat(future) => poll(future).map(|_| None),
         }
@@ -147,11 +149,11 @@ impl CallKind {
 pub(super) struct Returned {
     /// The head of the log when it arrived.
     pub(super) asked: Seq,
-    pub(super) answered: Answered,
+    pub(super) answered: CallAnswer,
 }
 
 #[derive(Debug)]
-pub(super) enum Answered {
+pub(super) enum CallAnswer {
     Command(Sent, Result<Committed, EngineError>),
     Bundle(Bundle, Result<Vec<Ingested>, IngestError>),
 }
@@ -198,9 +200,9 @@ impl EffectExecutor for NoExecutor {
         let performed = match effect {
             Effect::EraseArtifact { .. } => Performed::Done,
             Effect::LaunchTeam { launch, .. } if launch.file == "bad.yaml" => {
-                Performed::Launched(TeamStartOutcome::Failed { reason: "refused".to_owned() })
+                Performed::TeamStarted(TeamStartOutcome::Failed { reason: "refused".to_owned() })
             }
-            Effect::LaunchTeam { .. } => Performed::Launched(TeamStartOutcome::Running),
+            Effect::LaunchTeam { .. } => Performed::TeamStarted(TeamStartOutcome::Running),
             Effect::MakeWorktree { workspace } | Effect::MergeWorktree { workspace, .. }
                 if workspace.as_str().ends_with(['3', '7']) =>
             {
@@ -511,12 +513,12 @@ fn route(engine: Engine) -> Box<dyn Fn() -> Future<()>> {
 
 /// The courier of a process, and what it has on its way.
 #[derive(Default)]
-struct Desk {
+struct CourierState {
     courier: Option<Courier>,
     jobs: Vec<Future<Delivered>>,
 }
 
-impl Desk {
+impl CourierState {
     /// Takes what there is to hear, and posts what is due. The daemon does so whenever something happens.
     async fn round(&mut self, engine: &Engine, network: &Network) -> Result<(), EngineError> {
         if self.courier.as_ref().is_none_or(Courier::is_over) {
@@ -547,13 +549,13 @@ fn go_on(jobs: &mut Vec<Future<Delivered>>, courier: &mut Courier) {
 }
 
 fn deliver(engine: Engine, network: Network) -> Box<dyn Fn() -> Future<()>> {
-    let desk = Rc::new(tokio::sync::Mutex::new(Desk::default()));
+    let courier_state = Rc::new(tokio::sync::Mutex::new(CourierState::default()));
     Box::new(move || {
-        let (engine, network, desk) = (engine.clone(), network.clone(), desk.clone());
+        let (engine, network, courier_state) = (engine.clone(), network.clone(), courier_state.clone());
         Box::pin(async move {
-            let mut desk = desk.lock().await;
-            if desk.round(&engine, &network).await.is_err() {
-                *desk = Desk::default();
+            let mut courier_state = courier_state.lock().await;
+            if courier_state.round(&engine, &network).await.is_err() {
+                *courier_state = CourierState::default();
             }
         })
     })

@@ -54,10 +54,10 @@ const PATHS: [&str; 9] = [
 /// Something to ask for, and as whom.
 pub(super) struct Wish {
     pub(super) caller: Caller,
-    pub(super) what: Wanted,
+    pub(super) what: WishedWrite,
 }
 
-pub(super) enum Wanted {
+pub(super) enum WishedWrite {
     Command(Box<AnyCommand>),
     /// What one call of the Clutch face carries.
     Envelopes(Vec<Value>),
@@ -65,11 +65,11 @@ pub(super) enum Wanted {
 
 impl Wish {
     pub(super) fn command(caller: Caller, command: impl Into<AnyCommand>) -> Wish {
-        Wish { caller, what: Wanted::Command(Box::new(command.into())) }
+        Wish { caller, what: WishedWrite::Command(Box::new(command.into())) }
     }
 
     fn envelopes(caller: Caller, envelopes: Vec<Value>) -> Wish {
-        Wish { caller, what: Wanted::Envelopes(envelopes) }
+        Wish { caller, what: WishedWrite::Envelopes(envelopes) }
     }
 }
 

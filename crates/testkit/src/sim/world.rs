@@ -16,15 +16,15 @@ use rookery_engine::EngineError;
 use rookery_engine::intake::IngestError;
 use rookery_store::memory::{Database, Fault};
 use rookery_store::node::LeaderRole;
-use rookery_store::{Clock, Head, Operation, SubmitError};
+use rookery_store::{Clock, LogHead, Operation, SubmitError};
 
 use super::bundle::Bundle;
-use super::check::{self, Checked, Sent, Sight, Violation, deliveries, envelopes, routing, teams};
+use super::check::{self, Checked, OfflineEvidence, Sent, Violation, deliveries, envelopes, routing, teams};
 use super::clock::NodeClock;
 use super::endpoints::Endpoints;
 use super::model::Model;
-use super::node::{Answered, Expiry, Parcel, Process, Returned, Start};
-use super::script::{Script, Wanted, Wish};
+use super::node::{CallAnswer, Expiry, Parcel, Process, Returned, Start};
+use super::script::{Script, Wish, WishedWrite};
 use super::writer::{Answers, Turn};
 use super::{Plan, Sabotage, Summary};
 
@@ -271,7 +271,7 @@ impl World {
     fn check_database(&self) -> Checked {
         check::facts_never_change(&self.model, &self.database)?;
         check::rows_are_the_fold_of_the_log(&self.database)?;
-        let head = Head { log: self.log_id.clone(), floor: Seq(1), head: self.database.head() };
+        let head = LogHead { log: self.log_id.clone(), floor: Seq(1), head: self.database.head() };
         self.abandoned.iter().try_for_each(|position| check::abandoned_position_is_refused(position, &head))?;
         check::holdings_are_counted(&self.model)
     }
@@ -483,12 +483,12 @@ impl World {
     fn sends(&mut self, wish: Wish) {
         let Wish { caller, what } = wish;
         let parcel = match what {
-            Wanted::Command(command) => {
+            WishedWrite::Command(command) => {
                 let keyed = self.rng.random_bool(0.4);
                 let id = format!("{}-{}", if keyed { "key" } else { "request" }, self.fresh);
                 Parcel::Command(Sent { id, caller, command, keyed, since: self.model.head() })
             }
-            Wanted::Envelopes(envelopes) => Parcel::Bundle(self.bundles(caller, &envelopes)),
+            WishedWrite::Envelopes(envelopes) => Parcel::Bundle(self.bundles(caller, &envelopes)),
         };
         match parcel {
             Parcel::Command(Sent { keyed: false, .. }) => self.posts(parcel, 0),
@@ -648,41 +648,42 @@ impl World {
     fn told(&mut self, returned: Returned) -> Checked {
         let asked = returned.asked;
         match returned.answered {
-            Answered::Command(sent, Ok(committed)) => {
+            CallAnswer::Command(sent, Ok(committed)) => {
                 self.summary.acknowledged += 1;
                 self.summary.duplicates += u64::from(committed.duplicate);
                 check::reply_agrees_with_the_log(&self.model, &sent, &committed)?;
                 check::key_has_one_answer(&mut self.model, &sent, &committed)
             }
-            Answered::Command(sent, Err(EngineError::Submit(SubmitError::Refused(refusal)))) => {
+            CallAnswer::Command(sent, Err(EngineError::Submit(SubmitError::Refused(refusal)))) => {
                 self.summary.refused += 1;
                 check::failure_left_no_trace(&self.model, &sent)?;
                 check::refusal_is_justified(&self.model, &sent, asked, &refusal)
             }
-            Answered::Command(sent, Err(error)) => {
+            CallAnswer::Command(sent, Err(error)) => {
                 if was_not_done(&error) {
                     check::failure_left_no_trace(&self.model, &sent)?;
                 }
                 self.failed(Parcel::Command(sent), error)
             }
-            Answered::Bundle(bundle, Ok(ingested)) => {
+            CallAnswer::Bundle(bundle, Ok(ingested)) => {
                 self.summary.acknowledged += 1;
                 self.summary.duplicates += u64::from(ingested.iter().any(|answer| answer.duplicate));
                 envelopes::reply_agrees_with_the_log(&self.model, &bundle, &ingested)?;
                 envelopes::told_to_be_new_once(&mut self.model, &ingested)
             }
-            Answered::Bundle(bundle, Err(IngestError::Refused { refusal, pointer })) => {
+            CallAnswer::Bundle(bundle, Err(IngestError::Refused { refusal, pointer })) => {
                 self.refused(&bundle, asked, &refusal, &pointer)
             }
             // Its sender could not be brought back.
-            Answered::Bundle(bundle, Err(IngestError::Engine(EngineError::Submit(SubmitError::Refused(refusal))))) => {
-                self.refused(&bundle, asked, &refusal, "")
-            }
-            Answered::Bundle(
+            CallAnswer::Bundle(
+                bundle,
+                Err(IngestError::Engine(EngineError::Submit(SubmitError::Refused(refusal)))),
+            ) => self.refused(&bundle, asked, &refusal, ""),
+            CallAnswer::Bundle(
                 _,
                 Err(error @ (IngestError::Faults(_) | IngestError::Violations(_) | IngestError::RateLimited { .. })),
             ) => Err(Violation { check: "nothing_breaks", what: error.to_string() }),
-            Answered::Bundle(bundle, Err(IngestError::Engine(error))) => {
+            CallAnswer::Bundle(bundle, Err(IngestError::Engine(error))) => {
                 if was_not_done(&error) {
                     envelopes::failure_left_no_trace(&self.model, &bundle)?;
                 }
@@ -796,7 +797,7 @@ impl World {
         }
     }
 
-    fn sight(&self, node: usize, agent: &AgentId) -> Sight {
+    fn sight(&self, node: usize, agent: &AgentId) -> OfflineEvidence {
         let ago = |at: Option<&u64>| at.map(|at| self.now - at);
         let written_millis_ago = ago(self.written.get(agent));
         let others =
@@ -809,13 +810,18 @@ impl World {
             })
             .collect();
         match &self.nodes[node].process {
-            Some(process) => Sight {
+            Some(process) => OfflineEvidence {
                 clear_millis: process.watched_millis,
                 taken_millis_ago: ago(process.taken.get(agent)),
                 taken_elsewhere_millis_ago,
                 written_millis_ago,
             },
-            None => Sight { clear_millis: 0, taken_millis_ago: None, taken_elsewhere_millis_ago, written_millis_ago },
+            None => OfflineEvidence {
+                clear_millis: 0,
+                taken_millis_ago: None,
+                taken_elsewhere_millis_ago,
+                written_millis_ago,
+            },
         }
     }
 }

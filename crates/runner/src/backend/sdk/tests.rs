@@ -61,25 +61,25 @@ fn seat(folder: &Path, url: &str, provider: &str) -> Seat {
 }
 
 /// An agent at its model.
-struct Desk {
+struct SdkAgent {
     folder: tempfile::TempDir,
     server: ModelServer,
     provider: &'static str,
     sdk: Sdk,
 }
 
-impl Desk {
-    async fn new(provider: &'static str, script: Script) -> Desk {
-        Desk::with(provider, script, |_| {}).await
+impl SdkAgent {
+    async fn new(provider: &'static str, script: Script) -> SdkAgent {
+        SdkAgent::with(provider, script, |_| {}).await
     }
 
-    async fn with(provider: &'static str, script: Script, change: impl FnOnce(&mut Seat)) -> Desk {
+    async fn with(provider: &'static str, script: Script, change: impl FnOnce(&mut Seat)) -> SdkAgent {
         let server = ModelServer::start([(KEY, script)]).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         let mut seat = seat(folder.path(), server.url(), provider);
         change(&mut seat);
         let sdk = Sdk::with_retry_policy(&named_key(), &seat, quick()).unwrap();
-        Desk { folder, server, provider, sdk }
+        SdkAgent { folder, server, provider, sdk }
     }
 
     /// The same agent after a restart of the runner.
@@ -151,13 +151,13 @@ fn said(ended: &BackendOutcome) -> Option<&str> {
 #[tokio::test]
 async fn it_reads_edits_and_answers_over_every_interface() {
     everywhere(async |provider| {
-        let desk = Desk::new(provider, scripted()).await;
-        fs::write(desk.file("a.txt"), "one\n").unwrap();
-        let (ended, events) = desk.turn(&turn("turn_1", None)).await;
+        let agent = SdkAgent::new(provider, scripted()).await;
+        fs::write(agent.file("a.txt"), "one\n").unwrap();
+        let (ended, events) = agent.turn(&turn("turn_1", None)).await;
         assert_eq!(said(&ended), Some("Done, as you wished."), "{provider}");
         assert!(matches!(ended.verdict, TurnVerdict::Done { worked: true, .. }));
-        assert_eq!(fs::read_to_string(desk.file("a.txt")).unwrap(), "two\n", "{provider}");
-        desk.server.ended(KEY).unwrap();
+        assert_eq!(fs::read_to_string(agent.file("a.txt")).unwrap(), "two\n", "{provider}");
+        agent.server.ended(KEY).unwrap();
         let usage = Usage { input_tokens: 40, output_tokens: 20, cost_usd: None };
         assert_eq!((ended.usage, ended.conversation.as_deref()), (usage, Some("turn_1")), "{provider}");
         assert!(events.contains(&BackendEvent::Used(usage)), "{provider}: {events:?}");
@@ -169,7 +169,7 @@ async fn it_reads_edits_and_answers_over_every_interface() {
         assert_eq!(lines, ["Let me look.", "At both.", "Done, as you wished."], "{provider} tells whole lines");
         let failed = events.iter().filter(|event| matches!(event, BackendEvent::ToolFailed { .. })).count();
         assert_eq!(failed, 2, "{provider}: {events:?}");
-        let asked = desk.server.asked(KEY);
+        let asked = agent.server.asked(KEY);
         assert_eq!((asked[0].system.as_str(), asked[0].model.as_str()), ("You are a.", KEY), "{provider}");
         let names: Vec<&str> = asked[0].tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["edit", "read"], "{provider}");
@@ -198,16 +198,16 @@ fn scripted() -> Script {
 async fn what_time_mends_is_asked_again_over_every_interface() {
     everywhere(async |provider| {
         let script = Script::new().fail(500, "sorry").cut().stall().limit(0).hang().fail(529, "full").say("here");
-        let desk = Desk::with(provider, script, |_| {}).await;
+        let agent = SdkAgent::with(provider, script, |_| {}).await;
         // Three faults are too much for one question of four attempts, so the second turn has the other three.
-        let (first, events) = desk.turn(&turn("turn_1", None)).await;
+        let (first, events) = agent.turn(&turn("turn_1", None)).await;
         let told = notes(&events);
         assert!(told.contains("500: sorry") && told.contains("cut off") && told.contains("nothing came"), "{told}");
         assert_eq!(failure(&first).why, Why::Limited { retry_after: Duration::ZERO }, "{provider}");
-        let (second, _) = desk.turn(&turn("turn_2", None)).await;
+        let (second, _) = agent.turn(&turn("turn_2", None)).await;
         assert_eq!(said(&second), Some("here"), "{provider}");
-        desk.server.ended(KEY).unwrap();
-        assert_eq!(desk.server.asked(KEY).len(), 7, "{provider}");
+        agent.server.ended(KEY).unwrap();
+        assert_eq!(agent.server.asked(KEY).len(), 7, "{provider}");
     })
     .await;
 }
@@ -215,10 +215,10 @@ async fn what_time_mends_is_asked_again_over_every_interface() {
 #[tokio::test]
 async fn a_provider_that_wants_a_long_pause_limits_everybody() {
     everywhere(async |provider| {
-        let desk = Desk::new(provider, Script::new().limit(90).say("later")).await;
-        let (ended, _) = desk.turn(&turn("turn_1", None)).await;
+        let agent = SdkAgent::new(provider, Script::new().limit(90).say("later")).await;
+        let (ended, _) = agent.turn(&turn("turn_1", None)).await;
         assert_eq!(failure(&ended).why, Why::Limited { retry_after: Duration::from_secs(90) }, "{provider}");
-        assert_eq!(desk.server.asked(KEY).len(), 1, "it is not asked again meanwhile");
+        assert_eq!(agent.server.asked(KEY).len(), 1, "it is not asked again meanwhile");
     })
     .await;
 }
@@ -227,29 +227,29 @@ async fn a_provider_that_wants_a_long_pause_limits_everybody() {
 async fn what_nothing_mends_is_hopeless_and_says_where_to_look() {
     everywhere(async |provider| {
         for (status, hint) in [(401, "MODEL_KEY"), (403, "MODEL_KEY"), (404, KEY), (402, "nothing left to spend")] {
-            let desk = Desk::new(provider, Script::new().fail_for_good(status, "no, because of scripted")).await;
-            let (ended, _) = desk.turn(&turn("turn_1", None)).await;
+            let agent = SdkAgent::new(provider, Script::new().fail_for_good(status, "no, because of scripted")).await;
+            let (ended, _) = agent.turn(&turn("turn_1", None)).await;
             let failure = failure(&ended);
             assert_eq!(failure.why, Why::Hopeless, "{provider} {status}: {failure:?}");
             assert!(failure.hint.as_ref().unwrap().contains(hint), "{provider} {status}: {failure:?}");
             assert!(failure.reason.contains("no, because of …"), "the key is not repeated: {}", failure.reason);
-            assert_eq!(desk.server.asked(KEY).len(), 1);
+            assert_eq!(agent.server.asked(KEY).len(), 1);
         }
-        let desk = Desk::new(provider, Script::new().fail_for_good(500, "sorry")).await;
-        let (ended, _) = desk.turn(&turn("turn_1", None)).await;
+        let agent = SdkAgent::new(provider, Script::new().fail_for_good(500, "sorry")).await;
+        let (ended, _) = agent.turn(&turn("turn_1", None)).await;
         assert_eq!(failure(&ended).why, Why::Fault, "{provider}");
-        assert_eq!(desk.server.asked(KEY).len(), 4);
+        assert_eq!(agent.server.asked(KEY).len(), 4);
     })
     .await;
 }
 
 #[tokio::test]
 async fn nobody_at_the_address_is_a_fault_that_names_it() {
-    let desk = Desk::with("ollama", Script::new(), |seat| {
+    let agent = SdkAgent::with("ollama", Script::new(), |seat| {
         seat.provider.base_url = Some("http://127.0.0.1:9".to_owned());
     })
     .await;
-    let (ended, events) = desk.turn(&turn("turn_1", None)).await;
+    let (ended, events) = agent.turn(&turn("turn_1", None)).await;
     let failure = failure(&ended);
     assert_eq!(failure.why, Why::Fault);
     assert!(failure.hint.as_ref().unwrap().contains("http://127.0.0.1:9"), "{failure:?}");
@@ -259,7 +259,7 @@ async fn nobody_at_the_address_is_a_fault_that_names_it() {
 #[tokio::test]
 async fn it_stops_at_once_when_asked_or_out_of_time() {
     everywhere(async |provider| {
-        let desk = Desk::with(provider, Script::new().stall().stall(), |_| {}).await;
+        let agent = SdkAgent::with(provider, Script::new().stall().stall(), |_| {}).await;
         let cancelled = turn("turn_1", None);
         let cancel = cancelled.cancel.clone();
         let (events, mut heard) = Events::bounded(100);
@@ -272,12 +272,12 @@ async fn it_stops_at_once_when_asked_or_out_of_time() {
             }
         };
         let ended = tokio::select! {
-            ended = desk.sdk.turn(&cancelled, &events) => ended,
+            ended = agent.sdk.turn(&cancelled, &events) => ended,
             () = ask => unreachable!(),
         };
         assert_eq!(failure(&ended).why, Why::Cancelled, "{provider}");
         let short = Turn { timeout: Duration::from_millis(20), ..turn("turn_2", None) };
-        assert_eq!(failure(&desk.turn(&short).await.0).why, Why::TimedOut, "{provider}");
+        assert_eq!(failure(&agent.turn(&short).await.0).why, Why::TimedOut, "{provider}");
     })
     .await;
 }
@@ -290,24 +290,24 @@ async fn a_conversation_goes_on_after_a_restart() {
             .say("It says one.")
             .say("As I said, one.")
             .say("Who are you?");
-        let mut desk = Desk::new(provider, script).await;
-        fs::write(desk.file("a.txt"), "one\n").unwrap();
-        let (first, _) = desk.turn(&turn("turn_1", None)).await;
+        let mut agent = SdkAgent::new(provider, script).await;
+        fs::write(agent.file("a.txt"), "one\n").unwrap();
+        let (first, _) = agent.turn(&turn("turn_1", None)).await;
         assert_eq!(said(&first), Some("It says one."));
-        desk.restart();
-        let (second, events) = desk.turn(&turn("turn_2", first.conversation.as_deref())).await;
+        agent.restart();
+        let (second, events) = agent.turn(&turn("turn_2", first.conversation.as_deref())).await;
         assert_eq!((said(&second), notes(&events)), (Some("As I said, one."), String::new()), "{provider}");
-        let asked = desk.server.asked(KEY).pop().unwrap();
+        let asked = agent.server.asked(KEY).pop().unwrap();
         assert_eq!((asked.said.join(" "), asked.results.len()), ("It says one.".to_owned(), 1), "{provider}");
         // A runner that dies while it writes leaves the old file; what is torn all the same is noticed.
-        let file = desk.folder.path().join("state/conversation.json");
+        let file = agent.folder.path().join("state/conversation.json");
         let kept = fs::read(&file).unwrap();
         fs::write(&file, &kept[..kept.len() / 2]).unwrap();
-        desk.restart();
-        let (third, events) = desk.turn(&turn("turn_3", second.conversation.as_deref())).await;
+        agent.restart();
+        let (third, events) = agent.turn(&turn("turn_3", second.conversation.as_deref())).await;
         assert!(notes(&events).contains("damaged"), "{events:?}");
         assert_eq!(third.conversation.as_deref(), Some("turn_3"), "{provider}");
-        assert!(desk.server.asked(KEY).pop().unwrap().said.is_empty(), "{provider}");
+        assert!(agent.server.asked(KEY).pop().unwrap().said.is_empty(), "{provider}");
     })
     .await;
 }
@@ -316,11 +316,11 @@ async fn a_conversation_goes_on_after_a_restart() {
 async fn a_turn_that_fails_leaves_no_trace_in_the_conversation() {
     let script =
         Script::new().say("one").call("read", |_| Ok(json!({"path": "a.txt"}))).fail_for_good(404, "the model is gone");
-    let desk = Desk::new("openai", script).await;
-    let (first, _) = desk.turn(&turn("turn_1", None)).await;
-    let file = desk.folder.path().join("state/conversation.json");
+    let agent = SdkAgent::new("openai", script).await;
+    let (first, _) = agent.turn(&turn("turn_1", None)).await;
+    let file = agent.folder.path().join("state/conversation.json");
     let kept = fs::read(&file).unwrap();
-    let (second, _) = desk.turn(&turn("turn_2", first.conversation.as_deref())).await;
+    let (second, _) = agent.turn(&turn("turn_2", first.conversation.as_deref())).await;
     assert_eq!(failure(&second).why, Why::Hopeless);
     assert_eq!((fs::read(&file).unwrap(), second.conversation), (kept, first.conversation));
     assert_eq!(second.usage.input_tokens, 10, "what was used is counted all the same");
@@ -330,14 +330,14 @@ async fn a_turn_that_fails_leaves_no_trace_in_the_conversation() {
 async fn a_question_that_is_not_taken_is_asked_without_earlier_turns() {
     everywhere(async |provider| {
         let script = Script::new().say("one").fail(400, "prompt is too long").say("again one");
-        let desk = Desk::new(provider, script).await;
-        let (first, _) = desk.turn(&turn("turn_1", None)).await;
-        let (second, events) = desk.turn(&turn("turn_2", first.conversation.as_deref())).await;
+        let agent = SdkAgent::new(provider, script).await;
+        let (first, _) = agent.turn(&turn("turn_1", None)).await;
+        let (second, events) = agent.turn(&turn("turn_2", first.conversation.as_deref())).await;
         // Without what was said before, the script is back at its beginning.
         assert_eq!(said(&second), Some("one"), "{provider}");
         assert!(notes(&events).contains("without what was said in earlier turns"), "{events:?}");
-        let desk = Desk::new(provider, Script::new().fail(400, "prompt is too long").say("x")).await;
-        let (ended, _) = desk.turn(&turn("turn_1", None)).await;
+        let agent = SdkAgent::new(provider, Script::new().fail(400, "prompt is too long").say("x")).await;
+        let (ended, _) = agent.turn(&turn("turn_1", None)).await;
         assert_eq!(failure(&ended).why, Why::Fault, "{provider}: there is nothing to leave out");
     })
     .await;
@@ -345,17 +345,17 @@ async fn a_question_that_is_not_taken_is_asked_without_earlier_turns() {
 
 #[tokio::test]
 async fn the_third_attempt_begins_anew() {
-    let desk = Desk::new("openai", Script::new().say("one").say("two")).await;
-    let (first, _) = desk.turn(&turn("turn_1", None)).await;
+    let agent = SdkAgent::new("openai", Script::new().say("one").say("two")).await;
+    let (first, _) = agent.turn(&turn("turn_1", None)).await;
     let third = Turn { attempt: 3, ..turn("turn_4", first.conversation.as_deref()) };
-    let (ended, _) = desk.turn(&third).await;
+    let (ended, _) = agent.turn(&third).await;
     assert_eq!((said(&ended), ended.conversation.as_deref()), (Some("one"), Some("turn_4")));
 }
 
 #[tokio::test]
 async fn a_long_answer_fits_into_a_message() {
-    let desk = Desk::new("openai", Script::new().say("x".repeat(limit::TEXT_BYTES + 1))).await;
-    let (ended, _) = desk.turn(&turn("turn_1", None)).await;
+    let agent = SdkAgent::new("openai", Script::new().say("x".repeat(limit::TEXT_BYTES + 1))).await;
+    let (ended, _) = agent.turn(&turn("turn_1", None)).await;
     let said = said(&ended).unwrap();
     assert!(said.len() < limit::TEXT_BYTES && said.contains("bytes left out"), "{}", said.len());
 }
@@ -369,17 +369,17 @@ async fn how_much_it_may_answer_is_said_as_each_interface_wants_it() {
         ("ollama", "/options/num_predict"),
         ("somebody", "/max_tokens"),
     ] {
-        let desk = Desk::with(provider, Script::new().say("x"), |seat| seat.max_tokens = Some(77)).await;
-        desk.turn(&turn("turn_1", None)).await;
-        assert_eq!(desk.server.asked(KEY)[0].body.pointer(place), Some(&json!(77)), "{provider}");
+        let agent = SdkAgent::with(provider, Script::new().say("x"), |seat| seat.max_tokens = Some(77)).await;
+        agent.turn(&turn("turn_1", None)).await;
+        assert_eq!(agent.server.asked(KEY)[0].body.pointer(place), Some(&json!(77)), "{provider}");
     }
 }
 
 #[tokio::test]
 async fn what_google_signs_is_given_back() {
-    let desk = Desk::new("google", Script::new().call("read", |_| Ok(json!({"path": "x"}))).say("x")).await;
-    desk.turn(&turn("turn_1", None)).await;
-    let asked = desk.server.asked(KEY).pop().unwrap();
+    let agent = SdkAgent::new("google", Script::new().call("read", |_| Ok(json!({"path": "x"}))).say("x")).await;
+    agent.turn(&turn("turn_1", None)).await;
+    let asked = agent.server.asked(KEY).pop().unwrap();
     let part = asked.body.pointer("/contents/1/parts/0").unwrap();
     assert_eq!(part["thoughtSignature"], "signed call_0_0", "{part}");
 }
@@ -387,16 +387,16 @@ async fn what_google_signs_is_given_back() {
 #[tokio::test]
 async fn a_model_that_never_ends_is_stopped() {
     let script = Script::new().call_until("read", |_| Ok(json!({"path": "x"})), |_: &Value| false);
-    let desk = Desk::new("openai", script).await;
-    let (ended, _) = desk.turn(&turn("turn_1", None)).await;
+    let agent = SdkAgent::new("openai", script).await;
+    let (ended, _) = agent.turn(&turn("turn_1", None)).await;
     assert!(failure(&ended).reason.contains("60 times"), "{ended:?}");
-    assert_eq!(desk.server.asked(KEY).len(), STEPS);
+    assert_eq!(agent.server.asked(KEY).len(), STEPS);
 }
 
 #[tokio::test]
 async fn an_answer_of_nothing_is_no_work() {
-    let desk = Desk::new("openai", Script::new().say("")).await;
-    let (ended, _) = desk.turn(&turn("turn_1", None)).await;
+    let agent = SdkAgent::new("openai", Script::new().say("")).await;
+    let (ended, _) = agent.turn(&turn("turn_1", None)).await;
     assert_eq!(ended.verdict, TurnVerdict::Done { said: None, worked: false });
 }
 

@@ -7,7 +7,7 @@ use http_range_header::{EndPosition, StartPosition, SyntacticallyCorrectRange, p
 
 /// What is to be sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Wanted {
+pub enum RequestedRange {
     Whole,
     Part(Range<u64>),
 }
@@ -24,19 +24,19 @@ fn weak(tag: &str) -> &str {
 
 /// The part that is asked for; all of it if several are, or if what the client has a part of is another artifact. Fails if
 /// there is no such part.
-pub fn wanted(headers: &HeaderMap, tag: &str, size: u64) -> Result<Wanted, ()> {
+pub fn wanted(headers: &HeaderMap, tag: &str, size: u64) -> Result<RequestedRange, ()> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     // Other units than bytes are to be ignored.
     let Some(range) = text(header::RANGE).map(str::trim).filter(|range| is_of_bytes(range)) else {
-        return Ok(Wanted::Whole);
+        return Ok(RequestedRange::Whole);
     };
     if text(header::IF_RANGE).is_some_and(|known| known.trim() != tag) {
-        return Ok(Wanted::Whole);
+        return Ok(RequestedRange::Whole);
     }
     let parsed = parse_range_header(range).map_err(drop)?;
     match parsed.ranges.as_slice() {
-        [one] => resolved(one, size).map(Wanted::Part).ok_or(()),
-        _ => Ok(Wanted::Whole),
+        [one] => resolved(one, size).map(RequestedRange::Part).ok_or(()),
+        _ => Ok(RequestedRange::Whole),
     }
 }
 
@@ -69,16 +69,16 @@ mod tests {
     #[test]
     fn a_range_is_resolved_against_the_size() {
         for (range, size, expected) in [
-            ("bytes=0-0", 10, Ok(Wanted::Part(0..1))),
-            ("bytes=2-5", 10, Ok(Wanted::Part(2..6))),
-            ("bytes=5-", 10, Ok(Wanted::Part(5..10))),
-            ("bytes=5-99", 10, Ok(Wanted::Part(5..10))),
-            ("bytes=-3", 10, Ok(Wanted::Part(7..10))),
-            ("bytes=-99", 10, Ok(Wanted::Part(0..10))),
-            ("bytes=0-18446744073709551615", 10, Ok(Wanted::Part(0..10))),
-            ("bytes=0-1,4-5", 10, Ok(Wanted::Whole)),
-            ("lines=1-2", 10, Ok(Wanted::Whole)),
-            ("nonsense", 10, Ok(Wanted::Whole)),
+            ("bytes=0-0", 10, Ok(RequestedRange::Part(0..1))),
+            ("bytes=2-5", 10, Ok(RequestedRange::Part(2..6))),
+            ("bytes=5-", 10, Ok(RequestedRange::Part(5..10))),
+            ("bytes=5-99", 10, Ok(RequestedRange::Part(5..10))),
+            ("bytes=-3", 10, Ok(RequestedRange::Part(7..10))),
+            ("bytes=-99", 10, Ok(RequestedRange::Part(0..10))),
+            ("bytes=0-18446744073709551615", 10, Ok(RequestedRange::Part(0..10))),
+            ("bytes=0-1,4-5", 10, Ok(RequestedRange::Whole)),
+            ("lines=1-2", 10, Ok(RequestedRange::Whole)),
+            ("nonsense", 10, Ok(RequestedRange::Whole)),
             ("bytes=10-", 10, Err(())),
             ("bytes=10-12", 10, Err(())),
             ("bytes=5-2", 10, Err(())),
@@ -90,16 +90,16 @@ mod tests {
         ] {
             assert_eq!(wanted(&headers(&[(header::RANGE, range)]), "\"t\"", size), expected, "{range} of {size}");
         }
-        assert_eq!(wanted(&HeaderMap::new(), "\"t\"", 10), Ok(Wanted::Whole));
+        assert_eq!(wanted(&HeaderMap::new(), "\"t\"", 10), Ok(RequestedRange::Whole));
     }
 
     #[test]
     fn a_part_of_something_else_is_of_no_use() {
         let range =
             |known: &str| wanted(&headers(&[(header::RANGE, "bytes=1-2"), (header::IF_RANGE, known)]), "\"t\"", 10);
-        assert_eq!(range("\"t\""), Ok(Wanted::Part(1..3)));
+        assert_eq!(range("\"t\""), Ok(RequestedRange::Part(1..3)));
         for other in ["\"u\"", "W/\"t\"", "Wed, 21 Oct 2015 07:28:00 GMT"] {
-            assert_eq!(range(other), Ok(Wanted::Whole), "{other}");
+            assert_eq!(range(other), Ok(RequestedRange::Whole), "{other}");
         }
     }
 

@@ -17,7 +17,7 @@ use crate::clutch::call::Call;
 use crate::clutch::envelopes::IngestResults;
 use crate::clutch::{ClutchError, inbox};
 use crate::http::App;
-use crate::http::limits::Place;
+use crate::http::limits::RequestPermit;
 
 /// After so many pings without a word the client is gone.
 const PINGS: u32 = 3;
@@ -48,11 +48,11 @@ pub(super) struct Peer {
     /// The agent whose inbox this connection was opened for.
     pub(super) inbox: Option<AgentId>,
     pub(super) framing: Framing,
-    pub(super) _place: Place,
+    pub(super) _place: RequestPermit,
 }
 
 /// Why a connection ends.
-enum End {
+enum StreamEnd {
     /// The other side closed it, or cannot be reached.
     Gone,
     Stopping,
@@ -88,7 +88,7 @@ impl Client {
         drop(tokio::time::timeout(FAREWELL, farewell(&mut socket, end)).await);
     }
 
-    async fn converse(&mut self, socket: &mut WebSocket) -> Result<std::convert::Infallible, End> {
+    async fn converse(&mut self, socket: &mut WebSocket) -> Result<std::convert::Infallible, StreamEnd> {
         let Client { peer, followed } = self;
         let mut pulse = Pulse::new(peer.sign_every());
         loop {
@@ -121,10 +121,10 @@ impl Pulse {
     }
 
     /// The next time to ping.
-    async fn beat(&mut self) -> Result<(), End> {
+    async fn beat(&mut self) -> Result<(), StreamEnd> {
         self.ticks.tick().await;
         if self.silent >= PINGS {
-            return Err(End::Gone);
+            return Err(StreamEnd::Gone);
         }
         self.silent += 1;
         Ok(())
@@ -140,12 +140,12 @@ impl Peer {
         pulse: &mut Pulse,
         inbox: Option<&AgentId>,
         next: impl Future<Output = Result<Portion, ClutchError>>,
-    ) -> Result<Turn, End> {
+    ) -> Result<Turn, StreamEnd> {
         let mut next = pin!(next);
         loop {
             let frames = tokio::select! {
-                () = self.app.stopping().cancelled() => return Err(End::Stopping),
-                portion = &mut next => return portion.map(Turn::Came).map_err(End::Failed),
+                () = self.app.stopping().cancelled() => return Err(StreamEnd::Stopping),
+                portion = &mut next => return portion.map(Turn::Came).map_err(StreamEnd::Failed),
                 heard = socket.recv() => {
                     pulse.heard();
                     match self.answer(heard).await? {
@@ -163,10 +163,10 @@ impl Peer {
         }
     }
 
-    async fn send(&self, socket: &mut WebSocket, frames: Vec<Message>) -> Result<(), End> {
+    async fn send(&self, socket: &mut WebSocket, frames: Vec<Message>) -> Result<(), StreamEnd> {
         tokio::select! {
-            () = self.app.stopping().cancelled() => Err(End::Stopping),
-            sent = send(socket, frames) => sent.map_err(|_| End::Gone),
+            () = self.app.stopping().cancelled() => Err(StreamEnd::Stopping),
+            sent = send(socket, frames) => sent.map_err(|_| StreamEnd::Gone),
         }
     }
 
@@ -175,32 +175,32 @@ impl Peer {
         self.app.limits().keep_alive.min(self.app.engine().settings().connection_offline_after / 3)
     }
 
-    async fn still_here(&self, inbox: Option<&AgentId>) -> Result<(), End> {
+    async fn still_here(&self, inbox: Option<&AgentId>) -> Result<(), StreamEnd> {
         match self.may_be_told(inbox).await {
             // What cannot be looked up just now is asked again with the next message, before anything is told.
-            Ok(()) | Err(End::Failed(_)) => {}
+            Ok(()) | Err(StreamEnd::Failed(_)) => {}
             Err(end) => return Err(end),
         }
         match self.caller.actor.agent() {
             // Bound to a credential meanwhile: a stream that was opened on a word ends.
             Some(agent) => {
                 let lives = self.app.engine().liveness().record_presence(&self.caller, agent, LifeSource::Connection);
-                lives.map_err(|refusal| End::NotAllowed(refusal.message))
+                lives.map_err(|refusal| StreamEnd::NotAllowed(refusal.message))
             }
             None => Ok(()),
         }
     }
 
     /// Whether it may still be told what it follows. That of an inbox goes with the agent, and with who may look into it.
-    async fn may_be_told(&self, inbox: Option<&AgentId>) -> Result<(), End> {
+    async fn may_be_told(&self, inbox: Option<&AgentId>) -> Result<(), StreamEnd> {
         if !self.call.is_still_allowed() {
-            return Err(End::NotAllowed("the credential is not valid any more".to_owned()));
+            return Err(StreamEnd::NotAllowed("the credential is not valid any more".to_owned()));
         }
         let Some(agent) = inbox else { return Ok(()) };
         match inbox::may_open(&self.app, &self.call, agent).await {
             Ok(_) => Ok(()),
-            Err(error) if error.is_refusal() => Err(End::NotAllowed(error.body().message.clone())),
-            Err(error) => Err(End::Failed(error)),
+            Err(error) if error.is_refusal() => Err(StreamEnd::NotAllowed(error.body().message.clone())),
+            Err(error) => Err(StreamEnd::Failed(error)),
         }
     }
 
@@ -211,7 +211,7 @@ impl Peer {
         }
     }
 
-    async fn answer(&self, heard: Option<Result<Message, axum::Error>>) -> Result<Answer, End> {
+    async fn answer(&self, heard: Option<Result<Message, axum::Error>>) -> Result<Answer, StreamEnd> {
         let text = match heard {
             Some(Ok(Message::Text(text))) => text,
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => return Ok(Answer::Frames(vec![])),
@@ -219,7 +219,7 @@ impl Peer {
                 let refused = rookery_core::Rejection::new(rookery_core::Code::Invalid, "frames must be text, in JSON");
                 return Ok(Answer::Frames(vec![frame::error(&refused.into())]));
             }
-            Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(End::Gone),
+            Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(StreamEnd::Gone),
         };
         self.may_be_told(None).await?;
         let answered = match Asked::read(&text) {
@@ -268,12 +268,12 @@ pub(super) async fn refuse(socket: &mut WebSocket, error: &ClutchError) {
     drop(tokio::time::timeout(FAREWELL, said).await);
 }
 
-async fn farewell(socket: &mut WebSocket, end: End) -> Result<(), axum::Error> {
+async fn farewell(socket: &mut WebSocket, end: StreamEnd) -> Result<(), axum::Error> {
     match end {
-        End::Gone => socket.close().await,
-        End::Stopping => close(socket, close_code::AWAY, "the daemon is stopping").await,
-        End::NotAllowed(reason) => close(socket, close_code::POLICY, &reason).await,
-        End::Failed(error) => {
+        StreamEnd::Gone => socket.close().await,
+        StreamEnd::Stopping => close(socket, close_code::AWAY, "the daemon is stopping").await,
+        StreamEnd::NotAllowed(reason) => close(socket, close_code::POLICY, &reason).await,
+        StreamEnd::Failed(error) => {
             socket.send(frame::error(&error)).await?;
             close(socket, close_code::ERROR, "the log cannot be followed from here").await
         }

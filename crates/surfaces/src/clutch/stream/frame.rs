@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::source::Portion;
 use crate::clutch::envelopes::IngestResults;
-use crate::clutch::filter::{self, Wanted};
+use crate::clutch::filter::{self, MessageFilterQuery};
 use crate::clutch::{ClutchError, ClutchErrorBody};
 
 /// What a client asks for.
@@ -77,8 +77,8 @@ fn unexpected(error: serde_json::Error) -> ClutchError {
 }
 
 impl Subscribe {
-    pub(super) fn wanted(&self) -> Wanted {
-        Wanted {
+    pub(super) fn wanted(&self) -> MessageFilterQuery {
+        MessageFilterQuery {
             run_id: self.run_id.clone(),
             thread_id: self.thread_id.clone(),
             task_id: self.task_id.clone(),

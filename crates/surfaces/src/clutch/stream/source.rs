@@ -3,7 +3,7 @@
 use rookery_core::traits::LogRow;
 use rookery_core::{AgentId, LogId, Position, Seq};
 use rookery_engine::history::Stretch;
-use rookery_engine::message_view::{MessageFilter, Rendered, Shown};
+use rookery_engine::message_view::{MessageFilter, PositionedMessage, RenderedBatch};
 use rookery_engine::messages::{Mailbox, Parcel, Pull};
 use rookery_engine::{Chunk, Published, Subscription, subscribe};
 
@@ -44,7 +44,7 @@ pub(super) struct Live {
 
 /// What comes next, and which of it is wanted.
 pub(super) struct Portion {
-    pub(super) rendered: Rendered,
+    pub(super) rendered: RenderedBatch,
     /// The places of the wanted entries; all of them if there are none of these.
     pub(super) picked: Option<Vec<usize>>,
 }
@@ -119,7 +119,7 @@ impl Source {
                     let pulled = mailbox.next(Pull { after: *after, most: Some(PAGE) }).await?;
                     *after = pulled.next.unwrap_or(*after);
                     let shown = pulled.messages.into_iter().map(shown);
-                    Portion { rendered: Rendered::of(shown), picked: None }
+                    Portion { rendered: RenderedBatch::of(shown), picked: None }
                 }
                 Source::Past { log, stretch } => {
                     let page = app.engine().history().messages(filter, *stretch).await?;
@@ -133,7 +133,7 @@ impl Source {
                             *self = Source::live(app, Some(Position { log: Some(log.clone()), seq })).await?;
                         }
                     }
-                    Portion { rendered: Rendered::of(page.value.messages), picked: None }
+                    Portion { rendered: RenderedBatch::of(page.value.messages), picked: None }
                 }
             };
             if !portion.is_empty() {
@@ -175,7 +175,7 @@ async fn live(app: &App, batch: &Published, filter: &MessageFilter) -> Result<Po
     let envelopes = app.engine().history().source_envelopes(batch.rows()).await?;
     let wanted = |(_, row): &(usize, &LogRow)| filter.takes(row, &envelopes);
     let picked: Vec<usize> = batch.rows().iter().enumerate().filter(wanted).map(|(at, _)| at).collect();
-    let rendered = if picked.is_empty() { Rendered::of([]) } else { app.engine().history().render(batch).await? };
+    let rendered = if picked.is_empty() { RenderedBatch::of([]) } else { app.engine().history().render(batch).await? };
     Ok(Portion { rendered, picked: Some(picked) })
 }
 
@@ -191,7 +191,7 @@ async fn read(
     let shown = app.engine().history().show_rows(&wanted, &envelopes, &mut bytes_left).await?;
     let last = shown.last().filter(|_| shown.len() < wanted.len()).map(|last| last.seq);
     let rest = last.map(|last| rows.iter().filter(|row| row.seq > last).cloned().collect());
-    Ok((Portion { rendered: Rendered::of(shown), picked: None }, rest))
+    Ok((Portion { rendered: RenderedBatch::of(shown), picked: None }, rest))
 }
 
 impl Portion {
@@ -200,6 +200,6 @@ impl Portion {
     }
 }
 
-fn shown(Parcel { seq, at, message, .. }: Parcel) -> Shown {
-    Shown { seq, message, at }
+fn shown(Parcel { seq, at, message, .. }: Parcel) -> PositionedMessage {
+    PositionedMessage { seq, message, at }
 }

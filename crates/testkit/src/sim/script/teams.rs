@@ -4,7 +4,7 @@ use rand::Rng;
 use rand::seq::IndexedRandom;
 use rookery_core::agents::{PauseAgent, ResumeAgent};
 use rookery_core::model::message::Standing;
-use rookery_core::model::team::{Conclusion, Launch, Mode, Runner, StartTime, Team};
+use rookery_core::model::team::{Conclusion, Mode, Runner, StartTime, Team, TeamStartSpec};
 use rookery_core::model::turn::{Failure, Turn, TurnConclusion, Usage, WakeReason};
 use rookery_core::teams::{
     AnnounceToTeam, EndTeam, KickOff, NewMember, RequestTeamStart, RequestTeamStop, StartTeam, Takeover,
@@ -70,7 +70,7 @@ impl Script<'_> {
     fn launch(&mut self) -> AnyCommand {
         let intent = IntentId::new(format!("int_launch_{}", self.fresh));
         let file = if self.rng.random_bool(0.5) { "team.yaml" } else { "bad.yaml" };
-        let launch = Launch { file: file.to_owned(), params: vec![] };
+        let launch = TeamStartSpec { file: file.to_owned(), params: vec![] };
         RequestTeamStart { intent, team: TEAM.into(), launch, site: "site_0".into() }.into()
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
 use rookery_core::kernel::instance::Instance;
-use rookery_core::model::team::{Launch, StartTime, Team};
+use rookery_core::model::team::{StartTime, Team, TeamStartSpec};
 use rookery_core::{SiteId, TeamId};
 use rookery_engine::ports::team_starter::{Refusing, TeamStarter, WorkflowFile};
 use rookery_store::Pending;
@@ -21,14 +21,14 @@ const MOST_FILES: usize = 200;
 const HEAD_BYTES: u64 = 64 << 10;
 
 #[derive(Debug)]
-pub struct CommandLine {
+pub struct CommandTeamStarter {
     root: PathBuf,
     site: SiteId,
 }
 
-impl CommandLine {
-    pub fn of(root: &Path, site: SiteId) -> CommandLine {
-        CommandLine { root: root.to_path_buf(), site }
+impl CommandTeamStarter {
+    pub fn of(root: &Path, site: SiteId) -> CommandTeamStarter {
+        CommandTeamStarter { root: root.to_path_buf(), site }
     }
 
     /// Has one of our commands see to a file.
@@ -37,7 +37,7 @@ impl CommandLine {
         name: &str,
         options: &[&str],
         instance: &Instance,
-        launch: &Launch,
+        launch: &TeamStartSpec,
     ) -> Result<Value, Refusing> {
         let mut arguments: Vec<OsString> = vec![name.into(), self.root.join(&launch.file).into()];
         arguments.extend(options.iter().map(OsString::from));
@@ -63,17 +63,17 @@ impl CommandLine {
     }
 }
 
-impl TeamStarter for CommandLine {
+impl TeamStarter for CommandTeamStarter {
     fn files(&self) -> Pending<'_, Vec<WorkflowFile>> {
         let root = self.root.clone();
         Box::pin(async move { tokio::task::spawn_blocking(move || workflow_files(&root)).await.unwrap_or_default() })
     }
 
-    fn check(&self, instance: Instance, launch: Launch) -> Pending<'_, Result<Value, Refusing>> {
+    fn check(&self, instance: Instance, launch: TeamStartSpec) -> Pending<'_, Result<Value, Refusing>> {
         Box::pin(async move { self.command("check", &[], &instance, &launch).await })
     }
 
-    fn launch(&self, instance: Instance, launch: Launch) -> Pending<'_, Result<(), Refusing>> {
+    fn start(&self, instance: Instance, launch: TeamStartSpec) -> Pending<'_, Result<(), Refusing>> {
         Box::pin(async move { self.command("start", &["--background"], &instance, &launch).await.map(drop) })
     }
 

@@ -11,14 +11,14 @@ use crate::error::EngineError;
 use crate::teams::TeamsHandle;
 
 /// How many are told, the newest of them.
-pub const MOST_DEEDS: usize = 50;
+pub const MAX_TURN_ACTIVITY: usize = 50;
 /// How many rows are looked through for them.
 const LOOKED_AT: u32 = 500;
 const LINE_CHARACTERS: usize = 200;
 
 /// Something that an agent did.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Deed {
+pub struct TurnActivity {
     pub seq: Seq,
     pub kind: &'static str,
     /// In one line.
@@ -27,7 +27,7 @@ pub struct Deed {
 
 impl TeamsHandle<'_> {
     /// What the agent of a turn did itself, from when the turn began until it ended.
-    pub async fn turn_activity(&self, turn: &Turn) -> Result<Vec<Deed>, EngineError> {
+    pub async fn turn_activity(&self, turn: &Turn) -> Result<Vec<TurnActivity>, EngineError> {
         let query = LogQuery {
             after: Some(turn.started),
             upto: turn.end.as_ref().map(|end| end.ended),
@@ -35,13 +35,13 @@ impl TeamsHandle<'_> {
             ..LogQuery::newest(LOOKED_AT)
         };
         let rows = self.engine.query().log(query).await?.value;
-        let mut deeds: Vec<Deed> = rows.iter().filter_map(deed).take(MOST_DEEDS).collect();
-        deeds.reverse();
-        Ok(deeds)
+        let mut activities: Vec<TurnActivity> = rows.iter().filter_map(activity).take(MAX_TURN_ACTIVITY).collect();
+        activities.reverse();
+        Ok(activities)
     }
 }
 
-fn deed(row: &LogRow) -> Option<Deed> {
+fn activity(row: &LogRow) -> Option<TurnActivity> {
     let summary = match row.event.typed() {
         // That it looked and that it is here is nothing that could be done twice.
         EventRef::MessagesRead(_)
@@ -67,7 +67,7 @@ fn deed(row: &LogRow) -> Option<Deed> {
             about.map_or_else(|| fact.kind().to_owned(), |about| format!("{} {about}", fact.kind()))
         }
     };
-    Some(Deed { seq: row.seq, kind: row.event.kind(), summary: line(&summary) })
+    Some(TurnActivity { seq: row.seq, kind: row.event.kind(), summary: line(&summary) })
 }
 
 fn said(letter: &Letter) -> String {
