@@ -97,7 +97,7 @@ pub struct Team {
     pub kicked_off: bool,
     /// Somebody wants it to end.
     #[serde(default)]
-    pub stop_asked: bool,
+    pub stop_requested: bool,
     pub stop_reason: Option<String>,
     /// Where in the log this generation of it begins.
     pub started_seq: Option<u64>,
@@ -131,7 +131,7 @@ pub struct Member {
     pub cost_usd: Option<f64>,
     pub open_turn: Option<String>,
     #[serde(default)]
-    pub stop_asked: bool,
+    pub stop_requested: bool,
 }
 
 impl Client {

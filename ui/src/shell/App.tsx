@@ -11,7 +11,7 @@ import { useToasts } from '../store/toasts';
 import { clockSeconds } from '../parts/time';
 import { AttentionView } from '../views/Attention';
 import { ChannelView } from '../views/Channel';
-import { LaunchView } from '../views/Launch';
+import { SignInView } from '../views/SignIn';
 import { SetupView } from '../views/Setup';
 import { StreamView } from '../views/Stream';
 import { useKeys } from './keys';
@@ -87,7 +87,7 @@ function View({ place, onMenu }: { place: Place; onMenu: () => void }) {
   const rest = place.parts.slice(1);
   switch (first) {
     case undefined: return <Home onMenu={onMenu} />;
-    case 'launch': return <LaunchView />;
+    case 'sign-in': return <SignInView />;
     case 'attention': return <AttentionView onMenu={onMenu} />;
     case 'stream': return <StreamView onMenu={onMenu} />;
     case 'event': return <EventView seq={Number(second)} onMenu={onMenu} />;

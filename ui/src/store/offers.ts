@@ -82,7 +82,7 @@ export function ofHandoff(handoff: Handoff): Offer[] {
 }
 
 /** The team that a runner runs an agent in, as far as it matters here. */
-interface Employed { team: { id: string }; member: { name: string; stop_asked: boolean } }
+interface Employed { team: { id: string }; member: { name: string; stop_requested: boolean } }
 
 /** Every agent can be paused; those that a runner runs can be stopped. */
 /** Only for one that nobody runs. */
@@ -95,7 +95,7 @@ export function ofAgent(agent: Agent, { files }: Pick<World, 'files'>, run: Empl
       ? { is: 'do', label: 'Let it go on', run: () => void actions.resumeAgent(agent.id) }
       : { is: 'why', label: 'Pause', ask: 'Why?', run: (why) => void actions.pauseAgent(agent.id, why) },
   ];
-  if (run && !run.member.stop_asked) offers.push({ is: 'why', label: 'Stop', ask: 'Why?', run: (why) => void actions.stopAgent(run.team.id, run.member.name, why) });
+  if (run && !run.member.stop_requested) offers.push({ is: 'why', label: 'Stop', ask: 'Why?', run: (why) => void actions.stopAgent(run.team.id, run.member.name, why) });
   if (held.length > 0) offers.push({ is: 'do', label: 'Release its files', run: () => void actions.releaseAll(held, agent.id) });
   if (!run) offers.push({ is: 'do', label: DISMISS, run: () => void actions.dismissAgent(agent.id) });
   return offers;

@@ -4,7 +4,7 @@ import type { Wire } from '../api/client';
 import { Glyph } from '../parts/Glyph';
 import { number, object, type Payload, text, texts } from '../store/event';
 
-export function CheckedFile({ checked }: { checked: Wire['Checked'] }) {
+export function CheckedFile({ checked }: { checked: Wire['TeamFileCheck'] }) {
   return (
     <section className="note-box" role="status" aria-label={checked.ok ? 'What it would do' : 'What is wrong'}>
       {checked.ok ? <Plan plan={asObject(checked.plan)} /> : <Faults faults={asObject(checked.faults)} reason={checked.reason ?? ''} />}

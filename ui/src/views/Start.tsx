@@ -20,19 +20,19 @@ export default function StartView({ onMenu }: WithMenu) {
   const [file, setFile] = useState(place.query.get('file') ?? '');
   const [instance, setInstance] = useState('default');
   const [params, setParams] = useState('');
-  const [checked, setChecked] = useState<Wire['Checked']>();
-  const [busy, setBusy] = useState<'check' | 'launch'>();
+  const [checked, setChecked] = useState<Wire['TeamFileCheck']>();
+  const [busy, setBusy] = useState<'check' | 'start'>();
   const body = { file: file.trim(), params: words(params) };
   const team = `@${instance.trim()}`;
   const change = (set: (text: string) => void) => (event: { target: { value: string } }) => {
     set(event.target.value);
     setChecked(undefined);
   };
-  const ask = async (what: 'check' | 'launch') => {
+  const ask = async (what: 'check' | 'start') => {
     setBusy(what);
     try {
-      if (what === 'check') return setChecked(await send<Wire['Checked']>('POST', path`/teams/${team}/dry-run`, body));
-      const answer = await send<Wire['TeamView'] | Wire['Launching']>('POST', path`/teams/${team}/start-request`, body);
+      if (what === 'check') return setChecked(await send<Wire['TeamFileCheck']>('POST', path`/teams/${team}/dry-run`, body));
+      const answer = await send<Wire['TeamView'] | Wire['PendingTeamStart']>('POST', path`/teams/${team}/start-request`, body);
       tell('pending' in answer ? `${team} is being started` : `${team} runs`);
       go(at('c', instance.trim()));
     } catch (error) {
@@ -51,7 +51,7 @@ export default function StartView({ onMenu }: WithMenu) {
         <form
           className="start" onSubmit={(event) => {
             event.preventDefault();
-            if (ready) void ask(checked?.ok ? 'launch' : 'check');
+            if (ready) void ask(checked?.ok ? 'start' : 'check');
           }}
         >
           <label>File<input className="field" list="workflow-files" placeholder="team.yaml" value={file} onChange={change(setFile)} /></label>
@@ -60,7 +60,7 @@ export default function StartView({ onMenu }: WithMenu) {
           <label>Parameters<input className="field" placeholder="--name value" value={params} onChange={change(setParams)} /></label>
           <div className="deeds">
             <button type="submit" className={checked?.ok ? 'button' : 'button main-action'} disabled={!ready} onClick={(event) => { event.preventDefault(); void ask('check'); }}>{busy === 'check' ? 'Looking…' : 'See what it would do'}</button>
-            <button type="button" className={checked?.ok ? 'button main-action' : 'button'} disabled={!ready || !checked?.ok} onClick={() => void ask('launch')}>{busy === 'launch' ? 'Starting…' : `Start ${team}`}</button>
+            <button type="button" className={checked?.ok ? 'button main-action' : 'button'} disabled={!ready || !checked?.ok} onClick={() => void ask('start')}>{busy === 'start' ? 'Starting…' : `Start ${team}`}</button>
           </div>
         </form>
         {files.length > 0 && (

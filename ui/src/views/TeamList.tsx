@@ -28,7 +28,7 @@ export function TeamList() {
               <td className="num wide">{team.cost_usd == null ? '–' : `$${team.cost_usd.toFixed(2)}`}</td>
               <td className="num"><Age since={team.ended_at ?? team.started_at} /></td>
               <td>{team.lost && <button type="button" className="button" disabled={!mayAct} onClick={() => void actions.forceEndTeam(team.id)}>End it</button>}
-                {team.live && !team.lost && !team.stop_asked && <AskWhy label="Stop" ask="Why?" disabled={!mayAct} onDo={(why) => void actions.stopTeam(team.id, why)} />}</td>
+                {team.live && !team.lost && !team.stop_requested && <AskWhy label="Stop" ask="Why?" disabled={!mayAct} onDo={(why) => void actions.stopTeam(team.id, why)} />}</td>
             </tr>
           ))}
         </tbody>
@@ -46,5 +46,5 @@ function shapeOf(team: Wire['TeamView']): Shape {
 function wordOf(team: Wire['TeamView']): string {
   if (!team.live) return team.outcome ?? 'over';
   if (team.lost) return 'without its runner';
-  return team.stop_asked ? 'is to stop' : 'runs';
+  return team.stop_requested ? 'is to stop' : 'runs';
 }

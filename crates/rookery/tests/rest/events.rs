@@ -297,9 +297,9 @@ async fn a_daemon_is_a_node_at_a_site_with_every_duty() {
     assert_eq!(node["site"], json!({"id": site["id"], "root": site["root"]}));
     let metrics = team.request(Method::GET, "/metrics").send().await.unwrap().text().await.unwrap();
     for line in [
-        "rookery_nodes{state=\"here\"} 1",
-        "rookery_nodes{state=\"away\"} 0",
-        "rookery_duty_held{duty=\"sweeper\"} 1",
+        "rookery_nodes{state=\"online\"} 1",
+        "rookery_nodes{state=\"offline\"} 0",
+        "rookery_leader_role_held{leader_role=\"sweeper\"} 1",
         "rookery_clock_ahead_seconds ",
     ] {
         assert!(metrics.contains(line), "{line} in {metrics}");

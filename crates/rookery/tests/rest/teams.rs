@@ -243,10 +243,10 @@ async fn a_runner_hears_that_it_shall_stop() {
     done(&team, "/teams/@pr-1/start", started_by(1)).await;
     let mut stream = Sse::open(&team, "/events/stream", None).await;
     let shown = done(&team, "/teams/@pr-1/stop", json!({"agent": "coder", "reason": "enough"})).await;
-    assert_eq!((&shown["stop_asked"], &shown["agents"][0]["stop_asked"]), (&json!(false), &json!(true)));
+    assert_eq!((&shown["stop_requested"], &shown["agents"][0]["stop_requested"]), (&json!(false), &json!(true)));
     let heard = stream.next_of("x.team.stop_requested").await.event;
     assert_eq!((&heard["metadata"]["team"], &heard["metadata"]["member"]), (&json!("@pr-1"), &json!(CODER)));
-    assert_eq!(done(&team, "/teams/@pr-1/stop", json!({})).await["stop_asked"], true);
+    assert_eq!(done(&team, "/teams/@pr-1/stop", json!({})).await["stop_requested"], true);
     assert_eq!(stream.next_of("x.team.stop_requested").await.event["metadata"]["member"], Value::Null);
     let nobody = asks(&team, "/teams/@pr-1/stop", json!({"agent": "ghost"})).await;
     assert_refused(&nobody, 404, "AGENT_NOT_FOUND", "ghost@pr-1");

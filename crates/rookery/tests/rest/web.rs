@@ -13,7 +13,7 @@ use crate::support::{DEADLINE, Team, assert_refused, setup, team, team_of, text}
 async fn code(team: &Team, person: &str) -> String {
     let reply = team.as_person(Method::POST, "/session/sign-in-links", Some(json!({ "person": person }))).await;
     assert_eq!(reply.status, 201, "{}", reply.body);
-    text(&reply.body["path"]).strip_prefix("/ui/launch#").unwrap().to_owned()
+    text(&reply.body["path"]).strip_prefix("/ui/sign-in#").unwrap().to_owned()
 }
 
 /// Both halves of a browser session.
@@ -224,10 +224,10 @@ async fn redirected_output_has_no_sign_in_link() {
     let (status, out, err) = rookery(team.root(), &["open"]);
     assert_eq!(status, 0, "{err}");
     assert_eq!(out.trim(), team.url());
-    assert!(!err.contains("/ui/launch#") && err.contains("--print"), "{err}");
+    assert!(!err.contains("/ui/sign-in#") && err.contains("--print"), "{err}");
     for args in [&["open", "--print"][..], &["--json", "open"]] {
         let (_, out, _) = rookery(team.root(), args);
-        assert!(out.contains("/ui/launch#"), "{args:?}: {out}");
+        assert!(out.contains("/ui/sign-in#"), "{args:?}: {out}");
     }
     let fresh = tempfile::tempdir().unwrap();
     let log = std::fs::File::create(fresh.path().join("up.log")).unwrap();
@@ -246,8 +246,8 @@ async fn redirected_output_has_no_sign_in_link() {
     let published = std::fs::read_to_string(fresh.path().join(".rookery/daemon.json")).unwrap();
     daemon.kill().unwrap();
     daemon.wait().unwrap();
-    assert!(!said.contains("launch#") && said.contains("rookery open"), "{said}");
-    assert!(!published.contains("launch#"), "{published}");
+    assert!(!said.contains("sign-in#") && said.contains("rookery open"), "{said}");
+    assert!(!published.contains("sign-in#"), "{published}");
 }
 
 #[tokio::test]

@@ -264,15 +264,15 @@ impl Preparing<'_> {
                 Ending::ForNow => TeamError::Suspended,
             },
             after = time_is_up => TeamError::TimedOut { after },
-            () = self.stop_asked() => TeamError::Stopped,
+            () = self.stop_requested() => TeamError::Stopped,
         }
     }
 
     /// Returns when somebody wants it to stop.
-    async fn stop_asked(&self) {
+    async fn stop_requested(&self) {
         loop {
             tokio::time::sleep(POLL_INTERVAL).await;
-            if self.order.client.team(self.team.as_str()).await.is_ok_and(|team| team.stop_asked) {
+            if self.order.client.team(self.team.as_str()).await.is_ok_and(|team| team.stop_requested) {
                 return;
             }
         }

@@ -114,7 +114,7 @@ pub(super) async fn watch(crew: Arc<Crew>, asked: Arc<Notify>) -> Result<Stopped
         if team.generation != crew.generation || !team.live {
             return Ok(Stopped::Superseded);
         }
-        if team.stop_asked {
+        if team.stop_requested {
             return Ok(Stopped::Asked(team.stop_reason));
         }
         stop_members(&crew, &team);
@@ -126,7 +126,7 @@ pub(super) async fn watch(crew: Arc<Crew>, asked: Arc<Notify>) -> Result<Stopped
 }
 
 fn stop_members(crew: &Crew, team: &Team) {
-    team.agents.iter().filter(|member| member.stop_asked).for_each(|member| crew.board.stop(&member.name));
+    team.agents.iter().filter(|member| member.stop_requested).for_each(|member| crew.board.stop(&member.name));
 }
 
 /// Shows that the agents are there, for as long as this is polled.

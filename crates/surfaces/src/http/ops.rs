@@ -75,13 +75,13 @@ pub async fn show_metrics(State(app): State<App>, call: Call) -> Result<Response
 fn measure_nodes(app: &App) {
     let attending = app.engine().cluster();
     let nodes = attending.nodes();
-    for (state, whereabouts) in [("here", NodeLiveness::Online), ("away", NodeLiveness::Offline)] {
+    for (state, whereabouts) in [("online", NodeLiveness::Online), ("offline", NodeLiveness::Offline)] {
         let count = nodes.iter().filter(|seen| seen.liveness == whereabouts).count();
         metrics::gauge!("rookery_nodes", "state" => state).set(count as f64);
     }
-    for duty in LeaderRole::ALL {
-        let held = app.engine().cluster().leader_epoch(duty).is_some();
-        metrics::gauge!("rookery_duty_held", "duty" => duty.name()).set(f64::from(u8::from(held)));
+    for role in LeaderRole::ALL {
+        let held = app.engine().cluster().leader_epoch(role).is_some();
+        metrics::gauge!("rookery_leader_role_held", "leader_role" => role.name()).set(f64::from(u8::from(held)));
     }
     metrics::gauge!("rookery_clock_ahead_seconds").set(attending.clock_ahead_millis() as f64 / 1_000.0);
 }

@@ -67,13 +67,13 @@ pub struct BrowserSession {
 }
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
-pub struct NewLaunch {
+pub struct NewSignInLink {
     /// The person to sign in; the caller if left out.
     pub person: Option<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Launch {
+pub struct SignInLink {
     /// To be opened in a browser, once and within 15 minutes; relative to the daemon's address.
     pub path: String,
     pub person: String,
@@ -163,9 +163,9 @@ pub async fn revoke(State(app): State<App>, call: Call, Segment(id): Segment) ->
 }
 
 /// Make a sign-in link, for a person.
-#[utoipa::path(post, path = "/session/sign-in-links", tag = "session", request_body = NewLaunch,
-    responses((status = 201, body = Launch)))]
-pub async fn launch(call: Call, body: MaybeBody<NewLaunch>) -> Result<Response, HttpError> {
+#[utoipa::path(post, path = "/session/sign-in-links", operation_id = "create_sign_in_link", tag = "session", request_body = NewSignInLink,
+    responses((status = 201, body = SignInLink)))]
+pub async fn create_link(call: Call, body: MaybeBody<NewSignInLink>) -> Result<Response, HttpError> {
     let caller = call.person()?;
     let person = match body.value.person {
         Some(name) => checked(name)?,
@@ -175,7 +175,7 @@ pub async fn launch(call: Call, body: MaybeBody<NewLaunch>) -> Result<Response, 
         },
     };
     let path = sign_in_path(call.app(), &person);
-    Ok((StatusCode::CREATED, Json(Launch { path, person })).into_response())
+    Ok((StatusCode::CREATED, Json(SignInLink { path, person })).into_response())
 }
 
 /// A new sign-in link for a person, relative to the daemon's address.
@@ -183,7 +183,7 @@ pub fn sign_in_path(app: &App, person: &str) -> String {
     let engine = app.engine();
     let code = ports::secret();
     engine.access().codes().issue(&code, person, engine.clock().now());
-    format!("/ui/launch#{code}")
+    format!("/ui/sign-in#{code}")
 }
 
 /// A name that `@` reaches: people are mentioned as agents are.

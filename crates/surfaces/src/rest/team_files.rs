@@ -33,7 +33,7 @@ pub struct WorkflowFileView {
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct LaunchRequest {
+pub struct TeamStartRequest {
     /// The workflow file, relative to the project.
     #[schema(example = "review.yaml")]
     pub file: String,
@@ -44,7 +44,7 @@ pub struct LaunchRequest {
 
 /// What a file would do.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Checked {
+pub struct TeamFileCheck {
     /// It can be started.
     pub ok: bool,
     /// What would happen, as `rookery check --json` tells it.
@@ -57,7 +57,7 @@ pub struct Checked {
 
 /// A team that is being started still.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Launching {
+pub struct PendingTeamStart {
     pub team: String,
     /// What to look for in the log: its end is `x.team.spawned` or `x.team.start_failed`. None if the same was asked for before.
     pub pending: Option<String>,
@@ -75,23 +75,29 @@ pub async fn files(call: Call) -> Result<Response, HttpError> {
 
 /// What starting a file as this team would do, or what is wrong with it. Nothing happens. For people.
 #[utoipa::path(post, path = "/teams/{id}/dry-run", operation_id = "dry_run_team_file", tag = "teams",
-    params(("id" = String, Path)), request_body = LaunchRequest, responses((status = 200, body = Checked)))]
-pub async fn check(call: Call, Segment(id): Segment, body: JsonBody<LaunchRequest>) -> Result<Response, HttpError> {
+    params(("id" = String, Path)), request_body = TeamStartRequest, responses((status = 200, body = TeamFileCheck)))]
+pub async fn check(call: Call, Segment(id): Segment, body: JsonBody<TeamStartRequest>) -> Result<Response, HttpError> {
     call.person()?;
     let (instance, engine) = (instance(&id)?, call.app().engine());
-    let launch = engine.teams().start_spec(&body.value.file, body.value.params)?;
-    let checked = match engine.teams().starter()?.check(instance, launch).await {
-        Ok(plan) => Checked { ok: true, plan: Some(plan), faults: None, reason: None },
-        Err(refusing) => Checked { ok: false, plan: None, faults: refusing.faults, reason: Some(refusing.reason) },
+    let start = engine.teams().start_spec(&body.value.file, body.value.params)?;
+    let checked = match engine.teams().starter()?.check(instance, start).await {
+        Ok(plan) => TeamFileCheck { ok: true, plan: Some(plan), faults: None, reason: None },
+        Err(refusing) => {
+            TeamFileCheck { ok: false, plan: None, faults: refusing.faults, reason: Some(refusing.reason) }
+        }
     };
     Ok(axum::Json(checked).into_response())
 }
 
 /// Start a workflow file in the background, as `rookery start FILE --background` does. For people.
 #[utoipa::path(post, path = "/teams/{id}/start-request", operation_id = "request_team_start", tag = "teams",
-    params(("id" = String, Path)), request_body = LaunchRequest,
-    responses((status = 200, body = teams::TeamView), (status = 202, body = Launching)))]
-pub async fn launch(call: Call, Segment(id): Segment, body: JsonBody<LaunchRequest>) -> Result<Response, HttpError> {
+    params(("id" = String, Path)), request_body = TeamStartRequest,
+    responses((status = 200, body = teams::TeamView), (status = 202, body = PendingTeamStart)))]
+pub async fn request_start(
+    call: Call,
+    Segment(id): Segment,
+    body: JsonBody<TeamStartRequest>,
+) -> Result<Response, HttpError> {
     let caller = call.person()?;
     instance(&id)?;
     let (team, engine) = (TeamId::parse(&id)?, call.app().engine());
@@ -113,8 +119,8 @@ pub async fn launch(call: Call, Segment(id): Segment, body: JsonBody<LaunchReque
         Some(_) => teams::shown_now(&call, &team).await,
         None => {
             let pending = (!committed.duplicate).then(|| intent.to_string());
-            let launching = Launching { team: team.to_string(), pending };
-            Ok(answer::written(StatusCode::ACCEPTED, &committed, launching))
+            let pending_start = PendingTeamStart { team: team.to_string(), pending };
+            Ok(answer::written(StatusCode::ACCEPTED, &committed, pending_start))
         }
     }
 }

@@ -172,7 +172,7 @@ pub struct TeamView {
     /// What its kickoff posted.
     pub kickoff_messages: Vec<String>,
     /// Somebody wants all of it to stop.
-    pub stop_asked: bool,
+    pub stop_requested: bool,
     pub stop_reason: Option<String>,
     pub runner: TeamRunner,
     pub agents: Vec<TeamAgent>,
@@ -210,7 +210,7 @@ pub struct TeamAgent {
     /// The turn that it is at.
     pub open_turn: Option<String>,
     /// Somebody wants this agent to stop.
-    pub stop_asked: bool,
+    pub stop_requested: bool,
     pub stop_reason: Option<String>,
 }
 
@@ -383,7 +383,7 @@ fn shown(call: &Call, team: Team) -> TeamView {
         lost,
         kicked_off: team.kickoff.is_some(),
         kickoff_messages: team.kickoff.iter().flat_map(|kickoff| &kickoff.messages).map(ToString::to_string).collect(),
-        stop_asked: team.stop.is_some(),
+        stop_requested: team.stop.is_some(),
         stop_reason: team.stop.as_ref().and_then(|stop| stop.reason.clone()),
         runner: shown_runner(&team.runner),
         agents: team.members.iter().map(|member| shown_member(&team, member)).collect(),
@@ -415,7 +415,7 @@ fn shown_member(team: &Team, member: &Member) -> TeamAgent {
         output_tokens: member.usage.output_tokens,
         cost_usd: turns::dollars(member.usage.cost_micros),
         open_turn: member.turn.as_ref().map(ToString::to_string),
-        stop_asked: member.stop.is_some(),
+        stop_requested: member.stop.is_some(),
         stop_reason: member.stop.as_ref().and_then(|stop| stop.reason.clone()),
     }
 }

@@ -143,7 +143,7 @@ pub struct TurnView {
     pub unsaid: Option<TurnUnsaid>,
     /// What the log says that the agent did in it, the newest 50; only where one turn is asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub did: Vec<TurnDeed>,
+    pub did: Vec<TurnActivityView>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -154,7 +154,7 @@ pub struct TurnUnsaid {
 
 /// Something that an agent did.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct TurnDeed {
+pub struct TurnActivityView {
     pub seq: u64,
     pub kind: &'static str,
     /// In one line.
@@ -307,6 +307,9 @@ pub fn shown(turn: Turn, did: Vec<TurnActivity>) -> TurnView {
         transcript: end.as_ref().and_then(|end| end.transcript.as_ref()).map(|hash| format!("{HASH}{hash}")),
         posted: end.as_ref().and_then(|end| end.posted.as_ref()).map(ToString::to_string),
         unsaid: end.and_then(|end| end.unsaid).map(|unsaid| TurnUnsaid { text: unsaid.text, reason: unsaid.reason }),
-        did: did.into_iter().map(|deed| TurnDeed { seq: deed.seq.0, kind: deed.kind, summary: deed.summary }).collect(),
+        did: did
+            .into_iter()
+            .map(|activity| TurnActivityView { seq: activity.seq.0, kind: activity.kind, summary: activity.summary })
+            .collect(),
     }
 }

@@ -49,7 +49,7 @@ impl<'a> Row<'a> {
     fn of(team: &'a Team, member: &'a Member, root: &Path, runners: &Runners) -> Row<'a> {
         let status = match member.state.as_str() {
             _ if runners.is_lost(team) => "lost",
-            "working" if team.stop_asked || member.stop_asked => "stopping",
+            "working" if team.stop_requested || member.stop_requested => "stopping",
             "working" => "running",
             "waiting" => "waiting",
             "stopped" => "stopped",
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_status_is_what_a_person_wants_to_know() {
-        for (state, stop_asked, status) in [
+        for (state, stop_requested, status) in [
             ("idle", false, "idle"),
             ("working", false, "running"),
             ("working", true, "stopping"),
@@ -130,7 +130,7 @@ mod tests {
             ("stopped", true, "stopped"),
             ("failed", false, "failed"),
         ] {
-            let agents = json!([{"name": "a", "id": "a@pr-1", "state": state, "stop_asked": stop_asked}]);
+            let agents = json!([{"name": "a", "id": "a@pr-1", "state": state, "stop_requested": stop_requested}]);
             let team = team(json!({"agents": agents}));
             let row = Row::of(&team, &team.agents[0], Path::new("/p"), &Runners::default());
             assert_eq!((row.status, row.source.as_str()), (status, "review.yaml"));

@@ -190,7 +190,7 @@ fn is_stopped(team: &Team, stop: &Stop) -> bool {
     }
     let Some(agent) = &stop.agent else { return false };
     let member = team.agents.iter().find(|member| member.id == agent.as_str());
-    member.is_none_or(|member| member.stop_asked && member.open_turn.is_none())
+    member.is_none_or(|member| member.stop_requested && member.open_turn.is_none())
 }
 
 /// Who still works, or else the runner itself.

@@ -7,13 +7,13 @@ import { signedIn } from '../store/store';
 
 let started = false;
 
-export function LaunchView() {
+export function SignInView() {
   const [fault, setFault] = useState<string>();
   useEffect(() => {
     const code = location.hash.slice(1);
     if (started || code === '') return;
     started = true;
-    history.replaceState(null, '', at('launch'));
+    history.replaceState(null, '', at('sign-in'));
     signIn(code)
       .then(signedIn)
       .then(() => go(at(), 'replace'))
