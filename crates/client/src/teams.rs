@@ -9,7 +9,7 @@ use crate::turns::Turn;
 use crate::wire;
 
 /// The largest page that the daemon gives out.
-const MOST_TEAMS: u32 = 1000;
+const MAX_TEAMS: u32 = 1000;
 
 /// How a team is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -191,7 +191,7 @@ impl Client {
 
     /// The teams that have a runner, as far as the log knows.
     pub async fn live_teams(&self) -> Result<Vec<Team>, ClientError> {
-        let answer = self.get(&["teams"], &[("live", "true".to_owned()), ("limit", MOST_TEAMS.to_string())]).await?;
+        let answer = self.get(&["teams"], &[("live", "true".to_owned()), ("limit", MAX_TEAMS.to_string())]).await?;
         wire::read(&answer["teams"])
     }
 }

@@ -40,7 +40,7 @@ use crate::telemetry::Telemetry;
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// How long the end may take: a store elsewhere may not answer any more.
-const LONGEST_END: Duration = Duration::from_secs(8);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
 
 /// An address that is bound and not served yet.
 #[derive(Debug)]
@@ -141,7 +141,7 @@ pub async fn serve(
         services.stop(&engine).await;
         engine.close().await;
     };
-    if tokio::time::timeout(LONGEST_END, ending).await.is_err() {
+    if tokio::time::timeout(SHUTDOWN_GRACE, ending).await.is_err() {
         tracing::warn!("the store did not answer to the end; what it had not acknowledged is of unknown outcome");
     }
     drop(std::fs::remove_file(&socket));

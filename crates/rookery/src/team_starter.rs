@@ -16,7 +16,7 @@ use crate::process;
 
 /// How deep below the project workflow files are looked for, and how many of them are told.
 const DEPTH: usize = 4;
-const MOST_FILES: usize = 200;
+const MAX_FILES: usize = 200;
 /// How much of a file is looked at to see whether it is one.
 const HEAD_BYTES: u64 = 64 << 10;
 
@@ -114,7 +114,7 @@ fn workflow_files(root: &Path) -> Vec<WorkflowFile> {
         let name = workflow_name(&text)?.map(str::to_owned);
         Some(WorkflowFile { path: path.strip_prefix(root).ok()?.to_str()?.to_owned(), name })
     });
-    known.take(MOST_FILES).collect()
+    known.take(MAX_FILES).collect()
 }
 
 fn head(path: &Path) -> Option<String> {

@@ -145,7 +145,7 @@ fn is_zero(count: &u32) -> bool {
 const MAX_DECLINED_AGENTS: usize = 100;
 
 /// Those who were asked in vain are asked anew at least this often.
-pub(crate) const LONGEST_PAUSE_MILLIS: u64 = 60 * 60 * 1_000;
+pub(crate) const MAX_REROUTE_BACKOFF_MILLIS: u64 = 60 * 60 * 1_000;
 
 impl Routing {
     pub(crate) fn is_none(&self) -> bool {

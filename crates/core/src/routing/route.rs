@@ -11,7 +11,7 @@ use crate::kernel::rejection::Rejection;
 use crate::model::envelope::Filed;
 use crate::model::message::{AddressedAs, Delivery, Form, Standing};
 use crate::model::message_type::MessageType;
-use crate::model::routing::{LONGEST_PAUSE_MILLIS, RejectionFilter, Routing, RoutingDecision};
+use crate::model::routing::{MAX_REROUTE_BACKOFF_MILLIS, RejectionFilter, Routing, RoutingDecision};
 use crate::model::task::{AlarmKind, Alarms, Task};
 use crate::model::trace::Trace;
 use crate::model::{DeliveryId, EventStamp, Key, Lookup, ReadItem, ReadSet, RowWriter, Undecided, View};
@@ -238,7 +238,7 @@ impl RouteTask {
     /// answer does not fill the log.
     fn again_at(&self, task: &Task, now: Timestamp) -> Option<Timestamp> {
         self.choice.counts.get(&RejectionFilter::Tried)?;
-        let pause = doubled(self.pause_millis, task.routing.reroutes, LONGEST_PAUSE_MILLIS);
+        let pause = doubled(self.pause_millis, task.routing.reroutes, MAX_REROUTE_BACKOFF_MILLIS);
         Some(task.clocks.get(AlarmKind::Reroute).map_or_else(|| now.plus_millis(pause), |alarm| alarm.due))
     }
 }

@@ -18,7 +18,7 @@ pub const MAX_ATTEMPTS: u32 = 3;
 pub const RETRY_BACKOFF_MILLIS: u64 = 1_000;
 
 /// No pause between attempts is longer.
-const LONGEST_BACKOFF_MILLIS: u64 = 10 * 60 * 1_000;
+const MAX_BACKOFF_MILLIS: u64 = 10 * 60 * 1_000;
 
 /// Every attempt that a task has was in vain: somebody should look at it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ fn next_attempt(task: &Task, error: &str, backoff_millis: u64, now: Timestamp) -
             told: Told::default(),
         }));
     }
-    let not_before = now.plus_millis(doubled(backoff_millis, attempts - 1, LONGEST_BACKOFF_MILLIS));
+    let not_before = now.plus_millis(doubled(backoff_millis, attempts - 1, MAX_BACKOFF_MILLIS));
     // An attempt that could only begin when the task is of use to nobody is none.
     if terms.deadline.is_some_and(|deadline| deadline <= not_before) {
         return None;

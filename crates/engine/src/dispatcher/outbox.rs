@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 
 /// So many messages are put aside; then nothing is passed on until somebody sees to them.
-pub(super) const MOST_DEAD: usize = 200;
+pub(super) const MAX_DEAD_LETTERS: usize = 200;
 /// How often a change is tried over what others changed meanwhile.
 const TRIES: u32 = 20;
 
@@ -58,7 +58,7 @@ impl Kept {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.now.dead.len() >= MOST_DEAD
+        self.now.dead.len() >= MAX_DEAD_LETTERS
     }
 
     /// Takes over what others changed. Whether they did.

@@ -6,7 +6,7 @@ use rookery_core::messages::{DroppedLetter, LettersDropped, NoteDropped};
 use rookery_core::{Caller, Seq};
 use rookery_store::{DeadLetter, EndpointCursor, Submission};
 
-use super::outbox::MOST_DEAD;
+use super::outbox::MAX_DEAD_LETTERS;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::state::delivery_attempts::AttemptLog;
@@ -38,7 +38,7 @@ impl OutletStatus {
     /// `failing` if the last try was in vain, `full` if nothing more is tried, else `ok`.
     pub fn state(&self) -> &'static str {
         match &self.outbox {
-            Some(outbox) if outbox.dead.len() >= MOST_DEAD => "full",
+            Some(outbox) if outbox.dead.len() >= MAX_DEAD_LETTERS => "full",
             Some(outbox) if outbox.failing.is_some() => "failing",
             _ => "ok",
         }
@@ -57,7 +57,7 @@ impl OutletStatus {
         }
         let dead = outbox.dead.len();
         if dead > 0 {
-            let halt = if dead >= MOST_DEAD { ", and nothing more is sent until they are seen to" } else { "" };
+            let halt = if dead >= MAX_DEAD_LETTERS { ", and nothing more is sent until they are seen to" } else { "" };
             warnings.push(format!(
                 "{name} has put aside messages that it could not pass on: {dead}{halt}; `rookery endpoints` shows why, \
                  `rookery endpoints retry {name}` tries them again, `rookery endpoints discard {name}` lets them go"

@@ -25,9 +25,9 @@ pub(super) const QUICK: Duration = Duration::from_secs(60);
 /// For commands that read or write the files of a whole worktree.
 pub const LONG: Duration = Duration::from_secs(600);
 /// The most that git may print.
-const MOST_SAID: usize = 64 << 20;
+const MAX_STDOUT_BYTES: usize = 64 << 20;
 /// The most of its errors that is kept; of more, the end is lost.
-const MOST_COMPLAINED: usize = 64 << 10;
+const MAX_STDERR_BYTES: usize = 64 << 10;
 
 /// Given to a git that looks for the settings of the person that the daemon runs for, and to no other.
 const PERSON: [&str; 6] =
@@ -225,7 +225,7 @@ async fn run(mut command: Command, name: &str, most: Duration, input: Option<Vec
                 stdin.write_all(&input).await.ok();
             }
         };
-        let (stdout, stderr, ()) = tokio::join!(read(stdout, MOST_SAID), read(stderr, MOST_COMPLAINED), feed);
+        let (stdout, stderr, ()) = tokio::join!(read(stdout, MAX_STDOUT_BYTES), read(stderr, MAX_STDERR_BYTES), feed);
         let status = child.wait().await?;
         // Its number may be another process's from now on.
         group.0 = None;

@@ -13,7 +13,7 @@ use super::process::{ask_git, complaint};
 use crate::held::HeldFolder;
 
 /// The largest configuration and the largest list of ignored files that is read.
-const MOST_READ: u64 = 1 << 20;
+const MAX_READ_BYTES: u64 = 1 << 20;
 /// Carried over if the value is a truth value or one of git's own keywords. None of them can name a program or a file.
 const CARRIED: [&str; 9] = [
     "core.autocrlf",
@@ -91,7 +91,7 @@ impl RepositorySettings {
         let unreadable = |error: std::io::Error| {
             Rejection::new(Code::GitFailed, format!("cannot read the settings of {}: {error}", common.path().display()))
         };
-        let text = common.read("config", MOST_READ).map_err(unreadable)?.unwrap_or_default();
+        let text = common.read("config", MAX_READ_BYTES).map_err(unreadable)?.unwrap_or_default();
         // Read from standard input: no file, no repository, and no `include` is looked at.
         let own = ask_git(&["config", "--file", "-", "--no-includes", "--list", "-z"], text).await?;
         if !own.status.success() {
@@ -109,7 +109,7 @@ impl RepositorySettings {
         };
         let mut excludes = person_excludes(&Pairs(parse(&person)));
         excludes.push(b'\n');
-        excludes.extend(common.read("info/exclude", MOST_READ).map_err(unreadable)?.unwrap_or_default());
+        excludes.extend(common.read("info/exclude", MAX_READ_BYTES).map_err(unreadable)?.unwrap_or_default());
         let config = settings.carried();
         let is_true = |name: &str| matches!(settings.last(name), Some("true" | "yes" | "on" | "1" | ""));
         let (is_bare, is_sparse) = (is_true("core.bare"), is_true("core.sparsecheckout"));
@@ -167,7 +167,8 @@ fn person_excludes(person: &Pairs) -> Vec<u8> {
         (Some(path), None) => Some(path.into()),
         (None, _) => config.or_else(|| Some(home?.join(".config"))).map(|config| config.join("git/ignore")),
     };
-    let small = |file: &std::path::PathBuf| file.metadata().is_ok_and(|file| file.is_file() && file.len() < MOST_READ);
+    let small =
+        |file: &std::path::PathBuf| file.metadata().is_ok_and(|file| file.is_file() && file.len() < MAX_READ_BYTES);
     file.filter(small).and_then(|file| std::fs::read(file).ok()).unwrap_or_default()
 }
 

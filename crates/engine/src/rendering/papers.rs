@@ -27,9 +27,9 @@ const SETTLE_MILLIS: u64 = 150;
 /// The same where nobody can tell whether it is still being written.
 const SETTLE_BLINDLY_MILLIS: u64 = 1_000;
 /// How long a file that somebody saves again and again is waited for.
-const RESTLESS_AT_MOST_MILLIS: u64 = 3_000;
+const MAX_RESTLESS_MILLIS: u64 = 3_000;
 /// How long a file that somebody keeps open is waited for.
-const OPEN_AT_MOST_MILLIS: u64 = 10_000;
+const MAX_OPEN_MILLIS: u64 = 10_000;
 /// How long a file must be missing before it is written anew: editors save by taking it away for a moment.
 const MISSING_MILLIS: u64 = 2_000;
 /// A stamp younger than this may stand for two contents.
@@ -37,7 +37,7 @@ const YOUNG_MILLIS: i64 = 100;
 /// How many versions are looked through at a time.
 const VERSIONS: u32 = 20;
 
-pub(super) const MOST: u64 = limit::DOCUMENT_BYTES as u64;
+pub(super) const MAX_DOCUMENT_BYTES: u64 = limit::DOCUMENT_BYTES as u64;
 
 /// A file that is not as we left it: since when that is so, and since when it is as it is.
 #[derive(Clone, Copy, Debug)]
@@ -163,7 +163,7 @@ impl Keeper {
             if !self.has_settled(path, stamp, writers) {
                 return self.again_soon();
             }
-            let Some(content) = room.read(path, MOST)?.filter(|content| content.stamp == stamp) else {
+            let Some(content) = room.read(path, MAX_DOCUMENT_BYTES)?.filter(|content| content.stamp == stamp) else {
                 return self.again_soon();
             };
             let Some(text) = self.fit(id, &content) else { return Ok(()) };
@@ -230,14 +230,14 @@ impl Keeper {
         }
         let (quiet, waited) = (now.saturating_sub(seen.since), now.saturating_sub(seen.first));
         if writers.write_to(stamp.id()) {
-            return waited >= OPEN_AT_MOST_MILLIS;
+            return waited >= MAX_OPEN_MILLIS;
         }
         // Half of what somebody writes whom we do not see is at worst a version too many.
         let enough = match writers.sees() {
             Sees::All | Sees::Some => SETTLE_MILLIS,
             Sees::Nothing => SETTLE_BLINDLY_MILLIS,
         };
-        quiet >= enough || waited >= RESTLESS_AT_MOST_MILLIS
+        quiet >= enough || waited >= MAX_RESTLESS_MILLIS
     }
 
     /// Remembers a file by its stamp, unless that is so young that another content may get the same.

@@ -9,7 +9,7 @@ use rookery_core::model::document_path::DocumentPath;
 
 use super::RenderError;
 use super::keeper::{Keeper, hex_of};
-use super::papers::MOST;
+use super::papers::MAX_DOCUMENT_BYTES;
 use super::room::{Content, Room, Stamp, Swap};
 use super::writers::{Sees, Writers};
 use crate::engine::Engine;
@@ -21,9 +21,9 @@ const STAY_BLINDLY_MILLIS: u64 = 10 * 60_000;
 /// How long it must be left alone before it is read, where not every process can be looked at.
 const SETTLE_MILLIS: u64 = 1_000;
 /// How many there may be that are not known yet.
-const MOST_UNKNOWN: usize = 200;
+const MAX_UNKNOWN: usize = 200;
 /// How many stay that are known: beyond that, the oldest go early.
-const MOST_KNOWN: usize = 500;
+const MAX_KNOWN: usize = 500;
 
 /// A file that came out of its place.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ impl Keeper {
 
     /// Nothing more comes out while too much waits for somebody to close it.
     pub(super) async fn needs_room_for_swaps(&mut self, engine: &Engine, room: &Room) -> Result<(), RenderError> {
-        let is_full = |keeper: &Keeper| keeper.swaps.values().filter(|out| out.known.is_none()).count() >= MOST_UNKNOWN;
+        let is_full = |keeper: &Keeper| keeper.swaps.values().filter(|out| out.known.is_none()).count() >= MAX_UNKNOWN;
         if is_full(self) {
             self.settle_swaps(engine, room).await?;
         }
@@ -143,7 +143,7 @@ impl Keeper {
         };
         let mut resting: Vec<&Swap> = swaps.iter().filter(rests).map(|(swap, _)| swap).collect();
         resting.sort_by_key(|swap| self.swaps.get(&swap.name).map(|out| out.since));
-        let too_many = resting.len().saturating_sub(MOST_KNOWN);
+        let too_many = resting.len().saturating_sub(MAX_KNOWN);
         for swap in resting.into_iter().take(too_many) {
             self.forget(engine, room, swap).await?;
         }
@@ -153,7 +153,7 @@ impl Keeper {
     /// Whether something else is in it than what is known.
     fn differs(&self, room: &Room, swap: &Swap) -> Result<bool, RenderError> {
         let known = self.swaps.get(&swap.name).and_then(|out| out.hash.clone());
-        let content = room.read_swap(swap, MOST)?;
+        let content = room.read_swap(swap, MAX_DOCUMENT_BYTES)?;
         Ok(content.is_some_and(|content| Some(hash_in(&content)) != known))
     }
 
@@ -175,7 +175,7 @@ impl Keeper {
             self.settle_channel_swap(engine, room, swap).await?;
             return Ok(false);
         }
-        let Some(content) = room.read_swap(swap, MOST)? else { return Ok(false) };
+        let Some(content) = room.read_swap(swap, MAX_DOCUMENT_BYTES)? else { return Ok(false) };
         let hash = hash_in(&content);
         let before = self.swaps.get(&swap.name).and_then(|out| out.hash.clone());
         let as_it_was = content.whole && before.as_deref() == Some(hash.as_str());

@@ -17,8 +17,8 @@ const QUEUE: usize = 64;
 const REMINDERS: usize = 500;
 /// How much of a text a wake-up shows.
 const EXCERPT_CHARACTERS: usize = 500;
-const FIRST_PAUSE_MILLIS: u64 = 1_000;
-const LONGEST_PAUSE_MILLIS: u64 = 5 * 60 * 1_000;
+const INITIAL_BACKOFF_MILLIS: u64 = 1_000;
+const MAX_BACKOFF_MILLIS: u64 = 5 * 60 * 1_000;
 
 /// Tells an agent that a message waits for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -287,8 +287,8 @@ impl Attention {
 
 /// How long after an attempt the next one comes: doubled each time.
 fn pause(attempt: u32) -> u64 {
-    let doubled = FIRST_PAUSE_MILLIS.saturating_mul(1 << attempt.saturating_sub(1).min(20));
-    doubled.min(LONGEST_PAUSE_MILLIS)
+    let doubled = INITIAL_BACKOFF_MILLIS.saturating_mul(1 << attempt.saturating_sub(1).min(20));
+    doubled.min(MAX_BACKOFF_MILLIS)
 }
 
 #[cfg(test)]

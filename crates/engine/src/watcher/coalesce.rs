@@ -17,7 +17,7 @@ pub(super) const MAX_SAMPLE: usize = 10;
 /// Troubles waiting to be sent.
 const MAX_TROUBLES: usize = 32;
 /// A file that never settles is looked at after this many times the settling time.
-const LONGEST_SETTLES: u64 = 10;
+const MAX_SETTLE_FACTOR: u64 = 10;
 /// New content waits for this part of the settling time before it is told: if we read a file half-written, the event of
 /// the other half arrives meanwhile, and the file is read again first.
 const CONFIRM_PART: u64 = 2;
@@ -309,7 +309,7 @@ impl Coalescer {
         let settle_ms = if cause == Cause::Touched { self.limits.settle_ms } else { 0 };
         match self.dirty.get_mut(path) {
             Some(dirty) => {
-                let longest_ms = dirty.first_ms + self.limits.settle_ms * LONGEST_SETTLES;
+                let longest_ms = dirty.first_ms + self.limits.settle_ms * MAX_SETTLE_FACTOR;
                 dirty.cause = dirty.cause.min(cause);
                 dirty.due_ms = dirty.due_ms.max(now_ms + settle_ms).min(longest_ms);
             }
@@ -354,7 +354,7 @@ impl Coalescer {
     fn confirmed_ms(&self, path: &str, change: &Change) -> u64 {
         let moving = self.dirty.contains_key(path) || self.is_hashing(path);
         let settle_ms = self.limits.settle_ms;
-        change.first_ms + if moving { settle_ms * LONGEST_SETTLES } else { settle_ms / CONFIRM_PART }
+        change.first_ms + if moving { settle_ms * MAX_SETTLE_FACTOR } else { settle_ms / CONFIRM_PART }
     }
 
     fn change(&mut self, path: &str, before: String, after: String, now_ms: u64) {

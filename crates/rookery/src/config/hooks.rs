@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// How many hooks there can be, and how long their names.
-const MOST: usize = 100;
+const MAX_HOOKS: usize = 100;
 const NAME_CHARS: usize = 40;
 
 /// The hooks of a project.
@@ -158,8 +158,8 @@ pub(super) fn read(adapters: toml::Value) -> Result<Hooks, String> {
         http: BTreeMap<String, toml::Value>,
     }
     let adapters: Adapters = adapters.try_into().map_err(|error| format!("`adapters`: {}", told(&error)))?;
-    if adapters.http.len() > MOST {
-        return Err(format!("`adapters.http` has more than {MOST} hooks"));
+    if adapters.http.len() > MAX_HOOKS {
+        return Err(format!("`adapters.http` has more than {MAX_HOOKS} hooks"));
     }
     let mut hooks = Hooks::default();
     for (name, table) in adapters.http {

@@ -13,7 +13,7 @@ use super::{Project, ProjectError};
 
 /// Another command looks at the lock for an instant to see whether it is held; that must not fail a start.
 const ATTEMPTS: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Who has the project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl ProjectLock {
                     return Ok(Self { file });
                 }
                 Err(TryLockError::Error(source)) => return Err(written(source)),
-                Err(TryLockError::WouldBlock) if attempt < ATTEMPTS => thread::sleep(PAUSE),
+                Err(TryLockError::WouldBlock) if attempt < ATTEMPTS => thread::sleep(POLL_INTERVAL),
                 Err(TryLockError::WouldBlock) => {}
             }
         }

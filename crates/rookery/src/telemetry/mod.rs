@@ -20,10 +20,10 @@ use rookery_store::node::LeaderRole;
 use tokio::task::JoinHandle;
 
 /// How long a collector may take.
-const LONGEST: Duration = Duration::from_secs(10);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a collector is asked to take the same spans, and the first pause between; the next ones are longer.
 const TRIES: u32 = 4;
-const PAUSE: Duration = Duration::from_millis(500);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
 /// Where a collector takes traces.
 const PATH: &str = "/v1/traces";
 
@@ -48,7 +48,7 @@ fn exporter(endpoint: &Url, project: &str) -> anyhow::Result<SpanExporter> {
     // Fails only if it is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder()
-        .timeout(LONGEST)
+        .timeout(EXPORT_TIMEOUT)
         .redirect(reqwest::redirect::Policy::none())
         .build()
         .context("cannot make an HTTP client")?;
@@ -56,7 +56,7 @@ fn exporter(endpoint: &Url, project: &str) -> anyhow::Result<SpanExporter> {
         .with_http()
         .with_http_client(client)
         .with_endpoint(address(endpoint))
-        .with_timeout(LONGEST)
+        .with_timeout(EXPORT_TIMEOUT)
         .build()
         .with_context(|| format!("otlp_endpoint '{endpoint}' cannot be used"))?;
     let attributes = [
@@ -83,7 +83,7 @@ async fn tell(engine: Engine, exporter: SpanExporter) {
             Err(SubscribeError::Stopped) => return,
             Err(error) => tracing::warn!(%error, "the log cannot be followed for spans"),
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(INITIAL_BACKOFF).await;
     }
 }
 
@@ -123,7 +123,7 @@ fn ended(row: &LogRow) -> Option<(&TaskId, Timestamp)> {
 }
 
 async fn send(exporter: &SpanExporter, spans: Vec<SpanData>) {
-    let mut pause = PAUSE;
+    let mut pause = INITIAL_BACKOFF;
     for _ in 1..TRIES {
         if exporter.export(spans.clone()).await.is_ok() {
             return;

@@ -20,7 +20,7 @@ const TAKEN_UP_WITHIN: Duration = Duration::from_secs(17);
 const HEAD_FREE_WITHIN: Duration = Duration::from_secs(10);
 /// The silence that is allowed to agents that send heartbeats.
 const OFFLINE_AFTER: &str = "3s";
-const BEAT_EVERY: Duration = Duration::from_millis(300);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(300);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopped_node_holds_up_nobody_and_goes_on_by_itself() -> anyhow::Result<()> {
@@ -113,7 +113,7 @@ impl Beating {
                         break;
                     }
                 }
-                tokio::time::sleep(BEAT_EVERY).await;
+                tokio::time::sleep(HEARTBEAT_INTERVAL).await;
             }
         });
         let beating = Beating { beats, task };

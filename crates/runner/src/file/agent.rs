@@ -10,7 +10,7 @@ use rookery_core::kernel::limit;
 use super::backend::{self, Backend};
 use super::cursor::{Field, Keys, Reader};
 use super::fault::{At, Fault, Faults};
-use super::limits::MOST;
+use super::limits::MAX_COUNT;
 use super::near::{nearest, some_of};
 use super::prompt::Prompt;
 use super::sandbox_limits::{self, SandboxLimits};
@@ -38,8 +38,8 @@ pub(super) const RECORD: Record = Record {
         optional("provider", Shape::Record(&backend::PROVIDER), "Another address for the model (sdk)"),
         optional("command", Shape::List(&Shape::Text), "The program and its arguments (command)"),
         optional("script", super::script::SHAPE, "What it does, turn by turn (mock)"),
-        optional("max_turns", Shape::Count(1, MOST), "How many turns it gets in a run"),
-        optional("max_tokens", Shape::Count(1, MOST), "How much the model may answer at once, in tokens (sdk)"),
+        optional("max_turns", Shape::Count(1, MAX_COUNT), "How many turns it gets in a run"),
+        optional("max_tokens", Shape::Count(1, MAX_COUNT), "How much the model may answer at once, in tokens (sdk)"),
         optional("timeout", Shape::Duration, "How long a turn may take: 30s, 5m, 2h"),
         optional("wakeup", wakeup::SHAPE, "When it is woken by itself: an interval (30s, 5m, 2h, 1d) or a cron line"),
         optional("wakeup_prompt", Shape::Text, "What it is told then; needs `wakeup`"),
@@ -156,7 +156,7 @@ fn read(name: At<String>, field: &Field<'_>, folder: &Path, reader: &mut Reader<
         model,
         system_prompt: keys.get("system_prompt").and_then(|field| Prompt::read(field, folder, reader)),
         tools: keys.get("tools").map(|field| texts(field, reader)),
-        max_turns: keys.get("max_turns").and_then(|field| field.count(reader, 1, MOST)),
+        max_turns: keys.get("max_turns").and_then(|field| field.count(reader, 1, MAX_COUNT)),
         timeout: keys.get("timeout").and_then(|field| field.duration(reader)),
         wakeup: keys.get("wakeup").and_then(|field| Wakeup::read(field, reader)),
         wakeup_prompt,

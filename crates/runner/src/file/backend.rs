@@ -2,7 +2,7 @@
 
 use super::cursor::{Keys, Reader};
 use super::fault::{At, Fault};
-use super::limits::MOST;
+use super::limits::MAX_COUNT;
 use super::script::{Script, Then};
 use super::shape::{Record, Shape, optional};
 use super::template::Template;
@@ -122,7 +122,7 @@ impl Backend {
                 }
                 let provider = keys.get("provider").and_then(|field| field.record(reader, &PROVIDER));
                 let provider = provider.map(|keys| Provider::read(&keys, reader)).unwrap_or_default();
-                let max_tokens = keys.get("max_tokens").and_then(|field| field.count(reader, 1, MOST));
+                let max_tokens = keys.get("max_tokens").and_then(|field| field.count(reader, 1, MAX_COUNT));
                 Some(Backend::Sdk { provider, max_tokens })
             }
             Word::Program(program) => Some(Backend::Program(program)),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The longest that can be said.
-const MOST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+const MAX_DURATION: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 pub(super) const PATTERN: &str = "^[0-9]+(ms|s|m|h|d)$";
 pub(super) const EXPECTED: &str = "must be a number with its unit, such as 30s, 5m, 2h or 1d";
@@ -21,7 +21,7 @@ pub fn parse(text: &str) -> Option<Duration> {
         _ => return None,
     };
     let length = Duration::from_millis(count.checked_mul(millis)?);
-    (!length.is_zero() && length <= MOST).then_some(length)
+    (!length.is_zero() && length <= MAX_DURATION).then_some(length)
 }
 
 /// In the largest unit that says it exactly.

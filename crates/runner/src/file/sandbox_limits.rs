@@ -8,19 +8,19 @@ use super::cursor::{Field, Reader};
 use super::shape::{Record, Shape, optional};
 
 /// The largest number of processes or open files that can be given.
-const MOST: u64 = 1 << 20;
+const MAX_COUNT: u64 = 1 << 20;
 /// A program with fewer open files or processes does not start.
-const FEWEST: u64 = 16;
+const MIN_COUNT: u64 = 16;
 
 pub(super) const RECORD: Record = Record {
     name: "sandbox limits",
     about: "What the agent's programs may use in a turn before it is ended.",
     keys: &[
-        optional("processes", Shape::Count(FEWEST, MOST), "Processes at once"),
+        optional("processes", Shape::Count(MIN_COUNT, MAX_COUNT), "Processes at once"),
         optional("memory", Shape::Size, "Memory of all of them together: 512MiB, 8GiB"),
         optional("disk", Shape::Size, "How much the folders that it writes to may grow in a turn: 20GiB"),
         optional("cpu_time", Shape::Duration, "CPU time of all of them together: 30m, 24h"),
-        optional("open_files", Shape::Count(FEWEST, MOST), "Open files of one process"),
+        optional("open_files", Shape::Count(MIN_COUNT, MAX_COUNT), "Open files of one process"),
         optional("file_size", Shape::Size, "The largest file that it may write: 8GiB"),
     ],
 };
@@ -45,7 +45,7 @@ pub struct SandboxLimits {
 impl SandboxLimits {
     pub(super) fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> SandboxLimits {
         let Some(keys) = field.record(reader, &RECORD) else { return SandboxLimits::default() };
-        let mut count = |key: &str| keys.get(key).and_then(|field| field.count(reader, FEWEST, MOST));
+        let mut count = |key: &str| keys.get(key).and_then(|field| field.count(reader, MIN_COUNT, MAX_COUNT));
         let (processes, open_files) = (count("processes"), count("open_files"));
         let mut size = |key: &str| keys.get(key).and_then(|field| field.size(reader));
         let (memory, disk, file_size) = (size("memory"), size("disk"), size("file_size"));

@@ -5,14 +5,14 @@ pub(super) const EXPECTED: &str = "must be a number with its unit, such as 512Mi
 
 const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 /// The largest that can be given.
-const MOST: u64 = 1 << 50;
+const MAX_SIZE_BYTES: u64 = 1 << 50;
 
 /// Parses a size into bytes. None if it is none, too large, or zero.
 pub fn parse(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let count: u64 = text[..digits].parse().ok()?;
     let (_, unit) = UNITS.into_iter().find(|(name, _)| *name == &text[digits..])?;
-    count.checked_mul(unit).filter(|bytes| (1..=MOST).contains(bytes))
+    count.checked_mul(unit).filter(|bytes| (1..=MAX_SIZE_BYTES).contains(bytes))
 }
 
 /// Shows bytes in the largest unit that is exact.

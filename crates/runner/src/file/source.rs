@@ -11,7 +11,7 @@ use super::workflow::Workflow;
 use super::yaml;
 
 /// A workflow file is written by people.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Source {
@@ -75,9 +75,9 @@ fn read(path: &Path) -> Result<String, String> {
         return Err("is a folder, not a workflow file".to_owned());
     }
     let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
-    if bytes.len() > MOST_BYTES {
-        return Err(format!("is longer than {MOST_BYTES} bytes, which no workflow file needs"));
+    File::open(path).and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
+    if bytes.len() > MAX_BYTES {
+        return Err(format!("is longer than {MAX_BYTES} bytes, which no workflow file needs"));
     }
     String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())
 }

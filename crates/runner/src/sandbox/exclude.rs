@@ -10,14 +10,14 @@ use crate::held::HeldFolder;
 const IGNORED: [&str; 2] = [".rookery/", ".worktrees/"];
 const FILE: &str = "exclude";
 /// No list of ignored files is longer.
-const LONGEST: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Adds `.rookery/` and `.worktrees/` to `.git/info/exclude` of the repository that a project is in, unless they are there.
 /// Does nothing outside of a repository. No link is followed.
 pub fn exclude_from_git(project: &Path) -> io::Result<()> {
     let Some(repository) = project.ancestors().find_map(git::common_folder) else { return Ok(()) };
     let (info, _made) = HeldFolder::open(&repository)?.make("info")?;
-    let before = info.read(FILE.as_ref(), LONGEST)?.unwrap_or_default();
+    let before = info.read(FILE.as_ref(), MAX_BYTES)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&before);
     let missing: Vec<&str> = IGNORED.into_iter().filter(|name| !is_ignored(&text, name)).collect();
     if missing.is_empty() {

@@ -28,7 +28,7 @@ use crate::store::Pending;
 /// How large a piece is: each of this size but the last.
 pub(super) const CHUNK_BYTES: usize = 512 * 1024;
 /// How long storing or removing one may take, or a piece of one.
-const PATIENCE: Duration = Duration::from_secs(25);
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(25);
 /// How long a hold lasts whose holder is gone, and a blob of which no further piece comes.
 const HOLD_MILLIS: i64 = 10 * 60 * 1000;
 /// How many pieces are looked through or removed by one statement, and how many blobs are cleared away in one go.
@@ -206,7 +206,7 @@ impl Artifacts {
             transaction.commit().await?;
             Ok(done)
         };
-        match timeout(PATIENCE, running).await {
+        match timeout(TRANSFER_TIMEOUT, running).await {
             Ok(done) => done,
             Err(_) => {
                 drop(Object::take(client));

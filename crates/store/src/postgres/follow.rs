@@ -19,7 +19,7 @@ use crate::store::Health;
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a look may take before the connection counts as dead.
-const PATIENCE: Duration = Duration::from_secs(5);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 const RECONNECT_AFTER: Duration = Duration::from_millis(250);
 /// How much is published at once.
 const ROWS: u32 = 512;
@@ -36,7 +36,7 @@ impl Follower {
     /// Never ends; whoever started it stops it.
     pub(super) async fn run(self) {
         loop {
-            let problem = match timeout(PATIENCE, self.connector.listener(&self.node)).await {
+            let problem = match timeout(QUERY_TIMEOUT, self.connector.listener(&self.node)).await {
                 Ok(Ok((client, hints))) => self.follow(client, hints).await,
                 Ok(Err(error)) => Problem::Sql(error),
                 Err(_) => Problem::Connection("the database does not answer".to_owned()),
@@ -53,7 +53,7 @@ impl Follower {
     async fn follow(&self, client: ClientWrapper, mut hints: mpsc::Receiver<()>) -> Problem {
         loop {
             // One page at a time: a log that grows while we read it is no server that does not answer.
-            match timeout(PATIENCE, self.look(&client)).await {
+            match timeout(QUERY_TIMEOUT, self.look(&client)).await {
                 Ok(Ok(Looked::ThereIsMore)) => continue,
                 Ok(Ok(Looked::ToTheEnd)) => {}
                 Ok(Err(problem)) => return problem,

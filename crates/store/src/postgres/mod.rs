@@ -71,7 +71,7 @@ use crate::store::{Committed, Health, Pending, Read, ReadError, Store, Submissio
 const OWN_CONNECTIONS: usize = 2;
 
 /// How long a server may take to greet us.
-const FIRST_ANSWER: Duration = Duration::from_secs(10);
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How to open a store.
 #[derive(Clone, Debug)]
@@ -197,7 +197,7 @@ impl PostgresStore {
             address: options.address.to_string(),
             reason: problem.to_string(),
         };
-        let client = match tokio::time::timeout(FIRST_ANSWER, connector.preparing()).await {
+        let client = match tokio::time::timeout(GREETING_TIMEOUT, connector.preparing()).await {
             Ok(client) => client.map_err(|error| unreachable(error.into()))?,
             Err(_) => return Err(unreachable(Problem::Connection("it does not answer".to_owned()))),
         };

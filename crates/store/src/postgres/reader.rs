@@ -18,7 +18,7 @@ use crate::store::{ReadError, SubmitError, Tallies};
 /// How often a read is tried that loses its connection: every pooled one may be of a server that is gone.
 const TRIES: usize = 3;
 /// How long a server may take: longer than it lets itself work on one question.
-const PATIENCE: Duration = Duration::from_secs(17);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(17);
 
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
@@ -94,7 +94,7 @@ impl Reader {
     pub(super) async fn write_once(&self, questions: &[Question]) -> Result<usize, SubmitError> {
         let client = self.pool.get().await.map_err(Problem::from)?;
         let unknown = |reason: String| SubmitError::OutcomeUnknown { reason };
-        match timeout(PATIENCE, ask(&client, Frame::Whole, questions)).await {
+        match timeout(QUERY_TIMEOUT, ask(&client, Frame::Whole, questions)).await {
             Ok(Ok(answers)) => Ok(answers.first().map_or(0, Vec::len)),
             Ok(Err(error)) if error.code().is_none() => Err(unknown(Problem::from(error).to_string())),
             Ok(Err(error)) => Err(Problem::from(error).into()),
@@ -110,7 +110,7 @@ impl Reader {
         let mut tries = 1;
         loop {
             let problem = match self.pool.get().await {
-                Ok(client) => match timeout(PATIENCE, ask(&client, frame, questions)).await {
+                Ok(client) => match timeout(QUERY_TIMEOUT, ask(&client, frame, questions)).await {
                     Ok(Ok(answers)) => return Ok(answers),
                     Ok(Err(error)) => Problem::from(error),
                     Err(_) => {

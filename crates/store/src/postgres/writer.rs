@@ -26,15 +26,15 @@ use crate::queue::QueuedCommand;
 use crate::store::{Health, Submission};
 
 /// How long a server may take over one exchange: longer than it lets us wait for the head.
-const PATIENCE: Duration = Duration::from_secs(15);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long opening a connection may take. With the exchange before it and what follows, a command that waits for its
 /// turn behind a batch that fails is answered before its caller's patience of thirty seconds is over.
 const CONNECT_WITHIN: Duration = Duration::from_secs(4);
 /// How long to try to find out what became of a commit: longer than a transaction of ours that nobody ends holds the head.
 const SETTLE_FOR: Duration = Duration::from_secs(8);
-const SETTLE_EVERY: Duration = Duration::from_millis(200);
+const SETTLE_INTERVAL: Duration = Duration::from_millis(200);
 /// How often to look whether the database is back.
-const PROBE_EVERY: Duration = Duration::from_millis(500);
+const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -67,7 +67,7 @@ impl Writer {
                 () = self.shared.queue.filled() => {}
                 () = self.shared.ailing.notified() => {}
             }
-        } else if timeout(PROBE_EVERY, self.shared.queue.filled()).await.is_err() {
+        } else if timeout(PROBE_INTERVAL, self.shared.queue.filled()).await.is_err() {
             self.probe().await;
         }
     }
@@ -201,7 +201,7 @@ impl Writer {
             self.ask(Frame::Bare, &questions).await?;
             questions.clear();
             let client = self.client.as_ref().ok_or_else(gone)?;
-            match timeout(PATIENCE, transact::blank(client, write)).await {
+            match timeout(QUERY_TIMEOUT, transact::blank(client, write)).await {
                 Ok(blanked) => blanked?,
                 Err(_) => return Err(silent()),
             }
@@ -226,7 +226,7 @@ impl Writer {
                     Err(trouble) => tracing::debug!(?trouble, "what became of a commit is not known yet"),
                 }
                 self.client = None;
-                tokio::time::sleep(SETTLE_EVERY).await;
+                tokio::time::sleep(SETTLE_INTERVAL).await;
             }
         };
         match timeout(SETTLE_FOR, settling).await {
@@ -293,7 +293,7 @@ impl Writer {
 
     async fn ask(&self, frame: Frame, questions: &[Question]) -> Result<Vec<Vec<tokio_postgres::Row>>, Trouble> {
         let client = self.client.as_ref().ok_or_else(gone)?;
-        match timeout(PATIENCE, ask(client, frame, questions)).await {
+        match timeout(QUERY_TIMEOUT, ask(client, frame, questions)).await {
             Ok(answers) => Ok(answers?),
             Err(_) => Err(silent()),
         }
@@ -313,7 +313,7 @@ impl Writer {
     /// Ends a transaction that may be open or not; a connection that cannot do that is given up.
     async fn roll_back(&mut self) {
         let Some(client) = &self.client else { return };
-        if !matches!(timeout(PATIENCE, client.batch_execute("ROLLBACK")).await, Ok(Ok(()))) {
+        if !matches!(timeout(QUERY_TIMEOUT, client.batch_execute("ROLLBACK")).await, Ok(Ok(()))) {
             self.client = None;
         }
     }

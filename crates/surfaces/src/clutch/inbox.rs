@@ -18,7 +18,7 @@ use super::{ClutchError, ClutchErrorBody, filter, stream};
 use crate::http::App;
 
 /// The longest that a call waits for a message; longer wishes are cut to it.
-const LONGEST_WAIT: Duration = Duration::from_secs(300);
+const MAX_WAIT: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -117,7 +117,7 @@ fn wait(text: Option<&str>) -> Result<Duration, ClutchError> {
         _ => 0,
     };
     match digits.parse::<u64>() {
-        Ok(number) if millis > 0 => Ok(Duration::from_millis(number.saturating_mul(millis)).min(LONGEST_WAIT)),
+        Ok(number) if millis > 0 => Ok(Duration::from_millis(number.saturating_mul(millis)).min(MAX_WAIT)),
         _ => Err(ClutchError::parameter("wait", "must be a time like 30s, 500ms or 2m")),
     }
 }

@@ -41,7 +41,7 @@ const HELD_FOLDERS: &str = "/proc/self/fd";
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 1_024;
 /// How many instances have a socket at once.
-const MOST: usize = 256;
+const MAX_SOCKETS: usize = 256;
 /// How often a socket is missed that somebody removed.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -152,7 +152,7 @@ pub(crate) async fn keep(server: Arc<Server>, routes: InstanceRoutes) {
             open.iter().filter(|(i, known)| !is_wanted(i, known)).map(|(i, _)| i.clone()).collect();
         gone.iter().filter_map(|instance| open.remove(instance)).for_each(Open::close);
         for Folder { instance, path } in folders {
-            if open.contains_key(&instance) || open.len() >= MOST {
+            if open.contains_key(&instance) || open.len() >= MAX_SOCKETS {
                 continue;
             }
             let opened = HeldFolder::open(&path).and_then(|held| {

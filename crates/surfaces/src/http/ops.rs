@@ -88,7 +88,7 @@ fn measure_nodes(app: &App) {
 
 /// Bounds of the time that requests take, in seconds.
 const BUCKETS: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0];
-const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The one recorder of this process; `None` if somebody else installed one.
 pub fn recorder() -> Option<&'static PrometheusHandle> {
@@ -100,7 +100,7 @@ pub fn recorder() -> Option<&'static PrometheusHandle> {
 /// Folds what was measured into its buckets from time to time, so that it does not pile up when nobody looks.
 pub async fn keep_up() {
     loop {
-        tokio::time::sleep(UPKEEP_EVERY).await;
+        tokio::time::sleep(UPKEEP_INTERVAL).await;
         if let Some(recorder) = recorder() {
             recorder.run_upkeep();
         }

@@ -35,7 +35,7 @@ use super::state::App;
 /// How long connections may finish what they are doing when the daemon stops.
 const GRACE: Duration = Duration::from_secs(5);
 /// How often an HTTP/2 client is asked whether it is still there.
-const PING_EVERY: Duration = Duration::from_secs(20);
+const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// How many clients can be told at the same time that there are too many connections, and how long each has to hear it.
 const REFUSALS: usize = 64;
 const REFUSAL_TIME: Duration = Duration::from_secs(2);
@@ -217,7 +217,7 @@ where
     let stream = TokioIo::new(Impatient::new(stream, limits.header_time, limits.write_time));
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_time).max_buf_size(64 * 1024);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING_EVERY).max_concurrent_streams(256);
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING_INTERVAL).max_concurrent_streams(256);
     let hangup = Hangup::default();
     let service = TowerToHyperService::new((Extension(via), Extension(hangup.clone())).layer(served.routes));
     let connection = watcher.watch(builder.serve_connection_with_upgrades(stream, service).into_owned());

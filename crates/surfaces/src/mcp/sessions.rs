@@ -25,7 +25,7 @@ use super::tools::WAITS;
 use crate::http::{App, Limits};
 
 /// How often silent sessions are looked for.
-const REAP_EVERY: Duration = Duration::from_secs(60);
+const REAP_INTERVAL: Duration = Duration::from_secs(60);
 /// A session that spoke within this time is in use: it does not make room for another.
 const IN_USE_MILLIS: u64 = 60_000;
 
@@ -216,7 +216,7 @@ pub async fn reap(app: &App, sessions: &Sessions) {
     loop {
         tokio::select! {
             () = app.stopping().cancelled() => return,
-            () = tokio::time::sleep(REAP_EVERY) => {}
+            () = tokio::time::sleep(REAP_INTERVAL) => {}
         }
         while let Some(quiet) = sessions.inner.known.quietest(sessions.inner.clock.monotonic(), idle) {
             if let Err(error) = sessions.close_session(&quiet).await {

@@ -20,12 +20,12 @@ use super::home::Home;
 use super::message::{self, Failed};
 
 /// How long a call waits for a daemon that is away.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often a call whose answer was lost is sent again.
 const ATTEMPTS: u32 = 6;
 /// Keep-alives come every 15 seconds; a stream that is silent for three of them is dead.
 const SILENCE: Duration = Duration::from_secs(45);
-const PAUSE: Duration = Duration::from_millis(250);
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 /// A heartbeat that takes longer is of no use.
 const HEARTBEAT_TIME: Duration = Duration::from_secs(5);
 
@@ -107,7 +107,7 @@ impl Upstream {
                 Ok(answered) => return self.opened(bare, answered).await,
                 Err(SendFailure::Refused(failed)) => return self.write(message::failed(message, &failed)).await,
                 Err(SendFailure::Before | SendFailure::Underway) => {
-                    match tokio::time::timeout(PATIENCE, self.home.find_again()).await {
+                    match tokio::time::timeout(RECONNECT_TIMEOUT, self.home.find_again()).await {
                         Ok(Ok(client)) => {
                             old = Arc::new(Link { client, session: None, version: None, number: old.number + 1 });
                         }
@@ -157,8 +157,8 @@ impl Upstream {
             if let SendFailure::Refused(failed) = lost {
                 return message::failed(message, &failed);
             }
-            tokio::time::sleep(PAUSE * attempt).await;
-            match tokio::time::timeout(PATIENCE, self.relink(link.number)).await {
+            tokio::time::sleep(RETRY_DELAY * attempt).await;
+            match tokio::time::timeout(RECONNECT_TIMEOUT, self.relink(link.number)).await {
                 Ok(Ok(new)) => link = new,
                 Ok(Err(error)) => return message::failed(message, &given_up(&lost, error.to_string())),
                 Err(_) => return message::failed(message, &given_up(&lost, "the daemon does not answer".to_owned())),
@@ -181,7 +181,7 @@ impl Upstream {
                 Ok(()) => {}
                 Err(SendFailure::Refused(failed)) => anyhow::bail!(failed.message),
                 // It went away again.
-                Err(SendFailure::Before | SendFailure::Underway) => tokio::time::sleep(PAUSE).await,
+                Err(SendFailure::Before | SendFailure::Underway) => tokio::time::sleep(RETRY_DELAY).await,
             }
         }
     }
@@ -235,7 +235,7 @@ impl Upstream {
                     }
                 }
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_DELAY).await;
             link = if self.link().number > link.number { self.link() } else { link };
         }
     }

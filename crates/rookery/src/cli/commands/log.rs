@@ -12,7 +12,7 @@ use crate::cli::context::Context;
 use crate::cli::output::{Format, TextStyle};
 
 /// How long a daemon that went away is looked for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Metadata beyond this many characters is left to `--json`.
 const DETAIL_CHARS: usize = 80;
 
@@ -65,7 +65,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     if events.is_empty() && !args.follow {
         context.out.note("no events");
     }
-    if args.follow { follow(context, client.follow(filters, answer.position, PATIENCE)).await } else { Ok(()) }
+    if args.follow { follow(context, client.follow(filters, answer.position, RECONNECT_TIMEOUT)).await } else { Ok(()) }
 }
 
 impl Args {

@@ -2,14 +2,14 @@
 //!
 //! The rule: a turn is *talk* if every message that woke it came from an agent of the team, and the agent did nothing else in
 //! it that can be seen. Each turn of talk hands on how often every agent was woken in this chain; the next one that is woken
-//! by it counts on. An agent that would be woken once more than [`MOST_ROUNDS`] times in one chain of talk is in a loop.
+//! by it counts on. An agent that would be woken once more than [`MAX_ROUNDS`] times in one chain of talk is in a loop.
 //! Whatever comes from outside, and any work, ends the chain. (The daemon holds messages after 20 hops besides, whoever sends them: that
 //! also ends loops that look like work.)
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often an agent may have its turn in one chain of talk.
-pub(crate) const MOST_ROUNDS: u32 = 6;
+pub(crate) const MAX_ROUNDS: u32 = 6;
 
 /// How often agents were woken in a chain of talk.
 type Chain = BTreeMap<String, u32>;
@@ -45,7 +45,7 @@ impl Loops {
             return Turn::Granted;
         };
         let chain = self.woken_by(agent, &inside);
-        if chain.get(agent).copied().unwrap_or_default() <= MOST_ROUNDS {
+        if chain.get(agent).copied().unwrap_or_default() <= MAX_ROUNDS {
             self.held.remove(agent);
             self.chains.insert(agent.to_owned(), chain);
             return Turn::Granted;

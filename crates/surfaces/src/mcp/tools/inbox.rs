@@ -15,7 +15,7 @@ use crate::mcp::arguments::Limit;
 use crate::mcp::{Call, Effect, Tool, ToolAnswer, ToolError, ToolReply, Toolset};
 
 /// The longest that a call waits for a message.
-const LONGEST_WAIT: Duration = Duration::from_secs(600);
+const MAX_WAIT: Duration = Duration::from_secs(600);
 const USUAL_WAIT: Duration = Duration::from_secs(60);
 /// What answering takes when the waiting is over.
 const SLACK: Duration = Duration::from_secs(30);
@@ -49,7 +49,7 @@ pub fn tools() -> Vec<Tool> {
              when you have nothing else to do.",
             wait,
         )
-        .lasting(LONGEST_WAIT + SLACK),
+        .lasting(MAX_WAIT + SLACK),
         Tool::new(
             "channel_mentions",
             Sets,
@@ -61,7 +61,7 @@ pub fn tools() -> Vec<Tool> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct InboxCheckArgs {
+struct InboxCheckArgs {
     /// At most so many, those that you have not seen first. 100 unless said, 1000 at most.
     #[schemars(extend("x-rare" = true))]
     limit: Option<Limit>,
@@ -71,7 +71,7 @@ pub struct InboxCheckArgs {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct InboxMessages {
+struct InboxMessages {
     messages: Vec<InboxMessage>,
 }
 
@@ -82,7 +82,7 @@ async fn check(call: Call, asked: InboxCheckArgs) -> ToolAnswer<InboxMessages> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct InboxPeekArgs {
+struct InboxPeekArgs {
     /// At most so many, those that you have not seen first. 100 unless said, 1000 at most.
     #[schemars(extend("x-rare" = true))]
     limit: Option<Limit>,
@@ -113,7 +113,7 @@ fn shown(call: &Call, waiting: &Waiting, member: &Member) -> ToolAnswer<InboxMes
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct InboxAckArgs {
+struct InboxAckArgs {
     /// Up to this timestamp or message id, inclusive.
     until: String,
     /// For callers that connected without a name.
@@ -122,7 +122,7 @@ pub struct InboxAckArgs {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct InboxAckResult {
+struct InboxAckResult {
     /// The messages that this covered.
     acknowledged: Vec<String>,
     /// How many are left.
@@ -146,7 +146,7 @@ async fn ack(call: Call, asked: InboxAckArgs) -> ToolAnswer<InboxAckResult> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct InboxWaitArgs {
+struct InboxWaitArgs {
     /// At most so long; 600 at most.
     timeout_seconds: Option<f64>,
     /// At most so many messages, those that you have not seen first. 100 unless said, 1000 at most.
@@ -160,7 +160,7 @@ pub struct InboxWaitArgs {
 /// Waits by listening, so that nothing is asked again and again. What is new is shown by the same call.
 async fn wait(call: Call, asked: InboxWaitArgs) -> ToolAnswer<InboxMessages> {
     let most = match asked.timeout_seconds {
-        Some(seconds) => Duration::try_from_secs_f64(seconds).unwrap_or_default().min(LONGEST_WAIT),
+        Some(seconds) => Duration::try_from_secs_f64(seconds).unwrap_or_default().min(MAX_WAIT),
         None => USUAL_WAIT,
     };
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;

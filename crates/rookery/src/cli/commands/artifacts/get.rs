@@ -18,7 +18,7 @@ use crate::cli::Failure;
 use crate::cli::context::Context;
 
 /// How long the daemon may be silent.
-const PATIENCE: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) async fn run(context: &Context, client: &Client, hash: &str, output: Option<&Path>) -> anyhow::Result<()> {
     let Some(output) = output else { return print(context, client, hash).await };
@@ -65,7 +65,7 @@ async fn receive(
     let mut told = context.out.progress("downloading");
     let (mut digest, mut done) = (Sha256::new(), 0);
     loop {
-        let piece = timeout(PATIENCE, response.chunk()).await.map_err(|_| ClientError::Cut)?;
+        let piece = timeout(READ_TIMEOUT, response.chunk()).await.map_err(|_| ClientError::Cut)?;
         let Some(piece) = piece.map_err(|_| cut_off())? else { break };
         digest.update(&piece);
         take(&piece)?;

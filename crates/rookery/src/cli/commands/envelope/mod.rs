@@ -63,19 +63,21 @@ pub(super) fn run(context: &Context, args: Args) -> anyhow::Result<()> {
 }
 
 /// As many bytes as the daemon would take at most.
-const MOST: usize = limit::ENVELOPE_BYTES * limit::BATCH_ENVELOPES;
+const MAX_INPUT_BYTES: usize = limit::ENVELOPE_BYTES * limit::BATCH_ENVELOPES;
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let most = MOST as u64 + 1;
+    let most = MAX_INPUT_BYTES as u64 + 1;
     let taken = if file == Path::new("-") {
         std::io::stdin().lock().take(most).read_to_end(&mut bytes)
     } else {
         std::fs::File::open(file).and_then(|opened| opened.take(most).read_to_end(&mut bytes))
     };
     taken.with_context(|| format!("cannot read {}", file.display()))?;
-    if bytes.len() > MOST {
-        return Err(Failure::new(format!("more than {MOST} bytes")).hint("check fewer envelopes at a time").into());
+    if bytes.len() > MAX_INPUT_BYTES {
+        return Err(Failure::new(format!("more than {MAX_INPUT_BYTES} bytes"))
+            .hint("check fewer envelopes at a time")
+            .into());
     }
     Ok(bytes)
 }

@@ -13,7 +13,7 @@ use crate::process::{self, How, Limits};
 use crate::sandbox::Sandbox;
 
 const SECONDS: u64 = 120;
-const MOST_SECONDS: u64 = 600;
+const MAX_SECONDS: u64 = 600;
 /// A command that prints more is ended.
 const OUTPUT_BYTES: u64 = 16 << 20;
 
@@ -28,7 +28,7 @@ pub(super) fn tool() -> Tool {
             "type": "object",
             "properties": {
                 "command": {"type": "string", "description": "The command"},
-                "seconds": {"type": "integer", "minimum": 1, "maximum": MOST_SECONDS,
+                "seconds": {"type": "integer", "minimum": 1, "maximum": MAX_SECONDS,
                     "description": "How long it may take"},
             },
             "required": ["command"],
@@ -50,7 +50,7 @@ pub(super) async fn run(
     stop: &CancellationToken,
 ) -> Result<String, String> {
     let asked: Bash = serde_json::from_value(input).map_err(|error| error.to_string())?;
-    let timeout = Duration::from_secs(asked.seconds.unwrap_or(SECONDS).clamp(1, MOST_SECONDS));
+    let timeout = Duration::from_secs(asked.seconds.unwrap_or(SECONDS).clamp(1, MAX_SECONDS));
     let program = seat.starts(["bash", "-c", &asked.command]).sandbox(sandbox);
     let limits = Limits { timeout, idle: None, output_bytes: OUTPUT_BYTES };
     let mut printed = Printed::default();
