@@ -1,6 +1,6 @@
 // The keyboard. Single letters mean something only while nobody is writing.
 
-import { useEffect } from 'react';
+import { useEffect, useLayoutEffect } from 'react';
 import { at, go } from '../router';
 import { live, play, step } from '../store/replay';
 import { toggleTheme } from './theme';
@@ -80,7 +80,8 @@ function filter(event: KeyboardEvent): void {
 
 /** What a view does with the keys that are about its rows. */
 export function useDeeds(handle: (deed: Deed) => boolean): void {
-  useEffect(() => {
+  // Before the rows are painted: a key that follows at once must meet the choice that is shown, not the one before.
+  useLayoutEffect(() => {
     const listener = (event: Event) => {
       if (handle((event as CustomEvent<Deed>).detail)) event.preventDefault();
     };
