@@ -116,8 +116,10 @@ async fn accepting_moves_the_task_and_its_claims_in_one_step() {
     let fence = team.ok(&format!("/tasks/{task}")).await["fence"].to_string();
     let handoff = offer(&team, &task, json!("b")).await;
     let head = team.head().await;
-    assert_reply(&answer(&team, &handoff, "accept", "b").await, 200, json!({"accepted": true}));
+    let accepted = answer(&team, &handoff, "accept", "b").await;
+    assert_reply(&accepted, 200, json!({"accepted": true}));
     let moved = team.ok(&format!("/tasks/{task}")).await;
+    assert_eq!(accepted.headers["x-fence"].to_str().unwrap(), moved["fence"].to_string());
     assert_eq!((&moved["assigned_to"], &moved["status"]), (&json!("b"), &json!("in_progress")));
     for (path, owner) in [("listed.rs", "b"), ("for-task.rs", "b"), ("own.rs", "a")] {
         assert_eq!(team.resource(path).await["owner"], owner, "{path}");

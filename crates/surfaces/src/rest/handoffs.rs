@@ -51,7 +51,7 @@ pub async fn accept(
     let [agent] = extract::need("agent_id is required", [&body.value.agent_id])?;
     let command = AcceptHandoff { handoff: HandoffId::from(id.as_str()), agent: AgentId::from(agent.as_str()) };
     let committed = call.submit(call.caller(Some(&agent))?, command, &body.bytes).await?;
-    Ok(answer::written(StatusCode::OK, &committed, wire::Accepted { accepted: true }))
+    Ok(answer::written_task(StatusCode::OK, &committed, wire::Accepted { accepted: true }))
 }
 
 /// Reject, with a reason if there is one.
