@@ -14,7 +14,7 @@ use crate::kernel::rejection::Rejection;
 use crate::model::document::EXTERNAL;
 use crate::model::{Undecided, View};
 
-/// Who is recorded as the author; edits of files are told by the daemon alone.
+/// The author to record. Only the daemon reports edits of files.
 pub(crate) fn author(view: &View, caller: &Caller, writer: &Writer) -> Result<String, Undecided> {
     match writer {
         Writer::Named(author) => {

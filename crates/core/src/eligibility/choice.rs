@@ -1,4 +1,4 @@
-//! What came of a choice: whom it fell on and why, who else would have done, and why others would not.
+//! The outcome of a choice: the agent and the reason, the other eligible agents, and why the rest were rejected.
 
 use crate::model::routing::RejectionFilter;
 

@@ -83,7 +83,7 @@ impl fmt::Display for FaultCode {
     }
 }
 
-/// What is wrong with a value, wherever it is.
+/// A fault of a value, without its place.
 #[derive(Debug)]
 pub(crate) struct Flaw {
     pub(crate) code: FaultCode,
