@@ -83,7 +83,7 @@ fn line(argument: &Arg) -> String {
 }
 
 fn push_settings(page: &mut String) {
-    page.push_str("## ProjectSettings\n\nIn `rookery.toml` in the project's root, or in the environment. `rookery config` shows what holds.\n\n");
+    page.push_str("## Settings\n\nIn `rookery.toml` in the project's root, or in the environment. `rookery config` shows the values in force.\n\n");
     page.push_str("| setting | environment | value | default | meaning |\n|---|---|---|---|---|\n");
     for setting in TABLE {
         let default = match setting.default_text().as_str() {

@@ -75,8 +75,8 @@ pub struct TaskInfo {
     /// Which attempt it is at, from 1.
     attempt: u32,
     attempts: Vec<AttemptInfo>,
-    /// What happens to it by itself, and when: `deadline` (it fails), `accept` (it is given to somebody else), `runtime` (the
-    /// attempt is ended), `rest` (the next attempt begins), `anew` (those who were asked in vain are asked anew).
+    /// The task's alarms with their times: `deadline` (it fails), `accept` (it is offered to another agent), `runtime` (the
+    /// attempt ends), `retry_backoff` (the next attempt starts), `reroute` (agents that did not accept are asked again).
     clocks: BTreeMap<&'static str, String>,
     #[schema(format = DateTime)]
     created_at: String,

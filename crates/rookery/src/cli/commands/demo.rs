@@ -59,8 +59,8 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
 fn make(folder: &Path) -> anyhow::Result<PathBuf> {
     let is_used = folder.is_file() || folder.read_dir().is_ok_and(|mut entries| entries.next().is_some());
     if is_used {
-        let failure = Failure::usage(format!("{} is there already", folder.display()));
-        return Err(failure.hint("name another folder: rookery demo FOLDER").into());
+        let failure = Failure::usage(format!("{} already exists and is not empty", folder.display()));
+        return Err(failure.hint("name a new folder: rookery demo FOLDER").into());
     }
     for (name, text) in FILES {
         let path = folder.join(name);
