@@ -2,7 +2,12 @@
 //!
 //! What came in as an envelope is shown as it was sent, in today's words ([`received`]); what followed from one is shown under
 //! its own kind ([`following`]), for the protocol's type was the envelope's; any other fact is shown with the protocol's own type
-//! where one fits and with its kind otherwise. All are in the project's default run and thread if they have none.
+//! where one fits and with `x.` and its kind otherwise. All are in the project's default run and thread if they have none, about
+//! [`NO_TASK`] if they are about none, and to everyone if they concern no agent more than others: each is valid by the
+//! published schema ([`schema::envelope`](crate::clutch::schema::envelope)).
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
@@ -20,6 +25,27 @@ use crate::registry::EventRef;
 use crate::routing::TaskForwarded;
 use crate::tasks::{TaskCreated, TimeLimit};
 use crate::traits::{AnyEvent, Body, BodyBytes, LogRow};
+
+/// The task id of messages that are about no task.
+pub const NO_TASK: &str = "task_none";
+
+/// The sender of messages that are by no agent and no person.
+const SYSTEM: &str = "system";
+
+/// The recipient of messages that concern everybody.
+const EVERYONE: &str = "group:all";
+
+/// In front of kinds that are no types of the protocol.
+const EXTENSION: &str = "x.";
+
+/// The types that kinds of facts are shown with where the protocol has none.
+static EXTENSIONS: LazyLock<BTreeMap<&'static str, String>> =
+    LazyLock::new(|| AnyEvent::KINDS.iter().map(|(kind, _)| (*kind, format!("{EXTENSION}{kind}"))).collect());
+
+/// The type that a fact is shown with if the protocol has none for it, or if an envelope that it follows from has that.
+pub fn own_type(fact: &AnyEvent) -> &'static str {
+    EXTENSIONS.get(fact.kind()).map_or("x.event", String::as_str)
+}
 
 /// The message type that a fact is shown with.
 pub fn message_type(fact: &AnyEvent) -> &str {
@@ -39,7 +65,7 @@ pub fn message_type(fact: &AnyEvent) -> &str {
         EventRef::TaskTimedOut(_) => "task.timeout",
         EventRef::TaskAttemptsExhausted(_) => "task.error",
         EventRef::ToolDenied(_) => "tool.error",
-        _ => fact.kind(),
+        _ => own_type(fact),
     }
 }
 
@@ -83,14 +109,18 @@ pub const FILED_KINDS: [&str; 3] = [RECEIVED, "task.forwarded", "tool.denied"];
 /// a kind may be shown with one type or another.
 pub fn kinds_shown_as(message_type: &str) -> Vec<&'static str> {
     let own = PROTOCOLS_OWN.iter().filter(|(shown, _)| *shown == message_type).map(|(_, kind)| *kind);
-    let same = AnyEvent::KINDS.iter().map(|(kind, _)| *kind).filter(|kind| *kind == message_type);
+    let same = EXTENSIONS.iter().filter(|(_, shown)| *shown == message_type).map(|(kind, _)| *kind);
     let sent = MessageType::parse(message_type).map(|_| RECEIVED);
     own.chain(same).chain(sent).collect()
 }
 
-/// Whether a message can have this type: one of the protocol, one of somebody's own, or the kind of a fact.
-pub fn is_shown_type(text: &str) -> bool {
-    MessageType::parse(text).is_some() || AnyEvent::KINDS.iter().any(|(kind, _)| *kind == text)
+/// Reads the type of messages that are wanted: one of the protocol, one that begins with `x.`, or the kind of a fact, which is
+/// shown with `x.` in front.
+pub fn shown_type(text: &str) -> Option<String> {
+    if MessageType::parse(text).is_some() {
+        return Some(text.to_owned());
+    }
+    EXTENSIONS.get(text).cloned()
 }
 
 /// A row of the log whose body, if it has one, is at hand.
@@ -111,8 +141,12 @@ pub fn of(row: &LogRow) -> Value {
 /// A message that was sent is known by its own id, whoever shows it.
 fn named(mut message: Value, header: &Header) -> Value {
     message["id"] = json!(header.message);
-    message["task_id"] = json!(header.task);
+    message["task_id"] = task_id(header.task.as_ref());
     message
+}
+
+fn task_id(task: Option<&TaskId>) -> Value {
+    json!(task.map_or(NO_TASK, TaskId::as_str))
 }
 
 /// A message of any face as it is delivered.
@@ -124,9 +158,9 @@ pub fn of_message(message: &Message) -> Value {
         "ts": iso(message.at),
         "thread_id": header.thread,
         "run_id": header.run,
-        "task_id": header.task,
+        "task_id": task_id(header.task.as_ref()),
         "parent_task_id": null,
-        "from": { "agent_id": address(&Actor::parse(header.from.as_str())) },
+        "from": sender(&Actor::parse(header.from.as_str())),
         "to": everybody_named(header),
         "type": MessageType::ChatMessage,
         "payload": words(&message.letter, json!(message.letter)),
@@ -175,7 +209,7 @@ fn answer(row: &LogRow, fact: &ToolDenied) -> Value {
 
 /// A row that follows from an envelope.
 pub fn following(row: &LogRow) -> Value {
-    shown(row, row.event.kind())
+    shown(row, own_type(&row.event))
 }
 
 /// An envelope by its body: as it was sent, in today's words.
@@ -210,19 +244,15 @@ fn header(row: &LogRow, fact: &EnvelopeReceived) -> Value {
 fn shown(row: &LogRow, message_type: &str) -> Value {
     let run = row.run.clone().unwrap_or_else(RunId::project_default);
     let thread = row.thread.clone().unwrap_or_else(ThreadId::project_default);
-    let mut from = Map::from_iter([("agent_id".to_owned(), Value::String(author(row)))]);
-    if let Actor::Person(_) = row.actor {
-        from.insert("role".to_owned(), json!("person"));
-    }
     let mut message = json!({
         "v": VERSION,
         "id": row.event.id_at(row.seq),
         "ts": iso(row.at),
         "thread_id": thread,
         "run_id": run,
-        "task_id": row.task(),
+        "task_id": task_id(row.task()),
         "parent_task_id": parent(&row.event),
-        "from": from,
+        "from": author(row),
         "to": recipients(&row.event),
         "type": message_type,
         "payload": payload(&row.event),
@@ -242,8 +272,18 @@ pub fn is_of_another(id: &MessageId, row: &LogRow) -> bool {
 }
 
 /// What the router tells, it tells as the orchestrator, and so is told what time brings about.
-fn author(row: &LogRow) -> String {
-    if is_of_the_router(&row.event) { ORCHESTRATOR.to_owned() } else { address(&row.actor) }
+fn author(row: &LogRow) -> Value {
+    if is_of_the_router(&row.event) { json!({ "agent_id": ORCHESTRATOR }) } else { sender(&row.actor) }
+}
+
+/// Agents and people by their ids. The daemon's parts, and callers without a name, are the system, and their role says which.
+fn sender(actor: &Actor) -> Value {
+    match actor {
+        Actor::Agent(_) => json!({ "agent_id": address(actor) }),
+        Actor::Person(_) => json!({ "agent_id": address(actor), "role": "person" }),
+        Actor::System => json!({ "agent_id": SYSTEM }),
+        Actor::Watcher | Actor::Anonymous => json!({ "agent_id": SYSTEM, "role": actor.to_string() }),
+    }
 }
 
 fn payload(fact: &AnyEvent) -> Value {
@@ -364,24 +404,32 @@ fn recipients(fact: &AnyEvent) -> Value {
     };
     match to {
         Some(agent) => json!([{ "agent_id": format!("agent:{agent}") }]),
-        None => json!([]),
+        None => everyone(),
     }
+}
+
+fn everyone() -> Value {
+    json!([{ "agent_id": EVERYONE }])
 }
 
 fn everybody_named(header: &Header) -> Value {
     match &header.to {
-        Recipients::Agents(agents) => {
+        Recipients::Agents(agents) if !agents.is_empty() => {
             agents.iter().map(|agent| json!({ "agent_id": format!("agent:{agent}") })).collect()
         }
-        Recipients::Everyone => json!([]),
+        Recipients::Agents(_) | Recipients::Everyone => everyone(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::clutch::schema;
     use crate::kernel::caller::Auth;
     use crate::kernel::id::Seq;
+    use crate::model::message::Fate;
     use crate::testing::samples;
 
     #[test]
@@ -419,15 +467,63 @@ mod tests {
                     (&envelope["run_id"], &envelope["thread_id"]),
                     (&json!("run_default"), &json!("thr_default"))
                 );
-                assert_eq!(envelope["task_id"], json!(task));
+                assert_eq!(envelope["task_id"], task_id(task.as_ref()));
                 let routed = ROUTERS_KINDS.contains(&kind);
                 assert_eq!(envelope["from"]["agent_id"], if routed { "agent:orchestrator" } else { from });
-                assert!(envelope["to"].is_array() && envelope["payload"].is_object(), "{kind}");
+                assert!(envelope["to"].as_array().is_some_and(|to| !to.is_empty()), "{kind}");
+                assert!(envelope["payload"].is_object(), "{kind}");
                 assert_eq!(envelope["meta"]["kind"], kind);
                 let shown = envelope["type"].as_str().unwrap();
                 assert!(shown.split_once('.').is_some_and(|(noun, past)| !noun.is_empty() && !past.is_empty()));
             }
         }
+    }
+
+    #[test]
+    fn message_of_every_event_kind_is_valid_by_the_published_schema() {
+        let schema = jsonschema::draft202012::options().build(&schema::envelope()).unwrap();
+        let valid = |message: &Value, kind: &str| {
+            if let Err(error) = schema.validate(message) {
+                panic!("{kind}: {error} at {} of {message}", error.instance_path());
+            }
+            let sender = message["from"]["agent_id"].as_str().unwrap();
+            assert!(sender == SYSTEM || sender.starts_with("agent:") || sender.starts_with("person:"), "{kind}");
+            let shown = message["type"].as_str().unwrap();
+            assert!(MessageType::parse(shown).is_some(), "{kind} is shown as {shown}");
+        };
+        let mut seen = BTreeSet::new();
+        let actors = [Actor::Agent("ada".into()), Actor::Person("anna".to_owned())];
+        for actor in actors.into_iter().chain([Actor::System, Actor::Watcher, Actor::Anonymous]) {
+            for event in samples() {
+                let kind = event.kind();
+                seen.insert(kind);
+                let row = LogRow {
+                    seq: Seq(7),
+                    at: Timestamp(0),
+                    run: None,
+                    thread: None,
+                    actor: actor.clone(),
+                    auth: Auth::Asserted,
+                    via: Some("mcp".to_owned()),
+                    cause: Some(Seq(6)),
+                    part_index: 0,
+                    event,
+                    body: None,
+                };
+                valid(&of(&row), kind);
+                valid(&following(&row), kind);
+                if let EventRef::MessageSent(sent) = row.event.typed() {
+                    for to in [Recipients::Everyone, Recipients::Agents(vec![])] {
+                        let mut letter = sent.letter.clone();
+                        letter.header.to = to;
+                        letter.header.task = None;
+                        letter.header.from = AgentId::new(actor.to_string());
+                        valid(&of_message(&Message { letter, fate: Fate::Sent, sent: row.seq, at: row.at }), kind);
+                    }
+                }
+            }
+        }
+        assert!(AnyEvent::KINDS.iter().all(|(kind, _)| seen.contains(kind)), "every kind has a sample");
     }
 
     #[test]
@@ -461,7 +557,7 @@ mod tests {
         let created = row(created, BodyBytes::Gone);
         assert_eq!(
             (&of(&created)["type"], &following(&created)["type"]),
-            (&json!("task.request"), &json!("task.created"))
+            (&json!("task.request"), &json!("x.task.created"))
         );
         assert_eq!(of(&created)["parent_task_id"], "task_0");
     }
@@ -487,15 +583,17 @@ mod tests {
     fn every_fact_is_found_by_the_type_it_is_shown_with() {
         for fact in samples() {
             let shown = message_type(&fact);
-            assert!(is_shown_type(shown), "{shown}");
+            assert_eq!(shown_type(shown).as_deref(), Some(shown));
             assert!(kinds_shown_as(shown).contains(&fact.kind()), "{} is shown as {shown}", fact.kind());
         }
         assert_eq!(kinds_shown_as("tool.call"), [RECEIVED]);
-        assert_eq!(kinds_shown_as("task.claimed"), ["task.claimed"]);
+        assert_eq!(kinds_shown_as("x.task.claimed"), ["task.claimed", RECEIVED]);
+        assert_eq!(shown_type("task.claimed").as_deref(), Some("x.task.claimed"));
         assert_eq!(kinds_shown_as("nobody.knows"), [""; 0]);
         let known = |kind: &str| AnyEvent::KINDS.iter().any(|(known, _)| *known == kind);
         assert!(ROUTERS_KINDS.iter().chain(&FILED_KINDS).all(|kind| known(kind)));
-        assert!(is_shown_type("tool.call") && is_shown_type("x.mine") && !is_shown_type("task.requested"));
+        assert!(shown_type("tool.call").is_some() && shown_type("x.mine").is_some());
+        assert_eq!(shown_type("task.requested"), None);
     }
 
     #[test]

@@ -179,7 +179,7 @@ mod tests {
                     w.does(&by("ken"), fail("t"));
                     w.does(&anna(), skip("t"));
                 },
-                &["task.error t ui", "task.skipped t ui"],
+                &["task.error t ui", "x.task.skipped t ui"],
             ),
             (
                 "its parts go with it",
@@ -200,14 +200,14 @@ mod tests {
                 &["task.timeout t ui,ken", "task.error t ui"],
             ),
             ("it is given back", begun("ken"), |w| drop(w.does(&by("ken"), release("t"))), &[]),
-            ("it is taken away", begun("ken"), |w| drop(w.does(&anna(), release("t"))), &["task.released t ken"]),
+            ("it is taken away", begun("ken"), |w| drop(w.does(&anna(), release("t"))), &["x.task.released t ken"]),
             (
                 "it is given to another",
                 begun("ken"),
                 |w| drop(w.does(&anna(), assign("t", "ada"))),
-                &["task.released t ken"],
+                &["x.task.released t ken"],
             ),
-            ("its holder is silent", begun("ken"), |w| drop(w.goes_offline("ken")), &["task.released t ken"]),
+            ("its holder is silent", begun("ken"), |w| drop(w.goes_offline("ken")), &["x.task.released t ken"]),
             ("its holder leaves", begun("ken"), |w| drop(w.does(&by("ken"), LeaveTeam { agent: "ken".into() })), &[]),
             (
                 "it is opened again",
@@ -216,7 +216,7 @@ mod tests {
                     w.does(&by("ken"), complete("t"));
                     w.does(&anna(), ReopenTask { run: "run_1".into(), task: "t".into() });
                 },
-                &["task.result t ui", "task.reopened t ui"],
+                &["task.result t ui", "x.task.reopened t ui"],
             ),
             (
                 "its asker has left",
@@ -256,7 +256,7 @@ mod tests {
                 "it is offered to a colleague",
                 begun("ken"),
                 |w| drop(w.does(&by("ken"), hand_over("h", "ken", Some("ada"), "t"))),
-                &["handoff.initiated t ada"],
+                &["x.handoff.initiated t ada"],
             ),
             (
                 "it is offered to everybody, and taken by one without a card",
@@ -318,14 +318,14 @@ mod tests {
         let answers: [(Answer, &str); 2] = [
             (
                 |w| w.does(&by("ada"), AcceptHandoff { handoff: "h".into(), agent: "ada".into() }),
-                "handoff.accepted t ken",
+                "x.handoff.accepted t ken",
             ),
             (
                 |w| {
                     let reason = "too much to do".to_owned();
                     w.does(&by("ada"), RejectHandoff { handoff: "h".into(), agent: "ada".into(), reason })
                 },
-                "handoff.rejected t ken",
+                "x.handoff.rejected t ken",
             ),
         ];
         for (answer, expected) in answers {
@@ -354,11 +354,11 @@ mod tests {
             let shown = rows.find(|shown| shown["type"] == kind && shown["task_id"] == task).unwrap();
             shown["trace"].clone()
         };
-        for kind in ["task.claimed", "task.started", "task.cancelled"] {
+        for kind in ["x.task.claimed", "x.task.started", "x.task.cancelled"] {
             assert_eq!(traced(kind, "t"), trace, "{kind}");
         }
         // A part belongs to the trace of the whole, and is a span of its own.
-        for kind in ["task.created", "task.cancelled"] {
+        for kind in ["x.task.created", "x.task.cancelled"] {
             assert_eq!(traced(kind, "part"), json!({ "trace_id": "tr_1" }), "{kind}");
         }
         let request = json!({ "type": "task.request", "trace": { "own": 1 } }).to_string();

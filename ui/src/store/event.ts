@@ -35,6 +35,9 @@ export interface LogEvent {
   refs?: string[];
 }
 
+/** The task of messages that are about none. */
+const NO_TASK = 'task_none';
+
 export const RECEIVED = 'envelope.received';
 
 export function read(placed: Placed, now: number): LogEvent {
@@ -46,11 +49,11 @@ export function read(placed: Placed, now: number): LogEvent {
     at: Number.isFinite(stamped) ? Math.min(stamped, now) : now,
     kind: message.meta?.kind ?? RECEIVED,
     type: message.type,
-    actor: plain(message.from?.agent_id ?? ''),
+    actor: author(message.from),
     auth: message.meta?.auth ?? 'none',
     run: message.run_id,
     thread: message.thread_id,
-    task: message.task_id ?? null,
+    task: message.task_id === NO_TASK ? null : message.task_id ?? null,
     cause: message.meta?.cause ?? null,
     payload: message.payload ?? {},
     ...(message.attachments?.length ? { refs: message.attachments.map((attachment) => attachment.ref) } : {}),
@@ -58,6 +61,12 @@ export function read(placed: Placed, now: number): LogEvent {
 }
 
 /** An event of `GET /events`, under the kind that the log has for it: there, files are resources. */
+/** Parts of the daemon, and callers without a name, are the system in the role of what they are. */
+function author(from: Shown['from'] | undefined): string {
+  const address = from?.agent_id ?? '';
+  return address === 'system' ? from?.role ?? address : plain(address);
+}
+
 export function fromProtocol(event: Wire['ProtocolEvent']): LogEvent {
   const kind = event.action.replace(/^x\./, '').replace(/^resource\./, 'file.');
   const task = event.task_id ?? null;

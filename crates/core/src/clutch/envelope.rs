@@ -8,6 +8,7 @@ use super::form::{Fields, Read};
 use super::place::Place;
 use super::{Attachment, Faults, LegacyType, Security, attachment, canon, json, legacy, security};
 use crate::clutch;
+use crate::envelope::NO_TASK;
 use crate::kernel::caller::Actor;
 use crate::kernel::id::{MessageId, RunId, TaskId, ThreadId, Timestamp};
 use crate::kernel::parse::{FaultCode, Flaw, quoted};
@@ -171,6 +172,11 @@ fn envelope(fields: &mut Fields<'_>) -> Read<Envelope> {
         Kind::Legacy(legacy) => (legacy.equivalent(payload), Some(legacy)),
     };
     payload?;
+    if message_type == MessageType::TaskRequest && task == Some(NO_TASK) {
+        let message = format!("'{NO_TASK}' means that a message is about no task; choose another id for this one");
+        fields.fault("task_id", Flaw::new(FaultCode::ReservedName, message));
+        return None;
+    }
     let implied = |field: &str| {
         let implied = legacy.and_then(LegacyType::implies);
         implied.filter(|(implied, _)| *implied == field).map(|(_, value)| value)

@@ -34,7 +34,7 @@ pub fn envelope() -> Value {
                     "format": "date-time", "pattern": TIME },
             "thread_id": id("The conversation that it belongs to", "thread:", limit::NAME_BYTES),
             "run_id": id("The execution that it belongs to", "run:", limit::NAME_BYTES),
-            "task_id": id("The unit of work that it is about", "task:", limit::TASK_ID_BYTES),
+            "task_id": id("The unit of work that it is about, 'task_none' if it is about none", "task:", limit::TASK_ID_BYTES),
             "parent_task_id": optional(id("The task that this one is part of", "task:", limit::TASK_ID_BYTES)),
             "trace": optional(trace()),
             "from": sender(),
@@ -97,8 +97,8 @@ pub fn draft() -> Value {
     draft
 }
 
-/// A message as it is shown: as it was sent, or as it was made from what happened by another face. Such a one may be about no
-/// task, and its type may be the kind of a fact.
+/// A message as it is shown: as it was sent, or as it was made from what happened by another surface. Each is valid by
+/// [`envelope`] too; this describes what such a message has in the fields that mean something else there.
 pub fn shown() -> Value {
     let text = |description: &str| json!({ "description": description, "type": "string" });
     let somebody = json!({ "type": "object", "required": ["agent_id"], "properties": {
@@ -114,11 +114,17 @@ pub fn shown() -> Value {
     shown["properties"]["id"] = text("Names this message for good");
     shown["properties"]["thread_id"] = text("The conversation; 'thr_default' for what belongs to none");
     shown["properties"]["run_id"] = text("The execution; 'run_default' for what belongs to none");
-    shown["properties"]["task_id"] = optional(text("The unit of work that it is about; null if it is about none"));
-    shown["properties"]["from"] = somebody.clone();
-    shown["properties"]["to"] = json!({ "type": "array", "items": somebody });
-    shown["properties"]["type"] =
-        text("A type of the protocol, one that begins with 'x.', or the kind of a fact, like 'task.claimed'");
+    shown["properties"]["task_id"] = text("The unit of work that it is about; 'task_none' if it is about none");
+    let mut from = somebody.clone();
+    from["properties"]["role"] = optional(text(
+        "What it is in the team; of 'system', the part of it: 'watcher', or 'anonymous' for a caller without a name",
+    ));
+    shown["properties"]["from"] = from;
+    shown["properties"]["to"] = json!({ "description": "Who gets it; 'group:all' if it concerns no agent more than others",
+        "type": "array", "items": somebody });
+    shown["properties"]["type"] = text(
+        "A type of the protocol, or one that begins with 'x.': a sender's own, or the kind of an event, like 'x.task.claimed'",
+    );
     shown
 }
 
@@ -162,7 +168,7 @@ fn sender() -> Value {
     json!({
         "description": "Who sends it", "type": "object", "required": ["agent_id"],
         "properties": {
-            "agent_id": { "description": "An agent, with or without 'agent:' in front, or 'person:' and a name",
+            "agent_id": { "description": "An agent, with or without 'agent:' in front, or 'person:' and a name; messages of the daemon may be from 'system'",
                           "type": "string", "pattern": pattern },
             "role": optional(json!({ "description": "What it is in the team", "type": "string",
                                      "maxLength": limit::NAME_BYTES })),
@@ -183,13 +189,17 @@ fn recipient() -> Value {
 }
 
 fn message_type() -> Value {
-    let sent = MessageType::KNOWN.iter().filter(|known| !known.is_internal()).map(MessageType::as_str);
+    let of = |internal: bool| {
+        MessageType::KNOWN.iter().filter(|known| known.is_internal() == internal).map(MessageType::as_str).collect()
+    };
+    let (sent, made): (Vec<_>, Vec<_>) = (of(false), of(true));
     let legacy = LegacyType::ALL.map(LegacyType::as_str);
     json!({
         "description": "What it is: a type of the protocol, one from before it, or one of your own that begins with 'x.'",
         "type": "string",
         "anyOf": [
-            { "enum": sent.collect::<Vec<_>>() },
+            { "enum": sent },
+            { "enum": made, "description": "Only the daemon sends these", "readOnly": true },
             { "enum": legacy, "deprecated": true },
             { "pattern": r"^x(\.[A-Za-z0-9_-]+)+$", "maxLength": limit::NAME_BYTES },
         ],

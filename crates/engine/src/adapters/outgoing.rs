@@ -127,7 +127,7 @@ mod tests {
         };
         let envelopes = Envelopes::default();
         let wants = |types: &[&str], run| hook(types, run).can_handle(&Heading::new(&row, &envelopes));
-        assert!(wants(&[], None) && wants(&["task.result", "agent.left"], Some("run_1")));
+        assert!(wants(&[], None) && wants(&["task.result", "x.agent.left"], Some("run_1")));
         assert!(!wants(&["task.result"], None) && !wants(&[], Some("run_2")));
     }
 

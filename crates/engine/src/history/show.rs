@@ -96,7 +96,7 @@ impl HistoryHandle<'_> {
 /// type of its own for.
 fn causes_elsewhere(rows: &[LogRow]) -> Vec<Seq> {
     let is_here = |cause: &Seq| rows.binary_search_by_key(cause, |row| row.seq).is_ok();
-    let matters = |row: &&LogRow| envelope::message_type(&row.event) != row.event.kind();
+    let matters = |row: &&LogRow| envelope::message_type(&row.event) != envelope::own_type(&row.event);
     let causes = rows.iter().filter(matters).filter_map(|row| row.cause).filter(|cause| !is_here(cause));
     causes.collect::<BTreeSet<Seq>>().into_iter().collect()
 }

@@ -49,7 +49,7 @@ impl Envelopes {
 
     /// The type that a row is shown with.
     pub fn type_of<'r>(&self, row: &'r LogRow) -> &'r str {
-        if self.led_to(row) { row.event.kind() } else { envelope::message_type(&row.event) }
+        if self.led_to(row) { envelope::own_type(&row.event) } else { envelope::message_type(&row.event) }
     }
 
     /// A row as a message. Its body, if it has words of its own, is at hand.

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rookery_core::envelope::is_shown_type;
+use rookery_core::envelope::shown_type;
 use rookery_core::kernel::instance::{check_name, plain};
 use rookery_core::{Actor, AgentId, RunId, TaskId, ThreadId};
 use rookery_engine::adapters::{Begins, Hook, Mapping, Outgoing, Outlet, Scheme, Secret, Source};
@@ -237,7 +237,7 @@ impl OutgoingSettings {
             name: self.name.clone(),
             url: table.url.clone(),
             secret: self.secret.read(root, environment).map_err(wrong)?,
-            types: table.types.iter().flat_map(Several::texts).collect(),
+            types: table.types.iter().flat_map(Several::texts).filter_map(|name| shown_type(&name)).collect(),
             filter: self.filter().map_err(wrong)?,
             body: table.body.as_ref().map(sources),
             http: http.clone(),
@@ -257,7 +257,7 @@ impl OutgoingSettings {
             _ => return Err(format!("url '{}' is not an http or https address", table.url)),
         }
         let types = table.types.iter().flat_map(Several::texts);
-        if let Some(unknown) = types.into_iter().find(|name| !is_shown_type(name)) {
+        if let Some(unknown) = types.into_iter().find(|name| shown_type(name).is_none()) {
             return Err(format!("types: no message has the type '{unknown}'"));
         }
         let shaped = table.body.as_ref().map(sources).unwrap_or_default();

@@ -60,12 +60,12 @@ async fn each_filter_finds_what_it_names_and_all_hold_together() {
     expect(format!("task_id=task:{one}"), &|m| m["task_id"] == **one).await;
     expect("agent_id=mia".to_owned(), &|m| m["from"]["agent_id"] == "agent:mia").await;
     expect("agent_id=agent:ken".to_owned(), &|m| m["from"]["agent_id"] == "agent:ken").await;
-    for name in ["task.request", "task.accept", "chat.message", "agent.register", "task.claimed", "run.created"] {
+    for name in ["task.request", "task.accept", "chat.message", "agent.register", "x.task.claimed", "x.run.created"] {
         expect(format!("type={name}"), &|m| m["type"] == name).await;
     }
     expect(format!("type=task.request&run_id={run}"), &|m| m["type"] == "task.request" && m["run_id"] == *run).await;
     expect(format!("agent_id=ken&task_id={one}&type=task.claimed"), &|m| {
-        m["from"]["agent_id"] == "agent:ken" && m["task_id"] == **one && m["type"] == "task.claimed"
+        m["from"]["agent_id"] == "agent:ken" && m["task_id"] == **one && m["type"] == "x.task.claimed"
     })
     .await;
     for nothing in ["type=tool.call", "type=x.mine", "run_id=run_unknown", "agent_id=person:anna", "agent_id=watcher"] {

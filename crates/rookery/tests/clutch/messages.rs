@@ -281,7 +281,7 @@ async fn what_is_said_in_a_thread_stands_there_once() {
     assert_eq!(log.iter().filter(|row| row["kind"] == "message.sent").count(), 1);
     let follower = format!("/clutch/v0/messages/{}", shown_id(message["seq"].as_u64().unwrap()));
     let follower = daemon.get(&follower).await.unwrap().body;
-    assert_eq!((&follower["type"], &follower["meta"]["cause"]), (&json!("message.sent"), &first["seq"]));
+    assert_eq!((&follower["type"], &follower["meta"]["cause"]), (&json!("x.message.sent"), &first["seq"]));
     let legacy = envelope("m2", "PLAN", "ken", json!({"task_id": "task_two"}));
     sent(&daemon, &legacy).await;
     let shown = daemon.get("/clutch/v0/messages/m2").await.unwrap().body;
@@ -307,10 +307,10 @@ async fn a_list_shows_an_envelope_as_it_was_sent_and_what_followed_under_its_own
     };
     let types = |messages: &[Value]| messages.iter().map(|message| message["type"].clone()).collect::<Vec<_>>();
     let all = listed("").await;
-    assert_eq!(types(&all), ["task.request", "task.created"]);
+    assert_eq!(types(&all), ["task.request", "x.task.created"]);
     assert_eq!(all[0], request);
     assert_eq!(listed("&type=task.request").await, [request]);
-    assert_eq!(types(&listed("&type=task.created").await), ["task.created"]);
+    assert_eq!(types(&listed("&type=task.created").await), ["x.task.created"]);
     assert_eq!(listed("&type=task.created&limit=1").await.len(), 1);
 }
 

@@ -68,7 +68,7 @@ async fn the_log_has_every_step(daemon: &Daemon, shown: &[Value]) {
     };
     let request = step(1, "task.request", "agent:ui", &orchestrator);
     assert_eq!((&request["domain"], &request["payload_type"]), (&json!("research"), &json!("research.query.v1")));
-    let decision = step(2, "routing.decision", "agent:orchestrator", &json!([]));
+    let decision = step(2, "routing.decision", "agent:orchestrator", &to(&["group:all"]));
     assert_eq!(decision["payload"]["selected"], "agent:ken");
     assert!(decision["payload"]["reason"].as_str().unwrap().contains("skill:research"), "{decision}");
     let passed_on = step(3, "task.request", "agent:orchestrator", &to(&["agent:ken"]));

@@ -101,7 +101,7 @@ async fn whoever_follows_a_thread_sees_what_other_faces_make_of_it() {
     while seen.last().is_none_or(|last| last != "task.result") {
         seen.push(stream.next().await.unwrap().message_type().to_owned());
     }
-    for kind in ["task.request", "task.claimed", "task.accept", "task.result"] {
+    for kind in ["task.request", "x.task.claimed", "task.accept", "task.result"] {
         assert!(seen.iter().any(|seen| seen == kind), "{kind}: {seen:?}");
     }
 }
@@ -153,7 +153,7 @@ async fn a_handoff_is_told_to_the_colleague_and_its_answer_to_whoever_offered_it
     let offered = daemon.post("/handoffs", offer("ada")).await.unwrap();
     assert_eq!(offered.status, 201, "{}", offered.body);
     let posted = endpoint.has(1).await.remove(0).body;
-    assert_eq!((&posted["type"], &posted["to"]), (&json!("handoff.initiated"), &to(&["agent:ada"])));
+    assert_eq!((&posted["type"], &posted["to"]), (&json!("x.handoff.initiated"), &to(&["agent:ada"])));
     assert_eq!(
         (&posted["payload"]["handoff"], &posted["payload"]["summary"]),
         (&offered.body["id"], &json!("half of it is done"))
@@ -165,7 +165,7 @@ async fn a_handoff_is_told_to_the_colleague_and_its_answer_to_whoever_offered_it
     let id = offered.body["id"].as_str().unwrap();
     let rejected = json!({"agent_id": "ada", "reason": "busy"});
     assert_eq!(daemon.patch(&format!("/handoffs/{id}/reject"), rejected).await.unwrap().status, 200);
-    assert_eq!(waits(&daemon, "ken", "t", "handoff.rejected").await["payload"]["reason"], "busy");
+    assert_eq!(waits(&daemon, "ken", "t", "x.handoff.rejected").await["payload"]["reason"], "busy");
     // Who joined by another face finds its handoffs there.
     let offered = daemon.post("/handoffs", offer("plain")).await.unwrap();
     let id = offered.body["id"].as_str().unwrap();
@@ -174,7 +174,7 @@ async fn a_handoff_is_told_to_the_colleague_and_its_answer_to_whoever_offered_it
     // Whatever the daemon tells of the task belongs to its trace.
     leads(&daemon, "/tasks/t/cancel", json!({})).await;
     assert_eq!(waits(&daemon, "ken", "t", "task.cancel").await["trace"], asked["trace"]);
-    for kind in ["routing.decision", "task.claimed", "task.accept"] {
+    for kind in ["routing.decision", "x.task.claimed", "task.accept"] {
         let shown = &ok(&daemon, &format!("/messages?task_id=t&type={kind}")).await["messages"][0]["message"];
         assert_eq!(shown["trace"], asked["trace"], "{kind}: {shown}");
     }
@@ -195,7 +195,7 @@ async fn work_that_a_person_gives_arrives_as_a_request_and_is_void_when_it_goes_
     assert_eq!(request["from"]["agent_id"], "agent:orchestrator");
     leads(&daemon, &format!("/tasks/{task}/assign"), json!({"agent_id": "ada"})).await;
     waits(&daemon, "ada", task, "task.request").await;
-    let lost = waits(&daemon, "ken", task, "task.released").await;
+    let lost = waits(&daemon, "ken", task, "x.task.released").await;
     assert_eq!(lost["payload"]["because"], "reassigned");
     assert_eq!(ids(&inbox(&daemon, "ken", "").await), [lost["id"].as_str().unwrap()], "the request is void");
     let passed_on = ok(&daemon, "/deliveries?state=passed_on").await;
@@ -207,7 +207,7 @@ async fn work_that_a_person_gives_arrives_as_a_request_and_is_void_when_it_goes_
 
     // An agent of another face finds its work there, and nothing piles up for it.
     leads(&daemon, &format!("/tasks/{task}/assign"), json!({"agent_id": "plain"})).await;
-    waits(&daemon, "ada", task, "task.released").await;
+    waits(&daemon, "ada", task, "x.task.released").await;
     moves(&daemon, task, "in_progress", "plain").await;
     leads(&daemon, &format!("/tasks/{task}/cancel"), json!({})).await;
     assert_eq!(ids(&inbox(&daemon, "plain", "").await), [""; 0]);

@@ -26,7 +26,8 @@ pub struct MessageFilterQuery {
     /// The sender: an agent with or without `agent:`, a person with `person:`, `agent:orchestrator` for the router, or
     /// `system`.
     pub agent_id: Option<String>,
-    /// The type that a message is shown with: one of the protocol, one that begins with `x.`, or the kind of a fact.
+    /// The type that a message is shown with: one of the protocol, one that begins with `x.`, or the kind of an
+    /// event, which is shown with `x.` in front.
     #[serde(rename = "type")]
     #[param(rename = "type")]
     pub message_type: Option<String>,
@@ -75,11 +76,10 @@ fn sender(text: &str) -> Result<Sender, ClutchError> {
 }
 
 fn message_type(text: &str) -> Result<String, ClutchError> {
-    if envelope::is_shown_type(text) {
-        return Ok(text.to_owned());
-    }
-    Err(ClutchError::parameter("type", "is not known: no message is shown with it")
-        .hint("use a type of the protocol like task.request, one that begins with 'x.', or a kind like task.claimed"))
+    envelope::shown_type(text).ok_or_else(|| {
+        ClutchError::parameter("type", "is not known: no message is shown with it")
+            .hint("use a type of the protocol like task.request, or one that begins with 'x.' like x.task.claimed")
+    })
 }
 
 /// A place in this log, told by `log-id:seq` or a bare seq; 410 if it is in another log, ahead, or no longer kept.
