@@ -42,6 +42,7 @@ export const RECEIVED = 'envelope.received';
 
 export function read(placed: Placed, now: number): LogEvent {
   const { message } = placed;
+  const refs = (message.attachments ?? []).map((attachment) => attachment.ref).filter((ref): ref is string => typeof ref === 'string');
   const stamped = Date.parse(placed.received_at ?? message.ts);
   return {
     seq: placed.seq,
@@ -56,17 +57,17 @@ export function read(placed: Placed, now: number): LogEvent {
     task: message.task_id === NO_TASK ? null : message.task_id ?? null,
     cause: message.meta?.cause ?? null,
     payload: message.payload ?? {},
-    ...(message.attachments?.length ? { refs: message.attachments.map((attachment) => attachment.ref) } : {}),
+    ...(refs.length ? { refs } : {}),
   };
 }
 
-/** An event of `GET /events`, under the kind that the log has for it: there, files are resources. */
 /** Parts of the daemon, and callers without a name, are the system in the role of what they are. */
 function author(from: Shown['from'] | undefined): string {
   const address = from?.agent_id ?? '';
   return address === 'system' ? from?.role ?? address : plain(address);
 }
 
+/** An event of `GET /events`, under the kind that the log has for it: there, files are resources. */
 export function fromProtocol(event: Wire['ProtocolEvent']): LogEvent {
   const kind = event.action.replace(/^x\./, '').replace(/^resource\./, 'file.');
   const task = event.task_id ?? null;

@@ -88,7 +88,7 @@ fn one(
 /// The artifacts that it names. Nobody has to have them: they may be uploaded later.
 fn attached(envelope: &Envelope, place: &Place<'_>, faults: &mut Faults) -> Read<Vec<String>> {
     let named = envelope.attachments.iter().filter(|attachment| attachment.artifact().is_some());
-    match artifacts::named(named.map(|attachment| attachment.reference.as_str())) {
+    match artifacts::named(named.filter_map(|attachment| attachment.reference.as_deref())) {
         Ok(artifacts) => Some(artifacts),
         Err(refusal) => {
             faults.add(FaultCode::TooLarge, &Place::Field(place, "attachments"), refusal.to_string());

@@ -244,14 +244,14 @@ fn with_null(words: &[&str]) -> Vec<Value> {
 
 fn attachment() -> Value {
     json!({
-        "type": "object", "required": ["kind", "ref"],
+        "type": "object", "required": ["kind"],
         "properties": {
-            "kind": name("'artifact_ref' for what the artifact store holds; others are carried through", limit::NAME_BYTES),
-            "ref": { "description": "Like 'artifact:report_456'", "type": "string", "minLength": 1,
-                     "maxLength": limit::PATH_BYTES },
+            "kind": name("'artifact_ref' for what the artifact store holds; others are carried through as they are", limit::NAME_BYTES),
+            "ref": { "description": "Of an 'artifact_ref': like 'artifact:report_456'" },
         },
         "if": { "properties": { "kind": { "const": "artifact_ref" } } },
-        "then": { "properties": { "ref": { "pattern": r"^artifact:[^\s\u0000-\u001f\u007f-\u009f]+$" } } },
+        "then": { "required": ["ref"], "properties": { "ref": {
+            "type": "string", "maxLength": limit::PATH_BYTES, "pattern": r"^artifact:[^\s\u0000-\u001f\u007f-\u009f]+$" } } },
     })
 }
 
