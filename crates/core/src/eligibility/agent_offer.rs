@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::model::capabilities::{Card, CostHint};
+use crate::model::capabilities::{Card, CostHint, tool_name};
 use crate::model::policy::{Network, TrustLevel};
 use crate::model::version::CapabilityVersion;
 
@@ -53,6 +53,8 @@ pub(super) struct OfferedSkill {
     pub(super) stated: CapabilityVersion,
     pub(super) trust: TrustLevel,
     pub(super) cost: CostHint,
+    /// The tools that it needs.
+    pub(super) needs: Box<[Word]>,
 }
 
 impl AgentOffer {
@@ -63,6 +65,7 @@ impl AgentOffer {
             stated: capability.stated(),
             trust: capability.trust(),
             cost: capability.cost_hint.unwrap_or_default(),
+            needs: sorted(capability.tools.iter().map(|tool| words.learn(tool_name(tool)))),
         });
         let mut skills: Box<[OfferedSkill]> = skills.collect();
         skills.sort_by_key(|skill| skill.word);
@@ -95,7 +98,8 @@ impl AgentOffer {
 
     /// How many words it keeps in use.
     pub(super) fn words(&self) -> usize {
-        self.skills.len() + self.tags.len() + self.tools.len()
+        let needs: usize = self.skills.iter().map(|skill| skill.needs.len()).sum();
+        self.skills.len() + needs + self.tags.len() + self.tools.len()
     }
 }
 

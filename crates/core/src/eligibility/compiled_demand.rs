@@ -1,11 +1,13 @@
 //! A demand read once for all candidates: its words looked up, its versions and tools made out.
 
+use std::cmp::Reverse;
+
 use super::TaskDemand;
-use super::agent_offer::{AgentOffer, Interner, Word};
+use super::agent_offer::{AgentOffer, Interner, OfferedSkill, Word};
 use super::choice::Reject;
 use crate::kernel::id::AgentId;
 use crate::model::capabilities::{CostHint, tool_name};
-use crate::model::policy::{Network, TrustLevel};
+use crate::model::policy::{Network, Policy, TrustLevel};
 use crate::model::requirement::Requirement;
 use crate::model::version::Range;
 
@@ -22,7 +24,7 @@ pub(super) struct Plan<'a> {
     pub(super) demand: &'a TaskDemand,
     tried: Vec<&'a AgentId>,
     sandbox: bool,
-    trust: TrustLevel,
+    bounds: Bounds,
     network: Network,
     tools: Vec<Option<Word>>,
     /// A tool that is needed and that the allowlist leaves out: nobody may do the task.
@@ -31,6 +33,32 @@ pub(super) struct Plan<'a> {
     prefers: Vec<Want>,
     /// What a candidate scores that meets all that is preferred.
     most: u32,
+}
+
+/// What a capability must keep to be used for a task.
+struct Bounds {
+    trust: TrustLevel,
+    /// The tools that may be used, sorted; all if there is no list.
+    allowed: Option<Vec<Word>>,
+}
+
+impl Bounds {
+    fn of(policy: &Policy, words: &Interner) -> Bounds {
+        let known = |list: &Vec<String>| {
+            let mut known: Vec<Word> = list.iter().filter_map(|tool| words.find(tool_name(tool))).collect();
+            known.sort_unstable();
+            known
+        };
+        Bounds {
+            trust: policy.trust_level.unwrap_or(TrustLevel::Sandbox),
+            allowed: policy.tool_allowlist.as_ref().map(known),
+        }
+    }
+
+    fn allow(&self, skill: &OfferedSkill) -> bool {
+        let Some(allowed) = &self.allowed else { return true };
+        skill.needs.iter().all(|tool| allowed.binary_search(tool).is_ok())
+    }
 }
 
 /// One thing that is asked for. A word that nobody uses is met by nobody.
@@ -77,7 +105,7 @@ impl<'a> Plan<'a> {
             demand,
             tried,
             sandbox: policy.sandbox == Some(true),
-            trust: policy.trust_level.unwrap_or(TrustLevel::Sandbox),
+            bounds: Bounds::of(policy, words),
             network: policy.network.unwrap_or(Network::None),
             tools: demand.tools.iter().map(|tool| words.find(tool_name(tool))).collect(),
             barred: barred(demand),
@@ -95,7 +123,7 @@ impl<'a> Plan<'a> {
         if self.sandbox && !offer.sandboxed {
             return Err(Reject::NotSandboxed);
         }
-        if offer.trust < self.trust {
+        if offer.trust < self.bounds.trust {
             return Err(Reject::NotTrusted);
         }
         if self.barred.is_some() {
@@ -103,6 +131,9 @@ impl<'a> Plan<'a> {
         }
         if let Some(missing) = self.tools.iter().position(|tool| !tool.is_some_and(|tool| offer.has_tool(tool))) {
             return Err(Reject::NoTool(missing));
+        }
+        if let Some(at) = self.needing_other_tools(offer) {
+            return Err(Reject::NotAllowed(at));
         }
         if offer.max_concurrency.is_some_and(|most| load >= most) {
             return Err(Reject::Busy);
@@ -113,15 +144,22 @@ impl<'a> Plan<'a> {
         self.meets_requirements(offer)
     }
 
+    /// The first requirement that the agent could only meet with tools that the allowlist leaves out.
+    fn needing_other_tools(&self, offer: &AgentOffer) -> Option<usize> {
+        self.bounds.allowed.as_ref()?;
+        self.requires.iter().position(|want| matches!(want.met_by(offer, &self.bounds), Met::NotAllowed))
+    }
+
     /// The cost of the dearest capability that is used; of any if none is named.
     fn meets_requirements(&self, offer: &AgentOffer) -> Result<CostHint, Reject> {
         let mut dearest = None;
         for (at, want) in self.requires.iter().enumerate() {
-            match want.met_by(offer, self.trust) {
+            match want.met_by(offer, &self.bounds) {
                 Met::With(cost) => dearest = dearest.max(Some(cost)),
                 Met::Freely => {}
                 Met::NotInVersion => return Err(Reject::Version(at)),
                 Met::NotTrusted => return Err(Reject::Untrusted(at)),
+                Met::NotAllowed => return Err(Reject::NotAllowed(at)),
                 Met::Not => return Err(Reject::Lacks(at)),
             }
         }
@@ -130,7 +168,7 @@ impl<'a> Plan<'a> {
 
     /// What is missing of all that is preferred.
     pub(super) fn lacking(&self, offer: &AgentOffer) -> u32 {
-        self.most - self.prefers.iter().map(|want| want.points(offer, self.trust)).sum::<u32>()
+        self.most - self.prefers.iter().map(|want| want.points(offer, &self.bounds)).sum::<u32>()
     }
 
     /// From 0 to 1. Whoever prefers nothing gets all that it prefers.
@@ -148,12 +186,15 @@ impl<'a> Plan<'a> {
             Reject::Paused => "is paused".to_owned(),
             Reject::Tried => "was tried already".to_owned(),
             Reject::NotSandboxed => "is not sandboxed".to_owned(),
-            Reject::NotTrusted => format!("is not trusted at level {}", self.trust.as_str()),
+            Reject::NotTrusted => format!("is not trusted at level {}", self.bounds.trust.as_str()),
             Reject::Barred => {
                 format!("may not use {}, which the allowlist leaves out", self.barred.unwrap_or_default())
             }
             Reject::NoTool(at) => {
                 format!("does not offer {}", self.demand.tools.get(at).map_or("", String::as_str))
+            }
+            Reject::NotAllowed(at) => {
+                format!("has {} only with tools that the allowlist leaves out", need(at))
             }
             Reject::Busy => {
                 let (most, load) = offer.map_or((None, 0), |(offer, load)| (offer.max_concurrency, load));
@@ -166,7 +207,7 @@ impl<'a> Plan<'a> {
             Reject::Lacks(at) => format!("lacks {}", need(at)),
             Reject::Version(at) => format!("lacks {}: it has another version", need(at)),
             Reject::Untrusted(at) => {
-                format!("lacks {} at trust level {}", bare(at), self.trust.as_str())
+                format!("lacks {} at trust level {}", bare(at), self.bounds.trust.as_str())
             }
         }
     }
@@ -177,8 +218,24 @@ enum Met {
     With(CostHint),
     Freely,
     NotInVersion,
+    /// It needs tools that the allowlist leaves out.
+    NotAllowed,
     NotTrusted,
     Not,
+}
+
+impl Met {
+    /// The better it is met, the higher. What nearly meets it is worth telling.
+    fn rank(&self) -> (u8, Reverse<CostHint>) {
+        match self {
+            Met::Not => (0, Reverse(CostHint::default())),
+            Met::NotInVersion => (1, Reverse(CostHint::default())),
+            Met::NotAllowed => (2, Reverse(CostHint::default())),
+            Met::NotTrusted => (3, Reverse(CostHint::default())),
+            Met::With(cost) => (4, Reverse(*cost)),
+            Met::Freely => (5, Reverse(CostHint::default())),
+        }
+    }
 }
 
 impl Want {
@@ -202,15 +259,15 @@ impl Want {
         Want { kind: Kind::Domain, capability: None, versions: None, name: words.find(name) }
     }
 
-    fn met_by(&self, offer: &AgentOffer, trust: TrustLevel) -> Met {
+    fn met_by(&self, offer: &AgentOffer, bounds: &Bounds) -> Met {
         match self.kind {
-            Kind::Capability => self.met_by_capability(offer, trust),
-            Kind::Tool if self.is_at_hand(offer) => match self.met_by_capability(offer, trust) {
+            Kind::Capability => self.met_by_capability(offer, bounds),
+            Kind::Tool if self.is_at_hand(offer) => match self.met_by_capability(offer, bounds) {
                 // A server has no version that anybody states, and so meets none that is asked for.
                 Met::Not if self.versions.is_none() => Met::Freely,
                 met => met,
             },
-            Kind::Access => self.met_by_capability(offer, trust),
+            Kind::Access => self.met_by_capability(offer, bounds),
             Kind::Tool => Met::Not,
             Kind::Domain | Kind::Tag => match self.name.is_some_and(|name| offer.is_tagged(name)) {
                 true => Met::Freely,
@@ -225,26 +282,22 @@ impl Want {
     }
 
     /// The cheapest of those that fit.
-    fn met_by_capability(&self, offer: &AgentOffer, trust: TrustLevel) -> Met {
-        let mut met = Met::Not;
-        for skill in self.capability.map(|word| offer.skills(word)).unwrap_or_default() {
-            let fits = self.versions.as_ref().is_none_or(|asked| skill.stated.fits(asked));
-            met = match met {
-                _ if !fits => match met {
-                    Met::Not => Met::NotInVersion,
-                    met => met,
-                },
-                Met::With(cost) if skill.trust >= trust => Met::With(cost.min(skill.cost)),
-                Met::With(cost) => Met::With(cost),
-                _ if skill.trust >= trust => Met::With(skill.cost),
-                _ => Met::NotTrusted,
-            };
-        }
-        met
+    fn met_by_capability(&self, offer: &AgentOffer, bounds: &Bounds) -> Met {
+        let skills = self.capability.map(|word| offer.skills(word)).unwrap_or_default();
+        skills.iter().map(|skill| self.met_by_skill(skill, bounds)).max_by_key(Met::rank).unwrap_or(Met::Not)
     }
 
-    fn points(&self, offer: &AgentOffer, trust: TrustLevel) -> u32 {
-        match self.met_by(offer, trust) {
+    fn met_by_skill(&self, skill: &OfferedSkill, bounds: &Bounds) -> Met {
+        match &self.versions {
+            Some(asked) if !skill.stated.fits(asked) => Met::NotInVersion,
+            _ if !bounds.allow(skill) => Met::NotAllowed,
+            _ if skill.trust < bounds.trust => Met::NotTrusted,
+            _ => Met::With(skill.cost),
+        }
+    }
+
+    fn points(&self, offer: &AgentOffer, bounds: &Bounds) -> u32 {
+        match self.met_by(offer, bounds) {
             Met::With(_) | Met::Freely => self.kind.weight(),
             _ if self.is_a_tag_of(offer) => TAG,
             _ => 0,

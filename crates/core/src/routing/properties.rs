@@ -209,7 +209,7 @@ mod naive {
             && needed(demand).iter().all(|tool| allows(policy.tool_allowlist.as_deref(), tool))
             && card.limits.max_concurrency.is_none_or(|most| member.load < most)
             && policy.network.is_none_or(|network| reaches >= reach(network.as_str()))
-            && demand.requires.iter().all(|need| meets(&card, need, prod))
+            && demand.requires.iter().all(|need| meets(&card, need, policy, prod))
     }
 
     fn needed(demand: &TaskDemand) -> Vec<String> {
@@ -233,9 +233,10 @@ mod naive {
         card.capabilities.iter().any(names) && allows(card.security.tool_allowlist.as_deref(), tool)
     }
 
-    fn matching<'a>(card: &'a Card, need: &Requirement, prod: bool) -> Vec<&'a Capability> {
+    fn matching<'a>(card: &'a Card, need: &Requirement, policy: &Policy, prod: bool) -> Vec<&'a Capability> {
         let fits = |one: &&Capability| {
             one.id == need.capability
+                && one.tools.iter().all(|tool| allows(policy.tool_allowlist.as_deref(), &tool.replace("mcp:", "")))
                 && (!prod || one.trust_level == Some(TrustLevel::Prod))
                 && need.versions.as_ref().is_none_or(|asked| in_version(one.version.as_deref(), asked))
         };
@@ -254,9 +255,9 @@ mod naive {
         all.any(|version| range.matches(&version) && asked.matches(&version))
     }
 
-    pub(super) fn meets(card: &Card, need: &Requirement, prod: bool) -> bool {
+    pub(super) fn meets(card: &Card, need: &Requirement, policy: &Policy, prod: bool) -> bool {
         let (kind, name) = need.capability.split_once(':').unwrap();
-        let found = !matching(card, need, prod).is_empty();
+        let found = !matching(card, need, policy, prod).is_empty();
         let has = card.capabilities.iter().any(|one| one.id == need.capability);
         match (kind, name) {
             ("tool", "mcp") => found,
@@ -288,7 +289,7 @@ mod naive {
         let all: f64 = prefers.iter().map(weight).sum();
         let points = |need: &Requirement| {
             let as_tag = need.kind() == "skill" && need.versions.is_none() && tagged(card, need.name());
-            if meets(card, need, prod) {
+            if meets(card, need, &demand.policy, prod) {
                 weight(need)
             } else if as_tag {
                 0.3
@@ -303,7 +304,7 @@ mod naive {
     pub(super) fn cost(demand: &TaskDemand, card: &Card) -> CostHint {
         let prod = demand.policy.trust_level == Some(TrustLevel::Prod);
         let cheapest = |need: &Requirement| {
-            matching(card, need, prod).iter().map(|one| one.cost_hint.unwrap_or(CostHint::Medium)).min()
+            matching(card, need, &demand.policy, prod).iter().map(|one| one.cost_hint.unwrap_or(CostHint::Medium)).min()
         };
         let used = demand.requires.iter().filter_map(cheapest).max();
         let any = card.capabilities.iter().filter_map(|one| one.cost_hint).max();

@@ -143,6 +143,15 @@ fn everybody_who_is_rejected_is_told_why() {
         ),
         (
             research(),
+            TaskDemand {
+                policy: Policy { tool_allowlist: Some(tools(&["mcp:files"])), ..Policy::default() },
+                ..requiring(&["skill:research"])
+            },
+            RejectionFilter::Tools,
+            "has skill:research only with tools that the allowlist leaves out",
+        ),
+        (
+            research(),
             TaskDemand { tools: tools(&["tool:mail"]), ..requiring(&["tool:mail", "skill:law"]) },
             RejectionFilter::Tools,
             "does not offer tool:mail",

@@ -4,7 +4,7 @@ use rookery_core::model::addressee::Address;
 use rookery_core::model::agent::Agent;
 use rookery_core::model::capabilities::Card;
 use rookery_core::model::message_type::MessageType;
-use rookery_core::model::policy::TrustLevel;
+use rookery_core::model::policy::{Policy, TrustLevel};
 use rookery_core::model::requirement::Requirement;
 use rookery_core::model::role_group::Group;
 use rookery_core::model::run::RunStatus;
@@ -147,7 +147,7 @@ fn excluded(model: &Model, terms: &RequestTerms, agent: &Agent) -> Option<&'stat
         ("a tool that is not allowed", !terms.requires.iter().all(|need| allowed(&need))),
         ("it has enough to do", full),
         ("no network", policy.network.is_some_and(|needed| card.network() < needed)),
-        ("something that is required", !terms.requires.iter().all(|need| meets(&card, need, trust))),
+        ("something that is required", !terms.requires.iter().all(|need| meets(&card, need, policy, trust))),
     ];
     filters.into_iter().find(|(_, excludes)| *excludes).map(|(why, _)| why)
 }
@@ -179,7 +179,7 @@ fn is_tool(need: &Requirement) -> bool {
 }
 
 /// The words of the script: skills with and without versions, and one tool.
-fn meets(card: &Card, need: &Requirement, trust: TrustLevel) -> bool {
+fn meets(card: &Card, need: &Requirement, policy: &Policy, trust: TrustLevel) -> bool {
     if is_tool(need) {
         return card.tools().any(|tool| tool == need.name());
     }
@@ -188,6 +188,8 @@ fn meets(card: &Card, need: &Requirement, trust: TrustLevel) -> bool {
         let fits = need.versions.as_ref().is_none_or(|range| {
             stated.and_then(|version| version.parse().ok()).is_some_and(|version| range.matches(&version))
         });
-        capability.id == need.capability && fits && capability.trust() >= trust
+        let allowed =
+            policy.tool_allowlist.as_ref().is_none_or(|list| capability.tools.iter().all(|tool| list.contains(tool)));
+        capability.id == need.capability && fits && allowed && capability.trust() >= trust
     })
 }
