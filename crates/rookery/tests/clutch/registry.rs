@@ -79,6 +79,9 @@ async fn whoever_joined_by_another_face_has_a_card() {
             { "id": "skill:code-review" },
             { "id": "skill:research", "version": "1.2" },
         ],
+        "endpoints": {},
+        "limits": {},
+        "security": {},
         "meta": { "framework": "cursor", "role": "specialist" },
     });
     let cleo = json!({
@@ -86,6 +89,9 @@ async fn whoever_joined_by_another_face_has_a_card() {
         "agent_id": "agent:claude-1",
         "display": { "name": "Cleo" },
         "capabilities": [{ "id": "skill:writing" }],
+        "endpoints": {},
+        "limits": {},
+        "security": {},
         "meta": { "framework": "claude-code", "role": "worker" },
     });
     assert_eq!(asked(&daemon, Method::GET, "/agents", None).await, json!({ "agents": [cora, cleo] }));

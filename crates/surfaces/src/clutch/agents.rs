@@ -97,5 +97,5 @@ pub async fn heartbeat(
 }
 
 fn shown(agent: &Agent) -> AgentCard {
-    AgentCard(Card::of(agent))
+    AgentCard::of(agent)
 }
