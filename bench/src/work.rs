@@ -116,6 +116,8 @@ pub(crate) async fn announce(store: &dyn Store, agents: usize) -> anyhow::Result
             workspace_path: None,
             metadata: serde_json::Map::new(),
             card: None,
+            role_name: None,
+            session_id: None,
         };
         let register = RegisterAgent::with_profile(id.as_str().into(), profile);
         store.submit(Submission::new(Caller::asserted(id.as_str()), register)).await?;

@@ -44,6 +44,8 @@ impl Team {
             workspace_path: None,
             metadata: serde_json::Map::new(),
             card: None,
+            role_name: None,
+            session_id: None,
         };
         self.person(RegisterAgent::with_profile(agent.into(), profile));
     }

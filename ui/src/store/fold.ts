@@ -147,7 +147,7 @@ function noteActivity(draft: Draft, event: LogEvent): void {
 function profile(payload: Payload): Pick<Agent, 'tool' | 'role' | 'name' | 'capabilities'> {
   return {
     tool: text(payload, 'tool') ?? '',
-    role: text(payload, 'role') ?? 'worker',
+    role: text(payload, 'role_name') ?? text(payload, 'role') ?? 'worker',
     name: text(payload, 'name'),
     capabilities: texts(payload, 'capabilities'),
   };

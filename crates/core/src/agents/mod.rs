@@ -13,6 +13,8 @@ pub use leave::{AgentLeft, LeaveTeam};
 pub use offline::{AgentReturned, AgentWentOffline, DeclareOffline};
 pub use pause::{AgentPaused, AgentResumed, PauseAgent, ResumeAgent};
 pub(crate) use register::KeyProof;
-pub use register::{AgentRegistered, AgentUpdated, Announcement, EndpointGrant, ProfileChange, RegisterAgent};
+pub use register::{
+    AgentRegistered, AgentUpdated, Announcement, EndpointGrant, Introduction, ProfileChange, RegisterAgent,
+};
 pub use returning::ReturnAgent;
 pub use status::{AgentStatusSet, CurrentTask, SetAgentStatus};

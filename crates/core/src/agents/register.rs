@@ -19,7 +19,7 @@ use crate::kernel::limit;
 use crate::kernel::outbound::AllowedHost;
 use crate::kernel::rejection::Rejection;
 use crate::model::agent::{
-    Agent, AgentRole, AgentStatus, ClaimsWhenOffline, Membership, Metadata, Profile, TrackRecord,
+    Agent, AgentRole, AgentStatus, ClaimsWhenOffline, Membership, Metadata, Profile, StatedRole, TrackRecord,
 };
 use crate::model::capabilities::{Card, keys_of, same_keys};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided, View};
@@ -42,6 +42,8 @@ pub enum Announcement {
     /// The whole profile. A card that the team knows is brought in line with it.
     Profile(Profile),
     ProfileChange(ProfileChange),
+    /// A profile of which parts may be left out. A new agent has nothing in these parts.
+    Introduction(Introduction),
     /// The whole card. The parts of the profile that a card cannot say stay.
     Card {
         card: Box<Card>,
@@ -57,6 +59,45 @@ pub struct ProfileChange {
     pub workspace_path: Option<String>,
     /// Added to the known metadata; a key that is there already gets the new value.
     pub metadata: Metadata,
+    /// The session of the agent's program.
+    pub session_id: Option<String>,
+}
+
+/// The parts of a profile that an agent names when it joins or joins again.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Introduction {
+    pub tool: String,
+    pub name: String,
+    pub role: Option<StatedRole>,
+    pub capabilities: Option<Vec<String>>,
+    pub workspace_path: Option<String>,
+    /// Takes the place of the known metadata.
+    pub metadata: Option<Metadata>,
+    /// Added to the metadata.
+    pub added_metadata: Metadata,
+}
+
+impl Introduction {
+    fn over(&self, mut profile: Profile) -> Profile {
+        profile.tool.clone_from(&self.tool);
+        profile.name = Some(self.name.clone());
+        if let Some(StatedRole { role, name }) = self.role.clone() {
+            (profile.role, profile.role_name) = (role, name);
+        }
+        if let Some(capabilities) = &self.capabilities {
+            profile.capabilities.clone_from(capabilities);
+        }
+        if self.workspace_path.is_some() {
+            profile.workspace_path.clone_from(&self.workspace_path);
+        }
+        if let Some(metadata) = &self.metadata {
+            profile.metadata.clone_from(metadata);
+        }
+        profile.metadata.extend(self.added_metadata.clone());
+        // The card of before is brought in line with this.
+        profile.card = None;
+        profile
+    }
 }
 
 /// Whether messages may be posted to the endpoint on the card, wherever it is.
@@ -116,6 +157,7 @@ impl RegisterAgent {
             Announcement::Presence
             | Announcement::Profile(_)
             | Announcement::ProfileChange(_)
+            | Announcement::Introduction(_)
             | Announcement::CardChange(_) => None,
         }
     }
@@ -123,7 +165,10 @@ impl RegisterAgent {
     /// Whether it adds an agent that the team does not know; otherwise it is rejected with `AGENT_NOT_FOUND`.
     pub fn can_add_agent(&self) -> bool {
         match &self.announcement {
-            Announcement::Presence | Announcement::Profile(_) | Announcement::Card { .. } => true,
+            Announcement::Presence
+            | Announcement::Profile(_)
+            | Announcement::Introduction(_)
+            | Announcement::Card { .. } => true,
             Announcement::ProfileChange(_) | Announcement::CardChange(_) => false,
         }
     }
@@ -211,10 +256,17 @@ impl RegisterAgent {
                 Ok(self.member(view)?.map_or_else(default_profile, |known| known.profile.clone()))
             }
             Announcement::Profile(profile) => Ok(profile.clone()),
+            Announcement::Introduction(introduction) => {
+                let known = self.member(view)?.map(|known| known.profile.clone());
+                Ok(introduction.over(known.unwrap_or_else(default_profile)))
+            }
             Announcement::ProfileChange(change) => {
                 let mut profile = view.agent(&self.agent)?.profile.clone();
                 profile.workspace_path = change.workspace_path.clone().or(profile.workspace_path);
                 profile.metadata.extend(change.metadata.clone());
+                if change.session_id.is_some() {
+                    profile.session_id.clone_from(&change.session_id);
+                }
                 Ok(profile)
             }
             Announcement::Card { card, .. } => {
@@ -286,6 +338,8 @@ fn default_profile() -> Profile {
         workspace_path: None,
         metadata: Metadata::new(),
         card: None,
+        role_name: None,
+        session_id: None,
     }
 }
 
@@ -305,6 +359,11 @@ fn check_agent_id(agent: &AgentId) -> Result<(), Rejection> {
 
 fn check_profile(profile: &Profile) -> Result<(), Rejection> {
     limit::text("name", profile.name.as_deref().unwrap_or(""), limit::NAME_BYTES)?;
+    limit::text("role", profile.role_name.as_deref().unwrap_or(""), limit::NAME_BYTES)?;
+    limit::text("session_id", profile.session_id.as_deref().unwrap_or(""), limit::NAME_BYTES)?;
+    if profile.role_name.as_deref() == Some("") {
+        return Err(Rejection::new(Code::Invalid, "role must not be empty"));
+    }
     limit::json("metadata", &profile.metadata, limit::METADATA_BYTES)?;
     if profile.tool.is_empty() {
         return Err(Rejection::new(Code::Invalid, "tool must not be empty"));

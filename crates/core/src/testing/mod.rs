@@ -360,6 +360,8 @@ pub(crate) fn profile(role: AgentRole) -> Profile {
         workspace_path: None,
         metadata: serde_json::Map::new(),
         card: None,
+        role_name: None,
+        session_id: None,
     }
 }
 

@@ -109,6 +109,8 @@ fn full() -> Profile {
         workspace_path: Some("worktrees/ada".to_owned()),
         metadata: metadata(),
         card: Some(Arc::new(card())),
+        role_name: Some("reviewer".to_owned()),
+        session_id: Some("session-1738756800-12345".to_owned()),
         ..profile(AgentRole::Specialist)
     }
 }

@@ -153,7 +153,10 @@ fn brought(item: &Item<'_>) -> Vec<SigningKey> {
                 let keys = keys.and_then(Value::as_array).into_iter().flatten();
                 keys.filter_map(|key| serde_json::from_value(key.clone()).ok()).collect()
             }
-            Announcement::Presence | Announcement::Profile(_) | Announcement::ProfileChange(_) => vec![],
+            Announcement::Presence
+            | Announcement::Profile(_)
+            | Announcement::Introduction(_)
+            | Announcement::ProfileChange(_) => vec![],
         },
         _ => vec![],
     }

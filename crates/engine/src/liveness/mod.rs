@@ -3,6 +3,7 @@
 mod sweeper;
 mod sweeping;
 
+use rookery_core::agents::{Announcement, ProfileChange, RegisterAgent};
 use rookery_core::model::{LifeSource, Presence};
 use rookery_core::{AgentId, Authority, Caller, Code, Rejection};
 use rookery_store::{Operation, Submission, SubmitError};
@@ -80,6 +81,27 @@ impl LivenessHandle<'_> {
             self.return_agent(agent, caller).await?;
             self.record_presence(caller, agent, LifeSource::Heartbeat)?;
         }
+        Ok(())
+    }
+
+    /// A declared heartbeat that names the session of the agent's program. The session is kept with the agent; one that is
+    /// known already is written nowhere again.
+    pub async fn heartbeat_of_session(
+        &self,
+        caller: &Caller,
+        agent: &AgentId,
+        session: Option<String>,
+    ) -> Result<(), EngineError> {
+        self.heartbeat(caller, agent).await?;
+        let Some(session) = session.filter(|session| !session.is_empty()) else { return Ok(()) };
+        let known = self.engine.query().agent(agent).await?.value;
+        if known.is_some_and(|known| known.profile.session_id.as_ref() == Some(&session)) {
+            return Ok(());
+        }
+        let change = ProfileChange { session_id: Some(session), ..ProfileChange::default() };
+        let announcement = Announcement::ProfileChange(change);
+        let command = RegisterAgent { agent: agent.clone(), announcement };
+        self.engine.commit(Submission::new(caller.clone(), command)).await?;
         Ok(())
     }
 

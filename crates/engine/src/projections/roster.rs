@@ -159,6 +159,8 @@ mod tests {
                 workspace_path: None,
                 metadata: serde_json::Map::new(),
                 card: None,
+                role_name: None,
+                session_id: None,
             };
             let submission =
                 Submission::new(Caller::person("anna"), RegisterAgent::with_profile((*id).into(), profile));

@@ -56,5 +56,7 @@ pub fn worker() -> Profile {
         workspace_path: None,
         metadata: serde_json::Map::new(),
         card: None,
+        role_name: None,
+        session_id: None,
     }
 }

@@ -27,6 +27,11 @@ impl Clock {
         self.now.to_zoned(self.zone.clone())
     }
 
+    /// A name for a session of a program that this process stands for: `session-<epoch>-<process>`.
+    pub fn session_id(&self) -> String {
+        format!("session-{}-{}", self.epoch_seconds(), std::process::id())
+    }
+
     pub fn epoch_seconds(&self) -> i64 {
         self.now.as_second()
     }

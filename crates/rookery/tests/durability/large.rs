@@ -140,6 +140,8 @@ fn join(number: usize) -> Submission {
         workspace_path: None,
         metadata: Default::default(),
         card: None,
+        role_name: None,
+        session_id: None,
     };
     let id = agent(number);
     Submission::new(Caller::asserted(id.as_str()), RegisterAgent::with_profile(id.as_str().into(), profile))

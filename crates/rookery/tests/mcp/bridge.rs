@@ -108,3 +108,22 @@ async fn it_starts_the_daemon_and_answers_whatever_it_is_asked() {
     let down = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rookery")).arg("down").current_dir(folder.path()).ok();
     down.unwrap();
 }
+
+#[tokio::test]
+async fn agent_that_left_by_the_bridge_is_not_asked_for_a_credential() {
+    let daemon = setup().start().unwrap();
+    let client = connect(&daemon, Way::Bridge, None).await;
+    let id = client.register("a").await;
+    client.call("agent_unregister", json!({})).await;
+    assert_eq!(client.call("agent_unregister", json!({"id": id})).await["success"], true, "it is out already");
+    assert_eq!(client.refused("agent_heartbeat", json!({"agent_id": id})).await["code"], "AGENT_NOT_FOUND");
+    assert_eq!(client.register("a").await, id, "a bridge is one agent");
+}
+
+#[tokio::test]
+async fn session_of_the_bridge_is_shown_with_its_agent() {
+    let daemon = setup().start().unwrap();
+    let _client = connect(&daemon, Way::Bridge, Some("a")).await;
+    let shown = daemon.get("/agents/a").await.unwrap().body;
+    assert!(shown["session_id"].as_str().unwrap().starts_with("session-"), "{shown}");
+}

@@ -209,3 +209,36 @@ async fn call_on_connection_with_several_agents_acts_as_the_holder_of_the_task()
     shared.call("task_claim", json!({"task_id": tasks["third"]})).await;
     assert_eq!(authors("task.claimed").last(), Some(&one), "one of them is left");
 }
+
+#[tokio::test]
+async fn registration_again_keeps_what_it_does_not_name() {
+    let daemon = setup().start().unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let whole = json!({"name": "Ada", "runtime": "codex", "role": "reviewer", "capabilities": ["rust", "sql"],
+        "workspace_path": "/work/a", "metadata": {"team": "core"}});
+    a.call("agent_register", whole).await;
+    a.call("agent_register", json!({"name": "Ada", "runtime": "codex"})).await;
+    let shown = a.call("agent_get", json!({"id": "a"})).await;
+    let kept = ["role", "capabilities", "workspace_path", "metadata"].map(|field| shown[field].clone());
+    assert_eq!(kept, [json!("reviewer"), json!(["rust", "sql"]), json!("/work/a"), json!({"team": "core"})]);
+    assert_eq!(facts(&daemon, "agent.updated"), Vec::<Value>::new(), "nothing changed");
+    a.call("agent_register", json!({"name": "Ada", "runtime": "codex", "capabilities": [], "role": "lead"})).await;
+    let shown = a.call("agent_get", json!({"id": "a"})).await;
+    assert_eq!((&shown["capabilities"], &shown["workspace_path"]), (&json!([]), &json!("/work/a")));
+    assert_eq!(shown["role"], "lead", "as it was given");
+    let leads = a.call("agent_list", json!({"role": "lead"})).await;
+    assert_eq!(leads["agents"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn second_registration_in_a_session_without_credential_is_another_agent() {
+    let daemon = setup().start().unwrap();
+    let shared = connect(&daemon, Way::Session, None).await;
+    let first = json!({"name": "one", "runtime": "codex", "capabilities": ["rust"]});
+    let one = text(&shared.call("agent_register", first).await["id"]);
+    let two = shared.register("two").await;
+    assert_ne!(one, two);
+    let shown = shared.call("agent_get", json!({"id": one})).await;
+    assert_eq!((&shown["name"], &shown["capabilities"]), (&json!("one"), &json!(["rust"])), "the first is as it was");
+    assert_eq!(shared.register("two").await, two, "the same name in the same session is the same agent");
+}

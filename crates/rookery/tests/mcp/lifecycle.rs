@@ -87,7 +87,7 @@ async fn seven_steps(daemon: &Daemon, worker: &Client, workflow: &str, agent: &s
     assert_eq!(worker.call("task_get", json!({"id": task})).await["error"], error);
     let left = worker.call("agent_unregister", json!({"id": agent})).await;
     assert_eq!(left, json!({"success": true, "tasks_released": 0}));
-    assert_eq!(daemon.get(&format!("/agents/{agent}")).await.unwrap().body["status"], "offline");
+    assert_eq!(daemon.get(&format!("/agents/{agent}?include=left")).await.unwrap().body["status"], "offline");
 }
 
 /// The loop that a project writes into its instructions: claim, context, plan, begin, checkpoint, complete.

@@ -113,7 +113,8 @@ async fn through_mcp(daemon: &Daemon, a: &Client, b: &Client) {
 
 fn normalised(rows: &[Value]) -> Vec<Value> {
     let mut ids: HashMap<String, String> = HashMap::new();
-    let kept = rows.iter().map(|row| {
+    let mut profiles: HashMap<String, Value> = HashMap::new();
+    let kept = rows.iter().filter_map(|row| {
         let mut kept = json!({"kind": row["kind"], "actor": row["actor"], "auth": row["auth"], "fact": row["fact"]});
         // The bridge proves whose calls it carries: that is how it was known who did something, not what was done.
         if kept["auth"] == "session" {
@@ -123,7 +124,16 @@ fn normalised(rows: &[Value]) -> Vec<Value> {
             }
         }
         rename(&mut kept, &mut ids);
-        kept
+        // The bridge names the session of its program too, which is all that such an update says.
+        if let Some(profile) = kept["fact"].as_object_mut().filter(|fact| fact.contains_key("capabilities")) {
+            profile.remove("session_id");
+            let profile = kept["fact"].clone();
+            let before = profiles.insert(text(&profile["id"]), profile.clone());
+            if kept["kind"] == "agent.updated" && before == Some(profile) {
+                return None;
+            }
+        }
+        Some(kept)
     });
     kept.collect()
 }

@@ -8,7 +8,7 @@ use crate::drivers::Surface;
 
 /// The counts of today. An act that becomes equal on all surfaces lowers the disagreements, which never rise; a new act,
 /// or one that a surface gains, raises the performed pairs, which never fall.
-const TODAY: Counts = Counts { acts: 267, performed: 626, lacking: 442, disagreements: 0, disagreements_by_design: 32 };
+const TODAY: Counts = Counts { acts: 267, performed: 626, lacking: 442, disagreements: 0, disagreements_by_design: 33 };
 
 #[derive(PartialEq, Eq, Debug)]
 struct Counts {

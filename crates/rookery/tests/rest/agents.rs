@@ -254,10 +254,15 @@ async fn leaving_frees_everything_and_keeps_the_agent_readable() {
     let listed = team.ok("/agents").await;
     assert_eq!(listed.as_array().unwrap().iter().map(|agent| &agent["id"]).collect::<Vec<_>>(), ["a"]);
     assert_eq!(team.ok("/status").await["agents"], json!({"total": 1, "active": 1, "lead": "a"}));
-    assert_eq!(team.ok("/agents/b").await["status"], "offline");
+    assert_error(&team.get("/agents/b").await.unwrap(), 404, "AGENT_NOT_FOUND", "Agent not found");
+    assert_eq!(team.ok("/agents/b?include=left").await["status"], "offline");
+    assert_eq!(team.ok("/agents/a?include=left").await["status"], "idle");
+    assert_refused(&team.get("/agents/b?include=all").await.unwrap(), 400, "INVALID", "include");
     assert_eq!(team.events("agent.left").await.len(), 1);
     assert_eq!(team.events("resource.released").await.len(), 2);
-    assert_error(&team.delete("/agents/x").await.unwrap(), 404, "AGENT_NOT_FOUND", "Agent not found");
+    let head = team.head().await;
+    assert_reply(&team.delete("/agents/x").await.unwrap(), 200, json!({"ok": true}));
+    assert_eq!(team.head().await, head);
     assert_error(&team.get("/agents/x").await.unwrap(), 404, "AGENT_NOT_FOUND", "Agent not found");
 }
 
@@ -325,4 +330,36 @@ async fn beat(team: &Team, id: &str) -> rookery_testkit::daemon::HttpReply {
 async fn set_status(team: &Team, id: &str, status: &str) {
     let reply = team.patch(&format!("/agents/{id}/status"), json!({"status": status})).await.unwrap();
     assert_reply(&reply, 200, json!({"ok": true}));
+}
+
+#[tokio::test]
+async fn role_of_an_agent_is_kept_in_its_own_words() {
+    let team = team(&["a"]).await;
+    for (said, shown) in [("reviewer", "reviewer"), ("coordinator", "coordinator"), ("specialist", "specialist")] {
+        let announced = team.post("/agents/announce", json!({"id": "b", "tool": "t", "role": said})).await.unwrap();
+        assert_eq!((announced.status.as_u16(), &announced.body["role"]), (201, &json!(shown)));
+        assert_eq!(team.ok("/agents/b").await["role"], shown);
+        let card = team.ok("/clutch/v0/agents/b").await;
+        assert_eq!(card["meta"]["role"], shown, "{card}");
+    }
+    // A role that has no rules counts as a worker's.
+    team.announce("c", "reviewer").await;
+    let metadata = team.ok("/events?action=agent.joined&agent_id=c").await[0]["metadata"].clone();
+    assert_eq!((&metadata["role"], &metadata["role_name"]), (&json!("worker"), &json!("reviewer")));
+    let empty = json!({"id": "c", "tool": "t", "role": ""});
+    assert_refused(&team.post("/agents/announce", empty).await.unwrap(), 400, "INVALID", "role");
+}
+
+#[tokio::test]
+async fn session_of_a_heartbeat_is_shown_with_its_agent_and_logged_once() {
+    let team = team(&["a"]).await;
+    assert!(team.ok("/agents/a").await.get("session_id").is_none());
+    for _ in 0..2 {
+        let beat = json!({"session_id": "session-1738756800-12345", "anything": 1});
+        assert_reply(&team.post("/agents/a/heartbeat", beat).await.unwrap(), 200, json!({"ok": true}));
+        assert_eq!(team.ok("/agents/a").await["session_id"], "session-1738756800-12345");
+    }
+    assert_eq!(team.events("x.agent.updated").await.len(), 1);
+    team.announce("a", "worker").await;
+    assert_eq!(team.ok("/agents").await[0]["session_id"], "session-1738756800-12345", "an announcement keeps it");
 }

@@ -89,7 +89,7 @@ async fn the_field_of_the_wrong_type_is_named() {
     let head = team.head().await;
     let cases = [
         ("POST", "/agents/announce", json!({"id": 1, "tool": "t"}), "id"),
-        ("POST", "/agents/announce", json!({"id": "x", "tool": "t", "role": "boss"}), "role"),
+        ("POST", "/agents/announce", json!({"id": "x", "tool": "t", "role": 7}), "role"),
         ("POST", "/agents/announce", json!({"id": "x", "tool": "t", "capabilities": "code"}), "capabilities"),
         ("POST", "/agents/announce", json!({"id": "x", "tool": "t", "capabilities": [1]}), "capabilities[0]"),
         ("POST", "/agents/announce", json!({"id": "x", "tool": "t", "metadata": []}), "metadata"),

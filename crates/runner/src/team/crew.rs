@@ -58,7 +58,7 @@ impl Crew {
         if !self.board.may_be_paused(name) {
             return Ok(None);
         }
-        let agent = self.client.get(&["agents", id.as_str()], &[]).await?;
+        let agent = self.client.get(&["agents", id.as_str()], &[("include", "left".to_owned())]).await?;
         let Some(by) = agent["paused"]["by"].as_str() else {
             self.board.is_not_paused(name);
             return Ok(None);

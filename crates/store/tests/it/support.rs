@@ -185,6 +185,8 @@ pub(crate) fn register(id: &str) -> Submission {
         workspace_path: None,
         metadata: Default::default(),
         card: None,
+        role_name: None,
+        session_id: None,
     };
     Submission::new(Caller::asserted(id), RegisterAgent::with_profile(id.into(), profile))
 }

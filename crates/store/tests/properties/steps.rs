@@ -179,6 +179,8 @@ fn about_agents() -> BoxedStrategy<Asked> {
                 workspace_path: None,
                 metadata,
                 card: None,
+            role_name: None,
+            session_id: None,
             };
             (caller, RegisterAgent::with_profile(id, profile).into())
         }),

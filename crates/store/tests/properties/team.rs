@@ -60,6 +60,8 @@ impl Team {
                 workspace_path: None,
                 metadata: serde_json::Map::new(),
                 card: None,
+                role_name: None,
+                session_id: None,
             };
             team.begins_with(Submission::new(
                 Caller::asserted(*agent),

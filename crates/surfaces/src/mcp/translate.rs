@@ -274,28 +274,18 @@ pub fn status_of(status: AgentStatus) -> agent::AgentStatus {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AgentRole {
-    Coordinator,
-    Worker,
-    Specialist,
-}
-
-pub fn role(role: AgentRole) -> agent::AgentRole {
+/// The tools' name for a role.
+fn role_name(role: agent::AgentRole) -> &'static str {
     match role {
-        AgentRole::Coordinator => agent::AgentRole::Lead,
-        AgentRole::Worker => agent::AgentRole::Worker,
-        AgentRole::Specialist => agent::AgentRole::Specialist,
+        agent::AgentRole::Lead => "coordinator",
+        agent::AgentRole::Worker => "worker",
+        agent::AgentRole::Specialist => "specialist",
     }
 }
 
-pub fn shown_role(role: agent::AgentRole) -> AgentRole {
-    match role {
-        agent::AgentRole::Lead => AgentRole::Coordinator,
-        agent::AgentRole::Worker => AgentRole::Worker,
-        agent::AgentRole::Specialist => AgentRole::Specialist,
-    }
+/// A role as an agent gives it.
+pub fn role(text: &str) -> agent::StatedRole {
+    agent::StatedRole::read(text, role_name)
 }
 
 /// A runtime is the core's tool, with its own way to write compound names.
@@ -312,7 +302,8 @@ pub struct AgentView {
     pub id: String,
     pub name: String,
     pub runtime: String,
-    pub role: AgentRole,
+    /// coordinator, worker, specialist, or the text that the agent gave.
+    pub role: String,
     pub status: AgentStatus,
     pub capabilities: Vec<String>,
     pub current_task_id: Option<String>,
@@ -320,6 +311,9 @@ pub struct AgentView {
     /// The workflow that it joined for, if it said so.
     pub workflow_id: Option<String>,
     pub metadata: Map<String, Value>,
+    /// The session of its program, as its heartbeats name it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
     pub last_heartbeat: i64,
     pub created_at: i64,
 }
@@ -331,7 +325,8 @@ pub fn agent(agent: agent::Agent, presence: Option<Presence>) -> AgentView {
         name: agent.profile.name.unwrap_or_else(|| agent.id.to_string()),
         id: agent.id.to_string(),
         runtime: runtime(&agent.profile.tool),
-        role: shown_role(agent.profile.role),
+        role: agent.profile.role_name.unwrap_or_else(|| role_name(agent.profile.role).to_owned()),
+        session_id: agent.profile.session_id,
         capabilities: agent.profile.capabilities,
         current_task_id: agent.current_task.map(|task| task.to_string()),
         workspace_path: agent.profile.workspace_path,

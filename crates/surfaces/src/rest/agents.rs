@@ -2,9 +2,9 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use rookery_core::agents::{CurrentTask, LeaveTeam, PauseAgent, RegisterAgent, ResumeAgent, SetAgentStatus};
-use rookery_core::model::agent::{Agent, Profile};
+use rookery_core::model::agent::{Agent, Profile, StatedRole};
 use rookery_core::{AgentId, Code};
 use rookery_engine::Committed;
 
@@ -14,7 +14,7 @@ use crate::http::App;
 use crate::http::HttpError;
 use crate::http::answer;
 use crate::http::answer::Done;
-use crate::http::extract::{self, Call, JsonBody, MaybeBody, Segment};
+use crate::http::extract::{self, Call, JsonBody, MaybeBody, Query, Segment};
 
 /// Register an agent, or update one and bring it back.
 #[utoipa::path(post, path = "/agents/announce", tag = "agents", request_body = wire::AnnounceRequest,
@@ -33,14 +33,17 @@ pub async fn announce(call: Call, body: JsonBody<wire::AnnounceRequest>) -> Resu
             .await?
             .unwrap_or_else(|| vec!["code".to_owned()]),
     };
+    let StatedRole { role, name: role_name } = translate::role(request.role.as_deref().unwrap_or("worker"));
     let profile = Profile {
         tool,
-        role: translate::role(request.role.unwrap_or(wire::AgentRole::Worker)),
+        role,
         capabilities,
         name: request.name,
         workspace_path: request.workspace_path,
         metadata: request.metadata.unwrap_or_default(),
         card: None,
+        role_name,
+        session_id: None,
     };
     let command = RegisterAgent::with_profile(AgentId::from(id.as_str()), profile);
     let committed = call.submit(caller, command, &body.bytes).await?;
@@ -51,15 +54,16 @@ pub async fn announce(call: Call, body: JsonBody<wire::AnnounceRequest>) -> Resu
 
 /// Show a sign of life.
 #[utoipa::path(post, path = "/agents/{id}/heartbeat", tag = "agents", params(("id" = String, Path)),
-    responses((status = 200, body = Done)))]
+    request_body = wire::HeartbeatRequest, responses((status = 200, body = Done)))]
 pub async fn heartbeat(
     call: Call,
     Segment(id): Segment,
-    _body: MaybeBody<Option<serde_json::Value>>,
+    body: MaybeBody<Option<wire::HeartbeatRequest>>,
 ) -> Result<axum::Json<Done>, HttpError> {
     let caller = call.caller(Some(&id))?;
     let agent = AgentId::from(id.as_str());
-    call.app().engine().liveness().heartbeat(&caller, &agent).await?;
+    let session = body.value.and_then(|body| body.session_id);
+    call.app().engine().liveness().heartbeat_of_session(&caller, &agent, session).await?;
     Ok(axum::Json(Done { ok: true }))
 }
 
@@ -110,7 +114,7 @@ fn respond(call: &Call, committed: Committed<Agent>) -> Response {
     answer::written(StatusCode::OK, &committed, shown(call.app(), agent))
 }
 
-/// Take the agent out of the team; everything it holds is freed.
+/// Take the agent out of the team; everything it holds is freed. One that is not in it is out of it already.
 #[utoipa::path(delete, path = "/agents/{id}", tag = "agents", params(("id" = String, Path)),
     responses((status = 200, body = Done)))]
 pub async fn leave(
@@ -119,8 +123,11 @@ pub async fn leave(
     body: MaybeBody<Option<serde_json::Value>>,
 ) -> Result<Response, HttpError> {
     let command = LeaveTeam { agent: AgentId::from(id.as_str()) };
-    let committed = call.submit(call.caller(Some(&id))?, command, &body.bytes).await?;
-    Ok(answer::written(StatusCode::OK, &committed, Done { ok: true }))
+    match call.submit(call.caller(Some(&id))?, command, &body.bytes).await {
+        Ok(committed) => Ok(answer::written(StatusCode::OK, &committed, Done { ok: true })),
+        Err(error) if error.code() == Code::AgentNotFound => Ok(axum::Json(Done { ok: true }).into_response()),
+        Err(error) => Err(error),
+    }
 }
 
 /// All agents that have not left.
@@ -131,18 +138,29 @@ pub async fn list(State(app): State<App>, call: Call) -> Result<Response, HttpEr
     Ok(answer::at(found.map(|agents| agents.into_iter().map(|agent| shown(&app, agent)).collect::<Vec<_>>())))
 }
 
-/// One agent; also one that has left.
-#[utoipa::path(get, path = "/agents/{id}", tag = "agents", params(("id" = String, Path)),
+/// One agent of the team; with `?include=left` also one that has left.
+#[utoipa::path(get, path = "/agents/{id}", tag = "agents", params(("id" = String, Path), wire::AgentQuery),
     responses((status = 200, body = wire::Agent)))]
-pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, HttpError> {
+pub async fn get(
+    State(app): State<App>,
+    call: Call,
+    Segment(id): Segment,
+    query: Query<wire::AgentQuery>,
+) -> Result<Response, HttpError> {
     call.reader().await?;
+    let left_too = query.0.include == Some(wire::Included::Left);
     let found = app.engine().query().agent(&AgentId::from(id.as_str())).await?;
+    let found = found.map(|agent| agent.filter(|agent| left_too || !agent.has_left()));
     Ok(answer::at_or(found.map(|agent| agent.map(|agent| shown(&app, agent))), Code::AgentNotFound, "Agent not found"))
 }
 
 /// An agent may be called `announce`.
-pub async fn named_announce(app: State<App>, call: Call) -> Result<Response, HttpError> {
-    get(app, call, Segment("announce".to_owned())).await
+pub async fn named_announce(
+    app: State<App>,
+    call: Call,
+    query: Query<wire::AgentQuery>,
+) -> Result<Response, HttpError> {
+    get(app, call, Segment("announce".to_owned()), query).await
 }
 
 pub async fn leave_announce(call: Call, body: MaybeBody<Option<serde_json::Value>>) -> Result<Response, HttpError> {

@@ -232,12 +232,8 @@ pub fn agent(agent: agent::Agent, presence: Option<Presence>) -> wire::Agent {
     let seen = presence.map_or(agent.seen_at, |presence| presence.last_seen.max(agent.seen_at));
     wire::Agent {
         id: agent.id.to_string(),
+        role: agent.profile.shown_role().to_owned(),
         tool: agent.profile.tool,
-        role: match agent.profile.role {
-            agent::AgentRole::Lead => wire::AgentRole::Lead,
-            agent::AgentRole::Specialist => wire::AgentRole::Specialist,
-            agent::AgentRole::Worker => wire::AgentRole::Worker,
-        },
         status: match agent.status {
             agent::AgentStatus::Idle => wire::AgentStatus::Idle,
             agent::AgentStatus::Working => wire::AgentStatus::Working,
@@ -252,16 +248,14 @@ pub fn agent(agent: agent::Agent, presence: Option<Presence>) -> wire::Agent {
         name: agent.profile.name,
         workspace_path: agent.profile.workspace_path,
         metadata: agent.profile.metadata,
+        session_id: agent.profile.session_id,
         paused: agent.paused.map(|paused| wire::Paused { by: paused.by, reason: paused.reason, since: paused.since.0 }),
     }
 }
 
-pub fn role(role: wire::AgentRole) -> agent::AgentRole {
-    match role {
-        wire::AgentRole::Lead => agent::AgentRole::Lead,
-        wire::AgentRole::Specialist => agent::AgentRole::Specialist,
-        wire::AgentRole::Worker => agent::AgentRole::Worker,
-    }
+/// A role as an agent gives it.
+pub fn role(text: &str) -> agent::StatedRole {
+    agent::StatedRole::read(text, agent::AgentRole::as_str)
 }
 
 pub fn agent_status(status: wire::AgentStatus) -> agent::AgentStatus {

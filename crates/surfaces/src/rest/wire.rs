@@ -29,14 +29,6 @@ pub struct CollectResult {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum AgentRole {
-    Lead,
-    Specialist,
-    Worker,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
 pub enum AgentStatus {
     Idle,
     Working,
@@ -49,7 +41,8 @@ pub enum AgentStatus {
 pub struct Agent {
     pub id: String,
     pub tool: String,
-    pub role: AgentRole,
+    /// `lead`, `specialist`, `worker`, or the text that the agent gave.
+    pub role: String,
     pub status: AgentStatus,
     pub current_task: Option<String>,
     pub capabilities: Vec<String>,
@@ -66,6 +59,9 @@ pub struct Agent {
     /// It gets nothing new to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<Paused>,
+    /// The session of its program, as its heartbeats name it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
 }
 
 /// Who paused an agent, and why.
@@ -90,8 +86,8 @@ pub struct AnnounceRequest {
     pub id: Option<String>,
     #[schema(required = true, example = "claude-code")]
     pub tool: Option<String>,
-    /// `worker` if left out.
-    pub role: Option<AgentRole>,
+    /// `lead`, `specialist`, `worker` or any other text, which counts as `worker`; `worker` if left out.
+    pub role: Option<String>,
     /// `["code"]` if left out.
     pub capabilities: Option<Vec<String>>,
     pub name: Option<String>,
@@ -102,6 +98,27 @@ pub struct AnnounceRequest {
 #[derive(Debug, Deserialize, ToSchema)]
 pub struct StatusChange {
     #[schema(required = true)]
+/// What comes with a sign of life. Other fields are ignored.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+pub struct HeartbeatRequest {
+    /// The session of the agent's program; it is shown with the agent.
+    pub session_id: Option<String>,
+}
+
+/// Whether an agent that left is shown.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct AgentQuery {
+    /// `left`: one that left too.
+    pub include: Option<Included>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Included {
+    Left,
+}
+
     pub status: Option<AgentStatus>,
     pub current_task: Option<String>,
 }

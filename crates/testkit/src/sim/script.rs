@@ -94,6 +94,8 @@ fn register(rng: &mut StdRng, agent: &AgentId) -> AnyCommand {
         workspace_path: None,
         metadata: serde_json::Map::from_iter([("note".to_owned(), rng.random_range(0..3).into())]),
         card: None,
+        role_name: None,
+        session_id: None,
     };
     RegisterAgent::with_profile(agent.clone(), profile).into()
 }

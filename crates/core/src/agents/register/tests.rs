@@ -220,14 +220,15 @@ fn metadata(key: &str, value: &str) -> Metadata {
 }
 
 fn noting(agent: &str, key: &str, value: &str) -> RegisterAgent {
-    profile_change(agent, ProfileChange { workspace_path: None, metadata: metadata(key, value) })
+    profile_change(agent, ProfileChange { workspace_path: None, metadata: metadata(key, value), session_id: None })
 }
 
 #[test]
 fn profile_change_keeps_fields_that_it_does_not_name() {
     let mut w = World::of(&["lead", "a"]);
     assert_eq!(w.does(&by("a"), noting("a", "one", "1")), ["agent.updated"]);
-    let both = ProfileChange { workspace_path: Some("/w".to_owned()), metadata: metadata("two", "2") };
+    let both =
+        ProfileChange { workspace_path: Some("/w".to_owned()), metadata: metadata("two", "2"), session_id: None };
     w.does(&anna(), profile_change("a", both));
     w.does(&by("lead"), noting("a", "one", "3"));
     let profile = &w.agent("a").profile;

@@ -91,12 +91,41 @@ pub struct Profile {
     /// What it said by a card, in step with the fields above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card: Option<Arc<Card>>,
+    /// The role as the agent called it, where that is not the name of a role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role_name: Option<String>,
+    /// The session of its program, as its heartbeats name it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+}
+
+/// A role as an agent gives it: any text. One that is the name of a role counts as that, every other one as a worker's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StatedRole {
+    pub role: AgentRole,
+    pub name: Option<String>,
+}
+
+impl StatedRole {
+    /// Reads a role. `own` is the name that the caller's surface has for the role, which is kept as that role alone.
+    pub fn read(text: &str, own: impl Fn(AgentRole) -> &'static str) -> StatedRole {
+        let role = AgentRole::named(text).unwrap_or(AgentRole::Worker);
+        StatedRole { role, name: (own(role) != text).then(|| text.to_owned()) }
+    }
 }
 
 impl Profile {
+    /// The role as it is shown: as the agent called it, or by its name.
+    pub fn shown_role(&self) -> &str {
+        self.role_name.as_deref().unwrap_or(self.role.as_str())
+    }
+
     /// What the team knows of an agent after it said this: a card that it sent before stays, with what was said now.
     pub(crate) fn beside(self, known: Option<&Agent>) -> Result<Profile, Rejection> {
         let mut profile = self;
+        if let Some(here) = known.filter(|agent| !agent.has_left() && profile.session_id.is_none()) {
+            profile.session_id.clone_from(&here.profile.session_id);
+        }
         let known = known.filter(|_| profile.card.is_none());
         if let Some((agent, card)) = known.and_then(|agent| Some((agent, agent.profile.card.as_ref()?))) {
             if !agent.has_left() {
@@ -121,6 +150,26 @@ pub enum AgentRole {
     Lead,
     Specialist,
     Worker,
+}
+
+impl AgentRole {
+    /// The role of that name. `coordinator` is another name for `lead`.
+    pub fn named(text: &str) -> Option<AgentRole> {
+        match text {
+            "lead" | "coordinator" => Some(AgentRole::Lead),
+            "specialist" => Some(AgentRole::Specialist),
+            "worker" => Some(AgentRole::Worker),
+            _ => None,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AgentRole::Lead => "lead",
+            AgentRole::Specialist => "specialist",
+            AgentRole::Worker => "worker",
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

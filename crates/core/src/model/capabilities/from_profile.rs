@@ -29,7 +29,7 @@ impl Card {
     }
 
     pub(crate) fn made(id: &AgentId, profile: &Profile) -> Card {
-        let meta = json!({ "framework": profile.tool, "role": profile.role });
+        let meta = json!({ "framework": profile.tool, "role": profile.shown_role() });
         Card {
             v: VERSION.to_owned(),
             agent_id: id.clone(),
@@ -47,10 +47,15 @@ impl Card {
         let meta = self.rest.get("meta").and_then(Value::as_object);
         let said = |name| meta.and_then(|meta| meta.get(name)).and_then(Value::as_str);
         let tool = said("framework").filter(|tool| !tool.is_empty() && tool.len() <= limit::NAME_BYTES);
+        let role = said("role").and_then(AgentRole::named);
+        let role_name =
+            said("role").filter(|name| role.is_none() && !name.is_empty() && name.len() <= limit::NAME_BYTES);
         let tool = tool.map(str::to_owned).or_else(|| known.map(|known| known.tool.clone()));
         Profile {
             tool: tool.unwrap_or_else(|| UNSAID_TOOL.to_owned()),
-            role: said("role").and_then(role).or_else(|| known.map(|known| known.role)).unwrap_or(AgentRole::Worker),
+            role: role.or_else(|| known.map(|known| known.role)).unwrap_or(AgentRole::Worker),
+            role_name: role_name.map(str::to_owned),
+            session_id: known.and_then(|known| known.session_id.clone()),
             capabilities: self.words(),
             name: self.display.name.clone(),
             workspace_path: known.and_then(|known| known.workspace_path.clone()),
@@ -84,7 +89,7 @@ impl Card {
         card.display.name = profile.name.clone().or(card.display.name);
         if let Some(Value::Object(meta)) = card.rest.get_mut("meta") {
             restate(meta, "framework", json!(profile.tool));
-            restate(meta, "role", json!(profile.role));
+            restate(meta, "role", json!(profile.shown_role()));
         }
         card
     }
@@ -98,15 +103,6 @@ fn restate(meta: &mut Map<String, Value>, name: &str, value: Value) {
 
 fn names(word: &str, capability: &Capability) -> bool {
     capability.word() == word || Capability::said(word).is_some_and(|said| said.id == capability.id)
-}
-
-fn role(word: &str) -> Option<AgentRole> {
-    match word {
-        "lead" | "coordinator" => Some(AgentRole::Lead),
-        "specialist" => Some(AgentRole::Specialist),
-        "worker" => Some(AgentRole::Worker),
-        _ => None,
-    }
 }
 
 impl Capability {

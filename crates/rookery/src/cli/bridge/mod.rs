@@ -37,6 +37,8 @@ pub struct Options {
     /// Where it looks around as long as it has no name.
     pub instance: Option<String>,
     pub heartbeat: Duration,
+    /// Names this bridge among those of its agent: the session of the program at the other end.
+    pub session_id: String,
 }
 
 /// Carries messages until the client closes stdin or is gone.

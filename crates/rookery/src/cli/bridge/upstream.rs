@@ -36,6 +36,9 @@ pub struct Upstream {
     /// Who the client is: as it was told, or as it registered.
     agent: Mutex<Option<String>>,
     told: bool,
+    /// The session of the program at the other end, and the agent that the daemon knows it of.
+    session_id: String,
+    session_known_for: Mutex<Option<String>>,
     /// Where it looks around as long as it has no name.
     instance: Option<String>,
     /// Makes keys that nobody else uses.
@@ -88,6 +91,8 @@ impl Upstream {
             out,
             agent: Mutex::new(options.agent.clone()),
             told: options.agent.is_some(),
+            session_id: options.session_id.clone(),
+            session_known_for: Mutex::default(),
             instance: options.instance.clone(),
             prefix: rookery_engine::ports::secret(),
             keys: AtomicU64::new(0),
@@ -246,20 +251,30 @@ impl Upstream {
         if self.agent().is_none() && self.home.proof == Proof::Nothing {
             return true;
         }
-        let message = tools::call("coord_send_heartbeat", &json!({}));
+        let message = tools::call("coord_send_heartbeat", &json!({ "session_id": self.session_id }));
         let request = self.named(self.link().client.request(Method::POST, &["mcp", "coord"], &[]));
         let request = message.headers().into_iter().fold(request, |request, (name, value)| request.header(name, value));
         let Ok(response) = request.json(message.value()).timeout(HEARTBEAT_TIME).send().await else { return false };
         let answer = self.read(response, message.id(), 0).await;
-        matches!(answer, Ok(Some(answer)) if answer["result"]["isError"] == false)
+        let arrived = matches!(answer, Ok(Some(answer)) if answer["result"]["isError"] == false);
+        if arrived {
+            self.session_known_for().clone_from(&self.agent());
+        }
+        arrived
     }
 
     pub async fn heartbeat(&self) {
         let Some(agent) = self.agent().clone() else { return };
         let link = self.link();
         let request = link.client.request(Method::POST, &["agents", &agent, "heartbeat"], &[]);
+        // Once for each agent: heartbeats of several bridges of one agent do not contradict each other again and again.
+        let is_known = self.session_known_for().as_ref() == Some(&agent);
+        let request = if is_known { request } else { request.json(&json!({ "session_id": self.session_id })) };
         // The agent may not be registered yet, or the daemon away: the next one will tell.
-        drop(self.named(request).timeout(HEARTBEAT_TIME).send().await);
+        let sent = self.named(request).timeout(HEARTBEAT_TIME).send().await;
+        if sent.is_ok_and(|response| response.status().is_success()) {
+            *self.session_known_for() = Some(agent);
+        }
     }
 
     /// Ends the session, so that the daemon need not find out by itself.
@@ -380,7 +395,6 @@ impl Upstream {
                     *self.agent() = Some(id.to_owned());
                 }
             }
-            (_, Some("agent_unregister")) if !self.told => *self.agent() = None,
             (Some("resources/subscribe"), _) => drop(self.session().followed.insert(uri())),
             (Some("resources/unsubscribe"), _) => drop(self.session().followed.remove(&uri())),
             _ => {}
@@ -419,6 +433,10 @@ impl Upstream {
 
     fn set_link(&self, link: Link) {
         *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(link);
+    }
+
+    fn session_known_for(&self) -> MutexGuard<'_, Option<String>> {
+        self.session_known_for.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn agent(&self) -> MutexGuard<'_, Option<String>> {

@@ -99,6 +99,8 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let instance = args.instance.filter(|instance| !instance.is_empty());
     let agent = args.agent.filter(|agent| !agent.is_empty());
     let agent = agent.map(|agent| member(&agent, instance.as_deref())).transpose()?;
-    let options = Options { path: args.tools.path(), agent, instance, heartbeat: settings.heartbeat_interval };
+    let session_id = context.out.clock().session_id();
+    let heartbeat = settings.heartbeat_interval;
+    let options = Options { path: args.tools.path(), agent, instance, heartbeat, session_id };
     bridge::run(home, options).await
 }

@@ -1,7 +1,9 @@
 //! Agents: joining, showing life, leaving, and who else is here.
 
-use rookery_core::agents::{Announcement, CurrentTask, LeaveTeam, ProfileChange, RegisterAgent, SetAgentStatus};
-use rookery_core::model::agent::{Agent, Profile};
+use rookery_core::agents::{
+    Announcement, CurrentTask, Introduction, LeaveTeam, ProfileChange, RegisterAgent, SetAgentStatus,
+};
+use rookery_core::model::agent::Agent;
 use rookery_core::{AgentId, Caller, Code, Instance, Rejection, RunId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::Done;
 use crate::mcp::arguments::{name, name_or_null, one_or_many, text_or_null};
-use crate::mcp::translate::{self, AgentRole, AgentStatus, AgentView};
+use crate::mcp::translate::{self, AgentStatus, AgentView};
 use crate::mcp::{Call, Effect, Tool, ToolAnswer, ToolError, ToolReply, Toolset};
 
 pub fn tools() -> Vec<Tool> {
@@ -75,9 +77,10 @@ struct AgentRegisterArgs {
     name: String,
     /// Your program: claude_code, codex, opencode, custom, …
     runtime: String,
-    /// Default: worker. The first coordinator leads.
+    /// coordinator, worker, specialist or any other text, which counts as worker. The first coordinator leads.
     #[schemars(extend("x-rare" = true))]
-    role: Option<AgentRole>,
+    #[serde(default, deserialize_with = "name")]
+    role: Option<String>,
     /// What you are good at.
     capabilities: Option<Vec<String>>,
     /// The folder you work in.
@@ -101,25 +104,22 @@ struct AgentRegisterResult {
 
 async fn register(call: Call, asked: AgentRegisterArgs) -> ToolAnswer<AgentRegisterResult> {
     let (caller, id) = newcomer(&call, &asked.name).await?;
-    let mut metadata = asked.metadata.unwrap_or_default();
+    let mut added_metadata = Map::new();
     if let Some(workflow) = asked.workflow_id {
         call.engine().runs().run(&RunId::from(workflow.as_str())).await?;
-        metadata.insert(translate::JOINED_FOR.to_owned(), workflow.into());
+        added_metadata.insert(translate::JOINED_FOR.to_owned(), workflow.into());
     }
-    let capabilities = match asked.capabilities {
-        Some(said) => said,
-        None => call.engine().query().declared_capabilities(&id).await?.unwrap_or_default(),
-    };
-    let profile = Profile {
+    let introduction = Introduction {
         tool: translate::tool(&asked.runtime),
-        role: translate::role(asked.role.unwrap_or(AgentRole::Worker)),
-        capabilities,
-        name: Some(asked.name),
+        name: asked.name,
+        role: asked.role.as_deref().map(translate::role),
+        capabilities: asked.capabilities,
         workspace_path: asked.workspace_path,
-        metadata,
-        card: None,
+        metadata: asked.metadata,
+        added_metadata,
     };
-    let committed = call.submit(caller, RegisterAgent::with_profile(id.clone(), profile)).await?;
+    let announcement = Announcement::Introduction(introduction);
+    let committed = call.submit(caller, RegisterAgent { agent: id.clone(), announcement }).await?;
     if !call.sender().is_known() {
         call.bound().add(id);
     }
@@ -265,7 +265,8 @@ struct AgentListArgs {
     #[serde(default, deserialize_with = "one_or_many")]
     status: Option<Vec<AgentStatus>>,
     /// Only agents with this role.
-    role: Option<AgentRole>,
+    #[serde(default, deserialize_with = "name")]
+    role: Option<String>,
     /// Only agents that run in this program.
     #[serde(default, deserialize_with = "name")]
     runtime: Option<String>,
@@ -284,7 +285,7 @@ async fn list(call: Call, asked: AgentListArgs) -> ToolAnswer<AgentListResult> {
     let agents = call.engine().query().agents().await?.value.into_iter().map(|agent| shown(&call, agent));
     let agents = agents
         .filter(|agent| asked.status.as_ref().is_none_or(|wanted| wanted.contains(&agent.status)))
-        .filter(|agent| asked.role.is_none_or(|wanted| wanted == agent.role))
+        .filter(|agent| asked.role.as_ref().is_none_or(|wanted| *wanted == agent.role))
         .filter(|agent| asked.runtime.as_ref().is_none_or(|wanted| *wanted == agent.runtime))
         .filter(|agent| asked.workflow_id.is_none() || asked.workflow_id == agent.workflow_id);
     Ok(ToolReply::new(AgentListResult { agents: agents.collect() }))
@@ -319,7 +320,7 @@ async fn update(call: Call, asked: AgentUpdateArgs) -> ToolAnswer<Done> {
             super::tasks::known(&call, task).await?;
         }
         let metadata = asked.metadata.unwrap_or_default();
-        let change = ProfileChange { workspace_path: asked.workspace_path, metadata };
+        let change = ProfileChange { workspace_path: asked.workspace_path, metadata, session_id: None };
         let announcement = Announcement::ProfileChange(change);
         call.submit(caller.clone(), RegisterAgent { agent: agent.clone(), announcement }).await?;
     }

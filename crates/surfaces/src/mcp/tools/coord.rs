@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::long;
 use super::messages::{Member, held, more};
-use crate::mcp::arguments::Limit;
+use crate::mcp::arguments::{Limit, name};
 use crate::mcp::{Call, Effect, Tool, ToolAnswer, ToolError, ToolReply, Toolset};
 
 /// What stands for everybody in `to`.
@@ -276,9 +276,19 @@ struct CoordSendHeartbeatResult {
     timestamp: String,
 }
 
-async fn heartbeat(call: Call, asked: CoordCallerArgs) -> ToolAnswer<CoordSendHeartbeatResult> {
+#[derive(Debug, Deserialize, JsonSchema)]
+struct CoordSendHeartbeatArgs {
+    /// The session of your program; it is shown with you.
+    #[serde(default, deserialize_with = "name")]
+    session_id: Option<String>,
+    /// For callers that connected without a name.
+    #[schemars(skip)]
+    agent_id: Option<String>,
+}
+
+async fn heartbeat(call: Call, asked: CoordSendHeartbeatArgs) -> ToolAnswer<CoordSendHeartbeatResult> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     call.arrive(&caller).await?;
-    call.engine().liveness().heartbeat(&caller, &agent).await?;
+    call.engine().liveness().heartbeat_of_session(&caller, &agent, asked.session_id).await?;
     Ok(ToolReply::new(CoordSendHeartbeatResult { success: true, timestamp: iso(call.engine().clock().now()) }))
 }

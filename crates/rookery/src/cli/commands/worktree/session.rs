@@ -45,10 +45,11 @@ pub(super) async fn presence(tools: &Tools, name: &str) -> anyhow::Result<Presen
 
 /// The agent is there from now on, and everybody is told so; the id of the message.
 pub(super) async fn begin(tools: &Tools, name: &str, path: &Path, clock: &Clock) -> anyhow::Result<Value> {
+    let session = clock.session_id();
     if presence(tools, name).await? == Presence::Away {
         arrive(tools, name, path).await?;
     }
-    let session = format!("session-{}-{}", clock.epoch_seconds(), std::process::id());
+    tools.call("coord_send_heartbeat", json!({ "session_id": session })).await?;
     let body = format!("Session started. CWD: {}, Session ID: {session}", path.display());
     publish(tools, "SESSION_START", &format!("Session started: {name}"), &body).await
 }
