@@ -72,6 +72,7 @@ pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<AnyEvent>, Un
                 path: lost.path.clone(),
                 agent: agent.id.clone(),
                 task: lost.task.clone(),
+                unknown_task: None,
                 hash: known.map_or_else(String::new, |file| file.content_hash.clone()),
                 site: known.and_then(|file| file.site.clone()),
                 from: None,

@@ -44,6 +44,9 @@ pub struct FileClaimed {
     pub agent: AgentId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskId>,
+    /// The task that it was claimed for, if that is not known: the claim belongs to none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown_task: Option<TaskId>,
     pub hash: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<SiteId>,
@@ -128,8 +131,13 @@ impl Command for ClaimFile {
         let own = cx.view.find_file(self.path.key())?.and_then(|file| file.claim.as_ref());
         let own = own.filter(|claim| claim.holder == self.agent);
         self.ensure_fence(cx.caller, own, task)?;
+        let unknown_task = self.task.clone().filter(|_| task.is_none());
+        let granted = match &unknown_task {
+            Some(task) => FileClaimOutcome::GrantedWithoutTask { task: task.clone() },
+            None => FileClaimOutcome::Granted,
+        };
         if own.is_some() {
-            return Ok(Decision::unchanged(ReplySource::claim(FileClaimOutcome::Granted)));
+            return Ok(Decision::unchanged(ReplySource::claim(granted)));
         }
         if let Some((file, by)) = lock_on(cx.view, &self.path)? {
             return refused(file.holder(), format!("Resource locked by {by}"));
@@ -149,17 +157,18 @@ impl Command for ClaimFile {
         facts.push(AnyEvent::new(FileClaimed {
             path: self.path.clone(),
             agent: self.agent.clone(),
-            task: self.task.clone(),
+            task: task.map(|task| task.id.clone()),
+            unknown_task,
             hash: self.hash.clone(),
             site: self.site.clone(),
             from: None,
         }));
-        Ok(Decision::new(facts, ReplySource::claim(FileClaimOutcome::Granted)))
+        Ok(Decision::new(facts, ReplySource::claim(granted)))
     }
 }
 
 impl ClaimFile {
-    /// The task that the path is claimed for. One that has ended would never free it.
+    /// The task that the path is claimed for, if it is known. One that has ended would never free it.
     fn task<'v>(&self, view: &'v View) -> Result<Option<&'v Task>, Undecided> {
         let Some(id) = &self.task else { return Ok(None) };
         match view.find_task(id)? {
@@ -167,9 +176,7 @@ impl ClaimFile {
             Some(_) => Err(Rejection::new(Code::UnknownReference, format!("task_id: {id} has ended"))
                 .hint("leave out task_id, or name a task that is open")
                 .into()),
-            None => Err(Rejection::new(Code::UnknownReference, format!("task_id: {id} is not a task known here"))
-                .hint("leave out task_id, or name one of those that GET /tasks lists")
-                .into()),
+            None => Ok(None),
         }
     }
 
@@ -247,8 +254,11 @@ pub fn overlapping<'v>(view: &'v View, path: &FilePath, agent: &AgentId) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::AnyReply;
     use crate::files::{LockFile, UnlockFile};
+    use crate::registry::EventRef;
     use crate::testing::{World, anna, by, claim_file, path};
+    use crate::traits::AnyReplySource;
 
     fn force(agent: &str, at: &str) -> ClaimFile {
         ClaimFile { insist: ClaimMode::Force, ..claim_file(agent, at) }
@@ -289,12 +299,29 @@ mod tests {
     }
 
     #[test]
-    fn strangers_and_unknown_tasks_are_told_no() {
+    fn claim_of_unregistered_agent_is_refused() {
         let mut w = World::of(&["lead", "a", "b"]);
         assert_eq!(w.asks_file(&by("x"), claim_file("x", "f")), Err(None));
         assert_eq!(w.refuses(&by("b"), claim_file("a", "f")), Code::Forbidden);
-        let task = ClaimFile { task: Some("t".into()), ..claim_file("a", "f") };
-        assert_eq!(w.refuses(&by("a"), task), Code::UnknownReference);
+    }
+
+    #[test]
+    fn claim_for_an_unknown_task_is_granted_without_it() {
+        let mut w = World::of(&["a", "b"]);
+        let claim = ClaimFile { task: Some("t".into()), ..claim_file("a", "f") };
+        let outcome = FileClaimOutcome::GrantedWithoutTask { task: "t".into() };
+        for facts in [&["file.claimed"][..], &[]] {
+            let decided = w.run(&by("a"), claim.clone()).unwrap();
+            assert_eq!(decided.1, AnyReplySource::Value(AnyReply::FileClaim(outcome.clone())));
+            assert_eq!(
+                w.log[w.log.len() - facts.len()..].iter().map(|row| row.event.kind()).collect::<Vec<_>>(),
+                facts
+            );
+        }
+        let Some(EventRef::FileClaimed(claimed)) = w.log.last().map(|row| row.event.typed()) else { unreachable!() };
+        assert_eq!((&claimed.task, &claimed.unknown_task), (&None, &Some("t".into())));
+        assert_eq!(w.file("f").claim.as_ref().map(|claim| (&claim.holder, &claim.task)), Some((&"a".into(), &None)));
+        assert_eq!(w.rebuilt(), *w.rows());
     }
 
     #[test]

@@ -207,6 +207,7 @@ impl AcceptHandoff {
                 path: file.path.clone(),
                 agent: self.agent.clone(),
                 task: if at < of_task { Some(task.id.clone()) } else { own },
+                unknown_task: None,
                 hash: file.content_hash.clone(),
                 site: file.site.clone(),
                 from: Some(handoff.from.clone()),

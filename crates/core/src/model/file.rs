@@ -11,7 +11,14 @@ use crate::kernel::id::{AgentId, Seq, SiteId, TaskId, Timestamp};
 #[serde(rename_all = "snake_case")]
 pub enum FileClaimOutcome {
     Granted,
-    Refused { owner: Option<AgentId>, reason: String },
+    /// Granted, but for no task: the task that was named is not known, so the claim stays until it is released.
+    GrantedWithoutTask {
+        task: TaskId,
+    },
+    Refused {
+        owner: Option<AgentId>,
+        reason: String,
+    },
 }
 
 /// Whether a claim was released.

@@ -466,6 +466,7 @@ fn files() -> Vec<AnyEvent> {
             path: at(),
             agent: "ada".into(),
             task: Some("task_1".into()),
+            unknown_task: Some("task_2".into()),
             hash: "aa".to_owned(),
             site: None,
             from: Some("bob".into()),

@@ -54,8 +54,9 @@ async fn unknown_actions_are_refused_unless_they_are_ones_own() {
         let reply = team.post("/events", body).await.unwrap();
         assert_refused(&reply, 400, "INVALID", "agent_id and action are required");
     }
-    let no_path = team.post("/events", json!({"agent_id": "a", "action": "resource.modified"})).await.unwrap();
-    assert_refused(&no_path, 400, "INVALID", "resource");
+    // Without a path it is evidence of nothing, and still a report.
+    let no_path = report(&team, json!({"agent_id": "a", "action": "resource.modified"})).await;
+    assert_eq!((&no_path["action"], &no_path["resource"]), (&json!("resource.modified"), &Value::Null));
 }
 
 #[tokio::test]

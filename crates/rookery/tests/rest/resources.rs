@@ -71,8 +71,25 @@ async fn strangers_and_those_who_left_are_refused_without_an_owner() {
         assert_eq!(fields(&reply.body), ["granted", "reason"], "{}", reply.body);
         assert_eq!(reply.body["granted"], false);
     }
-    let unknown_task = json!({"path": "x", "agent_id": "a", "task_id": "task_ghost"});
-    assert_refused(&team.post("/resources/claim", unknown_task).await.unwrap(), 400, "UNKNOWN_REFERENCE", "task_id");
+}
+
+#[tokio::test]
+async fn claim_for_an_unknown_task_is_granted_with_a_note() {
+    let team = team(&["a"]).await;
+    for _ in 0..2 {
+        let claim = json!({"path": "x", "agent_id": "a", "task_id": "task_ghost"});
+        let granted = team.post("/resources/claim", claim).await.unwrap();
+        assert_eq!((granted.status.as_u16(), &granted.body["granted"]), (200, &json!(true)));
+        assert!(
+            granted.body["note"].as_str().unwrap().contains("task_ghost is not a task known here"),
+            "{}",
+            granted.body
+        );
+    }
+    assert_eq!(team.resource("x").await["task_id"], Value::Null);
+    let claims = team.events("resource.claimed").await;
+    assert_eq!(claims.len(), 1);
+    assert_eq!((&claims[0]["task_id"], &claims[0]["metadata"]["unknown_task"]), (&Value::Null, &json!("task_ghost")));
 }
 
 #[tokio::test]

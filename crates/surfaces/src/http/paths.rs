@@ -22,3 +22,8 @@ pub async fn claim(
     };
     Ok(ClaimFile { path, agent, task, hash, site: engine.cluster().site(), insist })
 }
+
+/// The note on a claim that was granted for a task that does not exist.
+pub fn note_without_task(task: &TaskId) -> String {
+    format!("task_id: {task} is not a task known here; the claim belongs to no task and stays until it is released")
+}

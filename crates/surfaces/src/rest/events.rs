@@ -129,7 +129,6 @@ pub async fn report(call: Call, body: JsonBody<wire::NewEvent>) -> Result<Respon
     let task = request.task_id.as_deref().map(Into::into);
     let metadata = request.metadata.unwrap_or_default();
     let (FirstSeq(seq), committed) = match (action.as_str(), resource) {
-        ("resource.modified", None) => return Err(HttpError::invalid("resource is required for resource.modified")),
         ("resource.modified", Some(path)) => {
             let command = RecordChange {
                 path,

@@ -1,9 +1,12 @@
 //! The types of the wire, as the contract writes them. Optional in a request means: checked by the handler, so that the
 //! error can name what is missing.
 
+use rookery_core::TaskId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
+
+use crate::http::paths;
 
 /// Which artifacts to remove of those that nothing names.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
@@ -56,12 +59,12 @@ pub struct Agent {
     pub workspace_path: Option<String>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
-    /// It gets nothing new to do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub paused: Option<Paused>,
     /// The session of its program, as its heartbeats name it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
+    /// It gets nothing new to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Paused>,
 }
 
 /// Who paused an agent, and why.
@@ -95,9 +98,6 @@ pub struct AnnounceRequest {
     pub metadata: Option<Map<String, Value>>,
 }
 
-#[derive(Debug, Deserialize, ToSchema)]
-pub struct StatusChange {
-    #[schema(required = true)]
 /// What comes with a sign of life. Other fields are ignored.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 pub struct HeartbeatRequest {
@@ -119,6 +119,9 @@ pub enum Included {
     Left,
 }
 
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct StatusChange {
+    #[schema(required = true)]
     pub status: Option<AgentStatus>,
     pub current_task: Option<String>,
 }
@@ -172,10 +175,19 @@ pub struct ClaimRequest {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ClaimResult {
     pub granted: bool,
+    /// Something to know about a claim that was granted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+impl ClaimResult {
+    pub fn granted(unknown_task: Option<&TaskId>) -> ClaimResult {
+        ClaimResult { granted: true, note: unknown_task.map(paths::note_without_task), owner: None, reason: None }
+    }
 }
 
 #[derive(Debug, Deserialize, ToSchema)]

@@ -55,6 +55,9 @@ struct ResourceClaimArgs {
 #[derive(Debug, Serialize, JsonSchema)]
 struct ResourceClaimResult {
     granted: bool,
+    /// Something to know about a claim that was granted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
     /// Who has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
@@ -68,9 +71,16 @@ async fn claim(call: Call, asked: ResourceClaimArgs) -> ToolAnswer<ResourceClaim
     let insist = if asked.force == Some(true) { ClaimMode::Force } else { ClaimMode::Request };
     let command = paths::claim(call.engine(), &asked.path, agent, task, insist).await?;
     Ok(ToolReply::new(match call.submit(caller, command).await?.reply {
-        FileClaimOutcome::Granted => ResourceClaimResult { granted: true, owner: None, reason: None },
+        FileClaimOutcome::Granted => ResourceClaimResult { granted: true, note: None, owner: None, reason: None },
+        FileClaimOutcome::GrantedWithoutTask { task } => ResourceClaimResult {
+            granted: true,
+            note: Some(paths::note_without_task(&task)),
+            owner: None,
+            reason: None,
+        },
         FileClaimOutcome::Refused { owner, reason } => {
-            ResourceClaimResult { granted: false, owner: owner.map(|owner| owner.to_string()), reason: Some(reason) }
+            let owner = owner.map(|owner| owner.to_string());
+            ResourceClaimResult { granted: false, note: None, owner, reason: Some(reason) }
         }
     }))
 }
