@@ -3,7 +3,7 @@
 use rookery_core::model::Table;
 use rookery_core::model::agent::{Agent, Membership};
 use rookery_core::model::message::{Form, UNKNOWN_RECIPIENT_TTL_MILLIS};
-use rookery_core::{AgentId, Caller, Timestamp};
+use rookery_core::{AgentId, Caller, MessageId, Timestamp};
 use rookery_store::RowQuery;
 
 use super::{Waiting, agent_of};
@@ -49,7 +49,8 @@ pub struct InstancePresence {
 }
 
 impl InboxHandle<'_> {
-    /// Coordination messages that an agent has not acknowledged, and which it is shown by this.
+    /// Coordination messages that an agent has not acknowledged, and which it is shown by this. Those that want no
+    /// acknowledgement are settled by that: each is shown once.
     pub async fn check_coord(
         &self,
         caller: &Caller,
@@ -58,6 +59,12 @@ impl InboxHandle<'_> {
     ) -> Result<Waiting, EngineError> {
         let waiting = self.list_coord(agent, limit).await?;
         self.mark_shown(caller, agent, &waiting).await?;
+        let headers = waiting.pending.iter().map(|pending| &pending.message.letter.header);
+        let settled: Vec<MessageId> =
+            headers.filter(|header| !header.requires_ack).map(|header| header.message.clone()).collect();
+        if !settled.is_empty() {
+            self.ack(caller, agent, settled).await?;
+        }
         Ok(waiting)
     }
 

@@ -22,7 +22,8 @@ impl ToolError {
     /// It is recoverable if calling differently, or again, can help.
     pub fn new(code: Code, message: impl Into<String>) -> ToolError {
         let recoverable = code.retry() != RetryAdvice::Never;
-        ToolError { code: word(code), message: message.into(), recoverable, suggestion: None, detail: None }
+        let suggestion = usual_suggestion(code).map(str::to_owned);
+        ToolError { code: word(code), message: message.into(), recoverable, suggestion, detail: None }
     }
 
     #[must_use]
@@ -83,7 +84,11 @@ fn usual_suggestion(code: Code) -> Option<&'static str> {
         Code::TemplateNotFound => Some("template_list shows the templates and their ids"),
         Code::AlreadyAnswered => Some("a handoff is answered once; task_get shows who has the task now"),
         Code::DocumentNotFound => Some("document_list shows the documents that there are"),
-        _ => None,
+        Code::Invalid | Code::TooLarge => {
+            Some("correct what the message names; the tool's input schema describes every argument")
+        }
+        // Remedies are written for the page of errors. Those that point elsewhere say nothing here.
+        _ => Some(code.info().remedy).filter(|remedy| !remedy.contains("hint") && !remedy.contains("](")),
     }
 }
 

@@ -73,9 +73,15 @@ fn config(app: &App) -> StreamableHttpServerConfig {
 
 /// What every message passes before the SDK sees it.
 async fn prepared(State((app, clients)): State<(App, Clients)>, request: Request, next: Next) -> Response {
+    let ends_session = request.method() == Method::DELETE;
     match prepare(&app, request).await {
         Ok(PreparedRequest::Message(request, body)) => {
-            in_one_piece(finished(&clients, &body, next.run(request).await)).await
+            let mut response = in_one_piece(finished(&clients, &body, next.run(request).await)).await;
+            if ends_session && response.status() == StatusCode::ACCEPTED {
+                // The session is gone by now, and clients take 202 for a failure.
+                *response.status_mut() = StatusCode::NO_CONTENT;
+            }
+            response
         }
         Ok(PreparedRequest::Stream(request, place)) => next.run(request).await.map(|body| {
             // The stream's place is free when the stream ends.

@@ -259,8 +259,8 @@ struct CoordGetPresenceResult {
     instances: Vec<InstanceView>,
 }
 
-async fn presence(call: Call, _: CoordCallerArgs) -> ToolAnswer<CoordGetPresenceResult> {
-    let caller = call.reader().await?;
+async fn presence(call: Call, asked: CoordCallerArgs) -> ToolAnswer<CoordGetPresenceResult> {
+    let caller = call.reader_named(asked.agent_id.as_deref()).await?;
     call.arrive(&caller).await?;
     let instances = call.engine().inbox().instance_presence().await?.into_iter().map(|present| InstanceView {
         instance_id: present.agent.to_string(),

@@ -14,8 +14,8 @@ use crate::http::limits::Account;
 use crate::mcp::arguments::Limit;
 use crate::mcp::{Call, Effect, Tool, ToolAnswer, ToolError, ToolReply, Toolset};
 
-/// The longest that a call waits for a message.
-const MAX_WAIT: Duration = Duration::from_secs(600);
+/// The longest that a call waits for a message: some clients end every call after 300 seconds.
+const MAX_WAIT: Duration = Duration::from_secs(240);
 const USUAL_WAIT: Duration = Duration::from_secs(60);
 /// What answering takes when the waiting is over.
 const SLACK: Duration = Duration::from_secs(30);
@@ -138,16 +138,18 @@ async fn ack(call: Call, asked: InboxAckArgs) -> ToolAnswer<InboxAckResult> {
     let covered = call.engine().inbox().ack_until(&member.caller, &member.id, until).await?;
     let remaining = call.engine().inbox().list(&member.id, Some(1)).await?.count();
     let acknowledged: Vec<String> = covered.iter().map(ToString::to_string).collect();
-    let nothing = (acknowledged.is_empty() && remaining > 0).then(|| {
-        "Nothing was covered: up to there you were shown no message that is still open. inbox_check shows what is."
-            .to_owned()
-    });
-    Ok(ToolReply::with_text("acknowledged", InboxAckResult { acknowledged, remaining }).with_note(nothing))
+    let text = match acknowledged.is_empty() && remaining > 0 {
+        true => {
+            "Nothing was covered: up to there you were shown no message that is still open. inbox_check shows what is."
+        }
+        false => "acknowledged",
+    };
+    Ok(ToolReply::with_text(text, InboxAckResult { acknowledged, remaining }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct InboxWaitArgs {
-    /// At most so long; 600 at most.
+    /// At most so long; 60 unless said, 240 at most.
     timeout_seconds: Option<f64>,
     /// At most so many messages, those that you have not seen first. 100 unless said, 1000 at most.
     #[schemars(extend("x-rare" = true))]
