@@ -102,6 +102,9 @@ async fn the_same_again_is_told_the_first_answer_even_after_a_crash() {
     assert_eq!(sent(&daemon, &again).await, repeated);
     again["payload"] = json!({"n": 2});
     assert_eq!(refused(&daemon, &again).await, expected(409, "ALREADY_EXISTS", "/id"));
+    let mut elsewhere = note("m1", "ken");
+    elsewhere["run_id"] = json!("run_elsewhere");
+    assert_eq!(refused(&daemon, &elsewhere).await, expected(409, "ALREADY_EXISTS", "/id"), "in another run too");
     assert_eq!(kinds(&daemon).iter().filter(|kind| *kind == "envelope.received").count(), 1);
 }
 

@@ -9,6 +9,7 @@ mod codes;
 mod command;
 mod context;
 mod coord;
+mod differences;
 mod documents;
 mod examples;
 mod hostile;
