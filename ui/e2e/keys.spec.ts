@@ -1,5 +1,6 @@
 import { expect, test } from './fixture';
 import { events } from './log';
+import { Mcp } from './mcp';
 import { assemble } from './team';
 
 test('Attention is worked through by the keyboard alone', async ({ daemon, signedIn: page }) => {
@@ -102,4 +103,29 @@ test('the command menu does things, finds what was said, and takes event numbers
   await ask('12');
   await page.keyboard.press('Enter');
   await expect(page).toHaveURL(/\/ui\/event\/12$/);
+});
+
+test('the command menu shows what fits and nothing else, the best first', async ({ daemon, signedIn: page }) => {
+  await assemble(daemon);
+  const agent = await Mcp.connect(daemon, 'planner');
+  const { id } = await agent.tool('workflow_create', { name: 'Rotate all tokens', source_type: 'prompt', source_content: 'Rotate them' });
+  await agent.tool('workflow_set_plan', { id, plan: { summary: 'One by one', tasks: [{ name: 'First token', description: 'Rotate it' }] } });
+  const complaints: string[] = [];
+  page.on('console', (message) => message.type() === 'error' && complaints.push(message.text()));
+  await page.goto(`${daemon.url}/ui/runs`);
+  await page.getByRole('heading', { name: 'Runs' }).waitFor();
+  await page.keyboard.press('Control+k');
+  const field = page.getByRole('combobox', { name: 'Search or jump to' });
+  const rows = page.getByRole('listbox', { name: 'Found' }).getByRole('option');
+  await field.fill('e');
+  await expect(rows).not.toHaveCount(0);
+  await field.fill('zzqqxx');
+  await expect(rows).toHaveText(['No results']);
+  await field.fill('schema');
+  await expect(rows.first()).toHaveText(/^Schema/);
+  await field.fill('rotate all');
+  await expect(rows.first()).toHaveText(`Rotate all tokensrun ${String(id)}`);
+  const keys = await rows.allTextContents();
+  expect(new Set(keys).size).toBe(keys.length);
+  expect(complaints).toEqual([]);
 });

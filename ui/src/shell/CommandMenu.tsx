@@ -2,7 +2,9 @@
 
 import { useMemo, useState } from 'react';
 import { Icon } from '../parts/Icon';
-import { type Command, ranked, useCommands } from './commands';
+import { at } from '../router';
+import { type Command, eventNumber, ranked } from './command';
+import { to, useCommands } from './commands';
 import { Dialog } from './Dialog';
 
 const MOST = 40;
@@ -11,7 +13,7 @@ export default function CommandMenu({ onClose }: { onClose: () => void }) {
   const [wanted, setWanted] = useState('');
   const [chosen, setChosen] = useState(0);
   const commands = useCommands();
-  const found = useMemo(() => ranked(commands, wanted).slice(0, MOST), [commands, wanted]);
+  const found = useMemo(() => matching(commands, wanted).slice(0, MOST), [commands, wanted]);
   const run = (command: Command | undefined) => {
     if (!command) return;
     onClose();
@@ -29,7 +31,7 @@ export default function CommandMenu({ onClose }: { onClose: () => void }) {
       <input
         role="combobox" aria-expanded="true" aria-controls="commands" aria-label="Search or jump to"
         aria-activedescendant={found[chosen] ? `command-${chosen}` : undefined}
-        placeholder="A place, a deed, an agent, a task, a file, an event number, what was said…"
+        placeholder="Search pages, actions, agents, tasks, files, messages, event numbers…"
         value={wanted}
         onChange={(event) => {
           setWanted(event.target.value);
@@ -47,8 +49,15 @@ export default function CommandMenu({ onClose }: { onClose: () => void }) {
             <Icon name={command.icon} /><span className="cut">{command.title}</span><span className="push quiet cut">{command.hint}</span>
           </li>
         ))}
-        {found.length === 0 && <li role="option" aria-selected="false" className="quiet">Nothing is called so</li>}
+        {found.length === 0 && <li role="option" aria-selected="false" className="quiet">No results</li>}
       </ul>
     </Dialog>
   );
+}
+
+/** A number is first of all that of an event. */
+function matching(commands: readonly Command[], wanted: string): Command[] {
+  const event = eventNumber(wanted);
+  const found = ranked(commands, wanted);
+  return event === undefined ? found : [to(`event ${event}`, 'stream', `Event ${event}`, 'permalink', at('event', event)), ...found];
 }
