@@ -100,3 +100,19 @@ test('what an artifact says of itself is shown, and a page among them can do not
   await expect(page).toHaveTitle(/Artifacts/);
   expect(asked).toEqual([]);
 });
+
+test('a review is decided under the message that asks for it, and under no other one', async ({ daemon, signedIn: page }) => {
+  const { tasks } = await assemble(daemon);
+  const { id } = await daemon.call<{ id: string }>('POST', '/tasks', { title: 'Rename the column', assigned_by: 'planner', assigned_to: 'reviewer' }, 'planner');
+  await daemon.call('PATCH', `/tasks/${id}`, { status: 'in_progress', agent_id: 'reviewer' });
+  await daemon.call('PATCH', `/tasks/${id}`, { status: 'review', agent_id: 'reviewer' });
+  for (const text of ['@anna Rename the column is ready', '@planner what comes next?', '@backend-1 is the cache on?']) {
+    await daemon.call('POST', '/channels/default/messages', { text }, 'reviewer');
+  }
+  await page.goto(`${daemon.url}/ui/c/default`);
+  await expect(page.getByText('is the cache on?')).toBeVisible();
+  const card = (text: string) => page.getByRole('article').filter({ hasText: text }).locator('.card');
+  await expect(card('Rename the column is ready').getByRole('link')).toHaveAttribute('href', `/ui/tasks/${id}`);
+  await expect(card('Approve before I merge?').getByRole('link')).toHaveAttribute('href', `/ui/tasks/${tasks['review']}`);
+  await expect(page.locator('.message .card').filter({ hasText: 'Review' })).toHaveCount(2);
+});

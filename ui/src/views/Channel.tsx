@@ -13,12 +13,13 @@ import { useMayAct, useWorld } from '../store/hooks';
 import { runOf } from '../store/instance';
 import { ofTask } from '../store/offers';
 import { usePast } from '../store/replay';
+import { reviewRequests } from '../store/reviews';
 import { useStore } from '../store/store';
 import { channelTitle, type Entry } from '../store/talk';
+import type { Task } from '../store/world';
 import { ChannelHead } from './ChannelHead';
 import { Compose } from './Compose';
 import { Burst, EventLine, Message } from './Message';
-import { reviewed } from './ReviewCard';
 import { useEntries, useEventsBeside } from './useEntries';
 
 const DETAILS: { name: Detail; title: string }[] = [
@@ -40,6 +41,7 @@ export function ChannelView({ channel, onMenu }: { channel: string } & WithMenu)
   const newSince = useNewSince(channel, entries.at(-1)?.seq);
   const shown = useMemo(() => entries.filter((entry) => past === undefined || entry.seq <= past.at), [entries, past?.at]);
   const replies = useMemo(() => byRoot(shown), [shown]);
+  const reviews = useMemo(() => reviewRequests(shown, world.tasks), [shown, world.tasks]);
   const root = shown.find((entry) => entry.id === place.query.get('thread'));
   const items = useMemo(
     () => (root ? [root, ...(replies.get(root.id) ?? [])].map(asItem) : withMarks(interleave(rootsOf(shown), events, detail), newSince)),
@@ -63,7 +65,7 @@ export function ChannelView({ channel, onMenu }: { channel: string } & WithMenu)
   });
   const approve = (among: readonly Entry[]) => {
     // Where several wait, one has to be chosen first.
-    const waiting = new Set(mayAct ? among.flatMap((entry) => reviewed(entry, world.tasks) ?? []) : []);
+    const waiting = new Set(mayAct ? among.flatMap((entry) => reviews.get(entry.id) ?? []) : []);
     const task = waiting.size === 1 ? [...waiting][0] : undefined;
     const offer = task && ofTask(task, world).find((one) => one.is === 'do' && one.key === 'A');
     if (offer?.is === 'do') offer.run();
@@ -84,7 +86,7 @@ export function ChannelView({ channel, onMenu }: { channel: string } & WithMenu)
             count={items.length} stamp={items} label={`Messages in ${channelTitle(channel)}`} role="log" onStart={earlier} shift={shift} focus={focus}
             render={(index) => {
               const item = items[index] as Marked;
-              return <div key={item.key}><Shown item={item} me={me} replies={replies} channel={channel} chosen={index === focus} inThread={root !== undefined} open={opened.has(item.key)} onToggle={toggle} /></div>;
+              return <div key={item.key}><Shown item={item} me={me} replies={replies} reviews={reviews} channel={channel} chosen={index === focus} inThread={root !== undefined} open={opened.has(item.key)} onToggle={toggle} /></div>;
             }}
           />
         )}
@@ -133,12 +135,12 @@ function addressOf(item: Marked, otherwise: string): string {
 }
 
 interface ShownProps {
-  item: Marked; me: string | undefined; replies: Map<string, Entry[]>; channel: string; chosen: boolean; inThread: boolean; open: boolean; onToggle: (key: string) => void;
+  item: Marked; me: string | undefined; replies: Map<string, Entry[]>; reviews: ReadonlyMap<string, Task>; channel: string; chosen: boolean; inThread: boolean; open: boolean; onToggle: (key: string) => void;
 }
 
-function Shown({ item, me, replies, channel, chosen, inThread, open, onToggle }: ShownProps) {
+function Shown({ item, me, replies, reviews, channel, chosen, inThread, open, onToggle }: ShownProps) {
   switch (item.is) {
-    case 'entry': return <Message entry={item.entry} me={me} replies={inThread ? [] : (replies.get(item.entry.id) ?? [])} channel={channel} chosen={chosen} inThread={inThread} />;
+    case 'entry': return <Message entry={item.entry} me={me} replies={inThread ? [] : (replies.get(item.entry.id) ?? [])} channel={channel} chosen={chosen} inThread={inThread} review={reviews.get(item.entry.id)} />;
     case 'event': return <EventLine event={item.event} chosen={chosen} />;
     case 'burst': return <Burst agent={item.agent} events={item.events} at={item.at} chosen={chosen} open={open} onToggle={() => onToggle(item.key)} />;
     case 'new': return <div className="divider">New since {clock(item.at)}</div>;

@@ -12,12 +12,13 @@ import { describe, iconOf, isDeed } from '../store/describe';
 import type { LogEvent } from '../store/event';
 import { useNames, useWorld } from '../store/hooks';
 import { bare, type Entry, isFor } from '../store/talk';
+import type { Task } from '../store/world';
 import { ClaimCard } from './ClaimCard';
 import { ReviewCard } from './ReviewCard';
 
-interface Props { entry: Entry; me: string | undefined; replies: readonly Entry[]; channel: string; chosen: boolean; inThread: boolean }
+interface Props { entry: Entry; me: string | undefined; replies: readonly Entry[]; channel: string; chosen: boolean; inThread: boolean; review: Task | undefined }
 
-export function Message({ entry, me, replies, channel, chosen, inThread }: Props) {
+export function Message({ entry, me, replies, channel, chosen, inThread, review }: Props) {
   const mine = me !== undefined && isFor(entry, me);
   const classes = ['message', mine ? 'hit' : '', chosen ? 'chosen' : ''].filter(Boolean).join(' ');
   const author = entry.from.replace(/^person:/, '');
@@ -35,7 +36,7 @@ export function Message({ entry, me, replies, channel, chosen, inThread }: Props
         <RichText text={entry.text} me={me} />
         {entry.to.length > 0 && entry.from === `person:${me}` && <Reached entry={entry} />}
         <ClaimCard entry={entry} />
-        <ReviewCard entry={entry} />
+        {review && <ReviewCard task={review} />}
         {replies.length > 0 && <Replies replies={replies} href={`${at('c', channel)}?thread=${encodeURIComponent(entry.id)}`} />}
       </div>
     </article>
