@@ -58,6 +58,26 @@ test('a place in the past is an address, is walked and played on from, and shows
   await expect(page).toHaveURL(/\/ui\/attention$/);
 });
 
+test('the past has the messages of then, in the channel and in its threads, also where they are far back', async ({ daemon, signedIn: page }) => {
+  await daemon.call('POST', '/agents/announce', { id: 'ada', tool: 'shell' });
+  const say = (text: string, more: object = {}) => daemon.call<{ id: string; seq: number }>('POST', '/channels/default/messages', { text, ...more }, 'ada');
+  const root = await say('which database?');
+  await say('the first answer', { reply_to: root.id });
+  const then = await say('a note of long ago');
+  await say('the second answer', { reply_to: root.id });
+  for (let number = 0; number < 220; number += 1) await say(`count ${number}`);
+  const articles = page.getByRole('article');
+  await page.goto(`${daemon.url}/ui/c/default?at=${then.seq}`);
+  await expect(articles).toHaveText([/which database\?.*1 reply/s, /a note of long ago/]);
+  await page.goto(`${daemon.url}/ui/c/default?thread=${root.id}&at=${then.seq}`);
+  await expect(articles).toHaveText([/which database\?/, /the first answer/]);
+  await page.goto(`${daemon.url}/ui/c/default?at=${then.seq + 110}`);
+  await expect(articles.last()).toContainText('count 108');
+  // Now, a thread that began before what the page has read is found too.
+  await page.goto(`${daemon.url}/ui/c/default?thread=${root.id}`);
+  await expect(articles).toHaveText([/which database\?/, /the first answer/, /the second answer/]);
+});
+
 test('the keyboard reaches everything that the mouse does', async ({ daemon, signedIn: page }) => {
   await assemble(daemon);
   await page.goto(`${daemon.url}/ui/c/default`);

@@ -6,7 +6,6 @@ import { useWorld } from './hooks';
 import { type Past, usePast } from './replay';
 import { useRoster } from './roster';
 import { type State, useStore } from './store';
-import type { Talk } from './talk';
 
 export function useMatters(): Matter[] {
   const world = useWorld();
@@ -26,8 +25,7 @@ export function useMatters(): Matter[] {
 /** Without what came later. */
 function then(known: Pick<State, 'talk' | 'routings' | 'held'>, past: Past | undefined): Pick<State, 'talk' | 'routings' | 'held'> {
   if (!past) return known;
-  const talk: Talk = new Map([...known.talk].map(([thread, entries]) => [thread, entries.filter((entry) => entry.seq <= past.at)]));
-  return { talk, routings: new Map([...known.routings].filter(([, event]) => event.seq <= past.at)), held: [] };
+  return { talk: past.talk, routings: new Map([...known.routings].filter(([, event]) => event.seq <= past.at)), held: [] };
 }
 
 /** Agents that show too little of themselves; the same list for as long as they are the same. */

@@ -1,11 +1,12 @@
-// The past: the world as it was after an event. The log is read from its beginning and folded; waypoints and the pages read last
-// are kept, so that going back and forth by single events reads nothing again.
+// The past: the team and its messages as they were after an event. The log is read from its beginning and folded; waypoints and the
+// pages read last are kept, so that going back and forth by single events reads nothing again.
 
 import { useSyncExternalStore } from 'react';
 import { events as page } from '../api/client';
 import { type LogEvent, read } from './event';
 import { fold } from './fold';
 import { current } from './store';
+import { listen, type Talk } from './talk';
 import { NOTHING, type World } from './world';
 
 export interface Past {
@@ -14,11 +15,19 @@ export interface Past {
   time: number;
   /** That of the place before while the log is read up to this one; undefined if there was none. */
   world: World | undefined;
+  /** The messages as they were then, the newest of each channel. */
+  talk: Talk;
+  /** The events up to then, the newest of them. */
+  events: readonly LogEvent[];
   /** How far the log is read, while it is not read up to the place. */
   loading: number | undefined;
   playing: boolean;
 }
 
+/** What was folded up to an event. */
+interface Waypoint { world: World; talk: Talk }
+
+const BEGINNING: Waypoint = { world: NOTHING, talk: new Map() };
 const PAGE = 1000;
 const MOST_WAYPOINTS = 200;
 const MOST_PAGES = 4;
@@ -29,7 +38,9 @@ const MOST_BEATS = 150;
 let past: Past | undefined;
 let asked = 0;
 let log = '';
-const waypoints = new Map<number, World>([[0, NOTHING]]);
+const waypoints = new Map<number, Waypoint>();
+/** Where the fold of what is shown stands. */
+let reached: Waypoint = BEGINNING;
 const pages = new Map<number, LogEvent[]>();
 const listeners = new Set<() => void>();
 
@@ -65,20 +76,28 @@ export async function lookAt(seq: number): Promise<void> {
   if (at >= head) return live();
   forgetOther(current().log);
   const turn = (asked += 1);
-  let world = nearest(at);
-  const tell = (next: Partial<Past>) => set({ at, time: past?.time ?? Date.now(), world: past?.world, loading: world.seq, playing: past?.playing ?? false, ...next });
+  let { world, talk } = nearest(at);
+  const tell = (next: Partial<Past>) => set({
+    at, time: past?.time ?? Date.now(), world: past?.world, talk: past?.talk ?? BEGINNING.talk, events: past?.events ?? [],
+    loading: world.seq, playing: past?.playing ?? false, ...next,
+  });
   tell({});
-  let time = 0;
-  while (world.seq < at || time === 0) {
-    const events = (await pageWith(Math.min(world.seq + 1, at))).filter((event) => event.seq <= at);
+  let events: LogEvent[] = [];
+  while (world.seq < at || events.length === 0) {
+    events = (await pageWith(Math.min(world.seq + 1, at))).filter((event) => event.seq <= at);
     if (turn !== asked) return;
-    const last = events.at(-1);
-    if (!last) return live();
-    time = last.at;
-    world = fold(world, events.filter((event) => event.seq > world.seq));
-    if (world.seq % PAGE === 0) keep(waypoints, world.seq, world, MOST_WAYPOINTS);
-    tell(world.seq >= at ? { time, world, loading: undefined } : {});
+    if (events.length === 0) return live();
+    const following = events.filter((event) => event.seq > world.seq);
+    world = fold(world, following);
+    talk = listen(talk, following);
+    if (world.seq % PAGE === 0) keep(waypoints, world.seq, { world, talk }, MOST_WAYPOINTS);
+    if (world.seq < at) tell({});
   }
+  const [first] = events;
+  const before = first !== undefined && first.seq > 1 ? await pageWith(first.seq - 1) : [];
+  if (turn !== asked) return;
+  reached = { world, talk };
+  tell({ time: events.at(-1)?.at ?? Date.now(), world, talk, events: [...before, ...events], loading: undefined });
 }
 
 /** Goes on by itself from where the replay is, or from the first event; or stops doing so. */
@@ -109,9 +128,9 @@ async function pageWith(seq: number): Promise<LogEvent[]> {
   return events;
 }
 
-function nearest(at: number): World {
-  let best = past?.world && past.world.seq <= at ? past.world : NOTHING;
-  for (const [seq, world] of waypoints) if (seq <= at && seq >= best.seq) best = world;
+function nearest(at: number): Waypoint {
+  let best = reached.world.seq <= at ? reached : BEGINNING;
+  for (const waypoint of waypoints.values()) if (waypoint.world.seq <= at && waypoint.world.seq >= best.world.seq) best = waypoint;
   return best;
 }
 
@@ -127,5 +146,6 @@ function forgetOther(now: string): void {
   if (log === now) return;
   log = now;
   waypoints.clear();
+  reached = BEGINNING;
   pages.clear();
 }

@@ -224,12 +224,17 @@ export async function channels(): Promise<void> {
   await Promise.all(newest.slice(0, READ_AHEAD).map(({ name }) => entries(name).catch(() => [])));
 }
 
-/** Reads the newest entries of a channel, or those before a time, into the store. Gives back what was found. */
-export async function entries(channel: string, before?: number): Promise<Entry[]> {
+/** Reads the newest entries of a channel, or those before a time. */
+export async function entriesBefore(channel: string, before?: number): Promise<Entry[]> {
   const query = before === undefined ? '' : `&before=${before}`;
   const found = await get<Wire['ChannelEntry'][]>(`${path`/channels/${channel}/messages`}?limit=${ENTRIES}${query}`);
+  return found.map((entry) => fromWire(entry, threadOf(channel)));
+}
+
+/** Reads the newest entries of a channel, or those before a time, into the store. Returns what was found. */
+export async function entries(channel: string, before?: number): Promise<Entry[]> {
+  const read = await entriesBefore(channel, before);
   const thread = threadOf(channel);
-  const read = found.map((entry) => fromWire(entry, thread));
   change({ talk: new Map([...state.talk, [thread, joined(state.talk.get(thread) ?? [], read)]]) });
   return read;
 }

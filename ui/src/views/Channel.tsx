@@ -12,7 +12,6 @@ import { asItem, byRoot, type Marked, rootsOf, withMarks } from '../store/conver
 import { useMayAct, useWorld } from '../store/hooks';
 import { runOf } from '../store/instance';
 import { ofTask } from '../store/offers';
-import { usePast } from '../store/replay';
 import { reviewRequests } from '../store/reviews';
 import { useStore } from '../store/store';
 import { channelTitle, type Entry } from '../store/talk';
@@ -34,18 +33,21 @@ export function ChannelView({ channel, onMenu }: { channel: string } & WithMenu)
   const detail = (place.query.get('show') as Detail | null) ?? 'tasks';
   const { entries, earlier, shift } = useEntries(channel);
   const me = useStore((state) => state.session.person);
-  const past = usePast();
   const world = useWorld();
   const mayAct = useMayAct();
   const events = useEventsBeside(channel, entries);
   const newSince = useNewSince(channel, entries.at(-1)?.seq);
-  const shown = useMemo(() => entries.filter((entry) => past === undefined || entry.seq <= past.at), [entries, past?.at]);
-  const replies = useMemo(() => byRoot(shown), [shown]);
-  const reviews = useMemo(() => reviewRequests(shown, world.tasks), [shown, world.tasks]);
-  const root = shown.find((entry) => entry.id === place.query.get('thread'));
+  const replies = useMemo(() => byRoot(entries), [entries]);
+  const reviews = useMemo(() => reviewRequests(entries, world.tasks), [entries, world.tasks]);
+  const thread = place.query.get('thread');
+  const root = entries.find((entry) => entry.id === thread);
+  const isMissing = (thread !== null && root === undefined) || Number(place.query.get('seq') ?? entries[0]?.seq) < (entries[0]?.seq ?? 0);
+  useEffect(() => {
+    if (isMissing) earlier();
+  }, [isMissing, entries, earlier]);
   const items = useMemo(
-    () => (root ? [root, ...(replies.get(root.id) ?? [])].map(asItem) : withMarks(interleave(rootsOf(shown), events, detail), newSince)),
-    [root, shown, replies, events, detail, newSince],
+    () => (root ? [root, ...(replies.get(root.id) ?? [])].map(asItem) : withMarks(interleave(rootsOf(entries), events, detail), newSince)),
+    [root, entries, replies, events, detail, newSince],
   );
   const compose = useRef<HTMLTextAreaElement>(null);
   const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
@@ -59,7 +61,7 @@ export function ChannelView({ channel, onMenu }: { channel: string } & WithMenu)
     else if (deed === 'reply') compose.current?.focus();
     else if (deed === 'open' && item) go(addressOf(item, place.href));
     else if (deed === 'peek' && item) toggle(item.key);
-    else if (deed === 'approve') return approve(item === undefined ? shown : item.is === 'entry' ? [item.entry] : []);
+    else if (deed === 'approve') return approve(item === undefined ? entries : item.is === 'entry' ? [item.entry] : []);
     else return false;
     return true;
   });

@@ -4,13 +4,23 @@ import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
 import type { LogEvent } from '../store/event';
 import { instanceOfEvent } from '../store/instance';
 import { usePast } from '../store/replay';
-import { ENTRIES, entries as readEntries, useStore } from '../store/store';
-import { type Entry, threadOf } from '../store/talk';
+import { ENTRIES, entries as readEntries, entriesBefore, useStore } from '../store/store';
+import { type Entry, joined, threadOf } from '../store/talk';
 
 const NONE: readonly Entry[] = [];
 
-/** The entries of a channel: those that the stream brought, and older ones by the page. */
-export function useEntries(channel: string): { entries: readonly Entry[]; earlier: () => void; shift: boolean } {
+interface Entries { entries: readonly Entry[]; earlier: () => void; shift: boolean }
+
+/** The entries of a channel as of now, or as of the event that the page looks at. */
+export function useEntries(channel: string): Entries {
+  const past = usePast();
+  const now = useEntriesNow(channel);
+  const then = useEntriesThen(channel);
+  return past ? then : now;
+}
+
+/** Those that the stream brought, and older ones by the page. */
+function useEntriesNow(channel: string): Entries {
   const thread = threadOf(channel);
   const entries = useStore((state) => state.talk.get(thread)) ?? NONE;
   const log = useStore((state) => state.log);
@@ -37,13 +47,36 @@ export function useEntries(channel: string): { entries: readonly Entry[]; earlie
   return { entries, earlier: () => first !== undefined && void load(first).catch(() => undefined), shift };
 }
 
+/** Those that the fold of the log has, and older ones by the page. */
+function useEntriesThen(channel: string): Entries {
+  const past = usePast();
+  const at = past?.at;
+  const recent = past?.talk.get(threadOf(channel)) ?? NONE;
+  const [older, setOlder] = useState<{ at: number | undefined; entries: readonly Entry[] }>({ at: undefined, entries: NONE });
+  const loading = useRef(false);
+  const entries = useMemo(() => (older.at === at && at !== undefined ? joined(older.entries, recent) : recent), [older, at, recent]);
+  const first = entries[0]?.at;
+  const earlier = useCallback(() => {
+    if (loading.current || at === undefined || first === undefined) return;
+    loading.current = true;
+    entriesBefore(channel, first)
+      .then((found) => found.length > 0 && setOlder((known) => ({ at, entries: known.at === at ? joined(found, known.entries) : found })))
+      .catch(() => undefined)
+      .finally(() => {
+        loading.current = false;
+      });
+  }, [channel, at, first]);
+  return { entries, earlier, shift: false };
+}
+
 /** The events beside the messages: those of the channel's team, from about where the messages begin. */
 export function useEventsBeside(channel: string, entries: readonly Entry[]): LogEvent[] {
-  const events = useStore((state) => state.events);
-  const upto = usePast()?.at ?? Number.POSITIVE_INFINITY;
+  const past = usePast();
+  const newest = useStore((state) => state.events);
+  const events = past?.events ?? newest;
   const from = entries.length >= ENTRIES ? (entries[0]?.seq ?? 0) : 0;
   return useMemo(
-    () => events.filter((event) => event.seq >= from && event.seq <= upto && event.kind !== 'message.sent' && instanceOfEvent(event) === channel),
-    [events, channel, from, upto],
+    () => events.filter((event) => event.seq >= from && event.kind !== 'message.sent' && instanceOfEvent(event) === channel),
+    [events, channel, from],
   );
 }
