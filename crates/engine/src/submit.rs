@@ -88,6 +88,7 @@ impl Engine {
 
     async fn submit_untyped(&self, mut request: UntypedRequest) -> Result<Committed, EngineError> {
         self.check_new_names(&request.command).await?;
+        self.add_named_people(&mut request.command);
         self.contracts().check_outcome(&mut request.command).await?;
         match &request.body {
             Some(bytes) if bytes.len() > BODY_IN_ROW_BYTES => {

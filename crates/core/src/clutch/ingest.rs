@@ -47,6 +47,8 @@ pub enum Act {
         mentions: Vec<AgentId>,
         tone: Tone,
         cause: Cause,
+        /// People that it names, as in [`SendMessage`].
+        people: Vec<String>,
         guard: StormGuard,
     },
     /// By a card, or by a change to it.
@@ -304,7 +306,7 @@ impl Ingest {
     }
 
     fn speech(&self, to: Vec<AgentId>) -> Option<SendMessage> {
-        let Act::Say { text, mentions, tone, cause, guard } = &self.act else { return None };
+        let Act::Say { text, mentions, tone, cause, people, guard } = &self.act else { return None };
         Some(SendMessage {
             id: self.received.message.clone(),
             run: self.received.run.clone(),
@@ -313,15 +315,20 @@ impl Ingest {
             what: What::Chat { to, mentions: mentions.clone(), tone: *tone, about: self.received.task.clone() },
             text: text.clone(),
             cause: cause.clone(),
+            people: people.clone(),
             guard: *guard,
         })
+    }
+
+    fn people(&self) -> &[String] {
+        if let Act::Say { people, .. } = &self.act { people } else { &[] }
     }
 
     /// Whoever is mentioned by name is reached, or the sender is told that nobody of that name is.
     fn needs_known(&self, view: &View, mentions: &[AgentId]) -> Result<(), Undecided> {
         for (index, agent) in mentions.iter().enumerate() {
             let here = view.find_agent(&plain(agent))?.is_some_and(|known| !known.has_left());
-            if !here && self.from.agent() != Some(agent) {
+            if !here && self.from.agent() != Some(agent) && view.person_named(self.people(), agent)?.is_none() {
                 let unknown = unknown_recipient(&Address::Agent(agent.clone()), "agent");
                 return Err(unknown.about(&format!("/payload/mentions/{index}")).into());
             }

@@ -113,13 +113,14 @@ fn act(envelope: &Envelope, whole: &Whole<'_>, guard: StormGuard, place: &Place<
         MessageType::ChatMessage => {
             let place = Place::Field(place, "payload");
             let (text, mentions) = speech(&mut Fields::new(payload, &place, faults))?;
-            Act::Say { text: whole.text(&text), mentions, tone: Tone::Speech, cause: Cause::Nothing, guard }
+            Act::Say { text: whole.text(&text), mentions, tone: Tone::Speech, cause: Cause::Nothing, people: vec![], guard }
         }
         MessageType::ChatSystem => Act::Say {
             text: told(&NOTICE).unwrap_or_else(|| whole.text(&written(payload))),
             mentions: vec![],
             tone: Tone::Notice,
             cause: Cause::Nothing,
+            people: vec![],
             guard,
         },
         MessageType::AgentRegister => {

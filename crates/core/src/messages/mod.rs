@@ -7,6 +7,7 @@ mod discard;
 mod hold;
 mod mention;
 mod open_deliveries;
+mod person;
 mod receipt;
 mod send;
 

@@ -28,6 +28,8 @@ pub struct SendMessage {
     pub what: What,
     pub text: String,
     pub cause: Cause,
+    /// People that it names, as far as the daemon knows them by their credentials. Those who have written are known by the log.
+    pub people: Vec<String>,
     pub guard: StormGuard,
 }
 
@@ -118,7 +120,8 @@ impl Event for MessageSent {
 
     fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
         let header = &self.letter.header;
-        let message = Message { letter: self.letter.clone(), fate: Fate::Sent, sent: stamp.seq, at: self.at };
+        let message =
+            Message { letter: self.letter.clone(), fate: Fate::Sent, sent: stamp.seq, at: self.at, repliers: vec![] };
         rows.put(header.message.clone(), message);
         Sender::change(rows, &header.from, |sender| sender.due = self.due);
         header.queue(rows, self.at, stamp);
@@ -149,17 +152,26 @@ impl Event for MessageHeld {
     fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
         let header = &self.letter.header;
         let fate = Fate::Held(self.because);
-        let message = Message { letter: self.letter.clone(), fate, sent: stamp.seq, at: stamp.at };
+        let message = Message { letter: self.letter.clone(), fate, sent: stamp.seq, at: stamp.at, repliers: vec![] };
         rows.put(header.message.clone(), message);
         Sender::change(rows, &header.from, Sender::hold_one);
     }
 }
 
-/// Whom a message names: those that are agents of the team, and the others.
+/// Those that a message names or answers: agents of the team, people, and names that are neither.
 #[derive(Default)]
 struct Named {
     known: Vec<AgentId>,
+    people: Vec<String>,
     unknown: Vec<AgentId>,
+}
+
+/// The thread of replies that a message is in.
+#[derive(Default)]
+struct Replies {
+    root: Option<MessageId>,
+    /// Who wrote in it, the author of its first message too.
+    authors: Vec<AgentId>,
 }
 
 impl Command for SendMessage {
@@ -285,7 +297,7 @@ impl SendMessage {
     }
 
     /// Everybody that the message names, whether they are agents or not.
-    fn names(&self) -> Vec<AgentId> {
+    pub fn names(&self) -> Vec<AgentId> {
         let named = match &self.what {
             What::Entry => return self.mentioned(),
             What::Chat { to, .. } => &[to.clone(), self.mentioned()].concat(),
@@ -314,15 +326,63 @@ impl SendMessage {
         let mut named = Named::default();
         for name in self.names() {
             let here = view.find_agent(&name)?.is_some_and(|agent| !agent.has_left());
-            if here { named.known.push(name) } else { named.unknown.push(name) }
+            match view.person_named(&self.people, &name)? {
+                _ if here => named.known.push(name),
+                Some(person) if self.is_entry() => named.add_person(person),
+                _ => named.unknown.push(name),
+            }
         }
         Ok(named)
     }
 
+    fn is_entry(&self) -> bool {
+        matches!(self.what, What::Entry | What::Notice | What::EntryFor { .. } | What::Chat { .. })
+    }
+
+    /// The thread that it replies in, where it is an entry that those who are concerned are notified of.
+    fn replies(&self, view: &View) -> Result<Replies, Undecided> {
+        let notifies = matches!(self.what, What::Entry | What::Chat { tone: Tone::Speech, .. });
+        let Some(answered) = self.cause.answered().filter(|_| notifies) else { return Ok(Replies::default()) };
+        let Some(answered) = view.find_message(answered)? else { return Ok(Replies::default()) };
+        let header = answered.header();
+        if header.form != Form::Entry || header.thread != self.thread {
+            return Ok(Replies::default());
+        }
+        let root = header.root.clone().unwrap_or_else(|| header.message.clone());
+        let mut authors = vec![header.from.clone()];
+        if let Some(first) = view.find_message(&root)? {
+            authors.insert(0, first.header().from.clone());
+            authors.extend(first.repliers.iter().cloned());
+        }
+        Ok(Replies { root: Some(root), authors })
+    }
+
+    /// Adds those who wrote in the thread of replies and are still here; never the author itself.
+    fn add_repliers(&self, view: &View, named: &mut Named, authors: &[AgentId]) -> Result<(), Undecided> {
+        for author in authors.iter().filter(|author| **author != self.from) {
+            match Actor::parse(author.as_str()) {
+                Actor::Person(name) => named.add_person(name),
+                Actor::Agent(agent)
+                    if named.known.len() < limit::LIST_ENTRIES
+                        && !named.known.contains(&agent)
+                        && view.find_agent(&agent)?.is_some_and(|agent| !agent.has_left()) =>
+                {
+                    named.known.push(agent);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     fn letter(&self, view: &View) -> Result<Letter, Undecided> {
-        let Named { known, unknown } = self.resolve(view)?;
+        let mut named = self.resolve(view)?;
+        let mentioned = named.known.clone();
+        let Replies { root, authors } = self.replies(view)?;
+        self.add_repliers(view, &mut named, &authors)?;
+        let Named { known, people, unknown } = named;
         let mentions: Vec<AgentId> = match &self.what {
-            What::Entry | What::EntryFor { .. } => known.clone(),
+            What::Entry | What::EntryFor { .. } => mentioned,
             What::Chat { .. } => self.mentioned().into_iter().filter(|agent| known.contains(agent)).collect(),
             What::Notice | What::Direct { .. } | What::Coord { .. } => vec![],
         };
@@ -359,11 +419,13 @@ impl SendMessage {
             to,
             awaits_millis: waits.then_some(UNKNOWN_RECIPIENT_TTL_MILLIS),
             unknown,
+            people,
             requires_ack: self.requires_ack(session),
             wakes: (reaches || waits) && !session && !notice,
             lasts_millis: session.then_some(UNKNOWN_RECIPIENT_TTL_MILLIS),
             cause,
             reply_to: self.cause.answered().cloned(),
+            root,
             hops,
         };
         Ok(Letter { header, subject, text: self.text.clone() })
@@ -395,7 +457,7 @@ impl SendMessage {
     fn chain(&self, view: &View) -> Result<(Option<MessageId>, u32), Undecided> {
         let Some(id) = self.cause.message() else { return Ok((None, 0)) };
         let hops = match (view.find_message(id)?, &self.cause) {
-            (Some(cause), _) => cause.letter.header.hops.saturating_add(1),
+            (Some(cause), _) => cause.header().hops.saturating_add(1),
             (None, Cause::ReplyTo(_)) => {
                 return Err(
                     Rejection::new(Code::UnknownReference, format!("there is no message '{id}' to reply to")).into()
@@ -517,6 +579,14 @@ pub(crate) fn posted(
     Ok(facts)
 }
 
+impl Named {
+    fn add_person(&mut self, name: String) {
+        if !self.people.contains(&name) && self.people.len() < limit::LIST_ENTRIES {
+            self.people.push(name);
+        }
+    }
+}
+
 impl View {
     /// The time of the next entry in a thread: now, or just after the last one.
     pub(super) fn entry_time(&self, thread: &ThreadId, now: Timestamp) -> Result<Timestamp, Undecided> {
@@ -551,6 +621,64 @@ mod tests {
         let header = header(&w, "m");
         assert_eq!((names(&header.mentions), names(&header.unknown)), (vec!["coder"], vec!["ghost"]));
         assert!(header.wakes && header.requires_ack && header.awaits_millis.is_none());
+    }
+
+    #[test]
+    fn mention_of_person_is_kept_apart_from_unknown_names() {
+        let mut w = World::of(&["coder@pr-1", "reviewer"]);
+        let text = "@Anna, @local, @person: look. @ghost too";
+        let known = SendMessage { people: vec!["anna".to_owned()], ..entry("m", "coder@pr-1", text) };
+        assert_eq!(w.does(&by("coder@pr-1"), known), ["message.sent"]);
+        let header = header(&w, "m");
+        assert_eq!(
+            (&header.people[..], names(&header.unknown)),
+            (&["anna", "local", "person"].map(String::from)[..], vec!["ghost@pr-1"])
+        );
+        assert!(!header.wakes && header.mentions.is_empty(), "no agent is notified");
+    }
+
+    #[test]
+    fn person_who_has_written_is_known_without_a_credential() {
+        let mut w = World::of(&["a"]);
+        w.does(&by("a"), entry("m", "a", "@anna?"));
+        assert_eq!((header(&w, "m").people.len(), names(&header(&w, "m").unknown)), (0, vec!["anna"]));
+        w.does(&anna(), entry("n", "person:anna", "here"));
+        w.does(&by("a"), entry("o", "a", "@anna?"));
+        assert_eq!((&header(&w, "o").people[..], header(&w, "o").unknown.len()), (&["anna".to_owned()][..], 0));
+    }
+
+    fn reply(id: &str, from: &str, to: &str, text: &str) -> SendMessage {
+        SendMessage { cause: Cause::ReplyTo(to.into()), ..entry(id, from, text) }
+    }
+
+    #[test]
+    fn reply_notifies_everyone_who_wrote_in_the_thread_but_its_author() {
+        let mut w = World::of(&["a", "b", "c", "d"]);
+        w.does(&by("a"), entry("m", "a", "which database?"));
+        w.does(&by("b"), reply("r1", "b", "m", "PostgreSQL"));
+        assert_eq!((w.pending("a"), w.pending("b")), (vec!["r1"], vec![]));
+        w.does(&anna(), reply("r2", "person:anna", "r1", "agreed"));
+        w.does(&by("c"), reply("r3", "c", "m", "@d can you set it up?"));
+        let last = header(&w, "r3");
+        assert_eq!(last.to, Recipients::Agents(vec!["d".into(), "a".into(), "b".into()]));
+        assert_eq!(
+            (names(&last.mentions), &last.people[..], last.priority),
+            (vec!["d"], &["anna".to_owned()][..], Priority::Normal)
+        );
+        assert_eq!((last.root.clone(), w.message("m").repliers.len()), (Some("m".into()), 3));
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn reply_notifies_no_agent_that_has_left_and_none_for_a_notice() {
+        let mut w = World::of(&["a", "b", "c"]);
+        w.does(&by("a"), entry("m", "a", "which database?"));
+        w.does(&by("b"), reply("r1", "b", "m", "PostgreSQL"));
+        w.does(&by("b"), LeaveTeam { agent: "b".into() });
+        w.does(&by("c"), SendMessage { what: What::Notice, ..reply("r2", "c", "m", "noted") });
+        assert_eq!(header(&w, "r2").to, Recipients::Agents(vec![]));
+        w.does(&by("c"), reply("r3", "c", "r1", "and the version?"));
+        assert_eq!(header(&w, "r3").to, Recipients::Agents(vec!["a".into()]));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Column, ColumnValue, DeliveryId, Entity, EventStamp, Key, RowWriter};
 use crate::kernel::id::{AgentId, MessageId, RunId, Seq, TaskId, ThreadId, Timestamp};
 use crate::kernel::instance::Instance;
+use crate::kernel::limit;
 
 /// Why a delivery was given up on.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -73,6 +74,9 @@ pub struct Header {
     /// Whom it names that are no agents of the team.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<AgentId>,
+    /// The people that it names or answers, by name. `person` stands for all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub people: Vec<String>,
     /// How long it waits for those: delivered if an agent of that id registers until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaits_millis: Option<u64>,
@@ -89,6 +93,9 @@ pub struct Header {
     /// The message that this one answers, where its author said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<MessageId>,
+    /// The entry that began the thread of replies which this one is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<MessageId>,
     /// How many messages of agents led to this one without a person in between.
     pub hops: u32,
 }
@@ -133,6 +140,9 @@ pub struct Message {
     pub sent: Seq,
     /// Its time in the thread: later than that of every entry before it.
     pub at: Timestamp,
+    /// Who wrote in the thread of replies that it began, each once, the first [`limit::LIST_ENTRIES`] of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repliers: Vec<AgentId>,
 }
 
 /// Where one recipient stands.
@@ -267,7 +277,8 @@ impl Header {
             |agent: &AgentId| Key::Delivery(DeliveryId { message: self.message.clone(), agent: agent.clone() });
         let own =
             [Key::Message(self.message.clone()), Key::Thread(self.thread.clone()), Key::Sender(self.from.clone())];
-        own.into_iter().chain(self.delivered().map(delivery)).collect()
+        let root = self.root.clone().map(Key::Message);
+        own.into_iter().chain(root).chain(self.delivered().map(delivery)).collect()
     }
 
     fn addresses(&self, agent: &AgentId, at: Timestamp) -> Option<AddressedAs> {
@@ -281,12 +292,15 @@ impl Header {
         }
     }
 
-    /// Enters it into its thread at that time, and opens a delivery for each recipient.
+    /// Enters it into its thread at that time, notes its author in the thread of replies, and opens a delivery for each recipient.
     pub(crate) fn queue(&self, rows: &mut RowWriter<'_>, at: Timestamp, stamp: EventStamp) {
         rows.replace(self.thread.clone(), |old: Option<Thread>| {
             let messages = old.map_or(0, |old| old.messages).saturating_add(1);
             Some(Thread { id: self.thread.clone(), last_at: at, messages })
         });
+        if let Some(root) = &self.root {
+            rows.update(root.clone(), |message: &mut Message| message.note_replier(&self.from));
+        }
         for agent in self.delivered() {
             if let Some(to) = self.addresses(agent, at) {
                 let id = DeliveryId { message: self.message.clone(), agent: agent.clone() };
@@ -335,8 +349,18 @@ impl Entity for Message {
 }
 
 impl Message {
+    pub fn header(&self) -> &Header {
+        &self.letter.header
+    }
+
     pub fn id(&self) -> &MessageId {
-        &self.letter.header.message
+        &self.header().message
+    }
+
+    fn note_replier(&mut self, author: &AgentId) {
+        if self.repliers.len() < limit::LIST_ENTRIES && !self.repliers.contains(author) {
+            self.repliers.push(author.clone());
+        }
     }
 
     /// Whether an agent gets it as one of everybody.

@@ -107,6 +107,7 @@ pub(crate) fn by_system(id: &MessageId, instance: &Instance, what: What, text: &
         text: text.to_owned(),
         cause: Cause::Nothing,
         // What the system says is never held.
+        people: vec![],
         guard: StormGuard::default(),
     }
 }

@@ -45,6 +45,8 @@ pub struct EndTurn {
     pub said: Option<String>,
     /// The id of what is posted.
     pub message: MessageId,
+    /// People that it names, as in [`SendMessage`].
+    pub people: Vec<String>,
     pub guard: StormGuard,
 }
 
@@ -248,6 +250,7 @@ impl EndTurn {
                 Some(SendMessage {
                     from: turn.agent.clone(),
                     cause: turn.messages.last().map_or(Cause::Nothing, |message| Cause::Shown(message.clone())),
+                    people: self.people.clone(),
                     guard: self.guard,
                     ..by_system(&self.message, &instance, What::Entry, &cut(said))
                 })

@@ -508,6 +508,7 @@ pub(crate) fn entry(id: &str, from: &str, text: &str) -> SendMessage {
         what: What::Entry,
         text: text.to_owned(),
         cause: Cause::Nothing,
+        people: vec![],
         guard: StormGuard::default(),
     }
 }

@@ -672,6 +672,7 @@ fn header() -> Header {
         mentions: vec!["ada@pr-1".into(), "bob@pr-1".into()],
         to: Recipients::Agents(vec!["bob@pr-1".into()]),
         unknown: vec!["eve".into()],
+        people: vec![],
         awaits_millis: Some(UNKNOWN_RECIPIENT_TTL_MILLIS),
         requires_ack: true,
         priority: Priority::High,
@@ -679,6 +680,7 @@ fn header() -> Header {
         lasts_millis: Some(UNKNOWN_RECIPIENT_TTL_MILLIS),
         cause: Some("msg_0".into()),
         reply_to: None,
+        root: None,
         hops: 3,
     }
 }

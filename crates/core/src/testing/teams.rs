@@ -93,6 +93,7 @@ pub(crate) fn ends_turn(turn: &str, how: TurnConclusion) -> EndTurn {
         notes: Notes::default(),
         said: None,
         message: MessageId::new(format!("by_{turn}")),
+        people: vec![],
         guard: StormGuard::default(),
     }
 }

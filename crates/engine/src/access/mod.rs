@@ -1,6 +1,7 @@
 //! Tokens, browser sessions and sign-in links, as surfaces create and revoke them.
 
 mod names;
+mod people;
 mod sign_in;
 
 use std::ops::Deref;

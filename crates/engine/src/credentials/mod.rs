@@ -3,7 +3,7 @@
 pub mod browser_sessions;
 pub mod team_sessions;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rookery_core::kernel::instance::{check_name, plain};
@@ -183,6 +183,12 @@ impl Access {
         self.team_sessions.check(&session)?;
         let caller = caller_acting_as(own, credentials.stated, Authority::Agent)?;
         Ok(Caller { auth: Auth::Session, session: Some(Arc::new(session)), ..caller })
+    }
+
+    /// The people with a token or a browser session, by name.
+    pub(crate) fn people(&self) -> BTreeSet<String> {
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        tokens.values().filter(|token| token.power == Authority::Person).map(|token| token.subject.clone()).collect()
     }
 
     /// The person with a token whose name looks like this one.

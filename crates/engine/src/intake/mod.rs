@@ -274,7 +274,8 @@ impl IntakeHandle<'_> {
         let mut places = Vec::with_capacity(commands.len());
         for item in commands {
             let submission = match self.submission(item).await {
-                Ok((submission, held)) => {
+                Ok((mut submission, held)) => {
+                    self.engine.add_named_people(&mut submission.command);
                     self.engine.check_new_names(&submission.command).await.map(|()| (submission, held))
                 }
                 Err(error) => Err(error),

@@ -71,6 +71,7 @@ impl InboxHandle<'_> {
             what: post.what,
             text: post.text,
             cause,
+            people: vec![],
             guard: self.engine.config().storm_guard(),
         }
     }

@@ -21,6 +21,7 @@ fn send(id: &str, from: &str, what: What, text: &str) -> Submission {
         what,
         text: text.to_owned(),
         cause: Cause::Nothing,
+        people: vec![],
         guard: StormGuard { per_minute: 10, hops: 20 },
     };
     Submission::new(Caller::asserted(from), message)

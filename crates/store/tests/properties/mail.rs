@@ -82,7 +82,10 @@ fn about_messages() -> BoxedStrategy<Asked> {
         let instance = Instance::default();
         let (run, thread) = (instance.run(), instance.thread());
         let text = text.to_owned();
-        (Caller::asserted(from.clone()), SendMessage { id, run, thread, from, what, text, cause, guard }.into())
+        (
+            Caller::asserted(from.clone()),
+            SendMessage { id, run, thread, from, what, text, cause, people: vec![], guard }.into(),
+        )
     });
     let some = || prop_oneof![3 => message().prop_map(|one| vec![one]), 1 => prop::collection::vec(message(), 1..3)];
     let shown = select(vec![Shown::Before, Shown::Now]);

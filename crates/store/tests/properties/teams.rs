@@ -142,6 +142,7 @@ fn ends() -> impl Strategy<Value = EndTurn> {
             notes: Notes { conversation: None, transcript },
             said: said.map(str::to_owned),
             message,
+            people: vec![],
             guard: StormGuard { per_minute: 2, hops: 0 },
         },
     )

@@ -41,9 +41,11 @@ pub struct ChannelEntry {
     pub text: String,
     /// Agents that it mentions.
     pub mentions: Vec<String>,
-    /// Names that it mentions and no agent has; people are among them.
+    /// People that it mentions or answers, by name; `person` stands for all of them. They see it in the web UI.
+    pub people: Vec<String>,
+    /// Names that it mentions and that neither an agent nor a person has.
     pub unknown: Vec<String>,
-    /// Who was told.
+    /// Agents that are notified: those that it mentions and, for a reply, those that wrote in its thread.
     pub to: Vec<String>,
     /// `normal` or `high`.
     pub priority: String,
@@ -68,7 +70,7 @@ pub struct NewEntry {
     /// What to say, with @mentions.
     #[schema(required = true)]
     pub text: Option<String>,
-    /// The entry that this one answers.
+    /// The entry that this one answers. Those who wrote in its thread are notified.
     pub reply_to: Option<String>,
     /// The agent that speaks, where no header says so.
     pub agent_id: Option<String>,
@@ -154,6 +156,7 @@ fn shown(message: Message) -> ChannelEntry {
         name: header.name,
         text: message.letter.text,
         mentions: ids(header.mentions),
+        people: header.people,
         unknown: ids(header.unknown),
         to: match header.to {
             Recipients::Agents(agents) => ids(agents),

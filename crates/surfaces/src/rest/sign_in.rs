@@ -28,6 +28,8 @@ pub struct SessionInfo {
     pub person: Option<String>,
     /// The browser session; null for callers that proved who they are in another way.
     pub session: Option<String>,
+    /// The people that agents and others can mention, by name; for people only.
+    pub people: Vec<String>,
     pub project: String,
     pub project_id: String,
     pub version: String,
@@ -86,8 +88,10 @@ pub async fn get(State(app): State<App>, call: Call) -> Result<Json<SessionInfo>
         Actor::Person(name) => Some(name),
         _ => None,
     };
+    let people = if person.is_some() { app.engine().access().people().into_iter().collect() } else { vec![] };
     Ok(Json(SessionInfo {
         person,
+        people,
         session: call.browser_session().map(|session| session.id),
         project: app.engine().config().project.clone(),
         project_id: app.about().project_id.clone(),

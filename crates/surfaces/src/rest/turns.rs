@@ -235,6 +235,7 @@ pub async fn end(call: Call, Segment(id): Segment, body: JsonBody<EndTurnRequest
         notes: Notes { conversation: asked.conversation, transcript: asked.transcript.as_deref().map(hash) },
         said: asked.said,
         message: engine.inbox().mint_message(),
+        people: vec![],
         guard: engine.config().storm_guard(),
     };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;

@@ -2,7 +2,7 @@
 
 use rookery_core::kernel::time::iso;
 use rookery_core::model::message::{Fate, Message};
-use rookery_core::{AgentId, Instance};
+use rookery_core::{AgentId, Instance, MessageId};
 use rookery_engine::messages::{LARGEST_PAGE, Post, Span};
 use rookery_engine::moment::Moment;
 use schemars::JsonSchema;
@@ -48,6 +48,10 @@ pub fn tools() -> Vec<Tool> {
 struct ChannelSendArgs {
     /// What to say, with @mentions.
     message: String,
+    /// The id of the entry that this one answers: those who wrote in its thread are notified too.
+    #[serde(default, deserialize_with = "name")]
+    #[schemars(extend("x-rare" = true))]
+    reply_to: Option<String>,
     /// Send to this agent alone, not to the channel.
     #[serde(default, deserialize_with = "name")]
     to: Option<String>,
@@ -60,9 +64,12 @@ struct ChannelSendArgs {
 struct ChannelSendResult {
     id: String,
     timestamp: String,
-    /// Who is mentioned and was told.
+    /// Agents that are mentioned and notified.
     mentions: Vec<String>,
-    /// Mentioned names that no agent has.
+    /// People that are mentioned or answered: they see it in the web UI.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    people: Vec<String>,
+    /// Mentioned names that neither an agent nor a person has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unknown: Vec<String>,
     /// Why it did not go out yet, if it did not.
@@ -77,7 +84,8 @@ async fn send(call: Call, asked: ChannelSendArgs) -> ToolAnswer<ChannelSendResul
         Some(to) => Post::direct(&member.id, vec![member.named(to)?], message),
         None => Post::entry(&member.id, message),
     };
-    let post = Post { instance: member.instance.clone(), ..post };
+    let reply_to = asked.reply_to.as_deref().map(MessageId::new);
+    let post = Post { instance: member.instance.clone(), reply_to, ..post };
     let command = call.engine().inbox().compose(post);
     let message = call.submit(member.caller.clone(), command).await?.reply;
     let header = &message.letter.header;
@@ -85,6 +93,7 @@ async fn send(call: Call, asked: ChannelSendArgs) -> ToolAnswer<ChannelSendResul
         id: header.message.to_string(),
         timestamp: iso(message.at),
         mentions: called(&header.mentions, &member.instance),
+        people: header.people.clone(),
         unknown: called(&header.unknown, &member.instance),
         held: held(&message),
     };

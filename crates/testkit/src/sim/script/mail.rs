@@ -94,6 +94,7 @@ impl Script<'_> {
             what,
             text: format!("@{to} text {}", self.rng.random_range(0..20)),
             cause,
+            people: vec![],
             guard: GUARD,
         }
         .into()

@@ -138,6 +138,7 @@ impl Script<'_> {
             notes: Notes::default(),
             said: self.rng.random_bool(0.5).then(|| format!("@{} text 1", self.agent())),
             message: self.fresh_message("turn"),
+            people: vec![],
             guard: GUARD,
         }
         .into()
