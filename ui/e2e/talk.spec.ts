@@ -116,3 +116,28 @@ test('a review is decided under the message that asks for it, and under no other
   await expect(card('Approve before I merge?').getByRole('link')).toHaveAttribute('href', `/ui/tasks/${tasks['review']}`);
   await expect(page.locator('.message .card').filter({ hasText: 'Review' })).toHaveCount(2);
 });
+
+test('a person is reached by name, and finds the mention in Attention', async ({ daemon, signedIn: page }) => {
+  const agent = await Mcp.connect(daemon, 'ada');
+  expect(await agent.tool('channel_send', { message: '@anna which database? @ghost knows nothing' })).toMatchObject({ people: ['anna'], unknown: ['ghost'] });
+  expect(await agent.tool('channel_send', { message: '@person the tests are red' })).toMatchObject({ people: ['person'] });
+  await page.goto(`${daemon.url}/ui/attention`);
+  await expect(page.locator('.matter').filter({ hasText: 'ada mentions you' })).toHaveCount(2);
+});
+
+test('a reply notifies those who wrote in the thread, and says so before it is sent', async ({ daemon, signedIn: page }) => {
+  const [ada, ben] = [await Mcp.connect(daemon, 'ada'), await Mcp.connect(daemon, 'ben')];
+  const { id } = await ada.tool('channel_send', { message: 'Which database?' });
+  await ben.tool('channel_send', { message: 'PostgreSQL', reply_to: id });
+  expect(JSON.stringify(await ada.tool('inbox_check'))).toContain('PostgreSQL');
+  await page.goto(`${daemon.url}/ui/c/default?thread=${String(id)}`);
+  const field = page.getByRole('combobox', { name: 'Message #general' });
+  await field.fill('SQLite is enough');
+  await expect(page.getByText('Notifies ada, ben, normal priority')).toBeVisible();
+  await field.press('Enter');
+  await expect(page.getByRole('article').filter({ hasText: 'SQLite is enough' })).toContainText('To ada, ben');
+  for (const agent of [ada, ben]) expect(JSON.stringify(await agent.tool('inbox_check'))).toContain('SQLite is enough');
+  await ben.tool('channel_send', { message: 'As you like', reply_to: id });
+  await page.goto(`${daemon.url}/ui/attention`);
+  await expect(page.locator('.matter').filter({ hasText: 'ben answers in your thread' })).toBeVisible();
+});

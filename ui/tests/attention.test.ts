@@ -8,11 +8,11 @@ const task = (id: string, state: Task['state'], more: Partial<Task> = {}): Task 
   waitingOn: [], createdAt: 1, startedAt: 1, completedAt: undefined, reason: undefined, waitingFor: undefined, outcome: undefined, attempt: 1, since: 1, ...more,
 });
 const entry = (id: string, from: string, more: Partial<Entry> = {}): Entry => ({
-  id, seq: Number(id), at: 1, thread: 'thr_default', from, name: from, text: 'x', mentions: [], unknown: [], to: [], priority: 'normal', replyTo: undefined, acked: [], ...more,
+  id, seq: Number(id), at: 1, thread: 'thr_default', from, name: from, text: 'x', mentions: [], people: [], unknown: [], to: [], priority: 'normal', replyTo: undefined, acked: [], ...more,
 });
 const seen = (tasks: Task[], more: Partial<Parameters<typeof matters>[0]> = {}) => ({
   world: { ...NOTHING, tasks: new Map(tasks.map((row) => [row.id, row])) } as World,
-  talk: new Map(), session: { person: 'anna', ended: false, project: 'p' }, acknowledged: new Set<string>(), routings: new Map(), held: [], quiet: [], ...more,
+  talk: new Map(), session: { person: 'anna', ended: false, people: [], project: 'p' }, acknowledged: new Set<string>(), routings: new Map(), held: [], quiet: [], ...more,
 });
 
 describe('what needs a person', () => {

@@ -9,7 +9,7 @@ const task = (id: string, since: number, more: Partial<Task> = {}): Task => ({
   resources: [], dependsOn: [], waitingOn: [], createdAt: 1, startedAt: 1, completedAt: undefined, reason: undefined, waitingFor: undefined, outcome: undefined, attempt: 1, since, ...more,
 });
 const says = (seq: number, at: number, text: string, more: Partial<Entry> = {}): Entry => ({
-  id: `m${seq}`, seq, at, thread: 'thr_default', from: 'ada', name: 'ada', text, mentions: text.includes('@') ? ['anna'] : [], unknown: [], to: [], priority: 'normal', replyTo: undefined, acked: [], ...more,
+  id: `m${seq}`, seq, at, thread: 'thr_default', from: 'ada', name: 'ada', text, mentions: text.includes('@') ? ['anna'] : [], people: [], unknown: [], to: [], priority: 'normal', replyTo: undefined, acked: [], ...more,
 });
 const found = (entries: Entry[], tasks: Task[]) => [...reviewRequests(entries, new Map(tasks.map((row) => [row.id, row])))].map(([message, { id }]) => `${message} ${id}`);
 

@@ -14,8 +14,12 @@ interface Props {
   onStart?: () => void;
   /** Which rows are in sight. */
   onSight?: (first: number, last: number) => void;
-  /** A row to be in sight. */
+  /** A row to be in sight, once for each key. */
   focus?: number | undefined;
+  /** What that row is known by, where its place changes. */
+  focusKey?: string | undefined;
+  /** Each change goes to the end. */
+  goToEnd?: number;
   /** Rows are added at the beginning: keep what is in sight. */
   shift?: boolean;
   paused?: boolean;
@@ -27,11 +31,13 @@ interface Props {
 
 const NEAR = 40;
 
-export function EventList({ count, render, label, role = 'list', onStart, onSight, focus, shift = false, paused = false, height, stamp }: Props) {
+export function EventList({ count, render, label, role = 'list', onStart, onSight, focus, focusKey, goToEnd = 0, shift = false, paused = false, height, stamp }: Props) {
   const list = useRef<VListHandle>(null);
   const frame = useRef<HTMLDivElement>(null);
   const [following, setFollowing] = useState(focus === undefined);
   const [seen, setSeen] = useState(count);
+  // Rows get their heights as they are shown, which scrolls too: only what the person did stops following.
+  const touched = useRef(false);
   const follow = following && !paused;
   const toEnd = () => count > 0 && list.current?.scrollToIndex(count - 1, { align: 'end' });
 
@@ -52,11 +58,25 @@ export function EventList({ count, render, label, role = 'list', onStart, onSigh
     return () => observer.disconnect();
   }, [follow, count]);
 
+  const isThere = focus !== undefined && focus >= 0;
   useEffect(() => {
-    if (focus === undefined || focus < 0) return;
+    if (!isThere) return;
     setFollowing(false);
     list.current?.scrollToIndex(focus, { align: 'center' });
-  }, [focus]);
+    const frame = requestAnimationFrame(() => isAtEnd() && setFollowing(true));
+    return () => cancelAnimationFrame(frame);
+  }, [focusKey ?? focus, isThere]);
+
+  useEffect(() => {
+    if (goToEnd === 0) return;
+    setFollowing(true);
+    toEnd();
+  }, [goToEnd]);
+
+  const isAtEnd = () => {
+    const handle = list.current;
+    return handle !== null && handle.scrollOffset + handle.viewportSize >= handle.scrollSize - NEAR;
+  };
 
   const sight = () => {
     const handle = list.current;
@@ -68,15 +88,25 @@ export function EventList({ count, render, label, role = 'list', onStart, onSigh
     const handle = list.current;
     if (!handle) return;
     const atEnd = offset + handle.viewportSize >= handle.scrollSize - NEAR;
-    if (atEnd !== following) setFollowing(atEnd);
-    if (atEnd) setSeen(count);
-    if (offset < 200) onStart?.();
+    if (atEnd) {
+      touched.current = false;
+      if (!following) setFollowing(true);
+      setSeen(count);
+    } else if (following && touched.current) setFollowing(false);
+    else if (follow) toEnd();
+    if (offset < 200 && !(follow && handle.scrollSize > handle.viewportSize)) onStart?.();
     sight();
   };
 
+  const touch = () => {
+    touched.current = true;
+  };
   const fresh = Math.max(0, count - seen);
   return (
-    <div className="feed" ref={frame} role={role} aria-label={label} {...(role === 'log' ? { 'aria-live': 'off' } : {})} tabIndex={0}>
+    <div
+      className="feed" ref={frame}
+      onWheel={touch} onTouchMove={touch} onPointerDown={touch} onKeyDown={touch}
+      role={role} aria-label={label} {...(role === 'log' ? { 'aria-live': 'off' } : {})} tabIndex={0}>
       <VList ref={list} shift={shift} onScroll={scrolled} style={{ height: '100%' }} data={{ length: count }} {...(height ? { itemSize: height } : {})}>
         {(_: unknown, index: number) => render(index)}
       </VList>
@@ -85,6 +115,7 @@ export function EventList({ count, render, label, role = 'list', onStart, onSigh
           type="button"
           className="resume"
           onClick={() => {
+            touched.current = false;
             setFollowing(true);
             toEnd();
           }}

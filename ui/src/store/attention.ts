@@ -150,7 +150,7 @@ function ofTalk({ talk, session }: Seen): Matter[] {
       .filter((entry, index) => entry.from !== `person:${me}` && isFor(entry, me) && !isAnswered(entries, index, me))
       .map((entry) => ({
         key: `mention:${entry.id}`, kind: 'mention' as const, shape: 'waiting' as const,
-        what: `${entry.name} mentions you`, who: entry.from, why: entry.text.slice(0, 200), since: entry.at,
+        what: entry.replyTo !== undefined && !entry.text.includes('@') ? `${entry.name} answers in your thread` : `${entry.name} mentions you`, who: entry.from, why: entry.text.slice(0, 200), since: entry.at,
         behind: 0, channel: entry.thread.replace(/^thr_/, ''), message: entry.id, seq: entry.seq,
       })));
 }

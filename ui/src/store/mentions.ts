@@ -24,14 +24,20 @@ export interface Reach {
   priority: 'normal' | 'high';
 }
 
-export function reach(text: string, channel: string, agents: ReadonlyMap<string, unknown>, people: ReadonlySet<string> = new Set()): Reach {
+/** `thread` are the entries of the thread that it replies in: whoever wrote them is notified, besides those that it mentions. */
+export function reach(
+  text: string, channel: string, agents: ReadonlyMap<string, unknown>, people: ReadonlySet<string> = new Set(),
+  thread: readonly { from: string }[] = [], me?: string,
+): Reach {
   const names = mentioned(text, channel);
   // A person comes before an agent of the same name.
   const known = names.filter((name) => agents.has(name) && !people.has(bare(name)));
+  const authors = [...new Set(thread.map((entry) => entry.from))].filter((author) => author !== `person:${me}`);
+  const others = authors.filter((author) => author.startsWith('person:')).map((author) => author.slice(7));
   const urgent = text.split(/[^A-Za-z0-9_]+/).some((word) => URGENT.has(word.toLowerCase()));
   return {
-    agents: known,
-    people: names.filter((name) => people.has(bare(name))).map(bare),
+    agents: [...new Set([...known, ...authors.filter((author) => agents.has(author))])],
+    people: [...new Set([...names.filter((name) => people.has(bare(name))).map(bare), ...others])],
     unknown: names.filter((name) => !agents.has(name) && !people.has(bare(name))),
     priority: urgent || known.length > 1 ? 'high' : 'normal',
   };

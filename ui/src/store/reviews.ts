@@ -30,7 +30,7 @@ function choose(found: Map<string, Task>, task: Task, among: readonly Entry[]): 
 
 /** Whether its author holds the task, and addressed somebody when it came into review or later. */
 function mayAsk(entry: Entry, task: Task): boolean {
-  const addressed = entry.mentions.length + entry.unknown.length > 0;
+  const addressed = entry.mentions.length + entry.people.length + entry.unknown.length > 0;
   return addressed && entry.from === task.holder && entry.at > task.since - ABOUT_MILLIS;
 }
 

@@ -16,6 +16,8 @@ export interface Session {
   person: string | undefined;
   /** Whether this page acted as somebody and no longer may: signed out here or elsewhere, or the session expired. */
   ended: boolean;
+  /** The people that can be mentioned, as far as the daemon knows them by their credentials. */
+  people: readonly string[];
   project: string;
 }
 
@@ -71,7 +73,7 @@ let state: State = {
   events: [],
   talk: new Map(),
   channels: new Map(),
-  session: { person: undefined, ended: false, project: '' },
+  session: { person: undefined, ended: false, people: [], project: '' },
   beats: new Map(),
   acknowledged: new Set(),
   routings: new Map(),
@@ -207,7 +209,7 @@ export async function session(): Promise<void> {
   const found = await get<Wire['SessionInfo']>('/session').catch(() => undefined);
   if (!found || mine !== asked) return;
   const person = found.person ?? undefined;
-  change({ session: { person, ended: state.session.ended && person === undefined, project: found.project } });
+  change({ session: { person, ended: state.session.ended && person === undefined, people: found.people, project: found.project } });
   await held();
 }
 
@@ -242,7 +244,7 @@ export async function entries(channel: string, before?: number): Promise<Entry[]
 function fromWire(entry: Wire['ChannelEntry'], thread: string): Entry {
   return {
     id: entry.id, seq: entry.seq, at: entry.at, thread, from: entry.from, name: entry.name, text: entry.text,
-    mentions: entry.mentions, unknown: entry.unknown, to: entry.to, priority: entry.priority,
+    mentions: entry.mentions, people: entry.people, unknown: entry.unknown, to: entry.to, priority: entry.priority,
     replyTo: entry.reply_to ?? undefined, acked: [],
   };
 }

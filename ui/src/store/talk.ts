@@ -12,7 +12,9 @@ export interface Entry {
   name: string;
   text: string;
   mentions: string[];
-  /** Named, but no agents: people are among them. */
+  /** People that it names or answers, by name; `person` stands for all of them. */
+  people: string[];
+  /** Named, but neither agents nor people; in older entries people are among them. */
   unknown: string[];
   to: string[];
   priority: string;
@@ -42,6 +44,7 @@ export function entryFrom(payload: Payload, seq: number, at: number): Entry {
     name: text(payload, 'name') ?? '',
     text: text(payload, 'text') ?? '',
     mentions: texts(payload, 'mentions'),
+    people: texts(payload, 'people'),
     unknown: texts(payload, 'unknown'),
     to: texts(to, 'agents'),
     priority: text(payload, 'priority') ?? 'normal',
@@ -105,8 +108,12 @@ export function bare(name: string): string {
   return at === -1 ? name : name.slice(0, at);
 }
 
+/** Mentioned so, every person is. */
+export const ANY_PERSON = 'person';
+
 /** Whether an entry is for a person of this name. */
 export function isFor(entry: Entry, person: string): boolean {
+  if (entry.people.includes(person) || entry.people.includes(ANY_PERSON)) return true;
   // Also if an agent that joined before the name was a person's has it.
   return [...entry.unknown, ...entry.to].some((name) => bare(name) === person) || entry.to.includes(`person:${person}`);
 }

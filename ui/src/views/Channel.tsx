@@ -14,7 +14,7 @@ import { runOf } from '../store/instance';
 import { ofTask } from '../store/offers';
 import { reviewRequests } from '../store/reviews';
 import { useStore } from '../store/store';
-import { channelTitle, type Entry } from '../store/talk';
+import { channelTitle, type Entry, MOST_ENTRIES } from '../store/talk';
 import type { Task } from '../store/world';
 import { ChannelHead } from './ChannelHead';
 import { Compose } from './Compose';
@@ -31,7 +31,7 @@ const DETAILS: { name: Detail; title: string }[] = [
 export function ChannelView({ channel, onMenu }: { channel: string } & WithMenu) {
   const place = usePlace();
   const detail = (place.query.get('show') as Detail | null) ?? 'tasks';
-  const { entries, earlier, shift } = useEntries(channel);
+  const { entries, loaded, earlier, shift } = useEntries(channel);
   const me = useStore((state) => state.session.person);
   const world = useWorld();
   const mayAct = useMayAct();
@@ -41,19 +41,23 @@ export function ChannelView({ channel, onMenu }: { channel: string } & WithMenu)
   const reviews = useMemo(() => reviewRequests(entries, world.tasks), [entries, world.tasks]);
   const thread = place.query.get('thread');
   const root = entries.find((entry) => entry.id === thread);
-  const isMissing = (thread !== null && root === undefined) || Number(place.query.get('seq') ?? entries[0]?.seq) < (entries[0]?.seq ?? 0);
+  const start = useStart(newSince, place.query.has('seq'), loaded, entries);
+  const from = Number(place.query.get('seq') ?? (start === 'new' && entries.length < MOST_ENTRIES ? newSince : undefined) ?? entries[0]?.seq);
+  const isMissing = (thread !== null && root === undefined) || from < (entries[0]?.seq ?? 0);
   useEffect(() => {
     if (isMissing) earlier();
   }, [isMissing, entries, earlier]);
+  const inThread = useMemo(() => (root ? [root, ...(replies.get(root.id) ?? [])] : []), [root, replies]);
   const items = useMemo(
-    () => (root ? [root, ...(replies.get(root.id) ?? [])].map(asItem) : withMarks(interleave(rootsOf(entries), events, detail), newSince)),
-    [root, entries, replies, events, detail, newSince],
+    () => (root ? inThread.map(asItem) : withMarks(interleave(rootsOf(entries), events, detail), newSince)),
+    [root, inThread, entries, events, detail, newSince],
   );
   const compose = useRef<HTMLTextAreaElement>(null);
   const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
   const toggle = (key: string) => setOpened((before) => (before.has(key) ? new Set([...before].filter((other) => other !== key)) : new Set([...before, key])));
   const [cursor, setCursor] = useState<string>();
-  const wanted = cursor ?? (place.query.has('seq') ? `m${place.query.get('seq')}` : undefined);
+  const [sent, setSent] = useState(0);
+  const wanted = cursor ?? (place.query.has('seq') ? `m${place.query.get('seq')}` : root === undefined ? start : undefined);
   const focus = wanted === undefined ? undefined : items.findIndex((item) => item.key === wanted);
   useRows({ count: items.length, chosen: focus ?? items.length, move: (index) => setCursor(items[index]?.key) }, (deed, index) => {
     const item = items[index];
@@ -85,14 +89,14 @@ export function ChannelView({ channel, onMenu }: { channel: string } & WithMenu)
         ? <p className="empty">Nothing was said here yet. Mention an agent with @ to reach its inbox.</p>
         : (
           <EventList
-            count={items.length} stamp={items} label={`Messages in ${channelTitle(channel)}`} role="log" onStart={earlier} shift={shift} focus={focus}
+            count={items.length} stamp={items} label={`Messages in ${channelTitle(channel)}`} role="log" onStart={earlier} shift={shift} focus={focus} focusKey={wanted} goToEnd={sent}
             render={(index) => {
               const item = items[index] as Marked;
               return <div key={item.key}><Shown item={item} me={me} replies={replies} reviews={reviews} channel={channel} chosen={index === focus} inThread={root !== undefined} open={opened.has(item.key)} onToggle={toggle} /></div>;
             }}
           />
         )}
-      <Compose key={`${channel} ${root?.id ?? ''}`} channel={channel} replyTo={root} field={compose} />
+      <Compose key={`${channel} ${root?.id ?? ''}`} channel={channel} thread={inThread} field={compose} onSent={() => setSent((before) => before + 1)} />
     </>
   );
 }
@@ -119,12 +123,25 @@ function Tabs({ channel, detail }: { channel: string; detail: Detail }) {
 /** Up to where the person had read when the channel was opened; what is in sight counts as read from then on. */
 function useNewSince(channel: string, last: number | undefined): number | undefined {
   const log = useStore((state) => state.log);
-  const [newSince] = useState(() => seenUpto(log, channel));
+  const since = useRef<{ log: string; seq: number | undefined }>({ log: '', seq: undefined });
+  // Before anything is marked as read here.
+  if (log !== since.current.log) since.current = { log, seq: seenUpto(log, channel) };
   useEffect(() => {
     if (!log || (last !== undefined && document.hidden)) return;
     markSeen(log, channel, last ?? 0);
   }, [last, channel, log]);
-  return newSince;
+  return since.current.seq;
+}
+
+/** Where the channel opens: at what is new since the person was here, if something is, else at the end. */
+function useStart(newSince: number | undefined, isAt: boolean, loaded: boolean, entries: readonly Entry[]): 'new' | undefined {
+  const me = useStore((state) => state.session.person);
+  const start = useRef<'new' | 'end'>(undefined);
+  if (start.current === undefined && loaded) {
+    const isNew = newSince !== undefined && entries.some((entry) => entry.seq > newSince && entry.from !== `person:${me}`);
+    start.current = isNew && !isAt ? 'new' : 'end';
+  }
+  return start.current === 'new' ? 'new' : undefined;
 }
 
 function addressOf(item: Marked, otherwise: string): string {

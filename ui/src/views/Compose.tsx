@@ -10,18 +10,32 @@ import { useDraft } from '../shell/draft';
 import { useMayAct, useWorld } from '../store/hooks';
 import { reach, reachWords, typing } from '../store/mentions';
 import { useStore } from '../store/store';
-import { bare, channelTitle, type Entry } from '../store/talk';
+import { ANY_PERSON, bare, channelTitle, type Entry } from '../store/talk';
 import { SignInNote } from './SignInNote';
 
 const MOST = 8;
 
-/** The people that this page knows of: those who have spoken. */
+/** The people that can be mentioned: those that the daemon knows, and those who have spoken. */
 function usePeople(): ReadonlySet<string> {
   const talk = useStore((state) => state.talk);
-  return useMemo(() => new Set([...talk.values()].flat().filter((entry) => entry.from.startsWith('person:')).map((entry) => entry.from.slice(7))), [talk]);
+  const known = useStore((state) => state.session.people);
+  return useMemo(() => {
+    const spoke = [...talk.values()].flat().filter((entry) => entry.from.startsWith('person:')).map((entry) => entry.from.slice(7));
+    return new Set([...known, ...spoke, ANY_PERSON]);
+  }, [talk, known]);
 }
 
-export function Compose({ channel, replyTo, field }: { channel: string; replyTo: Entry | undefined; field: RefObject<HTMLTextAreaElement | null> }) {
+interface Props {
+  channel: string;
+  /** The entries of the thread that is replied in, the one that began it first; none in the channel itself. */
+  thread: readonly Entry[];
+  field: RefObject<HTMLTextAreaElement | null>;
+  onSent: () => void;
+}
+
+export function Compose({ channel, thread, field, onSent }: Props) {
+  const [replyTo] = thread;
+  const me = useStore((state) => state.session.person);
   const mayAct = useMayAct();
   const { agents } = useWorld();
   const people = usePeople();
@@ -69,6 +83,7 @@ export function Compose({ channel, replyTo, field }: { channel: string; replyTo:
       await actions.say(channel, text, replyTo?.id);
       setText('');
       setFault(undefined);
+      onSent();
     } catch (error) {
       setFault(error instanceof ApiError ? `${error.message}${error.hint ? ` (${error.hint})` : ''}` : 'It was not sent: the daemon does not answer.');
     } finally {
@@ -94,7 +109,7 @@ export function Compose({ channel, replyTo, field }: { channel: string; replyTo:
     }
     if (event.key === 'Escape') field.current?.blur();
   };
-  const told = reach(text, channel, agents, people);
+  const told = reach(text, channel, agents, people, thread, me);
   return (
     <form
       className="compose" onSubmit={(event) => {

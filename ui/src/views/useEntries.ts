@@ -9,7 +9,13 @@ import { type Entry, joined, threadOf } from '../store/talk';
 
 const NONE: readonly Entry[] = [];
 
-interface Entries { entries: readonly Entry[]; earlier: () => void; shift: boolean }
+interface Entries {
+  entries: readonly Entry[];
+  /** Whether the newest of them were read. */
+  loaded: boolean;
+  earlier: () => void;
+  shift: boolean;
+}
 
 /** The entries of a channel as of now, or as of the event that the page looks at. */
 export function useEntries(channel: string): Entries {
@@ -25,6 +31,7 @@ function useEntriesNow(channel: string): Entries {
   const entries = useStore((state) => state.talk.get(thread)) ?? NONE;
   const log = useStore((state) => state.log);
   const [shift, setShift] = useState(false);
+  const [reads, setReads] = useState(0);
   const state = useRef<{ loading: boolean; done: boolean; log: string }>({ loading: false, done: false, log: '' });
   const load = useCallback(async (before: number | undefined) => {
     if (state.current.loading || state.current.done) return;
@@ -36,6 +43,8 @@ function useEntriesNow(channel: string): Entries {
       requestAnimationFrame(() => setShift(false));
     } finally {
       state.current.loading = false;
+      // Whoever wanted still earlier ones meanwhile can have them now.
+      setReads((before) => before + 1);
     }
   }, [channel]);
   useEffect(() => {
@@ -44,7 +53,7 @@ function useEntriesNow(channel: string): Entries {
     void load(undefined).catch(() => undefined);
   }, [log, load]);
   const first = entries[0]?.at;
-  return { entries, earlier: () => first !== undefined && void load(first).catch(() => undefined), shift };
+  return { entries, loaded: reads > 0, earlier: () => first !== undefined && void load(first).catch(() => undefined), shift };
 }
 
 /** Those that the fold of the log has, and older ones by the page. */
@@ -66,7 +75,7 @@ function useEntriesThen(channel: string): Entries {
         loading.current = false;
       });
   }, [channel, at, first]);
-  return { entries, earlier, shift: false };
+  return { entries, loaded: past?.loading === undefined, earlier, shift: false };
 }
 
 /** The events beside the messages: those of the channel's team, from about where the messages begin. */
