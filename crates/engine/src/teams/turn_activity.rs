@@ -49,6 +49,8 @@ fn activity(row: &LogRow) -> Option<TurnActivity> {
         | EventRef::AgentUpdated(_)
         | EventRef::AgentReturned(_)
         | EventRef::AgentStatusSet(_)
+        | EventRef::TurnStarted(_)
+        | EventRef::TurnEnded(_)
         | EventRef::LeadChosen(_) => return None,
         EventRef::MessageSent(fact) => said(&fact.letter),
         EventRef::MessageHeld(fact) => format!("{} (held for a person)", said(&fact.letter)),

@@ -7,7 +7,7 @@ use rookery_core::kernel::instance::plain;
 use rookery_core::model::turn;
 use rookery_core::model::turn::{Failure, Turn, TurnConclusion, Usage, WakeReason};
 use rookery_core::teams::{EndTurn, Notes, StartTurn};
-use rookery_core::{AgentId, MessageId, TeamId, TurnId};
+use rookery_core::{Actor, AgentId, Caller, MessageId, TeamId, TurnId};
 use rookery_engine::teams::{TurnActivity, TurnFilter};
 use rookery_engine::{At, Committed};
 use serde::{Deserialize, Serialize};
@@ -211,7 +211,8 @@ pub async fn start(call: Call, body: JsonBody<StartTurnRequest>) -> Result<Respo
         },
         messages: asked.messages.into_iter().map(MessageId::new).collect(),
     };
-    let committed = call.submit(call.person()?, command, &body.bytes).await?;
+    let caller = in_the_name_of(call.person()?, &command.agent);
+    let committed = call.submit(caller, command, &body.bytes).await?;
     Ok(respond(StatusCode::CREATED, committed))
 }
 
@@ -238,8 +239,17 @@ pub async fn end(call: Call, Segment(id): Segment, body: JsonBody<EndTurnRequest
         people: vec![],
         guard: engine.config().storm_guard(),
     };
-    let committed = call.submit(call.person()?, command, &body.bytes).await?;
+    let runner = call.person()?;
+    let known = engine.query().turn(&command.turn).await?.value;
+    let caller = known.map_or(runner.clone(), |turn| in_the_name_of(runner, &turn.agent));
+    let committed = call.submit(caller, command, &body.bytes).await?;
     Ok(respond(StatusCode::OK, committed))
+}
+
+/// A turn is the agent's own doing, whoever runs it: its events have the agent as their author.
+fn in_the_name_of(runner: Caller, agent: &AgentId) -> Caller {
+    let through = runner.acting_through.clone().or_else(|| Some(runner.actor.to_string()));
+    Caller { actor: Actor::Agent(agent.clone()), acting_through: through, ..runner }
 }
 
 fn respond(status: StatusCode, committed: Committed<Turn>) -> Response {
