@@ -190,7 +190,7 @@ function taskFrom(task: Wire['Task']): Task {
     waitingFor: undefined,
     outcome: task.outcome ?? undefined,
     attempt: task.attempt,
-    since: task.completed_at ?? task.started_at ?? task.created_at,
+    since: task.state_since,
   };
 }
 

@@ -11,10 +11,10 @@ import { useMayAct, useWorld } from '../store/hooks';
 import { assignee, type Task } from '../store/world';
 import { TaskTable } from './TaskTable';
 
-type Lane = 'queued' | 'working' | 'stuck' | 'review' | 'done';
+type Lane = 'queued' | 'working' | 'blocked' | 'failed' | 'review' | 'done';
 const LANES: { name: Lane; title: string }[] = [
-  { name: 'queued', title: 'Queued' }, { name: 'working', title: 'Working' }, { name: 'stuck', title: 'Blocked or failed' },
-  { name: 'review', title: 'In review' }, { name: 'done', title: 'Done' },
+  { name: 'queued', title: 'Queued' }, { name: 'working', title: 'Working' }, { name: 'blocked', title: 'Blocked' },
+  { name: 'failed', title: 'Failed' }, { name: 'review', title: 'In review' }, { name: 'done', title: 'Done' },
 ];
 const MOST_CARDS = 60;
 
@@ -24,7 +24,8 @@ export default function TasksView({ onMenu }: WithMenu) {
   const mayAct = useMayAct();
   const list = place.query.get('view') === 'list';
   const who = place.query.get('agent') ?? '';
-  const shown = useMemo(() => [...tasks.values()].reverse().filter((task) => who === '' || assignee(task) === who), [tasks, who]);
+  const only = place.query.get('state') ?? '';
+  const shown = useMemo(() => [...tasks.values()].reverse().filter((task) => (who === '' || assignee(task) === who) && (only === '' || laneOf(task) === only)), [tasks, who, only]);
   const people = useMemo(() => [...new Set([...tasks.values()].map(assignee))].filter((id): id is string => id !== undefined).sort(), [tasks]);
   const ordered = useMemo(() => (list ? shown : LANES.flatMap(({ name }) => shown.filter((task) => laneOf(task) === name))), [shown, list]);
   const [cursor] = useCursor(ordered.length, (deed, index) => {
@@ -43,7 +44,11 @@ export default function TasksView({ onMenu }: WithMenu) {
             <button key={title} type="button" className="tab" {...(list === (value === 'list') ? { 'aria-current': true } : {})} onClick={() => go(withQuery(place, { view: value }), 'replace')}>{title}</button>
           ))}
         </div>
-        <select className="field push" aria-label="Whose" value={who} onChange={(event) => go(withQuery(place, { agent: event.target.value || undefined }), 'replace')}>
+        <select className="field push" aria-label="State" value={only} onChange={(event) => go(withQuery(place, { state: event.target.value || undefined }), 'replace')}>
+          <option value="">All states</option>
+          {LANES.map(({ name, title }) => <option key={name} value={name}>{title}</option>)}
+        </select>
+        <select className="field" aria-label="Whose" value={who} onChange={(event) => go(withQuery(place, { agent: event.target.value || undefined }), 'replace')}>
           <option value="">Everybody's</option>
           {people.map((id) => <option key={id}>{id}</option>)}
         </select>
@@ -59,9 +64,9 @@ function laneOf(task: Task): Lane {
     case 'done':
     case 'cancelled': return 'done';
     case 'waiting': return 'review';
-    case 'failed': return 'stuck';
+    case 'failed': return 'failed';
     case 'working': return 'working';
-    default: return task.state === 'paused' ? 'stuck' : task.state === 'planning' ? 'working' : 'queued';
+    default: return task.state === 'paused' ? 'blocked' : task.state === 'planning' ? 'working' : 'queued';
   }
 }
 

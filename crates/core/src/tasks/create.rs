@@ -194,6 +194,7 @@ impl TaskCreated {
             description: self.description.clone(),
             assigned_by: self.assigned_by.clone(),
             state: TaskState::Pending,
+            state_since: at,
             reserved_for: None,
             claim: None,
             last_holder: None,

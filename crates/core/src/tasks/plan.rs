@@ -152,8 +152,8 @@ impl Event for TaskPlanned {
         vec![Key::Task(self.task.clone())]
     }
 
-    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
-        rows.update(self.task.clone(), |task: &mut Task| task.set_plan(self.to, &self.plan, &self.context));
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.task.clone(), |task: &mut Task| task.set_plan(self.to, &self.plan, &self.context, stamp.at));
     }
 }
 

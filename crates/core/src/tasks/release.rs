@@ -215,8 +215,8 @@ impl Event for TaskReleased {
         task_keys(&self.task, self.holder.as_ref(), &[], None)
     }
 
-    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
-        rows.update(self.task.clone(), |task: &mut Task| task.release(self.because, self.reason.as_deref()));
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        rows.update(self.task.clone(), |task: &mut Task| task.release(self.because, self.reason.as_deref(), stamp.at));
         if let Some(holder) = &self.holder {
             rows.update(holder.clone(), |agent: &mut Agent| agent.gave_up(&self.task));
         }

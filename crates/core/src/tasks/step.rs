@@ -52,8 +52,8 @@ impl Event for TaskStepSet {
         task_keys(&self.task, self.holder.as_ref(), &[], None)
     }
 
-    fn apply(&self, rows: &mut RowWriter<'_>, _stamp: EventStamp) {
-        let step = |task: &mut Task| task.set_step(self.to, self.reason.as_deref(), self.waiting_for);
+    fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
+        let step = |task: &mut Task| task.set_step(self.to, self.reason.as_deref(), self.waiting_for, stamp.at);
         rows.update(self.task.clone(), step);
         if let Some(holder) = self.holder.as_ref().filter(|_| self.to == TaskState::Review) {
             rows.update(holder.clone(), Agent::await_review);

@@ -43,6 +43,7 @@ fn task(id: &str, sequence: u32, text: &str) -> Task {
         description: text.to_owned(),
         assigned_by: "a".to_owned(),
         state: TaskState::Completed,
+        state_since: Timestamp(1),
         reserved_for: None,
         claim: None,
         last_holder: None,

@@ -361,6 +361,7 @@ pub fn task(task: task::Task) -> wire::Task {
         started_at: task.started_at.map(|at| at.0),
         completed_at: task.completed_at.map(|at| at.0),
         state: task.state.as_str().to_owned(),
+        state_since: task.state_since.0,
         reason: task.reason,
         waiting_on: task.waiting_on.iter().map(ToString::to_string).collect(),
         outcome: task.outcome,

@@ -277,6 +277,8 @@ pub struct Task {
     pub completed_at: Option<i64>,
     /// The state as every face knows it: pending, planning, in_progress, review, paused, completed, failed, skipped, cancelled.
     pub state: String,
+    /// When it came into that state, in epoch milliseconds.
+    pub state_since: i64,
     /// Why it is blocked, failed or cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

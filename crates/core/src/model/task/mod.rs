@@ -108,6 +108,8 @@ pub struct Task {
     /// Who asked for it, as told.
     pub assigned_by: String,
     pub state: TaskState,
+    /// When it came into that state.
+    pub state_since: Timestamp,
     pub reserved_for: Option<AgentId>,
     pub claim: Option<TaskClaim>,
     /// Who worked on it last, kept when the claim has ended.
@@ -321,6 +323,13 @@ impl Task {
         }
     }
 
+    fn enter(&mut self, state: TaskState, at: Timestamp) {
+        if self.state != state {
+            self.state_since = at;
+        }
+        self.state = state;
+    }
+
     pub(crate) fn claim_for(&mut self, agent: &AgentId, stamp: EventStamp) {
         self.clocks.stop(&BEFORE_IT_IS_TAKEN);
         self.routing.taken_up();
@@ -333,28 +342,34 @@ impl Task {
         if let Some(end_by) = end_by {
             self.clocks.set(AlarmKind::Runtime, end_by, stamp.seq);
         }
-        self.state = TaskState::InProgress;
+        self.enter(TaskState::InProgress, stamp.at);
         self.reason = None;
         self.waiting_for = None;
         self.started_at.get_or_insert(stamp.at);
     }
 
-    pub(crate) fn set_step(&mut self, to: TaskState, reason: Option<&str>, waiting_for: Option<WaitingFor>) {
+    pub(crate) fn set_step(
+        &mut self,
+        to: TaskState,
+        reason: Option<&str>,
+        waiting_for: Option<WaitingFor>,
+        at: Timestamp,
+    ) {
         self.stop_offer_alarms();
-        self.state = to;
+        self.enter(to, at);
         self.reason = reason.map(str::to_owned);
         self.waiting_for = waiting_for;
     }
 
     /// Gives it back to the queue. An agent that did not want it is not asked again soon.
-    pub(crate) fn release(&mut self, because: ReleaseCause, reason: Option<&str>) {
+    pub(crate) fn release(&mut self, because: ReleaseCause, reason: Option<&str>, at: Timestamp) {
         if matches!(because, ReleaseCause::Asked | ReleaseCause::NotAccepted)
             && let Some(agent) = self.held_by().cloned()
         {
             self.routing.tried(&agent);
         }
         self.clocks.stop(&[AlarmKind::Accept, AlarmKind::Runtime, AlarmKind::RetryBackoff, AlarmKind::Reroute]);
-        self.state = TaskState::Pending;
+        self.enter(TaskState::Pending, at);
         self.claim = None;
         self.reserved_for = None;
         self.reason = reason.map(str::to_owned);
@@ -402,11 +417,11 @@ impl Task {
         self.ends(state, at);
     }
 
-    pub(crate) fn set_plan(&mut self, to: TaskState, plan: &TaskPlan, context: &Map<String, Value>) {
+    pub(crate) fn set_plan(&mut self, to: TaskState, plan: &TaskPlan, context: &Map<String, Value>, at: Timestamp) {
         if to != TaskState::Pending {
             self.stop_offer_alarms();
         }
-        self.state = to;
+        self.enter(to, at);
         self.plan = Some(plan.clone());
         self.context = context.clone();
     }
@@ -428,7 +443,7 @@ impl Task {
 
     fn ends(&mut self, state: TaskState, at: Timestamp) {
         self.last_holder = self.held_by().cloned().or(self.last_holder.take());
-        self.state = state;
+        self.enter(state, at);
         self.waiting_for = None;
         self.claim = None;
         self.reserved_for = None;
@@ -441,7 +456,7 @@ impl Task {
     /// It can be worked on again, by anybody who fits.
     fn reset(&mut self, attempt: u32, seq: Seq, at: Timestamp) {
         self.last_holder = self.held_by().cloned().or(self.last_holder.take());
-        self.state = TaskState::Pending;
+        self.enter(TaskState::Pending, at);
         self.claim = None;
         self.reserved_for = None;
         self.reason = None;
