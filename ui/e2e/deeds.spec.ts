@@ -113,4 +113,37 @@ test('a workflow file is looked through, started and stopped', async ({ daemon, 
   await expect(main.getByRole('row', { name: /@hi/ })).toContainText('stopped');
   const done = (await events(daemon)).filter((event) => event.actor === 'person:anna').map((event) => event.kind);
   expect(done).toEqual(expect.arrayContaining(['team.start_requested', 'team.stop_requested']));
+  const turns = (await events(daemon)).filter((event) => event.kind.startsWith('turn.'));
+  expect(turns.length).toBeGreaterThan(1);
+  expect(new Set(turns.map((event) => event.actor))).toEqual(new Set(['greeter@hi']));
+});
+
+const ASKING = `name: asking
+params:
+  - name: task
+    description: What to build
+    required: true
+agents:
+  greeter:
+    backend: mock
+    script:
+      - do:
+          - send: hello
+kickoff: "@greeter build ${'${{ params.task }}'}"
+`;
+
+test('a workflow file that lacks a parameter cannot be started until the form has it', async ({ daemon, signedIn: page }) => {
+  writeFileSync(join(daemon.folder, 'asking.yaml'), ASKING);
+  await page.goto(`${daemon.url}/ui/start`);
+  const main = page.locator('.main');
+  await main.getByRole('button', { name: 'asking.yaml' }).click();
+  await main.getByRole('button', { name: 'See what it would do' }).click();
+  await expect(main.getByRole('status')).toContainText('asking cannot be started');
+  await expect(main.getByRole('status')).toContainText('Missing required parameter: task');
+  await expect(main.getByRole('button', { name: 'Start @' })).toBeDisabled();
+  await main.getByRole('textbox', { name: 'task' }).fill('a shop, "quickly"');
+  await main.getByRole('button', { name: 'See what it would do' }).click();
+  await expect(main.getByRole('status')).toContainText('asking can be started');
+  await expect(main.getByRole('status')).toContainText('@greeter build a shop, "quickly"');
+  await expect(main.getByRole('button', { name: 'Start @' })).toBeEnabled();
 });

@@ -7,7 +7,8 @@ import { at, go, usePlace } from '../router';
 import { useAsked, useNewest } from '../store/asked';
 import { useMayAct } from '../store/hooks';
 import { tell } from '../store/toasts';
-import { CheckedFile } from './CheckedFile';
+import { asObject, type FileParam, paramsOf, paramWords } from '../store/teamFile';
+import { canStart, CheckedFile } from './CheckedFile';
 import { SignInNote } from './SignInNote';
 import { TeamList } from './TeamList';
 
@@ -19,10 +20,12 @@ export default function StartView({ onMenu }: WithMenu) {
   const files = value?.files ?? [];
   const [file, setFile] = useState(place.query.get('file') ?? '');
   const [instance, setInstance] = useState('default');
-  const [params, setParams] = useState('');
+  const [params, setParams] = useState<{ file: string; known: FileParam[]; values: Record<string, string> }>({ file: '', known: [], values: {} });
   const [checked, setChecked] = useState<Wire['TeamFileCheck']>();
   const [busy, setBusy] = useState<'check' | 'start'>();
-  const body = { file: file.trim(), params: words(params) };
+  const fields = params.file === file.trim() ? params.known : [];
+  const values = params.file === file.trim() ? params.values : {};
+  const body = { file: file.trim(), params: paramWords(values) };
   const team = `@${instance.trim()}`;
   const change = (set: (text: string) => void) => (event: { target: { value: string } }) => {
     set(event.target.value);
@@ -31,7 +34,11 @@ export default function StartView({ onMenu }: WithMenu) {
   const ask = async (what: 'check' | 'start') => {
     setBusy(what);
     try {
-      if (what === 'check') return setChecked(await send<Wire['TeamFileCheck']>('POST', path`/teams/${team}/dry-run`, body));
+      if (what === 'check') {
+        const found = await send<Wire['TeamFileCheck']>('POST', path`/teams/${team}/dry-run`, body);
+        if (found.ok) setParams({ file: body.file, known: paramsOf(asObject(found.plan)), values });
+        return setChecked(found);
+      }
       const answer = await send<Wire['TeamView'] | Wire['PendingTeamStart']>('POST', path`/teams/${team}/start-request`, body);
       tell('pending' in answer ? `${team} is being started` : `${team} runs`);
       go(at('c', instance.trim()));
@@ -51,16 +58,24 @@ export default function StartView({ onMenu }: WithMenu) {
         <form
           className="start" onSubmit={(event) => {
             event.preventDefault();
-            if (ready) void ask(checked?.ok ? 'start' : 'check');
+            if (ready) void ask(canStart(checked) ? 'start' : 'check');
           }}
         >
           <label>File<input className="field" list="workflow-files" placeholder="team.yaml" value={file} onChange={change(setFile)} /></label>
           <datalist id="workflow-files">{files.map((found) => <option key={found.path} value={found.path}>{found.name ?? ''}</option>)}</datalist>
           <label>Team<input className="field" value={instance} onChange={change(setInstance)} /></label>
-          <label>Parameters<input className="field" placeholder="--name value" value={params} onChange={change(setParams)} /></label>
+          {fields.map(({ name, value, description }) => (
+            <label key={name} title={description}>
+              {name}
+              <input
+                className="field" required={value === undefined && !values[name]} placeholder={value === undefined ? (description ?? 'required') : (values[name] ? '' : value)} value={values[name] ?? ''}
+                onChange={change((text) => setParams({ ...params, values: { ...values, [name]: text } }))}
+              />
+            </label>
+          ))}
           <div className="deeds">
-            <button type="submit" className={checked?.ok ? 'button' : 'button main-action'} disabled={!ready} onClick={(event) => { event.preventDefault(); void ask('check'); }}>{busy === 'check' ? 'Looking…' : 'See what it would do'}</button>
-            <button type="button" className={checked?.ok ? 'button main-action' : 'button'} disabled={!ready || !checked?.ok} onClick={() => void ask('start')}>{busy === 'start' ? 'Starting…' : `Start ${team}`}</button>
+            <button type="submit" className={canStart(checked) ? 'button' : 'button main-action'} disabled={!ready} onClick={(event) => { event.preventDefault(); void ask('check'); }}>{busy === 'check' ? 'Looking…' : 'See what it would do'}</button>
+            <button type="button" className={canStart(checked) ? 'button main-action' : 'button'} disabled={!ready || !canStart(checked)} onClick={() => void ask('start')}>{busy === 'start' ? 'Starting…' : `Start ${team}`}</button>
           </div>
         </form>
         {files.length > 0 && (
@@ -73,9 +88,4 @@ export default function StartView({ onMenu }: WithMenu) {
       {mayAct ? <div /> : <SignInNote />}
     </>
   );
-}
-
-/** As a shell would take them apart, with quotes and without anything else of a shell. */
-function words(text: string): string[] {
-  return [...text.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map(([, double, single, bare]) => double ?? single ?? bare ?? '');
 }
