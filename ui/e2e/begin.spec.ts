@@ -14,6 +14,11 @@ test('the set-up page ticks itself off as the first agent comes and is spoken to
   await expect(step(2)).toContainText('script-1 is here');
   await expect(page.getByRole('img', { name: 'done' })).toHaveCount(2);
   await daemon.call('POST', '/channels/default/messages', { text: '@script-1 introduce yourself' }, 'person');
+  await step(3).getByRole('link', { name: '#general' }).click();
+  await expect(page.getByRole('article')).toContainText('introduce yourself');
+  await page.goBack();
+  await expect(page.getByRole('img', { name: 'done' })).toHaveCount(2);
+  await daemon.call('POST', '/channels/default/messages', { text: 'I write scripts' }, 'script-1');
   await expect(page.getByRole('img', { name: 'done' })).toHaveCount(3);
 });
 

@@ -56,7 +56,7 @@ function Views({ place, world }: { place: Place; world: World }) {
   const tasks = useMemo(() => openTasks(world.tasks), [world.tasks]);
   const runs = useMemo(() => new Set([...world.tasks.values()].map((task) => task.run)).size, [world.tasks]);
   const item = (name: string, icon: IconName, title: string, count?: React.ReactNode) => (
-    <li><a href={at(name)} {...current(place, name)}><Icon name={icon} />{title}{count}</a></li>
+    <li><a href={at(name)} {...current(place, name)}><Icon name={icon} /><span className="cut">{title}</span>{count}</a></li>
   );
   const number = (value: number) => (value > 0 ? <span className="count num">{value}</span> : null);
   return (
@@ -138,7 +138,7 @@ function Roster({ world, place }: { world: World; place: Place }) {
           <li key={post.agent.id}>
             <a href={at('agents', post.agent.id)} title={told(post, now)} {...(place.parts[0] === 'agents' && place.parts[1] === post.agent.id ? { 'aria-current': 'page' as const } : {})}>
               <Glyph shape={post.shape} label={agentWord(post.shape)} />
-              <span className="cut">{post.agent.id}</span>
+              <span className="cut who">{post.agent.id}</span>
               <span className={noteClass(post.shape)}>{noted(post, world.lead, now)}</span>
             </a>
           </li>

@@ -9,11 +9,12 @@ const PAUSE = 1500;
 
 export interface Asked<T> { value: T | undefined; fault: string | undefined }
 
-/** Much may happen at once: what happens within a while is asked about once. */
-export function useAsked<T>(path: string, newest: number | string = 0): Asked<T> {
+/** Without a path nothing is asked. Much may happen at once: what happens within a while is asked about once. */
+export function useAsked<T>(path: string | undefined, newest: number | string = 0): Asked<T> {
   const [found, setFound] = useState<Asked<T> & { path: string }>();
   const here = found?.path === path ? found : undefined;
   useEffect(() => {
+    if (path === undefined) return;
     let wanted = true;
     const timer = setTimeout(() => {
       get<T>(path)

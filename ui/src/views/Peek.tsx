@@ -1,23 +1,17 @@
-// A closer look at a matter without leaving the list: who it is about, and what happened to it last.
+// A closer look at a matter without leaving the list: its own events, whenever they happened.
 
-import { useMemo } from 'react';
 import type { Matter } from '../store/attention';
-import { pathOf } from '../store/describe';
-import { type LogEvent, text } from '../store/event';
-import { useStore } from '../store/store';
+import { useAgentHistory, useEvent, useFileHistory, useTaskHistory } from '../store/history';
 import { Happened } from './Happened';
 
 const MOST = 6;
 
 export function Peek({ matter }: { matter: Matter }) {
-  const events = useStore((state) => state.events);
-  const own = useMemo(() => events.filter((event) => isAbout(event, matter)).slice(-MOST), [events, matter]);
-  return <div className="peek">{own.length > 0 ? <Happened events={own} /> : <p className="quiet">Nothing about it is among the newest events.</p>}</div>;
-}
-
-function isAbout(event: LogEvent, matter: Matter): boolean {
-  if (matter.task) return event.task === matter.task || text(event.payload, 'task') === matter.task;
-  if (matter.path) return pathOf(event.payload) === matter.path;
-  if (matter.agent) return event.actor === matter.agent;
-  return event.seq === matter.seq;
+  const { task, path, agent, seq } = matter;
+  const ofTask = useTaskHistory(task ?? '');
+  const ofFile = useFileHistory(task === undefined ? (path ?? '') : '');
+  const ofAgent = useAgentHistory(task === undefined && path === undefined ? (agent ?? '') : '');
+  const ofMessage = useEvent(seq);
+  const events = [ofTask, ofFile, ofAgent, ofMessage].find((found) => found.length > 0) ?? [];
+  return <div className="peek">{events.length > 0 ? <Happened events={events.slice(-MOST)} /> : <p className="quiet">Reading the log…</p>}</div>;
 }

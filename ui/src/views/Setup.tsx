@@ -22,7 +22,7 @@ export function SetupView({ onMenu }: WithMenu) {
   const [way, setWay] = useState(0);
   const chosen = WAYS[way] ?? WAYS[0];
   const first = [...agents.values()][0];
-  const said = [...talk.values()].some((entries) => entries.length > 0);
+  const said = [...talk.values()].some((entries) => entries.some((entry) => !entry.from.startsWith('person:') && entry.from !== 'system'));
   return (
     <>
       <Head title="Connect an agent" onMenu={onMenu} note={`${agents.size === 0 && !said ? 'Nothing has happened yet. ' : ''}The daemon is running on ${location.host}.`} />
@@ -42,6 +42,7 @@ export function SetupView({ onMenu }: WithMenu) {
             <p className="quiet">{first ? `It joined as ${first.role}, by ${first.tool}.` : 'This turns into a tick by itself.'}</p>
           </Step>
           <Step number={3} done={said} title="Say hello">
+            <p className="quiet">{said ? 'An agent has written.' : 'This turns into a tick when an agent has written something.'}</p>
             <p>In <a className="at" href={at('c', 'default')}>#general</a>: <code>@{first?.id ?? 'agent-name'} introduce yourself</code></p>
           </Step>
         </ol>
