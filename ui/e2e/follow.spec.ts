@@ -1,4 +1,6 @@
 import { expect, test } from './fixture';
+import { eventName } from '../src/store/eventNames';
+import { events } from './log';
 import { assemble } from './team';
 
 test('it reconnects after a crash of the daemon, without a gap and still signed in', async ({ daemon, signedIn: page }) => {
@@ -119,4 +121,33 @@ test('every event has an address, and filters are part of it', async ({ daemon, 
   await expect(page.locator('.stream-row .seq').last()).toHaveText(last ?? '');
   await page.getByRole('button', { name: /^Paused/ }).click();
   await expect(page.locator('.stream-row').last()).toContainText('late');
+});
+
+test('events have the names that REST has for them', async ({ daemon, signedIn: page }) => {
+  await assemble(daemon);
+  const log = new Map((await events(daemon)).map((event) => [event.seq, eventName(event)]));
+  const told = await daemon.call<{ seq: number; action: string }[]>('GET', '/events?after=0&limit=1000');
+  expect(told.length).toBeGreaterThan(50);
+  expect(told.map(({ seq }) => `${seq} ${log.get(seq)}`)).toEqual(told.map(({ seq, action }) => `${seq} ${action.replace(/^x\./, '')}`));
+  await page.goto(`${daemon.url}/ui/stream?kind=task.assigned`);
+  await expect(page.locator('.stream-row .kind').first()).toHaveText('task.assigned');
+});
+
+test('a channel opens at the first new message, else at the newest, and what one says is in sight', async ({ daemon, signedIn: page }) => {
+  await daemon.call('POST', '/agents/announce', { id: 'ada', tool: 'shell' });
+  const say = (text: string) => daemon.call('POST', '/channels/default/messages', { text }, 'ada');
+  for (let number = 0; number < 150; number += 1) await say(number % 7 === 0 ? `count ${number}\n${'and more\n'.repeat(20)}` : `count ${number}`);
+  await page.goto(`${daemon.url}/ui/c/default`);
+  const article = (text: string) => page.getByRole('article').filter({ has: page.getByText(text, { exact: true }) });
+  await expect(article('count 149')).toBeInViewport();
+  await expect(page.getByRole('button', { name: /ump to live/ })).toHaveCount(0);
+  await page.goto(`${daemon.url}/ui/tasks`);
+  await page.getByRole('heading', { name: 'Tasks' }).waitFor();
+  for (let number = 200; number < 260; number += 1) await say(`count ${number}`);
+  await page.goto(`${daemon.url}/ui/c/default`);
+  await expect(page.getByText(/^New since/)).toBeInViewport();
+  await expect(article('count 200')).toBeInViewport();
+  await page.getByRole('combobox', { name: 'Message #general' }).fill('what I say');
+  await page.keyboard.press('Enter');
+  await expect(article('what I say')).toBeInViewport();
 });

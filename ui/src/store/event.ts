@@ -1,6 +1,7 @@
 // An event of the log as the UI keeps it: the daemon's envelope, read once and flattened.
 
 import type { components } from '../api/schema';
+import { kindOf } from './eventNames';
 
 type Wire = components['schemas'];
 
@@ -67,9 +68,9 @@ function author(from: Shown['from'] | undefined): string {
   return address === 'system' ? from?.role ?? address : plain(address);
 }
 
-/** An event of `GET /events`, under the kind that the log has for it: there, files are resources. */
+/** An event of `GET /events`, under the kind that the log has for it, where its action stands for one kind. */
 export function fromProtocol(event: Wire['ProtocolEvent']): LogEvent {
-  const kind = event.action.replace(/^x\./, '').replace(/^resource\./, 'file.');
+  const kind = kindOf(event.action);
   const task = event.task_id ?? null;
   return {
     seq: event.seq, at: event.timestamp, kind, type: kind, actor: plain(event.agent_id), auth: 'none', run: '', thread: '', task, cause: null,

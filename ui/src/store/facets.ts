@@ -3,6 +3,7 @@
 import { events as readEvents } from '../api/client';
 import { isTrouble, levelOf, pathOf } from './describe';
 import { type LogEvent, read } from './event';
+import { eventName, withoutMark } from './eventNames';
 
 export const FACETS = ['kind', 'agent', 'run', 'task', 'file', 'level'] as const;
 export type Facet = (typeof FACETS)[number];
@@ -25,7 +26,7 @@ export function fits(event: LogEvent, filters: Filters): boolean {
 function fitsOne(event: LogEvent, facet: Facet, wanted: string): boolean {
   const { payload } = event;
   switch (facet) {
-    case 'kind': return event.kind.includes(wanted) || event.type.includes(wanted);
+    case 'kind': return [eventName(event), event.kind, event.type].some((name) => name.includes(wanted) || name.includes(withoutMark(wanted)));
     case 'agent': return [event.actor, payload['agent'], payload['holder']].includes(wanted);
     case 'run': return event.run === wanted;
     case 'task': return event.task === wanted || payload['task'] === wanted;

@@ -7,6 +7,7 @@ import { full } from '../parts/time';
 import { at } from '../router';
 import { describe, isDeed } from '../store/describe';
 import { type LogEvent, read } from '../store/event';
+import { eventName } from '../store/eventNames';
 import { useNames } from '../store/hooks';
 import { lookAt } from '../store/replay';
 import { useStore } from '../store/store';
@@ -41,7 +42,7 @@ export default function EventView({ seq, onMenu }: { seq: number } & WithMenu) {
             <h2 className="title">{isDeed(event) ? `${event.actor} ` : ''}{describe(event, names)}</h2>
             <dl className="facts">
               <dt>When</dt><dd>{full(event.at)}</dd>
-              <dt>Kind</dt><dd className="mono">{event.kind}</dd>
+              <dt>Kind</dt><dd className="mono">{eventName(event)}</dd>
               <dt>Author</dt><dd>{event.actor}, known by {event.auth}</dd>
               <dt>Run</dt><dd><a className="mono" href={at('runs', event.run)}>{event.run}</a></dd>
               {event.task && <><dt>Task</dt><dd><a href={at('tasks', event.task)}>{names.task(event.task)}</a></dd></>}

@@ -3,6 +3,7 @@
 import { useMemo } from 'react';
 import { Icon } from '../parts/Icon';
 import { type Facet, type Filters, LEVELS } from '../store/facets';
+import { eventName } from '../store/eventNames';
 import { useNames, useWorld } from '../store/hooks';
 import { useStore } from '../store/store';
 
@@ -17,7 +18,7 @@ export function Facets({ filters, onSet }: { filters: Filters; onSet: (facet: Fa
     const recent = events.slice(-RECENT);
     const sorted = (values: string[]) => [...new Set(values)].filter(Boolean).sort();
     return {
-      kinds: sorted(recent.map((event) => event.kind)),
+      kinds: sorted(recent.map(eventName)),
       actors: sorted([...recent.map((event) => event.actor), ...agents.keys()]),
       runs: sorted(recent.map((event) => event.run)),
     };

@@ -3,6 +3,7 @@ import { clockSeconds, full } from '../parts/time';
 import { at } from '../router';
 import { describe, isTrouble, type Names } from '../store/describe';
 import type { LogEvent } from '../store/event';
+import { eventName } from '../store/eventNames';
 import { Payload } from './Payload';
 
 /** What every row takes, as the style sheet has it. */
@@ -22,7 +23,7 @@ export const StreamRow = memo(function StreamRow({ seq, event, names, chosen, op
         {link}
         <time className="num quiet cell-time" title={full(event.at)}>{clockSeconds(event.at)}</time>
         <span className="cut">{event.actor}</span>
-        <span className={`kind cut ${tone}`}>{event.kind === 'envelope.received' ? event.type : event.kind}</span>
+        <span className={`kind cut ${tone}`}>{eventName(event)}</span>
         <span className="cut summary">{describe(event, names)}</span>
       </div>
       {open && <Payload event={event} />}
