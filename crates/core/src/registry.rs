@@ -149,6 +149,7 @@ events! {
     tasks::TaskFailed,
     tasks::TaskCancelled,
     tasks::TaskSkipped,
+    tasks::DependentsUnblocked,
     tasks::CheckpointAdded,
     files::FileClaimed,
     files::FileReleased,

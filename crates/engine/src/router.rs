@@ -486,6 +486,7 @@ fn may_concern_us(fact: &AnyEvent) -> bool {
         | EventRef::TaskReleased(_)
         | EventRef::TaskRemoved(_)
         | EventRef::TaskPlanned(_)
+        | EventRef::DependentsUnblocked(_)
         | EventRef::RoutingResumed(_) => true,
         _ => false,
     }

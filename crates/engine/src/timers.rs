@@ -2,7 +2,7 @@
 
 use rookery_core::files::FireTimer;
 use rookery_core::model::Table;
-use rookery_core::model::task::Task;
+use rookery_core::model::task::{AlarmKind, Task};
 use rookery_core::model::timer::Timer;
 use rookery_core::tasks::FireAlarm;
 use rookery_core::{Caller, Row, Timestamp};
@@ -22,10 +22,10 @@ pub async fn fire_due(engine: &Engine) -> Result<usize, EngineError> {
     let now = engine.cluster().store_now();
     let mut all = 0;
     while let Some(tenure) = engine.cluster().leader_epoch(LeaderRole::Timers) {
-        let Page { fired, is_full } = fire_page(engine, tenure, now).await?;
+        let Page { fired, has_more } = fire_page(engine, tenure, now).await?;
         all += fired;
         // A page that nothing came of would only be read again.
-        if !is_full || fired == 0 {
+        if !has_more || fired == 0 {
             break;
         }
     }
@@ -34,26 +34,29 @@ pub async fn fire_due(engine: &Engine) -> Result<usize, EngineError> {
 
 struct Page {
     fired: usize,
-    /// There may be more that is due.
-    is_full: bool,
+    /// There may be more that is due: the page was full, or a task has further dependents to unblock.
+    has_more: bool,
 }
 
 async fn fire_page(engine: &Engine, tenure: LeaderEpoch, now: Timestamp) -> Result<Page, EngineError> {
     let due = |table| RowQuery::all(table).with("due", ColumnTest::AtMost(now.0)).ordered_by("due").at_most(Some(PAGE));
     let (lists, _) = engine.store().lists(vec![due(Table::Timers), due(Table::Tasks)]).await?;
-    let is_full = lists.iter().any(|rows| rows.len() >= PAGE as usize);
+    let mut has_more = lists.iter().any(|rows| rows.len() >= PAGE as usize);
     let mut fired = 0;
     for row in lists.into_iter().flatten() {
         let submission = match row {
             Row::Timer(timer) => Some(timer_fired(timer)),
-            Row::Task(task) => clock_fired(engine, &task, now),
+            Row::Task(task) => {
+                has_more |= task.clocks.get(AlarmKind::Unblock).is_some();
+                clock_fired(engine, &task, now)
+            }
             _ => None,
         };
         if let Some(submission) = submission {
             fired += submit(engine, submission, tenure).await?;
         }
     }
-    Ok(Page { fired, is_full })
+    Ok(Page { fired, has_more })
 }
 
 async fn submit(engine: &Engine, submission: Submission, tenure: LeaderEpoch) -> Result<usize, EngineError> {

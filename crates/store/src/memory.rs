@@ -211,14 +211,7 @@ impl State {
 
     fn load(&self, needs: &Needs, board: &PresenceBoard) -> Loaded {
         let rows = needs.rows.iter().filter_map(|key| Some((key.clone(), self.rows.get(key)?.clone()))).collect();
-        let lookups = needs
-            .lookups
-            .iter()
-            .map(|lookup| {
-                let found = self.rows.iter().filter(|(key, row)| key.table() == lookup.table() && lookup.matches(row));
-                (lookup.clone(), found.map(|(key, row)| (key.clone(), row.clone())).collect())
-            })
-            .collect();
+        let lookups = needs.lookups.iter().map(|lookup| (lookup.clone(), lookup.find_in(self.rows.iter()))).collect();
         let presence = needs
             .presence
             .iter()

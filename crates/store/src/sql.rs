@@ -116,7 +116,7 @@ fn test(binder: &mut Binder, table: Table, condition: &Condition) -> String {
     }
 }
 
-/// `key, doc` of all rows whose column has a value, or begins with one. `None` if there is no such column.
+/// `key, doc` of all rows whose column has a value, or begins with one, or of a page of them. `None` if there is no such column.
 pub(crate) fn look_up(dialect: Dialect, lookup: &Lookup) -> Option<Sql> {
     let table = lookup.table();
     let column = table.columns().get(lookup.column())?.name;
@@ -132,7 +132,12 @@ pub(crate) fn look_up(dialect: Dialect, lookup: &Lookup) -> Option<Sql> {
             }
         }
     };
-    Some(binder.done(format!("SELECT key, doc FROM {} WHERE {condition}", table.name())))
+    let page = lookup.page().map(|page| {
+        let after = page.after.clone().map(|after| format!(" AND key > {}", binder.bind(ColumnValue::Text(after))));
+        format!("{} ORDER BY key LIMIT {}", after.unwrap_or_default(), page.limit)
+    });
+    let page = page.unwrap_or_default();
+    Some(binder.done(format!("SELECT key, doc FROM {} WHERE {condition}{page}", table.name())))
 }
 
 /// The least text, byte by byte, that is greater than every text with this prefix.

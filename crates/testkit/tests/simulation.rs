@@ -132,6 +132,9 @@ fn everything_that_can_happen_does_happen() {
         assert!(rare > 0, "{all:?}");
     }
     let happened = |kind: &str| all.iter().any(|summary| summary.kinds.contains(kind));
-    let never: Vec<&str> = AnyEvent::KINDS.iter().map(|(kind, _)| *kind).filter(|kind| !happened(kind)).collect();
+    // No seed has so many dependents: see `many_dependents_of_an_ended_task_break_no_invariant` of the store's properties.
+    let happens = |kind: &&str| *kind != "task.dependents_unblocked";
+    let kinds = AnyEvent::KINDS.iter().map(|(kind, _)| *kind).filter(happens);
+    let never: Vec<&str> = kinds.filter(|kind| !happened(kind)).collect();
     assert!(never.is_empty(), "no seed led to {never:?}");
 }

@@ -43,6 +43,7 @@ export function describe(event: LogEvent, names: Names): string {
     case 'task.timed_out': return `${task()} took too long${because('message')}`;
     case 'task.attempts_exhausted': return `${task()} failed for good after ${number(payload, 'attempts') ?? '?'} attempts`;
     case 'task.cancelled': return `cancelled ${task()}${because()}`;
+    case 'task.dependents_unblocked': return `more tasks that waited for ${task()} can begin`;
     case 'task.skipped': return `skipped ${task()}${because()}`;
     case 'task.forwarded': return `passed ${task()} on to ${text(payload, 'to')}`;
     case 'task.removed': return `took ${task()} out of the plan`;

@@ -106,7 +106,7 @@ function apply(draft: Draft, event: LogEvent): void {
     case 'task.started':
       worksOn(draft, holder, task, event.at);
       return draft.tasks.change(task, (row) => ({
-        ...row, state: 'in_progress', reason: undefined, waitingFor: undefined,
+        ...row, state: 'in_progress', reason: undefined, waitingFor: undefined, waitingOn: [],
         startedAt: row.startedAt ?? event.at, since: event.at,
       }));
     case 'task.step_set': return moved(draft, event, task, holder);
@@ -124,6 +124,7 @@ function apply(draft: Draft, event: LogEvent): void {
     case 'task.failed': return ended(draft, event, task, holder, 'failed', text(payload, 'error'));
     // Shown in the protocol's form of an error.
     case 'task.timed_out': return ended(draft, event, task, addressed(object(payload, 'details'), 'holder'), 'failed', text(payload, 'message'));
+    case 'task.dependents_unblocked': return unblock(draft, texts(payload, 'unblocks'), task);
     case 'task.cancelled':
     case 'task.skipped':
       ended(draft, event, task, holder, event.kind === 'task.skipped' ? 'skipped' : 'cancelled', text(payload, 'reason'));

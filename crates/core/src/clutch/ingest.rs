@@ -88,7 +88,7 @@ impl Command for Ingest {
             Act::Accept(_) | Act::Progress => read_set.push(Key::lead().into()),
             Act::Complete(_) | Act::Fail { .. } | Act::Cancel(_) => {
                 read_set.push(Key::lead().into());
-                read_set.push(Lookup::dependents(&received.task).into());
+                read_set.push(Lookup::next_dependents(&received.task, None).into());
                 read_set.push(Lookup::files_of_task(&received.task).into());
             }
         }

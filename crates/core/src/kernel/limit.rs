@@ -33,6 +33,9 @@ pub const TASK_LEVELS: u32 = 8;
 /// How many open tasks end together with the one that they are part of.
 pub const TASK_PARTS: usize = 10_000;
 
+/// The tasks that one event unblocks at most. More of them follow in events of the same size.
+pub const UNBLOCKED_AT_ONCE: usize = 256;
+
 pub const TASK_CHECKPOINTS: usize = 5_000;
 
 pub const RUN_TASKS: usize = 500;

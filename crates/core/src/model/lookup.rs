@@ -8,15 +8,25 @@ use super::task::{Checkpoint, Dependency, Task};
 use super::team::Team;
 use super::template::Template;
 use super::workspace::Workspace;
-use super::{ColumnValue, Key, Row, Stored, Table};
+use super::{ColumnValue, DependencyId, Key, Row, RowId, Stored, Table};
 use crate::kernel::id::{AgentId, RunId, TaskId};
+use crate::kernel::limit;
 
-/// All rows of a table whose column has a value.
+/// All rows of a table whose column has a value, or one page of them.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Lookup {
     table: Table,
     column: &'static str,
     wanted: Match,
+    page: Option<LookupPage>,
+}
+
+/// A part of the matching rows, in the order of the texts of their ids.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LookupPage {
+    /// The id that the page begins after.
+    pub after: Option<String>,
+    pub limit: usize,
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -27,7 +37,11 @@ pub enum Match {
 
 impl Lookup {
     fn equals<E: Stored>(column: &'static str, value: impl Into<ColumnValue>) -> Lookup {
-        Lookup { table: E::table(), column, wanted: Match::Equals(value.into()) }
+        Lookup { table: E::table(), column, wanted: Match::Equals(value.into()), page: None }
+    }
+
+    pub fn page(&self) -> Option<&LookupPage> {
+        self.page.as_ref()
     }
 
     pub fn table(&self) -> Table {
@@ -41,6 +55,18 @@ impl Lookup {
 
     pub fn wanted(&self) -> &Match {
         &self.wanted
+    }
+
+    /// The rows that it finds among all rows, a page in the order of the ids.
+    pub fn find_in<'r>(&self, rows: impl Iterator<Item = (&'r Key, &'r Row)>) -> Vec<(Key, Row)> {
+        let found = rows.filter(|(key, row)| key.table() == self.table && self.matches(row));
+        let mut found: Vec<(Key, Row)> = found.map(|(key, row)| (key.clone(), row.clone())).collect();
+        if let Some(page) = &self.page {
+            found.retain(|(key, _)| page.after.as_ref().is_none_or(|after| key.id() > *after));
+            found.sort_by_cached_key(|(key, _)| key.id());
+            found.truncate(page.limit);
+        }
+        found
     }
 
     pub fn matches(&self, row: &Row) -> bool {
@@ -70,6 +96,13 @@ impl Lookup {
         Lookup::equals::<Dependency>("dep", task.as_str())
     }
 
+    /// The next dependencies of the tasks that wait for this one, as many as one event unblocks.
+    pub fn next_dependents(task: &TaskId, after: Option<&TaskId>) -> Lookup {
+        let id = |after: &TaskId| DependencyId { task: after.clone(), dep: task.clone() }.to_text();
+        let page = LookupPage { after: after.map(id), limit: limit::UNBLOCKED_AT_ONCE };
+        Lookup { page: Some(page), ..Lookup::dependents(task) }
+    }
+
     pub fn files_held_by(agent: &AgentId) -> Lookup {
         Lookup::equals::<File>("holder", agent.as_str())
     }
@@ -80,7 +113,7 @@ impl Lookup {
 
     /// Claimed, locked or conflicted paths that start with this text.
     pub fn files_claimed_under(prefix: impl Into<String>) -> Lookup {
-        Lookup { table: Table::Files, column: "held_key", wanted: Match::StartsWith(prefix.into()) }
+        Lookup { table: Table::Files, column: "held_key", wanted: Match::StartsWith(prefix.into()), page: None }
     }
 
     pub fn tasks_of_run(run: &RunId) -> Lookup {
@@ -159,6 +192,7 @@ mod tests {
             Lookup::online_agents(),
             Lookup::tasks_held_by(&"a".into()),
             Lookup::dependents(&"t".into()),
+            Lookup::next_dependents(&"t".into(), None),
             Lookup::files_held_by(&"a".into()),
             Lookup::files_of_task(&"t".into()),
             Lookup::files_claimed_under("src/"),

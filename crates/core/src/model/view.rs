@@ -2,7 +2,7 @@
 //!
 //! Asking for what was never loaded is a value, [`Undecided::Missing`]; the driver loads it and asks the rule again.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ use super::intent::Intent;
 use super::message::{Delivery, Message, Sender, Thread};
 use super::task::{Dependency, Task};
 use super::timer::Timer;
-use super::{ColumnValue, DeliveryId, Key, Lookup, Match, ReadItem, ReadSet, Row, Table};
+use super::{ColumnValue, DeliveryId, DependencyId, Key, Lookup, Match, ReadItem, ReadSet, Row, RowId, Table};
 use crate::kernel::caller::{Actor, Authority, Caller};
 use crate::kernel::code::Code;
 use crate::kernel::id::{AgentId, HandoffId, IntentId, MessageId, TaskId, ThreadId, TimerId, Timestamp};
@@ -63,7 +63,8 @@ pub struct Presence {
 #[derive(Debug, Default)]
 pub struct View {
     rows: HashMap<Key, Option<Row>>,
-    lookups: HashSet<Lookup>,
+    /// The lookups in view; of a full page also the id of its last row, after which there may be more.
+    lookups: HashMap<Lookup, Option<String>>,
     /// For each indexed column and value, the rows in view that have it.
     index: BTreeMap<(Table, usize, ColumnValue), BTreeSet<Key>>,
     presence: HashMap<AgentId, Option<Presence>>,
@@ -73,7 +74,7 @@ impl View {
     pub fn is_loaded(&self, ask: &ReadItem) -> bool {
         match ask {
             ReadItem::Row(key) => self.rows.contains_key(key),
-            ReadItem::Rows(lookup) => self.lookups.contains(lookup),
+            ReadItem::Rows(lookup) => self.lookups.contains_key(lookup),
             ReadItem::Presence(agent) => self.presence.contains_key(agent),
         }
     }
@@ -86,11 +87,14 @@ impl View {
     }
 
     /// Takes the result of a lookup: afterwards every matching row is in view.
+    /// A page brings its rows in the order of their ids.
     pub fn load_all(&mut self, lookup: Lookup, rows: Vec<(Key, Row)>) {
+        let is_full = lookup.page().is_some_and(|page| rows.len() >= page.limit);
+        let end = rows.last().filter(|_| is_full).map(|(key, _)| key.id());
         for (key, row) in rows {
             self.load(key, Some(row));
         }
-        self.lookups.insert(lookup);
+        self.lookups.insert(lookup, end);
     }
 
     pub fn load_presence(&mut self, agent: AgentId, presence: Option<Presence>) {
@@ -148,10 +152,9 @@ impl View {
         }
     }
 
+    /// Every matching row, or those of the page.
     pub fn all(&self, lookup: &Lookup) -> Result<Vec<&Row>, Undecided> {
-        if !self.lookups.contains(lookup) {
-            return Err(Undecided::Missing(vec![lookup.clone().into()]));
-        }
+        let end = self.page_end(lookup)?;
         let (table, column) = (lookup.table(), lookup.column());
         let keys: Vec<&Key> = match lookup.wanted() {
             Match::Equals(value) => self.index.get(&(table, column, value.clone())).into_iter().flatten().collect(),
@@ -164,7 +167,22 @@ impl View {
                 .flat_map(|(_, keys)| keys)
                 .collect(),
         };
-        Ok(keys.into_iter().filter_map(|key| self.rows.get(key).and_then(Option::as_ref)).collect())
+        let row = |key: &Key| self.rows.get(key).and_then(Option::as_ref);
+        let Some(page) = lookup.page() else { return Ok(keys.into_iter().filter_map(row).collect()) };
+        let mut on_page: Vec<(String, &Key)> = keys.into_iter().map(|key| (key.id(), key)).collect();
+        on_page.retain(|(id, _)| {
+            page.after.as_ref().is_none_or(|after| id > after) && end.is_none_or(|end| id.as_str() <= end)
+        });
+        on_page.sort_unstable();
+        Ok(on_page.into_iter().filter_map(|(_, key)| row(key)).collect())
+    }
+
+    /// The id of the last row of a full page, after which there may be more.
+    pub(crate) fn page_end(&self, lookup: &Lookup) -> Result<Option<&str>, Undecided> {
+        match self.lookups.get(lookup) {
+            Some(end) => Ok(end.as_deref()),
+            None => Err(Undecided::Missing(vec![lookup.clone().into()])),
+        }
     }
 
     pub fn presence(&self, agent: &AgentId) -> Result<Option<Presence>, Undecided> {
@@ -327,6 +345,31 @@ impl View {
     pub(crate) fn dependents(&self, task: &TaskId) -> Result<Vec<&Dependency>, Undecided> {
         let rows = self.all(&Lookup::dependents(task))?;
         Ok(rows.into_iter().filter_map(|row| if let Row::Dependency(edge) = row { Some(edge) } else { None }).collect())
+    }
+
+    /// The next tasks that wait for this one, and the last of them if there may be more.
+    pub(crate) fn next_dependents(
+        &self,
+        task: &TaskId,
+        after: Option<&TaskId>,
+    ) -> Result<(Vec<TaskId>, Option<TaskId>), Undecided> {
+        let lookup = Lookup::next_dependents(task, after);
+        let waits = |row: &Row| if let Row::Dependency(edge) = row { Some(edge.task.clone()) } else { None };
+        let tasks = self.all(&lookup)?.into_iter().filter_map(waits).collect();
+        let end = self.page_end(&lookup)?.and_then(DependencyId::from_text);
+        Ok((tasks, end.map(|end| end.task)))
+    }
+
+    /// The tasks that a task has to wait for still. Its row may name some that have ended: see [`Task::waiting_on`].
+    pub(crate) fn open_dependencies<'t>(&self, task: &'t Task) -> Result<Vec<&'t TaskId>, Undecided> {
+        self.ensure_loaded(task.waiting_on.iter().map(|dep| Key::Task(dep.clone()).into()).collect())?;
+        let mut open = vec![];
+        for dep in &task.waiting_on {
+            if self.find_task(dep)?.is_none_or(|dep| !dep.state.is_finished()) {
+                open.push(dep);
+            }
+        }
+        Ok(open)
     }
 
     pub(crate) fn files_held_by(&self, agent: &AgentId) -> Result<Vec<&File>, Undecided> {

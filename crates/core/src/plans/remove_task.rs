@@ -119,7 +119,8 @@ pub(super) fn removed(
 ) -> Result<Vec<AnyEvent>, Undecided> {
     let dependents: Vec<TaskId> = view.dependents(&task.id)?.into_iter().map(|edge| edge.task.clone()).collect();
     view.ensure_loaded(dependents.iter().map(|id| Key::Task(id.clone()).into()).collect())?;
-    let left = Estate::of(task, going);
+    let mut left = Estate::of(task, going);
+    left.keep_unfinished(view)?;
     let mut rewired = Vec::new();
     for id in &dependents {
         if let Some(dependent) = view.find_task(id)? {
@@ -170,6 +171,17 @@ impl Estate {
             }
         }
         left
+    }
+
+    /// Leaves out what has ended and is still named by the rows of those that waited for it.
+    fn keep_unfinished(&mut self, view: &View) -> Result<(), Undecided> {
+        view.ensure_loaded(self.waiting_on.iter().map(|dep| Key::Task(dep.clone()).into()).collect())?;
+        for dep in std::mem::take(&mut self.waiting_on) {
+            if view.find_task(&dep)?.is_none_or(|dep| !dep.state.is_finished()) {
+                self.waiting_on.insert(dep);
+            }
+        }
+        Ok(())
     }
 
     fn new_to(&self, dependent: &Task) -> Vec<TaskId> {

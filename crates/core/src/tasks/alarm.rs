@@ -7,6 +7,7 @@ use super::cancel::{CancelTo, end_unfinished};
 use super::complete::freed_files;
 use super::retry::retry_or_exhaust;
 use super::subtasks::open_parts;
+use super::unblock::unblock_next;
 use crate::kernel::caller::Actor;
 use crate::kernel::code::Code;
 use crate::kernel::id::{AgentId, RunId, Seq, TaskId, Timestamp};
@@ -157,6 +158,7 @@ impl Command for FireAlarm {
                 let (id, run) = (task.id.clone(), task.run_if_named());
                 vec![AnyEvent::new(RoutingResumed { task: id, run, clock: self.clock })]
             }
+            AlarmKind::Unblock => vec![unblock_next(cx.view, task)?],
         };
         Ok(Decision::new(facts, ReplySource::row(self.task.clone())))
     }

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::complete::{dependents, ending_asks, freed_files};
+use super::complete::{ending_asks, freed_files};
 use super::subtasks::open_parts;
+use super::unblock::{first_dependents, unblock};
 use crate::kernel::code::Code;
 use crate::kernel::id::{AgentId, RunId, TaskId};
 use crate::kernel::limit;
@@ -63,15 +64,19 @@ macro_rules! ends_unfinished {
             pub from: TaskState,
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub reason: Option<String>,
-            /// The tasks that waited for this one.
+            /// The tasks that waited for this one, in the order of their ids.
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             pub unblocks: Vec<TaskId>,
+            /// The last of these, if there are more: [`DependentsUnblocked`](super::DependentsUnblocked) names those.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub unblocked_to: Option<TaskId>,
             #[serde(default, skip_serializing_if = "Told::is_none")]
             pub told: Told,
         }
 
         impl $event {
             fn new(view: &View, task: &Task, reason: Option<&str>) -> Result<$event, Undecided> {
+                let (unblocks, unblocked_to) = first_dependents(view, task)?;
                 Ok($event {
                     task: task.id.clone(),
                     run: task.run_if_named(),
@@ -79,7 +84,8 @@ macro_rules! ends_unfinished {
                     reserved_for: task.reserved_for.clone(),
                     from: task.state,
                     reason: reason.map(str::to_owned),
-                    unblocks: dependents(view, task)?,
+                    unblocks,
+                    unblocked_to,
                     told: Told::default(),
                 })
             }
@@ -103,9 +109,7 @@ macro_rules! ends_unfinished {
                 if let Some(holder) = &self.holder {
                     rows.update(holder.clone(), |agent: &mut Agent| agent.gave_up(&self.task));
                 }
-                for dependent in self.unblocks.iter().filter(|dependent| **dependent != self.task) {
-                    rows.update(dependent.clone(), |dependent: &mut Task| dependent.stop_waiting_for(&self.task));
-                }
+                unblock(rows, &self.task, &self.unblocks, self.unblocked_to.as_ref(), stamp);
                 if let Some(run) = run::row_id(self.run.as_ref()) {
                     rows.update(run, |run: &mut Run| run.drop_task(self.from, stamp.at));
                 }

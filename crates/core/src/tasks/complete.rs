@@ -7,6 +7,7 @@ use super::retry::retry_or_exhaust;
 use super::start::ensure_under_way;
 use super::subtasks;
 use super::subtasks::WHOLE_IS_COMPLETED;
+use super::unblock::{first_dependents, unblock};
 use crate::kernel::code::Code;
 use crate::kernel::id::{AgentId, RunId, TaskId};
 use crate::kernel::limit;
@@ -79,9 +80,12 @@ pub struct TaskCompleted {
     pub holder: Option<AgentId>,
     pub from: TaskState,
     pub outcome: Outcome,
-    /// The tasks that waited for this one.
+    /// The tasks that waited for this one, in the order of their ids.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unblocks: Vec<TaskId>,
+    /// The last of these, if there are more: [`DependentsUnblocked`](super::DependentsUnblocked) names those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unblocked_to: Option<TaskId>,
     /// What is attached to the outcome.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<String>,
@@ -105,9 +109,7 @@ impl Event for TaskCompleted {
         if let Some(holder) = &self.holder {
             rows.update(holder.clone(), |agent: &mut Agent| agent.complete_task(&self.task));
         }
-        for dependent in self.unblocks.iter().filter(|dependent| **dependent != self.task) {
-            rows.update(dependent.clone(), |dependent: &mut Task| dependent.stop_waiting_for(&self.task));
-        }
+        unblock(rows, &self.task, &self.unblocks, self.unblocked_to.as_ref(), stamp);
         if let Some(run) = run::row_id(self.run.as_ref()) {
             rows.update(run, |run: &mut Run| run.complete_task(stamp.at));
         }
@@ -201,13 +203,15 @@ impl CompleteTask {
         let (view, next) = (cx.view, TaskState::Completed);
         let (task, mut events) = ensure_under_way(cx, view.task(&self.task)?, self.agent.as_ref(), next)?;
         self.outcome_required.ensure(self.outcome.text.as_deref(), Code::MissingOutcome, "outcome", next)?;
+        let (unblocks, unblocked_to) = first_dependents(view, &task)?;
         events.push(AnyEvent::new(TaskCompleted {
             task: task.id.clone(),
             run: task.run_if_named(),
             holder: task.holder().cloned(),
             from: task.state,
             outcome: self.outcome.clone(),
-            unblocks: dependents(view, &task)?,
+            unblocks,
+            unblocked_to,
             artifacts: artifacts::attached(self.outcome.detail.as_ref())?,
             told: Told::default(),
         }));
@@ -258,14 +262,9 @@ impl Command for FailTask {
 
 pub(super) fn ending_asks(task: &TaskId, agent: Option<&AgentId>) -> ReadSet {
     let mut read_set = crate::model::task::read_set(task, agent);
-    read_set.push(Lookup::dependents(task).into());
+    read_set.push(Lookup::next_dependents(task, None).into());
     read_set.push(Lookup::files_of_task(task).into());
     read_set
-}
-
-/// The tasks that wait for this one and are still open to be told.
-pub(super) fn dependents(view: &View, task: &Task) -> Result<Vec<TaskId>, Undecided> {
-    Ok(view.dependents(&task.id)?.into_iter().map(|edge| edge.task.clone()).collect())
 }
 
 pub(super) fn freed_files(view: &View, task: &Task, reason: ReleaseReason) -> Result<Vec<AnyEvent>, Undecided> {

@@ -221,6 +221,7 @@ impl TaskCreated {
             routing: Routing::default(),
             has_parts: false,
             clocks,
+            unblocked_to: None,
         }
     }
 }

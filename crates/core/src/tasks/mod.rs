@@ -19,6 +19,7 @@ mod subtasks;
 mod timing;
 #[cfg(test)]
 mod transitions;
+mod unblock;
 
 pub use alarm::{FireAlarm, RoutingResumed, TaskTimedOut, TimeLimit};
 pub use assign::{AssignTask, TaskReassigned};
@@ -36,3 +37,4 @@ pub(crate) use retry::doubled;
 pub use retry::{MAX_ATTEMPTS, RETRY_BACKOFF_MILLIS, TaskAttemptsExhausted};
 pub use start::{HeldByOther, StartTask, TaskStarted};
 pub use step::{SetTaskStep, TaskStepSet};
+pub use unblock::DependentsUnblocked;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::complete::{dependents, freed_files};
+use super::complete::freed_files;
 use crate::kernel::caller::{Actor, Caller};
 use crate::kernel::code::Code;
 use crate::kernel::id::{AgentId, RunId, TaskId};
@@ -151,7 +151,7 @@ impl ReopenTask {
                 from: opened.state,
                 attempt: opened.attempt.saturating_add(1),
                 because_of: Some(task.id.clone()).filter(|because_of| *because_of != opened.id),
-                blocks: dependents(view, opened)?,
+                blocks: view.dependents(&opened.id)?.into_iter().map(|edge| edge.task.clone()).collect(),
                 told: Told::default(),
             }));
             facts.extend(freed_files(view, opened, ReleaseReason::TaskEnded)?);

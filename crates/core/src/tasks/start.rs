@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::claim::ensure_not_held_by_other;
+use super::unblock::ensure_unblocked;
 use crate::kernel::caller::Caller;
 use crate::kernel::code::Code;
 use crate::kernel::id::{AgentId, RunId, Seq, TaskId, Timestamp};
@@ -117,7 +118,7 @@ impl Command for StartTask {
             }
             return Ok(Decision::unchanged(reply));
         }
-        ensure_unblocked(task)?;
+        ensure_unblocked(cx.view, task)?;
         let mut facts = Vec::new();
         if task.holder() == Some(&agent) {
             ensure_may_change(cx.view, cx.caller, task, self.agent.as_ref())?;
@@ -174,7 +175,7 @@ pub(crate) fn ensure_under_way(
         cx.view.ensure_may_act_for(cx.caller, agent)?;
     }
     let Some(holder) = task.held_by() else {
-        ensure_unblocked(task)?;
+        ensure_unblocked(cx.view, task)?;
         return Err(refuse_transition(task, next).into());
     };
     ensure_may_change(cx.view, cx.caller, task, agent)?;
@@ -183,7 +184,7 @@ pub(crate) fn ensure_under_way(
         check_transition(task, next)?;
         return Ok((task.clone(), vec![]));
     }
-    ensure_unblocked(task)?;
+    ensure_unblocked(cx.view, task)?;
     let mut events = match task.claim {
         Some(_) => vec![],
         None => crate::tasks::claim::grant(cx.view, cx.caller, task, holder)?,
@@ -192,16 +193,6 @@ pub(crate) fn ensure_under_way(
     let granted = || TaskClaim { holder: holder.clone(), fence: Seq::ZERO, since: cx.now };
     let claim = Some(task.claim.clone().unwrap_or_else(granted));
     Ok((Task { state: TaskState::InProgress, claim, reserved_for: None, ..task.clone() }, events))
-}
-
-fn ensure_unblocked(task: &Task) -> Result<(), Rejection> {
-    if !task.is_blocked() {
-        return Ok(());
-    }
-    let names: Vec<&str> = task.waiting_on.iter().map(TaskId::as_str).collect();
-    let message = format!("task {} waits for {}", task.id, names.join(", "));
-    Err(Rejection::new(Code::DependenciesUnfinished, message)
-        .hint("it can start when these are done; take another task meanwhile"))
 }
 
 fn start_event(cx: &DecisionContext<'_>, task: &Task, agent: &AgentId) -> Result<AnyEvent, Undecided> {

@@ -32,5 +32,5 @@ pub(super) fn open_parts<'v>(view: &'v View, task: &Task) -> Result<Vec<&'v Task
 }
 
 fn ends_of(task: &TaskId) -> [ReadItem; 2] {
-    [Lookup::dependents(task).into(), Lookup::files_of_task(task).into()]
+    [Lookup::next_dependents(task, None).into(), Lookup::files_of_task(task).into()]
 }

@@ -98,9 +98,7 @@ impl World {
             match ask {
                 ReadItem::Row(key) => view.load(key.clone(), self.rows.get(&key).cloned()),
                 ReadItem::Rows(lookup) => {
-                    let found =
-                        self.rows.iter().filter(|(key, row)| key.table() == lookup.table() && lookup.matches(row));
-                    let found = found.map(|(key, row)| (key.clone(), row.clone())).collect();
+                    let found = lookup.find_in(self.rows.iter());
                     view.load_all(lookup, found);
                 }
                 ReadItem::Presence(agent) => {

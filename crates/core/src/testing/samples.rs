@@ -62,9 +62,9 @@ use crate::redaction::{Cleared, Erase, LogRedacted};
 use crate::routing::{RoutingDecided, RoutingFailed, TaskForwarded};
 use crate::runs::{RunCreated, RunStatusCause, RunStatusSet};
 use crate::tasks::{
-    CheckpointAdded, RoutingResumed, TaskAttemptsExhausted, TaskCancelled, TaskClaimed, TaskCompleted, TaskCreated,
-    TaskFailed, TaskPlanned, TaskReassigned, TaskReleased, TaskReopened, TaskReserved, TaskRetried, TaskSkipped,
-    TaskStarted, TaskStepSet, TaskTimedOut, TimeLimit,
+    CheckpointAdded, DependentsUnblocked, RoutingResumed, TaskAttemptsExhausted, TaskCancelled, TaskClaimed,
+    TaskCompleted, TaskCreated, TaskFailed, TaskPlanned, TaskReassigned, TaskReleased, TaskReopened, TaskReserved,
+    TaskRetried, TaskSkipped, TaskStarted, TaskStepSet, TaskTimedOut, TimeLimit,
 };
 use crate::teams::{
     NewMember, TeamEnded, TeamKickedOff, TeamResumed, TeamSpawned, TeamStartFailed, TeamStartRequested, TeamStarted,
@@ -369,6 +369,7 @@ fn tasks() -> Vec<AnyEvent> {
             from: TaskState::Review,
             outcome: Outcome { text: Some("secret".to_owned()), detail: Some(json!({ "s3cret": ["hush", 1] })) },
             unblocks: vec!["task_4".into()],
+            unblocked_to: None,
             artifacts: vec!["ab".repeat(32)],
             told: told(),
         }),
@@ -388,6 +389,7 @@ fn tasks() -> Vec<AnyEvent> {
             from: TaskState::Planning,
             reason: Some("secret".to_owned()),
             unblocks: vec!["task_4".into()],
+            unblocked_to: None,
             told: told(),
         }),
         AnyEvent::new(TaskSkipped {
@@ -398,7 +400,14 @@ fn tasks() -> Vec<AnyEvent> {
             from: TaskState::Failed,
             reason: Some("secret".to_owned()),
             unblocks: vec!["task_4".into()],
+            unblocked_to: None,
             told: told(),
+        }),
+        AnyEvent::new(DependentsUnblocked {
+            task: "task_1".into(),
+            run: Some("wf_1".into()),
+            unblocks: vec!["task_5".into(), "task_6".into()],
+            unblocked_to: Some("task_6".into()),
         }),
         AnyEvent::new(TaskTimedOut {
             task: "task_1".into(),

@@ -70,6 +70,7 @@ fn task(id: &str, sequence: u32, text: &str) -> Task {
         routing: rookery_core::model::routing::Routing::default(),
         has_parts: false,
         clocks: rookery_core::model::task::Alarms::default(),
+        unblocked_to: None,
     }
 }
 

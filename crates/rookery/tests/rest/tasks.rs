@@ -1,5 +1,8 @@
 //! Tasks: creating, the words of PATCH, dependencies, who may change what, lists.
 
+use std::collections::BTreeSet;
+
+use futures_util::StreamExt;
 use reqwest::Method;
 use rookery_testkit::daemon::read;
 use serde_json::{Value, json};
@@ -475,6 +478,46 @@ async fn a_creator_cannot_be_made_up_by_an_identified_caller() {
     let refused = team.send(Method::POST, "/tasks", &[("x-agent-id", "a")], body.clone()).await;
     assert_refused(&refused, 403, "FORBIDDEN", "'a' may not act as 'lead'");
     assert_eq!(team.send(Method::POST, "/tasks", &[("x-agent-id", "lead")], body).await.status, 201);
+}
+
+/// More than three events name.
+const DEPENDENTS: usize = 900;
+
+#[tokio::test]
+async fn every_dependent_is_announced_once_though_the_daemon_is_killed_meanwhile() {
+    let mut team = team(&["a"]).await;
+    let dep = team.task().await;
+    let create = || async { text(&team.task_with(json!({"depends_on": [dep]})).await["id"]) };
+    let created = futures_util::stream::iter(0..DEPENDENTS).map(|_| create()).buffer_unordered(16);
+    let dependents: BTreeSet<String> = created.collect().await;
+    team.moved(&dep, "in_progress", "a").await;
+    team.moved(&dep, "done", "a").await;
+    // First before most of them are announced, then while they are.
+    team.kill().unwrap();
+    team.restart().unwrap();
+    eventually("more are announced", || async {
+        (!team.events("x.task.dependents_unblocked").await.is_empty()).then_some(())
+    })
+    .await;
+    team.kill().unwrap();
+    team.restart().unwrap();
+    let unblocked = |event: &Value| {
+        let unblocks = &event["metadata"]["unblocks"];
+        unblocks.as_array().unwrap_or_else(|| panic!("{event}")).iter().map(text).collect::<Vec<_>>()
+    };
+    let announced = eventually("all are announced", || async {
+        let mut events = team.events("task.completed").await;
+        events.extend(team.events("x.task.dependents_unblocked").await);
+        let announced: Vec<String> = events.iter().flat_map(unblocked).collect();
+        (announced.len() >= DEPENDENTS).then_some(announced)
+    })
+    .await;
+    assert_eq!(announced.len(), DEPENDENTS, "none twice");
+    assert_eq!(BTreeSet::from_iter(announced), dependents);
+    let tasks = team.ok("/tasks").await;
+    let waiting = tasks.as_array().unwrap().iter().filter(|task| task["status"] == "blocked").count();
+    assert_eq!(waiting, 0);
+    team.replay_verify().unwrap();
 }
 
 #[tokio::test]

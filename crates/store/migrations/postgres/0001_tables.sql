@@ -128,7 +128,7 @@ CREATE TABLE task_dependencies (
     dep text COLLATE "C",
     doc bytea NOT NULL
 );
-CREATE INDEX task_dependencies_dep ON task_dependencies (dep) WHERE dep IS NOT NULL;
+CREATE INDEX task_dependencies_dep ON task_dependencies (dep, key) WHERE dep IS NOT NULL;
 
 CREATE TABLE checkpoints (
     key     text COLLATE "C" PRIMARY KEY,

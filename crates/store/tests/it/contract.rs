@@ -1,13 +1,20 @@
 //! What every engine must do. Each scenario runs on all of them and ends with: the rows are the fold of the log.
 
+use std::collections::BTreeSet;
+
 use rookery_core::kernel::caller::Authority;
-use rookery_core::model::task::Outcome;
+use rookery_core::kernel::limit;
+use rookery_core::model::task::{AlarmKind, Outcome};
 use rookery_core::model::{ColumnValue, LifeSource, Presence};
 use rookery_core::plans::RemoveRunTask;
 use rookery_core::redaction::{Redact, Target};
-use rookery_core::tasks::{CancelTask, CancelTo, CompleteTask, CreateTask, HeldByOther, Required, StartTask};
+use rookery_core::tasks::{
+    CancelTask, CancelTo, CompleteTask, CreateTask, FireAlarm, HeldByOther, Required, StartTask,
+};
 use rookery_core::traits::{Body, BodyBytes, LogRow};
-use rookery_core::{AgentId, AnyReply, Caller, Code, Key, Row, RunId, Seq, Table, TaskId, ThreadId, Timestamp};
+use rookery_core::{
+    AgentId, AnyReply, Caller, Code, EventRef, Key, Row, RunId, Seq, Table, TaskId, ThreadId, Timestamp,
+};
 use rookery_store::artifact::{ArtifactError, Erased, sha256_hex};
 use rookery_store::query::{Bodies, ColumnTest, Order};
 use rookery_store::{
@@ -93,6 +100,7 @@ contract![
     messages_are_found_by_channel_recipient_and_audience,
     a_storm_is_held_and_listed,
     documents_are_made_of_their_pieces_and_redacted_by_them,
+    dependents_of_an_ended_task_are_unblocked_page_by_page,
 ];
 
 async fn a_command_is_answered_with_the_row_it_left(world: &World) {
@@ -153,6 +161,41 @@ async fn a_workflow_is_planned_found_and_worked_off(world: &World) {
     let of_run = LogQuery { run: Some("wf_1".to_owned()), ..LogQuery::after(Seq::ZERO, 100) };
     let kinds: Vec<_> = store.log(of_run).await.unwrap().0.iter().map(|row| row.event.kind()).collect();
     assert!(kinds.contains(&"task.started") && kinds.last() == Some(&"run.status_set"), "{kinds:?}");
+}
+
+/// Ids that begin with each other are in another order as texts than as names of two parts.
+async fn dependents_of_an_ended_task_are_unblocked_page_by_page(world: &World) {
+    let store = world.store.as_ref();
+    done(store, register("a")).await;
+    done(store, create("dep", "first")).await;
+    let dependents: BTreeSet<TaskId> =
+        (0..=2 * limit::UNBLOCKED_AT_ONCE).map(|index| TaskId::new(format!("t-{index}"))).collect();
+    for id in &dependents {
+        let waits = CreateTask { depends_on: vec!["dep".into()], ..new_task(id.as_str(), "next") };
+        done(store, Submission::new(Caller::anonymous(), waits)).await;
+    }
+    let end = CancelTask { task: "dep".into(), agent: None, reason: None, to: CancelTo::Cancelled };
+    done(store, Submission::new(Caller::anonymous(), end)).await;
+    let mut pages = 1;
+    loop {
+        let (rows, _) = store.rows(vec![Key::Task("dep".into())]).await.unwrap();
+        let [Some(Row::Task(dep))] = &rows[..] else { panic!("{rows:?}") };
+        let Some(alarm) = dep.clocks.get(AlarmKind::Unblock) else { break };
+        let fire = FireAlarm { task: "dep".into(), clock: AlarmKind::Unblock, set: alarm.set, backoff_millis: 0 };
+        done(store, Submission::internal(Caller::system(), fire)).await;
+        pages += 1;
+    }
+    assert_eq!(pages, 3);
+    let mut unblocked = vec![];
+    for row in whole_log(store).await {
+        unblocked.extend(match row.event.typed() {
+            EventRef::TaskCancelled(event) => event.unblocks.clone(),
+            EventRef::DependentsUnblocked(event) => event.unblocks.clone(),
+            _ => vec![],
+        });
+    }
+    assert_eq!(unblocked.len(), dependents.len());
+    assert_eq!(BTreeSet::from_iter(unblocked), dependents);
 }
 
 async fn a_refusal_leaves_no_trace(world: &World) {

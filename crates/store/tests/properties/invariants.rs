@@ -1,6 +1,6 @@
 //! What holds at the end of every batch, written down apart from the rules that make it so.
 
-use rookery_core::model::run;
+use rookery_core::model::{DependencyId, run};
 use rookery_core::{AgentId, AnyEvent, EventRef, EventStamp, Key, Row, Seq, TaskId, TimerId, apply_row};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -102,10 +102,20 @@ fn tasks_wait_for_what_is_unfinished(tasks: &BTreeMap<&TaskId, &Task>) {
     for task in tasks.values() {
         let unfinished = |dep: &&TaskId| tasks.get(dep).is_some_and(|dep| !dep.state.is_finished());
         let waits: BTreeSet<TaskId> = task.depends_on.iter().filter(unfinished).cloned().collect();
-        assert_eq!(task.waiting_on, waits, "{}", task.id);
+        let is_unblocked_later = |dep: &TaskId| {
+            let end = tasks.get(dep).and_then(|dep| dep.unblocked_to.as_ref());
+            end.is_some_and(|end| edge_id(&task.id, dep) > edge_id(end, dep))
+        };
+        let waiting_on: BTreeSet<TaskId> =
+            task.waiting_on.iter().filter(|dep| !is_unblocked_later(dep)).cloned().collect();
+        assert_eq!(waiting_on, waits, "{}", task.id);
         let begun = task.state.is_open() && !matches!(task.state.as_str(), "pending" | "planning");
         assert!(!begun || waits.is_empty(), "{task:?}");
     }
+}
+
+fn edge_id(task: &TaskId, dep: &TaskId) -> String {
+    Key::Dependency(DependencyId { task: task.clone(), dep: dep.clone() }).id()
 }
 
 fn edges_are_the_dependencies_and_lead_nowhere_in_a_circle(
@@ -218,8 +228,9 @@ fn clocks_go_for_what_goes_on(tasks: &BTreeMap<&TaskId, &Task>) {
         let free = unbegun && task.held_by().is_none();
         let terms = task.origin.terms.as_ref();
         for (clock, alarm) in task.clocks.iter() {
-            assert!(task.state.is_open(), "{task:?}");
+            assert!(task.state.is_open() || clock == AlarmKind::Unblock, "{task:?}");
             let right = match clock {
+                AlarmKind::Unblock => task.state.is_finished() && task.unblocked_to.is_some(),
                 AlarmKind::Deadline => terms.and_then(|terms| terms.deadline) == Some(alarm.due),
                 AlarmKind::Accept => unbegun && task.reserved_for.is_some(),
                 AlarmKind::Runtime => {

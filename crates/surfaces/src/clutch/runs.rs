@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::response::Response;
 use rookery_core::kernel::time;
+use rookery_core::model::task::AlarmKind;
 use rookery_core::{Seq, Timestamp};
 use rookery_engine::runs::{MESSAGES, RunEntry, RunList, RunTree, TaskAttempt, TaskNode};
 use serde::{Deserialize, Serialize};
@@ -203,7 +204,12 @@ impl From<TaskNode> for TaskInfo {
             waiting_on: task.waiting_on.iter().map(ToString::to_string).collect(),
             attempt: task.attempt,
             attempts: node.attempts.into_iter().map(AttemptInfo::from).collect(),
-            clocks: task.clocks.iter().map(|(clock, alarm)| (clock.as_str(), time::iso(alarm.due))).collect(),
+            clocks: task
+                .clocks
+                .iter()
+                .filter(|(clock, _)| *clock != AlarmKind::Unblock)
+                .map(|(clock, alarm)| (clock.as_str(), time::iso(alarm.due)))
+                .collect(),
             created_at: time::iso(task.created_at),
             completed_at: task.completed_at.map(time::iso),
             queued_ms,

@@ -110,6 +110,7 @@ pub fn action(fact: &AnyEvent) -> String {
         | EventRef::RoutingDecided(_)
         | EventRef::RoutingFailed(_)
         | EventRef::RoutingResumed(_)
+        | EventRef::DependentsUnblocked(_)
         | EventRef::TaskForwarded(_)
         | EventRef::TaskReopened(_)
         | EventRef::TeamStartRequested(_)

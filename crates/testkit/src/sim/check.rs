@@ -325,9 +325,10 @@ fn out_of_duty(row: &LogRow) -> Option<LeaderRole> {
     match row.event.typed() {
         _ if row.actor != Actor::System => None,
         EventRef::AgentWentOffline(_) => Some(LeaderRole::Sweeper),
-        EventRef::ConflictEscalated(_) | EventRef::TaskTimedOut(_) | EventRef::RoutingResumed(_) => {
-            Some(LeaderRole::Timers)
-        }
+        EventRef::ConflictEscalated(_)
+        | EventRef::TaskTimedOut(_)
+        | EventRef::RoutingResumed(_)
+        | EventRef::DependentsUnblocked(_) => Some(LeaderRole::Timers),
         EventRef::TaskReleased(fact) if fact.because == ReleaseCause::NotAccepted => Some(LeaderRole::Timers),
         EventRef::IntentClosed(_) => Some(LeaderRole::Effects),
         EventRef::MessagesAcked(_) | EventRef::DeliveryAbandoned(_) => Some(LeaderRole::Courier),

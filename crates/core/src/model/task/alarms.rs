@@ -23,11 +23,19 @@ pub enum AlarmKind {
     RetryBackoff,
     /// Those who were asked in vain are asked anew.
     Reroute,
+    /// The task has ended and more tasks wait for it than one event unblocks.
+    Unblock,
 }
 
 impl AlarmKind {
-    pub const ALL: [AlarmKind; 5] =
-        [AlarmKind::Deadline, AlarmKind::Accept, AlarmKind::Runtime, AlarmKind::RetryBackoff, AlarmKind::Reroute];
+    pub const ALL: [AlarmKind; 6] = [
+        AlarmKind::Deadline,
+        AlarmKind::Accept,
+        AlarmKind::Runtime,
+        AlarmKind::RetryBackoff,
+        AlarmKind::Reroute,
+        AlarmKind::Unblock,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -36,6 +44,7 @@ impl AlarmKind {
             AlarmKind::Runtime => "runtime",
             AlarmKind::RetryBackoff => "retry_backoff",
             AlarmKind::Reroute => "reroute",
+            AlarmKind::Unblock => "unblock",
         }
     }
 }

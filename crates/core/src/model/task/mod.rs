@@ -116,7 +116,8 @@ pub struct Task {
     pub last_holder: Option<AgentId>,
     pub resources: Vec<String>,
     pub depends_on: Vec<TaskId>,
-    /// The dependencies that are not finished.
+    /// The dependencies that are not finished. Where many tasks wait for one, it is taken out of their rows some time after its
+    /// end, until when they are not announced as ready; commands look at the state of the dependency.
     pub waiting_on: BTreeSet<TaskId>,
     pub created_at: Timestamp,
     pub created: Seq,
@@ -151,6 +152,9 @@ pub struct Task {
     /// What happens to it by itself, and when.
     #[serde(default, skip_serializing_if = "Alarms::are_none")]
     pub clocks: Alarms,
+    /// The last task that was unblocked by its end, in the order of their ids, while there are more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unblocked_to: Option<TaskId>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
@@ -345,6 +349,7 @@ impl Task {
         self.enter(TaskState::InProgress, stamp.at);
         self.reason = None;
         self.waiting_for = None;
+        self.waiting_on.clear();
         self.started_at.get_or_insert(stamp.at);
     }
 
@@ -441,6 +446,15 @@ impl Task {
         self.waiting_on.remove(dependency);
     }
 
+    /// Notes to which task its end has unblocked those that waited for it, and sets the alarm for the rest if there are more.
+    pub(crate) fn set_unblocked_to(&mut self, last: Option<&TaskId>, stamp: EventStamp) {
+        self.unblocked_to = last.cloned();
+        match last {
+            Some(_) => self.clocks.set(AlarmKind::Unblock, self.completed_at.unwrap_or(stamp.at), stamp.seq),
+            None => self.clocks.stop(&[AlarmKind::Unblock]),
+        }
+    }
+
     fn ends(&mut self, state: TaskState, at: Timestamp) {
         self.last_holder = self.held_by().cloned().or(self.last_holder.take());
         self.enter(state, at);
@@ -464,6 +478,7 @@ impl Task {
         self.completed_at = None;
         self.attempt = attempt;
         self.clocks.stop_all();
+        self.unblocked_to = None;
         // A deadline that is over has had its effect: whoever opens the task again wants it all the same.
         if let Some(deadline) = self.deadline().filter(|deadline| *deadline > at) {
             self.clocks.set(AlarmKind::Deadline, deadline, seq);
