@@ -196,7 +196,7 @@ impl Location {
     /// What the database finds wrong with itself; each problem is a sentence.
     pub fn problems(&self) -> anyhow::Result<Vec<String>> {
         match self {
-            Self::Sqlite(files) => sqlite::integrity(&files.path).map_err(explain_offline),
+            Self::Sqlite(files) => sqlite::integrity(&files.path).map_err(explain_check),
             Self::Postgres(url) => postgres::problems(url),
         }
     }
@@ -298,12 +298,25 @@ mod postgres {
     }
 }
 
+/// What to do about a database that is damaged.
+const DAMAGED: &str = "keep a copy of .rookery; `rookery restore FILE --force` brings back an older backup, or \
+    `rookery export FILE` writes what can still be read, for `rookery import` into an empty project";
+
+/// What to do about a database file without a byte.
+fn bring_back(path: &Path) -> String {
+    format!(
+        "`rookery restore FILE --force` brings back a backup; remove {} to begin a new log, or to `rookery import FILE`",
+        path.display()
+    )
+}
+
 /// Why a store cannot be opened, with what to do about it.
 pub fn explain(error: OpenError) -> anyhow::Error {
     let hint = match &error {
         OpenError::Locked { .. } => "use the daemon that has it, or stop that one first with `rookery down`".to_owned(),
         OpenError::Moved { to, .. } => where_it_went(to),
         OpenError::Development { path } => start_empty(path),
+        OpenError::Empty { path } => bring_back(path),
         _ => "`rookery doctor` says more; `rookery restore FILE` brings back a backup".to_owned(),
     };
     // With the causes: they say what the system had against it.
@@ -328,9 +341,21 @@ pub fn explain_offline(error: OfflineError) -> anyhow::Error {
         }
         OfflineError::Moved { to } | OfflineError::Open(OpenError::Moved { to, .. }) => &where_it_went(to),
         OfflineError::Open(OpenError::Development { path }) => &start_empty(path),
+        OfflineError::Open(OpenError::Empty { path }) => &bring_back(path),
+        error if error.is_damage() => DAMAGED,
         _ => "`rookery doctor` checks the set-up and says how to mend it",
     };
     told(error, hint)
+}
+
+/// The same where a store was to be checked.
+fn explain_check(error: OfflineError) -> anyhow::Error {
+    match &error {
+        error if error.is_damage() => {}
+        OfflineError::Open(OpenError::Empty { .. } | OpenError::Development { .. }) => {}
+        _ => return told(error, "check that the address in `store` is right"),
+    }
+    explain_offline(error)
 }
 
 /// The same where a store was to be moved or copied.

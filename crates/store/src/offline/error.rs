@@ -7,7 +7,7 @@ use rookery_core::Seq;
 
 use super::RowError;
 use crate::artifact::ArtifactError;
-use crate::sqlite::{OpenError, Problem};
+use crate::sqlite::{OpenError, Problem, is_damage};
 
 #[derive(Debug, thiserror::Error)]
 pub enum OfflineError {
@@ -49,4 +49,17 @@ pub enum OfflineError {
     /// Others write the store, so that it cannot move.
     #[error("the store is in use by {by}")]
     InUse { by: String },
+}
+
+impl OfflineError {
+    /// Whether the file of a database is damaged, or is none.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            OfflineError::Damaged { .. } => true,
+            OfflineError::Sql(error)
+            | OfflineError::Open(OpenError::Sql { source: error, .. })
+            | OfflineError::Store(Problem::Sql(error)) => is_damage(error),
+            _ => false,
+        }
+    }
 }

@@ -13,7 +13,7 @@ use rusqlite::{Connection, params};
 use sha2::{Digest, Sha256};
 
 use super::connection::{self, begin_reading, beside, stored};
-use super::integrity::open_existing;
+use super::integrity::{check, ensure_not_empty, open_existing};
 use crate::artifact::{ArtifactDir, hex, sync_folder};
 use crate::offline::{OfflineError, Progress};
 use crate::query::LogHead;
@@ -30,7 +30,7 @@ pub struct BackupReport {
     pub bytes: u64,
 }
 
-/// Backs the store up into one file, while a daemon may write.
+/// Backs the store up into one file, while a daemon may write. The file is checked before it gets its name.
 pub fn backup(
     path: &Path,
     artifacts: &ArtifactDir,
@@ -40,9 +40,19 @@ pub fn backup(
     if fs::canonicalize(path).is_ok_and(|from| fs::canonicalize(to).is_ok_and(|to| from == to)) {
         return Err(exists(to));
     }
+    ensure_not_empty(path)?;
     let partial = beside(to, ".partial");
-    let report = fill(path, artifacts, &partial, progress);
+    let report = fill(path, artifacts, &partial, progress).map_err(|error| match error {
+        OfflineError::Damaged { .. } => error,
+        error if error.is_damage() => OfflineError::Damaged { path: path.to_owned(), problem: said(&error) },
+        error => error,
+    });
     finish(report, &partial, to)
+}
+
+/// What SQLite says of damage.
+fn said(error: &OfflineError) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 fn fill(
@@ -55,6 +65,10 @@ fn fill(
     let copy = connection::single_file(partial)?;
     let head = stored(&copy)?.head;
     let (stored, missing) = add_artifacts(&copy, artifacts)?;
+    // A copy takes damaged pages as they are.
+    if let Some(problem) = check(&copy)?.into_iter().next() {
+        return Err(OfflineError::Damaged { path: path.to_owned(), problem });
+    }
     copy.close().map_err(|(_, error)| error)?;
     let bytes = fs::metadata(partial).map_err(failed(partial))?.len();
     Ok(BackupReport { head, artifacts: stored, missing, bytes })

@@ -108,6 +108,11 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Whether there is a database file without a byte, and without a write-ahead log that could fill it.
+pub(super) fn is_empty(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.len() == 0) && wal_bytes(path) == 0
+}
+
 pub(super) fn wal_bytes(path: &Path) -> u64 {
     std::fs::metadata(wal_of(path)).map_or(0, |found| found.len())
 }

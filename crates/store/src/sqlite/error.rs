@@ -1,6 +1,7 @@
 //! What can go wrong with a database file, and what that means for the commands that were on their way.
 
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use rusqlite::ErrorCode;
 
@@ -20,6 +21,8 @@ pub enum OpenError {
     Folder { path: PathBuf, source: std::io::Error },
     #[error("there is no store at {path}", path = .path.display())]
     Absent { path: PathBuf },
+    #[error("{path} is empty: a log that was there is gone", path = .path.display())]
+    Empty { path: PathBuf },
     #[error("{path} is a database of another program", path = .path.display())]
     Foreign { path: PathBuf },
     #[error(
@@ -69,6 +72,28 @@ impl From<Problem> for ReadError {
     }
 }
 
+/// The damage that a read or a write has met in the file of a store. The first one is kept until the store is closed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Damage(Arc<OnceLock<String>>);
+
+impl Damage {
+    /// Notes an error that says that the file is damaged.
+    pub(super) fn note(&self, reason: &str) {
+        if self.0.set(damaged(reason)).is_ok() {
+            tracing::error!(reason, "the store is damaged and takes no writes any more");
+        }
+    }
+
+    pub(super) fn reason(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
+    }
+}
+
+/// The reason why a damaged store is only read, with what to do about it.
+pub(super) fn damaged(problem: &str) -> String {
+    format!("the file is damaged ({problem}); restore a backup, or export what can be read and import it elsewhere")
+}
+
 /// What a failed transaction means for its commands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Trouble {
@@ -76,7 +101,7 @@ pub(super) enum Trouble {
     Full(String),
     /// The disk takes nothing, whatever the command.
     Disk(String),
-    /// A part of the file cannot be read; commands that do not need it may go on.
+    /// A part of the file cannot be read. Nothing is written to it any more.
     Damage(String),
     /// A command that cannot be carried out.
     Poison(String),
@@ -89,7 +114,7 @@ pub(super) enum Trouble {
 impl Trouble {
     /// Whether the commands of a batch are worth another try, each alone.
     pub(super) fn may_spare_others(&self) -> bool {
-        matches!(self, Trouble::Damage(_) | Trouble::Poison(_))
+        matches!(self, Trouble::Poison(_))
     }
 
     pub(super) fn makes_unhealthy(&self) -> bool {
@@ -156,6 +181,6 @@ fn is_refused_write(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_WRITE)
 }
 
-pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }

@@ -14,8 +14,14 @@ const PROBLEMS: u32 = 100;
 
 /// What SQLite's own check of the file finds; empty if nothing.
 pub fn integrity(path: &Path) -> Result<Vec<String>, OfflineError> {
+    ensure_not_empty(path)?;
     let connection = open_existing(path)?;
     Ok(check(&connection)?)
+}
+
+/// Refuses a file without a byte, which was a store once or is none.
+pub(super) fn ensure_not_empty(path: &Path) -> Result<(), OpenError> {
+    if connection::is_empty(path) { Err(OpenError::Empty { path: path.to_owned() }) } else { Ok(()) }
 }
 
 pub(super) fn check(connection: &Connection) -> rusqlite::Result<Vec<String>> {

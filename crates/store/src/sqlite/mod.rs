@@ -40,6 +40,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use checkpoint::Upkeep;
+pub(crate) use error::is_damage;
 pub use error::{OpenError, Problem};
 pub use fault::{Faults, Step};
 pub use lock::{Holder, holder};
@@ -50,6 +51,7 @@ use rusqlite::Connection;
 use tokio::sync::watch;
 
 use self::checkpoint::Checkpointer;
+use self::error::Damage;
 use self::lock::Lock;
 use self::migrate::{Birth, Fitness, MIGRATIONS};
 use self::writer::Writer;
@@ -107,12 +109,16 @@ impl Options {
 struct Shared {
     queue: Queue,
     health: RwLock<Health>,
+    damage: Damage,
     published: Publisher,
     tokens: watch::Sender<u64>,
 }
 
 impl Shared {
     fn health(&self) -> Health {
+        if let Some(reason) = self.damage.reason() {
+            return Health::ReadOnly { reason: reason.to_owned() };
+        }
         self.health.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -198,6 +204,7 @@ impl SqliteStore {
         let shared = Arc::new(Shared {
             queue: Queue::new(options.limits),
             health: RwLock::new(health),
+            damage: reader.damage().clone(),
             published: Publisher::default(),
             tokens: watch::Sender::new(0),
         });
@@ -279,14 +286,27 @@ fn prepare_folder(path: &Path) -> Result<(), OpenError> {
 }
 
 fn open_database(path: &Path) -> Result<Connection, OpenError> {
-    connection::create_private(path).map_err(|source| OpenError::Folder { path: path.to_owned(), source })?;
     let failed = |source| OpenError::Sql { path: path.to_owned(), source };
+    integrity::ensure_not_empty(path)?;
+    if !path.exists() {
+        begin_file(path)?;
+    }
     let connection = connection::writer(path).map_err(failed)?;
     let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(failed)?;
     if mode != "wal" {
         return Err(OpenError::NoWriteAheadLog { path: path.to_owned() });
     }
     Ok(connection)
+}
+
+/// Makes a database file with nothing in it but its header. It has its name only then: one without a byte is never ours.
+fn begin_file(path: &Path) -> Result<(), OpenError> {
+    let partial = connection::beside(path, ".partial");
+    let failed = |source| OpenError::Folder { path: path.to_owned(), source };
+    connection::create_private(&partial).map_err(failed)?;
+    let connection = connection::writer(&partial).map_err(|source| OpenError::Sql { path: path.to_owned(), source })?;
+    drop(connection);
+    std::fs::rename(&partial, path).map_err(failed)
 }
 
 /// What a look at an existing file told.
@@ -310,7 +330,7 @@ fn examine(connection: &Connection, path: &Path) -> Result<Found, OpenError> {
         Err(error) if error::is_damage(&error) => Some(error.to_string()),
         Err(error) => return Err(failed(error)),
     };
-    let closed = problem.map(|problem| format!("the file is damaged ({problem}); restore a backup"));
+    let closed = problem.map(|problem| error::damaged(&problem));
     Ok(Found { clean, closed })
 }
 

@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
 use super::connection::{self, begin_reading, commit, roll_back, stored};
-use super::error::{OpenError, Problem};
+use super::error::{Damage, OpenError, Problem, is_damage};
 use super::{log, schema, transact};
 use crate::operational::{EndpointCursor, PresenceRecord, Token};
 use crate::query::{LogHead, LogQuery, RowQuery};
@@ -32,6 +32,7 @@ struct Pool {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
+    damage: Damage,
 }
 
 impl Pool {
@@ -51,8 +52,14 @@ impl Reader {
             path: path.to_owned(),
             idle: Mutex::new(vec![first]),
             permits: Arc::new(Semaphore::new(readers.clamp(1, 64))),
+            damage: Damage::default(),
         };
         Ok(Reader { pool: Arc::new(pool) })
+    }
+
+    /// The damage that reads have met.
+    pub(super) fn damage(&self) -> &Damage {
+        &self.pool.damage
     }
 
     pub fn rows(&self, keys: Vec<Key>) -> Read<'_, Vec<Option<Row>>> {
@@ -159,7 +166,13 @@ fn read_once<T>(pool: &Pool, read: impl FnOnce(&Connection) -> Result<T, Problem
         Some(connection) => connection,
         None => connection::reader(&pool.path)?,
     };
-    let found = in_transaction(&connection, read)?;
+    let found = in_transaction(&connection, read).inspect_err(|problem| {
+        if let Problem::Sql(error) = problem
+            && is_damage(error)
+        {
+            pool.damage.note(&error.to_string());
+        }
+    })?;
     if !pool.permits.is_closed() {
         pool.idle().push(connection);
     }

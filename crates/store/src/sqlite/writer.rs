@@ -287,8 +287,8 @@ impl Writer {
 
     /// Begins a transaction that writes. Returns the head it begins at.
     fn begin(&mut self) -> Result<Seq, Trouble> {
-        if let Some(reason) = &self.closed {
-            return Err(Trouble::Closed(reason.clone()));
+        if let Some(reason) = self.closed.as_deref().or(self.shared.damage.reason()) {
+            return Err(Trouble::Closed(reason.to_owned()));
         }
         if connection::identity(&self.path) != self.identity {
             return Err(Trouble::Disk("the database file was moved or removed while in use".to_owned()));
@@ -301,6 +301,11 @@ impl Writer {
             return Err(Trouble::Closed(other_format(found.format)));
         }
         Ok(found.head.head)
+    }
+
+    /// Whether the store is never to be written again by this program, whatever becomes of the disk.
+    fn is_closed(&self) -> bool {
+        self.closed.is_some() || self.shared.damage.reason().is_some()
     }
 
     fn connection(&mut self) -> Result<&Connection, Trouble> {
@@ -322,6 +327,9 @@ impl Writer {
         if !rolled_back || matches!(trouble, Trouble::Disk(_) | Trouble::Damage(_) | Trouble::Unknown(_)) {
             self.connection = None;
         }
+        if let Trouble::Damage(reason) = trouble {
+            self.shared.damage.note(reason);
+        }
         if trouble.makes_unhealthy() {
             self.shared.set_health(Health::ReadOnly { reason: trouble.reason().to_owned() });
         }
@@ -336,7 +344,7 @@ impl Writer {
     }
 
     fn probe_if_unhealthy(&mut self) {
-        if self.shared.health() == Health::Writable || self.closed.is_some() {
+        if self.shared.health() == Health::Writable || self.is_closed() {
             return;
         }
         let recovered = self.probe().and_then(|head| self.catch_up(head));
@@ -395,7 +403,7 @@ impl Writer {
     }
 
     fn begin_closing(&mut self) -> Result<(), Trouble> {
-        if self.closed.is_some() {
+        if self.is_closed() {
             return Ok(());
         }
         let marked = self.marked;

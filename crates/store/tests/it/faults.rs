@@ -12,7 +12,7 @@ use rookery_store::{Operation, RowQuery, Store, Submission, SubmitError};
 use rusqlite::Connection;
 
 use crate::support::{
-    create, database, done, options, refused, register, replay_matches, report, whole_log, with_body, with_key,
+    create, database, done, open, options, refused, register, replay_matches, report, whole_log, with_body, with_key,
 };
 
 const FULL: i32 = 13;
@@ -195,19 +195,32 @@ async fn a_panic_breaks_the_command_and_not_the_writer() {
 }
 
 #[tokio::test]
-async fn damage_is_told_and_spares_who_does_not_meet_it() {
-    let Trapped { trap, store, folder: _folder } = trapped(|_| {});
+async fn damaged_store_is_read_only_until_it_is_opened_again() {
+    let Trapped { trap, store, folder } = trapped(|options| options.upkeep.probe = Duration::from_millis(5));
     trap.arm([(Step::Load, Fault::Code(CORRUPT))]);
     let gate = trap.gate.lock().unwrap();
     let loading = store.submit(create("task_1", "t"));
-    // Nothing to look up: nothing damaged is met.
-    let sparing =
-        store.submit(Submission::new(Caller::watcher(), RecordUntracked { changed: 1, sample: vec![], site: None }));
+    // One that would not meet the damage is refused too.
+    let other = || Submission::new(Caller::watcher(), RecordUntracked { changed: 1, sample: vec![], site: None });
+    let beside = store.submit(other());
     drop(gate);
     assert!(matches!(loading.await, Err(SubmitError::Unavailable { .. })));
-    sparing.await.unwrap();
+    assert!(matches!(beside.await, Err(SubmitError::Unavailable { .. })));
     trap.arm([]);
-    replay_matches(&store).await;
+    for _ in 0..3 {
+        let refused = store.submit(other()).await;
+        assert!(
+            matches!(&refused, Err(SubmitError::Unavailable { reason }) if reason.contains("damaged")),
+            "{refused:?}"
+        );
+    }
+    let Health::ReadOnly { reason } = store.health() else { panic!("the store takes writes") };
+    assert!(reason.contains("restore a backup"), "{reason}");
+    assert_eq!(whole_log(&store).await.len(), 0);
+    store.close().await;
+    let again = open(&database(&folder));
+    done(&again, other()).await;
+    replay_matches(&again).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_core::{Key, Seq, Table};
-use rookery_store::sqlite::{OpenError, Reader, SqliteStore, Upkeep, holder};
+use rookery_store::offline::OfflineError;
+use rookery_store::sqlite::{OpenError, Reader, SqliteStore, Upkeep, holder, offline};
 use rookery_store::store::Health;
-use rookery_store::{FORMAT, LogQuery, RowQuery, Store, SubmitError};
+use rookery_store::{FORMAT, LogQuery, ReadError, RowQuery, Store, SubmitError};
 use rusqlite::Connection;
 
 use crate::support::{
-    create, database, done, open, options, register, replay_matches, verify, whole_log, with_body, with_key,
+    artifacts_of, create, database, done, open, options, register, replay_matches, verify, whole_log, with_body,
+    with_key,
 };
 
 fn change(path: &Path, sql: &str) {
@@ -175,6 +177,62 @@ async fn a_damaged_file_is_found_after_an_unclean_stop() {
     assert!(matches!(store.submit(create("task_x", "t")).await, Err(SubmitError::Unavailable { .. })));
     assert!(store.log(LogQuery::after(Seq::ZERO, 1)).await.is_ok());
     store.close().await;
+}
+
+/// A store whose index of tasks is damaged, while its log and head are whole.
+async fn damaged_in_the_middle(path: &Path) {
+    let store = open(path);
+    for at in 0..200 {
+        done(&store, with_body(create(&format!("task_{at}"), "t"), &[1; 3_000])).await;
+    }
+    store.close().await;
+    let connection = Connection::open(path).unwrap();
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'tasks'";
+    let page: u32 = connection.query_row(root, [], |row| row.get(0)).unwrap();
+    let page = page as usize;
+    drop(connection);
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[(page - 1) * 4096..page * 4096].fill(0xff);
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn store_is_read_only_after_a_read_meets_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = database(&folder);
+    damaged_in_the_middle(&path).await;
+    let store = open(&path);
+    assert_eq!(store.health(), Health::Writable, "nothing was met yet");
+    let read = store.list(RowQuery::all(Table::Tasks)).await;
+    assert!(matches!(read, Err(ReadError::Corrupt { .. })), "{read:?}");
+    let Health::ReadOnly { reason } = store.health() else { panic!("the store takes writes") };
+    assert!(reason.contains("damaged") && reason.contains("restore a backup"), "{reason}");
+    let refused = store.submit(register("a")).await;
+    assert!(matches!(&refused, Err(SubmitError::Unavailable { reason }) if reason.contains("damaged")), "{refused:?}");
+    assert!(store.log(LogQuery::after(Seq::ZERO, 1)).await.is_ok(), "what is whole can be read");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn backup_of_a_damaged_store_fails_and_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = database(&folder);
+    damaged_in_the_middle(&path).await;
+    let to = folder.path().join("backup.db");
+    let made = offline::backup(&path, &artifacts_of(&path), &to, &mut |_| {});
+    assert!(matches!(&made, Err(OfflineError::Damaged { .. })), "{made:?}");
+    assert!(!to.exists());
+}
+
+#[test]
+fn empty_file_is_no_new_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = database(&folder);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, b"").unwrap();
+    let opened = SqliteStore::open(options(&path));
+    assert!(matches!(&opened, Err(OpenError::Empty { .. })), "{opened:?}");
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -220,7 +220,7 @@ async fn check_store(settings: &ProjectSettings, project: &Project) -> Vec<Check
         Ok(integrity) => {
             integrity.problems.into_iter().map(|problem| Check::bad("store", problem, integrity.mend)).collect()
         }
-        Err(error) => vec![Check::bad("store", format!("{error:#}"), "check that the address in `store` is right")],
+        Err(error) => vec![Check::failed("store", &error)],
     }
 }
 
