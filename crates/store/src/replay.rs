@@ -1,7 +1,7 @@
 //! Rebuilding the derived rows from the log, and comparing them with what a store has.
 
 use rookery_core::{EventStamp, Key, Row, Seq};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rookery_core::traits::LogRow;
 
@@ -50,15 +50,18 @@ impl Fold {
         }
         let extra = stored.keys().filter(|key| !self.rows.contains_key(*key));
         found.extend(extra.map(|key| format!("{key:?} should not be there")));
-        let counted = self.tallies();
-        for name in counted.keys().copied().chain(tallies.keys().map(String::as_str)) {
-            let (folded, stored) = (counted.get(name).copied().unwrap_or(0), tallies.get(name).copied().unwrap_or(0));
-            let line = format!("tally {name} is {stored}, should be {folded}");
-            if i64::try_from(stored).ok() != Some(folded) && !found.contains(&line) {
-                found.push(line);
-            }
-        }
+        found.extend(tally_differences(&self.tallies(), tallies));
         found.sort();
         found
     }
+}
+
+/// Compares the tallies of folded rows with those that a store has. Empty if they are the same.
+pub(crate) fn tally_differences(folded: &BTreeMap<&'static str, i64>, stored: &BTreeMap<String, u64>) -> Vec<String> {
+    let names: BTreeSet<&str> = folded.keys().copied().chain(stored.keys().map(String::as_str)).collect();
+    let difference = |name: &str| {
+        let (folded, stored) = (folded.get(name).copied().unwrap_or(0), stored.get(name).copied().unwrap_or(0));
+        (i64::try_from(stored).ok() != Some(folded)).then(|| format!("tally {name} is {stored}, should be {folded}"))
+    };
+    names.into_iter().filter_map(difference).collect()
 }

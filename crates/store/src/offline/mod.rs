@@ -5,12 +5,14 @@
 //! |---|---|
 //! | `raw` | a row of the log in the very bytes that are stored |
 //! | `verify` | folding the log anew and comparing |
+//! | `disk_fold` | the fold of a log that does not fit in memory |
 //! | `line`, `export`, `import` | the log as JSON lines, out and in |
 //! | `relocate` | moving and copying a store into another one |
 //!
 //! An engine implements [`Source`] for reading, [`Origin`] for a store that moves away and [`Sink`] for one that is made
 //! anew. It must not know what the rows are carried for.
 
+mod disk_fold;
 mod error;
 mod export;
 mod import;
@@ -30,7 +32,7 @@ pub use import::{ImportReport, import};
 pub use raw::{Entry, RawRow, RowError};
 pub use relocate::{RelocateReport, copy_store, move_store};
 pub(crate) use verify::other_format;
-pub use verify::{VerifyReport, verify};
+pub use verify::{VerifyReport, verify, verify_within};
 
 use crate::artifact::ArtifactError;
 use crate::operational::{EndpointCursor, PresenceRecord, Token};

@@ -1,16 +1,18 @@
 //! Proving a store: its rows are the fold of its log, the log has no gap, bodies are what their hashes say.
 
-use std::collections::{BTreeSet, HashMap};
-
 use rookery_core::traits::BodyBytes;
-use rookery_core::{Key, Row, Seq, Table};
+use rookery_core::{Seq, Table};
 
+use super::disk_fold::DiskFold;
 use super::raw::{LogDigest, is_next_part};
 use super::{CHUNK, OfflineError, Progress, RawRow, Source};
 use crate::FORMAT;
 use crate::artifact::sha256_hex;
 use crate::query::LogHead;
-use crate::replay::Fold;
+use crate::replay::tally_differences;
+
+/// How many derived rows are kept in memory while the log is folded; the others are in a temporary database.
+const ROWS_IN_MEMORY: usize = 10_000;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VerifyReport {
@@ -19,21 +21,32 @@ pub struct VerifyReport {
     pub facts: u64,
     /// Derived rows that were compared.
     pub rows: u64,
+    /// The most derived rows that were in memory at once.
+    pub peak_rows: u64,
     /// The hash of the log as it is stored, whichever engine stores it.
     pub log_sha256: String,
     /// What is not as it should be; empty if all is well.
     pub differences: Vec<String>,
 }
 
-/// Folds the whole log anew and compares.
+/// Folds the whole log anew and compares. What it needs of memory does not grow with the log.
 pub fn verify(source: &mut dyn Source, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport, OfflineError> {
+    verify_within(ROWS_IN_MEMORY, source, progress)
+}
+
+/// The same with so many derived rows in memory, and those that one event changes.
+pub fn verify_within(
+    rows_in_memory: usize,
+    source: &mut dyn Source,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<VerifyReport, OfflineError> {
     let format = source.snapshot().format;
     if format != FORMAT {
         return Err(OfflineError::Unreadable(other_format(format)));
     }
     let head = source.snapshot().head.clone();
     let mut replay = Replay {
-        fold: Fold::default(),
+        fold: DiskFold::new(rows_in_memory)?,
         digest: LogDigest::default(),
         next: head.floor,
         part_index: None,
@@ -50,10 +63,12 @@ pub fn verify(source: &mut dyn Source, progress: &mut dyn FnMut(Progress)) -> Re
     if replay.next != head.head.next() {
         replay.differences.push(format!("the log ends before {} and its head is {}", replay.next, head.head));
     }
+    replay.fold.write_out()?;
     let (rows, mut differences) = compare(source, &replay.fold)?;
     differences.splice(0..0, replay.differences);
     let facts = (head.head.0 + 1).saturating_sub(head.floor.0);
-    Ok(VerifyReport { facts, head, rows, log_sha256: replay.digest.sha256(), differences })
+    let peak_rows = replay.fold.peak() as u64;
+    Ok(VerifyReport { facts, head, rows, peak_rows, log_sha256: replay.digest.sha256(), differences })
 }
 
 pub(crate) fn other_format(format: u32) -> String {
@@ -61,7 +76,7 @@ pub(crate) fn other_format(format: u32) -> String {
 }
 
 struct Replay {
-    fold: Fold,
+    fold: DiskFold,
     digest: LogDigest,
     next: Seq,
     part_index: Option<u32>,
@@ -84,16 +99,16 @@ impl Replay {
         }
         self.digest.add(&raw);
         let entry = raw.entry()?;
-        self.fold.add(&entry.row);
+        self.fold.add(&entry.row)?;
         self.next = entry.row.seq.next();
         Ok(())
     }
 }
 
-/// Compares documents, the columns beside them, and tallies.
-fn compare(source: &mut dyn Source, fold: &Fold) -> Result<(u64, Vec<String>), OfflineError> {
-    let mut rows: HashMap<Key, Row> = HashMap::new();
-    let mut columns_differ = BTreeSet::new();
+/// Compares documents, the columns beside them, and tallies. Takes what it compares out of the fold.
+fn compare(source: &mut dyn Source, fold: &DiskFold) -> Result<(u64, Vec<String>), OfflineError> {
+    let mut differences = tally_differences(&fold.tallies()?, &source.tallies()?);
+    let mut compared = 0;
     for table in Table::ALL {
         let mut after = None;
         loop {
@@ -101,14 +116,19 @@ fn compare(source: &mut dyn Source, fold: &Fold) -> Result<(u64, Vec<String>), O
             let Some(last) = found.last() else { break };
             after = Some(last.key.clone());
             for stored in found {
+                compared += 1;
                 if stored.columns != stored.row.columns() {
-                    columns_differ.insert(format!("the columns of {:?} differ", stored.key));
+                    differences.push(format!("the columns of {:?} differ", stored.key));
                 }
-                rows.insert(stored.key, stored.row);
+                match fold.remove(&stored.key)? {
+                    Some(folded) if folded == stored.row => {}
+                    Some(_) => differences.push(format!("{:?} differs", stored.key)),
+                    None => differences.push(format!("{:?} should not be there", stored.key)),
+                }
             }
         }
     }
-    let mut differences = fold.differences(&rows, &source.tallies()?);
-    differences.extend(columns_differ);
-    Ok((rows.len() as u64, differences))
+    differences.extend(fold.keys()?.into_iter().map(|key| format!("{key:?} is missing")));
+    differences.sort();
+    Ok((compared, differences))
 }

@@ -14,8 +14,8 @@ use rookery_store::{Operation, Store, Submission};
 use rusqlite::Connection;
 
 use crate::support::{
-    artifacts_of, claim_file, create, database, done, open, register, replay_matches, verify, whole_log, with_body,
-    with_key,
+    artifacts_of, claim_file, claim_task, create, database, done, open, register, replay_matches, verify, whole_log,
+    with_body, with_key,
 };
 
 pub(crate) struct StoreFolder {
@@ -128,6 +128,36 @@ async fn verifying_finds_every_kind_of_tampering() {
         let found = verify(&path, &mut |_| {}).unwrap().differences.join("; ");
         assert!(found.contains(noticed), "{tamper}: {found}");
     }
+}
+
+#[tokio::test]
+async fn verification_of_a_long_log_keeps_few_rows_in_memory() {
+    const LIMIT: usize = 50;
+    let place = StoreFolder::new();
+    let store = open(&place.database());
+    done(&store, register("a")).await;
+    for at in 0..400 {
+        done(&store, create(&format!("task_{at}"), "t")).await;
+    }
+    for at in 0..100 {
+        done(&store, claim_task(&format!("task_{at}"), "a")).await;
+    }
+    store.close().await;
+    let verified = || {
+        let mut source = source(&place.database(), place.artifacts()).unwrap();
+        offline::verify_within(LIMIT, &mut source, &mut |_| {}).unwrap()
+    };
+    let report = verified();
+    assert_eq!((report.facts >= 500, report.differences.as_slice()), (true, [].as_slice()));
+    assert!(report.rows > 8 * LIMIT as u64 && report.peak_rows <= LIMIT as u64 + 10, "{report:?}");
+    let tampered = Connection::open(place.database()).unwrap();
+    tampered.execute_batch("DELETE FROM tasks WHERE key = 'task_7'").unwrap();
+    drop(tampered);
+    let differences = verified().differences;
+    assert!(
+        matches!(&differences[..], [line] if line.contains("task_7") && line.contains("missing")),
+        "{differences:?}"
+    );
 }
 
 #[tokio::test]
