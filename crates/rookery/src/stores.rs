@@ -298,11 +298,11 @@ mod postgres {
     }
 }
 
-/// What to do about a database that is damaged.
+/// The ways to recover from a damaged database.
 const DAMAGED: &str = "keep a copy of .rookery; `rookery restore FILE --force` brings back an older backup, or \
     `rookery export FILE` writes what can still be read, for `rookery import` into an empty project";
 
-/// What to do about a database file without a byte.
+/// The ways to recover from an empty database file.
 fn bring_back(path: &Path) -> String {
     format!(
         "`rookery restore FILE --force` brings back a backup; remove {} to begin a new log, or to `rookery import FILE`",
@@ -345,7 +345,7 @@ pub fn explain_offline(error: OfflineError) -> anyhow::Error {
         error if error.is_damage() => DAMAGED,
         _ => "`rookery doctor` checks the set-up and says how to mend it",
     };
-    told(error, hint)
+    with_hint(error, hint)
 }
 
 /// The same where a store was to be checked.
@@ -353,7 +353,7 @@ fn explain_check(error: OfflineError) -> anyhow::Error {
     match &error {
         error if error.is_damage() => {}
         OfflineError::Open(OpenError::Empty { .. } | OpenError::Development { .. }) => {}
-        _ => return told(error, "check that the address in `store` is right"),
+        _ => return with_hint(error, "check that the address in `store` is right"),
     }
     explain_offline(error)
 }
@@ -361,18 +361,18 @@ fn explain_check(error: OfflineError) -> anyhow::Error {
 /// The same where a store was to be moved or copied.
 pub fn explain_migration(error: OfflineError) -> anyhow::Error {
     match &error {
-        OfflineError::Exists { .. } => told(error, "name a place where there is no store yet, or an empty one"),
+        OfflineError::Exists { .. } => with_hint(error, "name a place where there is no store yet, or an empty one"),
         OfflineError::Artifact(_) => {
-            told(error, "`rookery export` and `rookery import` carry a log without what is lost of it")
+            with_hint(error, "`rookery export` and `rookery import` carry a log without what is lost of it")
         }
         OfflineError::Gap { .. } | OfflineError::Row { .. } | OfflineError::Unlike { .. } => {
-            told(error, "nothing was changed; `rookery replay --verify` says what is wrong with the store")
+            with_hint(error, "nothing was changed; `rookery replay --verify` says what is wrong with the store")
         }
         _ => explain_offline(error),
     }
 }
 
-fn told(error: OfflineError, hint: &str) -> anyhow::Error {
+fn with_hint(error: OfflineError, hint: &str) -> anyhow::Error {
     Failure::new(format!("{:#}", anyhow::Error::new(error))).hint(hint).into()
 }
 

@@ -3,7 +3,7 @@
 //! Derived tables are described as data, so that what is asked of them is generated. The dialects differ in how a value is
 //! bound, and in how a planner is told not to use an index; everything else is portable.
 
-use rookery_core::model::{ColumnKind, ColumnValue, Match, Table};
+use rookery_core::model::{ColumnKind, ColumnValue, LookupPage, Match, Table};
 use rookery_core::{Lookup, RunId, Seq, ThreadId};
 
 use crate::query::{Bodies, ColumnTest, Condition, KEY, LogQuery, Order, RowQuery};
@@ -132,12 +132,14 @@ pub(crate) fn look_up(dialect: Dialect, lookup: &Lookup) -> Option<Sql> {
             }
         }
     };
-    let page = lookup.page().map(|page| {
-        let after = page.after.clone().map(|after| format!(" AND key > {}", binder.bind(ColumnValue::Text(after))));
-        format!("{} ORDER BY key LIMIT {}", after.unwrap_or_default(), page.limit)
-    });
-    let page = page.unwrap_or_default();
+    let page = lookup.page().map(|page| next_page(&mut binder, page)).unwrap_or_default();
     Some(binder.done(format!("SELECT key, doc FROM {} WHERE {condition}{page}", table.name())))
+}
+
+/// The condition, order and limit of a page.
+fn next_page(binder: &mut Binder, page: &LookupPage) -> String {
+    let after = page.after.clone().map(|after| format!(" AND key > {}", binder.bind(ColumnValue::Text(after))));
+    format!("{} ORDER BY key LIMIT {}", after.unwrap_or_default(), page.limit)
 }
 
 /// The least text, byte by byte, that is greater than every text with this prefix.

@@ -43,7 +43,7 @@ pub mod workspace;
 
 pub use entity::{Column, ColumnKind, ColumnValue, Entity, RowId, Stored};
 pub use ids::{ArtifactRefId, DeliveryId, DependencyId, LeadId, VersionId};
-pub use lookup::{Lookup, Match, ReadItem, ReadSet};
+pub use lookup::{Lookup, LookupPage, Match, ReadItem, ReadSet};
 pub use rows::{EventStamp, RowStore, RowWriter};
 pub use tables::{Key, Row, Table};
 pub use view::{LifeSource, Presence, Undecided, View};

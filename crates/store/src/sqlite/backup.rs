@@ -44,14 +44,14 @@ pub fn backup(
     let partial = beside(to, ".partial");
     let report = fill(path, artifacts, &partial, progress).map_err(|error| match error {
         OfflineError::Damaged { .. } => error,
-        error if error.is_damage() => OfflineError::Damaged { path: path.to_owned(), problem: said(&error) },
+        error if error.is_damage() => OfflineError::Damaged { path: path.to_owned(), problem: sqlite_message(&error) },
         error => error,
     });
     finish(report, &partial, to)
 }
 
-/// What SQLite says of damage.
-fn said(error: &OfflineError) -> String {
+/// The message of SQLite behind an error.
+fn sqlite_message(error: &OfflineError) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 

@@ -79,7 +79,7 @@ pub(super) struct Damage(Arc<OnceLock<String>>);
 impl Damage {
     /// Notes an error that says that the file is damaged.
     pub(super) fn note(&self, reason: &str) {
-        if self.0.set(damaged(reason)).is_ok() {
+        if self.0.set(damage_notice(reason)).is_ok() {
             tracing::error!(reason, "the store is damaged and takes no writes any more");
         }
     }
@@ -90,7 +90,7 @@ impl Damage {
 }
 
 /// The reason why a damaged store is only read, with what to do about it.
-pub(super) fn damaged(problem: &str) -> String {
+pub(super) fn damage_notice(problem: &str) -> String {
     format!("the file is damaged ({problem}); restore a backup, or export what can be read and import it elsewhere")
 }
 

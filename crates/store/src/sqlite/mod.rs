@@ -330,7 +330,7 @@ fn examine(connection: &Connection, path: &Path) -> Result<Found, OpenError> {
         Err(error) if error::is_damage(&error) => Some(error.to_string()),
         Err(error) => return Err(failed(error)),
     };
-    let closed = problem.map(|problem| error::damaged(&problem));
+    let closed = problem.map(|problem| error::damage_notice(&problem));
     Ok(Found { clean, closed })
 }
 

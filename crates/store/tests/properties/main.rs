@@ -167,7 +167,7 @@ fn random_steps_get_somewhere() {
     assert!(unseen.is_empty(), "never came up: {unseen:?}\n{seen:?}");
 }
 
-/// Whoever does something meanwhile, the dependents of a task that has ended are unblocked page by page.
+/// The dependents of a task that has ended are unblocked page by page while others start, end and reopen tasks.
 #[test]
 fn many_dependents_of_an_ended_task_break_no_invariant() {
     let person = || Caller { power: Authority::Person, ..Caller::asserted("anna") };
