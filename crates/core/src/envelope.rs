@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::clutch::{EnvelopeReceived, ToolDenied, legacy};
 use crate::kernel::caller::Actor;
 use crate::kernel::event_id;
-use crate::kernel::id::{AgentId, MessageId, RunId, TaskId, ThreadId, Timestamp};
+use crate::kernel::id::{AgentId, MessageId, NO_TASK, RunId, TaskId, ThreadId, Timestamp};
 use crate::kernel::time::iso;
 use crate::model::addressee::ORCHESTRATOR;
 use crate::model::capabilities::VERSION;
@@ -25,9 +25,6 @@ use crate::registry::EventRef;
 use crate::routing::TaskForwarded;
 use crate::tasks::{TaskCreated, TimeLimit};
 use crate::traits::{AnyEvent, Body, BodyBytes, LogRow};
-
-/// The task id of messages that are about no task.
-pub const NO_TASK: &str = "task_none";
 
 /// The sender of messages that are by no agent and no person.
 const SYSTEM: &str = "system";
@@ -43,13 +40,13 @@ static EXTENSIONS: LazyLock<BTreeMap<&'static str, String>> =
     LazyLock::new(|| AnyEvent::KINDS.iter().map(|(kind, _)| (*kind, format!("{EXTENSION}{kind}"))).collect());
 
 /// The type that a fact is shown with if the protocol has none for it, or if an envelope that it follows from has that.
-pub fn own_type(fact: &AnyEvent) -> &'static str {
-    EXTENSIONS.get(fact.kind()).map_or("x.event", String::as_str)
+pub fn own_type(event: &AnyEvent) -> &'static str {
+    EXTENSIONS.get(event.kind()).map_or("x.event", String::as_str)
 }
 
 /// The message type that a fact is shown with.
-pub fn message_type(fact: &AnyEvent) -> &str {
-    match fact.typed() {
+pub fn message_type(event: &AnyEvent) -> &str {
+    match event.typed() {
         EventRef::AgentRegistered(_) => "agent.register",
         EventRef::AgentUpdated(_) => "agent.update",
         EventRef::TaskCreated(_) => "task.request",
@@ -65,7 +62,7 @@ pub fn message_type(fact: &AnyEvent) -> &str {
         EventRef::TaskTimedOut(_) => "task.timeout",
         EventRef::TaskAttemptsExhausted(_) => "task.error",
         EventRef::ToolDenied(_) => "tool.error",
-        _ => own_type(fact),
+        _ => own_type(event),
     }
 }
 
@@ -514,11 +511,14 @@ mod tests {
                 valid(&following(&row), kind);
                 if let EventRef::MessageSent(sent) = row.event.typed() {
                     for to in [Recipients::Everyone, Recipients::Agents(vec![])] {
-                        let mut letter = sent.letter.clone();
-                        letter.header.to = to;
-                        letter.header.task = None;
-                        letter.header.from = AgentId::new(actor.to_string());
-                        valid(&of_message(&Message { letter, fate: Fate::Sent, sent: row.seq, at: row.at }), kind);
+                        let mut copy = sent.letter.clone();
+                        copy.header.to = to;
+                        copy.header.task = None;
+                        copy.header.from = AgentId::new(actor.to_string());
+                        valid(
+                            &of_message(&Message { letter: copy, fate: Fate::Sent, sent: row.seq, at: row.at }),
+                            kind,
+                        );
                     }
                 }
             }

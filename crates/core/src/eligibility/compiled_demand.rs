@@ -35,7 +35,7 @@ pub(super) struct Plan<'a> {
     most: u32,
 }
 
-/// What a capability must keep to be used for a task.
+/// The bounds that a capability must keep to be used for a task.
 struct Bounds {
     trust: TrustLevel,
     /// The tools that may be used, sorted; all if there is no list.

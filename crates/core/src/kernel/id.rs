@@ -71,6 +71,9 @@ ids! {
     SiteId,
 }
 
+/// The task id of messages that are about no task.
+pub const NO_TASK: &str = "task_none";
+
 impl RunId {
     /// The run of everything that names none. It never completes.
     pub fn project_default() -> Self {

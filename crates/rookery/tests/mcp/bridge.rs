@@ -123,7 +123,8 @@ async fn agent_that_left_by_the_bridge_is_not_asked_for_a_credential() {
 #[tokio::test]
 async fn session_of_the_bridge_is_shown_with_its_agent() {
     let daemon = setup().start().unwrap();
-    let _client = connect(&daemon, Way::Bridge, Some("a")).await;
+    let client = connect(&daemon, Way::Bridge, Some("a")).await;
     let shown = daemon.get("/agents/a").await.unwrap().body;
     assert!(shown["session_id"].as_str().unwrap().starts_with("session-"), "{shown}");
+    drop(client);
 }

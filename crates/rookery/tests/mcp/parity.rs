@@ -125,7 +125,7 @@ fn normalised(rows: &[Value]) -> Vec<Value> {
         }
         rename(&mut kept, &mut ids);
         // The bridge names the session of its program too, which is all that such an update says.
-        if let Some(profile) = kept["fact"].as_object_mut().filter(|fact| fact.contains_key("capabilities")) {
+        if let Some(profile) = kept["fact"].as_object_mut().filter(|said| said.contains_key("capabilities")) {
             profile.remove("session_id");
             let profile = kept["fact"].clone();
             let before = profiles.insert(text(&profile["id"]), profile.clone());

@@ -25,8 +25,8 @@ pub async fn claim(call: Call, body: JsonBody<wire::ClaimRequest>) -> Result<Res
     let committed = call.submit(call.caller(Some(&agent))?, command, &body.bytes).await?;
     let (outcome, committed) = committed.into_parts();
     let (status, result) = match outcome {
-        FileClaimOutcome::Granted => (StatusCode::OK, ClaimResult::granted(None)),
-        FileClaimOutcome::GrantedWithoutTask { task } => (StatusCode::OK, ClaimResult::granted(Some(&task))),
+        FileClaimOutcome::Granted => (StatusCode::OK, ClaimResult::grant(None)),
+        FileClaimOutcome::GrantedWithoutTask { task } => (StatusCode::OK, ClaimResult::grant(Some(&task))),
         FileClaimOutcome::Refused { owner, reason } => {
             let owner = owner.map(|owner| owner.to_string());
             (StatusCode::CONFLICT, ClaimResult { granted: false, note: None, owner, reason: Some(reason) })

@@ -98,7 +98,7 @@ pub struct AnnounceRequest {
     pub metadata: Option<Map<String, Value>>,
 }
 
-/// What comes with a sign of life. Other fields are ignored.
+/// The body of a sign of life. Other fields are ignored.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 pub struct HeartbeatRequest {
     /// The session of the agent's program; it is shown with the agent.
@@ -185,7 +185,7 @@ pub struct ClaimResult {
 }
 
 impl ClaimResult {
-    pub fn granted(unknown_task: Option<&TaskId>) -> ClaimResult {
+    pub fn grant(unknown_task: Option<&TaskId>) -> ClaimResult {
         ClaimResult { granted: true, note: unknown_task.map(paths::note_without_task), owner: None, reason: None }
     }
 }

@@ -109,7 +109,7 @@ pub struct StatedRole {
 impl StatedRole {
     /// Reads a role. `own` is the name that the caller's surface has for the role, which is kept as that role alone.
     pub fn read(text: &str, own: impl Fn(AgentRole) -> &'static str) -> StatedRole {
-        let role = AgentRole::named(text).unwrap_or(AgentRole::Worker);
+        let role = AgentRole::from_name(text).unwrap_or(AgentRole::Worker);
         StatedRole { role, name: (own(role) != text).then(|| text.to_owned()) }
     }
 }
@@ -154,7 +154,7 @@ pub enum AgentRole {
 
 impl AgentRole {
     /// The role of that name. `coordinator` is another name for `lead`.
-    pub fn named(text: &str) -> Option<AgentRole> {
+    pub fn from_name(text: &str) -> Option<AgentRole> {
         match text {
             "lead" | "coordinator" => Some(AgentRole::Lead),
             "specialist" => Some(AgentRole::Specialist),

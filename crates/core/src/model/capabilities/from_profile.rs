@@ -47,7 +47,7 @@ impl Card {
         let meta = self.rest.get("meta").and_then(Value::as_object);
         let said = |name| meta.and_then(|meta| meta.get(name)).and_then(Value::as_str);
         let tool = said("framework").filter(|tool| !tool.is_empty() && tool.len() <= limit::NAME_BYTES);
-        let role = said("role").and_then(AgentRole::named);
+        let role = said("role").and_then(AgentRole::from_name);
         let role_name =
             said("role").filter(|name| role.is_none() && !name.is_empty() && name.len() <= limit::NAME_BYTES);
         let tool = tool.map(str::to_owned).or_else(|| known.map(|known| known.tool.clone()));
