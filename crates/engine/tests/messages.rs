@@ -287,7 +287,7 @@ async fn a_late_joiner_gets_what_still_wants_to_be_acknowledged() {
     assert_eq!(team.coord("late").await, [recent.id().clone(), after.id().clone()]);
     team.passes(25 * HOUR);
     assert_eq!(team.coord("late").await, [recent.id().clone()], "sessions that ended a day ago matter to nobody");
-    assert_eq!(team.reached(&after, "late").await, Reached::Read);
+    assert_eq!(team.reached(&after, "late").await, Reached::Acked);
     for _ in 0..120 {
         team.publishes("a", "GENERAL", &[]).await;
     }
