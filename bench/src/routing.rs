@@ -106,6 +106,7 @@ fn agent(id: AgentId, profile: Profile, number: usize) -> Agent {
         joined: Seq(number as u64),
         seen_at: Timestamp(0),
         has_credential: false,
+        credential_ends_with_team: false,
         holding: 0,
         claims_when_offline: Default::default(),
         said_goodbye: false,

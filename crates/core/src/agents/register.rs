@@ -109,6 +109,15 @@ pub enum EndpointGrant {
     ByPerson,
 }
 
+/// How long an agent is bound to a credential.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Seal {
+    /// As long as it is in the team of its runner.
+    Team,
+    /// For good.
+    Agent,
+}
+
 /// Whether the statement is signed by a key of the agent. Only code of this crate can say so, after it checked the
 /// signature of an envelope.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,6 +132,9 @@ pub struct AgentRegistered {
     #[serde(flatten)]
     pub profile: Profile,
     pub sealed: bool,
+    /// It is so by a session of a runner's team, for as long as the agent is in the team.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sealed_by_team: bool,
     /// The host and port that a person allowed messages for the agent to be posted to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_endpoint: Option<AllowedHost>,
@@ -135,6 +147,9 @@ pub struct AgentUpdated {
     #[serde(flatten)]
     pub profile: Profile,
     pub sealed: bool,
+    /// It is so by a session of a runner's team, for as long as the agent is in the team.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sealed_by_team: bool,
     /// The host and port that a person allowed messages for the agent to be posted to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_endpoint: Option<AllowedHost>,
@@ -203,8 +218,8 @@ impl RegisterAgent {
         check_agent_id(&self.agent)?;
         check_profile(&stated)?;
         view.ensure_may_act_for(caller, &self.agent)?;
-        let sealed = caller.is_proven() && caller.itself() == Some(&self.agent);
         let known = view.find_agent(&self.agent)?;
+        let seal = self.seal(caller, known);
         let profile = stated.beside(known)?;
         if proof == KeyProof::Unsigned {
             ensure_may_set_keys(view, caller, known, &profile)?;
@@ -220,7 +235,8 @@ impl RegisterAgent {
                 let allowed_endpoint = granted.or_else(|| agent.allowed_endpoint.clone());
                 let renewed = Agent {
                     profile,
-                    has_credential: sealed || agent.has_credential,
+                    has_credential: seal.is_some(),
+                    credential_ends_with_team: seal == Some(Seal::Team),
                     allowed_endpoint,
                     ..agent.clone()
                 };
@@ -229,6 +245,7 @@ impl RegisterAgent {
                         id: self.agent.clone(),
                         profile: renewed.profile.clone(),
                         sealed: renewed.has_credential,
+                        sealed_by_team: renewed.credential_ends_with_team,
                         allowed_endpoint: renewed.allowed_endpoint.clone(),
                     }));
                 }
@@ -239,7 +256,8 @@ impl RegisterAgent {
             _ => events.push(AnyEvent::new(AgentRegistered {
                 id: self.agent.clone(),
                 profile,
-                sealed: sealed || known.is_some_and(|agent| agent.has_credential),
+                sealed: seal.is_some(),
+                sealed_by_team: seal == Some(Seal::Team),
                 allowed_endpoint: granted,
             })),
         }
@@ -247,6 +265,21 @@ impl RegisterAgent {
         events.extend(contexts::documents(view, &instance, &view.team_context(&instance)?)?);
         events.extend(self.choose_lead(view, role)?);
         Ok(Decision::new(events, ReplySource::row(self.agent.clone())))
+    }
+
+    /// The credential that the agent is bound to from now on. A proven call binds it; one that a token or a bridge bound
+    /// stays so for good.
+    fn seal(&self, caller: &Caller, known: Option<&Agent>) -> Option<Seal> {
+        let before = known.filter(|agent| agent.has_credential).map(|agent| match agent.credential_ends_with_team {
+            true => Seal::Team,
+            false => Seal::Agent,
+        });
+        let is_of_team = caller.session.as_ref().is_some_and(|session| session.team.is_some());
+        match before {
+            before if !caller.is_proven() || caller.itself() != Some(&self.agent) => before,
+            None | Some(Seal::Team) if is_of_team => Some(Seal::Team),
+            _ => Some(Seal::Agent),
+        }
     }
 
     /// The profile after this announcement, with the parts that it does not mention.
@@ -426,6 +459,7 @@ impl AgentRegistered {
             joined: seq,
             seen_at: at,
             has_credential: self.sealed,
+            credential_ends_with_team: self.sealed_by_team,
             allowed_endpoint: self.allowed_endpoint.clone(),
             holding: old.as_ref().map_or(0, |agent| agent.holding),
             claims_when_offline: ClaimsWhenOffline::default(),
@@ -457,6 +491,7 @@ impl AgentUpdated {
     pub(super) fn update(&self, agent: &mut Agent, at: Timestamp) {
         agent.profile = self.profile.clone();
         agent.has_credential = self.sealed;
+        agent.credential_ends_with_team = self.sealed_by_team;
         agent.allowed_endpoint = self.allowed_endpoint.clone();
         agent.seen_at = at;
     }

@@ -109,6 +109,9 @@ pub struct Caller {
     pub acting_for: Option<AgentId>,
     /// The claims of its session key, if it showed one.
     pub session: Option<Arc<Session>>,
+    /// Whether the call came over the socket of the instance that the asserted agent is in. Only processes of this user outside
+    /// of sandboxes reach that socket, so that the name needs no credential.
+    pub on_own_socket: bool,
 }
 
 impl Caller {
@@ -121,6 +124,7 @@ impl Caller {
             acting_through: None,
             acting_for: None,
             session: None,
+            on_own_socket: false,
         }
     }
 
@@ -138,6 +142,7 @@ impl Caller {
             acting_through: None,
             acting_for: None,
             session: None,
+            on_own_socket: false,
         }
     }
 
@@ -150,6 +155,7 @@ impl Caller {
             acting_through: None,
             acting_for: None,
             session: None,
+            on_own_socket: false,
         }
     }
 
@@ -162,6 +168,7 @@ impl Caller {
             acting_through: None,
             acting_for: None,
             session: None,
+            on_own_socket: false,
         }
     }
 
@@ -174,6 +181,11 @@ impl Caller {
     /// The hosts that its sandbox may reach, if the call comes from a sandbox.
     pub fn sandbox(&self) -> Option<&SandboxReach> {
         self.session.as_ref()?.sandbox.as_ref()
+    }
+
+    /// Whether it may speak as an agent that is bound to a credential.
+    pub fn may_speak_as_bound(&self, agent: &AgentId) -> bool {
+        self.is_proven() || (self.on_own_socket && self.actor.agent() == Some(agent))
     }
 
     /// Whether it showed a credential, so that it is more than its word.

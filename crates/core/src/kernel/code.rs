@@ -99,7 +99,7 @@ codes! {
         Unauthenticated "UNAUTHENTICATED" Unauthenticated Never: "a token is required, or yours is unknown, expired or revoked", "`rookery token create`; send it as `Authorization: Bearer …`";
         Forbidden "FORBIDDEN" Forbidden Never: "this is for the lead or for people, or you act for somebody else", "ask the lead, use the command line, or give your own name";
         NotHolder "NOT_HOLDER" Forbidden Never: "the task belongs to another agent", "ask it for a handoff";
-        CredentialRequired "CREDENTIAL_REQUIRED" Forbidden Never: "this agent's id is bound to a credential", "send its token, call through `rookery mcp`, or choose another id";
+        CredentialRequired "CREDENTIAL_REQUIRED" Forbidden Never: "this agent's id is bound to a credential", "send its token or its session key (`X-Rookery-Session`), call through `rookery mcp --agent ID`, or choose another id";
         NoIdentity "NO_IDENTITY" Forbidden Fix: "a tool must know which agent calls", "connect as an agent, or give `agent_id`";
         ForeignHost "FOREIGN_HOST" Forbidden Never: "the `Host` header is not a name of this daemon", "call loopback, or add the name to `allowed_hosts`";
         ForeignOrigin "FOREIGN_ORIGIN" Forbidden Never: "a page of another origin called", "call from a program, or from the daemon's own page";

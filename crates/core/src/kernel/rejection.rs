@@ -34,7 +34,9 @@ impl Rejection {
     /// The caller merely says that it is this agent.
     pub fn sealed(agent: &AgentId) -> Rejection {
         Rejection::new(Code::CredentialRequired, format!("agent '{agent}' is bound to a credential"))
-            .hint("send its token, or call through 'rookery mcp'; its name alone is not enough")
+            .hint(format!(
+                "send its token or its session key (X-Rookery-Session), or call through 'rookery mcp --agent {agent}'; its name alone is not enough"
+            ))
     }
 
     pub fn not_tracked() -> Rejection {

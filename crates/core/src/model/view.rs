@@ -416,7 +416,8 @@ impl View {
                 Err(Rejection::acts_for_other(id, agent).into())
             }
             Actor::Agent(_) | Actor::Anonymous
-                if !caller.is_proven() && self.find_agent(agent)?.is_some_and(|agent| agent.has_credential) =>
+                if !caller.may_speak_as_bound(agent)
+                    && self.find_agent(agent)?.is_some_and(|agent| agent.has_credential) =>
             {
                 Err(Rejection::sealed(agent).into())
             }

@@ -140,8 +140,20 @@ fn card() -> Card {
 
 fn agents() -> Vec<AnyEvent> {
     vec![
-        AnyEvent::new(AgentRegistered { id: "ada".into(), profile: full(), sealed: true, allowed_endpoint: None }),
-        AnyEvent::new(AgentUpdated { id: "ada".into(), profile: full(), sealed: false, allowed_endpoint: None }),
+        AnyEvent::new(AgentRegistered {
+            id: "ada".into(),
+            profile: full(),
+            sealed: true,
+            sealed_by_team: false,
+            allowed_endpoint: None,
+        }),
+        AnyEvent::new(AgentUpdated {
+            id: "ada".into(),
+            profile: full(),
+            sealed: false,
+            sealed_by_team: false,
+            allowed_endpoint: None,
+        }),
         AnyEvent::new(AgentReturned { agent: "ada".into() }),
         AnyEvent::new(AgentStatusSet {
             agent: "ada".into(),

@@ -221,6 +221,7 @@ pub fn ensure_may_write(view: &View, caller: &Caller) -> Result<(), Undecided> {
     }
     if caller.auth == Auth::Asserted
         && let Actor::Agent(id) = &caller.actor
+        && !caller.may_speak_as_bound(id)
         && view.find_agent(id)?.is_some_and(|agent| agent.has_credential)
     {
         return Err(Rejection::sealed(id).into());

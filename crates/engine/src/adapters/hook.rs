@@ -83,6 +83,7 @@ impl Hook {
             acting_through: Some(format!("hook:{}", self.name)),
             acting_for: None,
             session: None,
+            on_own_socket: false,
         }
     }
 

@@ -238,6 +238,7 @@ fn caller_acting_as(own: Actor, stated: Option<&str>, power: Authority) -> Resul
         acting_through: by,
         acting_for: None,
         session: None,
+        on_own_socket: false,
     };
     let Some(stated) = stated.filter(|stated| own.to_string() != *stated) else { return Ok(caller(own, None)) };
     let stated = agent_named("X-Agent-Id", stated)?;

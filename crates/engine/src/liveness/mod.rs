@@ -32,7 +32,8 @@ impl LivenessHandle<'_> {
     /// shows life for somebody else, an observer for nobody, and strangers leave no trace.
     pub fn record_presence(&self, caller: &Caller, agent: &AgentId, source: LifeSource) -> Result<(), Rejection> {
         let roster = self.engine.roster();
-        if !caller.is_proven() && caller.actor.agent() == Some(agent) && roster.is_sealed(agent) {
+        let claims_name = caller.actor.agent() == Some(agent) && !caller.may_speak_as_bound(agent);
+        if claims_name && roster.is_sealed(agent) {
             return Err(Rejection::sealed(agent));
         }
         if caller.itself() == Some(agent) && roster.knows(agent) {

@@ -320,10 +320,10 @@ impl Preparing<'_> {
         let mut folders = Vec::new();
         for agent in &self.order.ready.workflow.agents {
             let id = self.id_of(agent);
-            seats::register(self.order, agent, &id, &self.order.project).await?;
+            seats::register(self.order, self.started.generation, agent, &id, &self.order.project).await?;
             let folder = seats::folder(self.order, agent, &id).await?;
             if folder != self.order.project {
-                seats::register(self.order, agent, &id, &folder).await?;
+                seats::register(self.order, self.started.generation, agent, &id, &folder).await?;
                 let text = format!("works in {}", folder.display());
                 self.reports.note(Some(&agent.name.value), Level::Info, text);
             }

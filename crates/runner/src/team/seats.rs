@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_client::{Client, ClientError, Tools};
+use rookery_client::{Client, ClientError, Proof, Tools};
 use rookery_core::AgentId;
 use rookery_core::kernel::session_key::TeamSession;
 use serde_json::{Value, json};
@@ -16,6 +16,8 @@ use crate::file::{Agent, Backend, Ready, Variables, Workspace};
 
 /// Above the daemon's own limit for making a worktree.
 const WORKTREE: Duration = Duration::from_secs(180);
+/// How long the session lasts that an agent is registered with: longer than that takes, also while the daemon is away.
+const REGISTRATION_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Where an agent works: the project, or a worktree of its own, which is made if it is not there.
 pub(super) async fn folder(order: &Order, agent: &Agent, id: &AgentId) -> Result<PathBuf, TeamError> {
@@ -47,8 +49,15 @@ async fn existing(tools: &Tools, branch: &str) -> Result<Option<PathBuf>, Client
     Ok(path.filter(|path| path.is_dir()))
 }
 
-/// The daemon knows the agent from here on, so that messages reach it.
-pub(super) async fn register(order: &Order, agent: &Agent, id: &AgentId, folder: &Path) -> Result<(), ClientError> {
+/// The daemon knows the agent from here on, so that messages reach it. It is registered by a session of its team, so that its
+/// name needs a credential no longer than the team lasts.
+pub(super) async fn register(
+    order: &Order,
+    generation: u64,
+    agent: &Agent,
+    id: &AgentId,
+    folder: &Path,
+) -> Result<(), ClientError> {
     let said = json!({
         "id": id,
         "name": agent.name.value,
@@ -57,7 +66,9 @@ pub(super) async fn register(order: &Order, agent: &Agent, id: &AgentId, folder:
         "workspace_path": folder,
         "metadata": {"workflow": order.ready.name, "team": order.team()},
     });
-    order.client.as_agent(id.as_str())?.post(&["agents", "announce"], &said).await.map(drop)
+    let session = order.client.session_issuer(id, TeamSession { team: order.team(), generation })?;
+    let client = order.client.clone().with_proof(Proof::Session(session.key(REGISTRATION_LASTS)));
+    client.post(&["agents", "announce"], &said).await.map(drop)
 }
 
 /// The agent is not there any more, and holds nothing.

@@ -33,7 +33,11 @@ impl FromRequestParts<App> for Call {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Call, HttpError> {
         let target = format!("{} {}", parts.method, parts.uri.path());
-        Ok(Call { app: app.clone(), sender: Sender::of_request(&parts.method, &parts.headers)?, target })
+        Ok(Call {
+            app: app.clone(),
+            sender: Sender::of_request(&parts.method, &parts.headers, &parts.extensions)?,
+            target,
+        })
     }
 }
 

@@ -212,7 +212,7 @@ async fn bounded(app: &App, policy: GuardPolicy, request: Request, next: Next) -
 
 /// A place for a request under way. A credential that proves nothing is charged as none.
 fn take_place(app: &App, request: &Request) -> Result<RequestPermit, HttpError> {
-    let sender = Sender::of_request(request.method(), request.headers()).ok();
+    let sender = Sender::of_request(request.method(), request.headers(), request.extensions()).ok();
     let caller = sender.and_then(|sender| sender.caller(app, None).ok());
     let account = caller.map_or(Account::Anonymous, |caller| Account::of(&caller));
     app.requests().take(account).map_err(Full::of_requests)

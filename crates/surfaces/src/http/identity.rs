@@ -1,9 +1,9 @@
 //! The identity that a request claims. Every surface that speaks HTTP reads it from the same headers, in the same order:
 //! token, session key, browser session, `X-Agent-Id`, and at last an agent that the request itself names.
 
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{Extensions, HeaderMap, Method, header};
 use rookery_core::kernel::limit::IDEMPOTENCY_KEY_BYTES;
-use rookery_core::{Actor, Caller, Code, Instance, Rejection, Seq};
+use rookery_core::{Actor, Auth, Caller, Code, Instance, Rejection, Seq};
 use rookery_engine::Credentials;
 use rookery_engine::credentials::browser_sessions::SessionHalves;
 use rookery_engine::submit::IdempotencyKey;
@@ -30,6 +30,8 @@ pub struct Sender {
     fence: Option<Seq>,
     key: Option<String>,
     instance: Option<String>,
+    /// The instance whose socket the request came over.
+    socket: Option<Instance>,
 }
 
 impl Sender {
@@ -48,14 +50,30 @@ impl Sender {
         let cookies = headers.get(header::COOKIE).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let browser = text(headers, BROWSER)?.filter(|half| !half.is_empty());
         let bearer = bearer(headers)?;
-        Ok(Sender { bearer, session, cookies, browser, browser_reads: false, stated, fence, key, instance })
+        Ok(Sender {
+            bearer,
+            session,
+            cookies,
+            browser,
+            browser_reads: false,
+            stated,
+            fence,
+            key,
+            instance,
+            socket: None,
+        })
     }
 
     /// As [`Sender::of`], with the method taken into account: any web page can make a browser send a GET, so that such a
     /// request never speaks for an agent by name.
-    pub fn of_request(method: &Method, headers: &HeaderMap) -> Result<Sender, Rejection> {
+    pub fn of_request(method: &Method, headers: &HeaderMap, extensions: &Extensions) -> Result<Sender, Rejection> {
         let browser_reads = method.is_safe() && is_from_browser(headers);
-        Ok(Sender { browser_reads, ..Sender::of(headers)? })
+        Ok(Sender { browser_reads, ..Sender::of_message(headers, extensions)? })
+    }
+
+    /// As [`Sender::of`], with the socket taken into account that it came over.
+    pub fn of_message(headers: &HeaderMap, extensions: &Extensions) -> Result<Sender, Rejection> {
+        Ok(Sender { socket: extensions.get::<Instance>().cloned(), ..Sender::of(headers)? })
     }
 
     /// Adds the half of a browser session that came in the first frame of a WebSocket.
@@ -81,7 +99,10 @@ impl Sender {
             argument: argument.filter(|_| takes_names),
             fence: self.fence,
         };
-        app.engine().access().identify(&credentials, app.engine().clock().now())
+        let mut caller = app.engine().access().identify(&credentials, app.engine().clock().now())?;
+        let asserted = caller.actor.agent().filter(|_| caller.auth == Auth::Asserted);
+        caller.on_own_socket = asserted.map(Instance::of).is_some_and(|instance| self.socket == Some(instance));
+        Ok(caller)
     }
 
     fn cookie(&self, wanted: &str) -> Option<&str> {

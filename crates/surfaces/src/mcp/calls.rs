@@ -187,7 +187,7 @@ pub fn sender(extensions: &Extensions) -> Result<Sender, ToolError> {
     match extensions.get::<Parts>() {
         Some(parts) => match parts.extensions.get::<Sender>() {
             Some(sender) => Ok(sender.clone()),
-            None => Ok(Sender::of(&parts.headers)?),
+            None => Ok(Sender::of_message(&parts.headers, &parts.extensions)?),
         },
         None => Ok(Sender::default()),
     }

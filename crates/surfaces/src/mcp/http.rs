@@ -101,7 +101,7 @@ enum PreparedRequest {
 
 async fn prepare(app: &App, mut request: Request) -> Result<PreparedRequest, HttpError> {
     // Whoever needs a token needs it for every call, also for those that only look around.
-    let sender = Sender::of(request.headers())?;
+    let sender = Sender::of_message(request.headers(), request.extensions())?;
     let account = Account::of(&sender.caller(app, None)?);
     request.extensions_mut().insert(sender);
     if request.extensions().get::<Via>() == Some(&Via::Socket) {

@@ -454,3 +454,32 @@ fn endpoint_is_allowed_by_people_only_and_stays_allowed() {
     assert_eq!(w.agent("ken").allowed_endpoint, None);
     assert_eq!(w.rebuilt(), *w.rows());
 }
+
+#[test]
+fn seal_of_a_team_session_ends_when_the_agent_leaves() {
+    use crate::kernel::session_key::{Session, TeamSession};
+    use crate::testing::{runs_in, with_token};
+    let mut w = runs_in("@pr-1", &["a", "b"]);
+    let team = Some(TeamSession { team: "@pr-1".into(), generation: 1 });
+    let session = |agent: &str| {
+        let session = Session { agent: agent.into(), until: Timestamp(i64::MAX), team: team.clone(), sandbox: None };
+        Caller { auth: Auth::Session, session: Some(session.into()), ..by(agent) }
+    };
+    for agent in ["a@pr-1", "b@pr-1"] {
+        w.does(&session(agent), register(agent, AgentRole::Worker));
+        assert_eq!(w.refuses(&by(agent), register(agent, AgentRole::Worker)), Code::CredentialRequired);
+    }
+    let on_its_socket = Caller { on_own_socket: true, ..by("a@pr-1") };
+    assert_eq!(w.does(&on_its_socket, register("a@pr-1", AgentRole::Worker)), [""; 0], "its own socket vouches for it");
+    assert!(w.agent("a@pr-1").has_credential, "and what it says there breaks no seal");
+    let other = Caller { on_own_socket: true, ..by("b@pr-1") };
+    assert_eq!(w.refuses(&other, crate::agents::LeaveTeam { agent: "a@pr-1".into() }), Code::Forbidden);
+    // One that a token bound meanwhile stays so for good.
+    w.does(&with_token("b@pr-1"), register("b@pr-1", AgentRole::Worker));
+    for agent in ["a@pr-1", "b@pr-1"] {
+        w.does(&anna(), crate::agents::LeaveTeam { agent: agent.into() });
+    }
+    assert_eq!(w.does(&by("a@pr-1"), register("a@pr-1", AgentRole::Worker))[0], "agent.registered");
+    assert_eq!(w.refuses(&by("b@pr-1"), register("b@pr-1", AgentRole::Worker)), Code::CredentialRequired);
+    assert_eq!(w.rebuilt(), *w.rows());
+}

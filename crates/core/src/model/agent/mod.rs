@@ -218,6 +218,9 @@ pub struct Agent {
     pub seen_at: Timestamp,
     /// Bound to a token or session: nobody may merely assert this id.
     pub has_credential: bool,
+    /// The credential is a session of a runner's team, and is required no longer than the agent is in that team.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub credential_ends_with_team: bool,
     /// The host and port that a person allowed messages for it to be posted to, wherever they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_endpoint: Option<AllowedHost>,
@@ -279,6 +282,9 @@ impl Agent {
         self.current_task = None;
         self.claims_when_offline = ClaimsWhenOffline::default();
         self.paused = None;
+        if std::mem::take(&mut self.credential_ends_with_team) {
+            self.has_credential = false;
+        }
     }
 
     /// Marks it as offline and remembers the claims that it loses by that.
