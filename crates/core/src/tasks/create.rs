@@ -205,6 +205,7 @@ impl TaskCreated {
             created: seq,
             started_at: None,
             completed_at: None,
+            failed_at: None,
             reason: None,
             waiting_for: None,
             outcome: None,

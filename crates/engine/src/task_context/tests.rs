@@ -54,6 +54,7 @@ fn task(id: &str, sequence: u32, text: &str) -> Task {
         created: Seq(1),
         started_at: None,
         completed_at: None,
+        failed_at: None,
         reason: None,
         waiting_for: None,
         outcome: Some(text.to_owned()),

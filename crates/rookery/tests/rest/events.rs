@@ -174,6 +174,24 @@ async fn each_fact_has_its_action() {
 }
 
 #[tokio::test]
+async fn filter_takes_action_kind_or_x_form_and_refuses_unknown_names() {
+    let team = team(&["a"]).await;
+    let task = team.task().await;
+    team.moved(&task, "in_progress", "a").await;
+    let found = async |name: &str| team.ok(&format!("/events?action={name}")).await;
+    let claimed = found("task.claimed").await;
+    assert_eq!((claimed.as_array().unwrap().len(), &claimed[0]["action"]), (1, &json!("task.assigned")));
+    for name in ["task.assigned", "x.task.assigned", "x.task.claimed"] {
+        assert_eq!(found(name).await, claimed, "{name}");
+    }
+    for path in ["/events?action=task.complete", "/events/stream?action=task.complete"] {
+        let refused = team.get(path).await.unwrap();
+        assert_refused(&refused, 400, "INVALID", "no event is called 'task.complete'");
+        assert!(text(&refused.body["hint"]).starts_with("did you mean 'task.completed'?"), "{}", refused.body);
+    }
+}
+
+#[tokio::test]
 async fn newest_come_first_filtered_and_limited() {
     let team = team(&["a", "b"]).await;
     let head = team.head().await;

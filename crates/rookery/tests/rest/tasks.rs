@@ -193,6 +193,29 @@ async fn blocked_keeps_its_reason_and_done_its_outcome() {
 }
 
 #[tokio::test]
+async fn failed_task_is_found_by_its_status_and_says_since_when() {
+    let team = team(&["a"]).await;
+    let (failed, blocked) = (team.task().await, team.task().await);
+    for task in [&failed, &blocked] {
+        team.moved(task, "in_progress", "a").await;
+    }
+    let path = format!("/tasks/{failed}");
+    let started = team.ok(&path).await["started_at"].as_i64().unwrap();
+    assert_eq!(team.ok(&path).await.get("failed_at"), None);
+    let change = json!({"status": "failed", "agent_id": "a", "reason": "no key"});
+    assert_eq!(team.patch(&path, change).await.unwrap().status, 200);
+    team.moved(&blocked, "blocked", "a").await;
+    let shown = team.ok(&path).await;
+    assert_eq!((&shown["status"], &shown["state"]), (&json!("blocked"), &json!("failed")));
+    assert!(shown["failed_at"].as_i64().unwrap() >= started, "{shown}");
+    let found = team.ok("/tasks?status=failed").await;
+    assert_eq!((found.as_array().unwrap().len(), &found[0]["id"]), (1, &json!(failed)));
+    assert_eq!(team.ok("/tasks?status=blocked").await.as_array().unwrap().len(), 2);
+    team.as_person(Method::POST, &format!("{path}/retry"), None).await;
+    assert_eq!(team.ok(&path).await.get("failed_at"), None, "it is not failed any more");
+}
+
+#[tokio::test]
 async fn what_the_state_machine_refuses_is_a_conflict_with_a_code() {
     let team = team(&["lead", "a"]).await;
     let task = team.task().await;

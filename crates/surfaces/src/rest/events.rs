@@ -10,6 +10,7 @@ use rookery_core::traits::LogRow;
 use rookery_core::{AgentId, Code, FirstSeq, Position, Seq};
 use rookery_engine::{At, EngineError, LogQuery, Order, subscribe, watching};
 
+use super::event_names::{self, EventFilter};
 use super::{translate, wire};
 use crate::http::App;
 use crate::http::HttpError;
@@ -31,7 +32,8 @@ pub async fn list(State(app): State<App>, call: Call, query: Query<wire::EventQu
     };
     let mut wanted = LogQuery::newest(limit);
     wanted.concerns = query.agent_id;
-    wanted.kinds = query.action.as_deref().map(translate::kinds);
+    let named = query.action.as_deref().map(event_filter).transpose()?;
+    wanted.kinds = named.as_ref().map(EventFilter::kinds);
     wanted.path = match &query.resource {
         Some(raw) => Some(app.engine().paths().parse(raw)?.key().to_owned()),
         None => None,
@@ -43,8 +45,13 @@ pub async fn list(State(app): State<App>, call: Call, query: Query<wire::EventQu
         wanted.after = Some(position(&app, text).await?);
         wanted.order = Order::Ascending;
     }
-    let found = pages(&app, wanted, query.action.as_deref()).await?;
+    let found = pages(&app, wanted, named.as_ref()).await?;
     Ok(answer::at(found.map(|rows| rows.iter().map(translate::event).collect::<Vec<_>>())))
+}
+
+/// The events that `action` of a query stands for.
+pub(super) fn event_filter(name: &str) -> Result<EventFilter, HttpError> {
+    EventFilter::parse(name).map_err(|unknown| HttpError::invalid(unknown.to_string()).hint(unknown.hint()))
 }
 
 /// A position in this log, or the answer that it is gone.
@@ -61,7 +68,7 @@ pub(super) fn place(text: &str) -> Option<Position> {
 
 /// Reads on until the page is full: an action may stand for some of the facts of a kind only. What is committed meanwhile
 /// is left out, so that all of it is true at the head of the first read and following from there misses nothing.
-async fn pages(app: &App, mut wanted: LogQuery, action: Option<&str>) -> Result<At<Vec<LogRow>>, HttpError> {
+async fn pages(app: &App, mut wanted: LogQuery, named: Option<&EventFilter>) -> Result<At<Vec<LogRow>>, HttpError> {
     let limit = wanted.limit as usize;
     let mut page = app.engine().query().log(wanted.clone()).await?;
     let head = page.head.clone();
@@ -69,9 +76,7 @@ async fn pages(app: &App, mut wanted: LogQuery, action: Option<&str>) -> Result<
     let mut rows: Vec<LogRow> = Vec::new();
     loop {
         let (count, last) = (page.value.len(), page.value.last().map(|row| row.seq));
-        rows.extend(
-            page.value.into_iter().filter(|row| action.is_none_or(|action| translate::action(&row.event) == action)),
-        );
+        rows.extend(page.value.into_iter().filter(|row| named.is_none_or(|named| named.passes(&row.event))));
         let ended = count < wanted.limit as usize;
         if rows.len() >= limit || ended {
             rows.truncate(limit);
@@ -116,7 +121,7 @@ pub async fn report(call: Call, body: JsonBody<wire::NewEvent>) -> Result<Respon
     let request = body.value;
     let [agent, action] = extract::need("agent_id and action are required", [&request.agent_id, &request.action])?;
     let own = action.strip_prefix("x.").is_some_and(|name| !name.is_empty());
-    if !own && !translate::ACTIONS.contains(&action.as_str()) {
+    if !own && !event_names::ACTIONS.contains(&action.as_str()) {
         return Err(HttpError::invalid(format!("action '{action}' is not known"))
             .hint("use one of the contract's actions, or one of your own that begins with 'x.'"));
     }

@@ -2,13 +2,14 @@
 //!
 //! Paths, fields and statuses are the contract's. Beyond it: fields that other faces know (`state`, `metadata`, …),
 //! listing filters, locks, conflict resolution, a person's actions on tasks, and `/admin` for people.
-//! A handler parses, submits and renders; what a fact is called here is decided in `translate`.
+//! A handler parses, submits and renders; events are named in `event_names`, everything else is translated in `translate`.
 
 mod admin;
 mod agents;
 mod channels;
 mod contexts;
 mod documents;
+pub mod event_names;
 mod events;
 mod handoffs;
 pub mod openapi;

@@ -15,7 +15,9 @@ use rookery_core::traits::LogRow;
 use rookery_core::{Caller, LogId};
 use rookery_engine::{Chunk, Slot, Subscription};
 
-use super::{events, translate, wire};
+use super::event_names::EventFilter;
+use super::events::{self, event_filter};
+use super::{translate, wire};
 use crate::http::App;
 use crate::http::HttpError;
 use crate::http::extract::{Call, Query};
@@ -158,7 +160,7 @@ fn frames<'a>(log: &LogId, rows: impl Iterator<Item = &'a LogRow>) -> Vec<u8> {
 
 struct Filter {
     agent: Option<String>,
-    action: Option<String>,
+    named: Option<EventFilter>,
     path: Option<String>,
     run: Option<String>,
 }
@@ -169,16 +171,17 @@ impl Filter {
             Some(raw) => Some(app.engine().paths().parse(raw)?.key().to_owned()),
             None => None,
         };
-        Ok(Filter { agent: query.agent_id.clone(), action: query.action.clone(), path, run: query.run.clone() })
+        let named = query.action.as_deref().map(event_filter).transpose()?;
+        Ok(Filter { agent: query.agent_id.clone(), named, path, run: query.run.clone() })
     }
 
     fn is_open(&self) -> bool {
-        self.agent.is_none() && self.action.is_none() && self.path.is_none() && self.run.is_none()
+        self.agent.is_none() && self.named.is_none() && self.path.is_none() && self.run.is_none()
     }
 
     fn passes(&self, row: &LogRow) -> bool {
         self.agent.as_ref().is_none_or(|agent| row.concerns() == *agent)
-            && self.action.as_ref().is_none_or(|action| translate::action(&row.event) == *action)
+            && self.named.as_ref().is_none_or(|named| named.passes(&row.event))
             && self.path.as_ref().is_none_or(|path| row.event.path().is_some_and(|known| known.key() == path))
             && self.run.as_ref().is_none_or(|run| row.run.as_ref().map_or("run_default", |run| run.as_str()) == run)
     }

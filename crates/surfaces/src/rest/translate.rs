@@ -9,149 +9,8 @@ use rookery_engine::query::TaskShape;
 use rookery_engine::{NodeLiveness, Seen};
 use serde_json::{Map, Value};
 
+use super::event_names::action;
 use super::wire;
-
-/// The contract's actions.
-pub const ACTIONS: [&str; 19] = [
-    "agent.joined",
-    "agent.left",
-    "agent.heartbeat",
-    "agent.status_changed",
-    "resource.claimed",
-    "resource.released",
-    "resource.modified",
-    "resource.conflict_detected",
-    "resource.conflict_resolved",
-    "task.created",
-    "task.assigned",
-    "task.started",
-    "task.completed",
-    "task.blocked",
-    "handoff.initiated",
-    "handoff.accepted",
-    "handoff.rejected",
-    "authority.decision",
-    "authority.escalation",
-];
-
-/// What a fact is called here. Facts without an action of the contract are `x.` and their kind.
-pub fn action(fact: &AnyEvent) -> String {
-    let action = match fact.typed() {
-        EventRef::AgentRegistered(_) => "agent.joined",
-        EventRef::AgentLeft(_) => "agent.left",
-        EventRef::AgentReturned(_) => "agent.heartbeat",
-        EventRef::AgentStatusSet(_) | EventRef::AgentWentOffline(_) => "agent.status_changed",
-        EventRef::FileClaimed(_) => "resource.claimed",
-        EventRef::FileReleased(_) => "resource.released",
-        EventRef::FileModified(_) => "resource.modified",
-        EventRef::ConflictDetected(_) => "resource.conflict_detected",
-        EventRef::ConflictResolved(_) => "resource.conflict_resolved",
-        EventRef::TaskCreated(_) => "task.created",
-        EventRef::TaskReserved(_) | EventRef::TaskClaimed(_) => "task.assigned",
-        EventRef::TaskStarted(_) => "task.started",
-        EventRef::TaskCompleted(_) => "task.completed",
-        EventRef::TaskFailed(_) | EventRef::TaskTimedOut(_) => "task.blocked",
-        EventRef::TaskStepSet(fact) if fact.to == task::TaskState::Paused => "task.blocked",
-        EventRef::HandoffInitiated(_) => "handoff.initiated",
-        EventRef::HandoffAccepted(_) => "handoff.accepted",
-        EventRef::HandoffRejected(_) => "handoff.rejected",
-        EventRef::LeadChosen(_) | EventRef::ClaimForced(_) | EventRef::TaskReassigned(_) => "authority.decision",
-        EventRef::ConflictEscalated(_)
-        | EventRef::MessageHeld(_)
-        | EventRef::TaskAttemptsExhausted(_)
-        | EventRef::DeliveryAbandoned(_) => "authority.escalation",
-        EventRef::Report(report) => return report.action.clone(),
-        EventRef::AgentUpdated(_)
-        | EventRef::AgentPaused(_)
-        | EventRef::AgentResumed(_)
-        | EventRef::TaskStepSet(_)
-        | EventRef::TaskReleased(_)
-        | EventRef::TaskRetried(_)
-        | EventRef::TaskCancelled(_)
-        | EventRef::TaskSkipped(_)
-        | EventRef::CheckpointAdded(_)
-        | EventRef::FileLocked(_)
-        | EventRef::FileUnlocked(_)
-        | EventRef::UntrackedFilesChanged(_)
-        | EventRef::LogRedacted(_)
-        | EventRef::IntentClosed(_)
-        | EventRef::RunCreated(_)
-        | EventRef::RunPlanned(_)
-        | EventRef::RunReplanned(_)
-        | EventRef::RunReordered(_)
-        | EventRef::RunStatusSet(_)
-        | EventRef::TaskPlanned(_)
-        | EventRef::TaskRemoved(_)
-        | EventRef::TemplateCreated(_) => return format!("x.{}", fact.kind()),
-        EventRef::MessageSent(_)
-        | EventRef::MessageReleased(_)
-        | EventRef::MessageDiscarded(_)
-        | EventRef::MessagesRead(_)
-        | EventRef::MessagesAcked(_)
-        | EventRef::DeliveryRetried(_)
-        | EventRef::DocumentWritten(_)
-        | EventRef::DocumentDeleted(_)
-        | EventRef::ContextConfigured(_)
-        | EventRef::WorkspaceCreated(_)
-        | EventRef::WorkspaceReady(_)
-        | EventRef::WorkspaceUpdated(_)
-        | EventRef::WorkspaceMerging(_)
-        | EventRef::WorkspaceMerged(_)
-        | EventRef::WorkspaceRemoved(_)
-        | EventRef::WorkspaceFailed(_)
-        | EventRef::SchemaRegistered(_)
-        | EventRef::StepContractsDefined(_)
-        | EventRef::GroupSet(_)
-        | EventRef::GroupRemoved(_)
-        | EventRef::EnvelopeReceived(_)
-        | EventRef::EnvelopeRejected(_)
-        | EventRef::LettersDropped(_)
-        | EventRef::ToolDenied(_)
-        | EventRef::RoutingDecided(_)
-        | EventRef::RoutingFailed(_)
-        | EventRef::RoutingResumed(_)
-        | EventRef::DependentsUnblocked(_)
-        | EventRef::TaskForwarded(_)
-        | EventRef::TaskReopened(_)
-        | EventRef::TeamStartRequested(_)
-        | EventRef::TeamSpawned(_)
-        | EventRef::TeamStartFailed(_)
-        | EventRef::TeamStarted(_)
-        | EventRef::TeamResumed(_)
-        | EventRef::TeamKickedOff(_)
-        | EventRef::TeamStopRequested(_)
-        | EventRef::TeamEnded(_)
-        | EventRef::TurnStarted(_)
-        | EventRef::TurnEnded(_) => return format!("x.{}", fact.kind()),
-    };
-    action.to_owned()
-}
-
-/// The kinds of facts that an action can stand for. Reports carry any action.
-pub fn kinds(action: &str) -> Vec<String> {
-    let kinds: &[&str] = match action {
-        "agent.joined" => &["agent.registered"],
-        "agent.left" => &["agent.left"],
-        "agent.heartbeat" => &["agent.returned"],
-        "agent.status_changed" => &["agent.status_set", "agent.went_offline"],
-        "resource.claimed" => &["file.claimed"],
-        "resource.released" => &["file.released"],
-        "resource.modified" => &["file.modified"],
-        "resource.conflict_detected" => &["file.conflict_detected"],
-        "resource.conflict_resolved" => &["file.conflict_resolved"],
-        "task.created" => &["task.created"],
-        "task.assigned" => &["task.reserved", "task.claimed"],
-        "task.started" => &["task.started"],
-        "task.completed" => &["task.completed"],
-        "task.blocked" => &["task.failed", "task.timed_out", "task.step_set"],
-        "authority.decision" => &["lead.chosen", "file.forced", "task.reassigned"],
-        "authority.escalation" => {
-            &["file.conflict_escalated", "message.held", "task.attempts_exhausted", "delivery.abandoned"]
-        }
-        other => &[other.strip_prefix("x.").unwrap_or(other)],
-    };
-    kinds.iter().map(|kind| (*kind).to_owned()).chain(std::iter::once("report.added".to_owned())).collect()
-}
 
 /// Fields of a fact that the event shows in places of their own.
 const SHOWN: [&str; 16] = [
@@ -329,21 +188,22 @@ pub fn task_status(task: &task::Task) -> wire::TaskStatus {
     }
 }
 
-/// The tasks that are shown with a status: the inverse of [`task_status`].
-pub fn shapes(status: wire::TaskStatus) -> Vec<TaskShape> {
+/// The tasks that a status stands for: the inverse of [`task_status`], and `failed` for those that failed.
+pub fn shapes(status: wire::RequestedStatus) -> Vec<TaskShape> {
     use task::TaskState;
     let pending = |held, waiting| TaskShape { state: TaskState::Pending, held, waiting: Some(waiting) };
     match status {
-        wire::TaskStatus::Queued => vec![pending(Some(false), false)],
-        wire::TaskStatus::Assigned => vec![pending(Some(true), false), TaskShape::of(TaskState::Planning)],
-        wire::TaskStatus::InProgress => vec![TaskShape::of(TaskState::InProgress)],
-        wire::TaskStatus::Review => vec![TaskShape::of(TaskState::Review)],
-        wire::TaskStatus::Done => {
+        wire::RequestedStatus::Queued => vec![pending(Some(false), false)],
+        wire::RequestedStatus::Assigned => vec![pending(Some(true), false), TaskShape::of(TaskState::Planning)],
+        wire::RequestedStatus::InProgress => vec![TaskShape::of(TaskState::InProgress)],
+        wire::RequestedStatus::Review => vec![TaskShape::of(TaskState::Review)],
+        wire::RequestedStatus::Done => {
             [TaskState::Completed, TaskState::Skipped, TaskState::Cancelled].map(TaskShape::of).to_vec()
         }
-        wire::TaskStatus::Blocked => {
+        wire::RequestedStatus::Blocked => {
             vec![pending(None, true), TaskShape::of(TaskState::Failed), TaskShape::of(TaskState::Paused)]
         }
+        wire::RequestedStatus::Failed => vec![TaskShape::of(TaskState::Failed)],
     }
 }
 
@@ -361,6 +221,7 @@ pub fn task(task: task::Task) -> wire::Task {
         created_at: task.created_at.0,
         started_at: task.started_at.map(|at| at.0),
         completed_at: task.completed_at.map(|at| at.0),
+        failed_at: task.failed_at.map(|at| at.0),
         state: task.state.as_str().to_owned(),
         state_since: task.state_since.0,
         reason: task.reason,
@@ -391,19 +252,5 @@ pub fn handoff(handoff: handoff::Handoff) -> wire::Handoff {
         created_at: handoff.created_at.0,
         answered_by: handoff.answered_by.map(|agent| agent.to_string()),
         reason: handoff.reason,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_kind_is_found_by_the_action_it_is_shown_with() {
-        for (kind, _) in AnyEvent::KINDS.iter().filter(|(kind, _)| *kind != "report.added") {
-            let found = ACTIONS.iter().map(|action| (*action).to_owned()).chain([format!("x.{kind}")]);
-            let found: Vec<String> = found.filter(|action| kinds(action).iter().any(|known| known == kind)).collect();
-            assert!(!found.is_empty(), "{kind}");
-        }
     }
 }

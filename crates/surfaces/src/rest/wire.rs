@@ -247,7 +247,7 @@ pub enum TaskStatus {
     Blocked,
 }
 
-/// The status that a change asks for. A failed task is shown as `blocked`.
+/// The status that a change or a filter names. The `status` of a failed task is `blocked`, and its `state` is `failed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestedStatus {
@@ -275,6 +275,9 @@ pub struct Task {
     pub created_at: i64,
     pub started_at: Option<i64>,
     pub completed_at: Option<i64>,
+    /// When it failed, while it is failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_at: Option<i64>,
     /// The state as every face knows it: pending, planning, in_progress, review, paused, completed, failed, skipped, cancelled.
     pub state: String,
     /// When it came into that state, in epoch milliseconds.
@@ -323,7 +326,8 @@ pub struct TaskChange {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct TaskQuery {
-    pub status: Option<TaskStatus>,
+    /// `blocked` has the failed tasks too; `failed` has them alone.
+    pub status: Option<RequestedStatus>,
     pub assigned_to: Option<String>,
     /// At most this many.
     #[param(minimum = 1)]
@@ -444,6 +448,7 @@ pub struct NewEvent {
 #[into_params(parameter_in = Query)]
 pub struct EventQuery {
     pub agent_id: Option<String>,
+    /// An action, a kind of the log, or `x.` and a kind; an unknown name is an error.
     pub action: Option<String>,
     pub resource: Option<String>,
     pub run: Option<String>,
@@ -461,6 +466,7 @@ pub struct EventQuery {
 #[into_params(parameter_in = Query)]
 pub struct StreamQuery {
     pub agent_id: Option<String>,
+    /// An action, a kind of the log, or `x.` and a kind; an unknown name is an error.
     pub action: Option<String>,
     pub resource: Option<String>,
     pub run: Option<String>,
