@@ -38,7 +38,7 @@ impl CommandTeamStarter {
         options: &[&str],
         instance: &Instance,
         launch: &TeamStartSpec,
-    ) -> Result<Value, Refusing> {
+    ) -> Result<Value, Refused> {
         let mut arguments: Vec<OsString> = vec![name.into(), self.root.join(&launch.file).into()];
         arguments.extend(options.iter().map(OsString::from));
         arguments.extend(["--instance".into(), instance.name().into()]);
@@ -50,17 +50,26 @@ impl CommandTeamStarter {
     }
 
     /// Runs one of our commands in the project and takes what it prints.
-    async fn run(&self, arguments: &[OsString]) -> Result<Value, Refusing> {
+    async fn run(&self, arguments: &[OsString]) -> Result<Value, Refused> {
         let arguments: Vec<OsString> = std::iter::once("--json".into()).chain(arguments.iter().cloned()).collect();
         let ran = process::own_command(&self.root, &arguments).await;
-        let ran =
-            ran.map_err(|error| Refusing { reason: format!("the command cannot be run: {error}"), faults: None })?;
+        let ran = ran.map_err(|error| Refused {
+            why: Refusing { reason: format!("the command cannot be run: {error}"), faults: None },
+            code: None,
+        })?;
         let printed = serde_json::from_slice(&ran.stdout).ok();
         if ran.status.success() {
             return Ok(printed.unwrap_or(Value::Null));
         }
-        Err(Refusing { reason: said(&String::from_utf8_lossy(&ran.stderr)), faults: printed })
+        let why = Refusing { reason: said(&String::from_utf8_lossy(&ran.stderr)), faults: printed };
+        Err(Refused { why, code: ran.status.code() })
     }
+}
+
+/// A command that did not succeed.
+struct Refused {
+    why: Refusing,
+    code: Option<i32>,
 }
 
 impl TeamStarter for CommandTeamStarter {
@@ -70,11 +79,19 @@ impl TeamStarter for CommandTeamStarter {
     }
 
     fn check(&self, instance: Instance, launch: TeamStartSpec) -> Pending<'_, Result<Value, Refusing>> {
-        Box::pin(async move { self.command("check", &[], &instance, &launch).await })
+        Box::pin(async move {
+            match self.command("check", &[], &instance, &launch).await {
+                // The file is right, and what it would do is told with what is missing here.
+                Err(Refused { why: Refusing { faults: Some(plan), .. }, code: Some(1) }) => Ok(plan),
+                checked => checked.map_err(|refused| refused.why),
+            }
+        })
     }
 
     fn start(&self, instance: Instance, launch: TeamStartSpec) -> Pending<'_, Result<(), Refusing>> {
-        Box::pin(async move { self.command("start", &["--background"], &instance, &launch).await.map(drop) })
+        Box::pin(async move {
+            self.command("start", &["--background"], &instance, &launch).await.map(drop).map_err(|refused| refused.why)
+        })
     }
 
     fn is_lost(&self, team: &Team) -> bool {
@@ -89,7 +106,9 @@ impl TeamStarter for CommandTeamStarter {
     }
 
     fn force_end(&self, team: TeamId) -> Pending<'_, Result<(), Refusing>> {
-        Box::pin(async move { self.run(&["stop".into(), team.as_str().into()]).await.map(drop) })
+        Box::pin(async move {
+            self.run(&["stop".into(), team.as_str().into()]).await.map(drop).map_err(|refused| refused.why)
+        })
     }
 }
 

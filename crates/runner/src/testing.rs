@@ -3,13 +3,19 @@
 use jiff::Zoned;
 
 use crate::file::{Agent, Ready, Source, Surroundings};
+use crate::sandbox::Available;
 
 /// A workflow that is right.
 pub(crate) fn ready(text: &str) -> Ready {
     let source = Source { file: "test.yaml".into(), folder: ".".into(), text: text.to_owned() };
     let tools = ["channel_send", "task_get"].map(str::to_owned).to_vec();
-    let surroundings =
-        Surroundings { env: Default::default(), tools, now: Zoned::default(), find_program: &|_: &str| None };
+    let surroundings = Surroundings {
+        env: Default::default(),
+        tools,
+        now: Zoned::default(),
+        find_program: &|_: &str| None,
+        sandbox: Available::Missing,
+    };
     Ready::check(&source, "pr-1", &[], &surroundings).unwrap_or_else(|refused| panic!("{refused}"))
 }
 

@@ -18,6 +18,7 @@ use super::params::{self, ArgumentError, Param};
 use super::source::Source;
 use super::variables::{Scope, Variables};
 use super::workflow::Workflow;
+use crate::sandbox::Available;
 
 /// What is around the file: nothing here is read from the process itself, so that a test can say what it is.
 pub struct Surroundings<'a> {
@@ -27,6 +28,8 @@ pub struct Surroundings<'a> {
     pub now: Zoned,
     /// Where a program is, if it can be started.
     pub find_program: &'a dyn Fn(&str) -> Option<PathBuf>,
+    /// What sandboxes can be made with.
+    pub sandbox: Available,
 }
 
 impl fmt::Debug for Surroundings<'_> {
@@ -71,21 +74,43 @@ pub enum Blocker {
     NoKickoff,
     /// The kickoff is for nobody, so that nobody begins.
     NobodyMentioned,
+    /// A program that an agent is, or runs, is not on this machine.
+    MissingProgram {
+        agent: String,
+        program: String,
+    },
+    /// What runs an agent has not what it needs here, such as the key of its model.
+    Backend {
+        agent: String,
+        reason: String,
+    },
+    /// Agents are to have a sandbox, and none can be made here.
+    NoSandbox {
+        reason: String,
+    },
 }
 
 impl Blocker {
     /// Whether a team that stays, and so can be written to later, is hindered too.
     pub fn also_hinders_start(&self) -> bool {
-        matches!(self, Blocker::MissingParam { .. })
+        !matches!(self, Blocker::NoKickoff | Blocker::NobodyMentioned)
     }
 }
 
 impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Blocker::MissingParam { name } => write!(f, "the parameter `{name}` must be said: -- --{name} VALUE"),
+            Blocker::MissingParam { name } => write!(f, "missing required parameter `{name}`: -- --{name} VALUE"),
             Blocker::NoKickoff => f.write_str("there is no kickoff, so nobody begins"),
             Blocker::NobodyMentioned => f.write_str("the kickoff mentions no agent of the team, so nobody begins"),
+            Blocker::MissingProgram { agent, program } if program.contains('/') => {
+                write!(f, "{agent}: the program `{program}` is not there, or cannot be started")
+            }
+            Blocker::MissingProgram { agent, program } => {
+                write!(f, "{agent}: the program `{program}` is not on the PATH")
+            }
+            Blocker::Backend { agent, reason } => write!(f, "{agent}: {reason}"),
+            Blocker::NoSandbox { reason } => f.write_str(reason),
         }
     }
 }

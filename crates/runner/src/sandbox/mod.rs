@@ -294,7 +294,7 @@ pub fn missing(agents: &[Agent]) -> Option<String> {
     missing_if(Available::here(), agents)
 }
 
-fn missing_if(available: &Available, agents: &[Agent]) -> Option<String> {
+pub(crate) fn missing_if(available: &Available, agents: &[Agent]) -> Option<String> {
     let mend = available.mend()?;
     let wants =
         |agent: &&Agent| agent.sandbox != file::Sandbox::Off && !matches!(agent.backend, file::Backend::Mock { .. });

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use jiff::civil::date;
 use jiff::tz::TimeZone;
 use rookery_runner::file::{Blocker, Plan, Ready, Refused, Source, Surroundings};
+use rookery_runner::sandbox::{Available, NestedNamespaces};
 
 /// Some of the tools that agents are given.
 const TOOLS: [&str; 8] = [
@@ -47,6 +48,11 @@ pub fn surroundings() -> Surroundings<'static> {
         tools: TOOLS.map(str::to_owned).to_vec(),
         now: date(2026, 3, 6).at(12, 0, 0, 0).to_zoned(TimeZone::UTC).unwrap(),
         find_program: &|name| (name != "codex").then(|| Path::new("/usr/bin").join(name)),
+        sandbox: Available::Yes {
+            bwrap: "/usr/bin/bwrap".into(),
+            version: "bubblewrap 0.11".to_owned(),
+            nested: NestedNamespaces::Off,
+        },
     }
 }
 
@@ -79,6 +85,31 @@ fn everything_that_is_wrong_is_told_as_written_down() {
             other => panic!("{file}: {other:?}"),
         }
     }
+}
+
+#[test]
+fn plan_names_everything_that_is_missing_on_this_machine() {
+    let text = "agents:\n  ada: {backend: codex, sandbox: false}\n  ben: {backend: command, command: [./lint, --all]}\n  \
+        eve: {model: openai/gpt-5}\n  zoe: {backend: mock, script: [pass]}\nparams: [{name: pr, required: true}]\nkickoff: '@ada hello'\n";
+    let here = Surroundings { sandbox: Available::Missing, find_program: &|_| None, ..surroundings() };
+    let ready = Ready::check(&source("good", "here.yaml", text), "pr-1", &[], &here).unwrap();
+    let plan = Plan::of(&ready, &here);
+    let named: Vec<String> = plan.hindrances.iter().map(ToString::to_string).collect();
+    let beginnings = [
+        "missing required parameter `pr`: -- --pr VALUE",
+        "ada: the program `codex` is not on the PATH",
+        "ben: the program `./lint` is not there, or cannot be started",
+        "eve: ",
+        "ben, eve run without a sandbox (bubblewrap is not installed)",
+    ];
+    assert_eq!(named.len(), beginnings.len(), "{named:?}");
+    for (named, beginning) in named.iter().zip(beginnings) {
+        assert!(named.starts_with(beginning), "{named}");
+    }
+    assert!(!plan.can_be_started());
+    let waits = source("good", "waits.yaml", "agents:\n  zoe: {backend: mock, script: [pass]}\n");
+    let plan = Plan::of(&Ready::check(&waits, "pr-1", &[], &here).unwrap(), &here);
+    assert!(plan.can_be_started() && plan.hindrances == [Blocker::NoKickoff]);
 }
 
 #[test]

@@ -4,14 +4,17 @@ use std::path::PathBuf;
 
 use rookery_runner::file::Plan;
 
+use crate::cli::Failure;
 use crate::cli::context::Context;
 use crate::cli::output::{Format, TextStyle};
 use crate::cli::workflow_file::{load, surroundings};
 
 /// Check a workflow file and say what it would do, without doing it
 ///
-/// Tells everything that is wrong with the file, each fault with its line and column. No daemon is needed. Exits with 2 if
-/// something is wrong.
+/// Names everything that is wrong with the file, each fault with its line and column, and everything that is missing to run it
+/// on this machine: parameters (given after `--`, as for `run`), programs, keys of models, sandboxes. No daemon is needed.
+///
+/// Exit codes: 0 it can be started here, 1 something is missing here, 2 something is wrong with the file.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The workflow file
@@ -31,7 +34,14 @@ pub(super) fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let ready = load(context, &args.file, &args.instance, &args.params, &surroundings)?;
     let plan = Plan::of(&ready, &surroundings);
     match context.out.format() {
-        Format::Json => context.out.json(&plan),
-        Format::Human => plan.to_string().lines().try_for_each(|line| context.out.line(line, TextStyle::Plain)),
+        Format::Json => context.out.json(&plan)?,
+        Format::Human => plan.to_string().lines().try_for_each(|line| context.out.line(line, TextStyle::Plain))?,
     }
+    if plan.can_be_started() {
+        return Ok(());
+    }
+    let missing: Vec<String> =
+        plan.hindrances.iter().filter(|one| one.also_hinders_start()).map(ToString::to_string).collect();
+    let failure = Failure::new(format!("{} cannot be run here: {}", args.file.display(), missing.join("; ")));
+    Err(failure.hint("give the parameters after `--`, and install what is missing; then check again").into())
 }

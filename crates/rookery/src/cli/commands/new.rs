@@ -1,18 +1,18 @@
 //! `rookery new`
 
 use std::ffi::OsString;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_client::teams::Mode;
 use rookery_runner::file::{Fault, Ready, Refused, Source, Surroundings};
-use rookery_surfaces::mcp::Toolset;
 use serde_json::{Map, Value, json};
 
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::team::{self, TeamRunOptions};
-use crate::cli::workflow_file::surroundings;
+use crate::cli::workflow_file::{surroundings, tools_without_context};
 
 /// Programs that are agents, with the backend that runs them, in the order in which one is chosen.
 const PROGRAMS: [(&str, &str); 5] = [
@@ -22,16 +22,23 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("opencode", "opencode"),
     ("gemini", "gemini"),
 ];
-/// Tools that our own loop has besides those of the daemon.
-const OWN_TOOLS: [&str; 3] = ["bash", "read", "edit"];
+
+/// Models that our own loop can run, with the variables of the environment that their keys are in, in the order in which one is
+/// chosen.
+const MODELS: [(&str, &[&str]); 3] = [
+    ("anthropic/claude-sonnet-4-5", &["ANTHROPIC_API_KEY"]),
+    ("openai/gpt-5", &["OPENAI_API_KEY"]),
+    ("google/gemini-2.5-pro", &["GEMINI_API_KEY", "GOOGLE_API_KEY"]),
+];
 
 /// Start one agent that stands alone, in the background
 ///
 /// It waits for messages (`rookery send`), answers in the channel of its instance (`rookery peek`), and runs until it is stopped
 /// (`rookery stop NAME`). After a crash or a reboot, the same command goes on where it was.
 ///
-/// Without --backend it is run by our own loop against the model that --model names; without either, by the first agent
-/// program that is installed: claude, codex, cursor-agent, opencode, gemini.
+/// Without --backend it is run by our own loop against the model that --model names. Without either, a model of Anthropic, OpenAI or
+/// Google is chosen if the environment has its key (ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY), else the first agent program
+/// that is installed: claude, codex, cursor-agent, opencode, gemini.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// What it is called
@@ -94,7 +101,7 @@ pub struct Args {
     command: Vec<String>,
 }
 
-pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
+pub(super) async fn run(context: &Context, mut args: Args) -> anyhow::Result<()> {
     if args.detached {
         crate::process::detach()?;
     }
@@ -103,9 +110,10 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let backend = match args.backend() {
         Some(backend) => backend.to_owned(),
         None => {
-            let installed = args.installed(&surroundings)?;
-            context.out.note(&format!("{name} is run by {installed}; --backend and --model say otherwise"));
-            installed.to_owned()
+            let available = args.available(&surroundings)?;
+            context.out.note(&format!("{name} is run by {available}; --model and --backend choose another"));
+            args.model = available.model.map(str::to_owned);
+            available.backend.to_owned()
         }
     };
     if backend == "cursor" && !args.context {
@@ -118,6 +126,24 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         return team::drive(context, wanted).await;
     }
     team::background(context, &wanted, args.again(&name, &instance, &backend)).await
+}
+
+/// What can run an agent here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Available {
+    backend: &'static str,
+    model: Option<&'static str>,
+    /// The variable that the key of the model is in.
+    key: Option<&'static str>,
+}
+
+impl fmt::Display for Available {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.model, self.key) {
+            (Some(model), Some(key)) => write!(f, "{model}, because {key} is set"),
+            _ => write!(f, "{}, which is installed", self.backend),
+        }
+    }
 }
 
 impl Args {
@@ -143,12 +169,19 @@ impl Args {
         }
     }
 
-    /// The first agent program that is there.
-    fn installed(&self, surroundings: &Surroundings<'_>) -> Result<&'static str, Failure> {
+    /// The first model whose key is in the environment, else the first agent program that is installed.
+    fn available(&self, surroundings: &Surroundings<'_>) -> Result<Available, Failure> {
+        let is_set = |name: &&&str| surroundings.env.get(**name).is_some_and(|key| !key.is_empty());
+        let model = MODELS.iter().find_map(|(model, keys)| Some((*model, *keys.iter().find(is_set)?)));
+        if let Some((model, key)) = model {
+            return Ok(Available { backend: "sdk", model: Some(model), key: Some(key) });
+        }
         let installed = PROGRAMS.iter().find(|(program, _)| (surroundings.find_program)(program).is_some());
-        installed.map(|(_, backend)| *backend).ok_or_else(|| {
-            Failure::usage(format!("it is not said what runs {}", self.name))
-                .hint("name a model with --model, such as anthropic/claude-sonnet-4-5, or install claude or codex")
+        let installed = installed.map(|(_, backend)| Available { backend, model: None, key: None });
+        installed.ok_or_else(|| {
+            Failure::usage(format!("no model or program to run {} with", self.name)).hint(
+                "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, install claude or codex, or choose with --model or --backend",
+            )
         })
     }
 
@@ -203,13 +236,6 @@ impl Args {
     }
 }
 
-/// Everything but the channel, the inbox and the documents.
-fn tools_without_context(backend: &str) -> Vec<&'static str> {
-    let tools = rookery_surfaces::mcp::tools::all();
-    let others = tools.iter().filter(|tool| !tool.sets.contains(&Toolset::Context)).map(|tool| tool.name);
-    others.chain(OWN_TOOLS.into_iter().filter(|_| backend == "sdk")).collect()
-}
-
 /// The team of one, checked like one of a file.
 fn ready(
     args: &Args,
@@ -225,7 +251,7 @@ fn ready(
         Ok(ready) => Ok(ready),
         Err(Refused::File(faults)) => {
             let told: Vec<String> = faults.iter().map(|fault| told(fault, name)).collect();
-            Err(Failure::usage(told.join("\n")).hint("`rookery new --help` says what can be said").into())
+            Err(Failure::usage(told.join("\n")).hint("`rookery new --help` lists the options").into())
         }
         Err(Refused::Argument(error)) => Err(error.into()),
         Err(Refused::Instance(message)) => {
@@ -246,4 +272,44 @@ fn told(fault: &Fault, name: &str) -> String {
     let found = fault.found.as_ref().map(|found| format!(", found {found}")).unwrap_or_default();
     let hint = fault.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
     format!("{about}: {}{found}{hint}", fault.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use clap::Parser;
+    use rookery_runner::sandbox;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn available(env: &[(&str, &str)], installed: &'static str) -> Result<String, String> {
+        let Line { args } = Line::parse_from(["new", "helper", "--context"]);
+        let surroundings = Surroundings {
+            env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            tools: Vec::new(),
+            now: jiff::Zoned::default(),
+            find_program: &|name| (name == installed).then(|| PathBuf::from("/bin").join(name)),
+            sandbox: sandbox::Available::Missing,
+        };
+        args.available(&surroundings).map(|found| found.to_string()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn agent_without_model_gets_one_with_a_key_else_an_installed_program() {
+        let key = ("OPENAI_API_KEY", "k");
+        assert_eq!(available(&[key], "claude").unwrap(), "openai/gpt-5, because OPENAI_API_KEY is set");
+        let both = [key, ("ANTHROPIC_API_KEY", "k")];
+        assert_eq!(available(&both, "").unwrap(), "anthropic/claude-sonnet-4-5, because ANTHROPIC_API_KEY is set");
+        let google = [("ANTHROPIC_API_KEY", ""), ("GOOGLE_API_KEY", "k")];
+        assert_eq!(available(&google, "").unwrap(), "google/gemini-2.5-pro, because GOOGLE_API_KEY is set");
+        assert_eq!(available(&[], "codex").unwrap(), "codex, which is installed");
+        assert_eq!(available(&[], "").unwrap_err(), "no model or program to run helper with");
+    }
 }

@@ -9,11 +9,14 @@ use serde::Serialize;
 
 use super::agent::{Agent, EnvValue, Sandbox};
 use super::backend::Backend;
+use super::check::settled;
 use super::context;
 use super::duration;
 use super::ready::{Blocker, Ready, Surroundings};
 use super::sandbox_limits::SandboxLimits;
 use super::script::Then;
+use crate::backend::foresee;
+use crate::sandbox::missing_if;
 
 /// How many times of a schedule are told.
 const TIMES: usize = 3;
@@ -163,6 +166,11 @@ pub struct PlannedStep {
 }
 
 impl Plan {
+    /// Whether `rookery start` can start it here. `rookery run` also needs a kickoff for somebody.
+    pub fn can_be_started(&self) -> bool {
+        !self.hindrances.iter().any(Blocker::also_hinders_start)
+    }
+
     pub fn of(ready: &Ready, surroundings: &Surroundings<'_>) -> Plan {
         let workflow = &ready.workflow;
         let kickoff = ready.kickoff();
@@ -187,11 +195,30 @@ impl Plan {
             context: context_of(ready),
             limits: limits_of(ready),
             steps: workflow.steps.iter().map(step).collect(),
-            hindrances: ready.hindrances(),
+            hindrances: ready.hindrances().into_iter().chain(here(ready, surroundings)).collect(),
             notes: notes::of(ready, kickoff.as_deref(), surroundings),
             kickoff,
         }
     }
+}
+
+/// What keeps it from being run on this machine.
+fn here(ready: &Ready, surroundings: &Surroundings<'_>) -> Vec<Blocker> {
+    let agents = &ready.workflow.agents;
+    let named = |agent: &Agent| agent.name.value.clone();
+    let program = |agent: &Agent| {
+        let program = program(agent, ready, surroundings).filter(|program| program.found.is_none())?;
+        Some(Blocker::MissingProgram { agent: named(agent), program: program.argv.first()?.clone() })
+    };
+    let model = |agent: &Agent| {
+        let Backend::Sdk { provider, .. } = &agent.backend else { return None };
+        // What must still be said may be where its model is.
+        let is_settled = agent.model.iter().chain(&provider.base_url).all(|said| settled(said, ready).is_some());
+        let failure = is_settled.then(|| foresee(agent, &ready.variables).err()).flatten()?;
+        Some(Blocker::Backend { agent: named(agent), reason: failure.reason })
+    };
+    let sandbox = missing_if(&surroundings.sandbox, agents).map(|reason| Blocker::NoSandbox { reason });
+    agents.iter().filter_map(|agent| program(agent).or_else(|| model(agent))).chain(sandbox).collect()
 }
 
 fn planned(agent: &Agent, ready: &Ready, surroundings: &Surroundings<'_>) -> PlannedAgent {

@@ -6,16 +6,14 @@ use rookery_core::messages::mentions;
 
 use super::super::agent::{Agent, EnvValue, Sandbox};
 use super::super::backend::{AgentProgram, Backend};
-use super::super::check::settled;
 use super::super::near::nearest;
 use super::super::ready::{Ready, Surroundings};
-use super::{has_model, is_literal_secret, program};
-use crate::backend::foresee;
+use super::{has_model, is_literal_secret};
 
 pub(super) fn of(ready: &Ready, kickoff: Option<&str>, surroundings: &Surroundings<'_>) -> Vec<String> {
     let mut notes: Vec<String> = kickoff.map(|kickoff| nobody(ready, kickoff)).unwrap_or_default();
     for agent in &ready.workflow.agents {
-        of_agent(agent, ready, surroundings, &mut notes);
+        of_agent(agent, surroundings, &mut notes);
     }
     notes.extend(unbounded(ready));
     notes
@@ -52,26 +50,13 @@ fn nobody(ready: &Ready, kickoff: &str) -> Vec<String> {
     strangers.filter_map(told).collect()
 }
 
-fn of_agent(agent: &Agent, ready: &Ready, surroundings: &Surroundings<'_>, notes: &mut Vec<String>) {
+fn of_agent(agent: &Agent, surroundings: &Surroundings<'_>, notes: &mut Vec<String>) {
     let name = &agent.name.value;
-    if let Some(program) = program(agent, ready, surroundings).filter(|program| program.found.is_none()) {
-        notes.push(format!(
-            "{name}: the program `{}` is not on the PATH",
-            program.argv.first().map_or("", String::as_str)
-        ));
-    }
     if agent.model.is_some() && !has_model(&agent.backend) {
         notes.push(format!("{name}: the backend `{}` takes no notice of `model`", agent.backend.as_str()));
     }
     if agent.sandbox == Sandbox::Off {
         notes.push(format!("{name}: runs without a sandbox, as the file says"));
-    }
-    // What must still be said may be where its model is.
-    if let Backend::Sdk { provider, .. } = &agent.backend
-        && agent.model.iter().chain(&provider.base_url).all(|said| settled(said, ready).is_some())
-        && let Err(failure) = foresee(agent, &ready.variables)
-    {
-        notes.push(format!("{name}: {}", failure.reason));
     }
     for (variable, value) in &agent.env {
         match value {

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use super::super::ready::Blocker;
 use super::{Plan, PlannedAgent, PlannedContext, PlannedLimits};
 
 /// The longest kickoff that is shown whole.
@@ -16,7 +17,7 @@ impl Display for Plan {
             "parameters",
             self.params.iter().map(|param| match &param.value {
                 Some(value) => format!("{} = {value:?}", param.name),
-                None => format!("{} must be said", param.name),
+                None => format!("{} is required", param.name),
             }),
         )?;
         section(
@@ -38,7 +39,10 @@ impl Display for Plan {
                 format!("{}{who}: {} with {}", step.id, step.message_type, step.payload_type)
             }),
         )?;
-        section(f, "cannot be run", self.hindrances.iter().map(ToString::to_string))?;
+        let (hindered, waiting): (Vec<&Blocker>, Vec<&Blocker>) =
+            self.hindrances.iter().partition(|hindrance| hindrance.also_hinders_start());
+        section(f, "cannot be run", hindered.into_iter().map(ToString::to_string))?;
+        section(f, "can be started, but not run", waiting.into_iter().map(ToString::to_string))?;
         section(f, "notes", self.notes.iter().cloned())
     }
 }
