@@ -127,9 +127,15 @@ fn a_workflow_file_is_checked_without_a_daemon() {
     assert!(stdout.starts_with("team.yaml: workflow team, instance pr-7\n"), "{stdout}");
     assert!(stdout.contains("@ada look at 7") && stdout.contains(".workflow/pr-7/"), "{stdout}");
 
+    let (code, _, stderr) = project.run(&["check", "team.yaml"]);
+    assert_eq!(code, 1);
+    assert!(
+        stderr.contains("team.yaml cannot be run here: missing required parameter `pr`: -- --pr VALUE"),
+        "{stderr}"
+    );
     let (code, stdout, _) = project.run(&["check", "team.yaml", "--json"]);
     let plan: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!((code, &plan["hindrances"]), (0, &json!([{"what": "missing_param", "name": "pr"}])));
+    assert_eq!((code, &plan["hindrances"]), (1, &json!([{"what": "missing_param", "name": "pr"}])));
     assert_eq!((&plan["agents"][0]["id"], &plan["woken_first"]), (&json!("ada"), &json!(["ada"])));
 
     let (code, _, stderr) = project.run(&["check", "team.yaml", "--", "--rp", "7"]);
@@ -146,7 +152,7 @@ fn a_workflow_file_is_checked_without_a_daemon() {
         stdout.contains("agents.ada.tools[0]: there is no tool `chanel_send`; did you mean `channel_send`?"),
         "{stdout}"
     );
-    assert!(stderr.contains("error: 2 things are wrong"), "{stderr}");
+    assert!(stderr.contains("error: 2 errors in the file"), "{stderr}");
     let (code, stdout, _) = project.run(&["check", "team.yaml", "--json"]);
     let told: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((code, &told["faults"][1]["line"], &told["omitted"]), (2, &json!(2), &json!(0)));
@@ -156,9 +162,27 @@ fn a_workflow_file_is_checked_without_a_daemon() {
 }
 
 #[test]
-fn without_a_daemon_the_exit_code_is_three_and_says_what_to_do() {
+fn commands_without_a_daemon_exit_with_three_and_create_nothing() {
     let project = Project::without_daemon();
-    for arguments in [&["status"][..], &["doctor"], &["agents", "--no-start"], &["log", "--no-start"]] {
+    let file = "agents:\n  ada: {backend: mock, script: [pass]}\nkickoff: '@ada hello'\n";
+    std::fs::write(project.folder.path().join("team.yaml"), file).unwrap();
+    for arguments in [
+        &["status"][..],
+        &["doctor"],
+        &["agents"],
+        &["tasks"],
+        &["log"],
+        &["list"],
+        &["stop"],
+        &["peek"],
+        &["send", "hello", "--to", "bob"],
+        &["cancel", "task_1"],
+        &["token", "list"],
+        &["worktree", "list"],
+        &["context", "read"],
+        &["mcp"],
+        &["start", "team.yaml", "--no-start"],
+    ] {
         let (code, _, stderr) = project.run(arguments);
         assert_eq!(code, 3, "{arguments:?}: {stderr}");
         assert!(stderr.contains("error: no daemon runs for "), "{stderr}");
@@ -172,7 +196,7 @@ fn errors_are_json_for_scripts() {
     let (code, stdout, stderr) = Project::without_daemon().run(&["status", "--json"]);
     let error: Value = serde_json::from_str(&stderr).unwrap();
     assert_eq!((code, stdout.as_str()), (3, ""));
-    assert_eq!(error["hint"], "start one with `rookery up`");
+    assert_eq!(error["hint"], "start one with `rookery up`, or name another folder with --dir");
 }
 
 #[test]
@@ -331,11 +355,55 @@ fn a_file_that_nobody_holds_cannot_be_released() {
 #[test]
 fn the_log_is_shown_oldest_first() {
     let newest_first = json!([event(2, "task.completed"), event(1, "task.created")]);
-    let project = Project::with_daemon(&[("GET /events?agent_id=a&action=task.x&limit=2", 200, newest_first)]);
-    let (code, stdout, stderr) = project.run(&["log", "-n", "2", "--agent", "a", "--type", "task.x"]);
+    let project = Project::with_daemon(&[("GET /events?agent_id=a&action=task.completed&limit=2", 200, newest_first)]);
+    let (code, stdout, stderr) = project.run(&["log", "-n", "2", "--agent", "a", "--type", "task.completed"]);
     assert_eq!(code, 0, "{stderr}");
     let actions: Vec<&str> = stdout.lines().map(|line| line.split_whitespace().nth(3).unwrap()).collect();
     assert_eq!(actions, ["task.created", "task.completed"], "{stdout}");
+}
+
+#[test]
+fn log_with_an_unknown_type_offers_the_nearest() {
+    let project = Project::with_daemon(&[]);
+    let (code, stdout, stderr) = project.run(&["log", "--type", "task.complete"]);
+    assert_eq!((code, stdout.as_str()), (2, ""));
+    assert!(stderr.contains("no event is called 'task.complete'"), "{stderr}");
+    assert!(stderr.contains("did you mean 'task.completed'?"), "{stderr}");
+}
+
+#[test]
+fn log_shows_what_was_said_and_done_in_one_line_each() {
+    let mut said = event(2, "x.message.sent");
+    said["metadata"] = json!({"from": "coder", "form": "entry", "text": "@reviewer please\nlook"});
+    let mut done = event(1, "task.completed");
+    done["task_id"] = "tk_1".into();
+    let project = Project::with_daemon(&[
+        ("GET /events?limit=50", 200, json!([said, done])),
+        ("GET /tasks/tk_1", 200, json!({"id": "tk_1", "title": "Fix login"})),
+    ]);
+    let (code, stdout, stderr) = project.run(&["log"]);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    let lines: Vec<&str> = stdout.lines().collect();
+    assert!(lines[0].ends_with("  task.completed              task 'Fix login' completed by a"), "{stdout}");
+    assert!(lines[1].ends_with("  message.sent                coder: @reviewer please look"), "{stdout}");
+}
+
+#[test]
+fn failed_task_is_shown_as_failed() {
+    let task = |id: &str, status: &str, state: &str| json!({"id": id, "title": id, "status": status, "state": state, "created_at": 9_000_000_000_000_000_i64});
+    let tasks =
+        json!([task("t1", "blocked", "failed"), task("t2", "blocked", "paused"), task("t3", "done", "completed")]);
+    let failed = json!([tasks[0]]);
+    let project = Project::with_daemon(&[("GET /tasks", 200, tasks), ("GET /tasks?status=failed", 200, failed)]);
+    let (_, stdout, _) = project.run(&["tasks"]);
+    insta::assert_snapshot!(stdout, @r"
+    TASK  STATUS            AGENT  CREATED  TITLE
+    t1    failed            -      0s ago   t1
+    t2    blocked (paused)  -      0s ago   t2
+    t3    done              -      0s ago   t3
+    ");
+    let (code, stdout, _) = project.run(&["tasks", "--status", "failed"]);
+    assert_eq!((code, stdout.lines().count()), (0, 2), "{stdout}");
 }
 
 #[test]
@@ -499,4 +567,71 @@ fn a_store_that_is_no_file_says_what_to_do_instead() {
         assert_eq!(output.status.code(), Some(1), "{stderr}");
         assert!(stderr.contains(&format!("hint: {hint}")) && !stderr.contains("secret"), "{stderr}");
     }
+}
+
+/// What a person reads who makes one of the commonest mistakes: the command, its exit code, and what it says.
+#[test]
+fn commonest_errors_say_what_happened_and_what_to_do() {
+    let lone = Project::without_daemon();
+    let save = |project: &Project, text: &str| std::fs::write(project.folder.path().join("team.yaml"), text).unwrap();
+    save(&lone, "agents:\n  ada: {backend: clade}\nkickof: '@ada hello'\n");
+    let member = |id: &str| json!({"name": id, "id": id, "state": "idle"});
+    let team = |members: &[&str]| {
+        let agents: Vec<Value> = members.iter().map(|id| member(id)).collect();
+        json!({"teams": [{"id": "@default", "instance": "default", "generation": 1, "live": true, "mode": "start", "agents": agents}]})
+    };
+    let refusal = json!({"error": "task tk_1 is claimed by coder", "code": "ALREADY_CLAIMED", "hint": "ask for a handoff, or take another task"});
+    let with = |teams: Value| {
+        Project::with_daemon(&[
+            ("GET /teams?live=true&limit=1000", 200, teams),
+            ("GET /agents", 200, json!([])),
+            ("POST /tasks/tk_1/assign", 409, refusal.clone()),
+        ])
+    };
+    let (none, two) = (with(json!({"teams": []})), with(team(&["coder", "reviewer"])));
+    let needy = "params: [{name: pr, required: true}]\nagents:\n  ada: {backend: mock, script: [pass]}\nkickoff: '@ada ${{ params.pr }}'\n";
+    save(&none, needy);
+    let cases: [(&Project, &[&str]); 22] = [
+        (&lone, &["tasks"]),
+        (&lone, &["task"]),
+        (&lone, &["tasks", "--stauts", "done"]),
+        (&lone, &["tasks", "--status", "open"]),
+        (&lone, &["log", "--type", "message"]),
+        (&lone, &["mcp"]),
+        (&lone, &["check", "team.yaml"]),
+        (&lone, &["check", "teem.yaml"]),
+        (&lone, &["new", "helper"]),
+        (&lone, &["new", "helper", "--backend", "clade"]),
+        (&lone, &["resolve", "src/a.rs"]),
+        (&lone, &["redact"]),
+        (&lone, &["config", "--set", "prot=1"]),
+        (&none, &["run", "team.yaml"]),
+        (&none, &["check", "team.yaml"]),
+        (&none, &["send", " "]),
+        (&none, &["send", "hello"]),
+        (&none, &["send", "hello", "--to", "bob"]),
+        (&none, &["send", "hello", "--to", "system"]),
+        (&none, &["stop", "bob"]),
+        (&two, &["peek"]),
+        (&two, &["assign", "tk_1", "ada"]),
+    ];
+    let mut shown = String::new();
+    for (project, arguments) in cases {
+        let mut command = project.command(arguments);
+        for name in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"] {
+            command.env_remove(name);
+        }
+        let output = command.env("PATH", "").output().unwrap();
+        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        // What is sound is printed to stdout, too, and is no part of the error.
+        let faults = if output.status.code() == Some(2) { stdout } else { String::new().into() };
+        let text = format!(
+            "$ rookery {}\n{faults}{stderr}exit code {}\n\n",
+            arguments.join(" "),
+            output.status.code().unwrap()
+        );
+        let root = project.folder.path().canonicalize().unwrap();
+        shown.push_str(&text.replace(&*root.to_string_lossy(), "PROJECT"));
+    }
+    insta::assert_snapshot!(shown);
 }

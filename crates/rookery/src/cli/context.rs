@@ -54,7 +54,7 @@ impl Context {
         Ok((project, settings))
     }
 
-    /// A client of the project's daemon, which is started if none runs.
+    /// A client of the project's daemon. If none runs, it is started for a command that may do so.
     pub async fn client(&self) -> anyhow::Result<Client> {
         let project = self.project()?;
         let missing = match find(&project).await {
@@ -81,15 +81,18 @@ pub fn inherited() -> Proof {
 
 /// The project's daemon, if one answers.
 pub async fn find(project: &Project) -> anyhow::Result<Running> {
-    let Some(file) = DaemonFile::load(project)? else {
-        let message = format!("no daemon runs for {}", project.root().display());
-        return Err(Failure::unreachable(message).hint("start one with `rookery up`").into());
-    };
+    let Some(file) = DaemonFile::load(project)? else { return Err(no_daemon(project).into()) };
     // In an agent's sandbox there is no key file, but perhaps a session.
     let proof = project.person_key()?.map_or_else(inherited, Proof::Person);
     let client = Client::new(file.address(), proof)?.found_by(Arc::new(project.clone()));
     client.check_health().await?;
     Ok(Running { file, client })
+}
+
+/// The failure where a daemon is needed and none was started.
+pub fn no_daemon(project: &Project) -> Failure {
+    let message = format!("no daemon runs for {}", project.root().display());
+    Failure::unreachable(message).hint("start one with `rookery up`, or name another folder with --dir")
 }
 
 /// Starts a daemon in the background and waits until it answers.
@@ -163,7 +166,10 @@ mod tests {
     async fn without_a_daemon_the_exit_code_is_three() {
         let (_temp, project) = project();
         let report = Report::of(&find(&project).await.unwrap_err());
-        assert_eq!((report.exit, report.hint.as_str()), (Exit::Unreachable, "start one with `rookery up`"));
+        assert_eq!(
+            (report.exit, report.hint.as_str()),
+            (Exit::Unreachable, "start one with `rookery up`, or name another folder with --dir")
+        );
     }
 
     #[tokio::test]

@@ -113,7 +113,7 @@ fn told(error: &anyhow::Error) -> String {
 }
 
 fn default_hint() -> String {
-    "`rookery doctor` checks the set-up and says how to mend it".into()
+    "`rookery doctor` checks the set-up and says how to fix it".into()
 }
 
 #[cfg(test)]

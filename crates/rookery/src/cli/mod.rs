@@ -13,6 +13,7 @@ mod program;
 pub mod reference;
 mod roster;
 mod runners;
+mod sentence;
 mod team;
 mod workflow_file;
 
@@ -29,7 +30,7 @@ pub use failure::{Exit, Failure, Report};
 use output::{Format, Output, Talk};
 use program::Program;
 
-/// Lets AI agents of any make work as one team, and lets people watch and steer them.
+/// Run Claude Code, Codex and other agents as one team, and watch and steer them.
 #[derive(Debug, Parser)]
 #[command(name = "rookery", version, propagate_version = true, arg_required_else_help = true)]
 #[command(subcommand_help_heading = "Commands", next_help_heading = "Options of every command")]
@@ -72,7 +73,7 @@ pub fn main() -> ExitCode {
             if cli.quiet { Talk::Quiet } else { Talk::Normal },
         ),
         dir: cli.dir,
-        start: if cli.no_start { Start::Never } else { Start::IfNeeded },
+        start: if cli.no_start { Start::Never } else { cli.command.start() },
     };
     match run(&context, cli.command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -144,6 +145,20 @@ mod tests {
         insta::assert_snapshot!("help", command.render_long_help());
         let mut worker = Program::AgentWorker.command().term_width(100);
         insta::assert_snapshot!("help_agent_worker", worker.render_long_help());
+    }
+
+    #[test]
+    fn help_of_every_command_is_as_committed() {
+        fn pages(command: &mut clap::Command) -> String {
+            let own = format!("{}\n", command.render_long_help());
+            let parts = command.get_subcommands_mut().filter(|part| !part.is_hide_set() && part.get_name() != "help");
+            std::iter::once(own).chain(parts.map(pages)).collect::<Vec<_>>().join("\n----\n\n")
+        }
+        let mut cli = Cli::command().term_width(100);
+        cli.build();
+        for command in cli.get_subcommands_mut().filter(|one| !one.is_hide_set() && one.get_name() != "help") {
+            insta::assert_snapshot!(format!("help_of_{}", command.get_name()), pages(command));
+        }
     }
 
     #[test]

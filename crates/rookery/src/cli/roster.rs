@@ -22,7 +22,7 @@ pub enum Target {
 impl Target {
     pub fn parse(text: &str) -> Result<Target, Failure> {
         let wrong = |why: &str| {
-            Failure::usage(format!("'{text}' is no agent and no instance: {why}"))
+            Failure::usage(format!("'{text}' is not the name of an agent or an instance: {why}"))
                 .hint("an agent is called reviewer or reviewer@pr-123, an instance @pr-123")
         };
         if let Some(instance) = text.strip_prefix('@') {
@@ -31,7 +31,7 @@ impl Target {
         }
         check_name("name", text).map_err(|refusal| wrong(&refusal.message))?;
         if Actor::is_reserved(text) {
-            return Err(wrong("the name is kept for others"));
+            return Err(wrong("the name is reserved"));
         }
         Ok(Target::Agent(Instance::default().member(text)))
     }
@@ -61,11 +61,16 @@ impl Roster {
         self.teams.iter().filter(move |team| team.instance == instance.name())
     }
 
-    /// The agent that is meant where none is named: the only one there is.
+    /// The agents that run. A stopped member stays in its team until that ends.
+    fn running(&self) -> impl Iterator<Item = &Member> {
+        self.agents().map(|(_, member)| member).filter(|member| member.state != "stopped")
+    }
+
+    /// The agent that is meant where none is named: the only one that runs.
     pub fn only(&self) -> Result<AgentId, Missing> {
-        let mut agents = self.agents();
-        match (agents.next(), agents.next()) {
-            (Some((_, member)), None) => Ok(AgentId::from(member.id.as_str())),
+        let mut running = self.running();
+        match (running.next(), running.next()) {
+            (Some(member), None) => Ok(AgentId::from(member.id.as_str())),
             (None, _) => Err(Missing::Nobody),
             (Some(_), Some(_)) => Err(Missing::Several(self.names())),
         }
@@ -73,7 +78,7 @@ impl Roster {
 
     /// Those that run, in one piece.
     pub fn names(&self) -> String {
-        let all: Vec<&str> = self.agents().map(|(_, member)| member.id.as_str()).collect();
+        let all: Vec<&str> = self.running().map(|member| member.id.as_str()).collect();
         let shown = all.iter().take(OFFERED).copied().collect::<Vec<_>>().join(", ");
         match all.len().checked_sub(OFFERED) {
             Some(more) if more > 0 => format!("{shown} and {more} more"),
@@ -160,6 +165,17 @@ mod tests {
         assert_eq!(recipient(&two, Some("coder@pr-1")).unwrap(), "coder@pr-1".into());
         let error = recipient(&two, Some("@pr-1")).unwrap_err();
         assert_eq!(error.to_string(), "@pr-1 is an instance, not an agent");
+    }
+
+    #[test]
+    fn stopped_member_is_not_counted_among_those_that_run() {
+        let mut pair = roster(&[("@pr-1", "pr-1", &["coder@pr-1", "reviewer@pr-1"])]);
+        assert_eq!(pair.only(), Err(Missing::Several("coder@pr-1, reviewer@pr-1".into())));
+        pair.teams[0].agents[1].state = "stopped".into();
+        assert_eq!(pair.only(), Ok("coder@pr-1".into()));
+        assert_eq!(pair.names(), "coder@pr-1");
+        pair.teams[0].agents[0].state = "stopped".into();
+        assert_eq!(pair.only(), Err(Missing::Nobody));
     }
 
     #[test]

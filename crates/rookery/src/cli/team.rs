@@ -50,7 +50,7 @@ pub fn hindered(hindrances: &[Blocker]) -> anyhow::Result<()> {
         return Ok(());
     }
     let all: Vec<String> = hindrances.iter().map(ToString::to_string).collect();
-    Err(Failure::usage(all.join("; ")).hint("`rookery check` says what the file would do").into())
+    Err(Failure::usage(all.join("; ")).hint("`rookery check FILE` shows what the file needs and would do").into())
 }
 
 /// Runs the team in this process until it is over, and shows what came of it.

@@ -83,8 +83,9 @@ async fn it_keeps_its_agent_alive() {
 }
 
 #[tokio::test]
-async fn it_starts_the_daemon_and_answers_whatever_it_is_asked() {
+async fn it_starts_the_daemon_of_a_project_and_answers_whatever_it_is_asked() {
     let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join(".rookery")).unwrap();
     let mut bridge = start_bridge(folder.path(), "team", Some("a"));
     let (mut stdin, stdout) = (bridge.stdin.take().unwrap(), bridge.stdout.take().unwrap());
     let mut lines = BufReader::new(stdout).lines();

@@ -65,7 +65,7 @@ async fn who_runs_is_listed_and_can_be_stopped_by_name_and_by_instance() -> Outc
     }
     says(&stage.run(&["stop", "coder"]).await?, 1, "coder@pr-1");
     says(&stage.run(&["stop", "@other"]).await?, 1, "@other does not run");
-    says(&stage.run(&["stop", "a b"]).await?, 2, "is no agent and no instance");
+    says(&stage.run(&["stop", "a b"]).await?, 2, "is not the name of an agent or an instance");
     says(&stage.run(&["stop", "coder@pr-1"]).await?, 0, "stopped coder@pr-1");
     let rows = listed(&stage).await?;
     assert!(rows.contains(&row("coder@pr-1", "team.yaml", "stopped")), "{rows:?}");
@@ -73,6 +73,9 @@ async fn who_runs_is_listed_and_can_be_stopped_by_name_and_by_instance() -> Outc
     says(&stage.run(&["stop", "@pr-1"]).await?, 0, "stopped @pr-1");
     let team = stage.team("@pr-1").await?;
     assert_eq!((&team["live"], &team["outcome"]), (&json!(false), &json!("stopped")));
+    says(&stage.run(&["stop", "coder@pr-2"]).await?, 0, "stopped coder@pr-2");
+    says(&stage.run(&["send", "hello"]).await?, 0, "sent to reviewer@pr-2");
+    says(&stage.run(&["peek"]).await?, 0, "hello");
     says(&stage.run(&["stop", "--all"]).await?, 0, "stopped @pr-2");
     assert_eq!(listed(&stage).await?, []);
     says(&stage.run(&["stop"]).await?, 0, "nothing runs");
@@ -103,7 +106,7 @@ async fn a_team_whose_runner_died_is_shown_so_and_ended() -> Outcome {
 async fn a_message_reaches_the_agent_it_is_for_and_can_be_looked_at() -> Outcome {
     let (stage, _) = busy("pr-1").await?;
     says(&stage.run(&["send", "hello"]).await?, 2, "several agents run: coder@pr-1, reviewer@pr-1");
-    says(&stage.run(&["send", "hello", "--to", "stranger"]).await?, 1, "stranger does not take part");
+    says(&stage.run(&["send", "hello", "--to", "stranger"]).await?, 1, "no agent named 'stranger' here");
     says(&stage.run(&["send", "hello", "--to", "@pr-1"]).await?, 2, "is an instance, not an agent");
     says(&stage.run(&["send", " ", "--to", "reviewer@pr-1"]).await?, 2, "nothing to send");
     let ran = stage.run(&["send", "the diff", "--to", "reviewer@pr-1", "--json"]).await?;
@@ -121,8 +124,57 @@ async fn a_message_reaches_the_agent_it_is_for_and_can_be_looked_at() -> Outcome
     says(&ran, 0, "@coder begin");
     assert!(!ran.stdout.contains("the diff"), "what is not for it: {ran:?}");
     says(&stage.run(&["stop", "--all"]).await?, 0, "stopped @pr-1");
-    says(&stage.run(&["send", "still there?", "--to", "coder@pr-1"]).await?, 1, "does not take part");
+    says(&stage.run(&["send", "still there?", "--to", "coder@pr-1"]).await?, 1, "no agent named 'coder@pr-1' here");
     Ok(())
+}
+
+/// Says something in the channel as an agent that only says who it is, and returns the answer.
+async fn say_as(client: &reqwest::Client, url: &str, agent: &str) -> anyhow::Result<String> {
+    let version = "2026-07-28";
+    let arguments = json!({"message": "hello"});
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": version,
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({"name": "channel_send", "arguments": arguments, "_meta": meta});
+    let request = client
+        .post(url)
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", version)
+        .header("mcp-method", "tools/call")
+        .header("mcp-name", "channel_send")
+        .header("x-agent-id", agent)
+        .json(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}));
+    Ok(request.send().await?.text().await?)
+}
+
+#[tokio::test]
+async fn member_speaks_by_name_over_the_socket_of_its_instance_and_anywhere_after_its_team() -> Outcome {
+    let (stage, _) = busy("pr-1").await?;
+    let socket = stage.daemon.root().join(".workflow/pr-1/context.sock");
+    let by_socket = reqwest::Client::builder().no_proxy().unix_socket(socket).build()?;
+    let answers = async || Ok(by_socket.get("http://localhost/mcp").send().await.ok().map(drop));
+    eventually("the socket answers", answers).await?;
+    let by_port = reqwest::Client::builder().no_proxy().build()?;
+    let url = format!("{}/mcp/context", stage.daemon.url());
+    for agent in ["reviewer@pr-1", "reviewer"] {
+        let said = say_as(&by_socket, "http://localhost/mcp", agent).await?;
+        assert!(said.contains("\"sent\""), "{agent}: {said}");
+    }
+    let said = stage.daemon.export()?;
+    let said = said.iter().rfind(|row| row["kind"] == "message.sent" && row["actor"] == "reviewer@pr-1");
+    assert_eq!(said.map(|row| &row["auth"]), Some(&json!("asserted")));
+    let refused = say_as(&by_port, &url, "reviewer@pr-1").await?;
+    assert!(refused.contains("CREDENTIAL_REQUIRED"), "{refused}");
+    for way in ["X-Rookery-Session", "rookery mcp --agent reviewer@pr-1"] {
+        assert!(refused.contains(way), "{way} in {refused}");
+    }
+    says(&stage.run(&["stop", "@pr-1"]).await?, 0, "stopped @pr-1");
+    // Its members leave when the team has ended, and the credential with them.
+    let speaks = async || Ok(say_as(&by_port, &url, "reviewer@pr-1").await?.contains("\"sent\"").then_some(()));
+    eventually("the name is free", speaks).await?;
+    stage.daemon.replay_verify()
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::offline;
 /// Write the log as JSON lines, oldest first
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The file to write; stdout if none is named
+    /// The file to write; - or nothing for stdout
     file: Option<PathBuf>,
 
     #[command(flatten)]
@@ -21,7 +21,7 @@ pub struct Args {
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let (project, settings) = args.of.settled(context)?;
-    let Some(path) = args.file else {
+    let Some(path) = args.file.filter(|file| file != Path::new("-")) else {
         // Nothing to say if whoever reads has seen enough.
         if let Some(moved) = offline::export(&settings, &project, io::stdout()).await? {
             context.out.missing(&moved.missing);

@@ -3,25 +3,26 @@
 use std::time::Duration;
 
 use rookery_client::wire::{self, Event};
-use rookery_client::{Followed, Follower};
+use rookery_client::{Client, Followed, Follower};
+use rookery_surfaces::rest::event_names::{EventFilter, shown};
 use serde_json::Value;
 
 use crate::cli::Failure;
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
 use crate::cli::output::{Format, TextStyle};
+use crate::cli::sentence::{Titles, sentence};
 
 /// How long a daemon that went away is looked for.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Metadata beyond this many characters is left to `--json`.
-const DETAIL_CHARS: usize = 80;
 
 /// Show the event log, oldest first
 ///
-/// With -f it goes on as events happen, and after a lost connection where it stopped.
+/// Each line has the number of the event, its time, its type, and what was said or done; --json shows events as REST has them.
+/// With -f it continues as events happen, and after a lost connection where it stopped.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Go on with events as they happen
+    /// Continue with events as they happen
     #[arg(long, short)]
     follow: bool,
 
@@ -38,7 +39,7 @@ pub struct Args {
     #[arg(long)]
     run: Option<String>,
 
-    /// Only events of this type, such as task.completed
+    /// Only events of this type, such as task.completed or message.sent
     #[arg(long = "type", value_name = "TYPE")]
     action: Option<String>,
 
@@ -48,6 +49,9 @@ pub struct Args {
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
+    if let Some(unknown) = args.action.as_deref().and_then(|name| EventFilter::parse(name).err()) {
+        return Err(Failure::usage(unknown.to_string()).hint(unknown.hint()).into());
+    }
     let client = context.client().await?;
     let filters = args.filters();
     let mut query = filters.clone();
@@ -59,13 +63,14 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     if context.out.format() == Format::Json && !args.follow {
         return context.out.json(&events);
     }
+    let mut shown = Shown { context, client: &client, titles: Titles::default() };
     for event in &events {
-        show(context, event, None)?;
+        shown.show(event, None).await?;
     }
     if events.is_empty() && !args.follow {
         context.out.note("no events");
     }
-    if args.follow { follow(context, client.follow(filters, answer.position, RECONNECT_TIMEOUT)).await } else { Ok(()) }
+    if args.follow { follow(shown, client.follow(filters, answer.position, RECONNECT_TIMEOUT)).await } else { Ok(()) }
 }
 
 impl Args {
@@ -77,12 +82,13 @@ impl Args {
 }
 
 /// Shows events as they come, for ever; resumes by position on the daemon's new address if it moved.
-async fn follow(context: &Context, mut follower: Follower) -> anyhow::Result<()> {
+async fn follow(mut shown: Shown<'_>, mut follower: Follower) -> anyhow::Result<()> {
+    let context = shown.context;
     while let Some(followed) = follower.next().await {
         match followed {
-            Ok(Followed::Event { event, position }) => show(context, &event, position.as_deref())?,
+            Ok(Followed::Event { event, position }) => shown.show(&event, position.as_deref()).await?,
             Ok(Followed::Lost) => context.out.note("the event stream is lost; trying to find it again"),
-            Ok(Followed::Replaced) => context.out.note("the log was replaced; going on with what happens from now"),
+            Ok(Followed::Replaced) => context.out.note("the log was replaced; continuing with what happens from now"),
             Err(error) if error.status().is_some_and(|status| status < 500) => return Err(error.into()),
             Err(error) => {
                 let failure = Failure::unreachable(format!("the event stream is lost: {error}"));
@@ -93,41 +99,34 @@ async fn follow(context: &Context, mut follower: Follower) -> anyhow::Result<()>
     Ok(())
 }
 
-fn show(context: &Context, event: &Value, position: Option<&str>) -> anyhow::Result<()> {
-    match context.out.format() {
-        Format::Json => context.out.json_line(event),
-        Format::Human => {
-            let event: Event = wire::read(event)?;
-            context.out.line(&line(&event, position, context.out.clock()), tone(&event.action))
+/// Events as they are printed.
+struct Shown<'a> {
+    context: &'a Context,
+    client: &'a Client,
+    titles: Titles,
+}
+
+impl Shown<'_> {
+    async fn show(&mut self, event: &Value, position: Option<&str>) -> anyhow::Result<()> {
+        let out = &self.context.out;
+        match out.format() {
+            Format::Json => out.json_line(event),
+            Format::Human => {
+                let event: Event = wire::read(event)?;
+                // Without the title a task is named by its id, which is better than no line.
+                self.titles.learn(&event, self.client).await.ok();
+                out.line(&line(&event, position, out.clock(), &self.titles), tone(&event.action))
+            }
         }
     }
 }
 
-/// An event on one line: number, time, type, agent, what it is about, details.
-fn line(event: &Event, position: Option<&str>, clock: &Clock) -> String {
+/// An event on one line: number, time, type, what was said or done.
+fn line(event: &Event, position: Option<&str>, clock: &Clock, titles: &Titles) -> String {
     let seq = event.seq().map(|seq| seq.to_string());
     let seq = seq.or_else(|| position.map(|position| position.rsplit(':').next().unwrap_or(position).to_owned()));
-    let about: Vec<&str> = event.resource.iter().chain(&event.task_id).map(String::as_str).collect();
-    let line = format!(
-        "{:>6}  {}  {:<26}  {:<20}  {}  {}",
-        seq.unwrap_or_default(),
-        clock.local(event.timestamp),
-        event.action,
-        event.agent_id,
-        about.join(" "),
-        detail(event)
-    );
-    line.trim_end().to_owned()
-}
-
-fn detail(event: &Event) -> String {
-    let fields = event.metadata.iter().filter(|(_, value)| !value.is_null());
-    let text =
-        fields.map(|(name, value)| format!("{name}={}", super::status::brief(value))).collect::<Vec<_>>().join(" ");
-    match text.char_indices().nth(DETAIL_CHARS) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text,
-    }
+    let (seq, time, name) = (seq.unwrap_or_default(), clock.local(event.timestamp), shown(&event.action));
+    format!("{seq:>6}  {time}  {name:<26}  {}", sentence(event, titles)).trim_end().to_owned()
 }
 
 fn tone(action: &str) -> TextStyle {
@@ -157,21 +156,11 @@ mod tests {
     #[test]
     fn an_event_is_one_line() {
         let clock = Clock::fixed(0);
-        let plain = line(&event(json!({})), None, &clock);
-        assert_eq!(
-            plain,
-            "        2023-11-14 22:13:20  resource.claimed            cursor-1              src/a.rs task_1"
-        );
-        let full = line(&event(json!({"metadata": {"by": "a", "n": 1}, "resource": null})), Some("log_1:42"), &clock);
-        assert_eq!(
-            full,
-            "    42  2023-11-14 22:13:20  resource.claimed            cursor-1              task_1  by=a n=1"
-        );
-    }
-
-    #[test]
-    fn long_details_are_cut_between_characters() {
-        let text = detail(&event(json!({"metadata": {"text": "ä".repeat(200)}})));
-        assert_eq!(text.chars().count(), DETAIL_CHARS + 3);
+        let plain = line(&event(json!({})), None, &clock, &Titles::default());
+        assert_eq!(plain, "        2023-11-14 22:13:20  resource.claimed            cursor-1 claimed src/a.rs");
+        let said =
+            json!({"action": "x.message.sent", "resource": null, "task_id": null, "metadata": {"text": "hello"}});
+        let full = line(&event(said), Some("log_1:42"), &clock, &Titles::default());
+        assert_eq!(full, "    42  2023-11-14 22:13:20  message.sent                cursor-1: hello");
     }
 }

@@ -15,7 +15,8 @@ use crate::cli::failure::Failure;
 
 /// Speak MCP on stdin and stdout, for programs that start their servers themselves
 ///
-/// Carries messages to this project's daemon, which is started if none runs, and goes on when the daemon is restarted.
+/// Carries messages to this project's daemon and continues when the daemon is restarted. If none runs, it is started where
+/// `.rookery/` is there already; elsewhere the command ends with exit code 3.
 /// While it runs its agent counts as alive. A token is read from --token-file or from ROOKERY_TOKEN. Without one, the
 /// project's key file proves which agent speaks, or in a sandbox ROOKERY_SESSION does.
 #[derive(Debug, clap::Args)]
@@ -95,6 +96,10 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         None => std::env::var("ROOKERY_TOKEN").ok().filter(|token| !token.is_empty()),
     };
     let proof = token.map_or_else(context::inherited, Proof::Token);
+    if !project.exists() {
+        // Programs start their servers in whatever folder they are in: that makes no project of it.
+        return Err(context::no_daemon(&project).into());
+    }
     let home = Home { project, start: context.start, proof };
     let instance = args.instance.filter(|instance| !instance.is_empty());
     let agent = args.agent.filter(|agent| !agent.is_empty());

@@ -60,7 +60,8 @@ mod worktree;
 
 use clap::Subcommand;
 
-use super::context::Context;
+use super::context::{Context, Start};
+pub(super) use status::brief;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -124,6 +125,22 @@ pub enum Command {
     #[command(hide = true)]
     CheckPayloads(check_payloads::Args),
     MockAgent(mock_agent::Args),
+}
+
+impl Command {
+    /// Whether the command starts the daemon that it needs. Only those that put agents to work do: one that asks or changes
+    /// something in a folder without a daemon is most likely typed in the wrong folder.
+    pub fn start(&self) -> Start {
+        match self {
+            Command::Up(_)
+            | Command::Demo(_)
+            | Command::Run(_)
+            | Command::Start(_)
+            | Command::New(_)
+            | Command::Mcp(_) => Start::IfNeeded,
+            _ => Start::Never,
+        }
+    }
 }
 
 /// Runs one command.

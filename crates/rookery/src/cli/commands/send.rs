@@ -30,7 +30,9 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let message = typed(args.message)?;
     let message = message.trim_end_matches(['\r', '\n']);
     if message.trim().is_empty() {
-        return Err(Failure::usage("there is nothing to send").hint("say something").into());
+        return Err(Failure::usage("there is nothing to send")
+            .hint("write the message after `send`, or - to read it from stdin")
+            .into());
     }
     let client = context.client().await?;
     let roster = Roster::read(&client).await?;
@@ -75,10 +77,10 @@ async fn known(client: &Client, roster: &Roster, agent: &AgentId) -> anyhow::Res
     if agents.iter().any(|known| known.id == agent.as_str()) {
         return Ok(());
     }
-    let failure = Failure::new(format!("{agent} does not take part"));
+    let failure = Failure::new(format!("no agent named '{agent}' here"));
     let hint = match roster.names() {
-        names if names.is_empty() => "start it first; `rookery agents` lists those that take part".to_owned(),
-        names => format!("start it first; these run: {names}; `rookery agents` lists all that take part"),
+        names if names.is_empty() => "start it first; `rookery agents` lists all agents".to_owned(),
+        names => format!("start it first; these run: {names}; `rookery agents` lists all agents"),
     };
     Err(failure.hint(hint).into())
 }

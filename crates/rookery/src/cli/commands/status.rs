@@ -122,7 +122,7 @@ fn info_rows(info: &Value) -> Vec<Vec<Cell>> {
 }
 
 /// A JSON value in few words: `a 1, b two`.
-pub(super) fn brief(value: &Value) -> String {
+pub(in crate::cli) fn brief(value: &Value) -> String {
     match value {
         Value::Null => "-".into(),
         Value::String(text) => text.clone(),

@@ -19,9 +19,9 @@ const POLL: Duration = Duration::from_millis(100);
 /// After how many looks it is told what is still waited for.
 const LOOKS_UNTIL_TOLD: u32 = 10;
 
-/// Stop agents, and wait until they are
+/// Stop agents and wait for them to exit
 ///
-/// A turn that is under way is ended, and its messages stay unread. Without a target it is told what could be stopped.
+/// A turn that is under way is ended, and its messages stay unread. Without a target, lists what can be stopped.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// An agent (reviewer, reviewer@pr-123), or all agents of an instance (@pr-123)

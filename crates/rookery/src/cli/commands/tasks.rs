@@ -10,7 +10,7 @@ use crate::cli::output::{Cell, Table, TextStyle};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Only tasks with this status
-    #[arg(long, value_parser = ["queued", "assigned", "in_progress", "review", "done", "blocked"])]
+    #[arg(long, value_parser = ["queued", "assigned", "in_progress", "review", "done", "blocked", "failed"])]
     status: Option<String>,
 
     /// Only tasks of this agent
@@ -30,16 +30,16 @@ fn table(tasks: Vec<Task>, clock: &Clock) -> Table {
         let tone = match task.status.as_str() {
             "in_progress" => TextStyle::Good,
             "review" => TextStyle::Warning,
-            "blocked" => TextStyle::Bad,
+            "blocked" | "failed" => TextStyle::Bad,
             "done" => TextStyle::Dim,
             _ => TextStyle::Plain,
         };
-        // The finer word, where the daemon's two words for it differ: done (cancelled), blocked (failed).
-        let status =
-            match task.state.filter(|state| matches!(state.as_str(), "failed" | "cancelled" | "skipped" | "paused")) {
-                Some(state) => format!("{} ({state})", task.status),
-                None => task.status,
-            };
+        // The finer word, where the daemon's two words for it differ: done (cancelled), blocked (paused).
+        let status = match task.state.as_deref() {
+            Some("failed") => "failed".to_owned(),
+            Some(state @ ("cancelled" | "skipped" | "paused")) => format!("{} ({state})", task.status),
+            _ => task.status,
+        };
         vec![
             task.id.into(),
             Cell::new(status, tone),
