@@ -10,7 +10,7 @@ use rookery_client::teams::{Mode, Team};
 use rookery_core::SiteId;
 use rookery_runner::file::{Blocker, Ready};
 use rookery_runner::screen::{self, Look, Manner};
-use rookery_runner::team::{self, Ending, Interrupt, Order, Outcome, Reports, Summary, TeamError};
+use rookery_runner::team::{self, Ending, Interrupt, Leftovers, Order, Outcome, Reports, Summary, TeamError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::context::Context;
@@ -36,6 +36,7 @@ pub struct TeamRunOptions {
     pub mode: Mode,
     pub verbose: bool,
     pub timeout: Option<Duration>,
+    pub leftovers: Leftovers,
 }
 
 /// A duration on the command line.
@@ -86,6 +87,7 @@ async fn order(context: &Context, wanted: TeamRunOptions) -> anyhow::Result<Orde
         ready: wanted.ready,
         mode: wanted.mode,
         timeout: wanted.timeout,
+        leftovers: wanted.leftovers,
     })
 }
 

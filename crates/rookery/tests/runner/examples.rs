@@ -218,6 +218,39 @@ async fn shell_scripts_are_a_team() -> Outcome {
 }
 
 #[tokio::test]
+async fn documents_of_a_finished_run_are_archived_before_another_run_in_default() -> Outcome {
+    let stage = Stage::new()?;
+    let write = |text: &str| {
+        format!(
+            "agents:\n  ada: {{backend: mock, script: [{{do: [{{call: document_write, with: {{content: {text}}}}}, {{say: done}}]}}]}}\nkickoff: '@ada go'\n"
+        )
+    };
+    for name in ["one", "two"] {
+        stage.save(&format!("{name}.yaml"), &write(name))?;
+    }
+    stage.save("quiet.yaml", "agents: {ada: {backend: mock, script: [{say: hi}]}}\nkickoff: '@ada go'\n")?;
+    for (arguments, result) in [
+        (&["run", "one.yaml"][..], "one"),
+        (&["run", "two.yaml"], "two"),
+        (&["run", "quiet.yaml", "--continue"], "two"),
+        (&["run", "quiet.yaml"], ""),
+        (&["context", "doc", "read", "--instance", "default.1"], "one"),
+        (&["context", "doc", "read", "--instance", "default.2"], "two"),
+    ] {
+        let ran = stage.run(arguments).await?;
+        assert_eq!((ran.code, ran.stdout.trim()), (Some(0), result), "{arguments:?}: {ran:?}");
+    }
+    // An instance that was named is nobody's to put away.
+    for _ in 0..2 {
+        let ran = stage.run(&["run", "one.yaml", "--instance", "own"]).await?;
+        assert_eq!((ran.code, ran.stdout.trim()), (Some(0), "one"), "{ran:?}");
+    }
+    let ran = stage.run(&["context", "doc", "list", "--instance", "own.1", "--json"]).await?;
+    assert!(!ran.stdout.contains("notes.md"), "{ran:?}");
+    stage.daemon.replay_verify()
+}
+
+#[tokio::test]
 async fn the_scripted_one_needs_nothing() -> Outcome {
     let stage = project().await?;
     let ran = stage.run(&["run", "examples/scripted.yaml"]).await?;

@@ -14,6 +14,7 @@ use rookery_core::{AgentId, TeamId};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use super::archive::{Leftovers, archive};
 use super::board::Board;
 use super::clock::Clock;
 use super::crew::Crew;
@@ -279,6 +280,7 @@ impl Preparing<'_> {
     }
 
     async fn prepare_unless(&self, cancel: &CancellationToken) -> Result<(Arc<Crew>, Vec<Member>), TeamError> {
+        self.archive_leftovers().await?;
         self.configure().await?;
         let folders = self.register().await?;
         let ready = self.set_up(cancel).await?;
@@ -289,6 +291,23 @@ impl Preparing<'_> {
         }
         self.kick_off(&ready).await?;
         Ok((crew, members))
+    }
+
+    /// Puts away the documents of an earlier run, unless this run continues it or they are to be kept.
+    async fn archive_leftovers(&self) -> Result<(), TeamError> {
+        let is_first = self.started.generation <= 1;
+        if is_first || self.started.resumed || self.order.leftovers == Leftovers::Keep {
+            return Ok(());
+        }
+        let instance = &self.order.ready.variables.instance;
+        let listed = self.order.ready.context.documents.clone().unwrap_or_default();
+        if let Some(archive) = archive(&self.order.client, instance, &listed).await? {
+            let text = format!(
+                "the documents of the run before are in the instance {archive} now; `rookery run --continue` keeps them"
+            );
+            self.reports.note(None, Level::Info, text);
+        }
+        Ok(())
     }
 
     /// Where channel and documents are, and what the steps of the workflow expect.

@@ -5,6 +5,7 @@
 //! The log is the only memory: whoever comes after a crash finds there whether the kickoff is out, which turns were under
 //! way, and what is unread.
 
+mod archive;
 mod begin;
 mod board;
 mod clock;
@@ -34,6 +35,7 @@ use rookery_core::{AgentId, TeamId};
 use crate::backend::Failure;
 use crate::file::{Ready, show_duration};
 use crate::setup::SetupError;
+pub use archive::Leftovers;
 pub use force_end::{ForceEnded, force_end};
 pub use interrupt::{Ending, Interrupt};
 pub use lock::state_folder;
@@ -56,6 +58,7 @@ pub struct Order {
     pub site: Option<String>,
     /// How long it may take in all.
     pub timeout: Option<Duration>,
+    pub leftovers: Leftovers,
 }
 
 impl Order {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rookery_client::teams::Mode;
 use rookery_runner::file::{Fault, Ready, Refused, Source, Surroundings};
+use rookery_runner::team::Leftovers;
 use serde_json::{Map, Value, json};
 
 use crate::cli::context::Context;
@@ -121,7 +122,8 @@ pub(super) async fn run(context: &Context, mut args: Args) -> anyhow::Result<()>
         return Err(failure.hint("say --context, so that it may use them").into());
     }
     let ready = ready(&args, &name, &instance, &backend, &surroundings)?;
-    let wanted = TeamRunOptions { ready, mode: Mode::Standalone, verbose: false, timeout: None };
+    let wanted =
+        TeamRunOptions { ready, mode: Mode::Standalone, verbose: false, timeout: None, leftovers: Leftovers::Keep };
     if args.detached {
         return team::drive(context, wanted).await;
     }

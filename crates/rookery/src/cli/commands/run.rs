@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rookery_client::teams::Mode;
+use rookery_runner::team::Leftovers;
 
 use crate::cli::context::Context;
 use crate::cli::team::{self, TeamRunOptions};
@@ -13,7 +14,8 @@ use crate::cli::workflow_file::{load, surroundings};
 ///
 /// Runs its setup commands, sends the kickoff, and lets the agents work until none of them works, nobody has unread messages
 /// and nothing is about to be tried again. Then it prints the entry document. A run that was killed goes on where it was when
-/// it is started again. Scheduled wake-ups do not keep a run alive: `rookery start` is for those.
+/// it is started again. Without --instance, documents that another workflow or a finished run left are moved to an instance
+/// `default.1`, `default.2` and so on first. Scheduled wake-ups do not keep a run alive: `rookery start` is for those.
 ///
 /// Exit codes: 0 every agent's last turn succeeded, 1 failed, 2 something is wrong with the file, 3 no daemon, 130 interrupted.
 #[derive(Debug, clap::Args)]
@@ -21,9 +23,13 @@ pub struct Args {
     /// The workflow file
     file: PathBuf,
 
-    /// What this team is called, to run a file several times side by side
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    instance: String,
+    /// What this team is called, to run a file several times side by side; `default` if left out
+    #[arg(long, value_name = "NAME")]
+    instance: Option<String>,
+
+    /// Keep the documents that the run before left in the instance `default`, instead of archiving them
+    #[arg(long = "continue", conflicts_with = "instance")]
+    keep_documents: bool,
 
     /// Show what agents do and say in their turns
     #[arg(long, short)]
@@ -41,13 +47,17 @@ pub struct Args {
 impl Args {
     /// A file without parameters, for an instance.
     pub(super) fn of(file: PathBuf, instance: &str) -> Args {
-        Args { file, instance: instance.to_owned(), verbose: false, timeout: None, params: Vec::new() }
+        let instance = Some(instance.to_owned());
+        Args { file, instance, keep_documents: false, verbose: false, timeout: None, params: Vec::new() }
     }
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
-    let ready = load(context, &args.file, &args.instance, &args.params, &surroundings(context))?;
+    let leftovers = if args.instance.is_some() || args.keep_documents { Leftovers::Keep } else { Leftovers::Archive };
+    let instance = args.instance.as_deref().unwrap_or("default");
+    let ready = load(context, &args.file, instance, &args.params, &surroundings(context))?;
     let hindrances = ready.hindrances();
     team::hindered(&hindrances)?;
-    team::drive(context, TeamRunOptions { ready, mode: Mode::Run, verbose: args.verbose, timeout: args.timeout }).await
+    let (verbose, timeout) = (args.verbose, args.timeout);
+    team::drive(context, TeamRunOptions { ready, mode: Mode::Run, verbose, timeout, leftovers }).await
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use rookery_client::teams::Mode;
 use rookery_runner::file::Blocker;
+use rookery_runner::team::Leftovers;
 
 use crate::cli::context::Context;
 use crate::cli::team::{self, TeamRunOptions};
@@ -51,7 +52,8 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     for hindrance in waits {
         context.out.note(&format!("{hindrance}: the team waits for messages (`rookery send`)"));
     }
-    let wanted = TeamRunOptions { ready, mode: Mode::Start, verbose: args.verbose, timeout: None };
+    let wanted =
+        TeamRunOptions { ready, mode: Mode::Start, verbose: args.verbose, timeout: None, leftovers: Leftovers::Keep };
     if args.background {
         team::background(context, &wanted, arguments(&args)?).await
     } else {

@@ -1,0 +1,72 @@
+//! Putting away the documents of an earlier run, so that the results of two runs in one instance do not mix.
+
+use rookery_client::{Client, ClientError, Tools};
+use rookery_core::Instance;
+use serde_json::{Value, json};
+
+/// How many archives of an instance are looked at to find a free one.
+const ARCHIVES: u32 = 10_000;
+
+/// What happens to the documents that an earlier run left in the instance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leftovers {
+    Keep,
+    /// They are moved to an instance of their own.
+    Archive,
+}
+
+/// Moves the documents of an instance to the first of `default.1`, `default.2` and so on that has none. Returns the name of that
+/// instance, or none if there was nothing to move. What listed documents are called stays, and they become empty.
+pub(super) async fn archive(
+    client: &Client,
+    instance: &Instance,
+    listed: &[String],
+) -> Result<Option<Instance>, ClientError> {
+    let here = tools(client, instance);
+    let mut texts = Vec::new();
+    for file in files(&here).await? {
+        let read = here.call("document_read", json!({"file": file})).await?;
+        texts.push((file, read.value["content"].as_str().unwrap_or_default().to_owned()));
+    }
+    texts.retain(|(_, text)| !text.trim().is_empty());
+    if texts.is_empty() {
+        return Ok(None);
+    }
+    let archive = free(client, instance).await?;
+    let there = tools(client, &archive);
+    for (file, text) in &texts {
+        there.call("document_write", json!({"file": file, "content": text})).await?;
+    }
+    // Only now: what is interrupted before is archived once more, and nothing is lost.
+    for (file, _) in &texts {
+        if listed.contains(file) {
+            here.call("document_write", json!({"file": file, "content": ""})).await?;
+        } else {
+            here.call("document_delete", json!({"file": file})).await?;
+        }
+    }
+    Ok(Some(archive))
+}
+
+fn tools(client: &Client, instance: &Instance) -> Tools {
+    Tools::new(client.clone(), None).in_instance(Some(instance.name().to_owned()))
+}
+
+async fn files(tools: &Tools) -> Result<Vec<String>, ClientError> {
+    let files = match tools.call("document_list", json!({})).await {
+        Err(error) if error.code() == Some("CONTEXT_DISABLED") => return Ok(Vec::new()),
+        listed => listed?.value["files"].clone(),
+    };
+    Ok(files.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect())
+}
+
+async fn free(client: &Client, instance: &Instance) -> Result<Instance, ClientError> {
+    let mut archive = Instance::new(format!("{instance}.1"));
+    for number in 2..=ARCHIVES {
+        if files(&tools(client, &archive)).await?.is_empty() {
+            break;
+        }
+        archive = Instance::new(format!("{instance}.{number}"));
+    }
+    Ok(archive)
+}
