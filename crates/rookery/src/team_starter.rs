@@ -38,7 +38,7 @@ impl CommandTeamStarter {
         options: &[&str],
         instance: &Instance,
         launch: &TeamStartSpec,
-    ) -> Result<Value, Refused> {
+    ) -> Result<Value, FailedCommand> {
         let mut arguments: Vec<OsString> = vec![name.into(), self.root.join(&launch.file).into()];
         arguments.extend(options.iter().map(OsString::from));
         arguments.extend(["--instance".into(), instance.name().into()]);
@@ -50,10 +50,10 @@ impl CommandTeamStarter {
     }
 
     /// Runs one of our commands in the project and takes what it prints.
-    async fn run(&self, arguments: &[OsString]) -> Result<Value, Refused> {
+    async fn run(&self, arguments: &[OsString]) -> Result<Value, FailedCommand> {
         let arguments: Vec<OsString> = std::iter::once("--json".into()).chain(arguments.iter().cloned()).collect();
         let ran = process::own_command(&self.root, &arguments).await;
-        let ran = ran.map_err(|error| Refused {
+        let ran = ran.map_err(|error| FailedCommand {
             why: Refusing { reason: format!("the command cannot be run: {error}"), faults: None },
             code: None,
         })?;
@@ -62,12 +62,12 @@ impl CommandTeamStarter {
             return Ok(printed.unwrap_or(Value::Null));
         }
         let why = Refusing { reason: said(&String::from_utf8_lossy(&ran.stderr)), faults: printed };
-        Err(Refused { why, code: ran.status.code() })
+        Err(FailedCommand { why, code: ran.status.code() })
     }
 }
 
 /// A command that did not succeed.
-struct Refused {
+struct FailedCommand {
     why: Refusing,
     code: Option<i32>,
 }
@@ -81,8 +81,8 @@ impl TeamStarter for CommandTeamStarter {
     fn check(&self, instance: Instance, launch: TeamStartSpec) -> Pending<'_, Result<Value, Refusing>> {
         Box::pin(async move {
             match self.command("check", &[], &instance, &launch).await {
-                // The file is right, and what it would do is told with what is missing here.
-                Err(Refused { why: Refusing { faults: Some(plan), .. }, code: Some(1) }) => Ok(plan),
+                // The file has no errors; its plan names everything that is missing here.
+                Err(FailedCommand { why: Refusing { faults: Some(plan), .. }, code: Some(1) }) => Ok(plan),
                 checked => checked.map_err(|refused| refused.why),
             }
         })

@@ -372,7 +372,7 @@ fn log_with_an_unknown_type_offers_the_nearest() {
 }
 
 #[test]
-fn log_shows_what_was_said_and_done_in_one_line_each() {
+fn log_shows_each_message_and_action_in_one_line() {
     let mut said = event(2, "x.message.sent");
     said["metadata"] = json!({"from": "coder", "form": "entry", "text": "@reviewer please\nlook"});
     let mut done = event(1, "task.completed");
@@ -569,9 +569,9 @@ fn a_store_that_is_no_file_says_what_to_do_instead() {
     }
 }
 
-/// What a person reads who makes one of the commonest mistakes: the command, its exit code, and what it says.
+/// The output of the commonest mistakes: the command, its message, and its exit code.
 #[test]
-fn commonest_errors_say_what_happened_and_what_to_do() {
+fn commonest_errors_name_cause_and_remedy() {
     let lone = Project::without_daemon();
     let save = |project: &Project, text: &str| std::fs::write(project.folder.path().join("team.yaml"), text).unwrap();
     save(&lone, "agents:\n  ada: {backend: clade}\nkickof: '@ada hello'\n");
@@ -623,7 +623,7 @@ fn commonest_errors_say_what_happened_and_what_to_do() {
         }
         let output = command.env("PATH", "").output().unwrap();
         let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        // What is sound is printed to stdout, too, and is no part of the error.
+        // A sound plan is printed to stdout, too, and is no part of the error.
         let faults = if output.status.code() == Some(2) { stdout } else { String::new().into() };
         let text = format!(
             "$ rookery {}\n{faults}{stderr}exit code {}\n\n",

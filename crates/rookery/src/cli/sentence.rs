@@ -1,4 +1,4 @@
-//! Events in words: one short sentence for a person by the event's name, with what was said and done.
+//! Sentences about events: a short one for a person by the event's name, with the text of messages and the titles of tasks.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use rookery_client::{Client, ClientError};
 use rookery_surfaces::rest::event_names::shown;
 use serde_json::Value;
 
-/// What was said beyond this many characters is left to `--json`.
+/// Text of a message beyond this many characters is left to `--json`.
 const SAID_CHARS: usize = 160;
 /// Details of an event without a sentence beyond this many characters are left to `--json`.
 const DETAIL_CHARS: usize = 80;
@@ -47,10 +47,10 @@ impl Titles {
     }
 }
 
-/// What happened, in one line.
+/// An event as one line.
 pub fn sentence(event: &Event, titles: &Titles) -> String {
     let name = shown(&event.action);
-    let said = match name.split_once('.') {
+    let line = match name.split_once('.') {
         Some(("agent" | "lead", _)) => of_agent(name, event),
         Some(("resource" | "file", _)) => of_file(name, event),
         Some(("task" | "handoff" | "checkpoint" | "routing", _)) => of_task(name, event, titles),
@@ -59,7 +59,7 @@ pub fn sentence(event: &Event, titles: &Titles) -> String {
         Some(("run" | "team" | "turn", _)) => of_team(name, event),
         _ => None,
     };
-    said.unwrap_or_else(|| plain(event))
+    line.unwrap_or_else(|| plain(event))
 }
 
 fn of_agent(name: &str, event: &Event) -> Option<String> {
@@ -118,13 +118,7 @@ fn of_task(name: &str, event: &Event, titles: &Titles) -> Option<String> {
         }
         "task.blocked" => format!("{task} failed{}{}", because(event, "error"), because(event, "message")),
         "task.step_set" => format!("{task} is in {}, by {who}", named("to").replace('_', " ")),
-        "task.planned" => format!("{task} planned by {who}"),
-        "task.released" => format!("{task} released by {who}{}", because(event, "reason")),
         "task.retried" => format!("{task} is tried again"),
-        "task.reopened" => format!("{task} reopened by {who}"),
-        "task.cancelled" => format!("{task} cancelled by {who}{}", because(event, "reason")),
-        "task.skipped" => format!("{task} skipped by {who}{}", because(event, "reason")),
-        "task.removed" => format!("{task} removed from its plan by {who}"),
         "task.forwarded" => format!("{task} forwarded to {}", named("to")),
         "handoff.initiated" => {
             let to = text(event, "to").unwrap_or("any agent");
@@ -135,7 +129,8 @@ fn of_task(name: &str, event: &Event, titles: &Titles) -> Option<String> {
         "checkpoint.added" => format!("{who} noted on {task}{}", because(event, "summary")),
         "routing.decided" => format!("{task} routed to {}", named("selected")),
         "routing.failed" => format!("no agent fits {task}{}", because(event, "reason")),
-        _ => return None,
+        // The others are named after the action: planned, released, cancelled, skipped.
+        _ => format!("{task} {} by {who}{}", name.strip_prefix("task.")?.replace('_', " "), because(event, "reason")),
     })
 }
 
@@ -248,7 +243,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn said(action: &str, resource: Option<&str>, task: Option<&str>, metadata: Value) -> String {
+    fn line(action: &str, resource: Option<&str>, task: Option<&str>, metadata: Value) -> String {
         let event: Event = serde_json::from_value(json!({
             "agent_id": "coder", "action": action, "resource": resource, "task_id": task, "metadata": metadata,
         }))
@@ -258,10 +253,10 @@ mod tests {
     }
 
     #[test]
-    fn event_is_told_as_a_person_would() {
+    fn event_is_one_sentence_for_a_person() {
         let task = Some("tk_1");
         let path = Some("src/a.rs");
-        for (line, action, resource, task, metadata) in [
+        for (expected, action, resource, task, metadata) in [
             (
                 "coder: @reviewer please look",
                 "x.message.sent",
@@ -294,6 +289,7 @@ mod tests {
                 task,
                 json!({"to": "paused", "reason": "no key"}),
             ),
+            ("task 'Fix login' cancelled by coder: late", "x.task.cancelled", None, task, json!({"reason": "late"})),
             ("task tk_2 started by coder", "task.started", None, Some("tk_2"), json!({})),
             (
                 "coder hands task 'Fix login' over to ada: half done",
@@ -307,15 +303,15 @@ mod tests {
             ("team @pr-1 ended: completed", "x.team.ended", None, None, json!({"team": "@pr-1", "how": "completed"})),
             ("coder  src/a.rs  n=1", "x.deploy.started", path, None, json!({"n": 1})),
         ] {
-            assert_eq!(said(action, resource, task, metadata), line, "{action}");
+            assert_eq!(line(action, resource, task, metadata), expected, "{action}");
         }
     }
 
     #[test]
     fn long_text_is_cut_between_characters() {
-        let line = said("x.message.sent", None, None, json!({"from": "a", "text": "ä".repeat(1000)}));
-        assert_eq!(line.chars().count(), "a: ".len() + SAID_CHARS + 3);
-        let line = said("x.other", None, None, json!({"text": "ä".repeat(1000)}));
-        assert_eq!(line.chars().count(), "coder  ".len() + DETAIL_CHARS + 3);
+        let text = line("x.message.sent", None, None, json!({"from": "a", "text": "ä".repeat(1000)}));
+        assert_eq!(text.chars().count(), "a: ".len() + SAID_CHARS + 3);
+        let text = line("x.other", None, None, json!({"text": "ä".repeat(1000)}));
+        assert_eq!(text.chars().count(), "coder  ".len() + DETAIL_CHARS + 3);
     }
 }

@@ -150,7 +150,7 @@ async fn say_as(client: &reqwest::Client, url: &str, agent: &str) -> anyhow::Res
 }
 
 #[tokio::test]
-async fn member_speaks_by_name_over_the_socket_of_its_instance_and_anywhere_after_its_team() -> Outcome {
+async fn member_speaks_by_name_on_its_socket_and_anywhere_after_its_team() -> Outcome {
     let (stage, _) = busy("pr-1").await?;
     let socket = stage.daemon.root().join(".workflow/pr-1/context.sock");
     let by_socket = reqwest::Client::builder().no_proxy().unix_socket(socket).build()?;

@@ -73,10 +73,10 @@ async fn every_example_is_right() -> Outcome {
             continue;
         }
         let ran = stage.run(&["check", &format!("examples/{name}"), "--json"]).await?;
-        // What the file names may be missing on this machine; nothing may be wrong with the file.
+        // Programs that the file names may be missing on this machine; the file has no errors.
         let plan = ran.json()?;
-        let hindrances = plan["hindrances"].as_array().into_iter().flatten().map(|one| &one["what"]);
-        let missing: Vec<&Value> = hindrances.filter(|what| *what != "no_kickoff").collect();
+        let blockers = plan["hindrances"].as_array().into_iter().flatten().map(|one| &one["what"]);
+        let missing: Vec<&Value> = blockers.filter(|what| *what != "no_kickoff").collect();
         let expected = ["missing_param", "missing_program", "backend"];
         let only_here = missing.iter().all(|what| expected.iter().any(|expected| *what == expected));
         assert!(only_here && ran.code == Some(i32::from(!missing.is_empty())), "{name}: {ran:?}");
@@ -240,7 +240,7 @@ async fn documents_of_a_finished_run_are_archived_before_another_run_in_default(
         let ran = stage.run(arguments).await?;
         assert_eq!((ran.code, ran.stdout.trim()), (Some(0), result), "{arguments:?}: {ran:?}");
     }
-    // An instance that was named is nobody's to put away.
+    // An instance that was named keeps its documents.
     for _ in 0..2 {
         let ran = stage.run(&["run", "one.yaml", "--instance", "own"]).await?;
         assert_eq!((ran.code, ran.stdout.trim()), (Some(0), "one"), "{ran:?}");

@@ -28,7 +28,7 @@ pub struct Surroundings<'a> {
     pub now: Zoned,
     /// Where a program is, if it can be started.
     pub find_program: &'a dyn Fn(&str) -> Option<PathBuf>,
-    /// What sandboxes can be made with.
+    /// The means to make sandboxes.
     pub sandbox: Available,
 }
 
@@ -79,7 +79,7 @@ pub enum Blocker {
         agent: String,
         program: String,
     },
-    /// What runs an agent has not what it needs here, such as the key of its model.
+    /// The backend of an agent lacks something here, such as the key of its model.
     Backend {
         agent: String,
         reason: String,

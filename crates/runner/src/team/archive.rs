@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// How many archives of an instance are looked at to find a free one.
 const ARCHIVES: u32 = 10_000;
 
-/// What happens to the documents that an earlier run left in the instance.
+/// The treatment of the documents that an earlier run left in the instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leftovers {
     Keep,
@@ -37,7 +37,7 @@ pub(super) async fn archive(
     for (file, text) in &texts {
         there.call("document_write", json!({"file": file, "content": text})).await?;
     }
-    // Only now: what is interrupted before is archived once more, and nothing is lost.
+    // Only now: after an interruption before, it is archived once more, and no text is lost.
     for (file, _) in &texts {
         if listed.contains(file) {
             here.call("document_write", json!({"file": file, "content": ""})).await?;

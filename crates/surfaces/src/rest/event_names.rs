@@ -30,8 +30,8 @@ pub const ACTIONS: [&str; 19] = [
 ];
 
 /// The action that an event is shown with. Events without an action of the contract are `x.` and their kind.
-pub fn action(fact: &AnyEvent) -> String {
-    let action = match fact.typed() {
+pub fn action(event: &AnyEvent) -> String {
+    let action = match event.typed() {
         EventRef::AgentRegistered(_) => "agent.joined",
         EventRef::AgentLeft(_) => "agent.left",
         EventRef::AgentReturned(_) => "agent.heartbeat",
@@ -46,7 +46,7 @@ pub fn action(fact: &AnyEvent) -> String {
         EventRef::TaskStarted(_) => "task.started",
         EventRef::TaskCompleted(_) => "task.completed",
         EventRef::TaskFailed(_) | EventRef::TaskTimedOut(_) => "task.blocked",
-        EventRef::TaskStepSet(fact) if fact.to == TaskState::Paused => "task.blocked",
+        EventRef::TaskStepSet(step) if step.to == TaskState::Paused => "task.blocked",
         EventRef::HandoffInitiated(_) => "handoff.initiated",
         EventRef::HandoffAccepted(_) => "handoff.accepted",
         EventRef::HandoffRejected(_) => "handoff.rejected",
@@ -77,7 +77,7 @@ pub fn action(fact: &AnyEvent) -> String {
         | EventRef::RunStatusSet(_)
         | EventRef::TaskPlanned(_)
         | EventRef::TaskRemoved(_)
-        | EventRef::TemplateCreated(_) => return format!("x.{}", fact.kind()),
+        | EventRef::TemplateCreated(_) => return format!("x.{}", event.kind()),
         EventRef::MessageSent(_)
         | EventRef::MessageReleased(_)
         | EventRef::MessageDiscarded(_)
@@ -116,7 +116,7 @@ pub fn action(fact: &AnyEvent) -> String {
         | EventRef::TeamStopRequested(_)
         | EventRef::TeamEnded(_)
         | EventRef::TurnStarted(_)
-        | EventRef::TurnEnded(_) => return format!("x.{}", fact.kind()),
+        | EventRef::TurnEnded(_) => return format!("x.{}", event.kind()),
     };
     action.to_owned()
 }
@@ -203,7 +203,7 @@ pub struct UnknownName {
 }
 
 impl UnknownName {
-    /// What to do about it.
+    /// The way out of it.
     pub fn hint(&self) -> String {
         let own = "one that a program reported itself begins with 'x.'";
         match self.nearest {

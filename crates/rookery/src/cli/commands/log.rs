@@ -18,7 +18,7 @@ const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Show the event log, oldest first
 ///
-/// Each line has the number of the event, its time, its type, and what was said or done; --json shows events as REST has them.
+/// Each line has the number of the event, its time, its type, and the message or the action; --json shows events as REST has them.
 /// With -f it continues as events happen, and after a lost connection where it stopped.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -63,14 +63,14 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     if context.out.format() == Format::Json && !args.follow {
         return context.out.json(&events);
     }
-    let mut shown = Shown { context, client: &client, titles: Titles::default() };
+    let mut printer = EventPrinter { context, client: &client, titles: Titles::default() };
     for event in &events {
-        shown.show(event, None).await?;
+        printer.show(event, None).await?;
     }
     if events.is_empty() && !args.follow {
         context.out.note("no events");
     }
-    if args.follow { follow(shown, client.follow(filters, answer.position, RECONNECT_TIMEOUT)).await } else { Ok(()) }
+    if args.follow { follow(printer, client.follow(filters, answer.position, RECONNECT_TIMEOUT)).await } else { Ok(()) }
 }
 
 impl Args {
@@ -82,11 +82,11 @@ impl Args {
 }
 
 /// Shows events as they come, for ever; resumes by position on the daemon's new address if it moved.
-async fn follow(mut shown: Shown<'_>, mut follower: Follower) -> anyhow::Result<()> {
-    let context = shown.context;
+async fn follow(mut printer: EventPrinter<'_>, mut follower: Follower) -> anyhow::Result<()> {
+    let context = printer.context;
     while let Some(followed) = follower.next().await {
         match followed {
-            Ok(Followed::Event { event, position }) => shown.show(&event, position.as_deref()).await?,
+            Ok(Followed::Event { event, position }) => printer.show(&event, position.as_deref()).await?,
             Ok(Followed::Lost) => context.out.note("the event stream is lost; trying to find it again"),
             Ok(Followed::Replaced) => context.out.note("the log was replaced; continuing with what happens from now"),
             Err(error) if error.status().is_some_and(|status| status < 500) => return Err(error.into()),
@@ -99,14 +99,14 @@ async fn follow(mut shown: Shown<'_>, mut follower: Follower) -> anyhow::Result<
     Ok(())
 }
 
-/// Events as they are printed.
-struct Shown<'a> {
+/// Prints events, with the titles of their tasks.
+struct EventPrinter<'a> {
     context: &'a Context,
     client: &'a Client,
     titles: Titles,
 }
 
-impl Shown<'_> {
+impl EventPrinter<'_> {
     async fn show(&mut self, event: &Value, position: Option<&str>) -> anyhow::Result<()> {
         let out = &self.context.out;
         match out.format() {
@@ -121,7 +121,7 @@ impl Shown<'_> {
     }
 }
 
-/// An event on one line: number, time, type, what was said or done.
+/// An event on one line: number, time, type, sentence.
 fn line(event: &Event, position: Option<&str>, clock: &Clock, titles: &Titles) -> String {
     let seq = event.seq().map(|seq| seq.to_string());
     let seq = seq.or_else(|| position.map(|position| position.rsplit(':').next().unwrap_or(position).to_owned()));

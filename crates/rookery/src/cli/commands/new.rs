@@ -130,16 +130,16 @@ pub(super) async fn run(context: &Context, mut args: Args) -> anyhow::Result<()>
     team::background(context, &wanted, args.again(&name, &instance, &backend)).await
 }
 
-/// What can run an agent here.
+/// The model or program that an agent is run with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Available {
+struct ChosenBackend {
     backend: &'static str,
     model: Option<&'static str>,
     /// The variable that the key of the model is in.
     key: Option<&'static str>,
 }
 
-impl fmt::Display for Available {
+impl fmt::Display for ChosenBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.model, self.key) {
             (Some(model), Some(key)) => write!(f, "{model}, because {key} is set"),
@@ -172,14 +172,14 @@ impl Args {
     }
 
     /// The first model whose key is in the environment, else the first agent program that is installed.
-    fn available(&self, surroundings: &Surroundings<'_>) -> Result<Available, Failure> {
+    fn available(&self, surroundings: &Surroundings<'_>) -> Result<ChosenBackend, Failure> {
         let is_set = |name: &&&str| surroundings.env.get(**name).is_some_and(|key| !key.is_empty());
         let model = MODELS.iter().find_map(|(model, keys)| Some((*model, *keys.iter().find(is_set)?)));
         if let Some((model, key)) = model {
-            return Ok(Available { backend: "sdk", model: Some(model), key: Some(key) });
+            return Ok(ChosenBackend { backend: "sdk", model: Some(model), key: Some(key) });
         }
         let installed = PROGRAMS.iter().find(|(program, _)| (surroundings.find_program)(program).is_some());
-        let installed = installed.map(|(_, backend)| Available { backend, model: None, key: None });
+        let installed = installed.map(|(_, backend)| ChosenBackend { backend, model: None, key: None });
         installed.ok_or_else(|| {
             Failure::usage(format!("no model or program to run {} with", self.name)).hint(
                 "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, install claude or codex, or choose with --model or --backend",

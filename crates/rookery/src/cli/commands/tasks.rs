@@ -34,7 +34,7 @@ fn table(tasks: Vec<Task>, clock: &Clock) -> Table {
             "done" => TextStyle::Dim,
             _ => TextStyle::Plain,
         };
-        // The finer word, where the daemon's two words for it differ: done (cancelled), blocked (paused).
+        // The state, where it says more than the status: done (cancelled), blocked (paused).
         let status = match task.state.as_deref() {
             Some("failed") => "failed".to_owned(),
             Some(state @ ("cancelled" | "skipped" | "paused")) => format!("{} ({state})", task.status),

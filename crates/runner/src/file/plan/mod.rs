@@ -166,7 +166,7 @@ pub struct PlannedStep {
 }
 
 impl Plan {
-    /// Whether `rookery start` can start it here. `rookery run` also needs a kickoff for somebody.
+    /// Whether `rookery start` can start it here. `rookery run` also needs a kickoff that mentions an agent.
     pub fn can_be_started(&self) -> bool {
         !self.hindrances.iter().any(Blocker::also_hinders_start)
     }
@@ -202,7 +202,7 @@ impl Plan {
     }
 }
 
-/// What keeps it from being run on this machine.
+/// Blockers of this machine.
 fn here(ready: &Ready, surroundings: &Surroundings<'_>) -> Vec<Blocker> {
     let agents = &ready.workflow.agents;
     let named = |agent: &Agent| agent.name.value.clone();
@@ -212,7 +212,7 @@ fn here(ready: &Ready, surroundings: &Surroundings<'_>) -> Vec<Blocker> {
     };
     let model = |agent: &Agent| {
         let Backend::Sdk { provider, .. } = &agent.backend else { return None };
-        // What must still be said may be where its model is.
+        // A parameter that is missing may name its model.
         let is_settled = agent.model.iter().chain(&provider.base_url).all(|said| settled(said, ready).is_some());
         let failure = is_settled.then(|| foresee(agent, &ready.variables).err()).flatten()?;
         Some(Blocker::Backend { agent: named(agent), reason: failure.reason })

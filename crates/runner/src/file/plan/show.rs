@@ -40,7 +40,7 @@ impl Display for Plan {
             }),
         )?;
         let (hindered, waiting): (Vec<&Blocker>, Vec<&Blocker>) =
-            self.hindrances.iter().partition(|hindrance| hindrance.also_hinders_start());
+            self.hindrances.iter().partition(|one| one.also_hinders_start());
         section(f, "cannot be run", hindered.into_iter().map(ToString::to_string))?;
         section(f, "can be started, but not run", waiting.into_iter().map(ToString::to_string))?;
         section(f, "notes", self.notes.iter().cloned())
