@@ -516,7 +516,13 @@ mod tests {
                         copy.header.task = None;
                         copy.header.from = AgentId::new(actor.to_string());
                         valid(
-                            &of_message(&Message { letter: copy, fate: Fate::Sent, sent: row.seq, at: row.at }),
+                            &of_message(&Message {
+                                letter: copy,
+                                fate: Fate::Sent,
+                                sent: row.seq,
+                                at: row.at,
+                                repliers: vec![],
+                            }),
                             kind,
                         );
                     }

@@ -205,7 +205,6 @@ impl TaskCreated {
             created: seq,
             started_at: None,
             completed_at: None,
-            failed_at: None,
             reason: None,
             waiting_for: None,
             outcome: None,

@@ -54,7 +54,6 @@ fn task(id: &str, sequence: u32, text: &str) -> Task {
         created: Seq(1),
         started_at: None,
         completed_at: None,
-        failed_at: None,
         reason: None,
         waiting_for: None,
         outcome: Some(text.to_owned()),

@@ -221,7 +221,6 @@ pub fn task(task: task::Task) -> wire::Task {
         created_at: task.created_at.0,
         started_at: task.started_at.map(|at| at.0),
         completed_at: task.completed_at.map(|at| at.0),
-        failed_at: task.failed_at.map(|at| at.0),
         state: task.state.as_str().to_owned(),
         state_since: task.state_since.0,
         reason: task.reason,

@@ -275,9 +275,6 @@ pub struct Task {
     pub created_at: i64,
     pub started_at: Option<i64>,
     pub completed_at: Option<i64>,
-    /// When it failed, while it is failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed_at: Option<i64>,
     /// The state as every face knows it: pending, planning, in_progress, review, paused, completed, failed, skipped, cancelled.
     pub state: String,
     /// When it came into that state, in epoch milliseconds.

@@ -123,9 +123,6 @@ pub struct Task {
     pub created: Seq,
     pub started_at: Option<Timestamp>,
     pub completed_at: Option<Timestamp>,
-    /// When it failed, while it is failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failed_at: Option<Timestamp>,
     /// Why it is paused, failed or cancelled, or was given back.
     pub reason: Option<String>,
     /// What it waits for while it is paused.
@@ -465,7 +462,6 @@ impl Task {
         self.claim = None;
         self.reserved_for = None;
         self.clocks.stop_all();
-        self.failed_at = (state == TaskState::Failed).then_some(at);
         if state.is_finished() {
             self.completed_at = Some(at);
         }
@@ -480,7 +476,6 @@ impl Task {
         self.reason = None;
         self.waiting_for = None;
         self.completed_at = None;
-        self.failed_at = None;
         self.attempt = attempt;
         self.clocks.stop_all();
         self.unblocked_to = None;
