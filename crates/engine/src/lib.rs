@@ -7,14 +7,14 @@
 //!
 //! | layer | content |
 //! |---|---|
-//! | `error`, `durations`, `settings`, `ports`, `paths`, `held`, `moment`, `git`, `watcher`, `schemas`, `message_view`, `endpoints`, `adapters` | errors, settings, what is given from outside, and tools; they know no engine |
+//! | `error`, `durations`, `settings`, `ports`, `paths`, `held`, `moment`, `git`, `schemas`, `message_view`, `endpoints`, `adapters` | errors, settings, what is given from outside, and tools; they know no engine |
 //! | `projections`, `state`, `credentials` | what one node keeps in memory; no engine either |
 //! | `config`, `engine` | the settings of an engine, its parts and its state, and the commit |
 //! | `query`, `cluster`, `subscribe`, `contexts` | reading rows, the leader roles of this node, following the log |
 //! | `liveness`, `access`, `contracts`, `artifacts` | checks and signs of life that a command needs before it is decided |
 //! | `submit` | [`Request`], and submitting it |
 //! | `runs`, `history`, `intake`, `task_context`, `documents`, `messages`, `teams`, `workspaces` | what surfaces call, by noun |
-//! | `roster_follower`, `timers`, `effects`, `upkeep`, `router`, `delivery`, `dispatcher`, `courier`, `watching`, `rendering` | services with a loop |
+//! | `roster_follower`, `timers`, `effects`, `upkeep`, `router`, `delivery`, `dispatcher`, `courier`, `watcher`, `renderer` | services with a loop |
 //! | `supervisor` | starts and stops the services |
 
 pub mod access;
@@ -46,7 +46,7 @@ pub mod paths;
 pub mod ports;
 pub mod projections;
 pub mod query;
-pub mod rendering;
+pub mod renderer;
 pub mod roster_follower;
 pub mod router;
 pub mod runs;
@@ -61,7 +61,6 @@ pub mod teams;
 pub mod timers;
 pub mod upkeep;
 pub mod watcher;
-pub mod watching;
 pub mod workspaces;
 
 // What surfaces see of the store; they do not import it.

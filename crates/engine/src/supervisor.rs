@@ -24,9 +24,9 @@ use crate::endpoints::EndpointClient;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::liveness::Sweeping;
-use crate::rendering::{self, RendererStatus, Rendering};
+use crate::renderer::{self, RendererStatus, Rendering};
 use crate::roster_follower::RosterFollower;
-use crate::watching::{self, WatchCoverage, WatchMode};
+use crate::watcher::{self, WatchCoverage, WatchMode};
 use crate::{
     access, cluster, courier, delivery, dispatcher, effects, liveness, roster_follower, router, timers, upkeep,
 };
@@ -75,7 +75,7 @@ impl Services {
         let (say, watch_coverage) = watch::channel(WatchCoverage::Off);
         if watching == WatchMode::On {
             say.send_replace(WatchCoverage::Blind { reason: "watching has not begun".to_owned() });
-            tasks.spawn(until(stop.clone(), watching::run(engine.clone(), say)));
+            tasks.spawn(until(stop.clone(), watcher::run(engine.clone(), say)));
         }
         Ok(Services { stop, tasks, watch_coverage })
     }
@@ -85,7 +85,7 @@ impl Services {
     pub fn render(&mut self, engine: &Engine, rendering: Rendering) -> watch::Receiver<RendererStatus> {
         let (say, rendered) = watch::channel(RendererStatus::default());
         let (engine, stop, runtime) = (engine.clone(), self.stop.clone(), Handle::current());
-        let work = move || runtime.block_on(until(stop, rendering::run(engine, rendering, say)));
+        let work = move || runtime.block_on(until(stop, renderer::run(engine, rendering, say)));
         self.tasks.spawn_blocking(work);
         rendered
     }

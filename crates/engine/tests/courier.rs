@@ -16,7 +16,7 @@ use rookery_core::model::LifeSource;
 use rookery_core::model::agent::{AgentStatus, Evidence};
 use rookery_engine::endpoints::{Carrying, EndpointClient, HttpAnswer, HttpAttempt};
 use rookery_engine::settings::Settings;
-use rookery_engine::watching::WatchMode;
+use rookery_engine::watcher::WatchMode;
 use rookery_engine::{Config, Engine, Request, Services, Subscription};
 use rookery_store::Clock;
 use rookery_store::memory::Database;

@@ -20,7 +20,7 @@ use rookery_engine::documents::Changed;
 use rookery_engine::messages::{Pending, Post, PresenceWord, Reached, Span, Until};
 use rookery_engine::projections::unread::Unread;
 use rookery_engine::settings::Settings;
-use rookery_engine::watching::WatchMode;
+use rookery_engine::watcher::WatchMode;
 use rookery_engine::{Config, Engine, EngineError, Request, Services, delivery};
 use rookery_store::memory::Database;
 use rookery_store::{Clock, SubmitError};

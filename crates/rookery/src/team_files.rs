@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rookery_core::kernel::instance::Instance;
 use rookery_core::model::context_settings::{ContextSettings, TeamContext};
-use rookery_engine::rendering::{Generated, Rendering};
+use rookery_engine::renderer::{Generated, Rendering};
 use rookery_engine::{Engine, EngineError, SubmitError};
 use serde_json::json;
 

@@ -5,14 +5,15 @@
 //! → `coalesce` (has it settled, is it news?) → `hash` → `out`; `run` drives them. Nothing on this way waits for a
 //! reader: what cannot be sent is merged with what comes after it.
 
-mod agenda;
 mod claims;
-mod coalesce;
+mod debounce;
+mod driver;
 mod hash;
-mod inbox;
-mod run;
+mod schedule;
+mod service;
 #[cfg(test)]
 mod tests;
+mod touched;
 mod tree;
 
 use std::io;
@@ -26,10 +27,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use claims::{Known, Watched};
 pub use hash::hash_file;
+pub use service::{WatchCoverage, WatchMode, escalate_after, run};
 
-use coalesce::{Coalescer, Limits};
-use inbox::Inbox;
-use run::Driver;
+use debounce::{Coalescer, Limits};
+use driver::Driver;
+use touched::Inbox;
 use tree::Tree;
 
 /// How to watch; `Config::new` has the defaults.

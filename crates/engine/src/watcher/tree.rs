@@ -16,7 +16,7 @@ use rookery_core::model::context_dir::{NEW_SHARED as NEW_SHARED_FOLDER, SHARED a
 use tokio_util::sync::CancellationToken;
 
 use super::claims::is_visible;
-use super::inbox::{Batch, Inbox, MAX_PATHS, Touch};
+use super::touched::{Batch, Inbox, MAX_PATHS, Touch};
 use super::{Trouble, WatchError, Watched};
 
 /// FSEvents (macOS) and ReadDirectoryChangesW (Windows) watch a whole tree with one handle, and restart on every

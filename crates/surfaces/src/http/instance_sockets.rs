@@ -22,7 +22,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use rookery_core::Instance;
 use rookery_engine::held::HeldFolder;
-use rookery_engine::rendering::Folder;
+use rookery_engine::renderer::Folder;
 use rustix::fs::{self, AtFlags, FileType, Mode};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use rookery_engine::Engine;
-use rookery_engine::rendering::RendererStatus;
-use rookery_engine::watching::WatchCoverage;
+use rookery_engine::renderer::RendererStatus;
+use rookery_engine::watcher::WatchCoverage;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

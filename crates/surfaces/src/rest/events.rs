@@ -8,7 +8,7 @@ use rookery_core::files::{ChangeSource, RecordChange};
 use rookery_core::kernel::event_id;
 use rookery_core::traits::LogRow;
 use rookery_core::{AgentId, Code, FirstSeq, Position, Seq};
-use rookery_engine::{At, EngineError, LogQuery, Order, subscribe, watching};
+use rookery_engine::{At, EngineError, LogQuery, Order, subscribe, watcher};
 
 use super::event_names::{self, EventFilter};
 use super::{translate, wire};
@@ -144,7 +144,7 @@ pub async fn report(call: Call, body: JsonBody<wire::NewEvent>) -> Result<Respon
                 task,
                 metadata,
                 site: engine.cluster().site(),
-                escalate_after_millis: watching::escalate_after(engine),
+                escalate_after_millis: watcher::escalate_after(engine),
             };
             let (seq, committed) = call.submit(caller, command, &body.bytes).await?.into_parts();
             (seq.ok_or_else(missing_event)?, committed)

@@ -13,10 +13,10 @@ use rookery_core::model::file::File;
 use rookery_store::{Submission, SubmitError};
 use tokio::sync::{mpsc, watch};
 
+use super::{Config, Known, Observation, Trouble, Watched, Watcher, WatcherStatus};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::query::FileFilter;
-use crate::watcher::{Config, Known, Observation, Trouble, Watched, Watcher, WatcherStatus};
 
 /// Whether the project's files are watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

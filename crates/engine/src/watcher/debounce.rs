@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-use super::agenda::Agenda;
 use super::claims::{is_visible, subtree_prefix};
+use super::schedule::Agenda;
 use super::{Known, Observation, Watched};
 
 /// Distinct unclaimed paths remembered for one summary; beyond it every touch counts.

@@ -9,13 +9,13 @@
 //! whenever we are ended. What cannot be written is a warning and tried again; nobody who speaks waits for it.
 
 mod channel;
-mod keeper;
-mod papers;
-mod room;
-mod run;
+mod documents;
+mod fault_points;
+mod instance;
+mod instance_dir;
+mod recovered;
+mod service;
 mod state;
-mod steps;
-mod swaps;
 #[cfg(test)]
 mod tests;
 mod writers;
@@ -29,10 +29,10 @@ use rookery_core::Instance;
 use rookery_core::model::context_settings::TeamContext;
 use rookery_store::ReadError;
 
-pub(crate) use run::run;
+pub(crate) use service::run;
 
 use crate::error::EngineError;
-use room::RoomError;
+use instance_dir::RoomError;
 
 /// Makes the files that an instance's folder has besides channel and documents.
 pub type Makes = dyn Fn(&Instance, &TeamContext) -> Vec<Generated> + Send + Sync;

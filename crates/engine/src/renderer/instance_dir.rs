@@ -15,7 +15,7 @@ use rookery_core::model::context_dir::{Folder, NEW_SHARED as NEW_SHARED_FOLDER, 
 use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::steps::{Step, Steps};
+use super::fault_points::{Step, Steps};
 use crate::held::open_folder;
 
 /// Where what is replaced waits to be looked at.

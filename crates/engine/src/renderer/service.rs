@@ -16,10 +16,10 @@ use rookery_store::query::ColumnTest;
 use rookery_store::{LogQuery, RowQuery};
 use tokio::sync::{Notify, watch};
 
-use super::keeper::Keeper;
-use super::room::FileId;
+use super::fault_points::Steps;
+use super::instance::Keeper;
+use super::instance_dir::FileId;
 use super::state::Shelf;
-use super::steps::Steps;
 use super::{Folder, RenderError, RendererStatus, Rendering};
 use crate::durations::RETRY_DELAY;
 use crate::engine::Engine;

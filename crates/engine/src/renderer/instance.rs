@@ -8,11 +8,11 @@ use rookery_core::model::context_settings::TeamContext;
 use sha2::{Digest, Sha256};
 
 use super::channel::Reel;
-use super::papers::Seen;
-use super::room::{Content, FileId, PathState, Room, Stamp};
+use super::documents::Seen;
+use super::fault_points::Steps;
+use super::instance_dir::{Content, FileId, PathState, Room, Stamp};
+use super::recovered::Out;
 use super::state::{Shelf, State};
-use super::steps::Steps;
-use super::swaps::Out;
 use super::{Generated, RenderError};
 use crate::engine::Engine;
 

@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::coalesce::{Coalescer, HashJob};
-use super::inbox::Inbox;
+use super::debounce::{Coalescer, HashJob};
+use super::touched::Inbox;
 use super::tree::{Digest, Tree};
 use super::{Config, Observation, Watched, WatcherStatus, hash, millis};
 

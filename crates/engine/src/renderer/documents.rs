@@ -15,8 +15,8 @@ use rookery_store::query::ColumnTest;
 use rookery_store::{RowQuery, Submission, SubmitError};
 
 use super::RenderError;
-use super::keeper::Keeper;
-use super::room::{Content, FileId, PathState, Room, Stamp, WALK_ENTRIES, Walk};
+use super::instance::Keeper;
+use super::instance_dir::{Content, FileId, PathState, Room, Stamp, WALK_ENTRIES, Walk};
 use super::state::RenderedDocument;
 use super::writers::{Sees, Writers};
 use crate::engine::Engine;

@@ -15,7 +15,7 @@ use rookery_core::model::context_dir::folder_name;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::steps::{Step, Steps};
+use super::fault_points::{Step, Steps};
 
 /// What stands in the files of an instance, as far as we put it there.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::room::FileId;
+use super::instance_dir::FileId;
 
 /// What is known about the writers of files.
 #[derive(Debug)]

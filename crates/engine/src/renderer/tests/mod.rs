@@ -1,7 +1,7 @@
 //! Rooms on a real disk: persons and agents that write at the same time, and ends at every step.
 
-mod changes;
-mod ends;
+mod crashes;
+mod hostile_disk;
 mod writers;
 
 use rookery_core::{Caller, EventRef, Instance, LogId, Seq, Timestamp};
@@ -23,8 +23,8 @@ use rookery_core::redaction::{Redact, Target};
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::{Clock, LogQuery, Node, PresenceBoard, Site};
 
-use super::run::RenderService;
-use super::steps::{Step, Steps};
+use super::fault_points::{Step, Steps};
+use super::service::RenderService;
 use super::{Generated, Rendering};
 use crate::credentials::Trust;
 use crate::messages::{Post, Span};

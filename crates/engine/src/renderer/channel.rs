@@ -15,8 +15,8 @@ use rookery_store::query::ColumnTest;
 use sha2::{Digest, Sha256};
 
 use super::RenderError;
-use super::keeper::{Keeper, hex};
-use super::room::{PathState, Room, Stamp, Swap};
+use super::instance::{Keeper, hex};
+use super::instance_dir::{PathState, Room, Stamp, Swap};
 use super::state::Written;
 use crate::engine::Engine;
 

@@ -8,9 +8,9 @@ use rookery_core::model::document::DocumentId;
 use rookery_core::model::document_path::DocumentPath;
 
 use super::RenderError;
-use super::keeper::{Keeper, hex_of};
-use super::papers::MAX_DOCUMENT_BYTES;
-use super::room::{Content, Room, Stamp, Swap};
+use super::documents::MAX_DOCUMENT_BYTES;
+use super::instance::{Keeper, hex_of};
+use super::instance_dir::{Content, Room, Stamp, Swap};
 use super::writers::{Sees, Writers};
 use crate::engine::Engine;
 
