@@ -1,33 +1,32 @@
-//! What is claimed right now, as the watcher needs to know it: paths and the content known for them.
+//! The claims as the watcher needs them: paths, and the content known for each.
 //!
-//! Pure lookups. Who holds a claim, and what a change to it means, is decided elsewhere.
+//! Pure lookups. The holder of a claim, and the effect of a change, are decided elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// Folders nobody may watch: their content is bookkeeping, not work. Claims do not win over these.
+/// Folders that are never watched, even if claimed: their content is bookkeeping, not work.
 pub(super) const UNSEEN: [&str; 3] = [".git", ".rookery", ".workflow"];
 
-/// What is claimed right now; replaced as a whole when claims change.
+/// The current claims; replaced as a whole when they change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Watched {
-    /// Claimed files by their path: relative to the root, separated by `/`.
-    pub files: BTreeMap<String, Known>,
+pub struct WatchedClaims {
+    /// Claimed files by path, relative to the root and separated by `/`.
+    pub files: BTreeMap<String, KnownContent>,
     /// Claimed subtrees; each ends in `/`. `./` is the whole project.
     pub trees: BTreeSet<String>,
 }
 
-/// What the claim knows of a file's content.
+/// The content of a file that a claim knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Known {
-    /// The SHA-256 in hex, or `""` where no file existed. Content that differs is reported, also when it changed while
-    /// nobody watched.
+pub enum KnownContent {
+    /// The SHA-256 in hex, or `""` where no file existed. Other content is reported, also if it changed before the start.
     Hash(String),
-    /// Nothing: the first content found becomes the base, and is not reported.
+    /// No content: the first one found becomes the base, and is not reported.
     Unlearned,
 }
 
-impl Watched {
+impl WatchedClaims {
     pub(super) fn covers(&self, path: &str) -> bool {
         self.files.contains_key(path) || self.tree_over(path).is_some()
     }
@@ -42,7 +41,7 @@ impl Watched {
         whole.or_else(|| above.find_map(|prefix| self.trees.get(prefix))).map(String::as_str)
     }
 
-    /// Whether a claimed path lies below the folder `dir`, so that the folder must be watched even if it is ignored.
+    /// Whether a claimed path lies below the folder `dir`, so that the folder must be watched even if git ignores it.
     pub(super) fn leads_to(&self, dir: &str) -> bool {
         let prefix = subtree_prefix(dir);
         let from = (Bound::Included(prefix.as_str()), Bound::Unbounded);
@@ -63,7 +62,7 @@ pub(super) fn subtree_prefix(dir: &str) -> String {
     if dir.is_empty() { String::new() } else { format!("{dir}/") }
 }
 
-/// Whether a relative path stays in the root and out of the folders that nobody may watch.
+/// Whether a relative path stays in the root and out of folders that are never watched.
 pub(super) fn is_visible(path: &str) -> bool {
     path.split('/').all(|part| part != ".." && !UNSEEN.contains(&part))
 }
@@ -76,15 +75,15 @@ fn is_inside(dir: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn watched(files: &[&str], trees: &[&str]) -> Watched {
-        Watched {
-            files: files.iter().map(|path| ((*path).to_owned(), Known::Unlearned)).collect(),
+    fn watched(files: &[&str], trees: &[&str]) -> WatchedClaims {
+        WatchedClaims {
+            files: files.iter().map(|path| ((*path).to_owned(), KnownContent::Unlearned)).collect(),
             trees: trees.iter().map(|path| (*path).to_owned()).collect(),
         }
     }
 
     #[test]
-    fn covers_files_and_what_is_below_trees() {
+    fn covers_claimed_files_and_files_below_subtrees() {
         let claims = watched(&["a.txt", "src/b.rs"], &["docs/", "out/x/"]);
         for (path, expected) in [
             ("a.txt", true),
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_come_outer_first_and_never_from_outside() {
+    fn folders_of_claims_are_ordered_and_inside_the_root() {
         let claims = watched(&["a/b/c.txt", "/etc/passwd", "../up/x", ".git/hooks/x"], &["out/x/", "./"]);
         assert_eq!(claims.folders().into_iter().collect::<Vec<_>>(), ["a", "a/b", "out", "out/x"]);
     }

@@ -1,7 +1,7 @@
 //! The content hash of one file: SHA-256 of its bytes, in hex, `""` where no file exists.
 //!
-//! Reads in pieces and reads again when the file changed meanwhile. A symbolic link's content is the path it names, as
-//! git has it, so that nothing outside the root is ever read. Blocking: callers are on a thread made for it.
+//! Reads in pieces, and again if the file changed meanwhile. The content of a symbolic link is its target path, as in git,
+//! so that nothing outside of the root is read. Blocking: call it on a blocking thread.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -10,21 +10,21 @@ use std::path::{Component, Path, PathBuf};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
-/// How often a file that keeps changing is read; then the last reading counts, and its next event corrects it.
+/// How often a changing file is read. Then the last reading counts, and the next event corrects it.
 const MAX_READINGS: usize = 4;
 
 const PIECE_BYTES: usize = 128 * 1024;
 
 /// The hash of the file at `path` (relative to `root`, separated by `/`); `""` when there is no file.
 ///
-/// Claims take it when they are granted, so that a change is found even if it happened while nobody watched.
+/// Claims record it when they are granted, so that a change is found even if it happened while no watcher ran.
 pub async fn hash_file(root: &Path, path: &str) -> io::Result<String> {
     let (root, path) = (root.to_owned(), path.to_owned());
     let hashing = move || hash_now(&root, &path, &CancellationToken::new());
     tokio::task::spawn_blocking(hashing).await.map_err(io::Error::other)?
 }
 
-/// The same, on this thread; gives up with `Interrupted` when cancelled.
+/// The same on this thread; fails with `Interrupted` when cancelled.
 pub(super) fn hash_now(root: &Path, path: &str, cancelled: &CancellationToken) -> io::Result<String> {
     let full = place(root, path)?;
     let mut last = String::new();
@@ -37,7 +37,7 @@ pub(super) fn hash_now(root: &Path, path: &str, cancelled: &CancellationToken) -
     Ok(last)
 }
 
-/// The size of what `hash_now` would read.
+/// The number of bytes that `hash_now` would read.
 pub(super) fn size(root: &Path, path: &str) -> u64 {
     fs::symlink_metadata(root.join(path)).map_or(0, |metadata| metadata.len())
 }
@@ -48,7 +48,7 @@ enum Reading {
     Moved(String),
 }
 
-/// Where the file is, having made sure that no folder on the way leads out of the root.
+/// The full path of a file, after a check that no folder in it leads out of the root.
 fn place(root: &Path, path: &str) -> io::Result<PathBuf> {
     let relative = Path::new(path);
     if relative.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir)) {
@@ -56,7 +56,7 @@ fn place(root: &Path, path: &str) -> io::Result<PathBuf> {
     }
     let full = root.join(relative);
     let Some(folder) = full.parent() else { return Ok(full) };
-    // The root may go between the two looks: then there is no file, whatever the folder was.
+    // The root may vanish between the two calls: then there is no file.
     match fs::canonicalize(folder).and_then(|real| Ok(real.starts_with(fs::canonicalize(root)?))) {
         Ok(true) => Ok(full),
         Ok(false) => Err(io::Error::new(ErrorKind::InvalidInput, "a link on the way leads out of the project")),
@@ -110,7 +110,7 @@ fn digest(file: &mut File, cancelled: &CancellationToken) -> io::Result<String> 
     }
 }
 
-/// Opens a plain file; a pipe or a link that took its place since we looked neither blocks us nor leads us away.
+/// Opens a plain file. A pipe or a link that replaced it meanwhile neither blocks nor is followed.
 fn open(full: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -123,7 +123,7 @@ fn open(full: &Path) -> io::Result<File> {
     options.open(full)
 }
 
-/// What tells two states of a file apart without reading it; only good enough to notice a change while we read.
+/// Tells two states of a file apart without reading it; precise enough to notice a change during a read.
 #[derive(PartialEq, Eq)]
 struct Fingerprint {
     length: u64,
@@ -154,7 +154,7 @@ fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
         // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
+        write!(text, "{byte:02x}").ok();
     }
     text
 }
@@ -166,7 +166,7 @@ mod tests {
     const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
     #[tokio::test]
-    async fn hashes_content_and_calls_absence_by_its_name() {
+    async fn hash_of_a_missing_file_is_empty() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("sub")).unwrap();
         fs::write(dir.path().join("sub/a"), "abc").unwrap();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reads_files_larger_than_a_piece() {
+    async fn file_larger_than_the_buffer_is_hashed() {
         let dir = tempfile::tempdir().unwrap();
         let content = vec![b'a'; 1_000_000];
         fs::write(dir.path().join("a"), &content).unwrap();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn never_leaves_the_root() {
+    async fn path_outside_of_the_root_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         for path in ["../a", "/etc/hostname", "a/../../b"] {
             assert_eq!(hash_file(dir.path(), path).await.unwrap_err().kind(), ErrorKind::InvalidInput, "{path}");
@@ -196,7 +196,7 @@ mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn a_link_is_its_target_path_and_a_linked_folder_is_refused() {
+    async fn link_is_hashed_by_its_target_and_linked_folder_is_rejected() {
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("secret"), "abc").unwrap();
         let dir = tempfile::tempdir().unwrap();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_goes_while_we_look_is_absence_and_no_error() {
+    fn concurrent_rename_of_the_root_is_not_an_error() {
         let above = tempfile::tempdir().unwrap();
         let (root, elsewhere) = (above.path().join("project"), above.path().join("elsewhere"));
         fs::create_dir(&root).unwrap();
@@ -220,16 +220,17 @@ mod tests {
                     fs::rename(&elsewhere, &root).unwrap();
                 }
             });
-            let _until_the_end = going.clone().drop_guard();
+            let guard = going.clone().drop_guard();
             for _ in 0..5_000 {
                 let hash = hash_now(&root, "a", &CancellationToken::new()).unwrap();
                 assert!(hash == ABC || hash.is_empty(), "{hash}");
             }
+            drop(guard);
         });
     }
 
     #[test]
-    fn gives_up_when_cancelled() {
+    fn cancelled_hash_is_interrupted() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a"), "abc").unwrap();
         let cancelled = CancellationToken::new();

@@ -1,9 +1,9 @@
-//! Watches the files of a project and says what changed: each claimed file by its content, everything else as a count.
+//! Watches the files of a project and reports changes: of each claimed file by its content, of all others as a count.
 //!
-//! It knows nothing of the log, the rules or HTTP: claims come in through a `watch` channel, observations go out through
-//! a bounded one. The way of an event: `inbox` (on the thread of the `notify` crate) → `tree` (what does this path mean?)
-//! → `coalesce` (has it settled, is it news?) → `hash` → `out`; `run` drives them. Nothing on this way waits for a
-//! reader: what cannot be sent is merged with what comes after it.
+//! Only `service` knows the log: it passes claims to the watcher through a `watch` channel, and records the observations
+//! that come back through a bounded one. An event goes from `touched` (on the thread of the `notify` crate) through `tree`
+//! (is the path claimed, ignored, a folder?), `debounce` (has the file settled, is the content new?) and `hash` to the
+//! channel; `driver` runs these parts. No part waits for a reader: changes that cannot be sent are merged with later ones.
 
 mod claims;
 mod debounce;
@@ -25,29 +25,29 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub use claims::{Known, Watched};
+pub use claims::{KnownContent, WatchedClaims};
 pub use hash::hash_file;
 pub use service::{WatchCoverage, WatchMode, escalate_after, run};
 
-use debounce::{Coalescer, Limits};
+use debounce::{DebounceLimits, Debouncer};
 use driver::Driver;
-use touched::Inbox;
+use touched::TouchedPaths;
 use tree::Tree;
 
-/// How to watch; `Config::new` has the defaults.
+/// The settings of the watcher; `Config::new` has the defaults.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The project's folder.
     pub root: PathBuf,
-    /// How long a claimed file must be left alone before it is hashed.
+    /// How long a claimed file must be unchanged before it is hashed.
     pub settle: Duration,
-    /// Unclaimed changes are summed up at most this often.
+    /// The shortest interval between summaries of unclaimed changes.
     pub summary_every: Duration,
-    /// Folders watched at most; folders of claimed files are watched beyond it.
+    /// The most folders that are watched; folders of claimed files are watched beyond it.
     pub max_watches: usize,
-    /// Claimed files followed at most, those in claimed subtrees included; further ones in subtrees are only counted.
+    /// The most claimed files that are followed, including those in claimed subtrees; others in subtrees are only counted.
     pub max_files: usize,
-    /// Files larger than this are hashed apart, one at a time, so that small ones do not wait for them.
+    /// Files larger than this are hashed separately, one at a time, so that small files do not wait for them.
     pub large_file_bytes: u64,
 }
 
@@ -64,40 +64,40 @@ impl Config {
     }
 }
 
-/// What the watcher saw.
+/// A change or a warning that the watcher reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Observation {
     /// A claimed file, or a file in a claimed subtree, has new content. Hashes are SHA-256 in hex; `after` is `""` when
     /// the file is gone, `before` is `""` when there was none or its content was not known.
     Claimed { path: String, before: String, after: String },
-    /// So many unclaimed files changed since the last summary; some of them by name. When the system loses events, which
-    /// it does under a flood, it is at least so many: only claimed files are looked at again.
+    /// The number of unclaimed files that changed since the last summary, and the names of some. It is a lower bound when
+    /// the system loses events under a flood: only claimed files are checked again.
     Others { changed: u64, sample: Vec<String> },
-    /// Something cannot be seen; the hint says what to do.
+    /// A part of the project cannot be watched; the hint says how to fix it.
     Trouble { message: String, hint: String },
 }
 
-/// What the watcher cannot see, and what to do about it.
+/// A part of the project that cannot be watched, and how to fix it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
     pub message: String,
     pub hint: String,
 }
 
-/// How the watcher is doing.
+/// The status of the watcher.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WatcherStatus {
-    /// The whole tree has been walked once; from now on changes are seen.
+    /// The whole tree was walked once; from then on changes are seen.
     pub ready: bool,
     pub watched_dirs: usize,
-    /// Folders left out because git ignores them (what is below them is not counted).
+    /// Folders left out because git ignores them, without those below them.
     pub ignored: usize,
     pub claimed_files: usize,
-    /// Troubles that still hold.
+    /// Warnings that still hold.
     pub troubles: Vec<Trouble>,
 }
 
-/// Why watching could not begin.
+/// A failure to start the watcher.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     #[error("the project root is not a folder: {}", root.display())]
@@ -115,11 +115,11 @@ pub enum WatchError {
 pub struct Watcher;
 
 impl Watcher {
-    /// Watches `config.root` until the handle is dropped or the receiver of `out` is. Returns at once: `Handle::ready`
-    /// waits for the first walk. Changes of claimed files that happened before it are found by their known hash.
+    /// Watches `config.root` until the handle or the receiver of `out` is dropped. Returns at once; `Handle::ready` waits for
+    /// the first walk. Earlier changes of claimed files are found by the hash in the claim.
     pub fn start(
         config: Config,
-        claims: watch::Receiver<Arc<Watched>>,
+        claims: watch::Receiver<Arc<WatchedClaims>>,
         out: mpsc::Sender<Observation>,
     ) -> Result<Handle, WatchError> {
         let runtime = tokio::runtime::Handle::try_current().map_err(WatchError::Runtime)?;
@@ -129,37 +129,38 @@ impl Watcher {
             return Err(WatchError::Root { root });
         }
         let stop = CancellationToken::new();
-        let inbox = Arc::new(Inbox::default());
+        let touched = Arc::new(TouchedPaths::default());
         #[cfg(test)]
-        let seen = Arc::downgrade(&inbox);
-        let tree = Tree::open(root.clone(), config.max_watches, inbox.clone(), stop.clone())?;
-        let limits = Limits {
+        let seen = Arc::downgrade(&touched);
+        let tree = Tree::open(root.clone(), config.max_watches, touched.clone(), stop.clone())?;
+        let limits = DebounceLimits {
             settle_ms: millis(config.settle),
             summary_ms: millis(config.summary_every),
             max_files: config.max_files,
         };
-        let (say_status, status) = watch::channel(WatcherStatus::default());
+        let (status_sender, status) = watch::channel(WatcherStatus::default());
         let config = Config { root, ..config };
-        let driver = Driver::new(config, tree, inbox, Coalescer::new(limits), claims, out, say_status, stop.clone());
+        let driver =
+            Driver::new(config, tree, touched, Debouncer::new(limits), claims, out, status_sender, stop.clone());
         let task = runtime.spawn(driver.run());
         Ok(Handle {
             status,
             task,
             _stop: stop.drop_guard(),
             #[cfg(test)]
-            inbox: seen,
+            touched: seen,
         })
     }
 }
 
-/// A running watcher; dropping it ends the watching.
+/// A running watcher. Dropping the handle stops it.
 #[derive(Debug)]
 pub struct Handle {
     status: watch::Receiver<WatcherStatus>,
     task: JoinHandle<()>,
     _stop: DropGuard,
     #[cfg(test)]
-    inbox: std::sync::Weak<Inbox>,
+    touched: std::sync::Weak<TouchedPaths>,
 }
 
 impl Handle {
@@ -167,7 +168,7 @@ impl Handle {
         self.status.borrow().clone()
     }
 
-    /// The status as it changes; ends with the watcher.
+    /// A channel with the status, which closes when the watcher ends.
     pub fn follow(&self) -> watch::Receiver<WatcherStatus> {
         self.status.clone()
     }
@@ -175,16 +176,16 @@ impl Handle {
     /// Waits until the whole tree has been walked once, or the watcher has ended.
     pub async fn ready(&self) {
         let mut status = self.status.clone();
-        // An error means that it has ended; there is nothing more to wait for.
-        let _ = status.wait_for(|status| status.ready).await;
+        // An error means that the watcher has ended; there is nothing more to wait for.
+        status.wait_for(|status| status.ready).await.ok();
     }
 
-    /// Ends the watching and waits until nothing of it runs any more.
+    /// Stops the watcher and waits for its end.
     pub async fn stop(self) {
         let Self { task, _stop: stop, .. } = self;
         drop(stop);
         if let Err(error) = task.await {
-            tracing::error!(%error, "the watcher did not end well");
+            tracing::error!(%error, "the watcher ended with a panic");
         }
     }
 }

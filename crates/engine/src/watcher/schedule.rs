@@ -1,15 +1,16 @@
-//! Paths with the time at which each is due: the earliest is found at once, however many there are.
+//! Paths by the time at which each is due, with fast access to the earliest.
 
 use std::collections::{BTreeSet, HashMap};
 
+/// Due times of paths, ordered by time.
 #[derive(Debug, Default)]
-pub(super) struct Agenda {
+pub(super) struct DueSchedule {
     due_ms: HashMap<String, u64>,
     order: BTreeSet<(u64, String)>,
 }
 
-impl Agenda {
-    /// Enters a path, or moves it to another time.
+impl DueSchedule {
+    /// Adds a path, or changes its due time.
     pub(super) fn set(&mut self, path: &str, due_ms: u64) {
         if self.due_ms.get(path) != Some(&due_ms) {
             self.remove(path);
@@ -28,7 +29,7 @@ impl Agenda {
         self.order.first().map(|(due_ms, _)| *due_ms)
     }
 
-    /// Takes out the path that is due first, if it is due by now.
+    /// Removes and returns the path that is due first, if it is due by `now_ms`.
     pub(super) fn take_due(&mut self, now_ms: u64) -> Option<String> {
         if self.first_due_ms()? > now_ms {
             return None;
@@ -44,16 +45,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_earliest_comes_first_and_only_when_due() {
-        let mut agenda = Agenda::default();
+    fn earliest_path_is_taken_first_when_due() {
+        let mut schedule = DueSchedule::default();
         for (path, due_ms) in [("a", 30), ("b", 10), ("c", 20), ("a", 5), ("b", 40), ("d", 1)] {
-            agenda.set(path, due_ms);
+            schedule.set(path, due_ms);
         }
-        agenda.remove("d");
-        assert_eq!(agenda.first_due_ms(), Some(5));
-        let due: Vec<_> = std::iter::from_fn(|| agenda.take_due(39)).collect();
+        schedule.remove("d");
+        assert_eq!(schedule.first_due_ms(), Some(5));
+        let due: Vec<_> = std::iter::from_fn(|| schedule.take_due(39)).collect();
         assert_eq!(due, ["a", "c"]);
-        assert_eq!((agenda.first_due_ms(), agenda.take_due(40)), (Some(40), Some("b".to_owned())));
-        assert_eq!(agenda.first_due_ms(), None);
+        assert_eq!((schedule.first_due_ms(), schedule.take_due(40)), (Some(40), Some("b".to_owned())));
+        assert_eq!(schedule.first_due_ms(), None);
     }
 }

@@ -1,8 +1,8 @@
-//! Between the watcher and the log: what is claimed goes to the watcher, what it sees comes back as commands.
+//! Connects the watcher to the log: passes claims to the watcher, and records its observations with commands.
 //!
-//! Where nodes share a store, each has the project's files in a folder of its own, perhaps of another branch. A claim
-//! knows the content of the file where it was made; that another folder's copy differs is no change. So each watcher
-//! compares with what it found in its own folder, and with the claim only if that was made there.
+//! Nodes that share a store each have their own checkout of the project, perhaps of another branch. A claim knows the content
+//! of the file at the site where it was made; a different copy at another site is not a change. So each watcher compares with
+//! the content found at its own site, and with the claim only if that was made there.
 
 use rookery_core::{AnyCommand, AnyEvent, Caller, EventRef};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use rookery_core::model::file::File;
 use rookery_store::{Submission, SubmitError};
 use tokio::sync::{mpsc, watch};
 
-use super::{Config, Known, Observation, Trouble, Watched, Watcher, WatcherStatus};
+use super::{Config, KnownContent, Observation, Trouble, WatchedClaims, Watcher, WatcherStatus};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::query::FileFilter;
@@ -26,19 +26,19 @@ pub enum WatchMode {
 }
 
 const OBSERVATIONS: usize = 256;
-/// How long to wait before something that failed is tried again.
+/// The delay before a failed operation is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// The same for what the system refused us altogether.
-const START_AGAIN_AFTER: Duration = Duration::from_secs(30);
+/// The delay before a watcher that could not start is started again.
+const RESTART_DELAY: Duration = Duration::from_secs(30);
 
-/// How much of the project's files is seen.
+/// The part of the project's files that is watched.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WatchCoverage {
-    /// Nobody wants to see.
+    /// Watching is switched off.
     Off,
-    /// Nothing is seen right now.
+    /// Nothing is watched now.
     Blind { reason: String },
-    /// Everything is seen but for these.
+    /// Everything is watched except for these.
     Watching { troubles: Vec<Trouble> },
 }
 
@@ -47,11 +47,11 @@ impl WatchCoverage {
         matches!(self, WatchCoverage::Watching { .. })
     }
 
-    /// What a person should know about it.
+    /// Warnings for people.
     pub fn warnings(&self) -> Vec<String> {
         match self {
             WatchCoverage::Off => {
-                vec!["files are not watched: conflicts are only seen when agents report changes".to_owned()]
+                vec!["files are not watched: conflicts are only detected when agents report changes".to_owned()]
             }
             WatchCoverage::Blind { reason } => vec![format!("files are not watched: {reason}")],
             WatchCoverage::Watching { troubles } => {
@@ -61,71 +61,71 @@ impl WatchCoverage {
     }
 }
 
-/// Runs until it is dropped, and says how much it sees.
-pub async fn run(engine: Engine, sight: watch::Sender<WatchCoverage>) {
+/// Runs until it is dropped, and publishes the coverage.
+pub async fn run(engine: Engine, coverage: watch::Sender<WatchCoverage>) {
     loop {
-        let reason = watch_once(&engine, &sight).await;
-        tracing::warn!(reason, "files are not watched: conflicts are only seen when agents report changes");
-        sight.send_replace(WatchCoverage::Blind { reason });
-        tokio::time::sleep(START_AGAIN_AFTER).await;
+        let reason = watch_once(&engine, &coverage).await;
+        tracing::warn!(reason, "files are not watched: conflicts are only detected when agents report changes");
+        coverage.send_replace(WatchCoverage::Blind { reason });
+        tokio::time::sleep(RESTART_DELAY).await;
     }
 }
 
-/// Watches until the watcher ends; why it did.
-async fn watch_once(engine: &Engine, sight: &watch::Sender<WatchCoverage>) -> String {
-    let (claims, receiver) = watch::channel(Arc::new(Watched::default()));
+/// Watches until the watcher ends. Returns the reason.
+async fn watch_once(engine: &Engine, coverage: &watch::Sender<WatchCoverage>) -> String {
+    let (claims, receiver) = watch::channel(Arc::new(WatchedClaims::default()));
     let (sender, mut observations) = mpsc::channel(OBSERVATIONS);
     let config = Config::new(engine.paths().root().to_owned());
     let handle = match Watcher::start(config, receiver, sender) {
         Ok(handle) => handle,
         Err(error) => return error.to_string(),
     };
-    let noting = async {
+    let recording = async {
         while let Some(observation) = observations.recv().await {
             note(engine, observation).await;
         }
     };
     tokio::select! {
         () = follow_claims(engine, &claims) => {}
-        () = noting => {}
-        () = show(handle.follow(), sight) => {}
+        () = recording => {}
+        () = show(handle.follow(), coverage) => {}
     }
     "the watcher ended".to_owned()
 }
 
-/// Passes on how the watcher is doing, until it ends.
-async fn show(mut status: watch::Receiver<WatcherStatus>, sight: &watch::Sender<WatchCoverage>) {
+/// Publishes the watcher's status until it ends.
+async fn show(mut status: watch::Receiver<WatcherStatus>, coverage: &watch::Sender<WatchCoverage>) {
     loop {
         let troubles = status.borrow_and_update().troubles.clone();
-        sight.send_replace(WatchCoverage::Watching { troubles });
+        coverage.send_replace(WatchCoverage::Watching { troubles });
         if status.changed().await.is_err() {
             return;
         }
     }
 }
 
-/// Tells the watcher what is claimed, at first and after every change of claims or known content. Never ends.
-async fn follow_claims(engine: &Engine, claims: &watch::Sender<Arc<Watched>>) {
+/// Passes the claims to the watcher, at the start and after every change of claims or known content. Never ends.
+async fn follow_claims(engine: &Engine, claims: &watch::Sender<Arc<WatchedClaims>>) {
     loop {
         if let Err(error) = follow_once(engine, claims).await {
-            tracing::debug!(%error, "claims are followed anew");
+            tracing::debug!(%error, "cannot follow the claims; retrying");
         }
         tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
-async fn follow_once(engine: &Engine, claims: &watch::Sender<Arc<Watched>>) -> Result<(), EngineError> {
+async fn follow_once(engine: &Engine, claims: &watch::Sender<Arc<WatchedClaims>>) -> Result<(), EngineError> {
     let mut subscription = engine.subscribe(None).await?;
     loop {
         let files = engine.query().files(FileFilter::Claimed).await?;
-        claims.send_replace(Arc::new(watched(&files.value, |file| content_is_ours(engine, file))));
+        claims.send_replace(Arc::new(watched_files(&files.value, |file| content_is_ours(engine, file))));
         while !subscription.next().await?.rows().iter().any(|row| changes_claims(&row.event)) {}
     }
 }
 
-fn changes_claims(fact: &AnyEvent) -> bool {
+fn changes_claims(event: &AnyEvent) -> bool {
     matches!(
-        fact.typed(),
+        event.typed(),
         EventRef::FileClaimed(_)
             | EventRef::FileReleased(_)
             | EventRef::ClaimForced(_)
@@ -134,19 +134,20 @@ fn changes_claims(fact: &AnyEvent) -> bool {
     )
 }
 
-/// Whether the content that is known of a file is that of this node's folder.
+/// Whether the known content of a file is that of this site.
 fn content_is_ours(engine: &Engine, file: &File) -> bool {
     file.site == engine.cluster().site()
 }
 
-fn watched(files: &[File], is_ours: impl Fn(&File) -> bool) -> Watched {
-    let mut watched = Watched::default();
+fn watched_files(files: &[File], is_ours: impl Fn(&File) -> bool) -> WatchedClaims {
+    let mut watched = WatchedClaims::default();
     for file in files {
         let path = file.path.to_string();
         if file.path.is_subtree() {
             watched.trees.insert(path);
         } else {
-            let known = if is_ours(file) { Known::Hash(file.content_hash.clone()) } else { Known::Unlearned };
+            let known =
+                if is_ours(file) { KnownContent::Hash(file.content_hash.clone()) } else { KnownContent::Unlearned };
             watched.files.insert(path, known);
         }
     }
@@ -168,7 +169,7 @@ async fn note(engine: &Engine, observation: Observation) {
                 escalate_after_millis: escalate_after(engine),
             }
             .into(),
-            Err(error) => return tracing::debug!(%error, path, "a change was seen at a path that cannot be claimed"),
+            Err(error) => return tracing::debug!(%error, path, "a change at a path that cannot be claimed is ignored"),
         },
         Observation::Others { changed, sample } => {
             RecordUntracked { changed, sample, site: engine.cluster().site() }.into()
@@ -178,7 +179,7 @@ async fn note(engine: &Engine, observation: Observation) {
     record(engine, command).await;
 }
 
-/// Submits until it is decided: what was seen is not seen again. Meanwhile the watcher merges what it cannot hand over.
+/// Submits until the command is decided, because the change is not observed again. Meanwhile the watcher merges changes.
 async fn record(engine: &Engine, command: AnyCommand) {
     loop {
         match engine.commit(Submission::internal(Caller::watcher(), command.clone())).await {
@@ -186,16 +187,17 @@ async fn record(engine: &Engine, command: AnyCommand) {
             Err(error @ SubmitError::Broken { .. }) => {
                 return tracing::warn!(%error, "a change of files was not recorded");
             }
-            // A change that is told twice is told once, but what is only counted would count double.
+            // Recording a change twice has no effect, but a count would be added twice.
             Err(error @ SubmitError::OutcomeUnknown { .. }) if command.get::<RecordUntracked>().is_some() => {
-                return tracing::warn!(%error, "a change of files may not be recorded");
+                return tracing::warn!(%error, "the outcome of recording changed files is unknown; not retrying");
             }
-            Err(error) => tracing::debug!(%error, "a change of files is recorded later"),
+            Err(error) => tracing::debug!(%error, "cannot record a change of files; retrying"),
         }
         tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
+/// The age at which a conflict is escalated, in milliseconds.
 pub fn escalate_after(engine: &Engine) -> u64 {
     u64::try_from(engine.settings().escalate_conflicts_after.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,5 +1,5 @@
-//! The watcher on a real file system. Nothing here sleeps: a test waits for what it expects to see, and where it
-//! expects nothing, it makes a later change and waits for that one.
+//! The watcher on a real file system. No test sleeps: it waits for the expected observation, and where it expects none, it
+//! makes a later change and waits for that one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,14 +23,14 @@ const EMPTIED: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7
 
 struct Stage {
     dir: TempDir,
-    claims: watch::Sender<Arc<Watched>>,
+    claims: watch::Sender<Arc<WatchedClaims>>,
     out: mpsc::Receiver<Observation>,
     handle: Handle,
 }
 
 impl Stage {
     /// A project with these files, watched with these claims.
-    async fn new(files: &[(&str, &str)], claimed: &[(&str, Known)], trees: &[&str]) -> Self {
+    async fn new(files: &[(&str, &str)], claimed: &[(&str, KnownContent)], trees: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for (path, content) in files {
             write(dir.path(), path, content);
@@ -38,7 +38,7 @@ impl Stage {
         Self::start(dir, watched(claimed, trees), |_| {}).await
     }
 
-    async fn start(dir: TempDir, claims: Watched, tune: impl FnOnce(&mut Config)) -> Self {
+    async fn start(dir: TempDir, claims: WatchedClaims, tune: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::new(dir.path());
         config.settle = Duration::from_millis(40);
         config.summary_every = Duration::from_millis(100);
@@ -58,7 +58,7 @@ impl Stage {
         self.dir.path().join(path)
     }
 
-    fn claim(&self, claimed: &[(&str, Known)], trees: &[&str]) {
+    fn claim(&self, claimed: &[(&str, KnownContent)], trees: &[&str]) {
         self.claims.send_replace(Arc::new(watched(claimed, trees)));
     }
 
@@ -104,8 +104,8 @@ fn write(root: &Path, path: &str, content: &str) {
     fs::write(full, content).unwrap();
 }
 
-fn watched(claimed: &[(&str, Known)], trees: &[&str]) -> Watched {
-    Watched {
+fn watched(claimed: &[(&str, KnownContent)], trees: &[&str]) -> WatchedClaims {
+    WatchedClaims {
         files: claimed.iter().map(|(path, known)| ((*path).to_owned(), known.clone())).collect(),
         trees: trees.iter().map(|path| (*path).to_owned()).collect(),
     }
@@ -119,8 +119,8 @@ fn sha(content: &str) -> String {
     Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn known(content: &str) -> Known {
-    Known::Hash(sha(content))
+fn known(content: &str) -> KnownContent {
+    KnownContent::Hash(sha(content))
 }
 
 fn change(path: &str, before: &str, after: &str) -> (String, String, String) {
@@ -128,7 +128,7 @@ fn change(path: &str, before: &str, after: &str) -> (String, String, String) {
 }
 
 #[tokio::test]
-async fn a_claimed_file_is_reported_with_both_hashes() {
+async fn claimed_file_is_reported_with_both_hashes() {
     let mut stage = Stage::new(&[("src/a.rs", "one")], &[("src/a.rs", known("one"))], &[]).await;
     stage.write("src/a.rs", "two");
     assert_eq!(stage.claimed().await.0, change("src/a.rs", "one", "two"));
@@ -137,7 +137,7 @@ async fn a_claimed_file_is_reported_with_both_hashes() {
 }
 
 #[tokio::test]
-async fn writing_the_same_content_is_no_news() {
+async fn write_of_the_same_content_is_not_reported() {
     let mut stage = Stage::new(&[("a", "one"), ("b", "one")], &[("a", known("one")), ("b", known("one"))], &[]).await;
     stage.write("a", "one");
     stage.write("b", "two");
@@ -145,24 +145,24 @@ async fn writing_the_same_content_is_no_news() {
 }
 
 #[tokio::test]
-async fn what_changed_while_nobody_watched_is_found() {
+async fn changes_before_the_start_are_found() {
     let mut stage = Stage::new(&[("a", "two")], &[("a", known("one")), ("gone", known("one"))], &[]).await;
     assert_eq!(stage.claimed().await.0, change("a", "one", "two"));
     assert_eq!(stage.claimed().await.0, change("gone", "one", ""));
 }
 
 #[tokio::test]
-async fn an_unlearned_claim_takes_its_base_from_the_file() {
+async fn claim_without_hash_takes_its_base_from_the_file() {
     let mut stage = Stage::new(&[("a", "one"), ("b", "one")], &[], &[]).await;
     // The second claim was made on a content that has changed since: it shows that the first was looked at too.
-    stage.claim(&[("a", Known::Unlearned), ("b", known("zero"))], &[]);
+    stage.claim(&[("a", KnownContent::Unlearned), ("b", known("zero"))], &[]);
     assert_eq!(stage.claimed().await.0, change("b", "zero", "one"));
     stage.write("a", "two");
     assert_eq!(stage.claimed().await.0, change("a", "one", "two"));
 }
 
 #[tokio::test]
-async fn ignored_files_are_not_seen() {
+async fn ignored_files_are_not_reported() {
     let files = [
         (".gitignore", "*.log\nbuild/\n"),
         ("sub/.gitignore", "secret\n"),
@@ -183,7 +183,7 @@ async fn ignored_files_are_not_seen() {
 }
 
 #[tokio::test]
-async fn the_exclude_file_of_the_repository_counts() {
+async fn exclude_file_of_the_repository_is_respected() {
     let mut stage = Stage::new(&[(".git/HEAD", ""), (".git/info/exclude", "private\n"), ("z", "")], &[], &[]).await;
     stage.write("private", "new");
     stage.write("z", "new");
@@ -191,7 +191,7 @@ async fn the_exclude_file_of_the_repository_counts() {
 }
 
 #[tokio::test]
-async fn a_claim_wins_over_gitignore() {
+async fn claim_overrides_gitignore() {
     let files = [(".gitignore", "out/\n*.env\n"), ("out/deep/a", "one"), ("out/deep/b", "one"), ("x.env", "one")];
     let claimed = [("out/deep/a", known("one")), ("x.env", known("one")), ("out/later/c", known(""))];
     let mut stage = Stage::new(&files, &claimed, &[]).await;
@@ -206,7 +206,7 @@ async fn a_claim_wins_over_gitignore() {
 }
 
 #[tokio::test]
-async fn a_released_ignored_folder_is_not_watched_any_more() {
+async fn released_ignored_folder_is_unwatched() {
     let files = [(".gitignore", "out/\n"), ("out/deep/a", "one"), ("z", "one")];
     let mut stage = Stage::new(&files, &[("out/deep/a", known("one"))], &[]).await;
     assert_eq!(stage.handle.status().watched_dirs, 3);
@@ -216,7 +216,7 @@ async fn a_released_ignored_folder_is_not_watched_any_more() {
 }
 
 #[tokio::test]
-async fn a_new_folder_is_watched_with_what_is_in_it() {
+async fn new_folder_is_watched_with_its_files() {
     let mut stage = Stage::new(&[("z", "")], &[("new/deep/er/a", known(""))], &[]).await;
     stage.write("new/deep/er/b", "unclaimed");
     stage.other("new/deep/er/b").await;
@@ -227,7 +227,7 @@ async fn a_new_folder_is_watched_with_what_is_in_it() {
 }
 
 #[tokio::test]
-async fn a_deleted_file_has_no_hash_and_may_come_back() {
+async fn deleted_file_is_reported_and_may_return() {
     let mut stage = Stage::new(&[("d/a", "one")], &[("d/a", known("one"))], &[]).await;
     fs::remove_dir_all(stage.path("d")).unwrap();
     assert_eq!(stage.claimed().await.0, change("d/a", "one", ""));
@@ -238,7 +238,7 @@ async fn a_deleted_file_has_no_hash_and_may_come_back() {
 }
 
 #[tokio::test]
-async fn a_renamed_file_is_gone_and_one_renamed_onto_it_is_new_content() {
+async fn renamed_file_is_reported_as_deleted_or_changed() {
     let mut stage = Stage::new(&[("a", "one")], &[("a", known("one"))], &[]).await;
     fs::rename(stage.path("a"), stage.path("b")).unwrap();
     assert_eq!(stage.claimed().await.0, change("a", "one", ""));
@@ -248,7 +248,7 @@ async fn a_renamed_file_is_gone_and_one_renamed_onto_it_is_new_content() {
 }
 
 #[tokio::test]
-async fn a_renamed_folder_takes_its_claimed_files_along() {
+async fn renamed_folder_reports_its_claimed_files() {
     let claimed = [("old/in/a", known("one")), ("new/in/a", known(""))];
     let mut stage = Stage::new(&[("old/in/a", "one")], &claimed, &[]).await;
     fs::rename(stage.path("old"), stage.path("new")).unwrap();
@@ -260,7 +260,7 @@ async fn a_renamed_folder_takes_its_claimed_files_along() {
 }
 
 #[tokio::test]
-async fn an_edited_gitignore_holds_from_then_on() {
+async fn edited_gitignore_takes_effect() {
     let mut stage = Stage::new(&[(".gitignore", "out/\n"), ("out/a", ""), ("gen/b", ""), ("z", "")], &[], &[]).await;
     assert_eq!(stage.handle.status().watched_dirs, 2);
     stage.write("rules", "gen/\n");
@@ -274,7 +274,7 @@ async fn an_edited_gitignore_holds_from_then_on() {
 }
 
 #[tokio::test]
-async fn a_claimed_subtree_reports_its_files_and_leaves_out_what_git_ignores() {
+async fn claimed_subtree_reports_all_files_but_ignored_ones() {
     let files = [(".gitignore", "*.tmp\n"), ("t/a", "one"), ("t/deep/b", "one"), ("u", "one")];
     let mut stage = Stage::new(&files, &[], &[]).await;
     stage.claim(&[("u", known("zero"))], &["t/"]);
@@ -292,7 +292,7 @@ async fn a_claimed_subtree_reports_its_files_and_leaves_out_what_git_ignores() {
 }
 
 #[tokio::test]
-async fn a_claimed_subtree_that_is_ignored_is_seen_whole() {
+async fn claimed_subtree_that_is_ignored_reports_all_files() {
     let files = [(".gitignore", "dist/\n"), ("dist/js/app.js", "one"), ("z", "one")];
     let mut stage = Stage::new(&files, &[], &["dist/"]).await;
     stage.claim(&[("z", known("zero"))], &["dist/"]);
@@ -302,7 +302,7 @@ async fn a_claimed_subtree_that_is_ignored_is_seen_whole() {
 }
 
 #[tokio::test]
-async fn large_files_are_hashed_too() {
+async fn large_file_is_hashed() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "big", "one");
     let claims = watched(&[("big", known("one"))], &[]);
@@ -314,14 +314,14 @@ async fn large_files_are_hashed_too() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn links_are_not_followed() {
+async fn links_in_the_project_are_not_followed() {
     let outside = tempfile::tempdir().unwrap();
     write(outside.path(), "deep/x", "one");
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "z", "");
     std::os::unix::fs::symlink(outside.path(), dir.path().join("away")).unwrap();
     std::os::unix::fs::symlink(dir.path(), dir.path().join("loop")).unwrap();
-    let mut stage = Stage::start(dir, Watched::default(), |_| {}).await;
+    let mut stage = Stage::start(dir, WatchedClaims::default(), |_| {}).await;
     write(outside.path(), "deep/x", "two");
     stage.write("z", "new");
     assert_eq!(stage.other("z").await, ["z"]);
@@ -330,7 +330,7 @@ async fn links_are_not_followed() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn after_lost_events_every_claim_is_looked_at_again() {
+async fn lost_events_cause_a_check_of_all_claims() {
     let outside = tempfile::tempdir().unwrap();
     let claimed = [("a", known("one")), ("z", known("zero"))];
     let mut stage = Stage::new(&[("a", "one"), ("t/b", "one"), ("z", "one")], &claimed, &["t/"]).await;
@@ -341,15 +341,15 @@ async fn after_lost_events_every_claim_is_looked_at_again() {
         fs::hard_link(stage.path(path), outside.path().join(link)).unwrap();
         write(outside.path(), link, "two");
     }
-    let inbox = stage.handle.inbox.upgrade().unwrap();
-    inbox.receive(Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan)));
+    let touched = stage.handle.touched.upgrade().unwrap();
+    touched.receive(Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan)));
     let mut seen = [stage.claimed().await.0, stage.claimed().await.0];
     seen.sort();
     assert_eq!(seen, [change("a", "one", "two"), change("t/b", "one", "two")]);
 }
 
 #[tokio::test]
-async fn a_full_channel_keeps_the_latest_of_each_path() {
+async fn full_channel_keeps_the_latest_change_per_path() {
     let dir = tempfile::tempdir().unwrap();
     let names: Vec<_> = (0..40).map(|n| format!("f{n:02}")).collect();
     for name in &names {
@@ -372,7 +372,7 @@ async fn a_full_channel_keeps_the_latest_of_each_path() {
 }
 
 #[tokio::test]
-async fn too_many_folders_are_told_and_claims_are_still_seen() {
+async fn too_many_folders_cause_a_warning_and_claims_are_watched() {
     let dir = tempfile::tempdir().unwrap();
     for n in 0..20 {
         write(dir.path(), &format!("d{n:02}/x/a"), "one");
@@ -389,7 +389,7 @@ async fn too_many_folders_are_told_and_claims_are_still_seen() {
 }
 
 #[tokio::test]
-async fn a_project_folder_that_goes_away_is_told_and_found_again() {
+async fn missing_project_folder_causes_a_warning_and_is_found_again() {
     let above = tempfile::tempdir().unwrap();
     let root = above.path().join("project");
     write(&root, "a", "one");
@@ -421,7 +421,7 @@ async fn a_project_folder_that_goes_away_is_told_and_found_again() {
 }
 
 #[tokio::test]
-async fn a_branch_switch_is_a_few_summaries() {
+async fn branch_switch_is_reported_in_few_summaries() {
     let dir = tempfile::tempdir().unwrap();
     for n in 0..20_000 {
         let path = file_of(n);
@@ -467,14 +467,14 @@ fn file_of(n: usize) -> String {
 }
 
 #[tokio::test]
-async fn dropping_the_handle_ends_everything() {
+async fn dropped_handle_stops_the_watcher() {
     let Stage { dir, claims: _claims, mut out, handle } = Stage::new(&[("a", "one")], &[], &[]).await;
-    let inbox = handle.inbox.clone();
+    let touched = handle.touched.clone();
     drop(handle);
     assert_eq!(timeout(TIMEOUT, out.recv()).await.unwrap(), None);
     // The thread of `notify` owns the last reference.
     let ended = async {
-        while inbox.strong_count() > 0 {
+        while touched.strong_count() > 0 {
             tokio::task::yield_now().await;
         }
     };
@@ -483,7 +483,7 @@ async fn dropping_the_handle_ends_everything() {
 }
 
 #[tokio::test]
-async fn stopping_waits_for_the_end_and_a_gone_reader_ends_it_too() {
+async fn shutdown_waits_and_dropped_reader_stops_the_watcher() {
     let stage = Stage::new(&[("a", "one")], &[], &[]).await;
     timeout(TIMEOUT, stage.handle.stop()).await.unwrap();
     let Stage { out, handle, .. } = Stage::new(&[("a", "one")], &[], &[]).await;
@@ -492,7 +492,7 @@ async fn stopping_waits_for_the_end_and_a_gone_reader_ends_it_too() {
 }
 
 #[tokio::test]
-async fn a_root_that_is_no_folder_is_refused() {
+async fn root_that_is_no_folder_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "file", "");
     for (path, expected) in [("file", "is not a folder"), ("none", "cannot resolve")] {

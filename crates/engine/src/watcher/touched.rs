@@ -1,7 +1,7 @@
-//! Where the operating system's events land: a bounded set of touched paths, emptied as a whole.
+//! Collects the operating system's events in a bounded set of touched paths, which is taken as a whole.
 //!
-//! Runs on the thread of the `notify` crate, which must never block: it takes a short lock and returns. What a path
-//! means (claimed, ignored, a folder) is found out later, away from that thread.
+//! Runs on the thread of the `notify` crate, which must never block: it holds a lock for a short time. Whether a path is
+//! claimed, ignored or a folder is determined later, on another thread.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -10,43 +10,45 @@ use std::sync::{Mutex, PoisonError};
 use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind, RemoveKind};
 use notify::{Event, EventKind};
 
-/// Distinct paths kept between two looks at the inbox; beyond it we only count, and look at every claim again.
+/// The most distinct paths in a batch. Beyond it events are only counted, and every claim is checked again.
 pub(super) const MAX_PATHS: usize = 50_000;
 
-/// What an event says of its path.
+/// The kind of thing at a path, as an event tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Touch {
-    /// It is or was a file.
+    /// A file, or one that was removed.
     File,
-    /// It may be a folder that appeared or vanished: one has to look.
+    /// Possibly a folder that appeared or vanished; only the disk can tell.
     Unclear,
 }
 
+/// The events since the last batch.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct EventBatch {
     pub(super) paths: HashMap<PathBuf, Touch>,
-    /// Events about paths beyond `MAX_PATHS`.
+    /// The number of events about paths beyond `MAX_PATHS`.
     pub(super) beyond: u64,
-    /// Events were lost: only looking at everything again tells what happened.
+    /// Events were lost, so that everything must be checked again.
     pub(super) rescan: bool,
-    /// What the operating system's interface complained about, the latest.
-    pub(super) complaint: Option<String>,
+    /// The last error of the operating system's interface.
+    pub(super) error: Option<String>,
 }
 
-impl Batch {
+impl EventBatch {
     pub(super) fn is_empty(&self) -> bool {
-        self.paths.is_empty() && self.beyond == 0 && !self.rescan && self.complaint.is_none()
+        self.paths.is_empty() && self.beyond == 0 && !self.rescan && self.error.is_none()
     }
 }
 
+/// The paths touched since the last batch was taken.
 #[derive(Debug, Default)]
-pub(super) struct Inbox {
-    batch: Mutex<Batch>,
-    /// Wakes the one reader; a wake-up while it is busy is kept for it.
+pub(super) struct TouchedPaths {
+    batch: Mutex<EventBatch>,
+    /// Wakes the reader. A notification while it is busy is kept.
     pub(super) arrived: tokio::sync::Notify,
 }
 
-impl Inbox {
+impl TouchedPaths {
     pub(super) fn receive(&self, event: notify::Result<Event>) {
         let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
@@ -59,25 +61,25 @@ impl Inbox {
             }
             Err(error) => {
                 batch.rescan = true;
-                batch.complaint = Some(error.to_string());
+                batch.error = Some(error.to_string());
             }
         }
         drop(batch);
         self.arrived.notify_one();
     }
 
-    /// Asks for everything to be looked at again.
+    /// Requests a check of everything.
     pub(super) fn rescan(&self) {
         self.batch.lock().unwrap_or_else(PoisonError::into_inner).rescan = true;
         self.arrived.notify_one();
     }
 
-    pub(super) fn take(&self) -> Batch {
+    pub(super) fn take(&self) -> EventBatch {
         std::mem::take(&mut *self.batch.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-fn add(batch: &mut Batch, path: PathBuf, touch: Touch) {
+fn add(batch: &mut EventBatch, path: PathBuf, touch: Touch) {
     if let Some(known) = batch.paths.get_mut(&path) {
         if touch == Touch::Unclear {
             *known = touch;
@@ -85,13 +87,13 @@ fn add(batch: &mut Batch, path: PathBuf, touch: Touch) {
     } else if batch.paths.len() < MAX_PATHS {
         batch.paths.insert(path, touch);
     } else {
-        // A claimed file or a new folder may be among those we drop.
+        // A claimed file or a new folder may be among the dropped paths.
         batch.beyond += 1;
         batch.rescan = true;
     }
 }
 
-/// `None` for events that change no content: opening (our own hashing does that), reading, permissions, times.
+/// The touch of an event; `None` if it changes no content, such as opening (which hashing does), permissions or times.
 fn touch(kind: EventKind) -> Option<Touch> {
     match kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write))
@@ -115,37 +117,37 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_stays_bounded_and_asks_for_a_rescan() {
-        let inbox = Inbox::default();
+    fn event_flood_stays_bounded_and_requests_a_rescan() {
+        let touched = TouchedPaths::default();
         for n in 0..MAX_PATHS + 7 {
-            inbox.receive(data(format!("/p/{n}")));
+            touched.receive(data(format!("/p/{n}")));
         }
-        let batch = inbox.take();
+        let batch = touched.take();
         assert_eq!((batch.paths.len(), batch.beyond, batch.rescan), (MAX_PATHS, 7, true));
-        assert!(inbox.take().is_empty());
+        assert!(touched.take().is_empty());
     }
 
     #[test]
-    fn opening_and_permissions_are_no_change() {
-        let inbox = Inbox::default();
-        inbox.receive(Ok(Event::new(EventKind::Access(AccessKind::Open(AccessMode::Any))).add_path("/p/a".into())));
-        inbox.receive(Ok(Event::new(EventKind::Modify(ModifyKind::Metadata(notify::event::MetadataKind::Any)))
+    fn open_and_permission_events_are_ignored() {
+        let touched = TouchedPaths::default();
+        touched.receive(Ok(Event::new(EventKind::Access(AccessKind::Open(AccessMode::Any))).add_path("/p/a".into())));
+        touched.receive(Ok(Event::new(EventKind::Modify(ModifyKind::Metadata(notify::event::MetadataKind::Any)))
             .add_path("/p/a".into())));
-        assert!(inbox.take().is_empty());
+        assert!(touched.take().is_empty());
     }
 
     #[test]
-    fn a_doubt_about_a_path_outlives_a_plain_write() {
-        let inbox = Inbox::default();
-        inbox.receive(Ok(Event::new(EventKind::Create(CreateKind::Any)).add_path("/p/a".into())));
-        inbox.receive(data("/p/a".to_owned()));
-        assert_eq!(inbox.take().paths.get(std::path::Path::new("/p/a")), Some(&Touch::Unclear));
+    fn unclear_event_is_kept_after_a_write() {
+        let touched = TouchedPaths::default();
+        touched.receive(Ok(Event::new(EventKind::Create(CreateKind::Any)).add_path("/p/a".into())));
+        touched.receive(data("/p/a".to_owned()));
+        assert_eq!(touched.take().paths.get(std::path::Path::new("/p/a")), Some(&Touch::Unclear));
     }
 
     #[test]
-    fn a_lost_event_asks_for_a_rescan() {
-        let inbox = Inbox::default();
-        inbox.receive(Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan)));
-        assert!(inbox.take().rescan);
+    fn lost_event_requests_a_rescan() {
+        let touched = TouchedPaths::default();
+        touched.receive(Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan)));
+        assert!(touched.take().rescan);
     }
 }

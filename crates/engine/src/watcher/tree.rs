@@ -1,8 +1,8 @@
-//! The folders of the project: which are watched, which are ignored, and what a batch of touched paths means.
+//! The folders of the project: which are watched, which are ignored, and how a batch of touched paths is sorted.
 //!
-//! On Linux a watch covers one folder, and every watch costs kernel memory, so that we go through the tree ourselves and
-//! leave out what git ignores. A folder is watched *before* it is read: what appears in it while we look is either
-//! read or reported, never missed. Blocking: callers are on a thread made for it.
+//! On Linux a watch covers one folder and costs kernel memory, so the tree is walked here, without the folders that git
+//! ignores. A folder is watched *before* it is read: a file that appears meanwhile is either read or reported, never
+//! missed. Blocking: call it on a blocking thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,24 +16,24 @@ use rookery_core::model::context_dir::{NEW_SHARED as NEW_SHARED_FOLDER, SHARED a
 use tokio_util::sync::CancellationToken;
 
 use super::claims::is_visible;
-use super::touched::{Batch, Inbox, MAX_PATHS, Touch};
-use super::{Trouble, WatchError, Watched};
+use super::touched::{EventBatch, MAX_PATHS, Touch, TouchedPaths};
+use super::{Trouble, WatchError, WatchedClaims};
 
 /// FSEvents (macOS) and ReadDirectoryChangesW (Windows) watch a whole tree with one handle, and restart on every
-/// further path: there the root is watched once, and the rest of this file only sorts what they report.
+/// further path: there the root is watched once, and this module only sorts the reported paths.
 const ONE_WATCH_FOR_ALL: bool = cfg!(any(target_os = "macos", windows));
 
-/// What a batch of events, and perhaps new claims, came to. Paths are relative to the root.
+/// The result of a batch of events, and of new claims if there are any. Paths are relative to the root.
 #[derive(Debug, Default)]
 pub(super) struct Digest {
     pub(super) touched: Vec<String>,
-    /// Folders in which every claimed file must be looked at; `""` is the root.
+    /// Folders in which every claimed file must be checked; `""` is the root.
     pub(super) touched_below: Vec<String>,
     pub(super) others: Vec<String>,
     pub(super) beyond: u64,
     /// Files of newly claimed subtrees.
     pub(super) learn: Vec<String>,
-    /// Troubles that were not there before.
+    /// New warnings.
     pub(super) troubles: Vec<Trouble>,
     pub(super) root_is_gone: bool,
 }
@@ -44,23 +44,23 @@ pub(super) struct Tree {
     notify: RecommendedWatcher,
     rules: IncrementalIgnore,
     watched: BTreeSet<PathBuf>,
-    /// Those of the watched folders that git ignores, watched because a claim is in them.
+    /// Watched folders that git ignores and that contain a claim.
     for_claims: BTreeSet<PathBuf>,
     ignored: usize,
-    /// The troubles we are in, by message.
+    /// Current warnings, by message.
     troubles: BTreeMap<String, Trouble>,
     fresh_troubles: Vec<Trouble>,
     stop: CancellationToken,
 }
 
-/// What a file is to us.
-enum Standing {
+/// The category of a file.
+enum FileCategory {
     Claimed,
     Other,
     Ignored,
 }
 
-/// What a walk looks for besides folders to watch.
+/// Whether a walk also collects files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seek {
     Folders,
@@ -68,12 +68,12 @@ enum Seek {
 }
 
 #[derive(Default)]
-struct Found {
+struct FoundFiles {
     files: Vec<String>,
     beyond: u64,
 }
 
-impl Found {
+impl FoundFiles {
     fn file(&mut self, path: String) {
         if self.files.len() < MAX_PATHS {
             self.files.push(path);
@@ -83,10 +83,10 @@ impl Found {
     }
 }
 
-/// Whether a walk may go on.
+/// Whether a folder is watched, so that a walk can continue in it.
 enum Watching {
     Yes,
-    /// The folder is not there any more, or may not be watched.
+    /// The folder is gone, or cannot be watched.
     Not,
     /// No further folder can be watched.
     Full,
@@ -97,10 +97,10 @@ impl Tree {
     pub(super) fn open(
         root: PathBuf,
         max_watches: usize,
-        inbox: Arc<Inbox>,
+        touched: Arc<TouchedPaths>,
         stop: CancellationToken,
     ) -> Result<Self, WatchError> {
-        let handler = move |event| inbox.receive(event);
+        let handler = move |event| touched.receive(event);
         let config = notify::Config::default().with_follow_symlinks(false);
         let mut notify = RecommendedWatcher::new(handler, config).map_err(WatchError::Start)?;
         if ONE_WATCH_FOR_ALL {
@@ -122,15 +122,15 @@ impl Tree {
     }
 
     /// Sorts the batch by the claims that held when it was gathered, then takes over the new ones.
-    pub(super) fn digest(&mut self, batch: Batch, old: &Watched, new: Option<&Watched>) -> Digest {
+    pub(super) fn digest(&mut self, batch: EventBatch, old: &WatchedClaims, new: Option<&WatchedClaims>) -> Digest {
         let mut digest = Digest { beyond: batch.beyond, ..Digest::default() };
         if !self.root.is_dir() {
-            return self.mourn(digest);
+            return self.report_missing_root(digest);
         }
-        if let Some(complaint) = &batch.complaint {
-            tracing::warn!(%complaint, "the watch interface reported an error; looking at everything again");
+        if let Some(error) = &batch.error {
+            tracing::warn!(%error, "the watch interface reported an error; checking everything again");
         }
-        // Claims come first: if there is no watch left for every folder, theirs have one.
+        // Claims come first, so that their folders are watched when the watches do not suffice for all.
         self.watch(&self.root.clone(), old);
         self.lead_to(new.unwrap_or(old));
         self.sort(batch, old, new.unwrap_or(old), &mut digest);
@@ -153,7 +153,7 @@ impl Tree {
         self.troubles.values().cloned().collect()
     }
 
-    fn mourn(&mut self, mut digest: Digest) -> Digest {
+    fn report_missing_root(&mut self, mut digest: Digest) -> Digest {
         self.watched.clear();
         self.for_claims.clear();
         self.trouble(
@@ -166,8 +166,8 @@ impl Tree {
         digest
     }
 
-    /// `held` were the claims when the events came, `reach` are those by which folders are watched from now on.
-    fn sort(&mut self, batch: Batch, held: &Watched, reach: &Watched, digest: &mut Digest) {
+    /// Sorts a batch. `held` are the claims at the time of the events, `reach` are those that decide which folders are watched.
+    fn sort(&mut self, batch: EventBatch, held: &WatchedClaims, reach: &WatchedClaims, digest: &mut Digest) {
         let (mut rescan, mut reread) = (batch.rescan, false);
         let (mut files, mut appeared) = (Vec::new(), Vec::new());
         for (path, touch) in batch.paths {
@@ -200,21 +200,21 @@ impl Tree {
         }
         files.extend(self.enter(appeared, reach, digest));
         for path in files {
-            match self.standing(&path, held) {
-                Standing::Claimed => digest.touched.push(path),
-                Standing::Other => digest.others.push(path),
-                Standing::Ignored => {}
+            match self.category(&path, held) {
+                FileCategory::Claimed => digest.touched.push(path),
+                FileCategory::Other => digest.others.push(path),
+                FileCategory::Ignored => {}
             }
         }
     }
 
-    /// Watches folders that appeared, with all below them; returns the files found there.
-    fn enter(&mut self, mut appeared: Vec<PathBuf>, claims: &Watched, digest: &mut Digest) -> Vec<String> {
+    /// Watches new folders and all below them; returns the files found there.
+    fn enter(&mut self, mut appeared: Vec<PathBuf>, claims: &WatchedClaims, digest: &mut Digest) -> Vec<String> {
         appeared.sort_unstable();
         appeared.dedup_by(|below, above| below.starts_with(above));
         let mut files = Vec::new();
         for folder in appeared {
-            // Whatever we watched under this name may have been another folder; watching the same one again is harmless.
+            // The folder watched under this name may have been another one; watching the same folder again is harmless.
             self.forget(&folder);
             let Some(relative) = self.relative(&folder) else { continue };
             if self.wants(&relative, claims) {
@@ -227,7 +227,7 @@ impl Tree {
         files
     }
 
-    fn adopt(&mut self, old: &Watched, new: &Watched, digest: &mut Digest) {
+    fn adopt(&mut self, old: &WatchedClaims, new: &WatchedClaims, digest: &mut Digest) {
         let unneeded: Vec<_> = self.for_claims.iter().cloned().collect();
         for folder in unneeded {
             if self.relative(&folder).is_none_or(|relative| !self.wants(&relative, new)) {
@@ -237,15 +237,15 @@ impl Tree {
         for tree in new.trees.difference(&old.trees).filter(|tree| is_visible(tree)) {
             let found = self.walk(&self.folder_of(tree), new, Seek::Files);
             for path in found.files {
-                if matches!(self.standing(&path, new), Standing::Claimed) {
+                if matches!(self.category(&path, new), FileCategory::Claimed) {
                     digest.learn.push(path);
                 }
             }
         }
     }
 
-    /// Watches the folders on the way to every claim, as far as they exist.
-    fn lead_to(&mut self, claims: &Watched) {
+    /// Watches the existing folders on the path to every claim.
+    fn lead_to(&mut self, claims: &WatchedClaims) {
         for folder in claims.folders() {
             let path = self.root.join(folder);
             let reachable = path.parent().is_some_and(|above| self.watched.contains(above));
@@ -255,8 +255,8 @@ impl Tree {
         }
     }
 
-    /// Goes through the whole tree by the rules of now: watches again what it finds, and nothing else any more.
-    fn walk_everything(&mut self, claims: &Watched) {
+    /// Walks the whole tree by the current rules: watches the folders found, and unwatches all others.
+    fn walk_everything(&mut self, claims: &WatchedClaims) {
         let known = std::mem::take(&mut self.watched);
         let solved = std::mem::take(&mut self.troubles);
         self.for_claims.clear();
@@ -267,8 +267,8 @@ impl Tree {
         self.walk(&root, claims, Seek::Folders);
         if self.troubles.is_empty() && !self.stop.is_cancelled() {
             for stale in known.difference(&self.watched) {
-                // It may be gone by itself.
-                let _ = self.notify.unwatch(stale);
+                // An error means that the folder is gone, and its watch with it.
+                self.notify.unwatch(stale).ok();
             }
         } else {
             self.watched.extend(known);
@@ -276,9 +276,9 @@ impl Tree {
         self.fresh_troubles.retain(|trouble| !solved.contains_key(&trouble.message));
     }
 
-    /// Watches the folder and all wanted ones below it. Returns the files seen, if sought, whatever their standing.
-    fn walk(&mut self, folder: &Path, claims: &Watched, seek: Seek) -> Found {
-        let mut found = Found::default();
+    /// Watches the folder and all wanted folders below it. Returns the files found, of any category, if `seek` asks for them.
+    fn walk(&mut self, folder: &Path, claims: &WatchedClaims, seek: Seek) -> FoundFiles {
+        let mut found = FoundFiles::default();
         let mut ahead = vec![folder.to_owned()];
         while let Some(folder) = ahead.pop() {
             if self.stop.is_cancelled() {
@@ -290,7 +290,7 @@ impl Tree {
             match self.watch(&folder, claims) {
                 Watching::Yes => {}
                 Watching::Not => continue,
-                // Reading on is still worth it where files are sought.
+                // The walk still collects files.
                 Watching::Full if seek == Seek::Files => {}
                 Watching::Full => break,
             }
@@ -313,7 +313,7 @@ impl Tree {
         found
     }
 
-    fn watch(&mut self, folder: &Path, claims: &Watched) -> Watching {
+    fn watch(&mut self, folder: &Path, claims: &WatchedClaims) -> Watching {
         if self.watched.contains(folder) {
             return Watching::Yes;
         }
@@ -326,7 +326,7 @@ impl Tree {
             return Watching::Full;
         }
         if !ONE_WATCH_FOR_ALL && let Err(error) = self.notify.watch(folder, RecursiveMode::NonRecursive) {
-            return self.refused(&relative, &error);
+            return self.handle_watch_error(&relative, &error);
         }
         self.watched.insert(folder.to_owned());
         if self.is_ignored(&relative, FileKind::Folder) {
@@ -335,7 +335,7 @@ impl Tree {
         Watching::Yes
     }
 
-    fn refused(&mut self, folder: &str, error: &notify::Error) -> Watching {
+    fn handle_watch_error(&mut self, folder: &str, error: &notify::Error) -> Watching {
         match &error.kind {
             ErrorKind::PathNotFound => Watching::Not,
             ErrorKind::MaxFilesWatch => {
@@ -363,12 +363,12 @@ impl Tree {
         self.watched.remove(folder);
         self.for_claims.remove(folder);
         if !ONE_WATCH_FOR_ALL {
-            // It may be gone by itself.
-            let _ = self.notify.unwatch(folder);
+            // An error means that the folder is gone, and its watch with it.
+            self.notify.unwatch(folder).ok();
         }
     }
 
-    /// Forgets a folder and all below it, whose watches went with it. False if it was none of ours.
+    /// Forgets a folder and all below it, whose watches are gone too. False if it was not watched.
     fn forget(&mut self, folder: &Path) -> bool {
         let from = (Bound::Included(folder), Bound::Unbounded);
         let below = self.watched.range::<Path, _>(from).take_while(|path| path.starts_with(folder));
@@ -380,21 +380,21 @@ impl Tree {
         !below.is_empty()
     }
 
-    fn standing(&mut self, path: &str, claims: &Watched) -> Standing {
+    fn category(&mut self, path: &str, claims: &WatchedClaims) -> FileCategory {
         if claims.files.contains_key(path) {
-            return Standing::Claimed;
+            return FileCategory::Claimed;
         }
         match claims.tree_over(path) {
-            Some(tree) if self.is_ignored(tree.trim_end_matches('/'), FileKind::Folder) => Standing::Claimed,
-            _ if self.is_ignored(path, FileKind::Other) => Standing::Ignored,
-            Some(_) => Standing::Claimed,
-            None => Standing::Other,
+            Some(tree) if self.is_ignored(tree.trim_end_matches('/'), FileKind::Folder) => FileCategory::Claimed,
+            _ if self.is_ignored(path, FileKind::Other) => FileCategory::Ignored,
+            Some(_) => FileCategory::Claimed,
+            None => FileCategory::Other,
         }
     }
 
-    /// Whether a folder is worth a watch. Claims win over `.gitignore`: of an ignored folder those parts are wanted that
-    /// lead to a claim, and everything in a claimed subtree that is itself ignored.
-    fn wants(&mut self, folder: &str, claims: &Watched) -> bool {
+    /// Whether a folder must be watched. Claims override `.gitignore`: in an ignored folder the paths to claims are watched,
+    /// and all of a claimed subtree that is itself ignored.
+    fn wants(&mut self, folder: &str, claims: &WatchedClaims) -> bool {
         is_visible(folder)
             && (!self.is_ignored(folder, FileKind::Folder)
                 || claims.leads_to(folder)
@@ -407,7 +407,7 @@ impl Tree {
         is_rendered(path) || self.rules.matched(path, kind == FileKind::Folder).is_ignore()
     }
 
-    /// Rules are cached by folder and never read again, so that a changed `.gitignore` needs new ones.
+    /// Reads the rules again. They are cached by folder, so that a changed `.gitignore` would have no effect.
     fn reread_rules(&mut self) {
         if let Some(rules) = read_rules(&self.root) {
             self.rules = rules;
@@ -437,7 +437,7 @@ enum FileKind {
     Other,
 }
 
-/// What is rendered from the log is nobody's work, whatever git thinks of it.
+/// Whether a path is in a rendered folder. Rendered files are not work of agents, even if git tracks them.
 fn is_rendered(path: &str) -> bool {
     let first = path.split_once('/').map_or(path, |(first, _)| first);
     [SHARED_FOLDER, NEW_SHARED_FOLDER].contains(&first)
@@ -451,7 +451,7 @@ fn read_rules(root: &Path) -> Option<IncrementalIgnore> {
     builder.build_matchers().pop()
 }
 
-/// A real folder: a link to one is a file to us, as it is to git.
+/// Whether a path is a real folder. A link to a folder counts as a file, as in git.
 fn is_folder(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
 }
