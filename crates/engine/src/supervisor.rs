@@ -24,7 +24,7 @@ use crate::endpoints::EndpointClient;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::liveness::Sweeping;
-use crate::renderer::{self, RendererStatus, Rendering};
+use crate::renderer::{self, RendererConfig, RendererStatus};
 use crate::roster_follower::RosterFollower;
 use crate::watcher::{self, WatchCoverage, WatchMode};
 use crate::{
@@ -82,10 +82,10 @@ impl Services {
 
     /// Keeps the context's files at this site, and says what is rendered. Files are read and written in a thread of their
     /// own, so that a slow disk keeps nobody waiting.
-    pub fn render(&mut self, engine: &Engine, rendering: Rendering) -> watch::Receiver<RendererStatus> {
+    pub fn render(&mut self, engine: &Engine, config: RendererConfig) -> watch::Receiver<RendererStatus> {
         let (say, rendered) = watch::channel(RendererStatus::default());
         let (engine, stop, runtime) = (engine.clone(), self.stop.clone(), Handle::current());
-        let work = move || runtime.block_on(until(stop, renderer::run(engine, rendering, say)));
+        let work = move || runtime.block_on(until(stop, renderer::run(engine, config, say)));
         self.tasks.spawn_blocking(work);
         rendered
     }

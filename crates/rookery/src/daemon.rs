@@ -112,7 +112,7 @@ pub async fn serve(
     let endpoint = settings.otlp_endpoint.as_ref();
     let telemetry = endpoint.map(|endpoint| Telemetry::start(&engine, endpoint, &opened.project_name)).transpose()?;
     let program = std::env::current_exe().context("cannot tell which program this is")?;
-    let rendered = services.render(&engine, team_files::rendering(project, &program));
+    let rendered = services.render(&engine, team_files::renderer_config(project, &program));
     services.deliver(&engine, carrier(settings)?);
     let app = app(settings, &opened, &engine, &bound, Sights { files: services.watch_coverage(), rendered })?;
     let socket = project.prepare_socket()?;

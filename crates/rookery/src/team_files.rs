@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rookery_core::kernel::instance::Instance;
 use rookery_core::model::context_settings::{ContextSettings, TeamContext};
-use rookery_engine::renderer::{Generated, Rendering};
+use rookery_engine::renderer::{GeneratedFile, RendererConfig};
 use rookery_engine::{Engine, EngineError, SubmitError};
 use serde_json::json;
 
@@ -17,12 +17,12 @@ use crate::project::Project;
 const CONFIGURATION: &str = "mcp.json";
 
 /// How files are rendered for this project.
-pub fn rendering(project: &Project, program: &Path) -> Rendering {
+pub fn renderer_config(project: &Project, program: &Path) -> RendererConfig {
     let (root, program) = (project.root().to_owned(), program.to_owned());
     let generated = move |instance: &Instance, _: &TeamContext| {
-        vec![Generated { name: CONFIGURATION.to_owned(), text: configuration(&root, &program, instance) }]
+        vec![GeneratedFile { name: CONFIGURATION.to_owned(), text: configuration(&root, &program, instance) }]
     };
-    Rendering { state: project.rendered(), generated: Arc::new(generated) }
+    RendererConfig { state: project.rendered(), generated: Arc::new(generated) }
 }
 
 /// What a program needs to start our server by itself, for members of an instance. Always the same bytes for the same.

@@ -1,7 +1,7 @@
-//! Documents as files, in both directions: what the log says is written, what a person saves becomes a version.
+//! Documents as files, in both directions: versions of the log are written, edits of people become versions.
 //!
-//! A file is replaced only by changing places with it, and what comes out is kept until it is known: as what we wrote,
-//! as a version, or as one that it has become. So nothing that ever stood in a file is lost, whenever we are ended.
+//! A file is replaced only by exchanging it with a new one, and the replaced file is kept until its content is known to be
+//! rendered text or a version, or was saved as one. So no content of a file is lost, whenever the daemon is killed.
 
 use std::collections::BTreeMap;
 
@@ -15,52 +15,53 @@ use rookery_store::query::ColumnTest;
 use rookery_store::{RowQuery, Submission, SubmitError};
 
 use super::RenderError;
-use super::instance::Keeper;
-use super::instance_dir::{Content, FileId, PathState, Room, Stamp, WALK_ENTRIES, Walk};
+use super::file_stamp::{FileId, FileStamp};
+use super::instance::InstanceFiles;
+use super::instance_dir::{DirListing, FileContent, InstanceDir, PathState, WALK_ENTRIES};
 use super::state::RenderedDocument;
-use super::writers::{Sees, Writers};
+use super::writers::{ProcessVisibility, Writers};
 use crate::engine::Engine;
 use crate::error::EngineError;
 
-/// How long a file must be left alone before it is read.
+/// How long a file must be unchanged before it is read.
 const SETTLE_MILLIS: u64 = 150;
-/// The same where nobody can tell whether it is still being written.
+/// The same where no process is visible that might still write to it.
 const SETTLE_BLINDLY_MILLIS: u64 = 1_000;
-/// How long a file that somebody saves again and again is waited for.
+/// The longest wait for a file that is saved again and again.
 const MAX_RESTLESS_MILLIS: u64 = 3_000;
-/// How long a file that somebody keeps open is waited for.
+/// The longest wait for a file that a process keeps open.
 const MAX_OPEN_MILLIS: u64 = 10_000;
-/// How long a file must be missing before it is written anew: editors save by taking it away for a moment.
+/// How long a file must be missing before it is rewritten: editors remove a file for a moment while they save it.
 const MISSING_MILLIS: u64 = 2_000;
-/// A stamp younger than this may stand for two contents.
+/// A stamp younger than this may belong to two contents.
 const YOUNG_MILLIS: i64 = 100;
-/// How many versions are looked through at a time.
+/// The number of versions that are searched at a time.
 const VERSIONS: u32 = 20;
 
 pub(super) const MAX_DOCUMENT_BYTES: u64 = limit::DOCUMENT_BYTES as u64;
 
-/// A file that is not as we left it: since when that is so, and since when it is as it is.
+/// A changed file: when the change was first seen, and since when it has its present stamp.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
-    stamp: Stamp,
+pub(super) struct UnsettledFile {
+    stamp: FileStamp,
     first: u64,
     since: u64,
 }
 
 /// The files that may be documents.
 #[derive(Debug)]
-pub(super) struct Files {
-    pub(super) found: BTreeMap<String, Stamp>,
-    /// Whether there are not more.
-    whole: bool,
-    /// Documents that have no file of their own, because the disk does not tell their name from that of another.
+pub(super) struct DocumentFiles {
+    pub(super) found: BTreeMap<String, FileStamp>,
+    /// Whether these are all files.
+    complete: bool,
+    /// Documents without a separate file, because the disk does not distinguish their name from that of another, by path.
     twins: BTreeMap<String, String>,
 }
 
-impl Files {
-    /// Adds a file that is there under a name that the folder does not show.
-    fn add(&mut self, path: &str, stamp: Stamp) {
-        let is_twin = |(other, found): &(&String, &Stamp)| {
+impl DocumentFiles {
+    /// Adds a file that exists under a name that the folder's listing does not have.
+    fn add(&mut self, path: &str, stamp: FileStamp) {
+        let is_twin = |(other, found): &(&String, &FileStamp)| {
             found.id() == stamp.id() && other.to_lowercase() == path.to_lowercase()
         };
         match self.found.iter().find(is_twin) {
@@ -70,23 +71,23 @@ impl Files {
     }
 }
 
-/// Whose words stand in a file.
+/// The author of a file's content.
 enum FileAuthor {
-    /// Ours, of this version.
-    Ours(u64),
-    /// Somebody's who edited it.
+    /// The renderer, which wrote this version.
+    Renderer(u64),
+    /// A person or program that edited the file.
     Edit,
 }
 
-impl Keeper {
-    /// Brings files and documents together, each where the other has changed.
-    pub(super) async fn render_documents(&mut self, engine: &Engine, room: &Room) -> Result<(), RenderError> {
+impl InstanceFiles {
+    /// Reconciles files and documents, each where the other has changed.
+    pub(super) async fn render_documents(&mut self, engine: &Engine, dir: &InstanceDir) -> Result<(), RenderError> {
         let documents = engine.documents().list(&self.instance.run()).await?.value;
         let live: BTreeMap<String, Document> =
             documents.into_iter().map(|document| (document.id.path.to_string(), document)).collect();
-        let Files { found: files, whole, twins } = self.files(room, live.keys())?;
-        if !whole {
-            self.trouble(format!(
+        let DocumentFiles { found: files, complete, twins } = self.find_files(dir, live.keys())?;
+        if !complete {
+            self.add_warning(format!(
                 "there are more than {WALK_ENTRIES} files in {}: new ones do not become documents until there are fewer",
                 self.context.folder.as_str()
             ));
@@ -94,40 +95,41 @@ impl Keeper {
         self.seen.retain(|path, _| files.contains_key(path));
         self.missing.retain(|path, _| !files.contains_key(path));
         let writers = self.writers(&files);
-        let mut paths: Vec<&String> = live.keys().chain(files.keys()).chain(self.rendered()).collect();
+        let mut paths: Vec<&String> = live.keys().chain(files.keys()).chain(self.rendered_paths()).collect();
         paths.sort();
         paths.dedup();
         for path in paths.into_iter().cloned().collect::<Vec<_>>() {
             let Ok(name) = DocumentPath::parse(&path) else { continue };
             if let Some(twin) = twins.get(&path) {
-                self.trouble(format!("{path} and {twin} are one file on this disk: document {path} is not written"));
+                self.add_warning(format!(
+                    "{path} and {twin} are one file on this disk: document {path} is not written"
+                ));
                 continue;
             }
             let id = DocumentId::new(self.instance.run(), name);
             let known = live.get(&path).cloned();
             let done = match files.get(&path) {
-                Some(stamp) => self.meet(engine, room, &id, known, *stamp, &writers).await,
-                None => self.miss(engine, room, &id, known).await,
+                Some(stamp) => self.handle_present(engine, dir, &id, known, *stamp, &writers).await,
+                None => self.handle_missing(engine, dir, &id, known).await,
             };
-            self.bear(&format!("document {path} is not brought up to date"), done)?;
+            self.report_failure(&format!("document {path} is not brought up to date"), done)?;
         }
-        self.settle_swaps(engine, room).await
+        self.settle_swaps(engine, dir).await
     }
 
-    /// The files that may be documents: what is found in the folder, and those of documents that we know, wherever in it
-    /// they are.
-    pub(super) fn files<'a>(
+    /// The files that may be documents: those found in the folder, and those of known documents at any depth.
+    pub(super) fn find_files<'a>(
         &'a self,
-        room: &Room,
+        dir: &InstanceDir,
         known: impl Iterator<Item = &'a String>,
-    ) -> Result<Files, RenderError> {
-        let Walk { mut found, whole } = room.walk()?;
+    ) -> Result<DocumentFiles, RenderError> {
+        let DirListing { mut found, complete } = dir.walk()?;
         let is_document = |path: &String| DocumentPath::parse(path).is_ok_and(|path| !self.context.is_channel(&path));
         found.retain(|path, _| is_document(path));
-        let mut files = Files { found, whole, twins: BTreeMap::new() };
-        for path in known.chain(self.rendered()) {
+        let mut files = DocumentFiles { found, complete, twins: BTreeMap::new() };
+        for path in known.chain(self.rendered_paths()) {
             if !files.found.contains_key(path)
-                && let Ok(PathState::File(stamp)) = room.look(path)
+                && let Ok(PathState::File(stamp)) = dir.look(path)
             {
                 files.add(path, stamp);
             }
@@ -135,42 +137,42 @@ impl Keeper {
         Ok(files)
     }
 
-    /// The documents whose files we wrote.
-    fn rendered(&self) -> impl Iterator<Item = &String> {
+    /// The paths of documents whose files were rendered.
+    fn rendered_paths(&self) -> impl Iterator<Item = &String> {
         self.state.documents.iter().filter(|(_, state)| state.hash.is_some()).map(|(path, _)| path)
     }
 
-    /// Who writes to those files that are not as we left them.
-    fn writers(&self, files: &BTreeMap<String, Stamp>) -> Writers {
+    /// The writers of changed files.
+    fn writers(&self, files: &BTreeMap<String, FileStamp>) -> Writers {
         let changed = files.iter().filter(|(path, stamp)| self.stamps.get(*path) != Some(*stamp));
         let changed: Vec<FileId> = changed.map(|(_, stamp)| stamp.id()).collect();
         Writers::look(&changed)
     }
 
-    /// A file that is there.
-    async fn meet(
+    /// Handles a document or file whose file exists.
+    async fn handle_present(
         &mut self,
         engine: &Engine,
-        room: &Room,
+        dir: &InstanceDir,
         id: &DocumentId,
         known: Option<Document>,
-        stamp: Stamp,
+        stamp: FileStamp,
         writers: &Writers,
     ) -> Result<(), RenderError> {
         let path = id.path.as_str();
         let mut known = known;
         if self.stamps.get(path) != Some(&stamp) {
             if !self.has_settled(path, stamp, writers) {
-                return self.again_soon();
+                return self.recheck_soon();
             }
-            let Some(content) = room.read(path, MAX_DOCUMENT_BYTES)?.filter(|content| content.stamp == stamp) else {
-                return self.again_soon();
+            let Some(content) = dir.read(path, MAX_DOCUMENT_BYTES)?.filter(|content| content.stamp == stamp) else {
+                return self.recheck_soon();
             };
-            let Some(text) = self.fit(id, &content) else { return Ok(()) };
+            let Some(text) = self.read_text(id, &content) else { return Ok(()) };
             let hash = hash_of(&text);
-            let version = match self.whose(engine, id, known.as_ref(), &hash).await? {
-                FileAuthor::Ours(version) => version,
-                FileAuthor::Edit => match self.take_in(engine, id, text).await? {
+            let version = match self.find_author(engine, id, known.as_ref(), &hash).await? {
+                FileAuthor::Renderer(version) => version,
+                FileAuthor::Edit => match self.save_version(engine, id, text).await? {
                     Some(document) => {
                         let version = document.version;
                         known = Some(document);
@@ -181,77 +183,80 @@ impl Keeper {
             };
             self.state.documents.insert(path.to_owned(), RenderedDocument { version, hash: Some(hash) });
             self.seen.remove(path);
-            self.trust(path, stamp);
+            self.remember_stamp(path, stamp);
         }
         match known {
-            Some(document) => self.refresh(engine, room, id, &document).await,
-            None => self.withdraw(engine, room, id).await,
+            Some(document) => self.refresh(engine, dir, id, &document).await,
+            None => self.remove_file(engine, dir, id).await,
         }
     }
 
-    /// A file that is not there.
-    async fn miss(
+    /// Handles a document whose file is missing.
+    async fn handle_missing(
         &mut self,
         engine: &Engine,
-        room: &Room,
+        dir: &InstanceDir,
         id: &DocumentId,
         known: Option<Document>,
     ) -> Result<(), RenderError> {
         let path = id.path.as_str();
         self.stamps.remove(path);
-        match room.look(path)? {
+        match dir.look(path)? {
             PathState::Nothing => {}
             PathState::Other => {
-                self.trouble(format!("{} is a link or a folder: the document is not written there", self.shown(path)));
+                self.add_warning(format!(
+                    "{} is a link or a folder: the document is not written there until it is removed",
+                    self.display_path(path)
+                ));
                 return Ok(());
             }
-            // Put there in this moment, maybe by us and under another name; it is met in the next round.
-            PathState::File(_) => return self.again_soon(),
+            // It appeared just now, maybe under another name; the next round handles it.
+            PathState::File(_) => return self.recheck_soon(),
         }
         if known.is_none() {
             let deleted = engine.documents().get(id).await?.value;
-            self.gone(path, deleted.as_ref());
+            self.record_deleted(path, deleted.as_ref());
             return Ok(());
         }
         let was_there = self.state.documents.get(path).is_some_and(|state| state.hash.is_some());
         let since = *self.missing.entry(path.to_owned()).or_insert(self.now);
         if was_there && self.now.saturating_sub(since) < MISSING_MILLIS {
-            return self.again_soon();
+            return self.recheck_soon();
         }
-        self.write(engine, room, id).await
+        self.write(engine, dir, id).await
     }
 
-    /// Whether a file that is not as we left it has been left alone for long enough, or has not been for too long.
-    fn has_settled(&mut self, path: &str, stamp: Stamp, writers: &Writers) -> bool {
+    /// Whether a changed file has been unchanged for long enough, or has kept changing for too long.
+    fn has_settled(&mut self, path: &str, stamp: FileStamp, writers: &Writers) -> bool {
         let now = self.now;
-        let seen = self.seen.entry(path.to_owned()).or_insert(Seen { stamp, first: now, since: now });
+        let seen = self.seen.entry(path.to_owned()).or_insert(UnsettledFile { stamp, first: now, since: now });
         if seen.stamp != stamp {
-            *seen = Seen { stamp, first: seen.first, since: now };
+            *seen = UnsettledFile { stamp, first: seen.first, since: now };
         }
         let (quiet, waited) = (now.saturating_sub(seen.since), now.saturating_sub(seen.first));
         if writers.write_to(stamp.id()) {
             return waited >= MAX_OPEN_MILLIS;
         }
-        // Half of what somebody writes whom we do not see is at worst a version too many.
+        // Reading half of a save by an invisible process costs at worst one extra version.
         let enough = match writers.sees() {
-            Sees::All | Sees::Some => SETTLE_MILLIS,
-            Sees::Nothing => SETTLE_BLINDLY_MILLIS,
+            ProcessVisibility::All | ProcessVisibility::Some => SETTLE_MILLIS,
+            ProcessVisibility::Nothing => SETTLE_BLINDLY_MILLIS,
         };
         quiet >= enough || waited >= MAX_RESTLESS_MILLIS
     }
 
-    /// Remembers a file by its stamp, unless that is so young that another content may get the same.
-    fn trust(&mut self, path: &str, stamp: Stamp) {
+    /// Remembers the stamp of a file, unless it is so young that other content could get the same one.
+    fn remember_stamp(&mut self, path: &str, stamp: FileStamp) {
         if self.wall.abs_diff(stamp.changed_millis()) > YOUNG_MILLIS.unsigned_abs() {
             self.stamps.insert(path.to_owned(), stamp);
         } else {
-            self.again = true;
+            self.recheck = true;
         }
     }
 
-    /// The text of a file, if it can be a document's. One that cannot is left alone.
-    fn fit(&mut self, id: &DocumentId, content: &Content) -> Option<String> {
-        let why = if !content.whole {
+    /// The text of a file, if it can be a document. Other files are left alone.
+    fn read_text(&mut self, id: &DocumentId, content: &FileContent) -> Option<String> {
+        let why = if !content.complete {
             format!("it is larger than {} bytes", limit::DOCUMENT_BYTES)
         } else {
             match std::str::from_utf8(&content.bytes) {
@@ -259,13 +264,13 @@ impl Keeper {
                 Err(_) => "it is not UTF-8 text".to_owned(),
             }
         };
-        self.trouble(format!("{} is left alone: {why}", self.shown(id.path.as_str())));
+        self.add_warning(format!("{} is left alone: {why}", self.display_path(id.path.as_str())));
         None
     }
 
-    /// Tells our own words from somebody's. What stands in a version that came after the one that we know to have
-    /// written is ours too: we were ended before we could note it.
-    async fn whose(
+    /// Finds out whether the renderer wrote a file's content. Content of a version after the last recorded one was rendered
+    /// too: the daemon was killed before the state was saved.
+    async fn find_author(
         &self,
         engine: &Engine,
         id: &DocumentId,
@@ -274,16 +279,16 @@ impl Keeper {
     ) -> Result<FileAuthor, RenderError> {
         let state = self.state.documents.get(id.path.as_str());
         if let Some(state) = state.filter(|state| state.hash.as_deref() == Some(hash)) {
-            return Ok(FileAuthor::Ours(state.version));
+            return Ok(FileAuthor::Renderer(state.version));
         }
         if let Some(document) = known.filter(|document| document.hash == hash) {
-            return Ok(FileAuthor::Ours(document.version));
+            return Ok(FileAuthor::Renderer(document.version));
         }
         let after = state.map_or(0, |state| state.version);
-        Ok(self.version_with(engine, id, after, hash).await?.map_or(FileAuthor::Edit, FileAuthor::Ours))
+        Ok(self.version_with(engine, id, after, hash).await?.map_or(FileAuthor::Edit, FileAuthor::Renderer))
     }
 
-    /// The first version after one that has this text.
+    /// The first version after `after` whose text has this hash.
     pub(super) async fn version_with(
         &self,
         engine: &Engine,
@@ -312,8 +317,8 @@ impl Keeper {
         }
     }
 
-    /// Makes what a person saved a version; none if the rules refuse it.
-    pub(super) async fn take_in(
+    /// Saves an edit as a version; `None` if the rules reject it.
+    pub(super) async fn save_version(
         &mut self,
         engine: &Engine,
         id: &DocumentId,
@@ -323,18 +328,18 @@ impl Keeper {
         match engine.commit(Submission::internal(Caller::watcher(), command)).await {
             Ok(committed) => Ok(committed.typed().map(|committed| committed.reply)),
             Err(SubmitError::Refused(refusal)) => {
-                self.trouble(format!("{} is left alone: {refusal}", self.shown(id.path.as_str())));
+                self.add_warning(format!("{} is left alone: {refusal}", self.display_path(id.path.as_str())));
                 Ok(None)
             }
             Err(error) => Err(EngineError::from(error).into()),
         }
     }
 
-    /// Writes a newer version into a file that is as we left it.
+    /// Writes a newer version into an unchanged file.
     async fn refresh(
         &mut self,
         engine: &Engine,
-        room: &Room,
+        dir: &InstanceDir,
         id: &DocumentId,
         document: &Document,
     ) -> Result<(), RenderError> {
@@ -344,55 +349,55 @@ impl Keeper {
             return Ok(());
         }
         if up_to_date {
-            // Words of it may have been redacted.
+            // A part of the text may have been redacted.
             let text = engine.documents().text(id).await?;
             let hash = text.map(|text| hash_of(&text.text));
             if hash.is_none() || hash == state.and_then(|state| state.hash) {
                 return Ok(());
             }
         }
-        self.write(engine, room, id).await
+        self.write(engine, dir, id).await
     }
 
-    async fn write(&mut self, engine: &Engine, room: &Room, id: &DocumentId) -> Result<(), RenderError> {
-        let Some(text) = engine.documents().text(id).await? else { return self.again_soon() };
-        self.needs_room_for_swaps(engine, room).await?;
+    async fn write(&mut self, engine: &Engine, dir: &InstanceDir, id: &DocumentId) -> Result<(), RenderError> {
+        let Some(text) = engine.documents().text(id).await? else { return self.recheck_soon() };
+        self.ensure_swap_capacity(engine, dir).await?;
         let path = id.path.as_str();
-        let mut draft = room.draft(&engine.mint(""))?;
-        room.write(&mut draft, text.text.as_bytes())?;
-        let swap = room.keep(draft, path)?;
+        let mut draft = dir.draft(&engine.mint(""))?;
+        dir.write(&mut draft, text.text.as_bytes())?;
+        let swap = dir.keep(draft, path)?;
         let before = self.state.documents.get(path).and_then(|state| state.hash.clone());
-        if room.exchange(&swap)? {
-            self.came_out(&swap, before);
-        } else if !room.place(&swap)? {
-            // Somebody put a file there in this moment; it is met in the next round.
-            room.remove_swap(&swap)?;
-            return self.again_soon();
+        if dir.exchange(&swap)? {
+            self.track_replaced(&swap, before);
+        } else if !dir.place(&swap)? {
+            // A file appeared there just now; the next round handles it.
+            dir.remove_swap(&swap)?;
+            return self.recheck_soon();
         }
         self.stamps.remove(path);
         self.missing.remove(path);
         let state = RenderedDocument { version: text.version.version, hash: Some(hash_of(&text.text)) };
         self.state.documents.insert(path.to_owned(), state);
-        self.again_soon()
+        self.recheck_soon()
     }
 
-    /// Takes the file of a deleted document away.
-    async fn withdraw(&mut self, engine: &Engine, room: &Room, id: &DocumentId) -> Result<(), RenderError> {
+    /// Removes the file of a deleted document.
+    async fn remove_file(&mut self, engine: &Engine, dir: &InstanceDir, id: &DocumentId) -> Result<(), RenderError> {
         let path = id.path.as_str();
         let deleted = engine.documents().get(id).await?.value;
         if deleted.as_ref().is_some_and(Document::is_here) {
-            return self.again_soon();
+            return self.recheck_soon();
         }
         let before = self.state.documents.get(path).and_then(|state| state.hash.clone());
-        if let Some(swap) = room.take_away(&engine.mint(""), path)? {
-            self.came_out(&swap, before);
+        if let Some(swap) = dir.take_away(&engine.mint(""), path)? {
+            self.track_replaced(&swap, before);
         }
         self.stamps.remove(path);
-        self.gone(path, deleted.as_ref());
+        self.record_deleted(path, deleted.as_ref());
         Ok(())
     }
 
-    fn gone(&mut self, path: &str, deleted: Option<&Document>) {
+    fn record_deleted(&mut self, path: &str, deleted: Option<&Document>) {
         match deleted {
             Some(document) => {
                 let state = RenderedDocument { version: document.version, hash: None };
@@ -408,18 +413,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_the_disk_does_not_tell_from_another_is_no_file_of_its_own() {
+    fn names_that_differ_in_case_count_as_one_file() {
         let folder = tempfile::tempdir().unwrap();
         let inside =
             rookery_core::model::context_settings::TeamContext::of(&rookery_core::Instance::new("x"), None, None)
                 .folder;
-        let room = Room::enter(folder.path(), &inside, Default::default()).unwrap();
+        let dir = InstanceDir::enter(folder.path(), &inside, Default::default()).unwrap();
         for name in ["Notes.md", "other.md"] {
-            std::fs::write(room.path().join(name), "x").unwrap();
+            std::fs::write(dir.path().join(name), "x").unwrap();
         }
-        let Walk { found, whole } = room.walk().unwrap();
+        let DirListing { found, complete } = dir.walk().unwrap();
         let (notes, other) = (found["Notes.md"], found["other.md"]);
-        let mut files = Files { found, whole, twins: BTreeMap::new() };
+        let mut files = DocumentFiles { found, complete, twins: BTreeMap::new() };
         files.add("notes.md", notes);
         files.add("deep.md", other);
         assert_eq!(files.twins, BTreeMap::from([("notes.md".to_owned(), "Notes.md".to_owned())]));

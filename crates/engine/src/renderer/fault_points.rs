@@ -1,12 +1,12 @@
-//! Every change that a rendering makes to the disk passes here first, so that tests can end it before any of them, or let
-//! somebody else come first.
+//! Every change that the renderer makes to the disk passes a fault point first, so that tests can stop the renderer before
+//! any of them, or let another program act first.
 
 use std::io;
 use std::sync::Arc;
 
-/// What is about to happen.
+/// A change that is about to happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Step {
+pub(super) enum FaultPoint {
     MakeFolder,
     WriteDraft,
     KeepDraft,
@@ -19,25 +19,26 @@ pub(super) enum Step {
     SaveState,
 }
 
-/// Says whether a step is taken.
-pub(super) type Gate = dyn Fn(Step) -> io::Result<()> + Send + Sync;
+/// Decides whether a change happens; tests provide it.
+pub(super) type FaultHook = dyn Fn(FaultPoint) -> io::Result<()> + Send + Sync;
 
+/// The hook that every change passes; none outside of tests.
 #[derive(Clone, Default)]
-pub(super) struct Steps(Option<Arc<Gate>>);
+pub(super) struct FaultPoints(Option<Arc<FaultHook>>);
 
-impl Steps {
+impl FaultPoints {
     #[cfg(test)]
-    pub(super) fn through(gate: impl Fn(Step) -> io::Result<()> + Send + Sync + 'static) -> Steps {
-        Steps(Some(Arc::new(gate)))
+    pub(super) fn with_hook(hook: impl Fn(FaultPoint) -> io::Result<()> + Send + Sync + 'static) -> FaultPoints {
+        FaultPoints(Some(Arc::new(hook)))
     }
 
-    pub(super) fn take(&self, step: Step) -> io::Result<()> {
-        self.0.as_ref().map_or(Ok(()), |gate| gate(step))
+    pub(super) fn pass(&self, point: FaultPoint) -> io::Result<()> {
+        self.0.as_ref().map_or(Ok(()), |hook| hook(point))
     }
 }
 
-impl std::fmt::Debug for Steps {
+impl std::fmt::Debug for FaultPoints {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Steps")
+        f.write_str("FaultPoints")
     }
 }

@@ -1,16 +1,18 @@
-//! The file form of a team's context: `channel.md` and documents in `.workflow/<instance>/`, rendered from the log.
+//! Renders a team's context as files: `channel.md` and documents in `.workflow/<instance>/`.
 //!
-//! The log is the truth. A rendering follows it and adds no facts, with one exception: what a person saves into a
-//! document's file becomes a version by `external`. `run` follows log and disk and decides whose turn it is, `keeper` does
-//! a round for one instance, `channel` and `papers` know the two kinds of files, `swaps` what came out of its
-//! place, and only `room` touches the disk.
+//! The log is the truth. The renderer follows it and appends nothing, with one exception: an edit that a person saves into
+//! a document's file becomes a version by `external`. `service` follows the log and the disk and schedules the instances,
+//! `instance` does one round for an instance, `channel` and `documents` handle the two kinds of files, `recovered` handles
+//! the files that were replaced, and only `instance_dir` accesses the disk.
 //!
-//! What must hold: nothing that ever stood in such a file becomes unreachable, whoever saves at whatever moment, and
-//! whenever we are ended. What cannot be written is a warning and tried again; nobody who speaks waits for it.
+//! Invariant: no content of such a file is ever lost, whichever program saves at whichever moment, and whenever the daemon
+//! is killed. A file that cannot be written causes a warning and a retry; senders of messages never wait for it.
 
+mod change_hints;
 mod channel;
 mod documents;
 mod fault_points;
+mod file_stamp;
 mod instance;
 mod instance_dir;
 mod recovered;
@@ -32,44 +34,44 @@ use rookery_store::ReadError;
 pub(crate) use service::run;
 
 use crate::error::EngineError;
-use instance_dir::RoomError;
+use instance_dir::InstanceDirError;
 
-/// Makes the files that an instance's folder has besides channel and documents.
-pub type Makes = dyn Fn(&Instance, &TeamContext) -> Vec<Generated> + Send + Sync;
+/// Makes the files of an instance's folder besides channel and documents.
+pub type GenerateFiles = dyn Fn(&Instance, &TeamContext) -> Vec<GeneratedFile> + Send + Sync;
 
-/// How files are rendered; whoever wires the engine chooses.
+/// The settings of the renderer, given by the wiring.
 #[derive(Clone)]
-pub struct Rendering {
-    /// Where is kept what was rendered last.
+pub struct RendererConfig {
+    /// The folder for the state of the renderer: hashes of the files that it wrote.
     pub state: PathBuf,
-    /// The files that an instance's folder has besides channel and documents, made from settings alone.
-    pub generated: Arc<Makes>,
+    /// Makes the files of an instance's folder besides channel and documents, from settings alone.
+    pub generated: Arc<GenerateFiles>,
 }
 
-impl fmt::Debug for Rendering {
+impl fmt::Debug for RendererConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rendering").field("state", &self.state).finish_non_exhaustive()
+        f.debug_struct("RendererConfig").field("state", &self.state).finish_non_exhaustive()
     }
 }
 
 /// A file that is made from settings alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Generated {
+pub struct GeneratedFile {
     pub name: String,
     pub text: String,
 }
 
-/// What is rendered right now, and what a person should know about it.
+/// The folders that are rendered now, and warnings for people.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RendererStatus {
-    /// The folders of instances that are in use here.
-    pub folders: Vec<Folder>,
+    /// The folders of instances that are in use at this site.
+    pub folders: Vec<RenderedFolder>,
     pub warnings: Vec<String>,
 }
 
 /// The folder of an instance, by its full path.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Folder {
+pub struct RenderedFolder {
     pub instance: Instance,
     pub path: PathBuf,
 }
@@ -77,28 +79,28 @@ pub struct Folder {
 #[derive(Debug, thiserror::Error)]
 enum RenderError {
     #[error(transparent)]
-    Room(#[from] RoomError),
+    InstanceDir(#[from] InstanceDirError),
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error("cannot read {path}: {source}")]
     Unreadable { path: String, source: io::Error },
-    #[error("{path} is a link or a folder, where a file is needed")]
+    #[error("{path} is a link or a folder, but must be a file: remove it")]
     InTheWay { path: String },
-    #[error("{path} was there before and is left alone: move it away, or give the instance another folder")]
+    #[error("{path} existed before and is left alone: move it away, or give the instance another folder")]
     NotOurs { path: String },
-    #[error("{path} was edited so often that there is no room for another copy: remove the '.edited' files beside it")]
+    #[error("{path} has too many edited copies: remove the '.edited' files beside it")]
     Crowded { path: String },
-    #[error("files in {path}/.swap are kept open by other programs: nothing is written until they are closed")]
+    #[error("other programs keep too many files in {path}/.swap open: close them; nothing is written until then")]
     Stuck { path: String },
-    #[error("cannot note what was rendered of instance '{instance}': {source}")]
-    State { instance: String, source: io::Error },
+    #[error("cannot save the renderer's state of instance '{instance}': {source}")]
+    SaveState { instance: String, source: io::Error },
 }
 
 impl RenderError {
-    /// Whether it is about a file, and others may do well.
-    fn is_of_a_file(&self) -> bool {
-        !matches!(self, RenderError::Engine(_) | RenderError::Read(_) | RenderError::State { .. })
+    /// Whether the error concerns one file, so that others can still be written.
+    fn concerns_one_file(&self) -> bool {
+        !matches!(self, RenderError::Engine(_) | RenderError::Read(_) | RenderError::SaveState { .. })
     }
 }

@@ -1,159 +1,124 @@
-//! Follows the log and the disk, and decides whose turn it is.
+//! The service: follows the log and the disk, and schedules a round for each instance that needs one.
 
 use rookery_core::model::{Table, VersionId};
 use rookery_core::{AgentId, AnyEvent, EventRef, Key, LogId, Position, Row};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use notify::event::{AccessKind, AccessMode, ModifyKind};
-use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use rookery_core::kernel::instance::Instance;
 use rookery_core::model::context_settings::{Configured, Provider, Scope, TeamContext};
 use rookery_core::model::message::{Form, Header};
 use rookery_store::query::ColumnTest;
 use rookery_store::{LogQuery, RowQuery};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
-use super::fault_points::Steps;
-use super::instance::Keeper;
-use super::instance_dir::FileId;
-use super::state::Shelf;
-use super::{Folder, RenderError, RendererStatus, Rendering};
+use super::change_hints::{ChangeHints, create_watcher};
+use super::fault_points::FaultPoints;
+use super::file_stamp::FileId;
+use super::instance::InstanceFiles;
+use super::state::StateStore;
+use super::{RenderError, RenderedFolder, RendererConfig, RendererStatus};
 use crate::durations::RETRY_DELAY;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::messages::message_of;
 use crate::subscribe::{SubscribeError, Subscription};
 
-/// How soon something unsettled is looked at again.
+/// The delay before unsettled files are checked again.
 const SOON_MILLIS: u64 = 100;
-/// How often the disk is looked at although nobody said that it changed.
-const LOOK_EVERY_MILLIS: u64 = 2_000;
-/// How soon what could not be done is tried again because the disk has changed.
+/// The interval at which the disk is checked without a hint that it changed.
+const POLL_INTERVAL_MILLIS: u64 = 2_000;
+/// The delay before unfinished work is retried after a change on the disk.
 const RETRY_MILLIS: u64 = 1_000;
-/// How far the pauses between tries grow.
-const RETRY_AT_LEAST_EVERY_MILLIS: u64 = 30_000;
+/// The longest backoff between retries.
+const MAX_RETRY_MILLIS: u64 = 30_000;
 
-/// Runs until the log can be followed no more, and says what is rendered.
-pub(crate) async fn run(engine: Engine, rendering: Rendering, say: watch::Sender<RendererStatus>) {
+/// Runs until it is dropped, and publishes its status. Starts over when the log cannot be followed.
+pub(crate) async fn run(engine: Engine, config: RendererConfig, status: watch::Sender<RendererStatus>) {
     loop {
-        match RenderService::open(&engine, &rendering).await {
+        match RenderService::open(&engine, &config).await {
             Ok((mut service, subscription)) => {
-                if let Err(error) = service.follow(subscription, &say).await {
-                    tracing::debug!(%error, "renderings are interrupted");
+                if let Err(error) = service.follow(subscription, &status).await {
+                    tracing::debug!(%error, "the renderer was interrupted and starts over");
                 }
             }
-            Err(error) => tracing::debug!(%error, "renderings cannot follow the log"),
+            Err(error) => tracing::debug!(%error, "the renderer cannot follow the log yet"),
         }
         tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
-/// Everybody who keeps files at this site.
+/// The renderers of all instances that have files at this site.
 #[derive(Debug)]
 pub(super) struct RenderService {
     engine: Engine,
-    rendering: Rendering,
-    shelf: Shelf,
+    config: RendererConfig,
+    states: StateStore,
     log: LogId,
     contexts: BTreeMap<Scope, Configured>,
-    places: BTreeMap<Instance, InstanceRenderer>,
-    /// Those who would have the folder of another, and what a person should know about it.
-    shut_out: BTreeMap<Instance, String>,
-    hints: Arc<Hints>,
+    renderers: BTreeMap<Instance, InstanceRenderer>,
+    /// Instances that cannot have their folder, such as that of another instance, with a warning for people.
+    without_folder: BTreeMap<Instance, String>,
+    hints: Arc<ChangeHints>,
     watcher: Option<RecommendedWatcher>,
-    /// The last position that is known to be saved.
+    /// The last position that was saved.
     saved: Option<Position>,
 }
 
 #[derive(Debug)]
 struct InstanceRenderer {
-    keeper: Keeper,
-    /// It was configured, has agents, or something happened in it since we are here.
+    files: InstanceFiles,
+    /// The instance was configured, has agents, or was active since the service started.
     in_use: bool,
-    /// The log says something new.
+    /// The log has news for the files.
     stale: bool,
-    /// Some of its files could not be brought up to date.
+    /// Some files could not be brought up to date.
     unfinished: bool,
-    /// When to look at the disk again.
+    /// When the disk is checked next.
     due: u64,
-    /// How long to wait after the next failure.
+    /// The delay after the next failure.
     backoff_millis: u64,
     failure: Option<String>,
-    troubles: Vec<String>,
-    /// The folder that hints come from.
+    warnings: Vec<String>,
+    /// The folder that the file watcher observes.
     watched: Option<FileId>,
 }
 
-/// Folders in which something has changed, as the system tells. Only hints: whoever gets one looks for itself.
-#[derive(Debug, Default)]
-struct Hints {
-    folders: Mutex<BTreeMap<PathBuf, Instance>>,
-    touched: Mutex<BTreeSet<Instance>>,
-    arrived: Notify,
-}
-
-impl Hints {
-    fn receive(&self, event: notify::Result<notify::Event>) {
-        let Ok(event) = event else { return };
-        let reading = match event.kind {
-            EventKind::Access(AccessKind::Close(AccessMode::Write)) => false,
-            EventKind::Access(_) => true,
-            EventKind::Modify(ModifyKind::Metadata(_)) => true,
-            _ => false,
-        };
-        if reading {
-            return;
-        }
-        let folders = lock(&self.folders);
-        let of = |path: &PathBuf| path.ancestors().find_map(|folder| folders.get(folder)).cloned();
-        lock(&self.touched).extend(event.paths.iter().filter_map(of));
-        self.arrived.notify_one();
-    }
-
-    fn take(&self) -> BTreeSet<Instance> {
-        std::mem::take(&mut *lock(&self.touched))
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl RenderService {
-    /// Takes stock of everything that has files here.
+    /// Opens a renderer for every instance that has files at this site.
     pub(super) async fn open(
         engine: &Engine,
-        rendering: &Rendering,
+        config: &RendererConfig,
     ) -> Result<(RenderService, Subscription), RenderError> {
-        RenderService::open_with(engine, rendering, Steps::default()).await
+        RenderService::open_with(engine, config, FaultPoints::default()).await
     }
 
     pub(super) async fn open_with(
         engine: &Engine,
-        rendering: &Rendering,
-        steps: Steps,
+        config: &RendererConfig,
+        fault_points: FaultPoints,
     ) -> Result<(RenderService, Subscription), RenderError> {
-        // Listening begins before the first look, so that nothing falls between the two.
+        // Subscribing comes before the first query, so that no event is missed between the two.
         let subscription = engine.subscribe(None).await.map_err(EngineError::from)?;
         let log = subscription.position().log.unwrap_or_else(|| LogId::from(""));
-        let hints = Arc::new(Hints::default());
+        let hints = Arc::new(ChangeHints::default());
         let mut service = RenderService {
             engine: engine.clone(),
-            rendering: rendering.clone(),
-            shelf: Shelf::new(&rendering.state, steps),
+            config: config.clone(),
+            states: StateStore::new(&config.state, fault_points),
             log,
             contexts: BTreeMap::new(),
-            places: BTreeMap::new(),
-            shut_out: BTreeMap::new(),
-            watcher: watcher(&hints),
+            renderers: BTreeMap::new(),
+            without_folder: BTreeMap::new(),
+            watcher: create_watcher(&hints),
             hints,
             saved: None,
         };
         service.read_contexts().await?;
-        service.add_all(service.known().await?);
+        service.add_all(service.find_instances().await?);
         service.mark_in_use().await?;
         if service.missed_redactions().await? {
             service.reread_all();
@@ -164,175 +129,179 @@ impl RenderService {
     async fn follow(
         &mut self,
         mut subscription: Subscription,
-        say: &watch::Sender<RendererStatus>,
+        status: &watch::Sender<RendererStatus>,
     ) -> Result<(), SubscribeError> {
         loop {
-            self.attend().await;
-            self.tell(say);
+            self.run_round().await;
+            self.publish_status(status);
             self.note_position(&subscription.position());
             let pause = Duration::from_millis(self.next_due().saturating_sub(self.now()).max(1));
             let hints = self.hints.clone();
             tokio::select! {
                 chunk = subscription.next() => {
                     for row in chunk?.rows() {
-                        self.heed(&row.event).await;
+                        self.handle_event(&row.event).await;
                     }
                 }
-                () = hints.arrived.notified() => self.touched(&hints.take()),
+                () = hints.arrived.notified() => self.handle_hints(&hints.take()),
                 () = tokio::time::sleep(pause) => {}
             }
         }
     }
 
-    /// A round for everybody whose turn it is.
-    pub(super) async fn attend(&mut self) {
+    /// Does a round for every instance that is due.
+    pub(super) async fn run_round(&mut self) {
         let now = self.now();
         let root = self.engine.config().root.clone();
-        let folder = |(instance, place): (&Instance, &InstanceRenderer)| {
-            Some((place.keeper.has_folder(&root)?, instance.clone()))
+        let folder = |(instance, renderer): (&Instance, &InstanceRenderer)| {
+            Some((renderer.files.has_folder(&root)?, instance.clone()))
         };
-        let mut kept: Vec<(FileId, Instance)> = self.places.iter().filter_map(folder).collect();
-        for (instance, place) in &mut self.places {
-            if place.due > now && !(place.stale && place.failure.is_none()) {
+        let mut kept: Vec<(FileId, Instance)> = self.renderers.iter().filter_map(folder).collect();
+        for (instance, renderer) in &mut self.renderers {
+            if renderer.due > now && !(renderer.stale && renderer.failure.is_none()) {
                 continue;
             }
-            if let Some(rival) = place.rival(&root, &kept) {
-                place.wait_for(instance, rival, now);
+            if let Some(rival) = renderer.rival(&root, &kept) {
+                renderer.wait_for_folder(instance, rival, now);
                 continue;
             }
-            let idle = !place.stale && place.is_well() && !place.keeper.reread;
-            if idle && place.keeper.is_quiet(&root, now) {
-                place.due = now + LOOK_EVERY_MILLIS;
+            let idle = !renderer.stale && renderer.is_up_to_date() && !renderer.files.reread;
+            if idle && renderer.files.is_quiet(&root, now) {
+                renderer.due = now + POLL_INTERVAL_MILLIS;
                 continue;
             }
-            place.round(&self.engine, instance, now).await;
-            kept.extend(place.keeper.folder.map(|folder| (folder, instance.clone())));
-            watch_over(self.watcher.as_mut(), &self.hints, &root, instance, place);
+            renderer.run_round(&self.engine, instance, now).await;
+            kept.extend(renderer.files.folder.map(|folder| (folder, instance.clone())));
+            watch_folder(self.watcher.as_mut(), &self.hints, &root, instance, renderer);
         }
     }
 
     fn next_due(&self) -> u64 {
-        self.places.values().map(|place| place.due).min().unwrap_or(self.now() + LOOK_EVERY_MILLIS)
+        self.renderers.values().map(|renderer| renderer.due).min().unwrap_or(self.now() + POLL_INTERVAL_MILLIS)
     }
 
     fn now(&self) -> u64 {
         self.engine.clock().monotonic()
     }
 
-    fn touched(&mut self, instances: &BTreeSet<Instance>) {
+    fn handle_hints(&mut self, instances: &BTreeSet<Instance>) {
         let soon = self.now();
         for instance in instances {
-            if let Some(place) = self.places.get_mut(instance).filter(|place| place.failure.is_none()) {
-                // What is tried again in vain touches the disk too.
-                let pause = if place.unfinished { RETRY_MILLIS } else { 0 };
-                place.due = place.due.min(soon + pause);
+            if let Some(renderer) = self.renderers.get_mut(instance).filter(|renderer| renderer.failure.is_none()) {
+                // Failed attempts touch the disk too, and must not cause the next one at once.
+                let pause = if renderer.unfinished { RETRY_MILLIS } else { 0 };
+                renderer.due = renderer.due.min(soon + pause);
             }
         }
     }
 
-    /// Takes note of what a fact means for the files.
-    pub(super) async fn heed(&mut self, fact: &AnyEvent) {
-        match fact.typed() {
-            EventRef::MessageSent(fact) if fact.letter.header.form == Form::Entry => self.said(&fact.letter.header),
-            EventRef::MessageReleased(fact) if fact.header.form == Form::Entry => self.said(&fact.header),
-            EventRef::DocumentWritten(fact) => self.changed(&Instance::of_run(&fact.id.run)),
-            EventRef::DocumentDeleted(fact) => self.changed(&Instance::of_run(&fact.id.run)),
-            EventRef::AgentRegistered(fact) => {
-                if let Some(instance) = named(&fact.id) {
+    /// Marks the instances whose files an event changes.
+    pub(super) async fn handle_event(&mut self, event: &AnyEvent) {
+        match event.typed() {
+            EventRef::MessageSent(sent) if sent.letter.header.form == Form::Entry => {
+                self.mark_message(&sent.letter.header)
+            }
+            EventRef::MessageReleased(released) if released.header.form == Form::Entry => {
+                self.mark_message(&released.header)
+            }
+            EventRef::DocumentWritten(written) => self.mark_stale(&Instance::of_run(&written.id.run)),
+            EventRef::DocumentDeleted(deleted) => self.mark_stale(&Instance::of_run(&deleted.id.run)),
+            EventRef::AgentRegistered(registered) => {
+                if let Some(instance) = named_instance(&registered.id) {
                     self.add(&instance);
-                    self.used(&instance);
+                    self.mark_used(&instance);
                 }
             }
-            EventRef::ContextConfigured(fact) => self.reconfigure(&fact.scope).await,
-            EventRef::LogRedacted(fact) if fact.cleared.iter().any(|cleared| is_rendered(&cleared.key)) => {
+            EventRef::ContextConfigured(configured) => self.reconfigure(&configured.scope).await,
+            EventRef::LogRedacted(redacted) if redacted.cleared.iter().any(|cleared| is_rendered(&cleared.key)) => {
                 self.reread_all();
             }
             _ => {}
         }
     }
 
-    /// Threads that are not an instance's have no files; what is said in an instance's by somebody elsewhere is in its file.
-    fn said(&mut self, header: &Header) {
+    /// Only threads of instances have files. A message from outside of an instance appears in the channel that it was sent to.
+    fn mark_message(&mut self, header: &Header) {
         match header.instance() {
-            Some(instance) => self.changed(&instance),
+            Some(instance) => self.mark_stale(&instance),
             None => {
-                if let Some(place) = self.places.get_mut(&Instance::of_thread(&header.thread)) {
-                    place.stale = true;
+                if let Some(renderer) = self.renderers.get_mut(&Instance::of_thread(&header.thread)) {
+                    renderer.stale = true;
                 }
             }
         }
     }
 
-    fn changed(&mut self, instance: &Instance) {
+    fn mark_stale(&mut self, instance: &Instance) {
         self.add(instance);
-        self.used(instance);
-        if let Some(place) = self.places.get_mut(instance) {
-            place.stale = true;
+        self.mark_used(instance);
+        if let Some(renderer) = self.renderers.get_mut(instance) {
+            renderer.stale = true;
         }
     }
 
-    fn used(&mut self, instance: &Instance) {
-        if let Some(place) = self.places.get_mut(instance) {
-            place.in_use = true;
+    fn mark_used(&mut self, instance: &Instance) {
+        if let Some(renderer) = self.renderers.get_mut(instance) {
+            renderer.in_use = true;
         }
     }
 
-    /// Those that were configured or have agents are in use from the beginning.
+    /// Instances that were configured or have agents are in use from the start.
     async fn mark_in_use(&mut self) -> Result<(), RenderError> {
         for scope in self.contexts.keys().cloned().collect::<Vec<_>>() {
             if let Some(run) = scope.run() {
-                self.used(&Instance::of_run(run));
+                self.mark_used(&Instance::of_run(run));
             }
         }
         for agent in self.engine.query().agents().await?.value.iter().filter(|agent| !agent.has_left()) {
-            self.used(&Instance::of(&agent.id));
+            self.mark_used(&Instance::of(&agent.id));
         }
         Ok(())
     }
 
     fn reread_all(&mut self) {
-        for place in self.places.values_mut() {
-            place.keeper.reread = true;
-            place.stale = true;
+        for renderer in self.renderers.values_mut() {
+            renderer.files.reread = true;
+            renderer.stale = true;
         }
     }
 
     async fn reconfigure(&mut self, scope: &Scope) {
         while let Err(error) = self.read_contexts().await {
-            tracing::debug!(%error, "what was configured is read later");
+            tracing::debug!(%error, "cannot read the context settings; retrying");
             tokio::time::sleep(RETRY_DELAY).await;
         }
-        self.rearrange(scope).await;
+        self.apply_context(scope).await;
     }
 
-    /// Lets everybody's files be where they are configured to be.
-    async fn rearrange(&mut self, scope: &Scope) {
-        let known: Vec<Instance> = self.places.keys().cloned().collect();
+    /// Moves the files of instances to the folders that are configured now.
+    async fn apply_context(&mut self, scope: &Scope) {
+        let known: Vec<Instance> = self.renderers.keys().cloned().collect();
         for instance in known {
             let context = self.context(&instance);
-            if self.places.get(&instance).is_some_and(|place| place.keeper.context != context) {
-                let before = self.places.remove(&instance);
-                lock(&self.hints.folders).retain(|_, known| *known != instance);
+            if self.renderers.get(&instance).is_some_and(|renderer| renderer.files.context != context) {
+                let before = self.renderers.remove(&instance);
+                self.hints.remove_instance(&instance);
                 self.add(&instance);
                 if before.is_some_and(|before| before.in_use) {
-                    self.used(&instance);
+                    self.mark_used(&instance);
                 }
             }
         }
-        // Whoever was in the way may have gone elsewhere, or this one has.
-        for instance in std::mem::take(&mut self.shut_out).into_keys() {
+        // The instance that was in the way may have another folder now, or this one has.
+        for instance in std::mem::take(&mut self.without_folder).into_keys() {
             self.add(&instance);
-            self.used(&instance);
+            self.mark_used(&instance);
         }
         match scope {
             Scope::Instance(run) => {
                 self.add(&Instance::of_run(run));
-                self.used(&Instance::of_run(run));
+                self.mark_used(&Instance::of_run(run));
             }
-            // Instances that had no files until now may have some.
-            Scope::Project => match self.known().await {
+            // Instances without files may have some now.
+            Scope::Project => match self.find_instances().await {
                 Ok(instances) => self.add_all(instances),
-                Err(error) => tracing::debug!(%error, "instances could not be looked up"),
+                Err(error) => tracing::debug!(%error, "cannot read the instances"),
             },
         }
     }
@@ -349,8 +318,8 @@ impl RenderService {
         TeamContext::of(instance, own, self.contexts.get(&Scope::Project))
     }
 
-    /// Everybody who has something to say, has agents, or was configured.
-    async fn known(&self) -> Result<BTreeSet<Instance>, RenderError> {
+    /// The instances that have messages or documents, have agents, or were configured.
+    async fn find_instances(&self) -> Result<BTreeSet<Instance>, RenderError> {
         let configured = self.contexts.keys().filter_map(Scope::run).map(Instance::of_run);
         let mut found: BTreeSet<Instance> = configured.collect();
         let documents = RowQuery::all(Table::Documents).with("live_in", ColumnTest::Present);
@@ -368,21 +337,22 @@ impl RenderService {
             }
         }
         let agents = self.engine.query().agents().await?.value;
-        found.extend(agents.iter().filter(|agent| !agent.has_left()).filter_map(|agent| named(&agent.id)));
+        found.extend(agents.iter().filter(|agent| !agent.has_left()).filter_map(|agent| named_instance(&agent.id)));
         Ok(found)
     }
 
-    /// Begins to keep the files of many. Whoever had files in its folder before comes first.
+    /// Starts rendering several instances. Those that had files in their folder before come first.
     fn add_all(&mut self, instances: BTreeSet<Instance>) {
         let log = self.log.to_string();
-        let was_here = |instance: &Instance| self.shelf.knows(instance, &log, self.context(instance).folder.as_str());
+        let was_here =
+            |instance: &Instance| self.states.has_state(instance, &log, self.context(instance).folder.as_str());
         let (before, new): (Vec<Instance>, Vec<Instance>) = instances.into_iter().partition(was_here);
         before.iter().chain(&new).for_each(|instance| self.add(instance));
     }
 
-    /// Begins to keep the files of an instance, if it has some here and nobody else has the folder.
+    /// Starts rendering an instance, if its files belong to this site and no other instance has its folder.
     fn add(&mut self, instance: &Instance) {
-        if self.places.contains_key(instance) {
+        if self.renderers.contains_key(instance) {
             return;
         }
         let context = self.context(instance);
@@ -393,60 +363,61 @@ impl RenderService {
             return;
         }
         let overlaps =
-            |(_, place): &(&Instance, &InstanceRenderer)| place.keeper.context.folder.overlaps(&context.folder);
-        let rival = self.places.iter().find(overlaps).map(|(rival, _)| no_files(instance, &context, rival));
-        let forbidden = || context.folder.problem().map(|problem| forbidden_folder(instance, &context, problem));
+            |(_, renderer): &(&Instance, &InstanceRenderer)| renderer.files.context.folder.overlaps(&context.folder);
+        let rival = self.renderers.iter().find(overlaps).map(|(rival, _)| folder_taken(instance, &context, rival));
+        let forbidden = || context.folder.problem().map(|problem| folder_forbidden(instance, &context, problem));
         if let Some(message) = rival.or_else(forbidden) {
-            if self.shut_out.get(instance) != Some(&message) {
+            if self.without_folder.get(instance) != Some(&message) {
                 tracing::warn!(%instance, "{message}");
-                self.shut_out.insert(instance.clone(), message);
+                self.without_folder.insert(instance.clone(), message);
             }
             return;
         }
-        self.shut_out.remove(instance);
-        let generated = (self.rendering.generated)(instance, &context);
+        self.without_folder.remove(instance);
+        let generated = (self.config.generated)(instance, &context);
         let log = self.log.to_string();
-        let keeper = Keeper::new(instance.clone(), context, generated, &log, &self.shelf);
-        self.places.insert(instance.clone(), InstanceRenderer::new(keeper));
+        let files = InstanceFiles::new(instance.clone(), context, generated, &log, &self.states);
+        self.renderers.insert(instance.clone(), InstanceRenderer::new(files));
     }
 
-    /// Whether words were redacted that may still stand in files.
+    /// Whether texts were redacted that may still be in files.
     async fn missed_redactions(&mut self) -> Result<bool, RenderError> {
         let here = |position: &Position| position.log.as_ref() == Some(&self.log);
-        let Some(position) = self.shelf.cursor().filter(here) else { return Ok(true) };
+        let Some(position) = self.states.cursor().filter(here) else { return Ok(true) };
         let kinds = Some(vec!["log.redacted".to_owned()]);
         let query = LogQuery { kinds, ..LogQuery::after(position.seq, 1) };
         self.saved = Some(position);
         Ok(!self.engine.query().log(query).await?.value.is_empty())
     }
 
-    /// Notes that everything up to here is in the files, if it is.
+    /// Saves the position up to which the files reflect the log, if all of them do.
     pub(super) fn note_position(&mut self, position: &Position) {
-        let all_done = self.places.values().all(|place| !place.stale && place.is_well());
+        let all_done = self.renderers.values().all(|renderer| !renderer.stale && renderer.is_up_to_date());
         if !all_done || self.saved.as_ref() == Some(position) {
             return;
         }
-        match self.shelf.save_cursor(position) {
+        match self.states.save_cursor(position) {
             Ok(()) => self.saved = Some(position.clone()),
-            Err(error) => tracing::debug!(%error, "the position of renderings was not noted"),
+            Err(error) => tracing::debug!(%error, "cannot save the position of the renderer"),
         }
     }
 
-    /// What a person should know.
+    /// Warnings for people.
     pub(super) fn warnings(&self) -> Vec<String> {
-        let of_places = self.places.values().flat_map(|place| place.failure.iter().chain(&place.troubles));
-        of_places.chain(self.shut_out.values()).cloned().collect()
+        let of_renderers =
+            self.renderers.values().flat_map(|renderer| renderer.failure.iter().chain(&renderer.warnings));
+        of_renderers.chain(self.without_folder.values()).cloned().collect()
     }
 
-    fn tell(&self, say: &watch::Sender<RendererStatus>) {
+    fn publish_status(&self, status: &watch::Sender<RendererStatus>) {
         let root = &self.engine.config().root;
-        let here = self.places.iter().filter(|(_, place)| place.keeper.folder.is_some() && place.in_use);
-        let folders = here.map(|(instance, place)| Folder {
+        let here = self.renderers.iter().filter(|(_, renderer)| renderer.files.folder.is_some() && renderer.in_use);
+        let folders = here.map(|(instance, renderer)| RenderedFolder {
             instance: instance.clone(),
-            path: root.join(place.keeper.context.folder.as_str()),
+            path: root.join(renderer.files.context.folder.as_str()),
         });
         let rendered = RendererStatus { folders: folders.collect(), warnings: self.warnings() };
-        say.send_if_modified(|known| {
+        status.send_if_modified(|known| {
             let changed = *known != rendered;
             *known = rendered;
             changed
@@ -457,95 +428,97 @@ impl RenderService {
     pub(super) fn is_settled(&self) -> bool {
         let root = &self.engine.config().root;
         let now = self.now();
-        self.places.values().all(|place| !place.stale && place.is_well() && place.keeper.is_quiet(root, now))
+        self.renderers
+            .values()
+            .all(|renderer| !renderer.stale && renderer.is_up_to_date() && renderer.files.is_quiet(root, now))
     }
 
-    /// As if the log said so.
+    /// Applies settings as if the log had them.
     #[cfg(test)]
-    pub(super) async fn pretend(&mut self, configured: Configured) {
+    pub(super) async fn apply_settings(&mut self, configured: Configured) {
         let scope = configured.scope.clone();
         self.contexts.insert(scope.clone(), configured);
-        self.rearrange(&scope).await;
+        self.apply_context(&scope).await;
     }
 
-    /// Makes everybody's turn come, whatever the time.
+    /// Makes all instances due, whatever the time.
     #[cfg(test)]
-    pub(super) fn hurry(&mut self) {
-        self.places.values_mut().for_each(|place| place.due = 0);
+    pub(super) fn make_all_due(&mut self) {
+        self.renderers.values_mut().for_each(|renderer| renderer.due = 0);
     }
 }
 
 impl InstanceRenderer {
-    fn new(keeper: Keeper) -> InstanceRenderer {
+    fn new(files: InstanceFiles) -> InstanceRenderer {
         let backoff_millis = SOON_MILLIS;
         InstanceRenderer {
-            keeper,
+            files,
             in_use: false,
             stale: true,
             unfinished: false,
             due: 0,
             backoff_millis,
             failure: None,
-            troubles: vec![],
+            warnings: vec![],
             watched: None,
         }
     }
 
-    fn is_well(&self) -> bool {
+    fn is_up_to_date(&self) -> bool {
         self.failure.is_none() && !self.unfinished
     }
 
-    /// Whoever has files already in the folder that this one would get: other names may mean the same one on a disk that
-    /// does not tell cases apart.
+    /// The instance that already has files in the folder that this one would get. Two names can mean the same folder on a
+    /// disk that ignores case.
     fn rival<'a>(&self, root: &Path, kept: &'a [(FileId, Instance)]) -> Option<&'a Instance> {
-        if kept.is_empty() || self.keeper.has_folder(root).is_some() {
+        if kept.is_empty() || self.files.has_folder(root).is_some() {
             return None;
         }
-        let folder = FileId::at(&root.join(self.keeper.context.folder.as_str()))?;
+        let folder = FileId::at(&root.join(self.files.context.folder.as_str()))?;
         kept.iter().find(|(taken, _)| *taken == folder).map(|(_, rival)| rival)
     }
 
-    fn wait_for(&mut self, instance: &Instance, rival: &Instance, now: u64) {
-        let message = no_files(instance, &self.keeper.context, rival);
-        if !self.troubles.contains(&message) {
+    fn wait_for_folder(&mut self, instance: &Instance, rival: &Instance, now: u64) {
+        let message = folder_taken(instance, &self.files.context, rival);
+        if !self.warnings.contains(&message) {
             tracing::warn!(%instance, "{message}");
         }
-        (self.stale, self.failure, self.troubles) = (false, None, vec![message]);
-        self.due = now + LOOK_EVERY_MILLIS;
+        (self.stale, self.failure, self.warnings) = (false, None, vec![message]);
+        self.due = now + POLL_INTERVAL_MILLIS;
     }
 
-    async fn round(&mut self, engine: &Engine, instance: &Instance, now: u64) {
-        match self.keeper.round(engine).await {
+    async fn run_round(&mut self, engine: &Engine, instance: &Instance, now: u64) {
+        match self.files.round(engine).await {
             Ok(round) => {
                 if self.failure.take().is_some() {
-                    tracing::info!(%instance, "files are written again");
+                    tracing::info!(%instance, "the files are up to date again");
                 }
-                (self.stale, self.backoff_millis, self.troubles) = (false, SOON_MILLIS, round.troubles);
-                self.unfinished = !round.whole;
-                self.due = now + if round.again { SOON_MILLIS } else { LOOK_EVERY_MILLIS };
+                (self.stale, self.backoff_millis, self.warnings) = (false, SOON_MILLIS, round.warnings);
+                self.unfinished = !round.complete;
+                self.due = now + if round.recheck { SOON_MILLIS } else { POLL_INTERVAL_MILLIS };
             }
             Err(error) => {
                 let message = error.to_string();
                 if self.failure.as_ref() != Some(&message) {
-                    tracing::warn!(%instance, "{message}: it is tried again, and nothing that was said is lost");
+                    tracing::warn!(%instance, "{message}; retrying, no message is lost");
                 }
                 self.failure = Some(message);
-                self.backoff_millis = (self.backoff_millis * 2).min(RETRY_AT_LEAST_EVERY_MILLIS);
+                self.backoff_millis = (self.backoff_millis * 2).min(MAX_RETRY_MILLIS);
                 self.due = now + self.backoff_millis;
             }
         }
     }
 }
 
-fn no_files(instance: &Instance, context: &TeamContext, rival: &Instance) -> String {
+fn folder_taken(instance: &Instance, context: &TeamContext, rival: &Instance) -> String {
     let folder = context.folder.as_str();
     format!(
-        "instance '{instance}' has no files, because its folder {folder} is that of instance '{rival}' or meets it: give \
+        "instance '{instance}' has no files, because its folder {folder} is that of instance '{rival}' or overlaps it: give \
          it another with 'rookery context configure --instance {instance} --folder …'"
     )
 }
 
-fn forbidden_folder(instance: &Instance, context: &TeamContext, problem: &str) -> String {
+fn folder_forbidden(instance: &Instance, context: &TeamContext, problem: &str) -> String {
     let folder = context.folder.as_str();
     format!(
         "instance '{instance}' has no files, because its folder {folder} {problem}: give it another with \
@@ -553,41 +526,30 @@ fn forbidden_folder(instance: &Instance, context: &TeamContext, problem: &str) -
     )
 }
 
-/// Asks the system for hints about a folder, once it is there.
-fn watch_over(
+/// Watches a folder for hints, once it exists.
+fn watch_folder(
     watcher: Option<&mut RecommendedWatcher>,
-    hints: &Hints,
+    hints: &ChangeHints,
     root: &Path,
     instance: &Instance,
-    place: &mut InstanceRenderer,
+    renderer: &mut InstanceRenderer,
 ) {
-    let here = place.keeper.folder;
-    let Some(watcher) = watcher.filter(|_| here.is_some() && place.watched != here) else { return };
-    let folder = root.join(place.keeper.context.folder.as_str());
-    // The one before may be gone; then there is nothing to forget.
+    let here = renderer.files.folder;
+    let Some(watcher) = watcher.filter(|_| here.is_some() && renderer.watched != here) else { return };
+    let folder = root.join(renderer.files.context.folder.as_str());
+    // The previous folder may be gone, and its watch with it.
     drop(watcher.unwatch(&folder));
-    lock(&hints.folders).insert(folder.clone(), instance.clone());
+    hints.add_folder(&folder, instance);
     match watcher.watch(&folder, RecursiveMode::Recursive) {
-        Ok(()) => place.watched = here,
-        Err(error) => tracing::debug!(%error, %instance, "changes of files are noticed a little later"),
-    }
-}
-
-/// Without it, the disk is looked at every now and then all the same.
-fn watcher(hints: &Arc<Hints>) -> Option<RecommendedWatcher> {
-    let hints = hints.clone();
-    let config = notify::Config::default().with_follow_symlinks(false);
-    match RecommendedWatcher::new(move |event| hints.receive(event), config) {
-        Ok(watcher) => Some(watcher),
+        Ok(()) => renderer.watched = here,
         Err(error) => {
-            tracing::warn!(%error, "changes of context files are noticed a little later");
-            None
+            tracing::debug!(%error, %instance, "cannot watch the folder; changes of files are noticed with a delay")
         }
     }
 }
 
-/// The instance that an agent names in its id. A bare name says nothing.
-fn named(agent: &AgentId) -> Option<Instance> {
+/// The instance that an agent names in its id. A bare name names none.
+fn named_instance(agent: &AgentId) -> Option<Instance> {
     Some(Instance::of(agent)).filter(|instance| *instance != Instance::default())
 }
 

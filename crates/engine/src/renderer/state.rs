@@ -1,7 +1,7 @@
-//! What was rendered last: how a person's edit is told from our own words, and how far the log was followed.
+//! The saved state of the renderer: hashes that tell a person's edit from rendered text, and the position in the log.
 //!
-//! Operational, a file per instance beside the store's. Losing it costs nothing but work: files are then compared with
-//! the log itself, and what the log does not know becomes a version. So it is written without ceremony, after the files.
+//! It is operational, one file per instance. Losing it costs only work: files are then compared with the log itself, and
+//! content that the log does not have becomes a version. So it is written after the files, without fsync.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,82 +15,86 @@ use rookery_core::model::context_dir::folder_name;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::fault_points::{Step, Steps};
+use super::fault_points::{FaultPoint, FaultPoints};
 
-/// What stands in the files of an instance, as far as we put it there.
+/// The content of an instance's files, as far as the renderer wrote it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(super) struct State {
-    /// The log and the folder that this is true of.
+pub(super) struct InstanceState {
+    /// The log and the folder that the state belongs to.
     pub(super) log: String,
     pub(super) folder: String,
     #[serde(default)]
     pub(super) documents: BTreeMap<String, RenderedDocument>,
     #[serde(default)]
-    pub(super) channel: Option<Written>,
-    /// Hashes of what waits in `.swap` and is known, by its name there.
+    pub(super) channel: Option<ChannelState>,
+    /// Hashes of preserved files in `.swap`, by their names there.
     #[serde(default)]
     pub(super) swaps: BTreeMap<String, String>,
-    /// Hashes of files that are made from nothing but settings, by name.
+    /// Hashes of files that are made from settings alone, by name.
     #[serde(default)]
     pub(super) generated: BTreeMap<String, String>,
 }
 
-/// A document as it stands in its file.
+/// A document as it is in its file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct RenderedDocument {
     pub(super) version: u64,
-    /// None if the document was deleted and its file with it.
+    /// `None` if the document was deleted and its file with it.
     pub(super) hash: Option<String>,
 }
 
-/// How far the channel is written.
+/// The written part of the channel.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Written {
+pub(super) struct ChannelState {
     pub(super) bytes: u64,
     pub(super) sha256: String,
     /// The time of the last entry.
     pub(super) last_at: Option<i64>,
 }
 
-/// Where states are kept.
+/// The folder that states are saved in.
 #[derive(Clone, Debug)]
-pub(super) struct Shelf {
+pub(super) struct StateStore {
     folder: PathBuf,
-    steps: Steps,
+    fault_points: FaultPoints,
 }
 
-/// No instance's folder begins with a dot, so that this is nobody's state.
+/// The folder name of an instance never begins with a dot, so that this name is free.
 const CURSOR: &str = ".cursor.json";
 
-impl Shelf {
-    pub(super) fn new(folder: &Path, steps: Steps) -> Shelf {
-        Shelf { folder: folder.to_owned(), steps }
+impl StateStore {
+    pub(super) fn new(folder: &Path, fault_points: FaultPoints) -> StateStore {
+        StateStore { folder: folder.to_owned(), fault_points }
     }
 
-    pub(super) fn steps(&self) -> &Steps {
-        &self.steps
+    pub(super) fn fault_points(&self) -> &FaultPoints {
+        &self.fault_points
     }
 
-    /// Whether an instance had its files in this folder.
-    pub(super) fn knows(&self, instance: &Instance, log: &str, folder: &str) -> bool {
-        self.kept(instance, log, folder).is_some()
+    /// Whether a state is saved for an instance with this log and folder.
+    pub(super) fn has_state(&self, instance: &Instance, log: &str, folder: &str) -> bool {
+        self.load_matching(instance, log, folder).is_some()
     }
 
-    fn kept(&self, instance: &Instance, log: &str, folder: &str) -> Option<State> {
-        self.read::<State>(&of(instance)).filter(|state| state.log == log && state.folder == folder)
+    fn load_matching(&self, instance: &Instance, log: &str, folder: &str) -> Option<InstanceState> {
+        self.read::<InstanceState>(&file_name(instance)).filter(|state| state.log == log && state.folder == folder)
     }
 
-    /// What was kept of an instance, if it is about this log and this folder.
-    pub(super) fn load(&self, instance: &Instance, log: &str, folder: &str) -> State {
-        let kept = self.kept(instance, log, folder);
-        kept.unwrap_or_else(|| State { log: log.to_owned(), folder: folder.to_owned(), ..State::default() })
+    /// The saved state of an instance, or an empty one if none was saved for this log and folder.
+    pub(super) fn load(&self, instance: &Instance, log: &str, folder: &str) -> InstanceState {
+        let kept = self.load_matching(instance, log, folder);
+        kept.unwrap_or_else(|| InstanceState {
+            log: log.to_owned(),
+            folder: folder.to_owned(),
+            ..InstanceState::default()
+        })
     }
 
-    pub(super) fn save(&self, instance: &Instance, state: &State) -> io::Result<()> {
-        self.write(&of(instance), state)
+    pub(super) fn save(&self, instance: &Instance, state: &InstanceState) -> io::Result<()> {
+        self.write(&file_name(instance), state)
     }
 
-    /// Up to where everything that the log says is in the files.
+    /// The position up to which the files reflect the log.
     pub(super) fn cursor(&self) -> Option<Position> {
         self.read::<String>(CURSOR).and_then(|text| Position::parse(&text))
     }
@@ -100,13 +104,13 @@ impl Shelf {
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
-        // Whatever cannot be read is as good as lost.
+        // A file that cannot be read counts as lost.
         let bytes = fs::read(self.folder.join(name)).ok()?;
         serde_json::from_slice(&bytes).ok()
     }
 
     fn write(&self, name: &str, value: &impl Serialize) -> io::Result<()> {
-        self.steps.take(Step::SaveState)?;
+        self.fault_points.pass(FaultPoint::SaveState)?;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let (file, new) = (self.folder.join(name), self.folder.join(format!("{name}.new")));
         let mut options = fs::OpenOptions::new();
@@ -116,7 +120,7 @@ impl Shelf {
     }
 }
 
-fn of(instance: &Instance) -> String {
+fn file_name(instance: &Instance) -> String {
     format!("{}.json", folder_name(instance))
 }
 
@@ -125,12 +129,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_about_another_log_or_folder_or_cannot_be_read_is_as_good_as_lost() {
+    fn state_of_another_log_or_folder_or_unreadable_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
-        let shelf = Shelf::new(folder.path(), Steps::default());
+        let shelf = StateStore::new(folder.path(), FaultPoints::default());
         let instance = Instance::new("cursor");
         let rendered = RenderedDocument { version: 3, hash: Some("aa".to_owned()) };
-        let state = State {
+        let state = InstanceState {
             documents: BTreeMap::from([("notes.md".to_owned(), rendered)]),
             ..shelf.load(&instance, "log_1", "a")
         };

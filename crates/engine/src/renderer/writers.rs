@@ -1,47 +1,51 @@
-//! Who has a file open for writing: what such a file holds is not its last word.
+//! Finds the processes that have files open for writing: the content of such a file is not final.
 //!
-//! A file is known by what it is, not by its path: a process in a container or behind a bind mount has another path to
-//! it. And nobody sees everybody: processes of other users, or on other machines, tell nothing. So that nobody is seen
-//! to write is a reason to wait for a while, never one to throw something away at once.
+//! Files are identified by device and inode, not by path: a process in a container or behind a bind mount has another path
+//! to the same file. Processes of other users or on other machines are not visible. So an absence of visible writers is a
+//! reason to wait for some time, never a reason to remove a file at once.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::instance_dir::FileId;
+use super::file_stamp::FileId;
 
-/// What is known about the writers of files.
+/// The files that visible processes have open for writing.
 #[derive(Debug)]
 pub(super) struct Writers {
     open: Vec<FileId>,
-    sees: Sees,
+    sees: ProcessVisibility,
 }
 
-/// How much the system tells.
+/// Which processes are visible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Sees {
-    /// Every process that there is here.
+pub(super) enum ProcessVisibility {
+    /// All processes of this machine.
     All,
-    /// Not those of others.
+    /// Not the processes of other users.
     Some,
     Nothing,
 }
 
 impl Writers {
-    /// Looks at every process once.
+    /// Searches every visible process once.
     pub(super) fn look(among: &[FileId]) -> Writers {
-        let mut writers = Writers { open: vec![], sees: Sees::All };
+        let mut writers = Writers { open: vec![], sees: ProcessVisibility::All };
         if among.is_empty() {
             return writers;
         }
-        let Ok(processes) = fs::read_dir("/proc") else { return Writers { sees: Sees::Nothing, ..writers } };
+        let Ok(processes) = fs::read_dir("/proc") else {
+            return Writers { sees: ProcessVisibility::Nothing, ..writers };
+        };
         for process in processes.flatten() {
             let is_process = process.file_name().to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()));
             if is_process {
                 match written_by(&process.path(), among) {
                     Ok(open) => writers.open.extend(open),
-                    // One that has just ended writes nothing any more.
-                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => writers.sees = Sees::Some,
+                    // A process that has just ended cannot write any more.
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                        writers.sees = ProcessVisibility::Some
+                    }
                     Err(_) => {}
                 }
             }
@@ -49,12 +53,12 @@ impl Writers {
         writers
     }
 
-    /// Whether somebody is seen to have it open for writing.
+    /// Whether a visible process has the file open for writing.
     pub(super) fn write_to(&self, file: FileId) -> bool {
         self.open.contains(&file)
     }
 
-    pub(super) fn sees(&self) -> Sees {
+    pub(super) fn sees(&self) -> ProcessVisibility {
         self.sees
     }
 }
@@ -66,13 +70,13 @@ fn written_by(process: &Path, among: &[FileId]) -> io::Result<Vec<FileId>> {
         if !is_on_disk || !is_for_writing(&process.join("fdinfo").join(file.file_name())) {
             continue;
         }
-        // Through the process's own handle, whatever path it has to the file.
+        // Through the process's own handle, which works for any path.
         open.extend(FileId::at(&file.path()).filter(|id| among.contains(id)));
     }
     Ok(open)
 }
 
-/// Reads the flags that a file was opened with; in doubt it is.
+/// Whether a file was opened for writing, by its flags. Assumes so when they cannot be read.
 fn is_for_writing(info: &Path) -> bool {
     let Ok(text) = fs::read_to_string(info) else { return true };
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:")).map(str::trim);
@@ -87,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_written_to_while_somebody_has_it_open_for_that() {
+    fn file_open_for_writing_has_a_writer_until_it_is_closed() {
         let id = |path: &Path| FileId::at(path).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
@@ -104,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_opened_it_by_another_path_is_seen_too() {
+    fn file_open_by_another_path_has_a_writer() {
         let id = |path: &Path| FileId::at(path).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let (file, other) = (folder.path().join("file"), folder.path().join("other"));

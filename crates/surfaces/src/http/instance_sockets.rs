@@ -22,7 +22,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use rookery_core::Instance;
 use rookery_engine::held::HeldFolder;
-use rookery_engine::renderer::Folder;
+use rookery_engine::renderer::RenderedFolder;
 use rustix::fs::{self, AtFlags, FileType, Mode};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -151,7 +151,7 @@ pub(crate) async fn keep(server: Arc<Server>, routes: InstanceRoutes) {
         let gone: Vec<Instance> =
             open.iter().filter(|(i, known)| !is_wanted(i, known)).map(|(i, _)| i.clone()).collect();
         gone.iter().filter_map(|instance| open.remove(instance)).for_each(Open::close);
-        for Folder { instance, path } in folders {
+        for RenderedFolder { instance, path } in folders {
             if open.contains_key(&instance) || open.len() >= MAX_SOCKETS {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! A disk that somebody else changes between any two steps of ours: folders and files become links to the outside, pipes or
-//! folders, or go away. Whatever they do, nothing outside of the project is changed or read.
+//! A disk that another program changes between any two disk changes of the renderer: folders and files become links to the
+//! outside, pipes or folders, or are removed. Nothing outside of the project may be changed or read.
 
 use proptest::prelude::*;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -12,7 +12,7 @@ const FILES: [&str; 5] = ["notes.md", "sub/deep.md", "channel.md", "mcp.json", "
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Trick {
-    /// A folder changes places with a link to the outside.
+    /// A folder is replaced by a link to the outside.
     LinkFolder(&'static str),
     /// A folder that was exchanged is back.
     Restore(&'static str),
@@ -21,7 +21,7 @@ enum Trick {
     LinkFile(&'static str),
     Pipe(&'static str),
     FolderForFile(&'static str),
-    /// All that waits to be looked at becomes links to a private file outside.
+    /// All files in `.swap` become links to a private file outside.
     LinkSwaps,
 }
 
@@ -43,7 +43,7 @@ fn leads_through_link(root: &Path, path: &Path) -> bool {
     path.ancestors().skip(1).take_while(|folder| *folder != root).any(Path::is_symlink)
 }
 
-/// Plays a trick. It may fail: what it is about need not be there.
+/// Plays a trick. It may fail, because its file need not exist.
 fn play(trick: Trick, root: &Path, outside: &Path) -> io::Result<()> {
     let about = match trick {
         Trick::LinkFolder(folder) | Trick::Restore(folder) | Trick::RemoveFolder(folder) => root.join(folder),
@@ -90,19 +90,19 @@ fn play(trick: Trick, root: &Path, outside: &Path) -> io::Result<()> {
     }
 }
 
-/// Renders a story while the tricks are played, each before the step with its number.
-async fn story(site: &Site1, outside: &Path, tricks: Vec<(usize, Trick)>) {
+/// Renders a series of changes while the tricks are played, each before the disk change with its number.
+async fn story(site: &TestSite, outside: &Path, tricks: Vec<(usize, Trick)>) {
     site.writes("notes.md", "one").await;
     site.writes("sub/deep.md", "one").await;
     site.says("ada@pr-1", "hello").await;
-    drop(site.settled().await);
+    drop(site.start_settled().await);
     let (taken, root, outside) = (AtomicUsize::new(0), site.root.clone(), outside.to_owned());
-    let steps = Steps::through(move |_| {
+    let steps = FaultPoints::with_hook(move |_| {
         let now = taken.fetch_add(1, Ordering::Relaxed);
         tricks.iter().filter(|(at, _)| *at == now).for_each(|(_, trick)| drop(play(*trick, &root, &outside)));
         Ok(())
     });
-    let mut sitting = site.sit_with(steps).await;
+    let mut renderer = site.start_with(steps).await;
     for round in 0..6 {
         site.writes("notes.md", &format!("round {round}")).await;
         site.writes("sub/deep.md", &format!("deep {round}")).await;
@@ -113,7 +113,7 @@ async fn story(site: &Site1, outside: &Path, tricks: Vec<(usize, Trick)>) {
             _ => {}
         }
         for _ in 0..3 {
-            site.turn(&mut sitting).await;
+            site.turn(&mut renderer).await;
         }
     }
 }
@@ -137,7 +137,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     #[test]
-    fn rendering_over_changing_disk_never_leaves_the_project(
+    fn renderer_on_a_changing_disk_never_leaves_the_project(
         tricks in prop::collection::vec((0_usize..60, trick()), 1..12),
     ) {
         let outside = tempfile::tempdir().unwrap();
@@ -150,7 +150,7 @@ proptest! {
         let before = listing(outside.path());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let site = Site1::new();
+            let site = TestSite::new();
             story(&site, outside.path(), tricks).await;
             for file in ["notes.md", "sub/deep.md", "new.md", "private.md", "deep.md"] {
                 let versions = site.history(file).await;

@@ -1,4 +1,4 @@
-//! Rooms on a real disk: persons and agents that write at the same time, and ends at every step.
+//! The renderer on a real disk: people and agents that write at the same time, and crashes before every disk change.
 
 mod crashes;
 mod hostile_disk;
@@ -23,25 +23,25 @@ use rookery_core::redaction::{Redact, Target};
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::{Clock, LogQuery, Node, PresenceBoard, Site};
 
-use super::fault_points::{Step, Steps};
+use super::fault_points::{FaultPoint, FaultPoints};
 use super::service::RenderService;
-use super::{Generated, Rendering};
+use super::{GeneratedFile, RendererConfig};
 use crate::credentials::Trust;
 use crate::messages::{Post, Span};
 use crate::settings::Settings;
 use crate::subscribe::Subscription;
 use crate::{Access, Config, Engine, Parts, RandomIds, Request, SystemClock};
 
-const LONGER_THAN_ANYTHING_STAYS: u64 = 11 * 60_000;
+const LONGER_THAN_ANY_RETENTION: u64 = 11 * 60_000;
 
-/// The hour of the machine, and a pace that the test sets.
+/// The machine's time of day, and a monotonic clock that the test advances.
 #[derive(Debug, Default)]
-struct Pace {
+struct ManualClock {
     clock: SystemClock,
     monotonic: AtomicU64,
 }
 
-impl Clock for Pace {
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -51,29 +51,29 @@ impl Clock for Pace {
     }
 }
 
-struct Site1 {
+struct TestSite {
     engine: Engine,
-    pace: Arc<Pace>,
+    clock: Arc<ManualClock>,
     root: PathBuf,
     _folder: tempfile::TempDir,
 }
 
-/// A running render service, which a test can end.
-struct Sitting {
+/// A running render service, which a test can stop.
+struct RunningRenderer {
     service: RenderService,
     subscription: Subscription,
 }
 
-impl Site1 {
-    fn new() -> Site1 {
-        Site1::of(&Database::new(LogId::from("log_1")), "site_1", Config::new("test", "", Settings::default()))
+impl TestSite {
+    fn new() -> TestSite {
+        TestSite::of(&Database::new(LogId::from("log_1")), "site_1", Config::new("test", "", Settings::default()))
     }
 
-    /// A folder of its own over a store that others may share.
-    fn of(database: &Database, name: &str, config: Config) -> Site1 {
+    /// A separate project folder over a store that other sites may share.
+    fn of(database: &Database, name: &str, config: Config) -> TestSite {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        let (pace, board) = (Arc::new(Pace::default()), Arc::new(PresenceBoard::default()));
+        let (clock, board) = (Arc::new(ManualClock::default()), Arc::new(PresenceBoard::default()));
         let node = Node {
             id: format!("node_of_{name}").as_str().into(),
             host: "here".to_owned(),
@@ -83,78 +83,79 @@ impl Site1 {
             site: Site { id: name.into(), root: root.display().to_string() },
             started_at: Timestamp(0),
         };
-        let store = MemoryStore::new(database.clone(), pace.clone(), board.clone()).of(node.id.clone());
+        let store = MemoryStore::new(database.clone(), clock.clone(), board.clone()).of(node.id.clone());
         let engine = Engine::new(Parts {
             store: Arc::new(store),
-            clock: pace.clone(),
+            clock: clock.clone(),
             ids: Arc::new(RandomIds),
             board,
             access: Access::new(Trust::Local, None),
             node,
             config: Config { root: root.clone(), ..config },
         });
-        Site1 { engine, pace, root, _folder: folder }
+        TestSite { engine, clock, root, _folder: folder }
     }
 
-    fn rendering(&self) -> Rendering {
+    fn config(&self) -> RendererConfig {
         let made =
-            |name: &str| Generated { name: "mcp.json".to_owned(), text: format!("{{\"instance\":\"{name}\"}}\n") };
-        Rendering {
+            |name: &str| GeneratedFile { name: "mcp.json".to_owned(), text: format!("{{\"instance\":\"{name}\"}}\n") };
+        RendererConfig {
             state: self.root.join(".rookery/rendered"),
             generated: Arc::new(move |instance, _| vec![made(instance.name())]),
         }
     }
 
-    async fn sit(&self) -> Sitting {
-        self.sit_with(Steps::default()).await
+    async fn start(&self) -> RunningRenderer {
+        self.start_with(FaultPoints::default()).await
     }
 
-    async fn sit_with(&self, steps: Steps) -> Sitting {
-        let (service, subscription) = RenderService::open_with(&self.engine, &self.rendering(), steps).await.unwrap();
-        Sitting { service, subscription }
+    async fn start_with(&self, fault_points: FaultPoints) -> RunningRenderer {
+        let (service, subscription) =
+            RenderService::open_with(&self.engine, &self.config(), fault_points).await.unwrap();
+        RunningRenderer { service, subscription }
     }
 
-    /// One turn for everybody, half a second later.
-    async fn turn(&self, sitting: &mut Sitting) {
-        self.pace.monotonic.fetch_add(500, Ordering::Relaxed);
-        while let Some(chunk) = sitting.subscription.next().now_or_never() {
+    /// Does one round for all instances, half a second later.
+    async fn turn(&self, renderer: &mut RunningRenderer) {
+        self.clock.monotonic.fetch_add(500, Ordering::Relaxed);
+        while let Some(chunk) = renderer.subscription.next().now_or_never() {
             for row in chunk.unwrap().rows() {
-                sitting.service.heed(&row.event).await;
+                renderer.service.handle_event(&row.event).await;
             }
         }
-        sitting.service.hurry();
-        sitting.service.attend().await;
+        renderer.service.make_all_due();
+        renderer.service.run_round().await;
     }
 
-    /// Turns until nothing is left to do.
-    async fn settle(&self, sitting: &mut Sitting) {
+    /// Does rounds until nothing is left to do.
+    async fn settle(&self, renderer: &mut RunningRenderer) {
         for _ in 0..500 {
-            self.turn(sitting).await;
-            if sitting.service.is_settled() {
-                if self.waiting().is_empty() {
+            self.turn(renderer).await;
+            if renderer.service.is_settled() {
+                if self.replaced_files().is_empty() {
                     return;
                 }
-                // What came out of its place stays for a while.
-                self.pace.monotonic.fetch_add(LONGER_THAN_ANYTHING_STAYS, Ordering::Relaxed);
+                // Replaced files are kept for some time.
+                self.clock.monotonic.fetch_add(LONGER_THAN_ANY_RETENTION, Ordering::Relaxed);
             }
-            // Stamps of the file system need their time to grow old.
+            // Stamps of the file system need time to become old enough.
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
-        panic!("it never settles: {:?}", sitting.service.warnings());
+        panic!("the renderer does not settle: {:?}", renderer.service.warnings());
     }
 
-    /// What came out of its place and is still kept.
-    fn waiting(&self) -> Vec<PathBuf> {
+    /// Replaced files that are still kept.
+    fn replaced_files(&self) -> Vec<PathBuf> {
         let mut found = vec![];
         files_below(&self.file(".swap"), &mut found);
         found
     }
 
-    /// A new start that comes to rest.
-    async fn settled(&self) -> Sitting {
-        let mut sitting = self.sit().await;
-        self.settle(&mut sitting).await;
-        sitting
+    /// Starts the renderer and lets it settle.
+    async fn start_settled(&self) -> RunningRenderer {
+        let mut renderer = self.start().await;
+        self.settle(&mut renderer).await;
+        renderer
     }
 
     async fn says(&self, from: &str, text: &str) {
@@ -196,7 +197,7 @@ impl Site1 {
         self.history(path).await.into_iter().map(|version| version.author).collect()
     }
 
-    /// Whether a text is a version of any of these documents, or stands in any file of the folder.
+    /// Whether a text is a version of any of these documents, or the content of any file in the folder.
     async fn can_find(&self, text: &str, paths: &[&str]) -> bool {
         for path in paths {
             if self.history(path).await.iter().any(|version| version.hash.as_deref() == Some(&hash_of(text))) {
@@ -238,13 +239,13 @@ impl Site1 {
         })
     }
 
-    /// Everything is as the log says, and nothing of ours lies about.
+    /// Checks that the files reflect the log, and that no replaced file is left.
     async fn check(&self, paths: &[&str]) {
         for path in paths {
             assert_eq!(self.read(path), self.text(path).await, "{path}");
         }
         assert_eq!(self.read("channel.md"), Some(self.channel_text().await));
-        assert_eq!(self.waiting(), Vec::<PathBuf>::new());
+        assert_eq!(self.replaced_files(), Vec::<PathBuf>::new());
     }
 }
 
@@ -267,13 +268,13 @@ fn save_by_renaming(path: &Path, text: &str) {
 }
 
 #[tokio::test]
-async fn the_channel_is_written_exactly_so() {
-    let site = Site1::new();
+async fn channel_file_has_the_documented_format() {
+    let site = TestSite::new();
     site.says("reviewer@pr-1", "@coder found auth validation issue in line 42").await;
-    let mut sitting = site.settled().await;
+    let mut renderer = site.start_settled().await;
     site.says("coder@pr-1", "Fixed,\n@reviewer please verify").await;
     site.says("elsewhere", "not here").await;
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     let text = site.read("channel.md").unwrap();
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some(""));
@@ -287,75 +288,75 @@ async fn the_channel_is_written_exactly_so() {
 }
 
 #[tokio::test]
-async fn documents_are_files_and_files_are_documents() {
-    let site = Site1::new();
+async fn documents_and_files_follow_each_other() {
+    let site = TestSite::new();
     site.writes("notes.md", "one").await;
     site.writes("findings/auth.md", "deep").await;
-    let mut sitting = site.settled().await;
+    let mut renderer = site.start_settled().await;
     site.check(&["notes.md", "findings/auth.md"]).await;
     site.writes("notes.md", "two").await;
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     assert_eq!(site.read("notes.md").as_deref(), Some("two"));
     fs::write(site.file("notes.md"), "three, by hand").unwrap();
     save_by_renaming(&site.file("findings/auth.md"), "deeper, by hand");
     fs::create_dir_all(site.file("ideas/wild")).unwrap();
     fs::write(site.file("ideas/wild/first.txt"), "new, by hand").unwrap();
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     assert_eq!(site.text("notes.md").await.as_deref(), Some("three, by hand"));
     assert_eq!(site.authors("notes.md").await, ["ada@pr-1", "ada@pr-1", "external"]);
     assert_eq!(site.text("findings/auth.md").await.as_deref(), Some("deeper, by hand"));
     assert_eq!(site.text("ideas/wild/first.txt").await.as_deref(), Some("new, by hand"));
     site.deletes("notes.md").await;
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     assert_eq!(site.read("notes.md"), None);
     fs::write(site.file("notes.md"), "two").unwrap();
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     assert_eq!(site.text("notes.md").await.as_deref(), Some("two"), "what a person restores is there again");
     site.check(&["notes.md", "findings/auth.md", "ideas/wild/first.txt"]).await;
 }
 
 #[tokio::test]
-async fn going_back_to_an_older_text_is_an_edit() {
-    let site = Site1::new();
+async fn file_with_an_older_text_is_an_edit() {
+    let site = TestSite::new();
     site.writes("notes.md", "one").await;
     site.writes("notes.md", "two").await;
-    let mut sitting = site.settled().await;
+    let mut renderer = site.start_settled().await;
     fs::write(site.file("notes.md"), "one").unwrap();
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     assert_eq!(site.text("notes.md").await.as_deref(), Some("one"));
     assert_eq!(site.authors("notes.md").await.len(), 3);
 }
 
 #[tokio::test]
-async fn a_file_that_is_deleted_or_a_folder_that_is_comes_back() {
-    let site = Site1::new();
+async fn deleted_file_or_folder_is_restored() {
+    let site = TestSite::new();
     site.writes("notes.md", "kept").await;
     site.says("ada@pr-1", "hello").await;
-    let mut sitting = site.settled().await;
+    let mut renderer = site.start_settled().await;
     fs::remove_file(site.file("notes.md")).unwrap();
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     site.check(&["notes.md"]).await;
     fs::remove_dir_all(site.root.join(".workflow")).unwrap();
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     site.check(&["notes.md"]).await;
     assert_eq!(site.authors("notes.md").await, ["ada@pr-1"]);
     assert!(site.root.join(".workflow/.gitignore").exists());
 }
 
 #[tokio::test]
-async fn an_edited_channel_is_kept_aside_and_written_anew() {
-    let site = Site1::new();
+async fn edited_channel_is_kept_aside_and_rewritten() {
+    let site = TestSite::new();
     site.says("ada@pr-1", "hello").await;
-    let mut sitting = site.settled().await;
+    let mut renderer = site.start_settled().await;
     let edited = site.read("channel.md").unwrap() + "\n### 10:00:00 [boss]\ndo something else\n";
     fs::write(site.file("channel.md"), &edited).unwrap();
     site.says("ada@pr-1", "go on").await;
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     site.check(&[]).await;
     let aside = site.names().into_iter().find(|name| name.starts_with("channel.md.edited-")).unwrap();
     assert_eq!(site.read(&aside), Some(edited));
     fs::write(site.file("channel.md"), "").unwrap();
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     site.check(&[]).await;
     assert_eq!(
         site.names().iter().filter(|name| name.starts_with("channel.md.edited-")).count(),
@@ -365,37 +366,37 @@ async fn an_edited_channel_is_kept_aside_and_written_anew() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_document_is_left_alone() {
-    let site = Site1::new();
+async fn file_that_cannot_be_a_document_is_left_alone() {
+    let site = TestSite::new();
     site.writes("notes.md", "one").await;
-    let mut sitting = site.settled().await;
+    let mut renderer = site.start_settled().await;
     fs::write(site.file("notes.md"), b"\xff\xfe not text").unwrap();
     fs::write(site.file("large.md"), "x".repeat(rookery_core::kernel::limit::DOCUMENT_BYTES + 1)).unwrap();
     fs::write(site.file("script.sh"), "#!/bin/sh").unwrap();
     fs::write(site.file(".hidden.md"), "hidden").unwrap();
     site.writes("notes.md", "two").await;
     for _ in 0..8 {
-        site.turn(&mut sitting).await;
+        site.turn(&mut renderer).await;
     }
     assert_eq!(fs::read(site.file("notes.md")).unwrap(), b"\xff\xfe not text");
-    let warnings = sitting.service.warnings();
+    let warnings = renderer.service.warnings();
     assert!(warnings.iter().any(|warning| warning.contains("notes.md is left alone: it is not UTF-8")), "{warnings:?}");
     assert!(warnings.iter().any(|warning| warning.contains("large.md is left alone: it is larger")), "{warnings:?}");
     assert_eq!(site.text("large.md").await, None);
     fs::write(site.file("notes.md"), "three").unwrap();
     fs::remove_file(site.file("large.md")).unwrap();
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     assert_eq!(site.text("notes.md").await.as_deref(), Some("three"));
-    assert_eq!(sitting.service.warnings(), [""; 0]);
+    assert_eq!(renderer.service.warnings(), [""; 0]);
 }
 
 #[tokio::test]
-async fn no_link_is_followed() {
-    let site = Site1::new();
+async fn links_in_the_context_folder_are_not_followed() {
+    let site = TestSite::new();
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("secret.md"), "outside").unwrap();
     site.writes("notes.md", "one").await;
-    let mut sitting = site.settled().await;
+    let mut renderer = site.start_settled().await;
     symlink(outside.path().join("secret.md"), site.file("linked.md")).unwrap();
     symlink(outside.path(), site.file("findings")).unwrap();
     fs::remove_file(site.file("notes.md")).unwrap();
@@ -403,48 +404,48 @@ async fn no_link_is_followed() {
     site.writes("findings/secret.md", "inside").await;
     site.writes("findings/new.md", "inside").await;
     for _ in 0..8 {
-        site.turn(&mut sitting).await;
+        site.turn(&mut renderer).await;
     }
     assert_eq!(fs::read_to_string(outside.path().join("secret.md")).unwrap(), "outside");
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
     assert_eq!(site.text("linked.md").await, None);
     assert_eq!(site.text("notes.md").await.as_deref(), Some("one"));
-    assert!(!sitting.service.warnings().is_empty());
-    let other = Site1::new();
+    assert!(!renderer.service.warnings().is_empty());
+    let other = TestSite::new();
     symlink(outside.path(), other.root.join(".workflow")).unwrap();
     other.writes("notes.md", "one").await;
-    let mut sitting = other.sit().await;
-    other.turn(&mut sitting).await;
+    let mut renderer = other.start().await;
+    other.turn(&mut renderer).await;
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
-    assert!(sitting.service.warnings()[0].contains("is a link or a file"), "{:?}", sitting.service.warnings());
+    assert!(renderer.service.warnings()[0].contains("is a link or a file"), "{:?}", renderer.service.warnings());
 }
 
 #[tokio::test]
-async fn whatever_an_instance_is_called_its_files_stay_in_the_project() {
-    let site = Site1::new();
+async fn instance_name_with_path_parts_stays_in_the_project() {
+    let site = TestSite::new();
     for name in ["x@../../../../tmp/evil", "x@..", "x@.git", "x@a/b"] {
         site.says(name, "hello").await;
     }
-    let _sitting = site.settled().await;
+    let _renderer = site.start_settled().await;
     let mut names: Vec<_> = fs::read_dir(site.root.join(".workflow"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
     assert_eq!(names, ["%2E.", "%2E.%2F..%2F..%2F..%2Ftmp%2Fevil", "%2Egit", ".gitignore", "a%2Fb"]);
-    assert_eq!(fs::read_dir(&site.root).unwrap().count(), 2, "beside it there is only what was noted");
+    assert_eq!(fs::read_dir(&site.root).unwrap().count(), 2, "the project has only one other folder, the saved state");
 }
 
 #[tokio::test]
-async fn where_there_are_no_files_none_are_made() {
-    let site = Site1::new();
+async fn instance_without_file_provider_gets_no_files() {
+    let site = TestSite::new();
     let of = |name: &str| Scope::of(&Instance::new(name));
     let provided = |provider| ContextSettings { provider: Some(provider), ..ContextSettings::default() };
     site.configures(of("pr-1"), provided(Provider::Memory)).await;
     site.configures(of("pr-2"), provided(Provider::Off)).await;
     site.writes("notes.md", "one").await;
     site.says("ada@pr-1", "hello").await;
-    let mut sitting = site.settled().await;
+    let mut renderer = site.start_settled().await;
     assert!(!site.root.join(".workflow").exists());
     assert_eq!(site.text("notes.md").await.as_deref(), Some("one"));
     let elsewhere = ContextSettings {
@@ -453,97 +454,97 @@ async fn where_there_are_no_files_none_are_made() {
         ..ContextSettings::default()
     };
     site.configures(of("pr-1"), elsewhere).await;
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     assert_eq!(fs::read_to_string(site.root.join("docs/team/notes.md")).unwrap(), "one");
     assert_eq!(fs::read_to_string(site.root.join("docs/team/discussion.md")).unwrap(), site.channel_text().await);
     assert!(!site.root.join(".workflow").exists());
 }
 
 #[tokio::test]
-async fn no_two_instances_write_into_one_folder() {
-    let site = Site1::new();
+async fn instance_whose_folder_is_taken_gets_no_files() {
+    let site = TestSite::new();
     let in_dir = |dir: &str| ContextSettings { dir: Some(dir.to_owned()), ..ContextSettings::default() };
     let pr_2 = || Scope::of(&Instance::new("pr-2"));
     site.configures(pr_2(), in_dir("shared")).await;
     site.says("ada@pr-2", "in the second").await;
-    drop(site.settled().await);
+    drop(site.start_settled().await);
     site.configures(Scope::of(&Instance::new("pr-1")), in_dir("other")).await;
     site.says("ada@pr-1", "in the first").await;
-    // As was possible once, and still is where the disk does not tell names apart.
+    // Possible on disks that ignore case, and in old logs.
     symlink(site.root.join("shared"), site.root.join("other")).unwrap();
-    let mut sitting = site.sit().await;
+    let mut renderer = site.start().await;
     for _ in 0..4 {
-        site.turn(&mut sitting).await;
+        site.turn(&mut renderer).await;
     }
     let warning = "instance 'pr-1' has no files, because its folder other is that of instance 'pr-2'";
-    assert!(sitting.service.warnings()[0].starts_with(warning), "{:?}", sitting.service.warnings());
+    assert!(renderer.service.warnings()[0].starts_with(warning), "{:?}", renderer.service.warnings());
     let channel = || fs::read_to_string(site.root.join("shared/channel.md")).unwrap();
     assert!(channel().contains("in the second") && !channel().contains("in the first"));
-    assert_eq!(fs::read_dir(site.root.join("shared")).unwrap().count(), 3, "nobody fought");
+    assert_eq!(fs::read_dir(site.root.join("shared")).unwrap().count(), 3, "only one instance wrote files");
     fs::remove_file(site.root.join("other")).unwrap();
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     assert_eq!(fs::read_to_string(site.root.join("other/channel.md")).unwrap(), site.channel_text().await);
-    assert_eq!(sitting.service.warnings(), [""; 0]);
+    assert_eq!(renderer.service.warnings(), [""; 0]);
 }
 
 #[tokio::test]
-async fn whoever_has_a_folder_keeps_it_from_whoever_comes_later() {
-    let site = Site1::new();
+async fn first_instance_in_a_folder_keeps_it() {
+    let site = TestSite::new();
     site.writes("notes.md", "of the first").await;
-    let mut sitting = site.settled().await;
-    // What the rules refuse today stands in a log of before.
+    let mut renderer = site.start_settled().await;
+    // An old log can have settings that the rules reject today.
     let folder = |dir: &str| {
         let settings = ContextSettings { dir: Some(dir.to_owned()), ..ContextSettings::default() };
         Configured { scope: Scope::of(&Instance::new("aa")), settings, site: None }
     };
-    sitting.service.pretend(folder(".workflow/pr-1/deep")).await;
-    sitting.service.pretend(folder(".workflow/pr-1")).await;
-    site.turn(&mut sitting).await;
-    assert_eq!(sitting.service.warnings().len(), 1, "{:?}", sitting.service.warnings());
+    renderer.service.apply_settings(folder(".workflow/pr-1/deep")).await;
+    renderer.service.apply_settings(folder(".workflow/pr-1")).await;
+    site.turn(&mut renderer).await;
+    assert_eq!(renderer.service.warnings().len(), 1, "{:?}", renderer.service.warnings());
     assert!(
-        sitting.service.warnings()[0].starts_with("instance 'aa' has no files"),
+        renderer.service.warnings()[0].starts_with("instance 'aa' has no files"),
         "{:?}",
-        sitting.service.warnings()
+        renderer.service.warnings()
     );
-    sitting.service.pretend(folder("elsewhere")).await;
-    site.turn(&mut sitting).await;
-    assert_eq!(sitting.service.warnings(), [""; 0]);
+    renderer.service.apply_settings(folder("elsewhere")).await;
+    site.turn(&mut renderer).await;
+    assert_eq!(renderer.service.warnings(), [""; 0]);
     assert!(site.root.join("elsewhere/channel.md").exists());
 }
 
 #[tokio::test]
 async fn stored_context_folder_that_is_hidden_gets_no_files() {
-    let site = Site1::new();
+    let site = TestSite::new();
     site.says("ada@pr-1", "hello").await;
-    let mut sitting = site.sit().await;
+    let mut renderer = site.start().await;
     // An imported log can name such a folder.
     let folder = |dir: &str| {
         let settings = ContextSettings { dir: Some(dir.to_owned()), ..ContextSettings::default() };
         Configured { scope: Scope::of(&Instance::new("pr-1")), settings, site: None }
     };
     for hidden in [".claude", "docs/.obsidian", "agents"] {
-        sitting.service.pretend(folder(hidden)).await;
+        renderer.service.apply_settings(folder(hidden)).await;
         for _ in 0..4 {
-            site.turn(&mut sitting).await;
+            site.turn(&mut renderer).await;
         }
         assert!(!site.root.join(hidden).exists(), "{hidden}");
-        let warnings = sitting.service.warnings();
+        let warnings = renderer.service.warnings();
         assert!(
             warnings.iter().any(|warning| warning.contains("rookery context configure --instance pr-1")),
             "{warnings:?}"
         );
     }
-    sitting.service.pretend(folder("team")).await;
+    renderer.service.apply_settings(folder("team")).await;
     for _ in 0..4 {
-        site.turn(&mut sitting).await;
+        site.turn(&mut renderer).await;
     }
     assert!(site.root.join("team/channel.md").exists());
-    assert_eq!(sitting.service.warnings(), [""; 0]);
+    assert_eq!(renderer.service.warnings(), [""; 0]);
 }
 
 #[tokio::test]
-async fn foreign_files_in_a_chosen_context_folder_stay_where_they_are() {
-    let site = Site1::new();
+async fn foreign_files_in_a_chosen_context_folder_are_kept() {
+    let site = TestSite::new();
     let folder = site.root.join("config");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("mcp.json"), "a person's servers").unwrap();
@@ -551,59 +552,64 @@ async fn foreign_files_in_a_chosen_context_folder_stay_where_they_are() {
     let own = Scope::of(&Instance::new("pr-1"));
     site.configures(own, ContextSettings { dir: Some("config".to_owned()), ..ContextSettings::default() }).await;
     site.says("ada@pr-1", "hello").await;
-    let mut sitting = site.sit().await;
+    let mut renderer = site.start().await;
     for _ in 0..10 {
-        site.turn(&mut sitting).await;
+        site.turn(&mut renderer).await;
     }
     assert_eq!(fs::read_to_string(folder.join("mcp.json")).unwrap(), "a person's servers");
     assert_eq!(fs::read_to_string(folder.join("channel.md")).unwrap(), "a person's channel");
     let names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 3, "only .swap is new: {names:?}");
-    let warnings = sitting.service.warnings();
+    let warnings = renderer.service.warnings();
     assert!(warnings.iter().all(|warning| warning.contains("is left alone")) && warnings.len() == 2, "{warnings:?}");
     for name in ["mcp.json", "channel.md"] {
         fs::remove_file(folder.join(name)).unwrap();
     }
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     assert_eq!(fs::read_to_string(folder.join("channel.md")).unwrap(), site.channel_text().await);
     fs::write(folder.join("mcp.json"), "ours, edited").unwrap();
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     let aside = fs::read_dir(&folder).unwrap().any(|entry| {
         let path = entry.unwrap().path();
         path.display().to_string().contains("mcp.json.edited-") && fs::read_to_string(path).unwrap() == "ours, edited"
     });
-    assert!(aside, "what was written once is kept aside as before");
+    assert!(aside, "an edit of a generated file is kept aside as before");
 }
 
-/// Whether documents go both ways while something else is wrong, and what is said about that.
-async fn goes_on(site: &Site1, sitting: &mut Sitting, warning: &str) {
+/// Checks that documents are synchronized both ways while something else fails with a warning.
+async fn expect_progress(site: &TestSite, renderer: &mut RunningRenderer, warning: &str) {
     site.writes("notes.md", "by an agent").await;
     fs::write(site.file("other.md"), "by a person").unwrap();
     for _ in 0..200 {
-        site.turn(sitting).await;
+        site.turn(renderer).await;
         if site.read("notes.md").as_deref() == Some("by an agent")
             && site.text("other.md").await.as_deref() == Some("by a person")
             && site.file("mcp.json").exists()
         {
-            let warnings = sitting.service.warnings();
-            assert!(warnings.iter().any(|told| told.contains(warning)), "{warnings:?}");
+            let warnings = renderer.service.warnings();
+            assert!(warnings.iter().any(|found| found.contains(warning)), "{warnings:?}");
             return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    panic!("documents do not go on: {:?}", sitting.service.warnings());
+    panic!("documents are not rendered: {:?}", renderer.service.warnings());
 }
 
 #[tokio::test]
-async fn a_channel_that_cannot_be_written_keeps_no_document_back() {
-    let site = Site1::new();
+async fn unwritable_channel_does_not_block_documents() {
+    let site = TestSite::new();
     site.writes("notes.md", "one").await;
     site.writes("other.md", "one").await;
-    let mut sitting = site.settled().await;
+    let mut renderer = site.start_settled().await;
     fs::remove_file(site.file("channel.md")).unwrap();
     fs::remove_file(site.file("mcp.json")).unwrap();
     fs::create_dir(site.file("channel.md")).unwrap();
-    goes_on(&site, &mut sitting, "the channel is not written: .workflow/pr-1/channel.md is a link or a folder").await;
+    expect_progress(
+        &site,
+        &mut renderer,
+        "the channel is not written: .workflow/pr-1/channel.md is a link or a folder",
+    )
+    .await;
     fs::remove_dir(site.file("channel.md")).unwrap();
     for number in 0..20 {
         fs::write(site.file(&format!("channel.md.edited-{number}")), "x").unwrap();
@@ -611,34 +617,39 @@ async fn a_channel_that_cannot_be_written_keeps_no_document_back() {
     fs::write(site.file("channel.md"), "edited").unwrap();
     fs::write(site.file("other.md"), "other").unwrap();
     site.writes("notes.md", "another").await;
-    goes_on(&site, &mut sitting, "the channel is not written: .workflow/pr-1/channel.md was edited so often").await;
+    expect_progress(
+        &site,
+        &mut renderer,
+        "the channel is not written: .workflow/pr-1/channel.md has too many edited copies",
+    )
+    .await;
     for number in 0..20 {
         fs::remove_file(site.file(&format!("channel.md.edited-{number}"))).unwrap();
     }
     site.says("ada@pr-1", "it goes on").await;
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     site.check(&["notes.md", "other.md"]).await;
-    assert_eq!(sitting.service.warnings(), [""; 0]);
+    assert_eq!(renderer.service.warnings(), [""; 0]);
 }
 
 #[tokio::test]
-async fn too_many_files_keep_no_known_document_back() {
-    let site = Site1::new();
+async fn too_many_files_do_not_block_known_documents() {
+    let site = TestSite::new();
     site.writes("notes.md", "one").await;
     site.writes("other.md", "one").await;
-    let mut sitting = site.settled().await;
+    let mut renderer = site.start_settled().await;
     for number in 0..5_000 {
         fs::write(site.file(&format!("{number}.log")), "").unwrap();
     }
-    goes_on(&site, &mut sitting, "there are more than 5000 files in .workflow/pr-1").await;
+    expect_progress(&site, &mut renderer, "there are more than 5000 files in .workflow/pr-1").await;
     site.deletes("other.md").await;
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     assert_eq!(site.read("other.md"), None);
 }
 
 #[tokio::test]
-async fn a_document_with_a_long_path_has_a_file_like_any_other() {
-    let site = Site1::new();
+async fn document_with_a_long_path_is_rendered() {
+    let site = TestSite::new();
     let long = format!("{}.md", "n".repeat(252));
     let deep = format!("{}/{}.md", "d/".repeat(100) + &"ö".repeat(100), "n".repeat(100));
     let percents = format!("{}.md", "%".repeat(200));
@@ -646,49 +657,49 @@ async fn a_document_with_a_long_path_has_a_file_like_any_other() {
     for path in paths {
         site.writes(path, "one").await;
     }
-    let mut sitting = site.settled().await;
+    let mut renderer = site.start_settled().await;
     site.check(&paths).await;
     for path in paths {
         site.writes(path, "two").await;
     }
     for _ in 0..4 {
-        site.turn(&mut sitting).await;
+        site.turn(&mut renderer).await;
     }
-    // What is replaced is known by its path, also after a restart.
-    for out in site.waiting() {
+    // The path of a replaced file is known, also after a restart.
+    for out in site.replaced_files() {
         if fs::read_to_string(&out).unwrap() == "one" {
             fs::write(out, "late").unwrap();
         }
     }
     fs::remove_dir_all(site.root.join(".rookery")).unwrap();
-    let mut sitting = site.settled().await;
+    let mut renderer = site.start_settled().await;
     for path in paths {
         assert_eq!(site.text(path).await.as_deref(), Some("late"));
         fs::write(site.file(path), "by hand").unwrap();
     }
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     site.check(&paths).await;
     for path in paths {
         assert_eq!(site.text(path).await.as_deref(), Some("by hand"));
         site.deletes(path).await;
     }
-    site.settle(&mut sitting).await;
-    assert_eq!((paths.map(|path| site.read(path)), sitting.service.warnings()), ([None, None, None], vec![]));
-    assert_eq!(site.waiting(), Vec::<PathBuf>::new());
+    site.settle(&mut renderer).await;
+    assert_eq!((paths.map(|path| site.read(path)), renderer.service.warnings()), ([None, None, None], vec![]));
+    assert_eq!(site.replaced_files(), Vec::<PathBuf>::new());
 }
 
 #[tokio::test]
-async fn what_happened_while_nobody_was_there_is_made_up_for() {
-    let site = Site1::new();
+async fn changes_during_downtime_are_reconciled_at_start() {
+    let site = TestSite::new();
     site.writes("notes.md", "one").await;
     site.writes("other.md", "one").await;
     site.says("ada@pr-1", "hello").await;
-    drop(site.settled().await);
+    drop(site.start_settled().await);
     site.writes("other.md", "two").await;
     site.says("ada@pr-1", "is anybody there?").await;
     fs::write(site.file("notes.md"), "by hand").unwrap();
     fs::write(site.file("new.md"), "by hand too").unwrap();
-    drop(site.settled().await);
+    drop(site.start_settled().await);
     site.check(&["notes.md", "other.md", "new.md"]).await;
     assert_eq!(site.text("notes.md").await.as_deref(), Some("by hand"));
     assert_eq!(site.text("other.md").await.as_deref(), Some("two"));
@@ -696,18 +707,18 @@ async fn what_happened_while_nobody_was_there_is_made_up_for() {
 }
 
 #[tokio::test]
-async fn losing_what_was_noted_costs_nothing() {
-    let site = Site1::new();
+async fn lost_state_is_rebuilt_from_the_log() {
+    let site = TestSite::new();
     site.writes("notes.md", "one").await;
     site.writes("old.md", "one").await;
     site.writes("edited.md", "one").await;
     site.says("ada@pr-1", "hello").await;
-    drop(site.settled().await);
+    drop(site.start_settled().await);
     fs::remove_dir_all(site.root.join(".rookery")).unwrap();
     site.writes("old.md", "two").await;
     fs::write(site.file("edited.md"), "by hand").unwrap();
     site.writes("edited.md", "two").await;
-    drop(site.settled().await);
+    drop(site.start_settled().await);
     site.check(&["notes.md", "old.md", "edited.md"]).await;
     assert_eq!(site.authors("notes.md").await, ["ada@pr-1"]);
     assert_eq!(site.authors("old.md").await, ["ada@pr-1", "ada@pr-1"]);
@@ -717,17 +728,17 @@ async fn losing_what_was_noted_costs_nothing() {
 }
 
 #[tokio::test]
-async fn redacted_words_leave_the_files_too() {
-    let site = Site1::new();
+async fn redacted_texts_are_removed_from_files() {
+    let site = TestSite::new();
     site.says("ada@pr-1", "the password is s3cret").await;
     site.says("ada@pr-1", "never mind").await;
     site.writes("notes.md", "s3cret").await;
-    let mut sitting = site.settled().await;
+    let mut renderer = site.start_settled().await;
     let rows = site.engine.query().log(LogQuery::after(Seq::ZERO, 100)).await.unwrap().value;
     let secret = rows.into_iter().filter(|row| row.event.texts().iter().any(|text| text.contains("s3cret")));
     let rows = secret.map(|row| Target { seq: row.seq, fact: row.event, artifact: None }).collect();
     site.engine.submit(Request::new(Caller::person("anna"), Redact { rows })).await.unwrap();
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     site.check(&["notes.md"]).await;
     let mut files = vec![];
     files_below(&site.root.join(".workflow"), &mut files);
@@ -738,64 +749,64 @@ async fn redacted_words_leave_the_files_too() {
 }
 
 #[tokio::test]
-async fn redactions_while_nobody_was_there_are_made_up_for() {
-    let site = Site1::new();
+async fn redactions_during_downtime_are_applied_at_start() {
+    let site = TestSite::new();
     site.says("ada@pr-1", "the password is s3cret").await;
-    let mut sitting = site.settled().await;
-    let position = sitting.subscription.position();
-    sitting.service.note_position(&position);
-    drop(sitting);
+    let mut renderer = site.start_settled().await;
+    let position = renderer.subscription.position();
+    renderer.service.note_position(&position);
+    drop(renderer);
     let row = site.engine.query().log(LogQuery::after(Seq::ZERO, 100)).await.unwrap().value.pop().unwrap();
     assert!(matches!(row.event.typed(), EventRef::MessageSent(_)));
     let rows = vec![Target { seq: row.seq, fact: row.event, artifact: None }];
     site.engine.submit(Request::new(Caller::person("anna"), Redact { rows })).await.unwrap();
-    drop(site.settled().await);
+    drop(site.start_settled().await);
     site.check(&[]).await;
     assert_eq!(site.names(), [".swap", "channel.md", "mcp.json"]);
 }
 
 #[tokio::test]
-async fn an_edited_configuration_is_kept_and_written_anew() {
-    let site = Site1::new();
+async fn edited_generated_file_is_kept_aside_and_rewritten() {
+    let site = TestSite::new();
     site.says("ada@pr-1", "hello").await;
-    let mut sitting = site.settled().await;
+    let mut renderer = site.start_settled().await;
     assert_eq!(site.read("mcp.json").as_deref(), Some("{\"instance\":\"pr-1\"}\n"));
     fs::write(site.file("mcp.json"), "mine").unwrap();
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     assert_eq!(site.read("mcp.json").as_deref(), Some("{\"instance\":\"pr-1\"}\n"));
     let aside = site.names().into_iter().find(|name| name.starts_with("mcp.json.edited-")).unwrap();
     assert_eq!(site.read(&aside).as_deref(), Some("mine"));
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told_and_waited_for() {
-    let site = Site1::new();
+async fn full_disk_causes_a_warning_and_retry() {
+    let site = TestSite::new();
     let full = Arc::new(AtomicBool::new(true));
     let gate = full.clone();
-    let steps = Steps::through(move |_| match gate.load(Ordering::Relaxed) {
+    let steps = FaultPoints::with_hook(move |_| match gate.load(Ordering::Relaxed) {
         true => Err(io::Error::from(io::ErrorKind::StorageFull)),
         false => Ok(()),
     });
     site.writes("notes.md", "one").await;
-    let mut sitting = site.sit_with(steps).await;
+    let mut renderer = site.start_with(steps).await;
     for _ in 0..3 {
-        site.turn(&mut sitting).await;
-        assert!(sitting.service.warnings()[0].contains("no storage space"), "{:?}", sitting.service.warnings());
+        site.turn(&mut renderer).await;
+        assert!(renderer.service.warnings()[0].contains("no storage space"), "{:?}", renderer.service.warnings());
     }
     site.says("ada@pr-1", "said all the same").await;
     full.store(false, Ordering::Relaxed);
-    site.settle(&mut sitting).await;
+    site.settle(&mut renderer).await;
     site.check(&["notes.md"]).await;
-    assert_eq!(sitting.service.warnings(), [""; 0]);
+    assert_eq!(renderer.service.warnings(), [""; 0]);
 }
 
 #[tokio::test]
-async fn folders_that_share_a_store_each_have_the_files_unless_one_was_named() {
+async fn sites_of_one_store_all_have_files_unless_one_is_named() {
     let database = Database::new(LogId::from("log_1"));
     let shared = || Config { shared: true, ..Config::new("test", "", Settings::default()) };
-    let (one, two) = (Site1::of(&database, "site_1", shared()), Site1::of(&database, "site_2", shared()));
+    let (one, two) = (TestSite::of(&database, "site_1", shared()), TestSite::of(&database, "site_2", shared()));
     one.writes("notes.md", "one").await;
-    let (mut at_one, mut at_two) = (one.settled().await, two.settled().await);
+    let (mut at_one, mut at_two) = (one.start_settled().await, two.start_settled().await);
     fs::write(two.file("notes.md"), "by hand, elsewhere").unwrap();
     two.settle(&mut at_two).await;
     one.settle(&mut at_one).await;
