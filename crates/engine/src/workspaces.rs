@@ -1,7 +1,7 @@
-//! Workspaces: what surfaces ask about them, and the effects on real worktrees.
+//! Workspaces: queries and commands for surfaces, and the effects on real worktrees.
 //!
-//! A surface has a command prepared here (names checked, paths settled), submits it, and waits for its outcome. What is
-//! done to a repository is done after the commit, by the node of the site where the folder is.
+//! A surface lets [`WorkspacesHandle::prepare`] check names and resolve paths, submits the command, and waits for its outcome.
+//! The repository is changed after the commit, by the node of the site where the folder is.
 
 use rookery_core::kernel::hex::hex;
 use rookery_core::kernel::limit;
@@ -23,7 +23,7 @@ use sha2::{Digest, Sha256};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::git::{Offered, Repository, Unwanted, WorktreeRequest, check_branch};
+use crate::git::{MergeRequest, RemovalRequest, Repository, WorktreeRequest, check_branch};
 use crate::paths::{follow_links, lexical};
 use crate::ports::effect_executor::Performed;
 use crate::query::{At, QueryHandle};
@@ -41,13 +41,13 @@ impl Engine {
     }
 }
 
-/// How long a caller waits for the outcome of an effect before it is told that it is still under way.
-pub const WAIT: Duration = Duration::from_secs(120);
+/// How long a caller waits for the outcome of an effect. After it, the answer says that the effect is still in progress.
+pub const OUTCOME_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The folder for worktrees in the project.
+/// The folder for worktrees inside of the project.
 const WORKTREES: &str = ".worktrees";
 
-/// A workspace as a caller wants it.
+/// The request for a workspace.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewWorkspace {
     pub run: Option<RunId>,
@@ -57,39 +57,39 @@ pub struct NewWorkspace {
     pub repo_path: Option<String>,
     pub tasks: Vec<TaskId>,
     pub config: Map<String, Value>,
-    pub worktree: Making,
+    pub worktree: WorktreeCreation,
 }
 
-/// Whether a worktree is to be made, or the folder is there already.
+/// Whether a worktree is created, or the folder already exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Making {
-    Worktree,
-    Nothing,
+pub enum WorktreeCreation {
+    Create,
+    Existing,
 }
 
-/// What can be said of the files in a worktree.
+/// The state of the files in a worktree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Changes {
+pub enum WorktreeChanges {
     Clean,
     Modified,
     Unknown,
 }
 
-impl Changes {
+impl WorktreeChanges {
     pub fn as_str(self) -> &'static str {
         match self {
-            Changes::Clean => "clean",
-            Changes::Modified => "modified",
-            Changes::Unknown => "unknown",
+            WorktreeChanges::Clean => "clean",
+            WorktreeChanges::Modified => "modified",
+            WorktreeChanges::Unknown => "unknown",
         }
     }
 }
 
-/// Which workspaces; every given condition holds.
+/// A filter on workspaces; every given condition must hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct WorkspaceFilter {
     pub run: Option<RunId>,
-    /// One of these; any if there are none.
+    /// One of these; any if empty.
     pub status: Vec<WorkspaceStatus>,
 }
 
@@ -98,23 +98,23 @@ impl WorkspacesHandle<'_> {
         WorkspaceId::new(self.engine.mint("ws_"))
     }
 
-    /// Whether there is something in a worktree that is not committed.
-    pub async fn changes(&self, workspace: &Workspace) -> Changes {
+    /// Whether a worktree has uncommitted changes.
+    pub async fn changes(&self, workspace: &Workspace) -> WorktreeChanges {
         if !self.engine.cluster().is_own_site(&workspace.site) || workspace.worktree == Worktree::Removed {
-            return Changes::Unknown;
+            return WorktreeChanges::Unknown;
         }
         let clean = match self.project_repository().await {
             Ok(repository) => repository.is_clean(Path::new(&workspace.path)).await,
-            Err(refusal) => Err(refusal),
+            Err(rejection) => Err(rejection),
         };
         match clean {
-            Ok(true) => Changes::Clean,
-            Ok(false) => Changes::Modified,
-            Err(_) => Changes::Unknown,
+            Ok(true) => WorktreeChanges::Clean,
+            Ok(false) => WorktreeChanges::Modified,
+            Err(_) => WorktreeChanges::Unknown,
         }
     }
 
-    /// The command that makes a workspace, after everything that only this machine can tell was looked at.
+    /// Prepares the command that creates a workspace, after all checks that need this machine's files.
     pub async fn prepare(&self, caller: &Caller, wanted: NewWorkspace) -> Result<CreateWorkspace, EngineError> {
         check_branch("branch", &wanted.branch).await?;
         if let Some(base) = &wanted.base_branch {
@@ -123,10 +123,10 @@ impl WorkspacesHandle<'_> {
         for (field, path) in [("path", &wanted.path), ("repo_path", &wanted.repo_path)] {
             check_path(field, path.as_deref())?;
         }
-        if wanted.worktree == Making::Worktree && wanted.repo_path.is_none() {
+        if wanted.worktree == WorktreeCreation::Create && wanted.repo_path.is_none() {
             return Err(missing_repo_path().into());
         }
-        if wanted.worktree == Making::Nothing && wanted.path.is_none() {
+        if wanted.worktree == WorktreeCreation::Existing && wanted.path.is_none() {
             return Err(missing_path().into());
         }
         let repository = self.project_repository().await?;
@@ -134,9 +134,11 @@ impl WorkspacesHandle<'_> {
             repository.check_named(&follow_links(&self.absolute(named)))?;
         }
         let path = match (&wanted.path, wanted.worktree) {
-            (Some(path), Making::Worktree) => self.choose_folder(caller, path, &repository)?,
-            (Some(path), Making::Nothing) => told(&follow_links(&self.absolute(path)), &repository)?,
-            (None, _) => usual_path(&repository, &wanted.branch),
+            (Some(path), WorktreeCreation::Create) => self.choose_folder(caller, path, &repository)?,
+            (Some(path), WorktreeCreation::Existing) => {
+                check_existing(&follow_links(&self.absolute(path)), &repository)?
+            }
+            (None, _) => default_path(&repository, &wanted.branch),
         };
         let repo_path = wanted.repo_path.is_some().then(|| utf8(&repository.root)).transpose()?;
         Ok(CreateWorkspace {
@@ -149,22 +151,22 @@ impl WorkspacesHandle<'_> {
             tasks: wanted.tasks,
             config: wanted.config,
             site: self.engine.cluster().node().site.id.clone(),
-            make: (wanted.worktree == Making::Worktree).then(|| self.engine.mint_intent()),
+            make: (wanted.worktree == WorktreeCreation::Create).then(|| self.engine.mint_intent()),
         })
     }
 
-    /// The repository that the project belongs to. There is no other one that work is done in.
+    /// The repository that the project belongs to. Work is done in no other one.
     async fn project_repository(&self) -> Result<Repository, Rejection> {
         Repository::of_project(self.engine.paths().root(), self.engine.config().bwrap.as_deref()).await
     }
 
-    /// A path for a worktree that its caller chose: in one of the folders for worktrees. People may choose any other.
+    /// Resolves the path that a caller chose for a worktree. It must be in a folder for worktrees, except for people.
     fn choose_folder(&self, caller: &Caller, path: &str, repository: &Repository) -> Result<PathBuf, Rejection> {
         let path = follow_links(&self.absolute(path));
         let root = self.engine.paths().root();
         if path.starts_with(repository.common()) || path.starts_with(root.join(".rookery")) || root.starts_with(&path) {
-            let message = format!("{} is no place for a worktree", path.display());
-            return Err(Rejection::new(Code::Invalid, message).hint("leave path out, and one is chosen"));
+            let message = format!("{} cannot be used for a worktree", path.display());
+            return Err(Rejection::new(Code::Invalid, message).hint("leave path out, and a folder is chosen"));
         }
         let folders = [root.join(WORKTREES), beside(repository)];
         let is_below = |folder: &PathBuf| path != *folder && path.starts_with(folder);
@@ -173,14 +175,14 @@ impl WorkspacesHandle<'_> {
         }
         let [own, other] = folders.map(|folder| folder.display().to_string());
         Err(Rejection::new(Code::Forbidden, format!("{} is not in {own} or {other}", path.display()))
-            .hint("leave path out, and one is chosen; only people may choose other folders"))
+            .hint("leave path out, and a folder is chosen; only people may choose other folders"))
     }
 
     fn absolute(&self, path: &str) -> PathBuf {
         lexical(&self.engine.paths().root().join(path))
     }
 
-    /// The fact that ended an effect which was opened at or before a position; none if the time is over first.
+    /// Waits for the event that closes an effect which was opened at or before a position; `None` after a timeout.
     pub async fn wait_for_outcome(&self, intent: &IntentId, opened: Seq, most: Duration) -> Option<AnyEvent> {
         let position = Position { log: None, seq: Seq(opened.0.saturating_sub(1)) };
         let waiting = async {
@@ -197,10 +199,10 @@ impl WorkspacesHandle<'_> {
 
     /// Carries out an effect on a workspace.
     pub(crate) async fn perform(&self, effect: &Effect) -> Performed {
-        let (id, work): (&WorkspaceId, Job) = match effect {
-            Effect::MakeWorktree { workspace } => (workspace, Job::Make),
-            Effect::MergeWorktree { workspace, uncommitted } => (workspace, Job::Merge(*uncommitted)),
-            Effect::RemoveWorktree { workspace } => (workspace, Job::Remove),
+        let (id, work): (&WorkspaceId, WorkspaceJob) = match effect {
+            Effect::MakeWorktree { workspace } => (workspace, WorkspaceJob::Make),
+            Effect::MergeWorktree { workspace, uncommitted } => (workspace, WorkspaceJob::Merge(*uncommitted)),
+            Effect::RemoveWorktree { workspace } => (workspace, WorkspaceJob::Remove),
             Effect::EraseArtifact { .. } | Effect::LaunchTeam { .. } => return Performed::Done,
         };
         let workspace = match self.engine.query().workspace(id).await {
@@ -209,7 +211,7 @@ impl WorkspacesHandle<'_> {
         };
         let outcome = match workspace {
             None => Err(not_found()),
-            Some(workspace) => work.done_for(self.engine, &workspace).await,
+            Some(workspace) => work.run(self.engine, &workspace).await,
         };
         let outcome = outcome.unwrap_or_else(|refusal| {
             let hint = refusal.hint.map(|hint| format!("\n{hint}")).unwrap_or_default();
@@ -225,7 +227,7 @@ impl QueryHandle<'_> {
         Ok(At { value: rows.pop().flatten().and_then(workspace_of), head })
     }
 
-    /// In the order they were made.
+    /// Workspaces in the order of their creation.
     pub async fn workspaces(&self, filter: &WorkspaceFilter) -> Result<At<Vec<Workspace>>, EngineError> {
         let mut query = RowQuery::all(Table::Workspaces).ordered_by("created");
         if let Some(run) = &filter.run {
@@ -241,53 +243,53 @@ impl QueryHandle<'_> {
 }
 
 #[derive(Clone, Copy)]
-enum Job {
+enum WorkspaceJob {
     Make,
     Merge(Uncommitted),
     Remove,
 }
 
-impl Job {
-    async fn done_for(self, engine: &Engine, workspace: &Workspace) -> Result<Outcome, Rejection> {
+impl WorkspaceJob {
+    async fn run(self, engine: &Engine, workspace: &Workspace) -> Result<Outcome, Rejection> {
         let id = workspace.id.as_str();
         let repository = engine.workspaces().project_repository().await?;
         match (&workspace.repo_path, self) {
             // It may have been the project's repository when the workspace was made.
             (Some(named), _) => repository.check_named(Path::new(named))?,
-            // A folder that is only known by its path may be a worktree all the same.
-            (None, Job::Remove) if workspace.worktree == Worktree::Told => {}
+            // A folder that was given by its path may be a worktree all the same.
+            (None, WorkspaceJob::Remove) if workspace.worktree == Worktree::Told => {}
             (None, _) => return Err(missing_repo_path()),
         }
         let repository = repository.for_workspace(id).await?;
-        let outcome = self.done_in(&repository, workspace).await;
+        let outcome = self.run_in(&repository, workspace).await;
         repository.release(id);
         outcome
     }
 
-    async fn done_in(self, repository: &Repository, workspace: &Workspace) -> Result<Outcome, Rejection> {
+    async fn run_in(self, repository: &Repository, workspace: &Workspace) -> Result<Outcome, Rejection> {
         let (id, path) = (workspace.id.as_str(), Path::new(&workspace.path));
         let (branch, base) = (workspace.branch.as_str(), workspace.base_branch.as_deref());
         Ok(match self {
-            Job::Make => {
+            WorkspaceJob::Make => {
                 let made = repository.make(WorktreeRequest { workspace: id, path, branch, base }).await?;
                 Outcome::Made { base_branch: made.base_branch, branch: made.branch }
             }
-            Job::Merge(uncommitted) => {
+            WorkspaceJob::Merge(uncommitted) => {
                 let base = repository.base(base).await?.name;
-                let offered = Offered { workspace: id, path, branch, base: &base, uncommitted };
+                let offered = MergeRequest { workspace: id, path, branch, base: &base, uncommitted };
                 Outcome::Merged { merge_commit: repository.merge(offered).await? }
             }
-            Job::Remove => {
-                let removed = repository.remove(Unwanted { workspace: id, path, branch, base }).await?;
+            WorkspaceJob::Remove => {
+                let removed = repository.remove(RemovalRequest { workspace: id, path, branch, base }).await?;
                 Outcome::Removed { backup_ref: removed.backup_ref, branch: removed.branch }
             }
         })
     }
 }
 
-/// The refusal that a failed effect was told by.
-pub fn failure_of(fact: &AnyEvent) -> Option<Rejection> {
-    let EventRef::WorkspaceFailed(failed) = fact.typed() else { return None };
+/// The rejection in the event of a failed effect.
+pub fn failure_of(event: &AnyEvent) -> Option<Rejection> {
+    let EventRef::WorkspaceFailed(failed) = event.typed() else { return None };
     let refusal = |message: &str| Rejection::new(failed.code, message);
     Some(match failed.reason.split_once('\n') {
         Some((message, hint)) => refusal(message).hint(hint),
@@ -302,23 +304,23 @@ fn beside(repository: &Repository) -> PathBuf {
     PathBuf::from(folder)
 }
 
-/// A folder that is there already, if it is one of the repository's worktrees.
-fn told(path: &Path, repository: &Repository) -> Result<PathBuf, Rejection> {
+/// Checks that an existing folder is one of the repository's worktrees.
+fn check_existing(path: &Path, repository: &Repository) -> Result<PathBuf, Rejection> {
     repository.check_worktree(path)?;
     Ok(path.to_owned())
 }
 
-/// Beside the repository, named after the branch.
-fn usual_path(repository: &Repository, branch: &str) -> PathBuf {
+/// The default path of a worktree: beside the repository, named after the branch.
+fn default_path(repository: &Repository, branch: &str) -> PathBuf {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '-' };
     let name: String = branch.chars().map(plain).collect();
     let folder = beside(repository);
     let path = folder.join(&name);
-    let says_something = name.chars().any(|c| c.is_ascii_alphanumeric());
-    if says_something && !path.exists() {
+    let has_letters = name.chars().any(|c| c.is_ascii_alphanumeric());
+    if has_letters && !path.exists() {
         return path;
     }
-    // Another branch may come to the same name.
+    // Another branch may result in the same name.
     let digest = hex(&Sha256::digest(branch));
     folder.join(format!("{}-{}", name.trim_matches('-'), digest.get(..8).unwrap_or(&digest)).trim_start_matches('-'))
 }

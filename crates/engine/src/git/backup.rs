@@ -1,7 +1,7 @@
-//! Saving what is only in a worktree: to a ref of its own, without touching branch, index or files.
+//! Saves work that exists only in a worktree to a backup ref, without touching branch, index or files.
 //!
-//! Saved are the files that git does not ignore as they are, what is staged where that differs, the commit they are based
-//! on, and what an operation in progress has set aside. Ignored files are not.
+//! A backup contains all files that git does not ignore, the staged changes where they differ, the commit they are based
+//! on, and the commits that an operation in progress has set aside. Ignored files are not saved.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,14 +10,14 @@ use rookery_core::{Code, Rejection};
 
 use super::merge::{add_all, copy_index};
 use super::process::{Git, LONG, ask_git};
-use super::repository::{Access, Files, GitHead, POINTER_BYTES, Repository, is_object};
+use super::repository::{GitDirAccess, GitHead, POINTER_BYTES, Repository, WorktreeAccess, is_object};
 use super::settings::Identity;
-use super::worktree::Worktree;
+use super::worktree::VerifiedWorktree;
 use crate::held::HeldFolder;
 
-/// How often we look again while somebody writes.
-const TRIES: usize = 3;
-/// Where operations in progress keep commits that may be nowhere else, in a worktree's part of the git folder.
+/// How often a worktree is read again while its files change.
+const READ_ATTEMPTS: usize = 3;
+/// Files in a worktree's admin folder in which operations in progress keep commits that may be nowhere else.
 const SET_ASIDE: [&str; 7] = [
     "MERGE_HEAD",
     "MERGE_AUTOSTASH",
@@ -28,25 +28,25 @@ const SET_ASIDE: [&str; 7] = [
     "rebase-apply/autostash",
 ];
 
-/// The ref that keeps the work of a workspace.
+/// The backup ref of a workspace.
 pub fn backup_ref(workspace: &str) -> String {
     format!("refs/rookery/backup/{workspace}")
 }
 
-/// What a worktree holds, as objects of the repository.
+/// The state of a worktree, as objects of the repository.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Content {
+struct WorktreeContent {
     head: Option<String>,
     /// The tree of `head`.
     committed: Option<String>,
-    /// What is staged; none if git cannot make a tree of it, as in the midst of a merge.
+    /// The tree of the index; `None` if git cannot write one, as during a merge.
     staged: Option<String>,
-    /// The files as they are; none if the folder is gone.
+    /// The tree of the files; `None` if the folder is gone.
     files: Option<String>,
     set_aside: BTreeSet<String>,
 }
 
-impl Content {
+impl WorktreeContent {
     fn is_committed(&self) -> bool {
         let same = |tree: &Option<String>| tree.is_none() || *tree == self.committed;
         let nothing = self.head.is_none() && self.staged.is_none() && self.files.is_none();
@@ -55,18 +55,18 @@ impl Content {
 }
 
 impl Repository {
-    /// Saves what would be lost with a worktree; the ref that keeps it, or none if nothing would be. `base` is what has all
-    /// of it if it was merged.
+    /// Saves the work that would be lost with a worktree. Returns the backup ref, or `None` if nothing would be lost. `base`
+    /// contains all of it if the branch was merged.
     pub async fn save(
         &self,
-        worktree: &Worktree,
+        worktree: &VerifiedWorktree,
         workspace: &str,
         base: Option<&str>,
     ) -> Result<Option<String>, Rejection> {
         let name = backup_ref(workspace);
         let mut content = self.content(worktree).await?;
-        // Somebody may be writing right now. Once two looks in a row find the same, there is nothing between them.
-        for _ in 0..TRIES {
+        // Files may change meanwhile. Once two readings in a row are equal, nothing was missed between them.
+        for _ in 0..READ_ATTEMPTS {
             self.keep(&name, &content, worktree, base).await?;
             let again = self.content(worktree).await?;
             if again == content {
@@ -75,15 +75,15 @@ impl Repository {
             content = again;
         }
         Err(Rejection::new(Code::InvalidState, format!("files in {} are still changing", worktree.path.display()))
-            .hint("stop whoever works there, then try again"))
+            .hint("stop the agent or program that works there, then try again"))
     }
 
-    /// Puts content under a ref, on top of what it held before, unless all of it is safe elsewhere.
+    /// Commits content to a ref, on top of the ref's previous commit, unless all of it is safe elsewhere.
     async fn keep(
         &self,
         name: &str,
-        content: &Content,
-        worktree: &Worktree,
+        content: &WorktreeContent,
+        worktree: &VerifiedWorktree,
         base: Option<&str>,
     ) -> Result<(), Rejection> {
         let before = self.commit(name).await?;
@@ -93,10 +93,10 @@ impl Repository {
                 Some(_) | None => return Ok(()),
             }
         } else {
-            self.committed(content, before.as_deref(), worktree).await?
+            self.commit_content(content, before.as_deref(), worktree).await?
         };
         if before.as_ref() != Some(&commit) {
-            self.git(Access::Add)?.text(&["update-ref", name, &commit]).await?;
+            self.git(GitDirAccess::Add)?.text(&["update-ref", name, &commit]).await?;
         }
         Ok(())
     }
@@ -108,13 +108,13 @@ impl Repository {
         }
     }
 
-    async fn committed(
+    async fn commit_content(
         &self,
-        content: &Content,
+        content: &WorktreeContent,
         before: Option<&str>,
-        worktree: &Worktree,
+        worktree: &VerifiedWorktree,
     ) -> Result<String, Rejection> {
-        let git = self.git(Access::Add)?.identity(Identity::rookery());
+        let git = self.git(GitDirAccess::Add)?.identity(Identity::rookery());
         let path = worktree.path.display();
         let commit = async |tree: &str, parents: Vec<&str>, message: String| {
             let mut arguments = vec!["commit-tree", tree, "-m", &message];
@@ -124,7 +124,7 @@ impl Repository {
         let mut parents: Vec<&str> = content.head.as_deref().into_iter().collect();
         let staged = match &content.staged {
             Some(tree) if content.staged != content.committed && content.staged != content.files => {
-                Some(commit(tree, parents.clone(), format!("What was staged in {path}")).await?)
+                Some(commit(tree, parents.clone(), format!("Changes staged in {path}")).await?)
             }
             _ => None,
         };
@@ -132,27 +132,27 @@ impl Repository {
         parents.extend(content.set_aside.iter().map(String::as_str));
         let tree = content.files.as_ref().or(content.staged.as_ref()).or(content.committed.as_ref());
         let Some(tree) = tree else {
-            return Err(Rejection::new(Code::GitFailed, format!("nothing can be read of {path}")));
+            return Err(Rejection::new(Code::GitFailed, format!("cannot read anything of {path}")));
         };
-        // The same as before is not kept twice.
+        // An unchanged state is not committed twice.
         if let Some(before) = before
             && self.commit_holds(before, tree, &parents).await?
         {
             return Ok(before.to_owned());
         }
         parents.extend(before.filter(|before| content.head.as_deref() != Some(*before)));
-        commit(tree, parents, format!("What was in {path} when it was removed")).await
+        commit(tree, parents, format!("Files in {path} when it was removed")).await
     }
 
-    /// Whether a commit is of exactly this tree on top of exactly these.
+    /// Whether a commit has exactly this tree and these parents.
     async fn commit_holds(&self, commit: &str, tree: &str, parents: &[&str]) -> Result<bool, Rejection> {
-        let git = self.git(Access::Read)?;
+        let git = self.git(GitDirAccess::Read)?;
         let of_it = git.text(&["rev-parse", "--verify", &format!("{commit}^{{tree}}")]).await?;
         let line = git.text(&["rev-list", "--parents", "--max-count=1", "--end-of-options", commit]).await?;
         Ok(of_it == tree && line.split_whitespace().skip(1).eq(parents.iter().copied()))
     }
 
-    async fn content(&self, worktree: &Worktree) -> Result<Content, Rejection> {
+    async fn content(&self, worktree: &VerifiedWorktree) -> Result<WorktreeContent, Rejection> {
         let head =
             match &worktree.admin.read("HEAD", POINTER_BYTES).ok().flatten().and_then(|head| GitHead::parse(&head)) {
                 Some(head) => self.commit(head.name()).await?,
@@ -161,7 +161,7 @@ impl Repository {
         let committed = match &head {
             Some(head) => {
                 let tree = format!("{head}^{{tree}}");
-                Some(self.git(Access::Read)?.text(&["rev-parse", "--verify", &tree]).await?)
+                Some(self.git(GitDirAccess::Read)?.text(&["rev-parse", "--verify", &tree]).await?)
             }
             None => None,
         };
@@ -177,25 +177,31 @@ impl Repository {
                 set_aside.extend(self.commit(named).await?.filter(|commit| Some(commit) != head.as_ref()));
             }
         }
-        Ok(Content { head, committed, staged, files, set_aside })
+        Ok(WorktreeContent { head, committed, staged, files, set_aside })
     }
 
-    async fn staged(&self, worktree: &Worktree) -> Result<Option<String>, Rejection> {
+    async fn staged(&self, worktree: &VerifiedWorktree) -> Result<Option<String>, Rejection> {
         let view = self.view_of(None)?;
         let copy = view.path("staged");
         if !copy_index(&worktree.admin, &copy)? {
             return Ok(None);
         }
-        self.git_with(&view, None, Access::Add)?.index(&copy).maybe(&["write-tree"]).await
+        self.git_with(&view, None, GitDirAccess::Add)?.index(&copy).maybe(&["write-tree"]).await
     }
 
-    /// The files of a worktree as a tree, by an index of ours.
-    async fn files(&self, worktree: &Worktree, folder: &HeldFolder, head: Option<&str>) -> Result<String, Rejection> {
+    /// Writes the files of a worktree as a tree, with a separate index.
+    async fn files(
+        &self,
+        worktree: &VerifiedWorktree,
+        folder: &HeldFolder,
+        head: Option<&str>,
+    ) -> Result<String, Rejection> {
         let view = self.view_of(head.map(|head| GitHead::Commit(head.to_owned())).as_ref())?;
         let index = view.path("files");
-        let git = self.git_with(&view, Some((folder, Files::Read)), Access::Add)?.index(&index).lasting(LONG);
+        let git =
+            self.git_with(&view, Some((folder, WorktreeAccess::Read)), GitDirAccess::Add)?.index(&index).lasting(LONG);
         let copied = copy_index(&worktree.admin, &index)?;
-        // A file that git was told not to look at may have changed all the same.
+        // A file that is marked as unchanged may have changed all the same.
         if !copied || (hides_changes(&git).await? && !self.is_sparse(worktree).await?) {
             fs::remove_file(&index).ok();
             match head {
@@ -209,9 +215,9 @@ impl Repository {
         git.text(&["write-tree"]).await
     }
 
-    /// Whether only a part of the files is checked out. Worktrees may have settings of their own for that; they are an
-    /// agent's to write, and all that they decide here is how its own work is saved.
-    async fn is_sparse(&self, worktree: &Worktree) -> Result<bool, Rejection> {
+    /// Whether only a part of the files is checked out. A worktree may have its own settings for that. Agents can write them,
+    /// but they decide only how the agent's own work is saved.
+    async fn is_sparse(&self, worktree: &VerifiedWorktree) -> Result<bool, Rejection> {
         let own = worktree.admin.read("config.worktree", POINTER_BYTES).ok().flatten().unwrap_or_default();
         let asked = ["config", "--file", "-", "--no-includes", "--type=bool", "--get", "core.sparseCheckout"];
         Ok(self.settings.is_sparse || ask_git(&asked, own).await?.text() == "true")
@@ -223,8 +229,8 @@ async fn hides_changes(git: &Git<'_>) -> Result<bool, Rejection> {
     Ok(listed.lines().any(|line| line.starts_with(|c: char| c.is_ascii_lowercase() || c == 'S')))
 }
 
-/// Refuses repositories that are checked out in folders which git knows as such: what changed in them is not saved.
-async fn check_repositories(git: &Git<'_>, worktree: &Worktree, folder: &HeldFolder) -> Result<(), Rejection> {
+/// Rejects nested repositories that git knows as such: changes in them cannot be saved.
+async fn check_repositories(git: &Git<'_>, worktree: &VerifiedWorktree, folder: &HeldFolder) -> Result<(), Rejection> {
     let staged = git.bytes(&["ls-files", "--stage", "-z"]).await?;
     let entries = staged.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
     for path in entries.filter_map(|entry| std::str::from_utf8(entry).ok()?.split_once('\t').map(|(_, path)| path)) {
@@ -243,14 +249,14 @@ fn holds_repository(folder: &HeldFolder, path: &str) -> bool {
     here.is_ok_and(|inside| inside.has(".git"))
 }
 
-fn repository_inside(worktree: &Worktree, path: &str) -> Rejection {
+fn repository_inside(worktree: &VerifiedWorktree, path: &str) -> Rejection {
     let place = worktree.path.join(path);
-    Rejection::new(Code::InvalidState, format!("{} is a git repository of its own", place.display()))
-        .hint("what is in it cannot be saved from here: move it away, then try again")
+    Rejection::new(Code::InvalidState, format!("{} is a separate git repository", place.display()))
+        .hint("its files cannot be saved from here: move it away, then try again")
 }
 
-/// Of a repository in a folder below, git keeps only the name of a commit: its files would be lost.
-async fn check_added(git: &Git<'_>, worktree: &Worktree, head: Option<&str>) -> Result<(), Rejection> {
+/// Rejects nested repositories that were just added: git keeps only the name of their commit, so their files would be lost.
+async fn check_added(git: &Git<'_>, worktree: &VerifiedWorktree, head: Option<&str>) -> Result<(), Rejection> {
     let changed = match head {
         Some(head) => git.text(&["diff-index", "--cached", "--raw", "--no-renames", head]).await?,
         None => git.text(&["ls-files", "--stage"]).await?,

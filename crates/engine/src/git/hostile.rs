@@ -1,4 +1,4 @@
-//! Repositories whose files work against us, and files that change while git runs.
+//! Repositories with hostile files, and files that change while git runs.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -29,7 +29,7 @@ impl Bench {
         self.root.with_file_name("mark")
     }
 
-    /// Settings that make git run a program at every turn.
+    /// Settings that make git run a program wherever possible.
     fn hostile_settings(&self) -> String {
         let run = format!("sh -c 'touch {}; cat'", self.mark().display());
         let run = run.replace('"', "\\\"");
@@ -106,7 +106,7 @@ async fn nested_repositories_are_not_entered() {
     nested(&bench.path.join("n"), &bench.mark());
     assert!(!bench.repository.is_clean(&bench.path).await.unwrap());
     let refused = bench.remove().await.unwrap_err();
-    assert!(refused.message.contains("repository of its own"), "{refused}");
+    assert!(refused.message.contains("separate git repository"), "{refused}");
     // Known to git as a repository: a plain `git add` and `git status` would look into it.
     git(&bench.path, &["add", "n"]);
     git(&bench.path, &["commit", "--quiet", "-m", "n"]);
@@ -116,7 +116,7 @@ async fn nested_repositories_are_not_entered() {
     bench.write("a.txt", "two\n");
     bench.merge(Uncommitted::Commit).await.unwrap();
     let refused = bench.remove().await.unwrap_err();
-    assert!(refused.message.contains("repository of its own"), "{refused}");
+    assert!(refused.message.contains("separate git repository"), "{refused}");
     assert!(!bench.mark().exists(), "a filter of the nested repository ran");
 }
 
@@ -206,12 +206,12 @@ async fn worktree_that_holds_the_project_is_not_removed() {
     let project = bench.path.clone();
     let repository = Repository::of_project(&project, bwrap().as_deref()).await.unwrap();
     assert_eq!(repository.root, bench.root);
-    let unwanted = super::Unwanted { workspace: "ws_2", path: &project, branch: "b", base: Some("main") };
+    let unwanted = super::RemovalRequest { workspace: "ws_2", path: &project, branch: "b", base: Some("main") };
     assert_eq!(repository.remove(unwanted).await.unwrap_err().code, Code::Forbidden);
     assert!(project.join("a.txt").is_file());
 }
 
-/// Changes one thing that an agent can change, chosen by chance.
+/// Makes one random change that an agent could make.
 fn disturb(rng: &mut StdRng, bench: &Disturbed) {
     let Disturbed { root, path, outside, settings } = bench;
     let (folder, aside) = (path.parent().unwrap(), root.join("aside"));

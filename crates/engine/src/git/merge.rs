@@ -1,7 +1,7 @@
-//! Merging the branch of a worktree into the branch that it came from.
+//! Merges the branch of a worktree into its base branch.
 //!
-//! The merge is computed beside every worktree; only when it is known to be clean does the base branch go forward, and
-//! that is refused as a whole if something is in its way. So there is nothing to abort, and nothing is half merged.
+//! The merge is computed outside of any worktree. Only a clean merge advances the base branch, and if files are in the way,
+//! the merge is rejected as a whole. So nothing must be aborted, and nothing is half merged.
 
 use std::fs::File;
 use std::io;
@@ -11,20 +11,20 @@ use rookery_core::model::workspace::Uncommitted;
 use rookery_core::{Code, Rejection};
 
 use super::process::{Git, LONG, complaint};
-use super::repository::{Access, Files, GitHead, Repository, unreadable};
+use super::repository::{GitDirAccess, GitHead, Repository, WorktreeAccess, unreadable};
 use super::worktree::CheckedOut;
 use crate::held::HeldFolder;
 
-/// How often a base branch that moves meanwhile is tried again.
-const TRIES: usize = 3;
-/// How many files a conflict names.
-const NAMED: usize = 20;
-/// Rookery's own folder: nothing that comes from a branch is ever written there.
+/// How often a merge is tried while the base branch moves.
+const MERGE_ATTEMPTS: usize = 3;
+/// The most files that a conflict names.
+const MAX_NAMED_FILES: usize = 20;
+/// Rookery's own folder: files of a branch are never written there.
 const OWN: &str = ".rookery";
 
 /// A branch to be merged.
 #[derive(Clone, Copy, Debug)]
-pub struct Offered<'a> {
+pub struct MergeRequest<'a> {
     pub workspace: &'a str,
     pub path: &'a Path,
     pub branch: &'a str,
@@ -33,10 +33,10 @@ pub struct Offered<'a> {
 }
 
 impl Repository {
-    /// The commit that the base branch has after it.
-    pub async fn merge(&self, offered: Offered<'_>) -> Result<String, Rejection> {
-        self.settle_changes(&offered).await?;
-        for _ in 0..TRIES {
+    /// Merges a branch. Returns the commit that the base branch then has, or that brought the branch in earlier.
+    pub async fn merge(&self, offered: MergeRequest<'_>) -> Result<String, Rejection> {
+        self.commit_or_reject_changes(&offered).await?;
+        for _ in 0..MERGE_ATTEMPTS {
             let (tip, base) = self.ends(&offered).await?;
             if self.is_ancestor(&tip, &base).await? {
                 return self.merged_by(&tip, &base).await;
@@ -44,7 +44,7 @@ impl Repository {
             self.check_changes(&offered, &base, &tip).await?;
             let target = match self.is_ancestor(&base, &tip).await? {
                 true => tip,
-                false => self.joined(&offered, &base, &tip).await?,
+                false => self.create_merge_commit(&offered, &base, &tip).await?,
             };
             if self.advance(offered.base, &base, &target).await? {
                 return Ok(target);
@@ -54,7 +54,7 @@ impl Repository {
             .hint("try again in a moment"))
     }
 
-    async fn ends(&self, offered: &Offered<'_>) -> Result<(String, String), Rejection> {
+    async fn ends(&self, offered: &MergeRequest<'_>) -> Result<(String, String), Rejection> {
         let missing = |name: &str| {
             Rejection::new(Code::InvalidState, format!("there is no branch '{name}' in {}", self.root.display()))
                 .hint("only a branch of this repository can be merged, and merged into")
@@ -64,9 +64,9 @@ impl Repository {
         Ok((tip, base))
     }
 
-    /// Refuses a branch that has files of Rookery's own folder: they would take the place of keys and settings.
-    async fn check_changes(&self, offered: &Offered<'_>, base: &str, tip: &str) -> Result<(), Rejection> {
-        let git = self.git(Access::Read)?.lasting(LONG);
+    /// Rejects a branch with files in Rookery's own folder: they would replace keys and settings.
+    async fn check_changes(&self, offered: &MergeRequest<'_>, base: &str, tip: &str) -> Result<(), Rejection> {
+        let git = self.git(GitDirAccess::Read)?.lasting(LONG);
         let range = format!("{base}...{tip}");
         let changed = git.bytes(&["diff", "--no-renames", "--name-only", "-z", &range]).await?;
         let is_own =
@@ -80,8 +80,8 @@ impl Repository {
         .hint("take it out of the branch ('git rm --cached'), then merge again"))
     }
 
-    /// Commits what is not committed, or refuses because of it.
-    async fn settle_changes(&self, offered: &Offered<'_>) -> Result<(), Rejection> {
+    /// Commits uncommitted changes, or rejects the merge because of them.
+    async fn commit_or_reject_changes(&self, offered: &MergeRequest<'_>) -> Result<(), Rejection> {
         let Some(worktree) = self.find(offered.workspace, offered.path).await? else { return Ok(()) };
         let Some(folder) = &worktree.folder else { return Ok(()) };
         let place = worktree.path.display();
@@ -90,7 +90,7 @@ impl Repository {
         let Some(head) = worktree.head.as_ref().filter(|_| on == Some(offered.branch)) else {
             let where_it_is = on.map_or("no branch".to_owned(), |on| format!("branch '{on}'"));
             return Err(refused(format!("the worktree at {place} is on {where_it_is}, not on '{}'", offered.branch))
-                .hint("finish or abort what is going on there, and switch back to its branch"));
+                .hint("finish or abort the operation in progress there, and switch back to its branch"));
         };
         let in_progress = ["MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply"];
         if let Some(name) = in_progress.iter().find(|name| worktree.admin.has(name)) {
@@ -111,7 +111,7 @@ impl Repository {
     async fn commit_all(&self, folder: &HeldFolder, own: &HeldFolder, branch: &str) -> Result<(), Rejection> {
         let name = format!("refs/heads/{branch}");
         let view = self.view_of(Some(&GitHead::Ref(name.clone())))?;
-        let git = self.git_with(&view, Some((folder, Files::Read)), Access::Write)?.lasting(LONG);
+        let git = self.git_with(&view, Some((folder, WorktreeAccess::Read)), GitDirAccess::Write)?.lasting(LONG);
         let git = git.index(&real_index(own)?);
         add_all(&git).await?;
         let tree = git.text(&["write-tree"]).await?;
@@ -131,7 +131,7 @@ impl Repository {
         git.text(&["update-ref", &name, &commit, &was]).await.map(drop)
     }
 
-    /// Whether everything in a worktree is committed. Changes nothing there and takes no lock.
+    /// Whether all changes in a worktree are committed. Changes nothing there and takes no lock.
     pub(super) async fn is_clean_at(
         &self,
         folder: &HeldFolder,
@@ -140,22 +140,29 @@ impl Repository {
     ) -> Result<bool, Rejection> {
         let view = self.view_of(Some(head))?;
         copy_index(own, &view.path("index"))?;
-        let git = self.git_with(&view, Some((folder, Files::Read)), Access::Read)?.lasting(LONG);
+        let git = self.git_with(&view, Some((folder, WorktreeAccess::Read)), GitDirAccess::Read)?.lasting(LONG);
         Ok(git.text(&["status", "--porcelain", "--ignore-submodules=all"]).await?.is_empty())
     }
 
-    /// Whether everything in the worktree at a path is committed.
+    /// Whether all changes in the worktree at a path are committed.
     pub async fn is_clean(&self, path: &Path) -> Result<bool, Rejection> {
         let CheckedOut { folder, own, head } = self.worktree_at(path)?;
         match head {
             Some(head) => self.is_clean_at(&folder, &own, &head).await,
-            None => Err(Rejection::new(Code::InvalidState, format!("it is not known what {} is on", path.display()))),
+            None => {
+                Err(Rejection::new(Code::InvalidState, format!("cannot read which branch {} is on", path.display())))
+            }
         }
     }
 
-    /// A merge of two branches that both have something, as a commit that no branch has yet.
-    async fn joined(&self, offered: &Offered<'_>, base: &str, tip: &str) -> Result<String, Rejection> {
-        let git = self.git(Access::Add)?.lasting(LONG);
+    /// Creates a merge commit of two branches that have diverged. No branch has it yet.
+    async fn create_merge_commit(
+        &self,
+        offered: &MergeRequest<'_>,
+        base: &str,
+        tip: &str,
+    ) -> Result<String, Rejection> {
+        let git = self.git(GitDirAccess::Add)?.lasting(LONG);
         let said = git.run(&["merge-tree", "--write-tree", "--name-only", "--no-messages", base, tip]).await?;
         let text = said.text();
         let mut lines = text.lines();
@@ -169,15 +176,18 @@ impl Repository {
         git.text(&["commit-tree", tree, "-p", base, "-p", tip, "-m", &message]).await
     }
 
-    /// Moves the base branch forward, in the worktree that has it checked out if one has. False if it moved meanwhile.
+    /// Advances the base branch, along with the worktree that has it checked out, if any. False if the branch moved meanwhile.
     async fn advance(&self, name: &str, from: &str, to: &str) -> Result<bool, Rejection> {
-        let holder = self.listed().into_iter().find(|listed| listed.branch() == Some(name));
+        let holder = self.list_worktrees().into_iter().find(|listed| listed.branch() == Some(name));
         let opened = holder.as_ref().map(|holder| self.open_any(holder)).transpose()?.flatten();
         let Some(CheckedOut { folder, own, .. }) = opened else {
-            return self.git(Access::Add)?.succeeds(&["update-ref", &format!("refs/heads/{name}"), to, from]).await;
+            return self
+                .git(GitDirAccess::Add)?
+                .succeeds(&["update-ref", &format!("refs/heads/{name}"), to, from])
+                .await;
         };
         let view = self.view_of(Some(&GitHead::Ref(format!("refs/heads/{name}"))))?;
-        let git = self.git_with(&view, Some((&folder, Files::Write)), Access::Write)?.lasting(LONG);
+        let git = self.git_with(&view, Some((&folder, WorktreeAccess::Write)), GitDirAccess::Write)?.lasting(LONG);
         let git = git.index(&real_index(&own)?);
         let said = git.run(&["merge", "--ff-only", "--quiet", "--end-of-options", to]).await?;
         if said.status.success() {
@@ -186,24 +196,25 @@ impl Repository {
         if self.branch(name).await?.as_deref() != Some(from) {
             return Ok(false);
         }
-        let told = complaint(&said).message;
-        let message = format!("branch '{name}' cannot go forward in {}: {told}", folder.path().display());
+        let reason = complaint(&said).message;
+        let message = format!("branch '{name}' cannot go forward in {}: {reason}", folder.path().display());
         Err(Rejection::new(Code::InvalidState, message)
-            .hint("commit or stash what is in the way there, then merge again"))
+            .hint("commit or stash the changes in the way there, then merge again"))
     }
 
-    /// The commit that brought a tip into a base which has it already.
+    /// The commit that merged a tip into a base that already contains it.
     async fn merged_by(&self, tip: &str, base: &str) -> Result<String, Rejection> {
         let range = format!("{tip}..{base}");
-        let since = self.git(Access::Read)?.text(&["rev-list", "--first-parent", "--ancestry-path", &range]).await?;
+        let since =
+            self.git(GitDirAccess::Read)?.text(&["rev-list", "--first-parent", "--ancestry-path", &range]).await?;
         let Some(first) = since.lines().last() else { return Ok(tip.to_owned()) };
-        // Where the base simply went forward to the tip, what follows the tip did not bring it in.
+        // If the base was fast-forwarded to the tip, the commit after the tip did not merge it.
         let before = self.commit(&format!("{first}^1")).await?;
         Ok(if before.as_deref() == Some(tip) { tip.to_owned() } else { first.to_owned() })
     }
 }
 
-/// The index of a worktree, for git to write. Git would follow a link and replace what it leads to.
+/// The index of a worktree, for git to write. A link is rejected, because git would follow it and replace its target.
 fn real_index(own: &HeldFolder) -> Result<PathBuf, Rejection> {
     let index = own.path().join("index");
     if own.is_link("index") {
@@ -213,7 +224,7 @@ fn real_index(own: &HeldFolder) -> Result<PathBuf, Rejection> {
     Ok(index)
 }
 
-/// Copies the index of a worktree. Without one, git takes nothing for staged.
+/// Copies the index of a worktree. Returns whether there is one; without it, git treats nothing as staged.
 pub(super) fn copy_index(own: &HeldFolder, to: &Path) -> Result<bool, Rejection> {
     let failed = |error: io::Error| unreadable(&own.path().join("index"), &error);
     let Some(mut index) = own.file("index").map_err(failed)? else { return Ok(false) };
@@ -222,7 +233,7 @@ pub(super) fn copy_index(own: &HeldFolder, to: &Path) -> Result<bool, Rejection>
     Ok(true)
 }
 
-/// Stages every change, except in repositories of their own: git would start another git in those, with their settings.
+/// Stages every change, except in nested repositories, where git would start another git with their settings.
 pub(super) async fn add_all(git: &Git<'_>) -> Result<(), Rejection> {
     let staged = git.bytes(&["ls-files", "--stage", "-z"]).await?;
     let entries = staged.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
@@ -238,11 +249,11 @@ pub(super) async fn add_all(git: &Git<'_>) -> Result<(), Rejection> {
     git.text(&["-c", "core.safecrlf=false", "add", "--all", &from, "--pathspec-file-nul"]).await.map(drop)
 }
 
-fn conflict<'a>(offered: &Offered<'_>, files: impl Iterator<Item = &'a str>) -> Rejection {
+fn conflict<'a>(offered: &MergeRequest<'_>, files: impl Iterator<Item = &'a str>) -> Rejection {
     let mut files: Vec<&str> = files.take_while(|line| !line.is_empty()).collect();
     files.dedup();
-    let more = files.len().saturating_sub(NAMED);
-    let named = files.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    let more = files.len().saturating_sub(MAX_NAMED_FILES);
+    let named = files.iter().take(MAX_NAMED_FILES).copied().collect::<Vec<_>>().join(", ");
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let (branch, base) = (offered.branch, offered.base);
     Rejection::new(

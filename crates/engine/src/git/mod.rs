@@ -1,21 +1,21 @@
-//! Git, by its own program: worktrees that are made, merged and removed without losing work.
+//! Runs the git program: makes, merges and removes worktrees without losing work.
 //!
-//! Nothing here knows the log. A refusal is in git's words where it is git that refuses. Every name that a caller chose is
-//! checked before git sees it, stands where no option can stand, and never becomes part of a shell's line.
+//! This module does not know the log. Where git rejects an operation, the rejection quotes git's message. Every name that a
+//! caller chose is checked before git gets it, is passed where git accepts no option, and is never part of a shell command.
 //!
 //! # Agents' files
-//! Agents write their worktree and most of the repository's git folder, also while our git runs. Therefore
-//! - git is given a git folder of ours (`view.rs`) with settings of ours (`settings.rs`). It never reads the repository's
-//!   configuration, hooks or attributes, so nothing can name a program to it; and it finds no program (`process.rs`), not
-//!   even itself, which keeps it out of repositories in folders below;
-//! - git runs in a sandbox of its own where bubblewrap works (`sandbox.rs`), with the folders that we hold open and no
-//!   others. Outside of it run only `check-ref-format` and `config`, which read their arguments, standard input and the
-//!   person's own settings;
-//! - git is not asked where a repository or a worktree is. Its files about that are read here (`repository.rs`,
-//!   `worktree.rs`) and must lead to each other;
+//! Agents can write their worktree and most of the repository's git folder, also while the daemon's git runs. Therefore:
+//! - git gets a git folder of the daemon (`view.rs`) with settings of the daemon (`settings.rs`). It never reads the
+//!   repository's configuration, hooks or attributes, so nothing can name a program to it; and it finds no program
+//!   (`process.rs`), not even itself, which keeps it out of nested repositories;
+//! - git runs in a separate sandbox where bubblewrap works (`sandbox.rs`), with only the folders that are held open.
+//!   Outside of it run only `check-ref-format` and `config`, which read their arguments, standard input and the person's
+//!   own settings;
+//! - git never locates a repository or a worktree. Its files about that are read here (`repository.rs`, `worktree.rs`)
+//!   and must point to each other;
 //! - folders are held open and links are not followed (`held.rs`): a worktree is made, saved and removed in the folder that
-//!   was checked, whatever is at its path by then;
-//! - our locks and records are in the project's `.rookery/`, which agents cannot write.
+//!   was checked, even if its path leads elsewhere meanwhile;
+//! - locks and records are in the project's `.rookery/`, which agents cannot write.
 
 mod backup;
 #[cfg(test)]
@@ -31,7 +31,7 @@ mod tests;
 mod view;
 mod worktree;
 
-pub use merge::Offered;
-pub use remove::Unwanted;
+pub use merge::MergeRequest;
+pub use remove::RemovalRequest;
 pub use repository::{Repository, check_branch};
 pub use worktree::WorktreeRequest;

@@ -1,8 +1,8 @@
-//! Running git: an argument vector, an environment of ours, a time limit, a bound on its output.
+//! Runs git with an argument vector, a fixed environment, a timeout, and a limit on its output.
 //!
-//! Beside `schemas::checker`, the only module of this crate that starts a process. A [`Git`] works on a [`View`] and
-//! runs in the sandbox where there is one. [`ask_git`] is for questions that read nothing but their arguments and standard
-//! input: it needs no sandbox.
+//! Besides `schemas::checker`, this is the only module of the crate that starts a process. A [`Git`] works on a [`GitView`]
+//! and runs in the sandbox where there is one. [`ask_git`] is for commands that read only their arguments and standard
+//! input, and need no sandbox.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -16,25 +16,25 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-use super::sandbox::{EXCHANGED, Mount, Sandbox};
+use super::sandbox::{EXCHANGED, GitSandbox, Mount};
 use super::settings::Identity;
-use super::view::View;
+use super::view::GitView;
 
-/// For commands that only ask or write a little.
+/// The timeout of commands that read or write little.
 pub(super) const QUICK: Duration = Duration::from_secs(60);
-/// For commands that read or write the files of a whole worktree.
+/// The timeout of commands that read or write the files of a whole worktree.
 pub const LONG: Duration = Duration::from_secs(600);
 /// The most that git may print.
 const MAX_STDOUT_BYTES: usize = 64 << 20;
-/// The most of its errors that is kept; of more, the end is lost.
+/// The most of git's error output that is kept; the rest is dropped.
 const MAX_STDERR_BYTES: usize = 64 << 10;
 
-/// Given to a git that looks for the settings of the person that the daemon runs for, and to no other.
+/// Variables for a git that reads the settings of the person that the daemon runs for, and for no other.
 const PERSON: [&str; 6] =
     ["HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"];
 
-/// The whole environment of a git that works on a repository. Settings of the person and of the machine are left out;
-/// all commands that we use are built into git itself, so it finds no other program, not even git again.
+/// The whole environment of a git that works on a repository. Settings of the person and of the machine are left out. All
+/// commands in use are built into git, so it needs to find no other program, not even itself.
 const ENVIRONMENT: [(&str, &str); 15] = [
     ("LC_ALL", "C"),
     ("PATH", "/nonexistent"),
@@ -53,18 +53,18 @@ const ENVIRONMENT: [(&str, &str); 15] = [
     ("GIT_ALLOW_PROTOCOL", ""),
 ];
 
-/// Git on a view of the repository.
+/// A git command on a view of the repository.
 #[derive(Clone, Debug)]
 pub(super) struct Git<'a> {
     pub programs: &'a Programs,
-    pub view: &'a View,
+    pub view: &'a GitView,
     /// Folders that the sandbox shows besides the view, outer folders first.
     pub mounts: Vec<Mount>,
     pub worktree: Option<PathBuf>,
     pub index: Option<PathBuf>,
     pub identity: Identity,
     pub most: Duration,
-    /// A locked file for git to hold on to: the lock lasts as long as git does, even if we do not.
+    /// A locked file that git inherits: the lock lasts as long as git runs, even if the daemon ends first.
     pub held: Option<Arc<File>>,
 }
 
@@ -72,14 +72,14 @@ pub(super) struct Git<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Programs {
     pub git: PathBuf,
-    pub sandbox: Option<Sandbox>,
+    pub sandbox: Option<GitSandbox>,
 }
 
 impl Programs {
-    /// Looks git up on our own `PATH`, and the sandbox for it.
+    /// Finds git on the daemon's `PATH`, and the sandbox for it.
     pub async fn find(bwrap: Option<&Path>) -> Result<Programs, Rejection> {
         let git = find_git()?;
-        let sandbox = Sandbox::find(bwrap, &git).await?;
+        let sandbox = GitSandbox::find(bwrap, &git).await?;
         Ok(Programs { git, sandbox })
     }
 }
@@ -87,19 +87,20 @@ impl Programs {
 fn find_git() -> Result<PathBuf, Rejection> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join("git")).find(|program| program.is_file());
-    let missing = || Rejection::new(Code::GitFailed, "there is no git").hint("install git where the daemon finds it");
+    let missing =
+        || Rejection::new(Code::GitFailed, "git was not found").hint("install git in a folder of the daemon's PATH");
     found.and_then(|git| git.canonicalize().ok()).ok_or_else(missing)
 }
 
-/// Git's answer.
+/// The output of git and its exit status.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct GitOutput {
     pub status: ExitStatus,
     pub stdout: Vec<u8>,
     pub stderr: String,
 }
 
-impl Said {
+impl GitOutput {
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).trim().to_owned()
     }
@@ -122,38 +123,39 @@ impl<'a> Git<'a> {
         Git { identity, ..self }
     }
 
-    /// Runs git; how it ends is for the caller to judge.
-    pub async fn run<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Said, Rejection> {
+    /// Runs git. The caller checks the exit status.
+    pub async fn run<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<GitOutput, Rejection> {
         let said = run(self.command(arguments), &name_of(arguments), self.most, None).await?;
         if self.programs.sandbox.is_some() && said.status.code() == Some(EXCHANGED) {
             let message = "a folder of the repository was exchanged for another one while git was started";
-            return Err(Rejection::new(Code::InvalidState, message).hint("look what is going on there, then try again"));
+            return Err(Rejection::new(Code::InvalidState, message)
+                .hint("check which program changes the repository, then try again"));
         }
-        // How bubblewrap ends must not pass for an answer of git.
+        // A failure of bubblewrap must not pass for one of git.
         if !said.status.success() && said.stderr.starts_with("bwrap: ") {
-            return Err(complaint(&said).hint("look whether a folder of the repository is gone, then try again"));
+            return Err(complaint(&said).hint("check whether a folder of the repository is gone, then try again"));
         }
         Ok(said)
     }
 
-    /// Git's output, if it succeeds.
+    /// Runs git and returns its output as text; fails if git fails.
     pub async fn text<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<String, Rejection> {
         let said = self.run(arguments).await?;
         if said.status.success() { Ok(said.text()) } else { Err(complaint(&said)) }
     }
 
-    /// Git's output as it is, if it succeeds.
+    /// Runs git and returns its output as bytes; fails if git fails.
     pub async fn bytes<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Vec<u8>, Rejection> {
         let said = self.run(arguments).await?;
         if said.status.success() { Ok(said.stdout) } else { Err(complaint(&said)) }
     }
 
-    /// Whether git succeeds.
+    /// Runs git and returns whether it succeeded.
     pub async fn succeeds<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<bool, Rejection> {
         Ok(self.run(arguments).await?.status.success())
     }
 
-    /// Git's output, if it succeeds and prints anything.
+    /// Runs git and returns its output; `None` if git fails or prints nothing.
     pub async fn maybe<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Option<String>, Rejection> {
         let said = self.run(arguments).await?;
         Ok(Some(said.text()).filter(|text| said.status.success() && !text.is_empty()))
@@ -191,9 +193,9 @@ impl<'a> Git<'a> {
     }
 }
 
-/// Asks git something that needs no repository: it reads its arguments, standard input and, for `config --list` alone,
-/// the settings of the person and of the machine. None of these is an agent's, and no command is run for any of it.
-pub(super) async fn ask_git(arguments: &[&str], input: Vec<u8>) -> Result<Said, Rejection> {
+/// Runs a git command that needs no repository. It reads its arguments, standard input and, for `config --list` alone,
+/// the settings of the person and of the machine. Agents can write none of these, and git starts no program for them.
+pub(super) async fn ask_git(arguments: &[&str], input: Vec<u8>) -> Result<GitOutput, Rejection> {
     let mut command = start(&find_git()?);
     command.env_clear().envs(PERSON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     command.envs([("LC_ALL", "C"), ("PATH", "/nonexistent"), ("GIT_DIR", "/nonexistent"), ("GIT_PAGER", "cat")]);
@@ -210,78 +212,78 @@ fn name_of<A: AsRef<OsStr>>(arguments: &[A]) -> String {
     arguments.first().map(|first| OsString::from(first.as_ref()).to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-async fn run(mut command: Command, name: &str, most: Duration, input: Option<Vec<u8>>) -> Result<Said, Rejection> {
+async fn run(mut command: Command, name: &str, most: Duration, input: Option<Vec<u8>>) -> Result<GitOutput, Rejection> {
     let failed = |what: String| Rejection::new(Code::GitFailed, what);
     command.process_group(0).kill_on_drop(true).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| {
-        failed(format!("git cannot be started: {error}")).hint("check that git is installed and the folder is there")
+        failed(format!("cannot start git: {error}")).hint("check that git is installed and the folder is there")
     })?;
-    let mut group = Group::of(child.id());
+    let mut group = ProcessGroup::of(child.id());
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let whole = async {
         let feed = async {
             if let (Some(mut stdin), Some(input)) = (stdin, input) {
-                // A git that does not want all of it says so by how it ends.
+                // If git does not read all of it, its exit status tells.
                 stdin.write_all(&input).await.ok();
             }
         };
         let (stdout, stderr, ()) = tokio::join!(read(stdout, MAX_STDOUT_BYTES), read(stderr, MAX_STDERR_BYTES), feed);
         let status = child.wait().await?;
-        // Its number may be another process's from now on.
+        // From here on the id may belong to another process.
         group.0 = None;
         Ok::<_, std::io::Error>((status, stdout?, stderr?))
     };
     match tokio::time::timeout(most, whole).await {
-        Ok(Ok((_, (_, Cut::Yes), _))) => Err(failed(format!("git {name} printed more than can be taken in"))),
+        Ok(Ok((_, (_, Truncated::Yes), _))) => Err(failed(format!("git {name} printed too much"))),
         Ok(Ok((status, (stdout, _), (stderr, _)))) => {
-            Ok(Said { status, stdout, stderr: String::from_utf8_lossy(&stderr).trim().to_owned() })
+            Ok(GitOutput { status, stdout, stderr: String::from_utf8_lossy(&stderr).trim().to_owned() })
         }
-        Ok(Err(error)) => Err(failed(format!("git {name} was lost: {error}"))),
-        Err(_) => Err(failed(format!("git {name} was not done within {} s", most.as_secs()))
-            .hint("look whether something holds the repository up, then try again")),
+        Ok(Err(error)) => Err(failed(format!("cannot read the result of git {name}: {error}"))),
+        Err(_) => Err(failed(format!("git {name} did not finish within {} s", most.as_secs()))
+            .hint("check whether another program blocks the repository, then try again")),
     }
 }
 
-/// Turns the complaint of git into a refusal.
-pub(super) fn complaint(said: &Said) -> Rejection {
+/// Turns the error output of git into a rejection.
+pub(super) fn complaint(said: &GitOutput) -> Rejection {
     let lines: Vec<&str> = said.stderr.lines().filter(|line| !line.starts_with("hint: ")).collect();
     let message = match lines.join("; ") {
         empty if empty.is_empty() => format!("git ended with {}", said.status),
-        words => words.trim_start_matches("fatal: ").trim_start_matches("error: ").to_owned(),
+        text => text.trim_start_matches("fatal: ").trim_start_matches("error: ").to_owned(),
     };
     Rejection::new(Code::GitFailed, message)
 }
 
-/// Git and whatever it started, ended together when nobody waits any more.
-struct Group(Option<Pid>);
+/// The process group of git, which is killed with all its children when the caller stops waiting.
+struct ProcessGroup(Option<Pid>);
 
-impl Group {
-    fn of(id: Option<u32>) -> Group {
-        Group(id.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw))
+impl ProcessGroup {
+    fn of(id: Option<u32>) -> ProcessGroup {
+        ProcessGroup(id.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw))
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(group) = self.0
             && let Err(error) = kill_process_group(group, Signal::KILL)
         {
-            tracing::debug!(%error, "a git that nobody waits for had ended already");
+            tracing::debug!(%error, "an abandoned git had ended already");
         }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Cut {
+enum Truncated {
     Yes,
     No,
 }
 
-/// Everything up to a limit; the rest is read and dropped, so that git does not wait for us to take it.
-async fn read(from: Option<impl AsyncRead + Unpin>, most: usize) -> std::io::Result<(Vec<u8>, Cut)> {
-    let Some(mut from) = from else { return Ok((vec![], Cut::No)) };
+/// Reads up to a limit. The rest is read and dropped, so that git does not block on its output.
+async fn read(from: Option<impl AsyncRead + Unpin>, most: usize) -> std::io::Result<(Vec<u8>, Truncated)> {
+    let Some(mut from) = from else { return Ok((vec![], Truncated::No)) };
     let mut bytes = Vec::new();
     (&mut from).take(most as u64).read_to_end(&mut bytes).await?;
     let beyond = tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
-    Ok((bytes, if beyond > 0 { Cut::Yes } else { Cut::No }))
+    Ok((bytes, if beyond > 0 { Truncated::Yes } else { Truncated::No }))
 }

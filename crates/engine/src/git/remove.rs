@@ -1,4 +1,4 @@
-//! Removing a worktree after what would be lost with it was saved.
+//! Removes a worktree, after saving the work that would be lost with it.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use rookery_core::{Code, Rejection};
 
 use super::backup::backup_ref;
 use super::repository::{Repository, unwritten};
-use super::worktree::{Worktree, remove_empty_parent, remove_folder};
+use super::worktree::{VerifiedWorktree, remove_empty_parent, remove_folder};
 
-/// The worktree that shall go.
+/// A worktree to remove.
 #[derive(Clone, Copy, Debug)]
-pub struct Unwanted<'a> {
+pub struct RemovalRequest<'a> {
     pub workspace: &'a str,
     pub path: &'a Path,
     pub branch: &'a str,
@@ -19,32 +19,33 @@ pub struct Unwanted<'a> {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Removed {
+pub struct RemovedWorktree {
     pub backup_ref: Option<String>,
     pub branch: BranchFate,
 }
 
 impl Repository {
-    pub async fn remove(&self, unwanted: Unwanted<'_>) -> Result<Removed, Rejection> {
+    /// Saves and removes a worktree, and its branch if it was merged.
+    pub async fn remove(&self, unwanted: RemovalRequest<'_>) -> Result<RemovedWorktree, Rejection> {
         let base = self.base(unwanted.base).await.ok().map(|base| base.commit);
         let Some(worktree) = self.find(unwanted.workspace, unwanted.path).await? else {
-            return self.not_there(unwanted).await;
+            return self.report_missing(unwanted).await;
         };
-        self.may_go(&worktree)?;
+        self.check_removable(&worktree)?;
         let backup_ref = self.save(&worktree, unwanted.workspace, base.as_deref()).await?;
-        let Worktree { path, folder, admin, origin, .. } = worktree;
+        let VerifiedWorktree { path, folder, admin, origin, .. } = worktree;
         if let Some(folder) = folder {
             remove_folder(folder).await.map_err(|error| unwritten(&path, &error))?;
         }
         self.remove_admin(&admin).map_err(|error| unwritten(admin.path(), &error))?;
         self.forget(unwanted.workspace);
         remove_empty_parent(&path);
-        let branch = self.let_go_of_branch(origin, unwanted.branch, base.as_deref()).await?;
-        Ok(Removed { backup_ref, branch })
+        let branch = self.delete_merged_branch(origin, unwanted.branch, base.as_deref()).await?;
+        Ok(RemovedWorktree { backup_ref, branch })
     }
 
-    /// Nothing to remove: it was removed before, or was never a worktree.
-    async fn not_there(&self, unwanted: Unwanted<'_>) -> Result<Removed, Rejection> {
+    /// Handles a missing worktree: it was removed before, or never was one.
+    async fn report_missing(&self, unwanted: RemovalRequest<'_>) -> Result<RemovedWorktree, Rejection> {
         if unwanted.path.exists() {
             let message = format!("{} is not a worktree of {}", unwanted.path.display(), self.root.display());
             return Err(Rejection::new(Code::InvalidState, message)
@@ -53,10 +54,10 @@ impl Repository {
         let kept = backup_ref(unwanted.workspace);
         let backup_ref = self.commit(&kept).await?.map(|_| kept);
         let branch = if self.branch(unwanted.branch).await?.is_some() { BranchFate::Kept } else { BranchFate::Gone };
-        Ok(Removed { backup_ref, branch })
+        Ok(RemovedWorktree { backup_ref, branch })
     }
 
-    fn may_go(&self, worktree: &Worktree) -> Result<(), Rejection> {
+    fn check_removable(&self, worktree: &VerifiedWorktree) -> Result<(), Rejection> {
         let path = worktree.path.display();
         if let Some(reason) = &worktree.locked {
             let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
@@ -69,17 +70,14 @@ impl Repository {
         }
         let modules = worktree.admin.child("modules").and_then(|modules| modules.names());
         if modules.is_ok_and(|modules| !modules.is_empty()) {
-            return Err(Rejection::new(
-                Code::InvalidState,
-                format!("the worktree at {path} has submodules of its own"),
-            )
-            .hint("push what is in them, run 'git submodule deinit --all' there, then try again"));
+            return Err(Rejection::new(Code::InvalidState, format!("the worktree at {path} has submodules"))
+                .hint("push their commits, run 'git submodule deinit --all' there, then try again"));
         }
         Ok(())
     }
 
-    /// Deletes a branch that was made along with the worktree, if all of it is in the base branch.
-    async fn let_go_of_branch(
+    /// Deletes a branch that was created with the worktree, if the base branch contains all of it.
+    async fn delete_merged_branch(
         &self,
         origin: Option<BranchOrigin>,
         branch: &str,
@@ -89,11 +87,11 @@ impl Repository {
         let Some(base) = base.filter(|_| origin == Some(BranchOrigin::Created)) else {
             return Ok(BranchFate::Kept);
         };
-        let in_use = self.listed().iter().any(|listed| listed.branch() == Some(branch));
+        let in_use = self.list_worktrees().iter().any(|listed| listed.branch() == Some(branch));
         if in_use || !self.is_ancestor(&tip, base).await? {
             return Ok(BranchFate::Kept);
         }
-        // Fails if a commit was put on it meanwhile.
+        // Fails if the branch got a commit meanwhile.
         let gone = self.delete_ref(&format!("refs/heads/{branch}"), &tip).await?;
         Ok(if gone { BranchFate::Deleted } else { BranchFate::Kept })
     }

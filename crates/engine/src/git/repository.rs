@@ -1,8 +1,8 @@
-//! The project's repository: where it is, which branches it has, and which worktrees.
+//! The project's repository: its location, its branches, and git commands on it.
 //!
-//! There is one, and it is found from the project's own folder. Git is never asked to find a repository: it would go by
-//! files that agents can write (`.git`, `commondir`). Where these files lead is read here, without following links, and
-//! anything that does not lead back to the project's own git folder is refused.
+//! A project has one repository, found from the project's folder. Git never locates it: it would follow files that agents
+//! can write (`.git`, `commondir`). These files are read here, without following links, and a path that does not lead back
+//! to the project's git folder is rejected.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -16,22 +16,22 @@ use rookery_core::{Code, Rejection};
 use super::process::{Git, LONG, Programs, ask_git};
 use super::sandbox::Mount;
 use super::settings::RepositorySettings;
-use super::view::View;
+use super::view::GitView;
 use crate::held::HeldFolder;
 use crate::paths::lexical;
 
-/// How often we look whether a lock is free.
-const LOCKED_POLL: Duration = Duration::from_millis(100);
-/// Tried in this order where no base branch is named; else it is the branch of the main folder.
+/// The interval at which a held lock is tried again.
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// The default base branches, in this order; after them, the branch of the main folder.
 const USUAL_BASES: [&str; 2] = ["main", "master"];
 /// The project's own folder.
 const ROOKERY: &str = ".rookery";
-/// The largest file that says where something is.
+/// The largest pointer file, such as `.git`, `HEAD` or `commondir`.
 pub(super) const POINTER_BYTES: u64 = 8 << 10;
-/// Parts of the git folder that a person's own git would run or go by: never written.
+/// Parts of the git folder that a person's own git would run or read settings from: never written.
 const GUARDED: [&str; 4] = ["config", "config.worktree", "commondir", "hooks"];
 
-/// The repository of the project, for one piece of work.
+/// The repository of the project, opened for one operation.
 #[derive(Debug)]
 pub struct Repository {
     /// The main folder; for a bare repository, its git folder.
@@ -43,25 +43,25 @@ pub struct Repository {
     pub(super) common: HeldFolder,
     pub(super) settings: RepositorySettings,
     programs: Programs,
-    view: View,
-    /// The lock that says that we are at work on a workspace, if we are.
+    view: GitView,
+    /// The lock of the workspace that is being worked on, if any.
     held: Option<Arc<File>>,
 }
 
 /// Which parts of the git folder a command may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Access {
+pub(super) enum GitDirAccess {
     /// None.
     Read,
     /// Objects and refs, except that no ref can be deleted.
     Add,
-    /// All but what a person's own git would run or go by.
+    /// All parts except those that a person's own git would run or read settings from.
     Write,
 }
 
 /// Whether a command may write the files of a worktree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Files {
+pub(super) enum WorktreeAccess {
     Read,
     Write,
 }
@@ -74,7 +74,7 @@ pub(super) enum GitHead {
 }
 
 impl GitHead {
-    /// Reads a `HEAD` file; none if it says nothing that we go by.
+    /// Parses a `HEAD` file; `None` if it is not valid.
     pub fn parse(bytes: &[u8]) -> Option<GitHead> {
         let text = std::str::from_utf8(bytes).ok()?.trim_end();
         let is_plain = |name: &str| !name.chars().any(|c| c.is_control() || c == ' ') && !name.contains("..");
@@ -84,7 +84,7 @@ impl GitHead {
         is_object(text).then(|| GitHead::Commit(text.to_owned()))
     }
 
-    /// Without `refs/heads/`; none if no branch is checked out.
+    /// The branch without `refs/heads/`; `None` if no branch is checked out.
     pub fn branch(&self) -> Option<&str> {
         match self {
             GitHead::Ref(name) => name.strip_prefix("refs/heads/"),
@@ -92,14 +92,14 @@ impl GitHead {
         }
     }
 
-    /// The name of the commit, for git.
+    /// The name of the commit for git.
     pub fn name(&self) -> &str {
         match self {
             GitHead::Ref(name) | GitHead::Commit(name) => name,
         }
     }
 
-    /// As it is written in a `HEAD` file.
+    /// The line in a `HEAD` file.
     pub fn line(&self) -> String {
         match self {
             GitHead::Ref(name) => format!("ref: {name}"),
@@ -113,14 +113,14 @@ pub(super) fn is_object(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// A commit and the name that it was found by.
+/// A base commit and the name that it was found by.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct BaseCommit {
     pub name: String,
     pub commit: String,
 }
 
-/// A name for a branch, by git's own rules. Asked outside of any repository, where no shorthand means anything.
+/// Checks the name of a branch by git's rules, outside of any repository, where shorthands have no meaning.
 pub async fn check_branch(field: &'static str, name: &str) -> Result<(), Rejection> {
     let refused = || {
         Rejection::new(
@@ -129,7 +129,7 @@ pub async fn check_branch(field: &'static str, name: &str) -> Result<(), Rejecti
         )
         .hint("use letters, digits, '-', '_' and '/', as in feature/login")
     };
-    // Git takes '@' for the head where it expects a commit.
+    // Git reads '@' as the head where it expects a commit.
     if name == "@" || name.chars().any(char::is_control) || name.len() > limit::NAME_BYTES {
         return Err(refused());
     }
@@ -137,8 +137,8 @@ pub async fn check_branch(field: &'static str, name: &str) -> Result<(), Rejecti
     if said.status.success() && said.text() == name { Ok(()) } else { Err(refused()) }
 }
 
-/// Where a project's repository is.
-struct Located {
+/// The location of a project's repository.
+struct RepositoryLocation {
     root: PathBuf,
     main: Option<PathBuf>,
     common: HeldFolder,
@@ -147,7 +147,7 @@ struct Located {
 impl Repository {
     /// Opens the repository that a project belongs to. Git runs in a sandbox if `bwrap` is there and works.
     pub async fn of_project(project: &Path, bwrap: Option<&Path>) -> Result<Repository, Rejection> {
-        let Located { root, main, common } = locate(project)?;
+        let RepositoryLocation { root, main, common } = locate(project)?;
         let programs = Programs::find(bwrap).await?;
         let settings = RepositorySettings::read(&common).await?;
         if programs.sandbox.is_some() && common.has("objects/info/alternates") {
@@ -156,12 +156,12 @@ impl Repository {
                 .hint("'git repack -a -d' copies them; then remove .git/objects/info/alternates"));
         }
         let views = views(project);
-        let view = View::bare(&views, common.path(), &settings).map_err(|error| unwritten(&views, &error))?;
+        let view = GitView::bare(&views, common.path(), &settings).map_err(|error| unwritten(&views, &error))?;
         let main = main.filter(|_| !settings.is_bare);
         Ok(Repository { root, project: project.to_owned(), main, common, settings, programs, view, held: None })
     }
 
-    /// Refuses a folder that another repository than the project's is in.
+    /// Rejects a folder that belongs to another repository than the project's.
     pub fn check_named(&self, folder: &Path) -> Result<(), Rejection> {
         let other = locate(folder)?.common;
         if matches!((other.inode(), self.common.inode()), (Ok(one), Ok(own)) if one == own) {
@@ -171,7 +171,7 @@ impl Repository {
             .hint(format!("name {}, or start Rookery in the other repository", self.root.display())))
     }
 
-    /// Waits until nobody else is at work on a workspace: a git that a process before us started may still be.
+    /// Takes the lock of a workspace. Waits for a git that an earlier daemon started and that still runs.
     pub async fn for_workspace(mut self, workspace: &str) -> Result<Repository, Rejection> {
         let path = self.lock_of(workspace)?;
         let failed = |error: io::Error| unwritten(&path, &error);
@@ -179,21 +179,21 @@ impl Repository {
         let file = File::create(&path).map_err(failed)?;
         let waiting = async {
             while let Err(TryLockError::WouldBlock) = file.try_lock() {
-                tokio::time::sleep(LOCKED_POLL).await;
+                tokio::time::sleep(LOCK_POLL_INTERVAL).await;
             }
         };
         if tokio::time::timeout(LONG, waiting).await.is_err() {
             return Err(Rejection::new(
                 Code::GitFailed,
-                format!("a git of before is still at work in {}", self.root.display()),
+                format!("an earlier git is still running in {}", self.root.display()),
             )
-            .hint("end it, or wait until it is done"));
+            .hint("end it, or wait until it ends"));
         }
         self.held = Some(Arc::new(file));
         Ok(self)
     }
 
-    /// Ends the work for a workspace.
+    /// Releases the lock of a workspace.
     pub fn release(self, workspace: &str) {
         if let Ok(path) = self.lock_of(workspace) {
             fs::remove_file(path).ok();
@@ -204,7 +204,7 @@ impl Repository {
         Ok(self.state().join("locks").join(format!("{}.lock", plain_id(workspace)?)))
     }
 
-    /// Where we keep what we know of worktrees: in the project's own folder, which agents cannot write.
+    /// The folder for records of worktrees, in the project's `.rookery/`, which agents cannot write.
     pub(super) fn state(&self) -> PathBuf {
         state(&self.project)
     }
@@ -217,24 +217,24 @@ impl Repository {
         &self.project
     }
 
-    /// Git without a worktree.
-    pub(super) fn git(&self, access: Access) -> Result<Git<'_>, Rejection> {
+    /// A git command without a worktree.
+    pub(super) fn git(&self, access: GitDirAccess) -> Result<Git<'_>, Rejection> {
         self.git_with(&self.view, None, access)
     }
 
     /// A view of a worktree with this head, if it has one.
-    pub(super) fn view_of(&self, head: Option<&GitHead>) -> Result<View, Rejection> {
+    pub(super) fn view_of(&self, head: Option<&GitHead>) -> Result<GitView, Rejection> {
         let views = views(&self.project);
-        View::of_worktree(&views, self.common.path(), &self.settings, head.map(GitHead::line).as_deref())
+        GitView::of_worktree(&views, self.common.path(), &self.settings, head.map(GitHead::line).as_deref())
             .map_err(|error| unwritten(&views, &error))
     }
 
-    /// Git with a worktree, by a view of it.
+    /// A git command on a view, with a worktree if given.
     pub(super) fn git_with<'a>(
         &'a self,
-        view: &'a View,
-        worktree: Option<(&HeldFolder, Files)>,
-        access: Access,
+        view: &'a GitView,
+        worktree: Option<(&HeldFolder, WorktreeAccess)>,
+        access: GitDirAccess,
     ) -> Result<Git<'a>, Rejection> {
         Ok(Git {
             programs: &self.programs,
@@ -248,23 +248,25 @@ impl Repository {
         })
     }
 
-    fn mounts(&self, worktree: Option<(&HeldFolder, Files)>, access: Access) -> io::Result<Vec<Mount>> {
+    fn mounts(&self, worktree: Option<(&HeldFolder, WorktreeAccess)>, access: GitDirAccess) -> io::Result<Vec<Mount>> {
         let mut mounts = Vec::new();
         match worktree {
-            Some((folder, Files::Read)) => mounts.push(Mount::Read(folder.path().to_owned(), folder.inode()?)),
-            Some((folder, Files::Write)) => mounts.push(Mount::Write(folder.path().to_owned(), folder.inode()?)),
+            Some((folder, WorktreeAccess::Read)) => mounts.push(Mount::Read(folder.path().to_owned(), folder.inode()?)),
+            Some((folder, WorktreeAccess::Write)) => {
+                mounts.push(Mount::Write(folder.path().to_owned(), folder.inode()?))
+            }
             None => {}
         }
         let (common, inode) = (self.common.path(), self.common.inode()?);
         match access {
-            Access::Read => mounts.push(Mount::Read(common.to_owned(), inode)),
-            Access::Add => {
+            GitDirAccess::Read => mounts.push(Mount::Read(common.to_owned(), inode)),
+            GitDirAccess::Add => {
                 mounts.push(Mount::Read(common.to_owned(), inode));
                 for name in ["objects", "refs"] {
                     mounts.push(Mount::Write(common.join(name), self.common.child(name)?.inode()?));
                 }
             }
-            Access::Write => {
+            GitDirAccess::Write => {
                 mounts.push(Mount::Write(common.to_owned(), inode));
                 let guarded = GUARDED.iter().filter_map(|name| Some((name, self.common.inode_at(name)?)));
                 mounts.extend(guarded.map(|(name, inode)| Mount::Read(common.join(name), inode)));
@@ -283,10 +285,10 @@ impl Repository {
         self.common.read("HEAD", POINTER_BYTES).ok().flatten().and_then(|bytes| GitHead::parse(&bytes))
     }
 
-    /// The commit that a name stands for.
+    /// The commit that a name refers to.
     pub async fn commit(&self, name: &str) -> Result<Option<String>, Rejection> {
         let name = format!("{name}^{{commit}}");
-        self.git(Access::Read)?.maybe(&["rev-parse", "--verify", "--quiet", "--end-of-options", &name]).await
+        self.git(GitDirAccess::Read)?.maybe(&["rev-parse", "--verify", "--quiet", "--end-of-options", &name]).await
     }
 
     pub async fn branch(&self, name: &str) -> Result<Option<String>, Rejection> {
@@ -294,51 +296,51 @@ impl Repository {
     }
 
     pub async fn is_ancestor(&self, one: &str, of: &str) -> Result<bool, Rejection> {
-        self.git(Access::Read)?.succeeds(&["merge-base", "--is-ancestor", "--end-of-options", one, of]).await
+        self.git(GitDirAccess::Read)?.succeeds(&["merge-base", "--is-ancestor", "--end-of-options", one, of]).await
     }
 
-    /// The commit that a branch is to be made from.
-    pub async fn base(&self, named: Option<&str>) -> Result<Found, Rejection> {
+    /// The commit that a new branch starts from.
+    pub async fn base(&self, named: Option<&str>) -> Result<BaseCommit, Rejection> {
         let Some(name) = named else { return self.usual_base().await };
         for candidate in [format!("refs/heads/{name}"), format!("refs/remotes/origin/{name}"), name.to_owned()] {
             if let Some(commit) = self.commit(&candidate).await? {
-                return Ok(Found { name: name.to_owned(), commit });
+                return Ok(BaseCommit { name: name.to_owned(), commit });
             }
         }
-        self.has_commits().await?;
+        self.check_has_commits().await?;
         Err(Rejection::new(Code::Invalid, format!("there is no base branch '{name}' in {}", self.root.display()))
             .hint("name a branch that exists, or leave base_branch out"))
     }
 
-    async fn usual_base(&self) -> Result<Found, Rejection> {
+    async fn usual_base(&self) -> Result<BaseCommit, Rejection> {
         let current = self.main_head().and_then(|head| head.branch().map(str::to_owned));
         for name in USUAL_BASES.into_iter().map(str::to_owned).chain(current) {
             if let Some(commit) = self.branch(&name).await? {
-                return Ok(Found { name, commit });
+                return Ok(BaseCommit { name, commit });
             }
         }
-        self.has_commits().await?;
+        self.check_has_commits().await?;
         Err(Rejection::new(Code::Invalid, format!("{} has neither main nor master", self.root.display()))
-            .hint("say in base_branch what to begin from"))
+            .hint("set base_branch to the branch to start from"))
     }
 
-    /// A worktree needs a commit to begin from.
-    async fn has_commits(&self) -> Result<(), Rejection> {
-        if self.git(Access::Read)?.maybe(&["rev-list", "--all", "--max-count=1"]).await?.is_some() {
+    /// Rejects a repository without commits: a worktree needs one to start from.
+    async fn check_has_commits(&self) -> Result<(), Rejection> {
+        if self.git(GitDirAccess::Read)?.maybe(&["rev-list", "--all", "--max-count=1"]).await?.is_some() {
             return Ok(());
         }
         Err(Rejection::new(Code::InvalidState, format!("{} has no commits yet", self.root.display()))
             .hint("make a first commit, then try again"))
     }
 
-    /// Deletes a ref, if it still is what it was.
+    /// Deletes a ref, if it still has the given commit.
     pub(super) async fn delete_ref(&self, name: &str, was: &str) -> Result<bool, Rejection> {
-        self.git(Access::Write)?.succeeds(&["update-ref", "-d", name, was]).await
+        self.git(GitDirAccess::Write)?.succeeds(&["update-ref", "-d", name, was]).await
     }
 }
 
-/// Finds the repository that a folder is in, by the nearest `.git` at or above it.
-fn locate(folder: &Path) -> Result<Located, Rejection> {
+/// Locates the repository of a folder, by the nearest `.git` at or above it.
+fn locate(folder: &Path) -> Result<RepositoryLocation, Rejection> {
     let refused = |message: String| {
         Rejection::new(Code::Invalid, message).hint("give the folder of a git repository that is not set up by links")
     };
@@ -348,7 +350,7 @@ fn locate(folder: &Path) -> Result<Located, Rejection> {
     })?;
     if start.has("HEAD") && start.child("objects").is_ok() && start.child("refs").is_ok() && !start.has(".git") {
         check_commondir(&start)?;
-        return Ok(Located { root: folder.to_owned(), main: None, common: start });
+        return Ok(RepositoryLocation { root: folder.to_owned(), main: None, common: start });
     }
     for folder in folder.ancestors() {
         let Ok(held) = HeldFolder::open(folder) else { continue };
@@ -357,7 +359,7 @@ fn locate(folder: &Path) -> Result<Located, Rejection> {
         }
         if let Ok(common) = held.child(".git") {
             check_commondir(&common)?;
-            return Ok(Located { root: folder.to_owned(), main: Some(folder.to_owned()), common });
+            return Ok(RepositoryLocation { root: folder.to_owned(), main: Some(folder.to_owned()), common });
         }
         let Some(own) = pointed_to(&held) else {
             return Err(refused(format!("{} does not say where its repository is", folder.join(".git").display())));
@@ -367,12 +369,12 @@ fn locate(folder: &Path) -> Result<Located, Rejection> {
     Err(refused(format!("{} is not in a git repository", folder.display())))
 }
 
-/// The repository of a folder whose `.git` is a file that leads to `own`.
-fn locate_by_file(folder: &Path, own: HeldFolder) -> Result<Located, Rejection> {
+/// Locates the repository of a folder whose `.git` is a file that points to `own`.
+fn locate_by_file(folder: &Path, own: HeldFolder) -> Result<RepositoryLocation, Rejection> {
     let worktrees = own.path().parent().filter(|parent| parent.ends_with("worktrees"));
     let Some(common) = worktrees.and_then(Path::parent).filter(|_| own.has("commondir")) else {
         check_commondir(&own)?;
-        return Ok(Located { root: folder.to_owned(), main: Some(folder.to_owned()), common: own });
+        return Ok(RepositoryLocation { root: folder.to_owned(), main: Some(folder.to_owned()), common: own });
     };
     let said = own.read("commondir", POINTER_BYTES).ok().flatten().unwrap_or_default();
     if lexical(&own.path().join(String::from_utf8_lossy(&said).trim_end())) != common {
@@ -381,10 +383,10 @@ fn locate_by_file(folder: &Path, own: HeldFolder) -> Result<Located, Rejection> 
     let common = HeldFolder::open(common).map_err(|error| unreadable(common, &error))?;
     check_commondir(&common)?;
     let main = common.path().parent().filter(|_| common.path().ends_with(".git")).map(Path::to_owned);
-    Ok(Located { root: main.clone().unwrap_or_else(|| common.path().to_owned()), main, common })
+    Ok(RepositoryLocation { root: main.clone().unwrap_or_else(|| common.path().to_owned()), main, common })
 }
 
-/// A git folder that all worktrees share says of no other one that it is.
+/// Rejects a shared git folder whose `commondir` points to another folder.
 fn check_commondir(common: &HeldFolder) -> Result<(), Rejection> {
     if !common.has("commondir") {
         return Ok(());
@@ -394,7 +396,7 @@ fn check_commondir(common: &HeldFolder) -> Result<(), Rejection> {
     if !said.is_empty() && leads_to == common.path() { Ok(()) } else { Err(leads_elsewhere(common.path())) }
 }
 
-/// The folder that a `.git` file leads to.
+/// Opens the folder that a `.git` file points to.
 pub(super) fn pointed_to(folder: &HeldFolder) -> Option<HeldFolder> {
     let bytes = folder.read(".git", POINTER_BYTES).ok().flatten()?;
     let text = std::str::from_utf8(&bytes).ok()?;
@@ -415,7 +417,7 @@ fn views(project: &Path) -> PathBuf {
     state(project).join("views")
 }
 
-/// The id of a workspace as the name of a file.
+/// Checks that the id of a workspace can be part of a file name.
 pub(super) fn plain_id(workspace: &str) -> Result<&str, Rejection> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if !workspace.is_empty() && workspace.chars().all(plain) {

@@ -1,9 +1,9 @@
-//! The sandbox that git runs in, where bubblewrap works.
+//! The sandbox for git, where bubblewrap works.
 //!
-//! It shows programs and libraries of the system, our own git folder (`view.rs`), and of the repository what the command
-//! needs; no home, no network, no other processes. Bubblewrap takes paths, and what a path leads to can be exchanged
-//! before it is mounted. So the first thing that runs inside compares each mounted folder with the one that we hold open,
-//! by device and inode, and starts git only if all are the same. From then on the mounts cannot lead anywhere else.
+//! It contains programs and libraries of the system, the view (`view.rs`), and the parts of the repository that the command
+//! needs; no home, no network, no other processes. Bubblewrap takes paths, and the folder at a path can be exchanged before
+//! it is mounted. So the first program inside compares each mounted folder with the one that the daemon holds open, by
+//! device and inode, and starts git only if all are equal. From then on the mounts cannot change.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use rookery_core::{Code, Rejection};
 use super::process::start;
 use crate::held::{HeldFolder, Inode};
 
-/// Where programs and their libraries are. What is not there is left out.
+/// Folders of programs and their libraries. Missing ones are left out.
 const SYSTEM: [&str; 10] = [
     "/usr",
     "/bin",
@@ -39,11 +39,11 @@ const BEGINNING: [&str; 8] = [
     "--cap-drop",
     "ALL",
 ];
-/// How git ends if a folder was exchanged before it could start.
+/// The exit code if a folder was exchanged before git could start.
 pub(super) const EXCHANGED: i32 = 125;
-/// How a shell ends that does not find a program or its libraries.
+/// The exit code of a shell that does not find a program or its libraries.
 const NOT_FOUND: i32 = 127;
-/// Takes pairs of an inode and a path, then `--` and the program. The program finds no others.
+/// The script that checks the mounts. Takes pairs of an inode and a path, then `--` and the program, which finds no others.
 const CHECKED: &str = r#"
 PATH=/usr/bin:/bin
 while [ "$1" != -- ]; do
@@ -54,12 +54,12 @@ shift
 PATH=/nonexistent
 exec "$@"
 "#;
-/// How long a git in a sandbox may take to say its version.
+/// The timeout of the trial run of git in the sandbox.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Bubblewrap, after a git was seen to run in it.
+/// Bubblewrap, after a successful trial run of git in it.
 #[derive(Clone, Debug)]
-pub(super) struct Sandbox {
+pub(super) struct GitSandbox {
     bwrap: PathBuf,
 }
 
@@ -68,24 +68,23 @@ pub(super) struct Sandbox {
 pub(super) enum Mount {
     Read(PathBuf, Inode),
     Write(PathBuf, Inode),
-    /// A folder of ours that no agent can exchange.
+    /// A folder that no agent can exchange.
     Own(PathBuf),
-    /// Empty, whatever is there.
+    /// An empty folder in place of the real one.
     Hidden(PathBuf),
 }
 
-impl Sandbox {
-    /// The sandbox for a git program, if bubblewrap is there and git can run in it. Tried once for each pair. A trial that
-    /// fails for another reason than the machine's setup is an error: load on the machine must not be able to
-    /// get git out of its sandbox.
-    pub async fn find(bwrap: Option<&Path>, git: &Path) -> Result<Option<Sandbox>, Rejection> {
+impl GitSandbox {
+    /// The sandbox for a git program, if bubblewrap exists and git can run in it. Each pair is tried once. A trial that fails
+    /// for another reason than the machine's setup is an error: load on the machine must not let git run without its sandbox.
+    pub async fn find(bwrap: Option<&Path>, git: &Path) -> Result<Option<GitSandbox>, Rejection> {
         static TRIED: Mutex<Vec<(PathBuf, PathBuf, bool)>> = Mutex::new(Vec::new());
         let Some(bwrap) = bwrap else { return Ok(None) };
         let known = {
             let tried = TRIED.lock().unwrap_or_else(PoisonError::into_inner);
             tried.iter().find(|(one, other, _)| one == bwrap && other == git).map(|(.., works)| *works)
         };
-        let sandbox = Sandbox { bwrap: bwrap.to_owned() };
+        let sandbox = GitSandbox { bwrap: bwrap.to_owned() };
         let works = match known {
             Some(works) => works,
             None => {
@@ -97,11 +96,11 @@ impl Sandbox {
         Ok(works.then_some(sandbox))
     }
 
-    /// Whether git runs in a sandbox here.
+    /// Tries whether git runs in a sandbox on this machine.
     async fn try_out(&self, git: &Path) -> Result<bool, Rejection> {
         let failed = |reason: String| {
-            Rejection::new(Code::GitFailed, format!("the sandbox for git cannot be made: {reason}"))
-                .hint("try again; 'rookery doctor' tells whether sandboxes work here")
+            Rejection::new(Code::GitFailed, format!("cannot create the sandbox for git: {reason}"))
+                .hint("try again; 'rookery doctor' checks whether sandboxes work here")
         };
         let shown = HeldFolder::open(Path::new("/usr")).and_then(|usr| usr.inode());
         let mounts: Vec<Mount> = shown.into_iter().map(|inode| Mount::Read("/usr".into(), inode)).collect();
@@ -118,7 +117,10 @@ impl Sandbox {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let no_shell = said.starts_with("bwrap: execvp");
         if no_shell || matches!(output.status.code(), Some(EXCHANGED | NOT_FOUND)) {
-            tracing::warn!(said, "git cannot run in a sandbox here; it runs outside, with settings of ours");
+            tracing::warn!(
+                said,
+                "git cannot run in a sandbox on this machine; it runs without one, but never with the repository's settings"
+            );
             return Ok(false);
         }
         Err(failed(said.trim().to_owned()))
@@ -154,7 +156,7 @@ impl Sandbox {
     }
 }
 
-/// The folder that a program was installed in, if the system's folders do not have it already.
+/// The folder that a program was installed in, unless the system's folders contain it.
 fn prefix(program: &Path) -> Option<&Path> {
     let folder = program.parent()?;
     let prefix = if folder.ends_with("bin") { folder.parent()? } else { folder };
@@ -172,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn installed_git_is_shown_without_its_home() {
+    fn sandbox_shows_the_folder_of_git_without_its_home() {
         assert_eq!(prefix(Path::new("/usr/local/bin/git")), None);
         assert_eq!(prefix(Path::new("/home/ann/conda/bin/git")), Some(Path::new("/home/ann/conda")));
         assert_eq!(prefix(Path::new("/bin/git")), None);

@@ -1,9 +1,8 @@
-//! The settings that our git goes by: a short list of plain values, never a file that an agent can write.
+//! The settings of the daemon's git: a short list of plain values, never a file that an agent can write.
 //!
 //! A repository's configuration can name programs (filters, hooks, monitors, merge drivers, helpers of all kinds) and
-//! other files to include. Git offers no switch to leave it out, so git is given a git folder of ours (`view.rs`) with a
-//! configuration of ours. Only the values listed here are carried over, from a single read of the file, and each is
-//! checked before it is written down again.
+//! other files to include. Git has no switch to ignore it, so git gets a separate git folder (`view.rs`) with a generated
+//! configuration. Only the values listed here are copied, from a single read of the file, and each is checked first.
 
 use std::fmt::Write as _;
 
@@ -14,8 +13,8 @@ use crate::held::HeldFolder;
 
 /// The largest configuration and the largest list of ignored files that is read.
 const MAX_READ_BYTES: u64 = 1 << 20;
-/// Carried over if the value is a truth value or one of git's own keywords. None of them can name a program or a file.
-const CARRIED: [&str; 9] = [
+/// Settings that are copied if the value is a boolean or a keyword of git. None of them can name a program or a file.
+const COPIED: [&str; 9] = [
     "core.autocrlf",
     "core.checkstat",
     "core.eol",
@@ -26,13 +25,13 @@ const CARRIED: [&str; 9] = [
     "core.trustctime",
     "extensions.objectformat",
 ];
-/// The values that may be carried over.
+/// The values that may be copied.
 const KEYWORDS: [&str; 17] = [
     "true", "false", "yes", "no", "on", "off", "1", "0", "", "input", "lf", "crlf", "native", "default", "minimal",
     "sha1", "sha256",
 ];
-/// Said in every configuration. Without any of these nothing would run either, because nothing else is configured; they
-/// switch off what git does by default.
+/// Settings of every configuration. No program would run without them either, because nothing else is configured; they
+/// switch off defaults of git.
 const ALWAYS: &str = "[core]
 \thooksPath = /dev/null
 \tfsmonitor = false
@@ -68,7 +67,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Commits that nobody in particular made.
+    /// The identity for commits without an author.
     pub fn rookery() -> Identity {
         Identity { name: "rookery".to_owned(), email: "rookery@localhost".to_owned() }
     }
@@ -86,13 +85,13 @@ pub(super) struct RepositorySettings {
 }
 
 impl RepositorySettings {
-    /// Reads what is carried over from the repository and from the person's own settings.
+    /// Reads the copied settings of the repository, and the person's own settings.
     pub async fn read(common: &HeldFolder) -> Result<RepositorySettings, Rejection> {
         let unreadable = |error: std::io::Error| {
             Rejection::new(Code::GitFailed, format!("cannot read the settings of {}: {error}", common.path().display()))
         };
         let text = common.read("config", MAX_READ_BYTES).map_err(unreadable)?.unwrap_or_default();
-        // Read from standard input: no file, no repository, and no `include` is looked at.
+        // From standard input, so that git reads no file, repository or `include`.
         let own = ask_git(&["config", "--file", "-", "--no-includes", "--list", "-z"], text).await?;
         if !own.status.success() {
             return Err(complaint(&own));
@@ -110,14 +109,14 @@ impl RepositorySettings {
         let mut excludes = person_excludes(&Pairs(parse(&person)));
         excludes.push(b'\n');
         excludes.extend(common.read("info/exclude", MAX_READ_BYTES).map_err(unreadable)?.unwrap_or_default());
-        let config = settings.carried();
+        let config = settings.to_config();
         let is_true = |name: &str| matches!(settings.last(name), Some("true" | "yes" | "on" | "1" | ""));
         let (is_bare, is_sparse) = (is_true("core.bare"), is_true("core.sparsecheckout"));
         Ok(RepositorySettings { config, excludes, identity, is_bare, is_sparse })
     }
 }
 
-/// Settings in their order; of several with one name the last one counts.
+/// Settings in order; the last one of a name is effective.
 struct Pairs(Vec<(String, String)>);
 
 impl Pairs {
@@ -125,15 +124,15 @@ impl Pairs {
         self.0.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    fn carried(&self) -> String {
+    fn to_config(&self) -> String {
         let sha256 = self.last("extensions.objectformat").is_some();
         let mut text = format!("[core]\n\trepositoryformatversion = {}\n", u8::from(sha256));
-        for name in CARRIED {
+        for name in COPIED {
             let Some(value) = self.last(name).map(str::to_ascii_lowercase) else { continue };
             let (section, key) = name.split_once('.').unwrap_or(("core", name));
             if KEYWORDS.contains(&value.as_str()) {
                 let value = if value.is_empty() { "true" } else { &value };
-                // Writing to a text cannot fail.
+                // Writing to a string cannot fail.
                 writeln!(text, "[{section}]\n\t{key} = {value}").ok();
             }
         }
@@ -145,12 +144,12 @@ impl Pairs {
         match self.last("extensions.refstorage") {
             None | Some("files") => Ok(()),
             Some(_) => Err(Rejection::new(Code::GitFailed, "the repository does not keep its branches in files")
-                .hint("'git refs migrate --ref-format=files' changes how they are kept")),
+                .hint("run 'git refs migrate --ref-format=files'")),
         }
     }
 }
 
-/// Reads what `git config --list -z` prints: names in lower case, except for the part in the middle.
+/// Parses the output of `git config --list -z`: names in lower case, except for the part in the middle.
 fn parse(listed: &[u8]) -> Vec<(String, String)> {
     let text = String::from_utf8_lossy(listed);
     let pairs = text.split('\0').filter(|pair| !pair.is_empty());
@@ -177,10 +176,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_name_programs_are_not_carried_over() {
+    fn settings_that_name_programs_are_not_copied() {
         let listed = b"core.filemode\nfalse\0core.fsmonitor\n/tmp/evil\0filter.e.clean\nevil\0include.path\nx\0\
             core.autocrlf\ninput\0core.eol\nlf\n[filter \"e\"]\n\tclean = evil\0core.symlinks\0core.sshcommand\nevil\0";
-        let text = Pairs(parse(listed)).carried();
+        let text = Pairs(parse(listed)).to_config();
         assert!(text.contains("filemode = false") && text.contains("autocrlf = input"), "{text}");
         assert!(text.contains("symlinks = true"), "{text}");
         assert!(!text.contains("evil") && !text.contains("include"), "{text}");
@@ -191,7 +190,7 @@ mod tests {
     #[test]
     fn later_settings_win() {
         let pairs = Pairs(parse(b"core.eol\ncrlf\0core.eol\nlf\0extensions.objectformat\nsha256\0"));
-        let text = pairs.carried();
+        let text = pairs.to_config();
         assert!(text.contains("eol = lf") && !text.contains("eol = crlf"), "{text}");
         assert!(text.contains("repositoryformatversion = 1") && text.contains("objectformat = sha256"), "{text}");
         assert!(Pairs(parse(b"extensions.refstorage\nreftable\0")).check_supported().is_err());

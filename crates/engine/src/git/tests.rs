@@ -1,4 +1,4 @@
-//! Real repositories, and everything that can stand in the way of a worktree.
+//! Worktrees in real repositories, and the conditions that can prevent them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use rookery_core::{Code, Rejection};
 use tempfile::TempDir;
 
 use super::backup::backup_ref;
-use super::merge::Offered;
+use super::merge::MergeRequest;
 use super::process::{Git, Programs};
-use super::remove::{Removed, Unwanted};
-use super::repository::{Access, Repository, check_branch};
-use super::worktree::{Made, WorktreeRequest};
+use super::remove::{RemovalRequest, RemovedWorktree};
+use super::repository::{GitDirAccess, Repository, check_branch};
+use super::worktree::{MadeWorktree, WorktreeRequest};
 
 pub(super) const ID: &str = "ws_1";
 
@@ -42,7 +42,7 @@ impl Bench {
         Bench { path: root.parent().unwrap().join("app-worktrees/b"), _folder: folder, root, repository }
     }
 
-    pub async fn make(&self) -> Result<Made, Rejection> {
+    pub async fn make(&self) -> Result<MadeWorktree, Rejection> {
         self.repository.make(WorktreeRequest { workspace: ID, path: &self.path, branch: "b", base: None }).await
     }
 
@@ -52,16 +52,18 @@ impl Bench {
         bench
     }
 
-    pub async fn remove(&self) -> Result<Removed, Rejection> {
-        self.repository.remove(Unwanted { workspace: ID, path: &self.path, branch: "b", base: Some("main") }).await
+    pub async fn remove(&self) -> Result<RemovedWorktree, Rejection> {
+        self.repository
+            .remove(RemovalRequest { workspace: ID, path: &self.path, branch: "b", base: Some("main") })
+            .await
     }
 
     pub async fn merge(&self, uncommitted: Uncommitted) -> Result<String, Rejection> {
-        let offered = Offered { workspace: ID, path: &self.path, branch: "b", base: "main", uncommitted };
+        let offered = MergeRequest { workspace: ID, path: &self.path, branch: "b", base: "main", uncommitted };
         self.repository.merge(offered).await
     }
 
-    /// What a file was when it was saved.
+    /// The content of a file in the backup.
     fn saved(&self, file: &str) -> String {
         git(&self.root, &["show", &format!("{}:{file}", backup_ref(ID))])
     }
@@ -83,7 +85,7 @@ pub(super) fn bwrap() -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join("bwrap")).find(|program| program.is_file())
 }
 
-#[expect(clippy::disallowed_methods, reason = "what git is asked for here is what a person would")]
+#[expect(clippy::disallowed_methods, reason = "the test runs git as a person would")]
 pub(super) fn git(folder: &Path, arguments: &[&str]) -> String {
     let identity = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "protocol.file.allow=always"];
     let output = Command::new("git").current_dir(folder).args(identity).args(arguments).output().unwrap();
@@ -93,14 +95,14 @@ pub(super) fn git(folder: &Path, arguments: &[&str]) -> String {
 }
 
 /// A git that may fail.
-#[expect(clippy::disallowed_methods, reason = "what git is asked for here is what a person would")]
+#[expect(clippy::disallowed_methods, reason = "the test runs git as a person would")]
 pub(super) fn tries(folder: &Path, arguments: &[&str]) -> bool {
     let identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"];
     Command::new("git").current_dir(folder).args(identity).args(arguments).output().unwrap().status.success()
 }
 
 #[tokio::test]
-async fn names_that_git_would_not_take_for_a_branch_are_refused() {
+async fn branch_name_that_git_rejects_is_rejected() {
     for good in ["main", "feature/google-oauth", "日本", "a.b_c"] {
         check_branch("branch", good).await.unwrap();
     }
@@ -112,10 +114,10 @@ async fn names_that_git_would_not_take_for_a_branch_are_refused() {
 }
 
 #[tokio::test]
-async fn a_worktree_is_made_once() {
+async fn making_a_worktree_twice_makes_it_once() {
     let bench = Bench::new().await;
     let made = bench.make().await.unwrap();
-    assert_eq!(made, Made { base_branch: "main".to_owned(), branch: BranchOrigin::Created });
+    assert_eq!(made, MadeWorktree { base_branch: "main".to_owned(), branch: BranchOrigin::Created });
     assert_eq!(fs::read_to_string(bench.path.join("a.txt")).unwrap(), "one\n");
     assert_eq!(git(&bench.path, &["branch", "--show-current"]), "b\n");
     bench.write("work.txt", "precious");
@@ -125,15 +127,15 @@ async fn a_worktree_is_made_once() {
 }
 
 #[tokio::test]
-async fn a_branch_that_is_there_is_used() {
+async fn existing_branch_is_reused() {
     let bench = Bench::new().await;
     git(&bench.root, &["branch", "b"]);
     assert_eq!(bench.make().await.unwrap().branch, BranchOrigin::Reused);
-    assert_eq!(bench.remove().await.unwrap(), Removed { backup_ref: None, branch: BranchFate::Kept });
+    assert_eq!(bench.remove().await.unwrap(), RemovedWorktree { backup_ref: None, branch: BranchFate::Kept });
 }
 
 #[tokio::test]
-async fn what_stands_in_the_way_is_named() {
+async fn conflicting_branch_base_or_folder_is_named() {
     let bench = Bench::new().await;
     let wanted = |path, branch, base| WorktreeRequest { workspace: "ws_2", path, branch, base };
     let elsewhere = bench.path.with_file_name("c");
@@ -152,7 +154,7 @@ async fn what_stands_in_the_way_is_named() {
 }
 
 #[tokio::test]
-async fn a_repository_without_commits_or_none_at_all() {
+async fn missing_or_empty_repository_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     assert_eq!(Repository::of_project(&root, None).await.unwrap_err().code, Code::Invalid);
@@ -166,7 +168,7 @@ async fn a_repository_without_commits_or_none_at_all() {
 }
 
 #[tokio::test]
-async fn a_bare_repository_has_worktrees_too() {
+async fn bare_repository_can_have_worktrees() {
     let bench = Bench::new().await;
     let bare = bench.root.with_file_name("app.git");
     git(&bench.root, &["clone", "--quiet", "--bare", ".", bare.to_str().unwrap()]);
@@ -177,21 +179,25 @@ async fn a_bare_repository_has_worktrees_too() {
         .unwrap();
     assert!(bench.path.join("a.txt").is_file());
     bench.write("new.txt", "kept");
-    let unwanted = Unwanted { workspace: ID, path: &bench.path, branch: "b", base: Some("main") };
+    let unwanted = RemovalRequest { workspace: ID, path: &bench.path, branch: "b", base: Some("main") };
     let removed = repository.remove(unwanted).await.unwrap();
     assert_eq!(git(&bare, &["show", &format!("{}:new.txt", removed.backup_ref.unwrap())]), "kept");
 }
 
 #[tokio::test]
-async fn a_clean_and_merged_worktree_goes_with_its_branch() {
+async fn clean_merged_worktree_is_removed_with_its_branch() {
     let bench = Bench::with_worktree().await;
-    assert_eq!(bench.remove().await.unwrap(), Removed { backup_ref: None, branch: BranchFate::Deleted });
+    assert_eq!(bench.remove().await.unwrap(), RemovedWorktree { backup_ref: None, branch: BranchFate::Deleted });
     assert!(!bench.path.exists() && !bench.path.parent().unwrap().exists());
-    assert_eq!(bench.remove().await.unwrap(), Removed { backup_ref: None, branch: BranchFate::Gone }, "done already");
+    assert_eq!(
+        bench.remove().await.unwrap(),
+        RemovedWorktree { backup_ref: None, branch: BranchFate::Gone },
+        "done already"
+    );
 }
 
 #[tokio::test]
-async fn everything_that_is_not_ignored_is_saved() {
+async fn removal_saves_all_files_that_are_not_ignored() {
     let bench = Bench::with_worktree().await;
     bench.write("a.txt", "staged\n");
     git(&bench.path, &["add", "a.txt"]);
@@ -214,7 +220,7 @@ async fn everything_that_is_not_ignored_is_saved() {
 }
 
 #[tokio::test]
-async fn commits_that_are_nowhere_else_are_kept_by_branch_and_ref() {
+async fn unmerged_commits_are_kept_by_branch_and_backup_ref() {
     let bench = Bench::with_worktree().await;
     bench.commit("work.txt", "done");
     let tip = git(&bench.path, &["rev-parse", "HEAD"]);
@@ -226,7 +232,7 @@ async fn commits_that_are_nowhere_else_are_kept_by_branch_and_ref() {
 }
 
 #[tokio::test]
-async fn a_detached_head_is_kept() {
+async fn commits_on_a_detached_head_are_saved() {
     let bench = Bench::with_worktree().await;
     git(&bench.path, &["checkout", "--quiet", "--detach"]);
     bench.commit("work.txt", "on no branch");
@@ -235,7 +241,7 @@ async fn a_detached_head_is_kept() {
 }
 
 #[tokio::test]
-async fn files_that_git_was_told_not_to_look_at_are_kept() {
+async fn files_marked_unchanged_are_saved() {
     let bench = Bench::with_worktree().await;
     for flag in ["--assume-unchanged", "--skip-worktree"] {
         git(&bench.path, &["update-index", flag, "a.txt"]);
@@ -246,7 +252,7 @@ async fn files_that_git_was_told_not_to_look_at_are_kept() {
 }
 
 #[tokio::test]
-async fn an_operation_in_progress_is_kept_as_it_is() {
+async fn merge_or_rebase_in_progress_is_saved() {
     for operation in ["merge", "rebase"] {
         let bench = Bench::with_worktree().await;
         bench.commit("a.txt", "theirs\n");
@@ -264,7 +270,7 @@ async fn an_operation_in_progress_is_kept_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_second_backup_keeps_the_first() {
+async fn second_backup_keeps_the_first() {
     let bench = Bench::with_worktree().await;
     bench.write("work.txt", "first");
     let worktree = bench.repository.find(ID, &bench.path).await.unwrap().unwrap();
@@ -276,14 +282,14 @@ async fn a_second_backup_keeps_the_first() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_saved_is_not_removed() {
+async fn worktree_that_cannot_be_saved_is_not_removed() {
     let bench = Bench::with_worktree().await;
     let nested = bench.path.join("vendor/lib");
     fs::create_dir_all(&nested).unwrap();
     git(&nested, &["init", "--quiet"]);
     git(&nested, &["commit", "--quiet", "--allow-empty", "-m", "mine"]);
     let refused = bench.remove().await.unwrap_err();
-    assert!(refused.message.contains("repository of its own"), "{refused}");
+    assert!(refused.message.contains("separate git repository"), "{refused}");
     assert!(nested.is_dir());
     fs::remove_dir_all(bench.path.join("vendor")).unwrap();
 
@@ -302,7 +308,7 @@ async fn what_cannot_be_saved_is_not_removed() {
 }
 
 #[tokio::test]
-async fn a_worktree_that_was_moved_is_found_and_one_that_is_gone_is_forgotten() {
+async fn moved_worktree_is_found_and_deleted_one_is_forgotten() {
     let bench = Bench::with_worktree().await;
     let moved = bench.root.with_file_name("elsewhere");
     git(&bench.root, &["worktree", "move", bench.path.to_str().unwrap(), moved.to_str().unwrap()]);
@@ -322,19 +328,19 @@ async fn a_worktree_that_was_moved_is_found_and_one_that_is_gone_is_forgotten() 
 }
 
 #[tokio::test]
-async fn a_folder_that_is_no_worktree_is_left_alone() {
+async fn folder_that_is_no_worktree_is_not_removed() {
     let bench = Bench::new().await;
     fs::create_dir_all(&bench.path).unwrap();
     bench.write("mine.txt", "here");
     assert_eq!(bench.remove().await.unwrap_err().code, Code::InvalidState);
     assert!(bench.path.join("mine.txt").is_file());
-    let main = Unwanted { workspace: ID, path: &bench.root, branch: "main", base: None };
+    let main = RemovalRequest { workspace: ID, path: &bench.root, branch: "main", base: None };
     assert_eq!(bench.repository.remove(main).await.unwrap_err().code, Code::InvalidState);
     assert!(bench.root.join("a.txt").is_file());
 }
 
 #[tokio::test]
-async fn a_merge_goes_forward_or_joins() {
+async fn merge_fast_forwards_or_creates_a_merge_commit() {
     let bench = Bench::with_worktree().await;
     bench.commit("b.txt", "b");
     let tip = git(&bench.path, &["rev-parse", "HEAD"]);
@@ -346,7 +352,7 @@ async fn a_merge_goes_forward_or_joins() {
     fs::write(bench.root.join("d.txt"), "d").unwrap();
     git(&bench.root, &["add", "d.txt"]);
     git(&bench.root, &["commit", "--quiet", "-m", "d"]);
-    fs::write(bench.root.join("untouched.txt"), "somebody is working here").unwrap();
+    fs::write(bench.root.join("untouched.txt"), "work in progress").unwrap();
     let merged = bench.merge(Uncommitted::Refuse).await.unwrap();
     assert_eq!(git(&bench.root, &["rev-parse", "main"]).trim(), merged);
     assert_eq!(git(&bench.root, &["rev-list", "--parents", "-1", &merged]).split_whitespace().count(), 3);
@@ -356,7 +362,7 @@ async fn a_merge_goes_forward_or_joins() {
 }
 
 #[tokio::test]
-async fn a_conflict_names_the_files_and_changes_nothing() {
+async fn merge_conflict_names_files_and_changes_nothing() {
     let bench = Bench::with_worktree().await;
     bench.commit("a.txt", "theirs\n");
     fs::write(bench.root.join("a.txt"), "ours\n").unwrap();
@@ -371,7 +377,7 @@ async fn a_conflict_names_the_files_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn changes_in_the_way_stop_a_merge_before_it_begins() {
+async fn uncommitted_changes_stop_a_merge_before_it_begins() {
     let bench = Bench::with_worktree().await;
     bench.write("new.txt", "not committed");
     let refused = bench.merge(Uncommitted::Refuse).await.unwrap_err();
@@ -393,17 +399,17 @@ async fn changes_in_the_way_stop_a_merge_before_it_begins() {
 }
 
 #[tokio::test]
-async fn a_base_that_nobody_has_checked_out_goes_forward_too() {
+async fn merge_advances_a_base_that_is_not_checked_out() {
     let bench = Bench::with_worktree().await;
     bench.commit("b.txt", "b");
     git(&bench.root, &["checkout", "--quiet", "-b", "other"]);
     let merged = bench.merge(Uncommitted::Refuse).await.unwrap();
     assert_eq!(git(&bench.root, &["rev-parse", "main"]).trim(), merged);
-    assert!(!bench.root.join("b.txt").exists(), "nobody's files change");
+    assert!(!bench.root.join("b.txt").exists(), "no checked-out files change");
 }
 
 #[tokio::test]
-async fn hooks_of_a_repository_do_not_run() {
+async fn hooks_of_the_repository_do_not_run() {
     let bench = Bench::new().await;
     for hook in ["post-checkout", "reference-transaction", "post-merge"] {
         use std::os::unix::fs::PermissionsExt;
@@ -420,9 +426,9 @@ async fn hooks_of_a_repository_do_not_run() {
 }
 
 #[tokio::test]
-async fn unfinished_worktree_is_made_again() {
+async fn crash_while_making_a_worktree_is_repaired() {
     let bench = Bench::with_worktree().await;
-    // As it is left by a daemon that was killed while git checked out.
+    // As left by a daemon that was killed during the checkout.
     let record = bench.repository.record_path(ID).unwrap();
     let made = fs::read_to_string(&record).unwrap();
     let making = made.replace(r#""state":"made""#, r#""state":"making""#);
@@ -434,7 +440,7 @@ async fn unfinished_worktree_is_made_again() {
     assert_eq!(bench.make().await.unwrap().branch, BranchOrigin::Created);
     assert_eq!(fs::read_to_string(bench.path.join("a.txt")).unwrap(), "one\n");
     assert_eq!(git(&bench.path, &["status", "--porcelain"]), "");
-    // And as it is left by one that was killed after git had finished.
+    // As left by a daemon that was killed after git had finished.
     fs::write(&record, &making).unwrap();
     bench.write("a.txt", "two\n");
     bench.make().await.unwrap();
@@ -443,7 +449,7 @@ async fn unfinished_worktree_is_made_again() {
 }
 
 #[tokio::test]
-async fn a_worktree_that_another_git_is_just_making_is_waited_for() {
+async fn concurrent_worktree_of_another_git_does_not_block() {
     let bench = Bench::new().await;
     let other = bench.root.with_file_name("other");
     git(&bench.root, &["worktree", "add", "--quiet", "-b", "other", other.to_str().unwrap()]);
@@ -460,7 +466,7 @@ async fn a_worktree_that_another_git_is_just_making_is_waited_for() {
 }
 
 #[tokio::test]
-async fn folders_below_a_repository_stay_out_of_it() {
+async fn worktrees_folder_in_the_project_is_ignored_by_git() {
     let bench = Bench::new().await;
     let path = bench.root.join(".worktrees/b");
     bench.repository.make(WorktreeRequest { workspace: ID, path: &path, branch: "b", base: None }).await.unwrap();
@@ -468,18 +474,18 @@ async fn folders_below_a_repository_stay_out_of_it() {
 }
 
 #[tokio::test]
-async fn a_git_that_hangs_is_ended_with_all_that_it_started() {
+async fn git_timeout_kills_git_and_its_children() {
     use std::os::unix::fs::PermissionsExt;
     let bench = Bench::new().await;
     let (pid, program) = (bench.root.join("pid"), bench.root.join("hangs"));
     fs::write(&program, format!("#!/bin/sh\necho $$ > {}; /bin/sleep 1000 & wait\n", pid.display())).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let programs = Programs { git: program, sandbox: None };
-    let git = bench.repository.git(Access::Read).unwrap().lasting(std::time::Duration::from_millis(500));
+    let git = bench.repository.git(GitDirAccess::Read).unwrap().lasting(std::time::Duration::from_millis(500));
     let refused = Git { programs: &programs, ..git }.text(&["hang"]).await.unwrap_err();
-    assert!(refused.message.contains("was not done within"), "{refused}");
+    assert!(refused.message.contains("did not finish within"), "{refused}");
     let started = fs::read_to_string(pid).unwrap();
-    // What nobody has waited for yet is still listed.
+    // A process that was not waited for yet is still listed.
     let stat = || fs::read_to_string(Path::new("/proc").join(started.trim()).join("stat"));
     let gone = || stat().map_or(true, |stat| stat.contains(") Z "));
     for _ in 0..600 {

@@ -1,8 +1,8 @@
-//! Runs checks in processes that can be ended: see `serve` for the other side.
+//! Runs checks in processes that can be killed; `serve` is the other side.
 //!
-//! Whether a payload matches a schema can take time and memory that are exponential in both, whatever is looked at beforehand,
-//! and a thread cannot be ended. A process can: it has an address space of its own, and is killed when its time is up or when
-//! the caller stops waiting.
+//! Matching a payload against a schema can take exponential time and memory, and no check beforehand can exclude that. A
+//! thread cannot be killed, but a process can: it has a separate address space, and is killed after a timeout or when the
+//! caller stops waiting.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -30,9 +30,9 @@ pub(crate) enum Finding {
     Unusable(SchemaFault),
     Valid,
     Invalid(Vec<Violation>),
-    /// The payload does not match, and naming the places would exceed the limits.
+    /// The payload does not match, and listing the violations would exceed the limits.
     InvalidSomewhere,
-    /// Whether the payload matches cannot be told within the limits.
+    /// The check exceeded the limits.
     TooCostly,
 }
 
@@ -46,40 +46,43 @@ enum CheckerFailure {
 #[derive(Debug)]
 pub(crate) struct Checkers {
     program: Option<PathBuf>,
-    places: Semaphore,
+    permits: Semaphore,
     idle: Mutex<Vec<Checker>>,
 }
 
 impl Checkers {
-    /// Starts `program` for checks. Without one they run in this process, where nothing can end them: for tests and
+    /// Starts `program` for checks. Without one, checks run in this process, where they cannot be killed: for tests and
     /// simulations, whose schemas are known.
     pub(crate) fn new(program: Option<PathBuf>) -> Checkers {
-        Checkers { program, places: Semaphore::new(CHECKS), idle: Mutex::default() }
+        Checkers { program, permits: Semaphore::new(CHECKS), idle: Mutex::default() }
     }
 
-    /// Holds a payload against a schema, or checks only that the schema can be used.
+    /// Checks a payload against a schema, or only that the schema can be used.
     pub(crate) async fn check(&self, schema: &str, payload: Option<&Value>) -> Result<Finding, EngineError> {
         let Some(program) = &self.program else { return check_here(schema.to_owned(), payload.cloned()).await };
-        let _place = self.wait_for_place().await?;
-        let request = request(schema, payload).map_err(|error| unavailable(&format!("cannot ask: {error}")))?;
+        let permit = self.wait_for_permit().await?;
+        let request = request(schema, payload)
+            .map_err(|error| unavailable(&format!("cannot encode the payload for its check: {error}")))?;
         if let Some(mut reused) = self.take_idle() {
             match reused.check(&request).await {
                 Ok(finding) => return Ok(self.put_back(reused, finding)),
                 Err(CheckerFailure::TimedOut) => return Ok(Finding::TooCostly),
-                // Its memory may have been full of other schemas.
+                // Its memory may have been full of other compiled schemas.
                 Err(CheckerFailure::Ended) => {}
             }
         }
         let mut fresh = Checker::start(program).await?;
-        Ok(match fresh.check(&request).await {
+        let finding = match fresh.check(&request).await {
             Ok(finding) => self.put_back(fresh, finding),
             Err(CheckerFailure::TimedOut | CheckerFailure::Ended) => Finding::TooCostly,
-        })
+        };
+        drop(permit);
+        Ok(finding)
     }
 
-    async fn wait_for_place(&self) -> Result<SemaphorePermit<'_>, EngineError> {
-        match timeout(QUEUE_TIMEOUT, self.places.acquire()).await {
-            Ok(Ok(place)) => Ok(place),
+    async fn wait_for_permit(&self) -> Result<SemaphorePermit<'_>, EngineError> {
+        match timeout(QUEUE_TIMEOUT, self.permits.acquire()).await {
+            Ok(Ok(permit)) => Ok(permit),
             _ => Err(unavailable("too many payloads are being checked; try again")),
         }
     }
@@ -88,7 +91,7 @@ impl Checkers {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    /// Keeps a process for the next check, unless it is still busy with this one.
+    /// Keeps a process for the next check, unless it still lists the violations of this one.
     fn put_back(&self, checker: Checker, finding: Finding) -> Finding {
         if finding != Finding::InvalidSomewhere {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(checker);
@@ -97,7 +100,7 @@ impl Checkers {
     }
 }
 
-/// A checking process. It is killed when this is dropped.
+/// A checking process, which is killed when this is dropped.
 #[derive(Debug)]
 struct Checker {
     _child: Child,
@@ -110,7 +113,7 @@ impl Checker {
         #[expect(clippy::disallowed_methods, reason = "this module is where checking processes are started")]
         let mut command = Command::new(program);
         command.arg0("rookery").arg("check-payloads").env_clear().current_dir("/").process_group(0).kill_on_drop(true);
-        // Otherwise the allocator reserves more addresses at the start than the process may have.
+        // Otherwise the allocator reserves more addresses at the start than the limit allows.
         command.env("MIMALLOC_ARENA_RESERVE", "0");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let not_started = |why: &str| unavailable(&format!("cannot start a process that checks payloads: {why}"));
@@ -120,7 +123,7 @@ impl Checker {
         };
         let mut checker = Checker { _child: child, requests, answers: BufReader::new(answers) };
         match timeout(START_TIMEOUT, checker.read_line::<String>()).await {
-            Ok(Ok(said)) if said == READY => Ok(checker),
+            Ok(Ok(line)) if line == READY => Ok(checker),
             Ok(_) => Err(not_started("it ended at once")),
             Err(_) => Err(not_started("it takes too long to start")),
         }
@@ -167,8 +170,8 @@ async fn check_here(schema: String, payload: Option<Value>) -> Result<Finding, E
     let (done, finding) = oneshot::channel();
     let thread = std::thread::Builder::new().name("schema".to_owned()).stack_size(STACK_BYTES);
     let started = thread.spawn(move || done.send(find(&schema, payload.as_ref())).ok());
-    started.map_err(|error| unavailable(&format!("no thread to check a payload in: {error}")))?;
-    finding.await.map_err(|_| unavailable("checking a payload ended early"))
+    started.map_err(|error| unavailable(&format!("cannot start a thread to check the payload: {error}")))?;
+    finding.await.map_err(|_| unavailable("the check of the payload panicked"))
 }
 
 fn find(schema: &str, payload: Option<&Value>) -> Finding {

@@ -1,4 +1,4 @@
-//! The limits of one check. A payload or schema that exceeds one is refused, and its check ends.
+//! The limits of one check. A payload or schema that exceeds one is rejected, and its check ends.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub(crate) const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long compiling a schema and deciding whether a payload matches it may take.
 pub(crate) const VERDICT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long finding the places that do not match may take. Past it the payload is refused without naming them.
+/// How long listing the violations may take. After it the payload is rejected without them.
 pub(crate) const LISTING_TIMEOUT: Duration = Duration::from_secs(1);
 /// The address space of a checking process: its program, its stack, compiled schemas, and everything that a check allocates.
 pub(crate) const ADDRESS_SPACE_BYTES: u64 = 768 * 1024 * 1024;

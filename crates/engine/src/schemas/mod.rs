@@ -1,8 +1,8 @@
-//! JSON Schemas (2020-12) as they are compiled and applied, within bounds.
+//! Compiles and applies JSON Schemas (2020-12), within limits.
 //!
-//! A schema comes from a caller who may be wrong or hostile: nothing is fetched, patterns take time in proportion to the text,
-//! and [`survey`] refuses schemas that refer to themselves without end. Schemas and payloads can still be made to take
-//! exponential time and memory together, so checks run in processes with limits (`checker`, `serve`, `limits`).
+//! A schema comes from a caller who may be wrong or hostile: nothing is fetched, patterns take time linear in the text, and
+//! [`survey`] rejects schemas with endless self-references. A schema and a payload together can still take exponential time
+//! and memory, so checks run in processes with limits (`checker`, `serve`, `limits`).
 
 mod checker;
 pub(crate) mod limits;
@@ -24,13 +24,13 @@ pub(crate) use checker::{Checkers, Finding};
 pub(crate) use registry::Schemas;
 pub use serve::serve_checks;
 
-/// How large a pattern may get once it is compiled.
+/// The largest compiled pattern.
 const PATTERN_BYTES: usize = 1024 * 1024;
-/// How many errors of a payload are looked at, before those at one place are told once.
-const ERRORS: usize = 4 * limit::FAULTS;
+/// The most errors of a payload that are read, before errors at the same place are merged.
+const MAX_ERRORS: usize = 4 * limit::FAULTS;
 const MESSAGE_CHARS: usize = 300;
 
-/// What is wrong with a schema.
+/// A fault of a schema.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SchemaFault {
     /// A JSON pointer into the schema.
@@ -53,7 +53,7 @@ impl fmt::Display for SchemaFault {
     }
 }
 
-/// A schema that payloads can be held against.
+/// A compiled schema.
 #[derive(Debug)]
 pub(crate) struct Compiled(Validator);
 
@@ -71,23 +71,23 @@ impl Compiled {
         let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES);
         let options = jsonschema::options().with_draft(Draft::Draft202012).with_pattern_options(patterns);
         options.build(&schema).map(Compiled).map_err(|error| {
-            SchemaFault::new(error.instance_path().as_str(), shortened(&error.masked_with("this").to_string()))
+            SchemaFault::new(error.instance_path().as_str(), shorten_message(&error.masked_with("this").to_string()))
         })
     }
 
-    /// Whether a payload matches the schema. Costs less than naming the places that do not: it stops at the first one, and
-    /// remembers the results of schemas that refer to themselves.
+    /// Whether a payload matches the schema. Costs less than listing the violations: it stops at the first one, and caches
+    /// the results of schemas that refer to themselves.
     pub(crate) fn is_valid(&self, payload: &Value) -> bool {
         self.0.is_valid(payload)
     }
 
     /// The places where a payload does not match the schema.
     pub(crate) fn violations(&self, payload: &Value) -> Vec<Violation> {
-        self.0.iter_errors(payload).take(ERRORS).flat_map(|error| violations_of(&error)).collect()
+        self.0.iter_errors(payload).take(MAX_ERRORS).flat_map(|error| violations_of(&error)).collect()
     }
 }
 
-/// Fields that are missing or too many are named one by one, at their own places.
+/// Converts an error. Missing and unexpected fields are listed one by one, at their own pointers.
 fn violations_of(error: &ValidationError<'_>) -> Vec<Violation> {
     let at = format!("/payload{}", error.instance_path().as_str());
     match error.kind() {
@@ -98,13 +98,13 @@ fn violations_of(error: &ValidationError<'_>) -> Vec<Violation> {
             places.map(|pointer| Violation { pointer, message: "is not expected here".to_owned() }).collect()
         }
         _ => {
-            let told = error.masked_with("it").to_string();
-            vec![Violation { pointer: at, message: shortened(told.strip_prefix("it ").unwrap_or(&told)) }]
+            let text = error.masked_with("it").to_string();
+            vec![Violation { pointer: at, message: shorten_message(text.strip_prefix("it ").unwrap_or(&text)) }]
         }
     }
 }
 
-fn shortened(text: &str) -> String {
+fn shorten_message(text: &str) -> String {
     match text.char_indices().nth(MESSAGE_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_from_the_beginning_can_be_compiled() {
+    fn built_in_schemas_compile() {
         for built_in in BUILT_IN {
             let compiled = Compiled::of(built_in.text).unwrap_or_else(|fault| panic!("{built_in:?}: {fault}"));
             assert!(!compiled.violations(&json!({})).is_empty(), "{built_in:?} requires something");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schema_is_refused_with_its_place() {
+    fn invalid_schema_is_rejected_with_its_pointer() {
         for (schema, pointer) in [
             (json!({ "type": "objekt" }), "/type"),
             (json!({ "properties": { "a": { "minLength": -1 } } }), "/properties/a/minLength"),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_is_named() {
+    fn every_violation_has_its_pointer() {
         let schema = json!({
             "type": "object",
             "required": ["a", "b/c"],
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn no_message_repeats_what_was_sent() {
+    fn violation_message_does_not_repeat_the_payload() {
         let schema = json!({ "properties": { "a": { "type": "array" }, "b": { "enum": ["x".repeat(9_000)] } } });
         let compiled = Compiled::of(&schema.to_string()).unwrap();
         let found = compiled.violations(&json!({ "a": "secret".repeat(99), "b": "secret" }));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn references_within_the_schema_are_followed_and_others_refused() {
+    fn references_outside_of_the_schema_are_rejected() {
         let tree = json!({
             "$defs": { "node": { "$anchor": "n", "required": ["id"],
                                  "properties": { "children": { "items": { "$ref": "#/$defs/node" } },
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_go_on_without_end_is_refused() {
+    fn endless_self_reference_is_rejected() {
         for schema in [
             json!({ "$ref": "#" }),
             json!({ "allOf": [{ "$ref": "#" }] }),
@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// Each of them is built of two of the one before.
+    /// A chain of definitions, each of which refers twice to the previous one.
     fn doubled(levels: usize, combine: impl Fn(Value) -> Value) -> Value {
         let mut defs = serde_json::Map::from_iter([("d0".to_owned(), json!({ "type": "null" }))]);
         for level in 1..=levels {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_take_too_long_is_refused() {
+    fn too_many_applied_schemas_are_rejected() {
         let bomb = doubled(14, |before| json!({ "anyOf": [before, before] }));
         assert!(fault(&bomb).message.contains("too many"), "{}", fault(&bomb));
         let chain = doubled(200, |before| before);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_deeper_at_every_step_is_fine() {
+    fn recursion_into_the_payload_is_accepted() {
         let wide = doubled(30, |before| json!({ "properties": { "a": before, "b": before } }));
         assert_eq!(pointers(&wide, &json!({ "a": { "b": 1 } })), [""; 0]);
         let nested = (0..40).fold(json!(null), |inner, _| json!({ "a": inner }));

@@ -20,7 +20,7 @@ impl Schemas {
         Schemas { built_in: Mutex::default(), checkers: Checkers::new(program) }
     }
 
-    /// Built-in schemas are small and refer to nothing, so they are applied right here.
+    /// Checks a payload against a built-in schema in this process, because those are small and have no references.
     pub(crate) fn check_built_in(&self, text: &'static str, payload: &Value) -> Finding {
         let known = self.built_in.lock().unwrap_or_else(PoisonError::into_inner).get(text).cloned();
         let compiled = match known.map_or_else(|| Compiled::of(text).map(Arc::new), Ok) {

@@ -1,8 +1,8 @@
-//! The checking process: holds payloads against schemas on behalf of the daemon, within limits that it sets for itself.
+//! The checking process: checks payloads against schemas for the daemon, within limits that it sets for itself.
 //!
-//! It says [`READY`] first. A request is two lines: the schema's text as a JSON string, and the payload, or nothing to check the schema alone. The answer
+//! It prints [`READY`] first. A request is two lines: the schema's text as a JSON string, and the payload, or nothing to check the schema alone. The answer
 //! is a [`CheckVerdict`] and, if the payload does not match, a second line with the violations. The process ends with its input, and
-//! when a request takes too long, also if the daemon that would have ended it is gone.
+//! when a request takes too long, also if the daemon that would have killed it is gone.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::limits::{ADDRESS_SPACE_BYTES, ANSWER_BYTES, COMPILED, LISTING_TIMEOUT, STACK_BYTES, VERDICT_TIMEOUT};
 use super::{Compiled, SchemaFault};
 
-/// The line that a checking process says first, when its limits are set.
+/// The first line of a checking process, printed after it has set its limits.
 pub(super) const READY: &str = "ready";
 
 /// The first line of an answer.
@@ -39,7 +39,7 @@ pub fn serve_checks() -> io::Result<()> {
     let (progress, steps) = channel();
     let worker = std::thread::Builder::new().name("schema".to_owned()).stack_size(STACK_BYTES);
     let worker = worker.spawn(move || answer_requests(io::stdin().lock(), io::stdout().lock(), &progress))?;
-    // One step begins a request, the next one ends it.
+    // The first message starts a request, the second one ends it.
     while steps.recv().is_ok() {
         if steps.recv_timeout(VERDICT_TIMEOUT + LISTING_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the check took too long"));
@@ -96,7 +96,7 @@ fn write_line(to: &mut impl Write, answer: &impl Serialize) -> io::Result<()> {
     to.flush()
 }
 
-/// As many violations as fit into an answer, whose text may escape every character.
+/// The first violations that fit into an answer, even if every character is escaped.
 fn shorten(violations: Vec<Violation>) -> Vec<Violation> {
     let mut bytes = 0;
     let fits = |violation: &Violation| {
@@ -132,10 +132,11 @@ mod tests {
     use super::*;
 
     fn answers(requests: &str) -> Vec<Value> {
-        let (progress, _steps) = channel();
-        let mut said = Vec::new();
-        answer_requests(requests.as_bytes(), &mut said, &progress).unwrap();
-        String::from_utf8(said).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let (progress, steps) = channel();
+        let mut output = Vec::new();
+        answer_requests(requests.as_bytes(), &mut output, &progress).unwrap();
+        drop(steps);
+        String::from_utf8(output).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     #[test]
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn violations_that_exceed_an_answer_are_left_out() {
+    fn violations_that_exceed_an_answer_are_omitted() {
         let long = Violation { pointer: "x".repeat(100_000), message: "y".to_owned() };
         let left = shorten(vec![long; 100]);
         assert!(!left.is_empty() && serde_json::to_vec(&left).unwrap().len() < ANSWER_BYTES, "{}", left.len());

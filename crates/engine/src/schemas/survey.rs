@@ -1,8 +1,8 @@
-//! A look over a schema before it is compiled: what it refers to, and how much work it can make.
+//! Surveys a schema before it is compiled: its references, and the work that it can cause.
 //!
-//! Some keywords apply further schemas to the same value: a reference, `allOf`, `if`. If those came back to where they began,
-//! or fanned out again and again, checking one value would take without end; so both are bounded. Keywords that go on to a part
-//! of the value, such as `properties`, end with the value.
+//! Some keywords apply further schemas to the same value: a reference, `allOf`, `if`. If those formed a cycle, or fanned out
+//! again and again, the check of one value would never end; so both are bounded. Keywords that descend to a part of the value,
+//! such as `properties`, end with the value.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,18 @@ use serde_json::{Map, Value};
 use super::SchemaFault;
 
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
-/// How many schemas apply to one value, each because of the one before.
-const CHAIN: usize = 32;
-/// How many schemas apply to one value in all.
-const APPLIED: u64 = 5_000;
+/// The longest chain of schemas that apply to one value, each because of the previous one.
+const MAX_CHAIN: usize = 32;
+/// The most schemas that apply to one value.
+const MAX_APPLIED: u64 = 5_000;
 
+/// Rejects a schema with endless or excessive references, or references to other documents.
 pub(super) fn survey(schema: &Value) -> Result<(), SchemaFault> {
     let mut survey = Survey::default();
     survey.visit(schema, String::new())?;
     let mut seen = BTreeMap::new();
     for pointer in survey.schemas.keys() {
-        survey.applied(pointer, 1, &mut seen)?;
+        survey.count_applied(pointer, 1, &mut seen)?;
     }
     Ok(())
 }
@@ -31,24 +32,24 @@ pub(super) fn survey(schema: &Value) -> Result<(), SchemaFault> {
 struct Survey {
     /// Every schema in the document by its pointer, with those that it applies to the same value.
     schemas: BTreeMap<String, Vec<Applied>>,
-    /// Pointers by the names that schemas gave themselves.
+    /// Pointers by anchor.
     anchors: BTreeMap<String, String>,
 }
 
 /// A schema that applies because of another.
 enum Applied {
     Inside(String),
-    /// By reference, as it is written, at this place.
+    /// By a reference, as written, at this pointer.
     Named {
         reference: String,
         at: String,
     },
 }
 
-/// What is known of a schema and all that it applies.
+/// The progress of counting the schemas that a schema applies.
 #[derive(Clone, Copy)]
-enum Known {
-    UnderWay,
+enum CountState {
+    InProgress,
     Done { chain: usize, applied: u64 },
 }
 
@@ -113,37 +114,40 @@ impl Survey {
         Ok(())
     }
 
-    /// How long the longest chain from a schema on is, and how many apply in all.
-    fn applied(
+    /// Counts the schemas that apply because of a schema: the longest chain, and all of them.
+    fn count_applied(
         &self,
         pointer: &str,
         depth: usize,
-        seen: &mut BTreeMap<String, Known>,
+        seen: &mut BTreeMap<String, CountState>,
     ) -> Result<(usize, u64), SchemaFault> {
         let too_long = || {
-            let message = format!("more than {CHAIN} schemas apply to one value, one after the other");
+            let message = format!("more than {MAX_CHAIN} schemas apply to one value, one after the other");
             SchemaFault::new(pointer, message)
         };
         match seen.get(pointer) {
-            Some(Known::UnderWay) => {
+            Some(CountState::InProgress) => {
                 return Err(SchemaFault::new(pointer, "refers to itself without going on to a part of the value"));
             }
-            Some(Known::Done { chain, applied }) if depth + chain <= CHAIN => return Ok((*chain, *applied)),
-            Some(Known::Done { .. }) => return Err(too_long()),
-            None if depth > CHAIN => return Err(too_long()),
+            Some(CountState::Done { chain, applied }) if depth + chain <= MAX_CHAIN => return Ok((*chain, *applied)),
+            Some(CountState::Done { .. }) => return Err(too_long()),
+            None if depth > MAX_CHAIN => return Err(too_long()),
             None => {}
         }
-        seen.insert(pointer.to_owned(), Known::UnderWay);
+        seen.insert(pointer.to_owned(), CountState::InProgress);
         let (mut chain, mut all) = (0, 1_u64);
         for next in self.schemas.get(pointer).into_iter().flatten() {
-            let (longest, applied) = self.applied(self.target(next)?, depth + 1, seen)?;
+            let (longest, applied) = self.count_applied(self.target(next)?, depth + 1, seen)?;
             chain = chain.max(longest);
             all = all.saturating_add(applied);
         }
-        if all > APPLIED {
-            return Err(SchemaFault::new(pointer, format!("too many schemas apply to one value: more than {APPLIED}")));
+        if all > MAX_APPLIED {
+            return Err(SchemaFault::new(
+                pointer,
+                format!("too many schemas apply to one value: more than {MAX_APPLIED}"),
+            ));
         }
-        seen.insert(pointer.to_owned(), Known::Done { chain: chain + 1, applied: all });
+        seen.insert(pointer.to_owned(), CountState::Done { chain: chain + 1, applied: all });
         Ok((chain + 1, all))
     }
 
@@ -166,7 +170,7 @@ impl Survey {
 }
 
 fn reference(value: &Value, at: String) -> Result<Applied, SchemaFault> {
-    match value.as_str().and_then(|text| text.strip_prefix('#')).and_then(decoded) {
+    match value.as_str().and_then(|text| text.strip_prefix('#')).and_then(decode_fragment) {
         Some(reference) => Ok(Applied::Named { reference, at }),
         None => Err(SchemaFault::new(
             at,
@@ -193,8 +197,8 @@ fn is_schema(value: &Value) -> bool {
     value.is_object() || value.is_boolean()
 }
 
-/// A fragment without its percent signs; `None` if they stand for nothing.
-fn decoded(fragment: &str) -> Option<String> {
+/// Decodes the percent signs of a fragment; `None` if they are invalid.
+fn decode_fragment(fragment: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(fragment.len());
     let mut rest = fragment.as_bytes();
     while let [first, after @ ..] = rest {
@@ -226,7 +230,7 @@ mod tests {
             ("%ff", None),
             ("", Some("")),
         ] {
-            assert_eq!(decoded(fragment).as_deref(), expected, "{fragment}");
+            assert_eq!(decode_fragment(fragment).as_deref(), expected, "{fragment}");
         }
     }
 }

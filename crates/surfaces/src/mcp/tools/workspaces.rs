@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream;
 use rookery_engine::Committed;
-use rookery_engine::workspaces::{Making, NewWorkspace, WAIT, WorkspaceFilter, failure_of};
+use rookery_engine::workspaces::{NewWorkspace, OUTCOME_TIMEOUT, WorkspaceFilter, WorktreeCreation, failure_of};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -108,7 +108,11 @@ async fn create(call: Call, asked: WorkspaceCreateArgs) -> ToolAnswer<WorkspaceC
         repo_path: asked.repo_path,
         tasks: asked.task_ids.unwrap_or_default().iter().map(|task| TaskId::from(task.as_str())).collect(),
         config: asked.config.unwrap_or_default(),
-        worktree: if asked.create_worktree == Some(true) { Making::Worktree } else { Making::Nothing },
+        worktree: if asked.create_worktree == Some(true) {
+            WorktreeCreation::Create
+        } else {
+            WorktreeCreation::Existing
+        },
     };
     let command = call.engine().workspaces().prepare(&caller, wanted).await?;
     let committed = call.submit(caller, command).await?;
@@ -388,7 +392,7 @@ enum EffectOutcome {
 
 async fn ended(call: &Call, committed: &Committed<Workspace>) -> Result<EffectOutcome, ToolError> {
     let Some(under_way) = &committed.reply.under_way else { return Ok(EffectOutcome::Nothing) };
-    match call.engine().workspaces().wait_for_outcome(&under_way.intent, committed.at, WAIT).await {
+    match call.engine().workspaces().wait_for_outcome(&under_way.intent, committed.at, OUTCOME_TIMEOUT).await {
         None => Ok(EffectOutcome::NotYet),
         Some(fact) => match failure_of(&fact) {
             Some(refusal) => Err(refusal.into()),
