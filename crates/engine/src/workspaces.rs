@@ -316,8 +316,8 @@ fn default_path(repository: &Repository, branch: &str) -> PathBuf {
     let name: String = branch.chars().map(plain).collect();
     let folder = beside(repository);
     let path = folder.join(&name);
-    let has_letters = name.chars().any(|c| c.is_ascii_alphanumeric());
-    if has_letters && !path.exists() {
+    let is_readable = name.chars().any(|c| c.is_ascii_alphanumeric());
+    if is_readable && !path.exists() {
         return path;
     }
     // Another branch may result in the same name.

@@ -115,7 +115,7 @@ pub(super) fn is_object(text: &str) -> bool {
 
 /// A base commit and the name that it was found by.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BaseCommit {
+pub(crate) struct BaseCommit {
     pub name: String,
     pub commit: String,
 }

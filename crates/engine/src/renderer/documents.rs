@@ -26,17 +26,17 @@ use crate::error::EngineError;
 /// How long a file must be unchanged before it is read.
 const SETTLE_MILLIS: u64 = 150;
 /// The same where no process is visible that might still write to it.
-const SETTLE_BLINDLY_MILLIS: u64 = 1_000;
+const BLIND_SETTLE_MILLIS: u64 = 1_000;
 /// The longest wait for a file that is saved again and again.
-const MAX_RESTLESS_MILLIS: u64 = 3_000;
+const MAX_CHANGING_MILLIS: u64 = 3_000;
 /// The longest wait for a file that a process keeps open.
 const MAX_OPEN_MILLIS: u64 = 10_000;
 /// How long a file must be missing before it is rewritten: editors remove a file for a moment while they save it.
 const MISSING_MILLIS: u64 = 2_000;
 /// A stamp younger than this may belong to two contents.
-const YOUNG_MILLIS: i64 = 100;
+const MIN_STAMP_AGE_MILLIS: i64 = 100;
 /// The number of versions that are searched at a time.
-const VERSIONS: u32 = 20;
+const VERSIONS_PER_PAGE: u32 = 20;
 
 pub(super) const MAX_DOCUMENT_BYTES: u64 = limit::DOCUMENT_BYTES as u64;
 
@@ -234,20 +234,20 @@ impl InstanceFiles {
             *seen = UnsettledFile { stamp, first: seen.first, since: now };
         }
         let (quiet, waited) = (now.saturating_sub(seen.since), now.saturating_sub(seen.first));
-        if writers.write_to(stamp.id()) {
+        if writers.has_writer(stamp.id()) {
             return waited >= MAX_OPEN_MILLIS;
         }
         // Reading half of a save by an invisible process costs at worst one extra version.
-        let enough = match writers.sees() {
+        let enough = match writers.visibility() {
             ProcessVisibility::All | ProcessVisibility::Some => SETTLE_MILLIS,
-            ProcessVisibility::Nothing => SETTLE_BLINDLY_MILLIS,
+            ProcessVisibility::Nothing => BLIND_SETTLE_MILLIS,
         };
-        quiet >= enough || waited >= MAX_RESTLESS_MILLIS
+        quiet >= enough || waited >= MAX_CHANGING_MILLIS
     }
 
     /// Remembers the stamp of a file, unless it is so young that other content could get the same one.
     fn remember_stamp(&mut self, path: &str, stamp: FileStamp) {
-        if self.wall.abs_diff(stamp.changed_millis()) > YOUNG_MILLIS.unsigned_abs() {
+        if self.wall.abs_diff(stamp.changed_millis()) > MIN_STAMP_AGE_MILLIS.unsigned_abs() {
             self.stamps.insert(path.to_owned(), stamp);
         } else {
             self.recheck = true;
@@ -301,7 +301,7 @@ impl InstanceFiles {
                 .with("document", ColumnTest::Is(id.text().as_str().into()))
                 .with("version", ColumnTest::Above(i64::try_from(after).unwrap_or(i64::MAX)))
                 .ordered_by("version")
-                .at_most(Some(VERSIONS));
+                .at_most(Some(VERSIONS_PER_PAGE));
             let (rows, _) = engine.store().list(query).await?;
             let versions: Vec<Version> = rows
                 .into_iter()

@@ -34,7 +34,7 @@ const NAME_BYTES: usize = 220;
 const WALK_DEPTH: usize = 16;
 pub(super) const WALK_ENTRIES: usize = 5_000;
 /// The most edited files of one name that are kept aside.
-const ASIDE: u32 = 20;
+const MAX_ASIDE: u32 = 20;
 
 const FOLDER_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o644;
@@ -408,7 +408,7 @@ impl InstanceDir {
     fn move_to_free_name(&self, from: (impl AsFd, &str), folder: impl AsFd, path: &str, when: &str) -> Result<String> {
         let failed = |error: io::Error| self.error("move aside", path, error);
         let (inside, name) = path.rsplit_once('/').map_or(("", path), |(inside, name)| (inside, name));
-        for nth in 1..=ASIDE {
+        for nth in 1..=MAX_ASIDE {
             let number = if nth == 1 { String::new() } else { format!("-{nth}") };
             let aside = format!("{}.edited-{when}{number}", stem(name));
             self.fault_points.pass(FaultPoint::MoveAside).map_err(failed)?;
@@ -428,7 +428,7 @@ impl InstanceDir {
         for entry in Dir::read_from(&self.folder).map_err(failed)? {
             count += u32::from(entry.map_err(failed)?.file_name().to_bytes().starts_with(begins.as_bytes()));
         }
-        Ok(count >= ASIDE)
+        Ok(count >= MAX_ASIDE)
     }
 
     /// Lists the files that may be documents, within the limits on levels and entries. Hidden files and links are left out.

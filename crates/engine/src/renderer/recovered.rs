@@ -16,15 +16,15 @@ use super::writers::{ProcessVisibility, Writers};
 use crate::engine::Engine;
 
 /// How long a replaced file is kept where all processes are visible.
-const STAY_MILLIS: u64 = 30_000;
+const RETENTION_MILLIS: u64 = 30_000;
 /// The same where some processes are not visible.
-const STAY_BLINDLY_MILLIS: u64 = 10 * 60_000;
+const BLIND_RETENTION_MILLIS: u64 = 10 * 60_000;
 /// How long a replaced file must be unchanged before it is read, where some processes are not visible.
 const SETTLE_MILLIS: u64 = 1_000;
 /// The most replaced files whose content is not preserved yet.
-const MAX_UNKNOWN: usize = 200;
+const MAX_UNPRESERVED: usize = 200;
 /// The most replaced files whose content is preserved; beyond it, the oldest are removed early.
-const MAX_KNOWN: usize = 500;
+const MAX_PRESERVED: usize = 500;
 
 /// A file that was replaced.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ impl InstanceFiles {
     /// Fails while too many replaced files wait for other programs to close them.
     pub(super) async fn ensure_swap_capacity(&mut self, engine: &Engine, dir: &InstanceDir) -> Result<(), RenderError> {
         let is_full =
-            |files: &InstanceFiles| files.swaps.values().filter(|out| out.known.is_none()).count() >= MAX_UNKNOWN;
+            |files: &InstanceFiles| files.swaps.values().filter(|out| out.known.is_none()).count() >= MAX_UNPRESERVED;
         if is_full(self) {
             self.settle_swaps(engine, dir).await?;
         }
@@ -111,22 +111,26 @@ impl InstanceFiles {
         if out.stamp != Some(stamp) {
             (out.stamp, out.since) = (Some(stamp), self.now);
         }
-        out.until = out.since + stay(writers);
-        let (is_known, rests, is_over) =
+        out.until = out.since + retention_millis(writers);
+        let (is_known, rests, has_expired) =
             (out.known == Some(stamp), self.now.saturating_sub(out.since), self.now >= out.until);
-        if writers.write_to(stamp.id()) {
+        if writers.has_writer(stamp.id()) {
             // A file whose content is preserved can wait without another check.
             self.recheck |= !is_known;
             return Ok(());
         }
-        if !is_known && writers.sees() != ProcessVisibility::All && rests < SETTLE_MILLIS && self.differs(dir, swap)? {
+        if !is_known
+            && writers.visibility() != ProcessVisibility::All
+            && rests < SETTLE_MILLIS
+            && self.differs(dir, swap)?
+        {
             return self.recheck_soon();
         }
         if !is_known && !self.preserve(engine, dir, swap).await? {
             return Ok(());
         }
         // Redacted texts are removed at once.
-        if self.reread || is_over {
+        if self.reread || has_expired {
             self.remove_replaced(engine, dir, swap).await?;
         }
         Ok(())
@@ -141,11 +145,11 @@ impl InstanceFiles {
         writers: &Writers,
     ) -> Result<(), RenderError> {
         let rests = |(swap, stamp): &&(SwapFile, FileStamp)| {
-            !writers.write_to(stamp.id()) && self.swaps.get(&swap.name).is_some_and(|out| out.known == Some(*stamp))
+            !writers.has_writer(stamp.id()) && self.swaps.get(&swap.name).is_some_and(|out| out.known == Some(*stamp))
         };
         let mut resting: Vec<&SwapFile> = swaps.iter().filter(rests).map(|(swap, _)| swap).collect();
         resting.sort_by_key(|swap| self.swaps.get(&swap.name).map(|out| out.since));
-        let too_many = resting.len().saturating_sub(MAX_KNOWN);
+        let too_many = resting.len().saturating_sub(MAX_PRESERVED);
         for swap in resting.into_iter().take(too_many) {
             self.remove_replaced(engine, dir, swap).await?;
         }
@@ -227,8 +231,8 @@ impl InstanceFiles {
     }
 }
 
-fn stay(writers: &Writers) -> u64 {
-    if writers.sees() == ProcessVisibility::All { STAY_MILLIS } else { STAY_BLINDLY_MILLIS }
+fn retention_millis(writers: &Writers) -> u64 {
+    if writers.visibility() == ProcessVisibility::All { RETENTION_MILLIS } else { BLIND_RETENTION_MILLIS }
 }
 
 fn hash_in(content: &FileContent) -> String {

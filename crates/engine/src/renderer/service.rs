@@ -28,11 +28,11 @@ use crate::messages::message_of;
 use crate::subscribe::{SubscribeError, Subscription};
 
 /// The delay before unsettled files are checked again.
-const SOON_MILLIS: u64 = 100;
+const RECHECK_DELAY_MILLIS: u64 = 100;
 /// The interval at which the disk is checked without a hint that it changed.
 const POLL_INTERVAL_MILLIS: u64 = 2_000;
 /// The delay before unfinished work is retried after a change on the disk.
-const RETRY_MILLIS: u64 = 1_000;
+const RETRY_DELAY_MILLIS: u64 = 1_000;
 /// The longest backoff between retries.
 const MAX_RETRY_MILLIS: u64 = 30_000;
 
@@ -189,7 +189,7 @@ impl RenderService {
         for instance in instances {
             if let Some(renderer) = self.renderers.get_mut(instance).filter(|renderer| renderer.failure.is_none()) {
                 // Failed attempts touch the disk too, and must not cause the next one at once.
-                let pause = if renderer.unfinished { RETRY_MILLIS } else { 0 };
+                let pause = if renderer.unfinished { RETRY_DELAY_MILLIS } else { 0 };
                 renderer.due = renderer.due.min(soon + pause);
             }
         }
@@ -450,7 +450,7 @@ impl RenderService {
 
 impl InstanceRenderer {
     fn new(files: InstanceFiles) -> InstanceRenderer {
-        let backoff_millis = SOON_MILLIS;
+        let backoff_millis = RECHECK_DELAY_MILLIS;
         InstanceRenderer {
             files,
             in_use: false,
@@ -493,9 +493,9 @@ impl InstanceRenderer {
                 if self.failure.take().is_some() {
                     tracing::info!(%instance, "the files are up to date again");
                 }
-                (self.stale, self.backoff_millis, self.warnings) = (false, SOON_MILLIS, round.warnings);
+                (self.stale, self.backoff_millis, self.warnings) = (false, RECHECK_DELAY_MILLIS, round.warnings);
                 self.unfinished = !round.complete;
-                self.due = now + if round.recheck { SOON_MILLIS } else { POLL_INTERVAL_MILLIS };
+                self.due = now + if round.recheck { RECHECK_DELAY_MILLIS } else { POLL_INTERVAL_MILLIS };
             }
             Err(error) => {
                 let message = error.to_string();

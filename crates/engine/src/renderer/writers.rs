@@ -14,7 +14,7 @@ use super::file_stamp::FileId;
 #[derive(Debug)]
 pub(super) struct Writers {
     open: Vec<FileId>,
-    sees: ProcessVisibility,
+    visibility: ProcessVisibility,
 }
 
 /// Which processes are visible.
@@ -30,12 +30,12 @@ pub(super) enum ProcessVisibility {
 impl Writers {
     /// Searches every visible process once.
     pub(super) fn look(among: &[FileId]) -> Writers {
-        let mut writers = Writers { open: vec![], sees: ProcessVisibility::All };
+        let mut writers = Writers { open: vec![], visibility: ProcessVisibility::All };
         if among.is_empty() {
             return writers;
         }
         let Ok(processes) = fs::read_dir("/proc") else {
-            return Writers { sees: ProcessVisibility::Nothing, ..writers };
+            return Writers { visibility: ProcessVisibility::Nothing, ..writers };
         };
         for process in processes.flatten() {
             let is_process = process.file_name().to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()));
@@ -44,7 +44,7 @@ impl Writers {
                     Ok(open) => writers.open.extend(open),
                     // A process that has just ended cannot write any more.
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                        writers.sees = ProcessVisibility::Some
+                        writers.visibility = ProcessVisibility::Some
                     }
                     Err(_) => {}
                 }
@@ -54,12 +54,12 @@ impl Writers {
     }
 
     /// Whether a visible process has the file open for writing.
-    pub(super) fn write_to(&self, file: FileId) -> bool {
+    pub(super) fn has_writer(&self, file: FileId) -> bool {
         self.open.contains(&file)
     }
 
-    pub(super) fn sees(&self) -> ProcessVisibility {
-        self.sees
+    pub(super) fn visibility(&self) -> ProcessVisibility {
+        self.visibility
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
         fs::write(&read, "x").unwrap();
         let writer = fs::File::create(&written).unwrap();
         let reader = fs::File::open(&read).unwrap();
-        let ask = |path: &Path| Writers::look(&[id(path)]).write_to(id(path));
+        let ask = |path: &Path| Writers::look(&[id(path)]).has_writer(id(path));
         assert_eq!((ask(&written), ask(&read)), (true, false));
         fs::rename(&written, &moved).unwrap();
         assert!(ask(&moved), "it goes where the file goes");
@@ -116,8 +116,8 @@ mod tests {
         fs::hard_link(&file, &other).unwrap();
         let writer = fs::File::options().write(true).open(&other).unwrap();
         fs::remove_file(&other).unwrap();
-        assert!(Writers::look(&[id(&file)]).write_to(id(&file)));
+        assert!(Writers::look(&[id(&file)]).has_writer(id(&file)));
         drop(writer);
-        assert!(!Writers::look(&[id(&file)]).write_to(id(&file)));
+        assert!(!Writers::look(&[id(&file)]).has_writer(id(&file)));
     }
 }

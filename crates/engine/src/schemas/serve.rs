@@ -1,8 +1,9 @@
 //! The checking process: checks payloads against schemas for the daemon, within limits that it sets for itself.
 //!
-//! It prints [`READY`] first. A request is two lines: the schema's text as a JSON string, and the payload, or nothing to check the schema alone. The answer
-//! is a [`CheckVerdict`] and, if the payload does not match, a second line with the violations. The process ends with its input, and
-//! when a request takes too long, also if the daemon that would have killed it is gone.
+//! It prints [`READY`] first. A request is two lines: the schema's text as a JSON string, and the payload, or an empty line to
+//! check the schema alone. The answer is a [`CheckVerdict`] and, if the payload does not match, a second line with the
+//! violations. The process ends with its input, and when a request takes too long, also if the daemon that would have killed
+//! it is gone.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};

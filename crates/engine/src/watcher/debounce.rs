@@ -15,7 +15,7 @@ pub(super) const MAX_OTHERS: usize = 50_000;
 /// The most unclaimed paths named in a summary.
 pub(super) const MAX_SAMPLE: usize = 10;
 /// The most warnings that wait to be sent.
-const MAX_TROUBLES: usize = 32;
+const MAX_WARNINGS: usize = 32;
 /// A file that never settles is hashed after the settling time multiplied by this.
 const MAX_SETTLE_FACTOR: u64 = 10;
 /// New content waits for the settling time divided by this before it is reported: if the file was read half-written, the
@@ -50,7 +50,7 @@ pub(super) struct Debouncer {
     /// When to report each change. Derived from `changes`, `files` and `dirty`: see `schedule`.
     report_schedule: DueSchedule,
     others: Others,
-    troubles: VecDeque<(String, String)>,
+    warnings: VecDeque<(String, String)>,
     next_ticket: u64,
 }
 
@@ -108,7 +108,7 @@ impl Debouncer {
             hash_schedules: Default::default(),
             report_schedule: DueSchedule::default(),
             others: Others::default(),
-            troubles: VecDeque::new(),
+            warnings: VecDeque::new(),
             next_ticket: 0,
         }
     }
@@ -205,10 +205,10 @@ impl Debouncer {
         }
     }
 
-    pub(super) fn trouble(&mut self, message: String, hint: String) {
-        let is_waiting = self.troubles.iter().any(|(waiting, _)| *waiting == message);
-        if !is_waiting && self.troubles.len() < MAX_TROUBLES {
-            self.troubles.push_back((message, hint));
+    pub(super) fn add_warning(&mut self, message: String, hint: String) {
+        let is_waiting = self.warnings.iter().any(|(waiting, _)| *waiting == message);
+        if !is_waiting && self.warnings.len() < MAX_WARNINGS {
+            self.warnings.push_back((message, hint));
         }
     }
 
@@ -281,13 +281,13 @@ impl Debouncer {
 
     pub(super) fn has_observation(&self, now_ms: u64) -> bool {
         let is_due = |due_ms: Option<u64>| due_ms.is_some_and(|due_ms| due_ms <= now_ms);
-        !self.troubles.is_empty() || is_due(self.change_due_ms()) || is_due(self.summary_due_ms())
+        !self.warnings.is_empty() || is_due(self.change_due_ms()) || is_due(self.summary_due_ms())
     }
 
     /// Takes the next observation. Observations that are not taken are merged with later changes.
     pub(super) fn next_observation(&mut self, now_ms: u64) -> Option<Observation> {
-        if let Some((message, hint)) = self.troubles.pop_front() {
-            return Some(Observation::Trouble { message, hint });
+        if let Some((message, hint)) = self.warnings.pop_front() {
+            return Some(Observation::Warning { message, hint });
         }
         let confirmed = self.report_schedule.take_due(now_ms);
         if let Some((path, PendingChange { before, after, .. })) =
@@ -644,10 +644,10 @@ mod tests {
         let mut debouncer = settled();
         debouncer.touch("a", 0);
         finish(&mut debouncer, 50, "two");
-        debouncer.trouble("full".to_owned(), "more".to_owned());
-        debouncer.trouble("full".to_owned(), "more".to_owned());
-        let trouble = Observation::Trouble { message: "full".to_owned(), hint: "more".to_owned() };
-        assert_eq!(observations(&mut debouncer, 50 + CONFIRM_MS), [trouble, claimed("a", "one", "two")]);
+        debouncer.add_warning("full".to_owned(), "more".to_owned());
+        debouncer.add_warning("full".to_owned(), "more".to_owned());
+        let warning = Observation::Warning { message: "full".to_owned(), hint: "more".to_owned() };
+        assert_eq!(observations(&mut debouncer, 50 + CONFIRM_MS), [warning, claimed("a", "one", "two")]);
     }
 
     #[test]

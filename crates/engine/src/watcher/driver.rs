@@ -194,13 +194,13 @@ impl Driver {
         }
         let omitted = self.debouncer.learn(digest.learn, now_ms);
         if omitted > 0 {
-            self.debouncer.trouble(
+            self.debouncer.add_warning(
                 format!("{omitted} files in claimed folders are too many to follow; their changes are only counted"),
                 "claim smaller folders, or raise the limit on followed files".to_owned(),
             );
         }
-        for trouble in digest.troubles {
-            self.debouncer.trouble(trouble.message, trouble.hint);
+        for warning in digest.warnings {
+            self.debouncer.add_warning(warning.message, warning.hint);
         }
         if digest.root_is_gone {
             self.retry_at_ms = Some(now_ms + millis(ROOT_POLL_INTERVAL));
@@ -215,7 +215,7 @@ impl Driver {
             HashOutcome::Hash(Err(error)) => {
                 tracing::warn!(path = work.path, %error, "cannot hash a claimed file");
                 self.debouncer.finish_hash(&work, None, now_ms);
-                self.debouncer.trouble(
+                self.debouncer.add_warning(
                     format!("cannot read the claimed file {:?}: {error}", work.path),
                     "make it readable for the daemon, or release the claim".to_owned(),
                 );
@@ -304,7 +304,7 @@ impl Driver {
             watched_dirs: tree.watched_count(),
             ignored: tree.ignored_count(),
             claimed_files: self.debouncer.file_count(),
-            troubles: tree.troubles(),
+            warnings: tree.warnings(),
         });
     }
 

@@ -74,12 +74,12 @@ pub enum Observation {
     /// the system loses events under a flood: only claimed files are checked again.
     Others { changed: u64, sample: Vec<String> },
     /// A part of the project cannot be watched; the hint says how to fix it.
-    Trouble { message: String, hint: String },
+    Warning { message: String, hint: String },
 }
 
 /// A part of the project that cannot be watched, and how to fix it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct WatchWarning {
     pub message: String,
     pub hint: String,
 }
@@ -94,7 +94,7 @@ pub struct WatcherStatus {
     pub ignored: usize,
     pub claimed_files: usize,
     /// Warnings that still hold.
-    pub troubles: Vec<Trouble>,
+    pub warnings: Vec<WatchWarning>,
 }
 
 /// A failure to start the watcher.

@@ -13,7 +13,7 @@ use rookery_core::model::file::File;
 use rookery_store::{Submission, SubmitError};
 use tokio::sync::{mpsc, watch};
 
-use super::{Config, KnownContent, Observation, Trouble, WatchedClaims, Watcher, WatcherStatus};
+use super::{Config, KnownContent, Observation, WatchWarning, WatchedClaims, Watcher, WatcherStatus};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::query::FileFilter;
@@ -39,7 +39,7 @@ pub enum WatchCoverage {
     /// Nothing is watched now.
     Blind { reason: String },
     /// Everything is watched except for these.
-    Watching { troubles: Vec<Trouble> },
+    Watching { warnings: Vec<WatchWarning> },
 }
 
 impl WatchCoverage {
@@ -54,8 +54,8 @@ impl WatchCoverage {
                 vec!["files are not watched: conflicts are only detected when agents report changes".to_owned()]
             }
             WatchCoverage::Blind { reason } => vec![format!("files are not watched: {reason}")],
-            WatchCoverage::Watching { troubles } => {
-                troubles.iter().map(|trouble| format!("{} ({})", trouble.message, trouble.hint)).collect()
+            WatchCoverage::Watching { warnings } => {
+                warnings.iter().map(|warning| format!("{} ({})", warning.message, warning.hint)).collect()
             }
         }
     }
@@ -96,8 +96,8 @@ async fn watch_once(engine: &Engine, coverage: &watch::Sender<WatchCoverage>) ->
 /// Publishes the watcher's status until it ends.
 async fn show(mut status: watch::Receiver<WatcherStatus>, coverage: &watch::Sender<WatchCoverage>) {
     loop {
-        let troubles = status.borrow_and_update().troubles.clone();
-        coverage.send_replace(WatchCoverage::Watching { troubles });
+        let warnings = status.borrow_and_update().warnings.clone();
+        coverage.send_replace(WatchCoverage::Watching { warnings });
         if status.changed().await.is_err() {
             return;
         }
@@ -174,7 +174,7 @@ async fn note(engine: &Engine, observation: Observation) {
         Observation::Others { changed, sample } => {
             RecordUntracked { changed, sample, site: engine.cluster().site() }.into()
         }
-        Observation::Trouble { message, hint } => return tracing::warn!(hint, "{message}"),
+        Observation::Warning { message, hint } => return tracing::warn!(hint, "{message}"),
     };
     record(engine, command).await;
 }

@@ -80,7 +80,7 @@ impl Stage {
                     return ((path, before, after), others);
                 }
                 Observation::Others { sample, .. } => others.extend(sample),
-                Observation::Trouble { message, .. } => panic!("{message}"),
+                Observation::Warning { message, .. } => panic!("{message}"),
             }
         }
     }
@@ -179,7 +179,7 @@ async fn ignored_files_are_not_reported() {
     let seen = stage.other("z").await;
     assert!(seen.iter().all(|path| ["sub/y", "z"].contains(&path.as_str())), "{seen:?}");
     let status = stage.handle.status();
-    assert_eq!((status.watched_dirs, status.ignored, status.troubles), (2, 1, vec![]));
+    assert_eq!((status.watched_dirs, status.ignored, status.warnings), (2, 1, vec![]));
 }
 
 #[tokio::test]
@@ -379,9 +379,9 @@ async fn too_many_folders_cause_a_warning_and_claims_are_watched() {
     }
     let claims = watched(&[("d07/x/a", known("one")), ("d19/x/a", known("one"))], &[]);
     let mut stage = Stage::start(dir, claims, |config| config.max_watches = 6).await;
-    let Observation::Trouble { hint, .. } = stage.next().await else { panic!("no trouble") };
+    let Observation::Warning { hint, .. } = stage.next().await else { panic!("no warning") };
     assert!(hint.contains(".gitignore"), "{hint}");
-    assert_eq!(stage.handle.status().troubles.len(), 1);
+    assert_eq!(stage.handle.status().warnings.len(), 1);
     stage.write("d19/x/a", "two");
     assert_eq!(stage.claimed().await.0, change("d19/x/a", "one", "two"));
     stage.write("d07/x/a", "two");
@@ -401,7 +401,7 @@ async fn missing_project_folder_causes_a_warning_and_is_found_again() {
     let mut seen = Vec::new();
     while seen.len() < 2 {
         match timeout(TIMEOUT, out.recv()).await.unwrap().unwrap() {
-            Observation::Trouble { message, .. } => seen.push(message.contains("is gone").to_string()),
+            Observation::Warning { message, .. } => seen.push(message.contains("is gone").to_string()),
             Observation::Claimed { after, .. } => seen.push(after),
             Observation::Others { .. } => {}
         }
@@ -413,11 +413,11 @@ async fn missing_project_folder_causes_a_warning_and_is_found_again() {
         match timeout(TIMEOUT, out.recv()).await.unwrap().unwrap() {
             Observation::Claimed { after, .. } if after == EMPTIED => {}
             Observation::Claimed { after, .. } => break assert_eq!(after, sha("two")),
-            Observation::Others { .. } | Observation::Trouble { .. } => {}
+            Observation::Others { .. } | Observation::Warning { .. } => {}
         }
     }
     let mut status = handle.status.clone();
-    timeout(TIMEOUT, status.wait_for(|status| status.troubles.is_empty())).await.unwrap().unwrap();
+    timeout(TIMEOUT, status.wait_for(|status| status.warnings.is_empty())).await.unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -452,7 +452,7 @@ async fn branch_switch_is_reported_in_few_summaries() {
                 summaries += 1;
                 assert!(sample.len() <= 10);
             }
-            Observation::Trouble { message, .. } => panic!("{message}"),
+            Observation::Warning { message, .. } => panic!("{message}"),
         }
     }
     rewriting.await.unwrap();

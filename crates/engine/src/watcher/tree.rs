@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::claims::is_visible;
 use super::touched::{EventBatch, MAX_PATHS, Touch, TouchedPaths};
-use super::{Trouble, WatchError, WatchedClaims};
+use super::{WatchError, WatchWarning, WatchedClaims};
 
 /// FSEvents (macOS) and ReadDirectoryChangesW (Windows) watch a whole tree with one handle, and restart on every
 /// further path: there the root is watched once, and this module only sorts the reported paths.
@@ -34,7 +34,7 @@ pub(super) struct Digest {
     /// Files of newly claimed subtrees.
     pub(super) learn: Vec<String>,
     /// New warnings.
-    pub(super) troubles: Vec<Trouble>,
+    pub(super) warnings: Vec<WatchWarning>,
     pub(super) root_is_gone: bool,
 }
 
@@ -48,8 +48,8 @@ pub(super) struct Tree {
     for_claims: BTreeSet<PathBuf>,
     ignored: usize,
     /// Current warnings, by message.
-    troubles: BTreeMap<String, Trouble>,
-    fresh_troubles: Vec<Trouble>,
+    warnings: BTreeMap<String, WatchWarning>,
+    new_warnings: Vec<WatchWarning>,
     stop: CancellationToken,
 }
 
@@ -115,8 +115,8 @@ impl Tree {
             watched: BTreeSet::new(),
             for_claims: BTreeSet::new(),
             ignored: 0,
-            troubles: BTreeMap::new(),
-            fresh_troubles: Vec::new(),
+            warnings: BTreeMap::new(),
+            new_warnings: Vec::new(),
             stop,
         })
     }
@@ -137,7 +137,7 @@ impl Tree {
         if let Some(new) = new {
             self.adopt(old, new, &mut digest);
         }
-        digest.troubles = std::mem::take(&mut self.fresh_troubles);
+        digest.warnings = std::mem::take(&mut self.new_warnings);
         digest
     }
 
@@ -149,20 +149,20 @@ impl Tree {
         self.ignored
     }
 
-    pub(super) fn troubles(&self) -> Vec<Trouble> {
-        self.troubles.values().cloned().collect()
+    pub(super) fn warnings(&self) -> Vec<WatchWarning> {
+        self.warnings.values().cloned().collect()
     }
 
     fn report_missing_root(&mut self, mut digest: Digest) -> Digest {
         self.watched.clear();
         self.for_claims.clear();
-        self.trouble(
+        self.add_warning(
             format!("the project folder is gone: {}", self.root.display()),
             "put it back where it was; it is looked for every few seconds".to_owned(),
         );
         digest.root_is_gone = true;
         digest.touched_below.push(String::new());
-        digest.troubles = std::mem::take(&mut self.fresh_troubles);
+        digest.warnings = std::mem::take(&mut self.new_warnings);
         digest
     }
 
@@ -258,14 +258,14 @@ impl Tree {
     /// Walks the whole tree by the current rules: watches the folders found, and unwatches all others.
     fn walk_everything(&mut self, claims: &WatchedClaims) {
         let known = std::mem::take(&mut self.watched);
-        let solved = std::mem::take(&mut self.troubles);
+        let solved = std::mem::take(&mut self.warnings);
         self.for_claims.clear();
         self.ignored = 0;
         self.watch(&self.root.clone(), claims);
         self.lead_to(claims);
         let root = self.root.clone();
         self.walk(&root, claims, Seek::Folders);
-        if self.troubles.is_empty() && !self.stop.is_cancelled() {
+        if self.warnings.is_empty() && !self.stop.is_cancelled() {
             for stale in known.difference(&self.watched) {
                 // An error means that the folder is gone, and its watch with it.
                 self.notify.unwatch(stale).ok();
@@ -273,7 +273,7 @@ impl Tree {
         } else {
             self.watched.extend(known);
         }
-        self.fresh_troubles.retain(|trouble| !solved.contains_key(&trouble.message));
+        self.new_warnings.retain(|warning| !solved.contains_key(&warning.message));
     }
 
     /// Watches the folder and all wanted folders below it. Returns the files found, of any category, if `seek` asks for them.
@@ -319,7 +319,7 @@ impl Tree {
         }
         let Some(relative) = self.relative(folder) else { return Watching::Not };
         if self.watched.len() >= self.max_watches && !claims.leads_to(&relative) {
-            self.trouble(
+            self.add_warning(
                 format!("only {} folders are watched; changes in the others go unseen", self.max_watches),
                 "name large generated folders in .gitignore, or raise the limit on watched folders".to_owned(),
             );
@@ -339,7 +339,7 @@ impl Tree {
         match &error.kind {
             ErrorKind::PathNotFound => Watching::Not,
             ErrorKind::MaxFilesWatch => {
-                self.trouble(
+                self.add_warning(
                     "the system's limit on watched folders is reached; changes in some folders go unseen".to_owned(),
                     "raise fs.inotify.max_user_watches (sudo sysctl fs.inotify.max_user_watches=1048576), or name large \
                      generated folders in .gitignore"
@@ -350,7 +350,7 @@ impl Tree {
             ErrorKind::Io(source) if source.kind() == std::io::ErrorKind::NotADirectory => Watching::Not,
             ErrorKind::Io(_) | ErrorKind::Generic(_) | ErrorKind::WatchNotFound | ErrorKind::InvalidConfig(_) => {
                 tracing::warn!(folder, %error, "cannot watch a folder");
-                self.trouble(
+                self.add_warning(
                     format!("cannot watch the folder {folder:?}; changes in it go unseen"),
                     "make it readable for the daemon, or name it in .gitignore".to_owned(),
                 );
@@ -414,10 +414,10 @@ impl Tree {
         }
     }
 
-    fn trouble(&mut self, message: String, hint: String) {
-        let trouble = Trouble { message: message.clone(), hint };
-        if self.troubles.insert(message, trouble.clone()).is_none() {
-            self.fresh_troubles.push(trouble);
+    fn add_warning(&mut self, message: String, hint: String) {
+        let warning = WatchWarning { message: message.clone(), hint };
+        if self.warnings.insert(message, warning.clone()).is_none() {
+            self.new_warnings.push(warning);
         }
     }
 

@@ -426,7 +426,7 @@ async fn instance_name_with_path_parts_stays_in_the_project() {
     for name in ["x@../../../../tmp/evil", "x@..", "x@.git", "x@a/b"] {
         site.says(name, "hello").await;
     }
-    let _renderer = site.start_settled().await;
+    let renderer = site.start_settled().await;
     let mut names: Vec<_> = fs::read_dir(site.root.join(".workflow"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -434,6 +434,7 @@ async fn instance_name_with_path_parts_stays_in_the_project() {
     names.sort();
     assert_eq!(names, ["%2E.", "%2E.%2F..%2F..%2F..%2Ftmp%2Fevil", "%2Egit", ".gitignore", "a%2Fb"]);
     assert_eq!(fs::read_dir(&site.root).unwrap().count(), 2, "the project has only one other folder, the saved state");
+    drop(renderer);
 }
 
 #[tokio::test]
