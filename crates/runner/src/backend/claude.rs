@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::program::bridge::{SERVER, own_name};
 use super::program::conversation::Used;
 use super::program::dialect::{Asked, Dialect, Start};
-use super::program::heard::{Heard, Reader, ReportedEnd, count, one_line, plain, text_of};
-use super::program::trouble;
+use super::program::failure;
+use super::program::report::{Heard, Reader, ReportedEnd, count, one_line, plain, text_of};
 use super::{BackendEvent, Failure, Usage, Why};
 use crate::file::AgentProgram;
 
@@ -129,7 +129,7 @@ impl Listening {
         let ours = servers.iter().find(|server| server["name"] == SERVER);
         let status = ours.and_then(|server| server["status"].as_str()).unwrap_or("not there");
         if !matches!(status, "connected" | "pending") {
-            heard.give_up(trouble::no_server(AgentProgram::Claude));
+            heard.give_up(failure::no_server(AgentProgram::Claude));
         }
     }
 
@@ -170,7 +170,7 @@ impl Listening {
         if result["is_error"] == true {
             let status = result["api_error_status"].as_u64().and_then(|status| u16::try_from(status).ok());
             let errors = text_of(&result["errors"]);
-            heard.fail(trouble::failure(AgentProgram::Claude, status, if text.is_empty() { &errors } else { text }));
+            heard.fail(failure::failure(AgentProgram::Claude, status, if text.is_empty() { &errors } else { text }));
             return vec![BackendEvent::Used(heard.usage)];
         }
         if !text.trim().is_empty() {

@@ -12,8 +12,8 @@ use toml::Table;
 use super::program::bridge::{Bridge, SERVER};
 use super::program::conversation::Used;
 use super::program::dialect::{Asked, Dialect, Start, Walls};
-use super::program::heard::{Heard, Reader, ReportedEnd, count, one_line, text_of};
-use super::program::trouble;
+use super::program::failure;
+use super::program::report::{Heard, Reader, ReportedEnd, count, one_line, text_of};
 use super::{BackendEvent, Failure, Usage};
 use crate::file::AgentProgram;
 
@@ -218,7 +218,7 @@ fn usage(tokens: &Value, before: Used) -> Usage {
 /// Words are all there is: `unexpected status 401 Unauthorized: …`.
 fn failure(said: &str) -> Failure {
     let status = said.split_once("status ").and_then(|(_, rest)| rest.split([' ', ':', ',']).next()?.parse().ok());
-    trouble::failure(AgentProgram::Codex, status, said)
+    failure::failure(AgentProgram::Codex, status, said)
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::BackendEvent;
 use super::program::bridge::SERVER;
 use super::program::dialect::{ARGUMENT, Asked, Dialect, Start};
-use super::program::heard::{Heard, Reader, ReportedEnd, one_line, plain, text_of};
-use super::program::trouble;
+use super::program::failure;
+use super::program::report::{Heard, Reader, ReportedEnd, one_line, plain, text_of};
 use crate::file::AgentProgram;
 
 /// Where it looks for servers.
@@ -95,7 +95,7 @@ impl Listening {
         let said = heard.say(&std::mem::take(&mut self.saying));
         let text = event["result"].as_str().unwrap_or_default();
         if event["is_error"] != false || event["subtype"] != "success" {
-            heard.fail(trouble::failure(AgentProgram::Cursor, None, text));
+            heard.fail(failure::failure(AgentProgram::Cursor, None, text));
             return said.into_iter().collect();
         }
         // All that it said in the turn stands there; if its parts were told, the last one is the answer.

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::program::bridge::SERVER;
 use super::program::dialect::{Asked, Dialect, Linked, Start};
-use super::program::heard::{Heard, Reader, ReportedEnd, count, one_line, plain};
-use super::program::trouble::{self, no_server};
+use super::program::failure::{self, no_server};
+use super::program::report::{Heard, Reader, ReportedEnd, count, one_line, plain};
 use super::{BackendEvent, Usage};
 use crate::file::AgentProgram;
 
@@ -220,7 +220,7 @@ impl Listening {
             heard.end = Some(ReportedEnd::Done);
         } else if !heard.hopeless {
             let message = event["error"]["message"].as_str().unwrap_or_default();
-            heard.fail(trouble::failure(AgentProgram::Gemini, status(message), message));
+            heard.fail(failure::failure(AgentProgram::Gemini, status(message), message));
         }
         said.into_iter().chain([BackendEvent::Used(heard.usage)]).collect()
     }

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::program::bridge::SERVER;
 use super::program::dialect::{Asked, Dialect, Start};
-use super::program::heard::{Heard, Reader, ReportedEnd, count, one_line, plain};
-use super::program::trouble::{self, no_server};
+use super::program::failure::{self, no_server};
+use super::program::report::{Heard, Reader, ReportedEnd, count, one_line, plain};
 use super::{BackendEvent, Usage};
 use crate::file::AgentProgram;
 
@@ -94,7 +94,7 @@ impl Reader for Listening {
                 let said = error["data"]["message"].as_str().or(error["name"].as_str()).unwrap_or_default();
                 let status = error["data"]["statusCode"].as_u64().and_then(|status| u16::try_from(status).ok());
                 let named = format!("{} {said}", error["name"].as_str().unwrap_or_default());
-                let mut failure = trouble::failure(AgentProgram::Opencode, status, &named);
+                let mut failure = failure::failure(AgentProgram::Opencode, status, &named);
                 failure.reason = one_line(said, 400);
                 heard.fail(failure);
                 Vec::new()

@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::placeholder::Placeholder;
-use super::plan::FOLDER;
+use super::spec::FOLDER;
 
 /// Folders of a git folder that decide what git runs, reads as settings, or pushes to.
 const FOLDERS: &[&str] = &["hooks", "info", "branches", "remotes", "modules", "worktrees"];

@@ -2,22 +2,22 @@
 //!
 //! In a sandbox the machine's files are there to read, without the person's home and the project's own folder; the agent's
 //! folder is there to write, and so is a home of its own. There is no network: a [`relay`] inside leads through sockets to the
-//! [proxy](egress) in the runner, which knows the hosts that may be reached, and to the [daemon](gate). A [plan] is data, and
+//! [proxy](egress) in the runner, which knows the hosts that may be reached, and to the [daemon](gate). A [spec] is data, and
 //! bubblewrap makes it so, where the machine [has it](Available). Where it has not, programs run without one, and the runner
 //! says so.
 
-mod available;
 mod egress;
 mod exclude;
 mod gate;
 mod git;
 mod models;
 mod placeholder;
-mod plan;
 mod relay;
 mod request;
 mod rule;
 mod socket;
+mod spec;
+mod support;
 mod survey;
 
 use std::collections::{BTreeMap, HashSet};
@@ -31,10 +31,10 @@ use rookery_client::SessionIssuer;
 use rookery_core::kernel::outbound::SandboxReach;
 use serde_json::Value;
 
-pub use available::{Available, NestedNamespaces};
 pub use exclude::exclude_from_git;
 pub use relay::{Listen, relay};
 pub use rule::Rule;
+pub use support::{Available, NestedNamespaces};
 
 use crate::backend::{BackendEvent, Events, Failure, Seat, Why};
 use crate::file::{self, Agent, AgentProgram};
@@ -43,8 +43,8 @@ use egress::{DaemonRoute, Egress};
 use gate::{Gate, Stamp, Way};
 use git::{Protection, Trap};
 use placeholder::Placeholders;
-use plan::{DAEMON, DAEMON_FILE, EGRESS, FOLDER, IGNORE_FILE, Plan, SERVED};
 use rule::{Rules, Target};
+use spec::{DAEMON, DAEMON_FILE, EGRESS, FOLDER, IGNORE_FILE, Plan, SERVED};
 use survey::{SurveyRequest, survey};
 
 /// Hosts that a session key names at most; it is a header of every request.

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use super::plan::{FOLDER, Home, Plan};
+use super::spec::{FOLDER, Home, Plan};
 
 /// Where tools live in a home, besides those on the `PATH`: toolchains that others lead to, and how git is set up.
 const TOOLS: &[&str] = &[

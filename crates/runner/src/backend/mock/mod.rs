@@ -5,15 +5,15 @@
 //! The same script does the same every time. Which turns of it are used up outlasts the runner ([`progress`]), and a turn that
 //! is repeated because the runner died during it makes the same calls under the same keys, so that each is done once.
 
-mod act;
 pub mod misbehave;
 mod progress;
+mod turn;
 mod values;
 
 use futures_util::future::BoxFuture;
 
-use self::act::Act;
 use self::progress::{Chosen, Progress};
+use self::turn::Act;
 use super::{Backend, BackendOutcome, Events, Failure, Seat, Turn, TurnVerdict, Why};
 use crate::file::Script;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::bridge::Bridge;
 use super::conversation::{Conversation, Used};
-use super::heard::Reader;
+use super::report::Reader;
 use crate::file::AgentProgram;
 
 /// The longest text that is put into one argument. Systems refuse longer ones (Linux at 128 KiB).

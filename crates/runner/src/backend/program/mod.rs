@@ -7,14 +7,14 @@
 pub(crate) mod bridge;
 pub(crate) mod conversation;
 pub(crate) mod dialect;
+pub(crate) mod failure;
 mod find;
-pub(crate) mod heard;
 pub(crate) mod login;
 pub(crate) mod override_file;
 mod prepare;
+pub(crate) mod report;
 #[cfg(test)]
 pub(crate) mod testing;
-pub(crate) mod trouble;
 
 pub use prepare::LEDGER;
 
@@ -38,7 +38,7 @@ use crate::sandbox::Sandbox;
 use bridge::Bridge;
 use conversation::Conversation;
 use dialect::{Asked, Dialect, Start, Walls};
-use heard::{Heard, ReportedEnd, one_line};
+use report::{Heard, ReportedEnd, one_line};
 
 /// From this attempt on a new conversation is begun: the old one may be what fails, for example because it is too long.
 const FRESH: u32 = 3;
@@ -224,7 +224,7 @@ impl ProgramAgent {
 
     fn without_an_end(&self, how: How, stderr: &str) -> TurnVerdict {
         let program = self.dialect.program();
-        let mut failure = trouble::failure(program, None, stderr);
+        let mut failure = failure::failure(program, None, stderr);
         let last = stderr.lines().rfind(|line| !line.trim().is_empty());
         let last = last.map(|line| format!(": {}", one_line(line, 300))).unwrap_or_default();
         failure.reason = format!("{} did not finish its turn, {how}{last}", program.as_str());

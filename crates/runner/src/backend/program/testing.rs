@@ -5,7 +5,7 @@ use std::path::Path;
 use super::bridge::Bridge;
 use super::conversation::{Conversation, Used};
 use super::dialect::{Asked, Dialect, Walls};
-use super::heard::Heard;
+use super::report::Heard;
 use crate::backend::BackendEvent;
 
 pub(crate) fn bridge() -> Bridge {

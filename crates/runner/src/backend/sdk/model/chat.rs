@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::talk::{Ask, Call, Message, Stop, Tool};
+use super::api::{Draft, Wire, count, list, text};
+use super::error::Trouble;
+use super::messages::{Ask, Call, Message, Stop, Tool};
 use super::target::Target;
-use super::trouble::Trouble;
-use super::wire::{Draft, Wire, count, list, text};
 
 pub(super) const WIRE: Wire = Wire { path, headers, body, take };
 
@@ -51,7 +51,7 @@ fn messages(message: &Message) -> Vec<Value> {
             vec![json!({"role": "assistant", "content": content, "tool_calls": calls})]
         }
         Message::Tools { results } => {
-            let result = |result: &super::talk::CallResult| json!({"role": "tool", "tool_call_id": result.id, "content": result.text});
+            let result = |result: &super::messages::CallResult| json!({"role": "tool", "tool_call_id": result.id, "content": result.text});
             results.iter().map(result).collect()
         }
     }

@@ -8,10 +8,10 @@ use reqwest::{Client, Response, StatusCode, redirect};
 use rookery_client::sse;
 use serde_json::Value;
 
-use super::talk::{Answer, Ask};
+use super::api::Draft;
+use super::error::Trouble;
+use super::messages::{Answer, Ask};
 use super::target::Target;
-use super::trouble::Trouble;
-use super::wire::Draft;
 
 const CONNECT_TIME: Duration = Duration::from_secs(15);
 /// No answer is longer.

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::talk::{Ask, Call, CallResult, Message, Stop, Tool};
+use super::api::{Draft, Wire, count, list, text};
+use super::error::Trouble;
+use super::messages::{Ask, Call, CallResult, Message, Stop, Tool};
 use super::target::Target;
-use super::trouble::Trouble;
-use super::wire::{Draft, Wire, count, list, text};
 
 pub(super) const WIRE: Wire = Wire { path, headers, body, take };
 

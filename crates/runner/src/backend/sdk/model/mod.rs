@@ -1,6 +1,6 @@
 //! A model at the other end of an HTTP interface: one question, one answer, which comes piece by piece.
 //!
-//! [`talk`] has the words that all interfaces share. Each interface is one [`Wire`](wire::Wire): how a question is written and
+//! [`messages`] has the words that all interfaces share. Each interface is one [`Wire`](api::Wire): how a question is written and
 //! how the pieces of an answer read. [`target`] is where to ask and with which key, [`exchange`] asks once, and
 //! [`Model::ask`] asks until there is an answer or no sense in asking on.
 //!
@@ -8,23 +8,23 @@
 //! program, takes a stream of Gemini that was cut for a whole answer, and reads without bounds.
 
 mod anthropic;
+mod api;
 mod chat;
+mod error;
 mod exchange;
 mod gemini;
+mod messages;
 mod ollama;
 mod retry_policy;
-mod talk;
 mod target;
-mod trouble;
-mod wire;
 
 use std::time::Duration;
 
+pub(super) use error::Trouble;
 use exchange::Exchange;
+pub(super) use messages::{Answer, Ask, Call, CallResult, Message, Stop, Tool, tokens};
 pub(super) use retry_policy::ModelRetryPolicy;
-pub(super) use talk::{Answer, Ask, Call, CallResult, Message, Stop, Tool, tokens};
 pub(super) use target::{Said, Target};
-pub(super) use trouble::Trouble;
 
 /// Whoever wants to know what happens while a model is asked.
 pub(super) trait ModelObserver: Send {

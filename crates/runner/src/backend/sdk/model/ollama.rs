@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
+use super::api::{Draft, Wire, count, list, text};
 use super::chat;
-use super::talk::{Ask, Call, CallResult, Message, Stop, tokens};
+use super::error::Trouble;
+use super::messages::{Ask, Call, CallResult, Message, Stop, tokens};
 use super::target::Target;
-use super::trouble::Trouble;
-use super::wire::{Draft, Wire, count, list, text};
 
 pub(super) const WIRE: Wire = Wire { path, headers: chat::headers, body, take };
 

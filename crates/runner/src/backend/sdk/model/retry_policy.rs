@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::trouble::{Again, Trouble};
+use super::error::{Again, Trouble};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(in super::super) struct ModelRetryPolicy {

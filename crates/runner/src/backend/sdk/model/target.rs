@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use reqwest::Url;
 
-use super::wire::Wire;
+use super::api::Wire;
 use super::{anthropic, chat, gemini, ollama};
 use crate::backend::{Failure, Secret, Why};
 

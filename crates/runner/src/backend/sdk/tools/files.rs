@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::workspace::Workspace;
+use super::agent_folder::Workspace;
 use crate::backend::sdk::model::Tool;
 
 const LINES: usize = 2000;

@@ -1,8 +1,8 @@
 //! What the model can do: the daemon's tools as this agent, and in its folder `bash`, `read` and `edit`.
 
+mod agent_folder;
 mod bash;
 mod files;
-mod workspace;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use self::workspace::Workspace;
+use self::agent_folder::Workspace;
 use super::model::Tool;
 use crate::backend::{Events, Failure, Seat, Why};
 use crate::sandbox::Sandbox;

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::talk::{Answer, Ask, Call, Stop};
+use super::error::Trouble;
+use super::messages::{Answer, Ask, Call, Stop};
 use super::target::Target;
-use super::trouble::Trouble;
 use crate::backend::Usage;
 
 /// One interface.

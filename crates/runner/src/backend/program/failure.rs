@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::heard::one_line;
+use super::report::one_line;
 use crate::backend::{Failure, Why};
 use crate::file::AgentProgram;
 
