@@ -16,7 +16,7 @@ use rookery_engine::endpoints::{Area, EgressPolicy, EndpointClient, Http};
 use rookery_engine::renderer::RendererStatus;
 use rookery_engine::watcher::{WatchCoverage, WatchMode};
 use rookery_engine::{Access, Config, Engine, Parts, RandomIds, Services, SystemClock};
-use rookery_runner::sandbox::Available;
+use rookery_runner::sandbox::SandboxSupport;
 use rookery_store::{Clock, Node, PresenceBoard, Site};
 use rookery_surfaces::http::instance_sockets::Sockets;
 use rookery_surfaces::http::server::listen_unix;
@@ -185,7 +185,7 @@ fn engine(
         access: Access::new(trust, person_key.as_deref()),
         node,
         config: Config {
-            bwrap: Available::here().bwrap().map(Path::to_owned),
+            bwrap: SandboxSupport::of_this_machine().bwrap().map(Path::to_owned),
             hooks,
             outlets,
             team_starter: Some(Arc::new(CommandTeamStarter::of(project.root(), site))),

@@ -102,7 +102,7 @@ impl TeamStarter for CommandTeamStarter {
             StartTime::Text(_) => return false,
         };
         let is_here = runner.site.as_ref() == Some(&self.site);
-        team.is_live() && is_here && !rookery_runner::process::lives(&runner.boot_id, runner.pid, started_at)
+        team.is_live() && is_here && !rookery_runner::process::is_alive(&runner.boot_id, runner.pid, started_at)
     }
 
     fn force_end(&self, team: TeamId) -> Pending<'_, Result<(), Refusing>> {

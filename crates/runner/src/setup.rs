@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::file::{Setup, Variables};
-use crate::process::{self, ExecShim, Finished, How, Limits, NotStarted, Program, Stream};
+use crate::process::{self, ExecShim, Finished, NotStarted, OutputStream, ProcessEnd, Program, RunLimits};
 
 /// How long a command may take. Whoever waits longer has something else to do first.
 const TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -160,10 +160,10 @@ async fn printed(
     // The person's own command, with all of the person's environment.
     let env = environment(shell, variables)?;
     let program = Program { env, ..Program::new(stage.exec_shim.clone(), stage.project, ["sh", "-c", shell]) };
-    let limits = Limits { timeout: TIMEOUT, idle: None, output_bytes: OUTPUT_BYTES };
+    let limits = RunLimits { timeout: TIMEOUT, idle: None, output_bytes: OUTPUT_BYTES };
     let mut output = Output::default();
     let finished = process::run(&program, limits, &stage.state.join("setup.log"), cancel, &mut |stream, line| {
-        if stream == Stream::Stderr {
+        if stream == OutputStream::Stderr {
             tell(Progress::Said(line));
         }
         output.take(stream, line);
@@ -204,8 +204,8 @@ struct Output {
 }
 
 impl Output {
-    fn take(&mut self, stream: Stream, line: &str) {
-        if stream == Stream::Stdout {
+    fn take(&mut self, stream: OutputStream, line: &str) {
+        if stream == OutputStream::Stdout {
             self.printed.push_str(line);
             self.printed.push('\n');
         }
@@ -216,14 +216,14 @@ impl Output {
     }
 
     fn settle(self, shell: &str, finished: &Finished) -> Result<String, SetupError> {
-        let why = match finished.how {
-            How::Exited(0) => return Ok(self.printed.trim_end_matches('\n').to_owned()),
-            How::Exited(code) => format!("ended with code {code}"),
-            How::Signalled(signal) => format!("was ended by signal {signal}"),
-            How::TimedOut | How::Idle => format!("took longer than {} minutes", TIMEOUT.as_secs() / 60),
-            How::Flooded => format!("printed more than {OUTPUT_BYTES} bytes"),
-            How::OverLimit(excess) => excess.to_string(),
-            How::Cancelled => return Err(SetupError::Interrupted),
+        let why = match finished.end {
+            ProcessEnd::Exited(0) => return Ok(self.printed.trim_end_matches('\n').to_owned()),
+            ProcessEnd::Exited(code) => format!("ended with code {code}"),
+            ProcessEnd::Signalled(signal) => format!("was ended by signal {signal}"),
+            ProcessEnd::TimedOut | ProcessEnd::Idle => format!("took longer than {} minutes", TIMEOUT.as_secs() / 60),
+            ProcessEnd::Flooded => format!("printed more than {OUTPUT_BYTES} bytes"),
+            ProcessEnd::OverLimit(excess) => excess.to_string(),
+            ProcessEnd::Cancelled => return Err(SetupError::Interrupted),
         };
         Err(SetupError::Failed { shell: shell.to_owned(), why, lines: self.last })
     }
@@ -293,15 +293,16 @@ mod tests {
     #[test]
     fn a_command_that_failed_is_told_by_its_last_lines() {
         let mut output = Output::default();
-        (0..30)
-            .for_each(|n| output.take(if n % 2 == 0 { Stream::Stdout } else { Stream::Stderr }, &format!("line {n}")));
-        let finished = |how| Finished { how, stderr_tail: String::new() };
-        let error = output.settle("make", &finished(How::Exited(3))).unwrap_err();
+        (0..30).for_each(|n| {
+            output.take(if n % 2 == 0 { OutputStream::Stdout } else { OutputStream::Stderr }, &format!("line {n}"))
+        });
+        let finished = |end| Finished { end, stderr_tail: String::new() };
+        let error = output.settle("make", &finished(ProcessEnd::Exited(3))).unwrap_err();
         assert_eq!(error.to_string(), "the setup command `make` ended with code 3");
         let SetupError::Failed { lines, .. } = error else { panic!("it failed") };
         assert_eq!((lines.len(), lines[9].as_str()), (LAST_LINES, "line 29"));
         let mut output = Output::default();
-        ["", "a", "", "b", ""].iter().for_each(|line| output.take(Stream::Stdout, line));
-        assert_eq!(output.settle("make", &finished(How::Exited(0))).unwrap(), "\na\n\nb");
+        ["", "a", "", "b", ""].iter().for_each(|line| output.take(OutputStream::Stdout, line));
+        assert_eq!(output.settle("make", &finished(ProcessEnd::Exited(0))).unwrap(), "\na\n\nb");
     }
 }

@@ -3,7 +3,7 @@
 use jiff::Zoned;
 
 use crate::file::{Agent, Ready, Source, Surroundings};
-use crate::sandbox::Available;
+use crate::sandbox::SandboxSupport;
 
 /// A workflow that is right.
 pub(crate) fn ready(text: &str) -> Ready {
@@ -14,7 +14,7 @@ pub(crate) fn ready(text: &str) -> Ready {
         tools,
         now: Zoned::default(),
         find_program: &|_: &str| None,
-        sandbox: Available::Missing,
+        sandbox: SandboxSupport::Missing,
     };
     Ready::check(&source, "pr-1", &[], &surroundings).unwrap_or_else(|refused| panic!("{refused}"))
 }

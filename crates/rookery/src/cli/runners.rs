@@ -22,6 +22,6 @@ impl Runners {
     pub fn is_lost(&self, team: &Team) -> bool {
         let Some(runner) = team.runner.as_ref().filter(|_| team.live) else { return false };
         let is_here = runner.site.is_some() && runner.site == self.site;
-        is_here && !process::lives(&runner.boot_id, runner.pid, runner.started_at)
+        is_here && !process::is_alive(&runner.boot_id, runner.pid, runner.started_at)
     }
 }

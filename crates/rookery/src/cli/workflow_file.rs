@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rookery_core::model::context_settings::Provider;
 use rookery_runner::file::{At, Faults, Ready, Refused, Source, Surroundings};
-use rookery_runner::sandbox::Available;
+use rookery_runner::sandbox::SandboxSupport;
 use rookery_surfaces::mcp::Toolset;
 
 use super::context::Context;
@@ -24,7 +24,7 @@ pub fn surroundings(context: &Context) -> Surroundings<'static> {
         tools: rookery_surfaces::mcp::tools::all().iter().map(|tool| tool.name.to_owned()).collect(),
         now: context.out.clock().zoned(),
         find_program: &find_program,
-        sandbox: Available::here().clone(),
+        sandbox: SandboxSupport::of_this_machine().clone(),
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
             tools: rookery_surfaces::mcp::tools::all().iter().map(|tool| tool.name.to_owned()).collect(),
             now: jiff::Zoned::default(),
             find_program: &|_| None,
-            sandbox: Available::Missing,
+            sandbox: SandboxSupport::Missing,
         };
         let source = Source { file: "team.yaml".into(), folder: PathBuf::from("/nonexistent"), text: text.to_owned() };
         let ready = without_context_tools(Ready::check(&source, "default", &[], &surroundings).unwrap());

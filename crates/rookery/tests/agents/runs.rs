@@ -111,7 +111,7 @@ async fn settings_that_claude_makes_for_its_user_in_a_sandbox_are_told() {
     let workflow = format!("agents:\n{}kickoff: \"@solo begin\"\n", boxed("solo", "claude", &model));
     let (code, printed) = user.ends(&daemon, &workflow).await;
     assert_eq!(code, Some(0), "{printed}");
-    let told: Vec<&str> = printed.lines().filter(|line| line.contains("was made in this turn")).collect();
+    let told: Vec<&str> = printed.lines().filter(|line| line.contains("was created in this turn")).collect();
     assert!(told.len() == 1 && told[0].contains(".claude/hooks "), "{printed}");
     user.is_untouched();
 }

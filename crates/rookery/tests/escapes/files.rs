@@ -125,7 +125,7 @@ async fn folder_to_write_that_became_a_link_is_refused() {
 async fn repository_made_by_an_agent_is_told() {
     let target = Target::new();
     let attack = target.attack("git init -q vendor; git -C vendor commit -q --allow-empty -m x; echo done").await;
-    assert!(attack.said.contains("vendor/.git: an agent made this repository"), "{attack:?}");
+    assert!(attack.said.contains("vendor/.git: an agent created this repository"), "{attack:?}");
 }
 
 /// Leads every name that the runner might write while it replaces `.cursor/mcp.json` to a private file of the person's.

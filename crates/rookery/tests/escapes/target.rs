@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use rookery_runner::sandbox::Available;
+use rookery_runner::sandbox::SandboxSupport;
 use rookery_testkit::daemon::{Daemon, Setup};
 use rookery_testkit::patience::within;
 use sha2::{Digest, Sha256};
@@ -77,8 +77,8 @@ impl Target {
 
     /// A target whose daemon is set up differently.
     pub fn with(configure: impl FnOnce(Setup) -> Setup) -> Target {
-        let available = Available::here();
-        assert!(available.mend().is_none(), "the escape tests need a sandbox: {available}");
+        let available = SandboxSupport::of_this_machine();
+        assert!(available.fix_hint().is_none(), "the escape tests need a sandbox: {available}");
         let base = tempfile::tempdir().unwrap();
         let (home, root) = (base.path().join("home"), base.path().join("home/project"));
         for folder in [home.join(".ssh"), home.join(".config"), root.join("src")] {

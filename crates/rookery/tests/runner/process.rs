@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use rookery_runner::process::{ExecShim, Finished, How, Limits, NotStarted, Program, Stream, end_orphans, run};
+use rookery_runner::process::{
+    ExecShim, Finished, NotStarted, OutputStream, ProcessEnd, Program, RunLimits, end_orphans, run,
+};
 use rookery_testkit::patience::{eventually, within};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
@@ -23,13 +25,13 @@ struct ProgramFolder {
 #[derive(Debug)]
 struct Ran {
     finished: Finished,
-    lines: Vec<(Stream, String)>,
+    lines: Vec<(OutputStream, String)>,
     transcript: String,
 }
 
 impl Ran {
     fn stdout(&self) -> Vec<&str> {
-        self.lines.iter().filter(|(stream, _)| *stream == Stream::Stdout).map(|(_, line)| line.as_str()).collect()
+        self.lines.iter().filter(|(stream, _)| *stream == OutputStream::Stdout).map(|(_, line)| line.as_str()).collect()
     }
 }
 
@@ -55,7 +57,7 @@ impl ProgramFolder {
         self.program(&["sh", "-c", script])
     }
 
-    async fn run(&self, program: &Program, limits: Limits) -> Ran {
+    async fn run(&self, program: &Program, limits: RunLimits) -> Ran {
         let (transcript, cancel) = (self.path().join("transcript"), CancellationToken::new());
         let mut lines = Vec::new();
         let mut hear = |stream, line: &str| lines.push((stream, line.to_owned()));
@@ -67,7 +69,7 @@ impl ProgramFolder {
 
     async fn refused(&self, program: &Program) -> NotStarted {
         let (transcript, cancel) = (self.path().join("transcript"), CancellationToken::new());
-        run(program, Limits::within(LONG), &transcript, &cancel, &mut |_, _| {}).await.unwrap_err()
+        run(program, RunLimits::within(LONG), &transcript, &cancel, &mut |_, _| {}).await.unwrap_err()
     }
 
     /// The number that a process wrote down.
@@ -95,8 +97,8 @@ async fn a_program_gets_its_arguments_its_input_and_an_environment_of_its_own() 
     let mut program = place.program(&["sh", "-c", "cat; printf '%s\\n' \"$1\"; env; pwd", "sh", argument]);
     program.env = BTreeMap::from([("PATH".into(), std::env::var_os("PATH").unwrap())]);
     let program = program.env("GIVEN", "yes").stdin("the prompt\n");
-    let ran = place.run(&program, Limits::within(LONG)).await;
-    assert_eq!(ran.finished, Finished { how: How::Exited(0), stderr_tail: String::new() });
+    let ran = place.run(&program, RunLimits::within(LONG)).await;
+    assert_eq!(ran.finished, Finished { end: ProcessEnd::Exited(0), stderr_tail: String::new() });
     let lines = ran.stdout();
     assert_eq!(&lines[..2], ["the prompt", argument], "nothing becomes a part of a command");
     let names = lines[2..].iter().filter_map(|line| line.split_once('=').map(|(name, _)| name));
@@ -112,9 +114,9 @@ async fn a_program_gets_its_arguments_its_input_and_an_environment_of_its_own() 
 async fn an_agents_program_that_prints_its_environment_tells_no_secret() {
     let place = ProgramFolder::new();
     let prints = place.shell("env; echo \"$MODEL_API_KEY\" >&2; exit 3").env("MODEL_API_KEY", "sk-1234567890abcdef");
-    let open = place.run(&prints, Limits::within(LONG)).await;
+    let open = place.run(&prints, RunLimits::within(LONG)).await;
     assert!(open.transcript.contains("sk-1234567890abcdef"), "a person's own command: {open:?}");
-    let kept = place.run(&prints.discreet(), Limits::within(LONG)).await;
+    let kept = place.run(&prints.discreet(), RunLimits::within(LONG)).await;
     assert!(kept.stdout().contains(&"MODEL_API_KEY=[secret]"), "{kept:?}");
     assert!(!format!("{kept:?}").contains("sk-1234567890abcdef"), "{kept:?}");
 }
@@ -122,11 +124,11 @@ async fn an_agents_program_that_prints_its_environment_tells_no_secret() {
 #[tokio::test]
 async fn how_it_ended_is_told_with_what_it_complained_about() {
     let place = ProgramFolder::new();
-    let ran = place.run(&place.shell("echo out; echo wrong >&2; exit 3"), Limits::within(LONG)).await;
-    assert_eq!(ran.finished, Finished { how: How::Exited(3), stderr_tail: "wrong".into() });
+    let ran = place.run(&place.shell("echo out; echo wrong >&2; exit 3"), RunLimits::within(LONG)).await;
+    assert_eq!(ran.finished, Finished { end: ProcessEnd::Exited(3), stderr_tail: "wrong".into() });
     assert!(ran.transcript.contains("out\n") && ran.transcript.contains("! wrong\n"), "{}", ran.transcript);
-    let ran = place.run(&place.shell("kill -SEGV $$"), Limits::within(LONG)).await;
-    assert_eq!(ran.finished.how, How::Signalled(11));
+    let ran = place.run(&place.shell("kill -SEGV $$"), RunLimits::within(LONG)).await;
+    assert_eq!(ran.finished.end, ProcessEnd::Signalled(11));
 }
 
 #[tokio::test]
@@ -146,7 +148,7 @@ async fn what_cannot_be_started_is_told() {
 #[tokio::test]
 async fn a_program_has_no_terminal_and_a_session_of_its_own() {
     let place = ProgramFolder::new();
-    let ran = place.run(&place.shell("cut -d' ' -f6,7 /proc/$$/stat; echo $$"), Limits::within(LONG)).await;
+    let ran = place.run(&place.shell("cut -d' ' -f6,7 /proc/$$/stat; echo $$"), RunLimits::within(LONG)).await;
     let [session, own] = ran.stdout()[..] else { panic!("{:?}", ran.lines) };
     assert_eq!(session, format!("{own} 0"));
 }
@@ -156,9 +158,9 @@ async fn one_that_ignores_being_asked_is_ended_by_force_with_its_children() {
     let place = ProgramFolder::new();
     let stubborn = "trap '' TERM; (trap '' TERM; echo $PPID; sh -c 'echo $PPID' >inner; while :; do sleep 1; done) & \
                     while :; do sleep 1; done";
-    let limits = Limits::within(Duration::from_millis(300));
+    let limits = RunLimits::within(Duration::from_millis(300));
     let ran = place.run(&place.shell(stubborn), limits).await;
-    assert_eq!(ran.finished.how, How::TimedOut);
+    assert_eq!(ran.finished.end, ProcessEnd::TimedOut);
     assert!(ran.transcript.ends_with("[it took too long and was ended]\n"), "{}", ran.transcript);
     assert!(is_gone(place.pid_in("inner").await));
 }
@@ -166,26 +168,26 @@ async fn one_that_ignores_being_asked_is_ended_by_force_with_its_children() {
 #[tokio::test]
 async fn one_that_says_nothing_is_ended_and_a_sign_of_life_is_enough() {
     let place = ProgramFolder::new();
-    let idle = |idle| Limits { idle: Some(idle), ..Limits::within(LONG) };
+    let idle = |idle| RunLimits { idle: Some(idle), ..RunLimits::within(LONG) };
     let ran = place.run(&place.shell("echo one; sleep 600"), idle(Duration::from_millis(200))).await;
-    assert_eq!((ran.finished.how, ran.stdout()), (How::Idle, vec!["one"]));
+    assert_eq!((ran.finished.end, ran.stdout()), (ProcessEnd::Idle, vec!["one"]));
     // Dots without an end of the line, each within the time.
     let dots = "for i in 1 2 3 4 5 6; do printf .; sleep 0.5; done";
     let ran = place.run(&place.shell(dots), idle(Duration::from_secs(20))).await;
-    assert_eq!((ran.finished.how, ran.stdout()), (How::Exited(0), vec!["......"]));
+    assert_eq!((ran.finished.end, ran.stdout()), (ProcessEnd::Exited(0), vec!["......"]));
 }
 
 #[tokio::test]
 async fn a_flood_is_ended_and_beginning_and_end_are_kept() {
     let place = ProgramFolder::new();
-    let limits = Limits { output_bytes: 4 << 20, ..Limits::within(LONG) };
+    let limits = RunLimits { output_bytes: 4 << 20, ..RunLimits::within(LONG) };
     let ran = place.run(&place.shell("echo first; yes"), limits).await;
-    assert_eq!(ran.finished.how, How::Flooded);
+    assert_eq!(ran.finished.end, ProcessEnd::Flooded);
     assert!(ran.transcript.starts_with("first\ny\n") && ran.transcript.contains(" bytes left out here]\n"));
     assert!(ran.transcript.len() < 3 << 20, "{}", ran.transcript.len());
     // One line without an end.
     let ran = place.run(&place.shell("tr '\\0' x </dev/zero"), limits).await;
-    assert_eq!((ran.finished.how, ran.lines.len()), (How::Flooded, 0));
+    assert_eq!((ran.finished.end, ran.lines.len()), (ProcessEnd::Flooded, 0));
 }
 
 #[tokio::test]
@@ -197,14 +199,14 @@ async fn who_asks_for_its_end_gets_it_and_the_program_may_tidy_up() {
     let mut lines = Vec::new();
     let mut hear = |stream, line: &str| {
         // The shell has its own to say about it, as a complaint.
-        if stream == Stream::Stdout {
+        if stream == OutputStream::Stdout {
             lines.push(line.to_owned());
         }
         cancel.cancel();
     };
-    let running = run(&program, Limits::within(LONG), &transcript, &cancel, &mut hear);
+    let running = run(&program, RunLimits::within(LONG), &transcript, &cancel, &mut hear);
     let finished = within("a program ends", running).await.unwrap().unwrap();
-    assert_eq!(finished.how, How::Cancelled);
+    assert_eq!(finished.end, ProcessEnd::Cancelled);
     assert_eq!(lines, ["ready", "tidied"]);
 }
 
@@ -214,8 +216,8 @@ async fn what_it_leaves_behind_ends_with_it_also_outside_of_its_session() {
     let leaving = "sleep 600 & echo $! >near; \
                    setsid sh -c 'echo $$ >far; exec sleep 600' </dev/null >/dev/null 2>&1 & \
                    while ! [ -s far ]; do sleep 0.01; done; echo done";
-    let ran = place.run(&place.shell(leaving), Limits::within(LONG)).await;
-    assert_eq!((ran.finished.how, ran.stdout()), (How::Exited(0), vec!["done"]));
+    let ran = place.run(&place.shell(leaving), RunLimits::within(LONG)).await;
+    assert_eq!((ran.finished.end, ran.stdout()), (ProcessEnd::Exited(0), vec!["done"]));
     assert!(is_gone(place.pid_in("near").await) && is_gone(place.pid_in("far").await));
 }
 
@@ -225,7 +227,7 @@ async fn whoever_does_not_wait_ends_it() {
     let program = place.shell("sleep 600 & echo $! >inner; echo $$ >outer; wait");
     let (transcript, cancel) = (place.path().join("transcript"), CancellationToken::new());
     let mut hear = |_, _: &str| {};
-    let running = run(&program, Limits::within(LONG), &transcript, &cancel, &mut hear);
+    let running = run(&program, RunLimits::within(LONG), &transcript, &cancel, &mut hear);
     tokio::select! {
         ended = running => panic!("{ended:?}"),
         _started = place.pid_in("outer") => {}
@@ -246,7 +248,7 @@ fn a_program_outlives_the_thread_that_asked_for_it() {
         lines.push(line.to_owned());
         ready.notify_one();
     };
-    let mut running = Box::pin(run(&program, Limits::within(LONG), &transcript, &cancel, &mut hear));
+    let mut running = Box::pin(run(&program, RunLimits::within(LONG), &transcript, &cancel, &mut hear));
     std::thread::scope(|scope| {
         let asking = async {
             tokio::select! {
@@ -258,7 +260,7 @@ fn a_program_outlives_the_thread_that_asked_for_it() {
     });
     std::fs::write(place.path().join("go"), "").unwrap();
     let finished = runtime.block_on(within("it ends", running)).unwrap().unwrap();
-    assert_eq!((finished.how, lines), (How::Exited(0), vec!["ready".to_owned(), "got".to_owned()]));
+    assert_eq!((finished.end, lines), (ProcessEnd::Exited(0), vec!["ready".to_owned(), "got".to_owned()]));
 }
 
 /// What starts a program and can be ended: the part of a runner that matters here.
@@ -303,7 +305,7 @@ async fn orphans_are_found_and_ended_and_nobody_else() {
     let (transcript, cancel) = (place.path().join("transcript"), CancellationToken::new());
     let kept = place.path().join("kept");
     let mut hear = |_, _: &str| {};
-    let running = run(&program, Limits::within(LONG), &transcript, &cancel, &mut hear);
+    let running = run(&program, RunLimits::within(LONG), &transcript, &cancel, &mut hear);
     tokio::pin!(running);
     tokio::select! {
         ended = &mut running => panic!("{ended:?}"),

@@ -8,8 +8,8 @@ use std::time::Duration;
 use rookery_client::SessionIssuer;
 use rookery_runner::backend::{BackendEvent, Events};
 use rookery_runner::file::{At, Sandbox as Said, SandboxLimits, SourceLocation};
-use rookery_runner::process::{ExecShim, How, Limits, Program, Stream, run};
-use rookery_runner::sandbox::{Available, Sandbox, Wish};
+use rookery_runner::process::{ExecShim, OutputStream, ProcessEnd, Program, RunLimits, run};
+use rookery_runner::sandbox::{Sandbox, SandboxRequest, SandboxSupport};
 use rookery_testkit::daemon::{Daemon, Setup};
 use rookery_testkit::patience::within;
 use tempfile::TempDir;
@@ -22,13 +22,13 @@ const AGENT: &str = "coder@pr-1";
 
 /// Whether there can be sandboxes here. If not, what is not tested is said where everybody sees it.
 fn possible() -> bool {
-    let available = Available::here();
-    if let Some(mend) = available.mend() {
+    let available = SandboxSupport::of_this_machine();
+    if let Some(mend) = available.fix_hint() {
         use std::io::Write;
         let mut stderr = std::io::stderr();
         writeln!(stderr, "NOT TESTED: {available}; to test it, {mend}").unwrap();
     }
-    available.mend().is_none()
+    available.fix_hint().is_none()
 }
 
 /// A project with a daemon, an agent's folders, and a person's home.
@@ -40,7 +40,7 @@ struct Project {
 /// What a program said and how it ended.
 #[derive(Debug)]
 struct Ran {
-    how: How,
+    end: ProcessEnd,
     out: Vec<String>,
     #[expect(dead_code, reason = "shown where a test fails")]
     err: Vec<String>,
@@ -71,7 +71,7 @@ impl Project {
         env: &BTreeMap<String, String>,
     ) -> Arc<Sandbox> {
         let said = |all: &[&str]| all.iter().map(|text| At { value: (*text).to_owned(), place: somewhere() }).collect();
-        let wish = Wish {
+        let request = SandboxRequest {
             agent: AGENT,
             project: self.root(),
             folder,
@@ -81,11 +81,11 @@ impl Project {
             url: self.daemon.url(),
             socket: Some(&self.root().join(".rookery/rookery.sock")),
             session: &SessionIssuer::new(self.daemon.person_key().unwrap(), AGENT.into(), None),
-            said: &Said::On { network: said(network), write: said(write), limits: SandboxLimits::default() },
+            settings: &Said::On { network: said(network), write: said(write), limits: SandboxLimits::default() },
             program: None,
             env,
         };
-        Sandbox::open(&wish).unwrap().unwrap()
+        Sandbox::open(&request).unwrap().unwrap()
     }
 
     fn program(&self, sandbox: &Arc<Sandbox>, argv: &[&str]) -> Program {
@@ -103,22 +103,22 @@ impl Project {
     }
 
     async fn run(&self, sandbox: &Arc<Sandbox>, program: &Program) -> Ran {
-        let (events, mut told) = Events::bounded(100);
-        sandbox.tell(&events);
+        let (events, mut told) = Events::with_capacity(100);
+        sandbox.report_to(&events);
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let mut hear = |stream, line: &str| match stream {
-            Stream::Stdout => out.push(line.to_owned()),
-            Stream::Stderr => err.push(line.to_owned()),
+            OutputStream::Stdout => out.push(line.to_owned()),
+            OutputStream::Stderr => err.push(line.to_owned()),
         };
         let (transcript, cancel) = (self.home.path().join("transcript"), CancellationToken::new());
-        let limits = Limits::within(Duration::from_secs(50));
+        let limits = RunLimits::within(Duration::from_secs(50));
         let finished = run(program, limits, &transcript, &cancel, &mut hear);
         let finished = within("a program in a sandbox ends", finished).await.unwrap().unwrap();
         let mut notes = Vec::new();
         while let Ok(BackendEvent::Note(note)) = told.try_recv() {
             notes.push(note);
         }
-        Ran { how: finished.how, out, err, notes }
+        Ran { end: finished.end, out, err, notes }
     }
 }
 
@@ -231,7 +231,7 @@ async fn it_takes_part_by_commands_by_mcp_and_by_http() {
     let mut place = Project::new();
     let sandbox = place.sandbox(&[], &[]);
     let said = place.shell(&sandbox, "$ROOKERY context send 'hello from inside' && $ROOKERY context read").await;
-    assert_eq!(said.how, How::Exited(0), "{said:?}");
+    assert_eq!(said.end, ProcessEnd::Exited(0), "{said:?}");
     assert!(said.out.iter().any(|line| line.contains("hello from inside")), "{said:?}");
     // The bridge, by hand.
     let talk = r#"import json, os, subprocess
@@ -261,15 +261,15 @@ bridge.wait()
     assert_eq!(actors.len(), 2, "{actors:?}");
     assert!(actors.iter().all(|actor| actor.contains(AGENT)), "{actors:?}");
     let person = place.shell(&sandbox, "$ROOKERY token create --agent x").await;
-    assert_ne!(person.how, How::Exited(0), "{person:?}");
+    assert_ne!(person.end, ProcessEnd::Exited(0), "{person:?}");
     // The daemon's socket is made anew by a restart, and the sandbox goes on.
     place.daemon.restart().unwrap();
     let again = place.shell(&sandbox, "$ROOKERY context send 'after the restart'").await;
-    assert_eq!(again.how, How::Exited(0), "{again:?}");
+    assert_eq!(again.end, ProcessEnd::Exited(0), "{again:?}");
     // Without a daemon none is started inside.
     place.daemon.kill().unwrap();
     let alone = place.shell(&sandbox, "$ROOKERY context send 'to nobody'").await;
-    assert_eq!(alone.how, How::Exited(3), "{alone:?}");
+    assert_eq!(alone.end, ProcessEnd::Exited(3), "{alone:?}");
 }
 
 #[tokio::test]
@@ -322,14 +322,14 @@ async fn it_may_tidy_up_when_it_is_asked_to_end_and_nothing_stays() {
     let (transcript, cancel) = (place.home.path().join("transcript"), CancellationToken::new());
     let mut lines = Vec::new();
     let mut hear = |stream, line: &str| {
-        if stream == Stream::Stdout {
+        if stream == OutputStream::Stdout {
             lines.push(line.to_owned());
         }
         cancel.cancel();
     };
-    let running = run(&program, Limits::within(Duration::from_secs(600)), &transcript, &cancel, &mut hear);
+    let running = run(&program, RunLimits::within(Duration::from_secs(600)), &transcript, &cancel, &mut hear);
     let finished = within("it ends", running).await.unwrap().unwrap();
-    assert_eq!((finished.how, lines), (How::Cancelled, vec!["ready".to_owned(), "tidied".to_owned()]));
+    assert_eq!((finished.end, lines), (ProcessEnd::Cancelled, vec!["ready".to_owned(), "tidied".to_owned()]));
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let stayed = processes.filter(|entry| {
         std::fs::read(entry.path().join("cmdline"))
@@ -350,7 +350,7 @@ async fn what_is_not_there_inside_is_told_as_not_started() {
     std::fs::set_permissions(&broken, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let program = place.program(&sandbox, &[broken.to_str().unwrap()]);
     let (transcript, cancel) = (place.home.path().join("transcript"), CancellationToken::new());
-    let refused = run(&program, Limits::within(Duration::from_secs(50)), &transcript, &cancel, &mut |_, _| {}).await;
+    let refused = run(&program, RunLimits::within(Duration::from_secs(50)), &transcript, &cancel, &mut |_, _| {}).await;
     assert!(refused.unwrap_err().to_string().contains("broken"));
 }
 

@@ -1,5 +1,5 @@
-//! Any program as an agent: what it is told comes on its input, who it is stands in its environment, and what it prints is its
-//! answer. It can take part with `rookery context` besides.
+//! Runs any program as an agent: the prompt comes on its input, its identity is in its environment, and its output is the
+//! answer. It can also take part with `rookery context`.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -9,14 +9,14 @@ use futures_util::future::BoxFuture;
 use rookery_core::kernel::limit;
 
 use super::{
-    Backend, BackendEvent, BackendOutcome, Events, Failure, OUTPUT_BYTES, Seat, Turn, TurnVerdict, Usage, Why,
+    Backend, BackendEvent, BackendOutcome, Events, Failure, MAX_OUTPUT_BYTES, Seat, Turn, TurnVerdict, Usage, Why,
     over_limit,
 };
 use crate::file::Template;
-use crate::process::{self, Finished, How, Limits, NotStarted, Program, Stream};
+use crate::process::{self, Finished, NotStarted, OutputStream, ProcessEnd, Program, RunLimits};
 use crate::sandbox::Sandbox;
 
-/// How much of an answer is posted: it has to fit into a message.
+/// Maximum length of a posted answer: it has to fit into a message.
 const ANSWER_BYTES: usize = limit::TEXT_BYTES / 2;
 
 #[derive(Debug)]
@@ -33,35 +33,35 @@ impl CommandBackend {
             let reason = format!("the command of {} names no program", seat.name);
             return Err(Failure { why: Why::Hopeless, reason, hint: Some("see `command` in the file".to_owned()) });
         }
-        let sandbox = Sandbox::of(seat, None, &seat.env.0, &[])?;
+        let sandbox = Sandbox::for_seat(seat, None, &seat.env.0, &[])?;
         Ok(CommandBackend { seat: seat.clone(), argv, sandbox })
     }
 
     async fn run(&self, turn: &Turn, events: &Events) -> BackendOutcome {
         let transcript = self.seat.state.join("transcript.txt");
-        let limits = Limits { timeout: turn.timeout, idle: None, output_bytes: OUTPUT_BYTES };
-        let mut answer = Answer::default();
-        self.sandbox.iter().for_each(|sandbox| sandbox.tell(events));
+        let limits = RunLimits { timeout: turn.timeout, idle: None, output_bytes: MAX_OUTPUT_BYTES };
+        let mut answer = PrintedAnswer::default();
+        self.sandbox.iter().for_each(|sandbox| sandbox.report_to(events));
         let finished = process::run(&self.program(turn), limits, &transcript, &turn.cancel, &mut |stream, line| {
-            if stream == Stream::Stdout {
-                events.tell(BackendEvent::Said(line.to_owned()));
+            if stream == OutputStream::Stdout {
+                events.emit(BackendEvent::Said(line.to_owned()));
                 answer.take(line);
             }
         })
         .await;
         if let Some(sandbox) = &self.sandbox {
-            sandbox.tell_traps(events).await;
+            sandbox.report_traps(events).await;
         }
         let (verdict, transcript) = match finished {
-            Ok(finished) => (self.judged(&finished, answer.said(), turn), Some(transcript)),
+            Ok(finished) => (self.judge(&finished, answer.into_text(), turn), Some(transcript)),
             Err(error) => (TurnVerdict::Failed(self.not_started(&error)), None),
         };
         BackendOutcome { verdict, conversation: None, usage: Usage::default(), transcript }
     }
 
     fn program(&self, turn: &Turn) -> Program {
-        let mut program = self.seat.starts(&self.argv);
-        let path = with_ours(program.env.get(&OsString::from("PATH")), &self.seat.program);
+        let mut program = self.seat.program_for(&self.argv);
+        let path = with_own_folder(program.env.get(&OsString::from("PATH")), &self.seat.program);
         program = program.env("ROOKERY_TURN", &turn.id).env("ROOKERY_ATTEMPT", turn.attempt.to_string());
         if let Some(path) = path {
             program = program.env("PATH", path);
@@ -69,29 +69,29 @@ impl CommandBackend {
         program.stdin(format!("{}\n{}", turn.system, turn.prompt)).sandbox(self.sandbox.clone())
     }
 
-    fn judged(&self, finished: &Finished, said: Option<String>, turn: &Turn) -> TurnVerdict {
+    fn judge(&self, finished: &Finished, said: Option<String>, turn: &Turn) -> TurnVerdict {
         let fault = |why: Why, reason: String| TurnVerdict::Failed(Failure { why, reason, hint: None });
         let name = &self.argv[0];
-        match finished.how {
-            How::Exited(0) => TurnVerdict::Done { worked: said.is_some(), said },
-            How::Exited(code) => {
+        match finished.end {
+            ProcessEnd::Exited(0) => TurnVerdict::Done { worked: said.is_some(), said },
+            ProcessEnd::Exited(code) => {
                 let last = finished.stderr_tail.lines().rfind(|line| !line.trim().is_empty());
                 let last = last.map(|line| format!(": {}", line.trim())).unwrap_or_default();
                 fault(Why::Fault, format!("{name} ended with code {code}{last}"))
             }
-            How::Signalled(signal) => fault(Why::Fault, format!("{name} was ended by signal {signal}")),
-            How::TimedOut | How::Idle => {
+            ProcessEnd::Signalled(signal) => fault(Why::Fault, format!("{name} was ended by signal {signal}")),
+            ProcessEnd::TimedOut | ProcessEnd::Idle => {
                 fault(Why::TimedOut, format!("{name} took longer than {} s", turn.timeout.as_secs_f64()))
             }
-            How::Flooded => fault(Why::Fault, format!("{name} printed more than {OUTPUT_BYTES} bytes")),
-            How::OverLimit(excess) => TurnVerdict::Failed(over_limit(&self.seat, excess)),
-            How::Cancelled => fault(Why::Cancelled, "it was asked to stop".to_owned()),
+            ProcessEnd::Flooded => fault(Why::Fault, format!("{name} printed more than {MAX_OUTPUT_BYTES} bytes")),
+            ProcessEnd::OverLimit(excess) => TurnVerdict::Failed(over_limit(&self.seat, excess)),
+            ProcessEnd::Cancelled => fault(Why::Cancelled, "it was asked to stop".to_owned()),
         }
     }
 
     fn not_started(&self, error: &NotStarted) -> Failure {
         let hint = format!(
-            "see `command` of {} in the file; {} has to be there and on the PATH",
+            "see `command` of {} in the file; check that {} is installed and on the PATH",
             self.seat.name, self.argv[0]
         );
         Failure { why: Why::Hopeless, reason: error.to_string(), hint: Some(hint) }
@@ -108,21 +108,21 @@ impl Backend for CommandBackend {
     }
 }
 
-/// The search path with our own program's folder at its end, so that `rookery context` is found.
-fn with_ours(path: Option<&OsString>, program: &Path) -> Option<OsString> {
+/// Appends the folder of the `rookery` executable to the search path, so that `rookery context` is found.
+fn with_own_folder(path: Option<&OsString>, program: &Path) -> Option<OsString> {
     let ours = program.parent().filter(|folder| !folder.as_os_str().is_empty())?.to_path_buf();
     let others = path.map(std::env::split_paths).into_iter().flatten();
     std::env::join_paths(others.chain([ours])).ok()
 }
 
-/// What a program printed, as much of it as is posted.
+/// The output of a program, up to the length that is posted.
 #[derive(Default)]
-struct Answer {
+struct PrintedAnswer {
     text: String,
     missing: usize,
 }
 
-impl Answer {
+impl PrintedAnswer {
     fn take(&mut self, line: &str) {
         if self.missing > 0 || self.text.len() + line.len() > ANSWER_BYTES {
             self.missing += line.len() + 1;
@@ -132,7 +132,7 @@ impl Answer {
         self.text.push('\n');
     }
 
-    fn said(self) -> Option<String> {
+    fn into_text(self) -> Option<String> {
         let said = self.text.trim();
         match self.missing {
             0 if said.is_empty() => None,
@@ -149,11 +149,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_what_was_printed_within_bounds() {
+    fn answer_is_the_printed_text_within_bounds() {
         let said = |lines: &[&str]| {
-            let mut answer = Answer::default();
+            let mut answer = PrintedAnswer::default();
             lines.iter().for_each(|line| answer.take(line));
-            answer.said()
+            answer.into_text()
         };
         assert_eq!(said(&[]), None);
         assert_eq!(said(&["", "  "]), None);
@@ -164,9 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn our_own_program_is_found_after_all_others() {
-        let path = with_ours(Some(&"/usr/bin:/bin".into()), Path::new("/opt/rookery/bin/rookery")).unwrap();
+    fn own_program_is_found_after_all_others() {
+        let path = with_own_folder(Some(&"/usr/bin:/bin".into()), Path::new("/opt/rookery/bin/rookery")).unwrap();
         assert_eq!(path, "/usr/bin:/bin:/opt/rookery/bin");
-        assert_eq!(with_ours(None, Path::new("rookery")), None);
+        assert_eq!(with_own_folder(None, Path::new("rookery")), None);
     }
 }

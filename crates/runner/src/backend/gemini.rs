@@ -1,26 +1,26 @@
-//! Gemini CLI: `gemini --output-format stream-json`, in a private home, because it takes servers from its settings alone.
+//! Gemini CLI: `gemini --output-format stream-json`, in a private home, because it reads MCP servers only from its settings.
 //!
-//! The settings in there are the user's with our server in place of theirs; everything else, such as the login, is linked, so
-//! that nothing of the user's is copied or changed. Its conversations stay in the private home.
+//! The settings there are the user's, with our server in place of theirs. Everything else, such as the login, is linked, so
+//! that nothing of the user is copied or changed. Conversations stay in the private home.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
 use super::program::bridge::SERVER;
-use super::program::dialect::{Asked, Dialect, Linked, Start};
+use super::program::dialect::{Dialect, LinkedFolder, ProgramStart, TurnInput};
 use super::program::failure::{self, no_server};
-use super::program::report::{Heard, Reader, ReportedEnd, count, one_line, plain};
+use super::program::report::{ProgramReport, ReportReader, ReportedEnd, count, display_name, one_line};
 use super::{BackendEvent, Usage};
 use crate::file::AgentProgram;
 
-/// The private home, in the part of the agent's state folder that its programs may write to.
+/// The private home, in the writable part of the agent's state folder.
 const HOME: &str = "home/gemini";
 const FOLDER: &str = "home/gemini/.gemini";
 const SETTINGS: &str = "home/gemini/.gemini/settings.json";
-/// What of the user's folder is not shared: the settings, and what it remembers of projects and conversations.
-const OWN: &[&str] = &["settings.json", "projects.json", "tmp", "history"];
-/// How long a tool of ours may take: some wait for a message.
+/// Entries of the user's folder that are not shared: the settings, and the history of projects and conversations.
+const NOT_SHARED: &[&str] = &["settings.json", "projects.json", "tmp", "history"];
+/// Time limit of our tools: some wait for a message.
 const TOOL_MILLISECONDS: u64 = 600_000;
 
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -38,12 +38,12 @@ impl Gemini {
         Gemini { theirs, settings }
     }
 
-    fn settings(&self, asked: &Asked<'_>) -> Value {
+    fn settings(&self, input: &TurnInput<'_>) -> Value {
         let mut settings = Value::Object(self.settings.clone());
-        // What is found by a part of its name would be read in for every mention of an agent.
+        // Otherwise a file whose name contains that of a mentioned agent would be read into the prompt.
         let files = json!({"fileFiltering": {"enableRecursiveFileSearch": false}});
         merge(&mut settings, json!({"context": files, "general": {"enableAutoUpdate": false}}));
-        settings["mcpServers"] = servers(asked);
+        settings["mcpServers"] = servers(input);
         settings
     }
 }
@@ -53,35 +53,36 @@ impl Dialect for Gemini {
         AgentProgram::Gemini
     }
 
-    fn start(&self, asked: &Asked<'_>) -> Start {
-        let exists = |path: &str| asked.folder.join(path).exists();
-        let mut start = Start { stdin: without_references(&asked.told(), exists), ..Start::default() };
+    fn start(&self, input: &TurnInput<'_>) -> ProgramStart {
+        let exists = |path: &str| input.folder.join(path).exists();
+        let mut start =
+            ProgramStart { stdin: without_references(&input.prompt_with_system(), exists), ..ProgramStart::default() };
         start.args(["--output-format", "stream-json", "--approval-mode", "yolo", "--skip-trust"]);
-        // A project's own settings may name servers too.
+        // The project's own settings may name servers too.
         start.args(["--allowed-mcp-server-names", SERVER]);
-        if let Some(model) = asked.model {
+        if let Some(model) = input.model {
             start.args(["--model", model]);
         }
-        if let Some(conversation) = &asked.resumes {
+        if let Some(conversation) = &input.resumes {
             start.args(["--resume", &conversation.id]);
         }
-        start.fixed("GEMINI_CLI_HOME", asked.state.join(HOME).display().to_string());
-        start.files.push((SETTINGS, self.settings(asked).to_string()));
-        start.linked = self.theirs.clone().map(|from| Linked { from, to: FOLDER, except: OWN });
+        start.required_env("GEMINI_CLI_HOME", input.state.join(HOME).display().to_string());
+        start.files.push((SETTINGS, self.settings(input).to_string()));
+        start.linked = self.theirs.clone().map(|from| LinkedFolder { from, to: FOLDER, except: NOT_SHARED });
         start
     }
 
-    fn reader(&self, asked: &Asked<'_>) -> Box<dyn Reader> {
-        Box::new(Listening { needs_server: asked.bridge.is_some(), saying: String::new(), calls: Vec::new() })
+    fn reader(&self, input: &TurnInput<'_>) -> Box<dyn ReportReader> {
+        Box::new(GeminiReader { needs_server: input.bridge.is_some(), saying: String::new(), calls: Vec::new() })
     }
 
-    fn forgot(&self) -> &'static [&'static str] {
+    fn unknown_conversation_phrases(&self) -> &'static [&'static str] {
         &["Error resuming session"]
     }
 }
 
-fn servers(asked: &Asked<'_>) -> Value {
-    let Some(bridge) = asked.bridge else { return json!({}) };
+fn servers(input: &TurnInput<'_>) -> Value {
+    let Some(bridge) = input.bridge else { return json!({}) };
     let mut server = json!({
         "command": bridge.command,
         "args": bridge.args,
@@ -89,13 +90,13 @@ fn servers(asked: &Asked<'_>) -> Value {
         "trust": true,
         "timeout": TOOL_MILLISECONDS,
     });
-    if let Some(tools) = asked.allowed {
+    if let Some(tools) = input.allowed {
         server["includeTools"] = json!(tools);
     }
     json!({SERVER: server})
 }
 
-/// Lays one object over another, table by table.
+/// Merges one object into another, recursively.
 fn merge(base: &mut Value, over: Value) {
     match (base, over) {
         (Value::Object(base), Value::Object(over)) => {
@@ -107,7 +108,7 @@ fn merge(base: &mut Value, over: Value) {
     }
 }
 
-/// Its settings may have comments, which JSON has not.
+/// Removes comments, which its settings may have but JSON does not.
 fn without_comments(text: &str) -> String {
     let (mut kept, mut rest, mut in_text) = (String::with_capacity(text.len()), text, false);
     while let Some(next) = rest.chars().next() {
@@ -130,19 +131,19 @@ fn without_comments(text: &str) -> String {
     kept
 }
 
-/// Where a word after an `@` ends for it.
-const ENDS: [char; 14] = [' ', '\t', '\n', '\r', ',', ';', '!', '?', '(', ')', '[', ']', '{', '}'];
+/// Characters that end a reference after an `@`.
+const REFERENCE_ENDS: [char; 14] = [' ', '\t', '\n', '\r', ',', ';', '!', '?', '(', ')', '[', ']', '{', '}'];
 
-/// It takes `@name` for a file, and puts all of it into the prompt if there is one. Mentions that happen to be called like a
-/// file or a folder get a backslash, which keeps it from that.
+/// Escapes mentions that would be read as files: Gemini inserts the whole file for an `@name` if there is one. A backslash
+/// before the `@` prevents that.
 fn without_references(prompt: &str, exists: impl Fn(&str) -> bool) -> String {
     let mut kept = String::with_capacity(prompt.len());
     let mut parts = prompt.split('@');
     kept.push_str(parts.next().unwrap_or_default());
     for part in parts {
-        let word = part.split(ENDS).next().unwrap_or_default();
-        let word = word.trim_end_matches('.');
-        if !word.is_empty() && !kept.ends_with('\\') && exists(word) {
+        let name = part.split(REFERENCE_ENDS).next().unwrap_or_default();
+        let name = name.trim_end_matches('.');
+        if !name.is_empty() && !kept.ends_with('\\') && exists(name) {
             kept.push('\\');
         }
         kept.push('@');
@@ -151,19 +152,19 @@ fn without_references(prompt: &str, exists: impl Fn(&str) -> bool) -> String {
     kept
 }
 
-struct Listening {
+struct GeminiReader {
     needs_server: bool,
-    /// What it says comes in pieces.
+    /// Text received so far; it comes in pieces.
     saying: String,
-    /// Calls under way: a result names only its call.
+    /// Calls in progress: a result names only the id of its call.
     calls: Vec<(String, String)>,
 }
 
-impl Reader for Listening {
-    fn hear(&mut self, event: &Value, heard: &mut Heard) -> Vec<BackendEvent> {
+impl ReportReader for GeminiReader {
+    fn read_event(&mut self, event: &Value, report: &mut ProgramReport) -> Vec<BackendEvent> {
         match event["type"].as_str() {
             Some("init") => {
-                heard.conversation = event["session_id"].as_str().map(str::to_owned);
+                report.conversation = event["session_id"].as_str().map(str::to_owned);
                 Vec::new()
             }
             Some("message") if event["role"] == "assistant" => {
@@ -173,56 +174,56 @@ impl Reader for Listening {
             Some("tool_use") => {
                 let name = event["tool_name"].as_str().unwrap_or_default();
                 self.calls.push((event["tool_id"].as_str().unwrap_or_default().to_owned(), name.to_owned()));
-                let said = self.said(heard);
-                said.into_iter().chain([heard.call(name, &event["parameters"])]).collect()
+                let text_event = self.take_text(report);
+                text_event.into_iter().chain([report.call(name, &event["parameters"])]).collect()
             }
-            Some("tool_result") if event["status"] == "error" => vec![self.failed(event)],
+            Some("tool_result") if event["status"] == "error" => vec![self.read_failure(event)],
             Some("error") => {
                 vec![BackendEvent::Note(format!(
                     "gemini: {}",
                     one_line(event["message"].as_str().unwrap_or_default(), 200)
                 ))]
             }
-            Some("result") => self.result(event, heard),
+            Some("result") => self.result(event, report),
             _ => Vec::new(),
         }
     }
 
-    fn overhear(&mut self, line: &str, heard: &mut Heard) {
+    fn read_stderr(&mut self, line: &str, report: &mut ProgramReport) {
         // Ours is the only server that it may use.
         if self.needs_server && line.contains("MCP issues detected") {
-            heard.give_up(no_server(AgentProgram::Gemini));
+            report.give_up(no_server(AgentProgram::Gemini));
         }
     }
 }
 
-impl Listening {
-    fn said(&mut self, heard: &mut Heard) -> Option<BackendEvent> {
-        heard.say(&std::mem::take(&mut self.saying))
+impl GeminiReader {
+    fn take_text(&mut self, report: &mut ProgramReport) -> Option<BackendEvent> {
+        report.say(&std::mem::take(&mut self.saying))
     }
 
-    fn failed(&self, event: &Value) -> BackendEvent {
+    fn read_failure(&self, event: &Value) -> BackendEvent {
         let call = self.calls.iter().find(|(id, _)| event["tool_id"] == id.as_str());
-        let said = event["error"]["message"].as_str().or(event["output"].as_str()).unwrap_or_default();
-        let name = call.map_or_else(|| "a tool".to_owned(), |(_, name)| plain(name));
-        BackendEvent::ToolFailed { name, reason: one_line(said, 200) }
+        let message = event["error"]["message"].as_str().or(event["output"].as_str()).unwrap_or_default();
+        let name = call.map_or_else(|| "a tool".to_owned(), |(_, name)| display_name(name));
+        BackendEvent::ToolFailed { name, reason: one_line(message, 200) }
     }
 
-    fn result(&mut self, event: &Value, heard: &mut Heard) -> Vec<BackendEvent> {
+    fn result(&mut self, event: &Value, report: &mut ProgramReport) -> Vec<BackendEvent> {
         let stats = &event["stats"];
-        heard.usage = Usage {
+        report.usage = Usage {
             input_tokens: count(&stats["input_tokens"]),
             output_tokens: count(&stats["output_tokens"]),
             cost_usd: None,
         };
-        let said = self.said(heard);
-        if event["status"] == "success" && !heard.hopeless {
-            heard.end = Some(ReportedEnd::Done);
-        } else if !heard.hopeless {
+        let text_event = self.take_text(report);
+        if event["status"] == "success" && !report.hopeless {
+            report.end = Some(ReportedEnd::Done);
+        } else if !report.hopeless {
             let message = event["error"]["message"].as_str().unwrap_or_default();
-            heard.fail(failure::failure(AgentProgram::Gemini, status(message), message));
+            report.fail(failure::classify(AgentProgram::Gemini, status(message), message));
         }
-        said.into_iter().chain([BackendEvent::Used(heard.usage)]).collect()
+        text_event.into_iter().chain([BackendEvent::Used(report.usage)]).collect()
     }
 }
 
@@ -236,22 +237,22 @@ fn status(message: &str) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::super::Why;
-    use super::super::program::testing::{asked, bridge, hear, resumed};
+    use super::super::program::testing::{bridge, input, read_lines, resumed};
     use super::*;
 
     #[test]
-    fn its_home_is_private_and_the_login_is_linked() {
+    fn gemini_home_is_private_and_the_login_is_linked() {
         let bridge = bridge();
         let gemini = Gemini { theirs: Some("/home/a/.gemini".into()), ..Gemini::default() };
-        let start = gemini.start(&asked(&bridge));
-        assert_eq!(start.fixed["GEMINI_CLI_HOME"], "/state/home/gemini");
+        let start = gemini.start(&input(&bridge));
+        assert_eq!(start.required_env["GEMINI_CLI_HOME"], "/state/home/gemini");
         let linked = start.linked.unwrap();
         assert_eq!((linked.from, linked.to), (PathBuf::from("/home/a/.gemini"), FOLDER));
         assert!(linked.except.contains(&"settings.json"));
     }
 
     #[test]
-    fn the_users_settings_stay_and_their_servers_do_not() {
+    fn gemini_settings_of_the_user_stay_and_their_servers_do_not() {
         let (bridge, few) = (bridge(), ["channel_send".to_owned()]);
         let text = r#"{ // mine
             "security": {"auth": {"selectedType": "gemini-api-key"}}, /* "x" */
@@ -259,7 +260,7 @@ mod tests {
             "mcpServers": {"mine": {"command": "x"}}}"#;
         let settings = serde_json::from_str(&without_comments(text)).unwrap();
         let gemini = Gemini { settings, ..Gemini::default() };
-        let settings = gemini.settings(&Asked { allowed: Some(&few), ..asked(&bridge) });
+        let settings = gemini.settings(&TurnInput { allowed: Some(&few), ..input(&bridge) });
         assert_eq!(settings["security"]["auth"]["selectedType"], "gemini-api-key");
         assert_eq!(settings["general"], json!({"vimMode": true, "enableAutoUpdate": false}));
         assert_eq!(settings["note"], "a // b /* c */ \" // d");
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mention_is_not_taken_for_a_file() {
+    fn gemini_mention_is_not_read_as_a_file() {
         let exists = |path: &str| ["docs", "src/a.rs"].contains(&path);
         for (prompt, kept) in [
             ("@coder do it", "@coder do it"),
@@ -283,18 +284,18 @@ mod tests {
     }
 
     #[test]
-    fn what_it_is_about_is_told_once() {
+    fn gemini_gets_the_system_prompt_once_per_conversation() {
         let bridge = bridge();
-        assert_eq!(Gemini::default().start(&asked(&bridge)).stdin, "You are a.\n\nwhat is new");
+        assert_eq!(Gemini::default().start(&input(&bridge)).stdin, "You are a.\n\nwhat is new");
         let start =
-            Gemini::default().start(&Asked { resumes: Some(resumed("g1")), model: Some("m"), ..asked(&bridge) });
+            Gemini::default().start(&TurnInput { resumes: Some(resumed("g1")), model: Some("m"), ..input(&bridge) });
         assert_eq!(start.stdin, "what is new");
         assert!(start.args.ends_with(&["--model", "m", "--resume", "g1"].map(str::to_owned)), "{:?}", start.args);
     }
 
     #[test]
-    fn a_turn_is_heard_from_beginning_to_end() {
-        let (heard, events) = hear(
+    fn gemini_turn_is_read_from_beginning_to_end() {
+        let (report, events) = read_lines(
             &Gemini::default(),
             &[
                 r#"{"type":"init","session_id":"g1","model":"m"}"#,
@@ -307,31 +308,31 @@ mod tests {
                 r#"{"type":"result","status":"success","stats":{"input_tokens":20,"output_tokens":10}}"#,
             ],
         );
-        assert_eq!(heard.end, Some(ReportedEnd::Done));
-        assert_eq!((heard.conversation.as_deref(), heard.said.as_deref()), (Some("g1"), Some("Done.")));
-        assert_eq!(heard.usage, Usage { input_tokens: 20, output_tokens: 10, cost_usd: None });
+        assert_eq!(report.end, Some(ReportedEnd::Done));
+        assert_eq!((report.conversation.as_deref(), report.last_text.as_deref()), (Some("g1"), Some("Done.")));
+        assert_eq!(report.usage, Usage { input_tokens: 20, output_tokens: 10, cost_usd: None });
         assert_eq!(events[0], BackendEvent::Said("I will send it.".into()));
         assert_eq!(events[2], BackendEvent::ToolFailed { name: "channel_send".into(), reason: "nobody".into() });
     }
 
     #[test]
-    fn an_error_of_the_model_fails() {
-        let (heard, _) = hear(
+    fn gemini_error_of_the_model_fails_the_turn() {
+        let (report, _) = read_lines(
             &Gemini::default(),
             &[
                 r#"{"type":"result","status":"error","error":{"message":"[API Error: {\"error\":{\"code\": 429,\"message\":\"quota\"}}]"},"stats":{}}"#,
             ],
         );
-        assert!(matches!(heard.end, Some(ReportedEnd::Failed(failure)) if matches!(failure.why, Why::Limited { .. })));
+        assert!(matches!(report.end, Some(ReportedEnd::Failed(failure)) if matches!(failure.why, Why::Limited { .. })));
     }
 
     #[test]
-    fn a_server_that_did_not_start_ends_the_turn_at_once() {
+    fn gemini_turn_ends_at_once_if_our_server_did_not_start() {
         let bridge = bridge();
-        let mut heard = Heard::default();
-        let mut reader = Gemini::default().reader(&asked(&bridge));
-        reader.overhear("MCP issues detected. Run /mcp list for status.", &mut heard);
-        reader.hear(&json!({"type": "result", "status": "success", "stats": {}}), &mut heard);
-        assert!(heard.hopeless && matches!(heard.end, Some(ReportedEnd::Failed(_))), "{heard:?}");
+        let mut report = ProgramReport::default();
+        let mut reader = Gemini::default().reader(&input(&bridge));
+        reader.read_stderr("MCP issues detected. Run /mcp list for status.", &mut report);
+        reader.read_event(&json!({"type": "result", "status": "success", "stats": {}}), &mut report);
+        assert!(report.hopeless && matches!(report.end, Some(ReportedEnd::Failed(_))), "{report:?}");
     }
 }

@@ -1,6 +1,6 @@
-//! What runs an agent's turns. One turn is one prompt in, a stream of [`BackendEvent`]s while it works, and an [`BackendOutcome`] that says
-//! what came of it. A backend judges by what the program reported, never by its exit code alone, and decides nothing else:
-//! who is woken, what it is told and what becomes of its messages is for the team.
+//! Backends, which run an agent's turns. A turn takes one prompt, emits [`BackendEvent`]s while it works, and ends with a
+//! [`BackendOutcome`]. A backend judges a turn by the program's report, never by its exit code alone, and decides nothing
+//! else: the team decides when to wake an agent, what to tell it, and what becomes of its messages.
 
 mod claude;
 mod codex;
@@ -25,10 +25,10 @@ use tokio_util::sync::CancellationToken;
 use crate::file::{self, Agent, Variables};
 use crate::process;
 pub use program::LEDGER;
-pub use program::override_file::put_back_all;
+pub use program::override_file::restore_all;
 pub use seat::{Daemon, Environment, Provider, Seat, Secret};
 
-/// What runs an agent of the file from its seat. Fails if it can be told already that no turn would succeed.
+/// Opens the backend of an agent for its seat. Fails if it is certain that no turn can succeed.
 pub fn open(agent: &Agent, seat: &Seat) -> Result<Box<dyn Backend>, Failure> {
     match &agent.backend {
         file::Backend::Sdk { provider, .. } => Ok(Box::new(sdk::Sdk::new(provider, seat)?)),
@@ -38,55 +38,56 @@ pub fn open(agent: &Agent, seat: &Seat) -> Result<Box<dyn Backend>, Failure> {
     }
 }
 
-/// What can be told before anything is made ready: that the program of an agent, or the key of its model, is not there.
-pub fn foresee(agent: &Agent, variables: &Variables) -> Result<(), Failure> {
+/// Checks, before anything is prepared, that the agent's program is installed and the key of its model is set.
+pub fn preflight(agent: &Agent, variables: &Variables) -> Result<(), Failure> {
     let mut env: BTreeMap<String, String> = variables.env.clone();
     env.extend(agent.environment(variables));
     match &agent.backend {
-        file::Backend::Sdk { provider, .. } => sdk::foresee(agent, provider, variables, &env),
-        file::Backend::Program(program) => program::foresee(*program, &env),
+        file::Backend::Sdk { provider, .. } => sdk::preflight(agent, provider, variables, &env),
+        file::Backend::Program(program) => program::preflight(*program, &env),
         file::Backend::Command { .. } | file::Backend::Mock { .. } => Ok(()),
     }
 }
 
-/// A turn that ended because the agent's programs exceeded a limit of its sandbox. Another attempt would do the same.
+/// The failure of a turn whose programs exceeded a limit of the sandbox. Another attempt would do the same.
 fn over_limit(seat: &Seat, excess: process::Excess) -> Failure {
     Failure { why: Why::Hopeless, reason: format!("{} {excess}", seat.name), hint: Some(excess.hint()) }
 }
 
-/// How much a program may print as its answer in one turn before it is ended: more than any answer, and less than a disk.
-pub const OUTPUT_BYTES: u64 = 16 << 20;
+/// Maximum output of a program in one turn: more than any answer needs, and less than would fill a disk.
+pub const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
-/// Runs one agent, turn by turn and never two at once.
+/// Runs the turns of one agent, one at a time.
 pub trait Backend: Send + Sync + fmt::Debug {
-    /// Ends soon after `turn.cancel` was cancelled or `turn.timeout` is over, with everything that it started ended.
+    /// Runs a turn. Ends soon after `turn.cancel` is cancelled or `turn.timeout` has passed, with all of its processes ended.
     fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, BackendOutcome>;
 
-    /// Whose requests its turns use up, in words for people: those who share it wait together when it is out of them.
+    /// The account whose requests the turns use, for people. Agents that share an account wait together when it is out of
+    /// requests.
     fn account(&self) -> String;
 
-    /// Whether anybody reads `turn.system` and `turn.prompt`. If not, nobody has to gather what they would say.
+    /// Whether the backend reads `turn.system` and `turn.prompt`. If not, nothing has to be collected for them.
     fn reads_prompts(&self) -> bool {
         true
     }
 }
 
-/// One turn as a backend sees it.
+/// The input of one turn.
 #[derive(Clone, Debug)]
 pub struct Turn {
     pub id: String,
-    /// Counted from 1; above that, the same messages are tried again.
+    /// Counted from 1; a later attempt repeats the same messages.
     pub attempt: u32,
-    /// The turns before this one, the newest first, of which nobody knows how far they came because the runner died during
-    /// them: they are done again.
+    /// Earlier turns that this one repeats, the newest first: the runner died during them, so that their progress is
+    /// unknown.
     pub repeats: Vec<String>,
-    /// What the agent is told about itself and the team. The same in every turn of a conversation.
+    /// The instructions about the agent and its team. The same in every turn of a conversation.
     pub system: String,
-    /// What is new.
+    /// The new messages and other news.
     pub prompt: String,
-    /// What woke it, in the order of the prompt.
-    pub inbox: Vec<Letter>,
-    /// The program's own conversation, as its last turn reported it, also from before a restart.
+    /// The messages that woke the agent, in the order of the prompt.
+    pub inbox: Vec<WakingMessage>,
+    /// The program's conversation as the last turn returned it, possibly before a restart.
     pub conversation: Option<String>,
     pub timeout: Duration,
     pub cancel: CancellationToken,
@@ -94,19 +95,19 @@ pub struct Turn {
 
 /// A message that woke an agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Letter {
+pub struct WakingMessage {
     pub id: String,
-    /// As the agent would mention it.
+    /// The sender, as the agent would mention it.
     pub from: String,
     pub text: String,
 }
 
-/// What happens during a turn, for the screen and the log.
+/// An event of a running turn, for the screen and the log.
 #[derive(Clone, PartialEq, Debug)]
 pub enum BackendEvent {
-    /// A part of what it answers.
+    /// A part of the answer.
     Said(String),
-    /// It calls a tool; `input` is shortened for people.
+    /// A call of a tool; `input` is shortened for people.
     Tool {
         name: String,
         input: String,
@@ -115,40 +116,41 @@ pub enum BackendEvent {
         name: String,
         reason: String,
     },
-    /// What was used so far in this turn.
+    /// The usage of this turn so far.
     Used(Usage),
-    /// Something that a person may want to know.
+    /// A remark for people.
     Note(String),
 }
 
-/// Where events go. A screen that is behind loses events, and never holds up a turn.
+/// Sends the events of a turn. A slow screen loses events, and never blocks a turn.
 #[derive(Clone, Debug)]
 pub struct Events(mpsc::Sender<BackendEvent>);
 
 impl Events {
-    pub fn bounded(room: usize) -> (Events, mpsc::Receiver<BackendEvent>) {
+    pub fn with_capacity(room: usize) -> (Events, mpsc::Receiver<BackendEvent>) {
         let (sender, receiver) = mpsc::channel(room);
         (Events(sender), receiver)
     }
 
-    pub fn tell(&self, event: BackendEvent) {
-        let _full_or_nobody_listens = self.0.try_send(event);
+    pub fn emit(&self, event: BackendEvent) {
+        // The screen may be gone, or so slow that the buffer is full.
+        drop(self.0.try_send(event));
     }
 
-    /// For whoever outlasts the turn: the turn's events end all the same when it does.
+    /// For holders that outlive the turn: the turn's event stream ends with the turn all the same.
     pub fn weak(&self) -> WeakEvents {
         WeakEvents(self.0.downgrade())
     }
 }
 
-/// Where events go as long as somebody else keeps that open.
+/// Sends events as long as an [`Events`] of the turn exists.
 #[derive(Clone, Debug)]
 pub struct WeakEvents(mpsc::WeakSender<BackendEvent>);
 
 impl WeakEvents {
-    pub fn tell(&self, event: BackendEvent) {
+    pub fn emit(&self, event: BackendEvent) {
         if let Some(events) = self.0.upgrade() {
-            Events(events).tell(event);
+            Events(events).emit(event);
         }
     }
 }
@@ -160,21 +162,21 @@ pub struct Usage {
     pub cost_usd: Option<f64>,
 }
 
-/// What came of a turn.
+/// The result of a turn.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BackendOutcome {
     pub verdict: TurnVerdict,
-    /// To go on with in the next turn.
+    /// The conversation to resume in the next turn.
     pub conversation: Option<String>,
     pub usage: Usage,
-    /// Where everything that the program wrote is kept, within bounds; the team stores it as an artifact.
+    /// The file with the program's output, within bounds; the team stores it as an artifact.
     pub transcript: Option<PathBuf>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum TurnVerdict {
-    /// It did its turn. `said` is what it printed last, which is posted for it if it sent nothing itself; `worked` tells
-    /// that it did something that can be seen, such as calling a tool, because a turn of nothing at all is a failure.
+    /// The turn is done. `said` is the last text, which is posted for the agent if it sent nothing itself. `worked` tells
+    /// whether it did something visible, such as calling a tool; a turn without any effect counts as a failure.
     Done {
         said: Option<String>,
         worked: bool,
@@ -185,9 +187,9 @@ pub enum TurnVerdict {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Failure {
     pub why: Why,
-    /// For people, one line.
+    /// One line for people.
     pub reason: String,
-    /// What to do about it.
+    /// A suggestion for the user.
     pub hint: Option<String>,
 }
 
@@ -202,13 +204,13 @@ impl Failure {
 pub enum Why {
     /// Worth another attempt.
     Fault,
-    /// Another attempt can only fail the same way: no such program, no key, a model that does not exist.
+    /// Another attempt can only fail the same way: a missing program, a missing key, an unknown model.
     Hopeless,
-    /// The account is out of requests for a while; nobody who uses it should ask before.
+    /// The account is out of requests; its users should all wait.
     Limited {
         retry_after: Duration,
     },
     TimedOut,
-    /// It was asked to stop.
+    /// Stopped on request.
     Cancelled,
 }

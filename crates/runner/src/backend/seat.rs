@@ -1,5 +1,5 @@
-//! What is the same for all turns of one agent: who it is, where it works, what it may use and how it reaches the daemon.
-//! Everything here is settled before its first turn, so that a backend has nothing left to look up.
+//! The settings that all turns of one agent share: its identity, its folders, its limits and its way to the daemon. All of
+//! them are resolved before the first turn, so that a backend looks nothing up.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,58 +15,58 @@ use rookery_core::kernel::instance::Instance;
 use crate::file::{Sandbox, Variables};
 use crate::process::{ExecShim, Program};
 
-/// How long a key lasts at most that a program outside of any sandbox is given. It ends with its team's generation, and a
-/// team may run for weeks.
+/// Lifetime of the session key for a program outside of sandboxes. The key also ends with its team's generation, and a team
+/// may run for weeks.
 const SESSION_LASTS: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
-/// One agent's place in the team.
+/// One agent's settings in its team.
 #[derive(Clone, Debug)]
 pub struct Seat {
-    /// As the daemon knows it: `name@instance`, or the name alone in the default instance.
+    /// The agent's id for the daemon: `name@instance`, or the name alone in the default instance.
     pub id: AgentId,
-    /// As the others of its team mention it.
+    /// The name that its team mentions it by.
     pub name: String,
     pub instance: Instance,
-    /// Counted up each time its team is started anew, and not when it is resumed.
+    /// Increases whenever the team is started again, but not when it is resumed.
     pub generation: u64,
     /// The folder of the project.
     pub project: PathBuf,
-    /// Where its programs run: the project, or a worktree of its own.
+    /// The working folder of its programs: the project, or a worktree for this agent.
     pub folder: PathBuf,
-    /// Where a backend may keep what it needs between turns, for this agent alone: `.rookery/run/<team>/<agent>/`. It exists.
+    /// The folder where a backend keeps state between turns, for this agent alone: `.rookery/run/<team>/<agent>/`. It exists.
     pub state: PathBuf,
     /// Calls the daemon's tools as this agent.
     pub tools: Tools,
-    /// Makes the keys that prove to the daemon which agent a program speaks for. They are for the environment of programs
-    /// outside of sandboxes and for the gate, never for arguments.
+    /// Issues the keys that prove to the daemon which agent a program acts for. Keys go into the environment of programs
+    /// outside of sandboxes and to the gate, never into arguments.
     pub session: SessionIssuer,
     pub daemon: Daemon,
-    /// What the file sets for its programs, with everything put in and inherited.
+    /// Variables that the file sets for its programs, with placeholders filled and inherited values added.
     pub env: Environment,
-    /// The model, as the file says it.
+    /// The model, as written in the file.
     pub model: Option<String>,
-    /// The only tools that it may use, if they are limited.
+    /// The only tools that it may use; `None` for all.
     pub allowed: Option<Vec<String>>,
-    /// What the file says about its sandbox.
+    /// The sandbox settings of the file.
     pub sandbox: Sandbox,
-    /// Our own program, for `rookery mcp` and whatever else an agent needs of us.
+    /// The `rookery` executable, for `rookery mcp` and other helpers of an agent.
     pub program: PathBuf,
-    /// Where it is written down what runs, so that nothing is left over after a crash.
+    /// The folder for records of running processes, from which leftovers of a crash are ended.
     pub records: PathBuf,
-    /// How much a model may answer at once.
+    /// Maximum length of a model's answer.
     pub max_tokens: Option<u64>,
     /// Another address for the model, and the key for it.
     pub provider: Provider,
-    /// What stands for `${{ … }}` in the texts of this agent.
+    /// Values for the `${{ … }}` placeholders in texts of this agent.
     pub variables: Arc<Variables>,
 }
 
-/// Where the daemon is.
+/// The address of the daemon.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Daemon {
-    /// Without a slash at the end.
+    /// Without a trailing slash.
     pub url: String,
-    /// Where it is served, the way in for whatever runs on this machine.
+    /// The Unix socket, for programs on this machine.
     pub socket: Option<PathBuf>,
 }
 
@@ -76,7 +76,7 @@ pub struct Provider {
     pub api_key: Option<Secret>,
 }
 
-/// A text that is shown to nobody.
+/// A text that is never displayed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
 
@@ -86,7 +86,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Variables for programs. Their values may be secret.
+/// Environment variables whose values may be secret.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Environment(pub BTreeMap<String, String>);
 
@@ -97,14 +97,13 @@ impl fmt::Debug for Environment {
 }
 
 impl Seat {
-    /// A program of this agent: in its folder and sandbox, with its identity and the variables of the file.
-    pub fn starts(&self, argv: impl IntoIterator<Item = impl Into<OsString>>) -> Program {
+    /// Builds a program of this agent, with its folder, its identity and the variables of the file, but no sandbox yet.
+    pub fn program_for(&self, argv: impl IntoIterator<Item = impl Into<OsString>>) -> Program {
         let exec_shim = ExecShim { rookery: self.program.clone(), records: self.records.clone() };
         Program::new(exec_shim, &self.folder, argv).discreet().envs(&self.env.0).envs(self.identity())
     }
 
-    /// What every program of this agent finds in its environment besides the file's own variables: who it is and how it
-    /// reaches the daemon.
+    /// Variables that every program of this agent gets besides those of the file: its identity and its way to the daemon.
     pub fn identity(&self) -> BTreeMap<String, String> {
         let mut all = BTreeMap::from([
             ("ROOKERY_AGENT_ID".to_owned(), self.id.to_string()),

@@ -18,7 +18,7 @@ use super::params::{self, ArgumentError, Param};
 use super::source::Source;
 use super::variables::{Scope, Variables};
 use super::workflow::Workflow;
-use crate::sandbox::Available;
+use crate::sandbox::SandboxSupport;
 
 /// What is around the file: nothing here is read from the process itself, so that a test can say what it is.
 pub struct Surroundings<'a> {
@@ -29,7 +29,7 @@ pub struct Surroundings<'a> {
     /// Where a program is, if it can be started.
     pub find_program: &'a dyn Fn(&str) -> Option<PathBuf>,
     /// The means to make sandboxes.
-    pub sandbox: Available,
+    pub sandbox: SandboxSupport,
 }
 
 impl fmt::Debug for Surroundings<'_> {

@@ -1,8 +1,8 @@
-//! Control groups (cgroup v2): the kernel's own bounds on all processes of a sandbox together.
+//! Control groups (cgroup v2): the kernel's bounds on all processes of a sandbox together.
 //!
-//! A group of ours is used only where systemd has delegated it (`Delegate=` of a service or scope), which it marks with an
-//! attribute; other groups are not ours to arrange. Where there is none, the [watchdog](super::watchdog) bounds
-//! processes and memory alone, a moment later than the kernel would.
+//! Groups are created only inside one that systemd has delegated (`Delegate=` of a service or scope) and marked with an
+//! attribute; groups of other owners are left alone. Without a delegated group, the [watchdog](super::watchdog) alone bounds
+//! processes and memory, a moment later than the kernel would.
 
 use std::fs;
 use std::io;
@@ -13,16 +13,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::process_tree::ProcessId;
 use super::resources::{Excess, ResourceLimits};
 
-/// The attribute by which systemd marks a group that it leaves to the processes in it.
+/// The attribute by which systemd marks a delegated group.
 const DELEGATED: &str = "user.delegate";
-/// The group of all processes that were in the delegated one: a group with processes of its own cannot bound others.
+/// The inner group for the processes that were in the delegated one: a group that has processes cannot bound other groups.
 const SUPERVISORS: &str = "rookery-supervisors";
 const SANDBOX_PREFIX: &str = "rookery-sandbox-";
 const PROCESSES: &str = "cgroup.procs";
-/// How often processes are moved that others start meanwhile.
-const MOVES: usize = 10;
+/// Maximum passes over a group that is being emptied, since its processes may start others meanwhile.
+const MAX_MOVE_PASSES: usize = 10;
 
-/// A group that was left to us, with the limits that it can set for groups inside of it.
+/// A group that systemd delegated, with the kinds of limits that groups inside of it can have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct DelegatedGroup {
     folder: PathBuf,
@@ -31,7 +31,7 @@ struct DelegatedGroup {
 }
 
 impl DelegatedGroup {
-    /// The one that this process is in. Found out once, because that may move processes inside of it.
+    /// The delegated group of this process. Computed once, because it may move processes inside of the group.
     fn here() -> Option<&'static DelegatedGroup> {
         static HERE: OnceLock<Option<DelegatedGroup>> = OnceLock::new();
         HERE.get_or_init(|| DelegatedGroup::around(&own_group()?)).as_ref()
@@ -47,19 +47,20 @@ impl DelegatedGroup {
     }
 }
 
-/// The resources that the kernel can bound for all processes of a sandbox together: none where groups are not delegated.
+/// Lists the resources that the kernel can bound for a whole sandbox. Empty without a delegated group.
 pub fn kernel_bounds() -> Vec<&'static str> {
     let delegated = own_group().and_then(|own| delegated_around(&own).map(Path::to_path_buf));
-    let available = |(controller, _): &(&str, &str)| delegated.as_ref().is_some_and(|group| has(group, controller));
+    let available =
+        |(controller, _): &(&str, &str)| delegated.as_ref().is_some_and(|group| has_controller(group, controller));
     [("memory", "memory"), ("pids", "processes")].into_iter().filter(available).map(|(_, resource)| resource).collect()
 }
 
-/// The group itself, or the one around it.
+/// Returns the group itself or its parent, whichever is delegated.
 fn delegated_around(own: &Path) -> Option<&Path> {
     own.ancestors().take(2).find(|folder| is_delegated(folder))
 }
 
-/// The folder of the group that this process is in.
+/// The folder of the group of this process.
 fn own_group() -> Option<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -73,7 +74,7 @@ fn group_folder(groups: &str, mounts: &str) -> Option<PathBuf> {
         let mut fields = place.split(' ').skip(3);
         let (root, mount) = (fields.next()?, fields.next()?);
         let below = Path::new(group).strip_prefix(root).ok()?;
-        // `join` with nothing would end the path with a slash.
+        // `join` with an empty path would append a slash.
         kind.starts_with("cgroup2 ").then(|| Path::new(mount).components().chain(below.components()).collect())
     })
 }
@@ -83,21 +84,21 @@ fn is_delegated(folder: &Path) -> bool {
     rustix::fs::getxattr(folder, DELEGATED, &mut value).is_ok_and(|length| value[..length] == *b"1")
 }
 
-/// Moves all processes of a group into one inside of it.
+/// Moves all processes of a group into a group inside of it.
 fn vacate(group: &Path) -> io::Result<()> {
     let inner = group.join(SUPERVISORS);
     create_folder(&inner)?;
-    for _ in 0..MOVES {
+    for _ in 0..MAX_MOVE_PASSES {
         let processes = fs::read_to_string(group.join(PROCESSES))?;
         if processes.is_empty() {
             return Ok(());
         }
         for process in processes.lines() {
-            // One that has ended meanwhile cannot be moved and need not be.
+            // A process that has ended meanwhile cannot be moved and need not be.
             drop(fs::write(inner.join(PROCESSES), process));
         }
     }
-    Err(io::Error::other("processes stay in the group"))
+    Err(io::Error::other("the group still has processes"))
 }
 
 fn create_folder(folder: &Path) -> io::Result<()> {
@@ -107,17 +108,18 @@ fn create_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-fn has(group: &Path, controller: &str) -> bool {
+fn has_controller(group: &Path, controller: &str) -> bool {
     let available = fs::read_to_string(group.join("cgroup.controllers")).unwrap_or_default();
     available.split_ascii_whitespace().any(|word| word == controller)
 }
 
-/// Lets groups inside of a group have limits of a kind. Returns whether they can.
+/// Enables a controller for the groups inside of a group. Returns whether that worked.
 fn enable(group: &Path, controller: &str) -> bool {
-    has(group, controller) && fs::write(group.join("cgroup.subtree_control"), format!("+{controller}")).is_ok()
+    has_controller(group, controller)
+        && fs::write(group.join("cgroup.subtree_control"), format!("+{controller}")).is_ok()
 }
 
-/// The group of one sandbox. Dropping it ends everything in it.
+/// The group of one sandbox. Dropping it kills everything in it.
 #[derive(Debug)]
 pub(super) struct ControlGroup {
     folder: PathBuf,
@@ -125,14 +127,14 @@ pub(super) struct ControlGroup {
 }
 
 impl ControlGroup {
-    /// Makes a group, where they are delegated.
-    pub(super) fn make(limits: ResourceLimits) -> Option<ControlGroup> {
+    /// Creates a group, if there is a delegated one to create it in.
+    pub(super) fn create(limits: ResourceLimits) -> Option<ControlGroup> {
         let delegated = DelegatedGroup::here()?;
         remove_left_over(&delegated.folder);
-        ControlGroup::make_in(delegated, limits).ok()
+        ControlGroup::create_in(delegated, limits).ok()
     }
 
-    fn make_in(delegated: &DelegatedGroup, limits: ResourceLimits) -> io::Result<ControlGroup> {
+    fn create_in(delegated: &DelegatedGroup, limits: ResourceLimits) -> io::Result<ControlGroup> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = delegated.folder.join(format!("{SANDBOX_PREFIX}{}-{number}", std::process::id()));
@@ -141,11 +143,11 @@ impl ControlGroup {
         if delegated.memory {
             group.set("memory.max", limits.memory)?;
             group.set("memory.oom.group", 1)?;
-            // A kernel without swap has no such file.
+            // The file is missing on a kernel without swap.
             drop(group.set("memory.swap.max", 0));
         }
         if delegated.processes {
-            // The kernel counts threads.
+            // The kernel counts threads, not processes.
             group.set("pids.max", limits.threads())?;
         }
         Ok(group)
@@ -155,7 +157,7 @@ impl ControlGroup {
         fs::write(self.folder.join(file), value.to_string())
     }
 
-    /// The file by which a process enters the group.
+    /// The file that a process writes to in order to enter the group.
     pub(super) fn entrance(&self) -> PathBuf {
         self.folder.join(PROCESSES)
     }
@@ -177,7 +179,7 @@ impl ControlGroup {
         counted.unwrap_or(0)
     }
 
-    /// Ends every process of the group at once, also those that are being started.
+    /// Kills every process of the group at once, including those that are being started.
     pub(super) fn kill(&self) {
         drop(self.set("cgroup.kill", 1));
     }
@@ -186,12 +188,12 @@ impl ControlGroup {
 impl Drop for ControlGroup {
     fn drop(&mut self) {
         self.kill();
-        // While a process ends, its group stays; a later team removes it.
+        // A group remains while its processes end; a later team removes it.
         drop(fs::remove_dir(&self.folder));
     }
 }
 
-/// Removes groups of runners that have ended.
+/// Removes the groups of runners that have ended.
 fn remove_left_over(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -208,7 +210,7 @@ mod tests {
     use crate::file::SandboxLimits;
 
     #[test]
-    fn own_group_is_found_where_it_is_mounted() {
+    fn own_group_is_found_below_its_mount() {
         let mounts = "25 1 0:23 / /sys rw - sysfs sysfs rw\n\
                       30 25 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
         let groups = "1:cpu:/old\n0::/user.slice/run-7.scope\n";
@@ -221,20 +223,20 @@ mod tests {
     }
 
     #[test]
-    fn group_that_nobody_delegated_is_left_alone() {
+    fn group_that_is_not_delegated_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(DelegatedGroup::around(folder.path()), None);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
-    /// The files of the kernel, as they are read and written here; a folder of its own stands for the group.
+    /// A plain folder stands for the group; files have the names and forms of the kernel's.
     #[test]
-    fn group_has_its_limits_and_names_the_one_that_was_hit() {
+    fn group_has_its_limits_and_names_the_one_that_was_exceeded() {
         let folder = tempfile::tempdir().unwrap();
         let delegated = DelegatedGroup { folder: folder.path().into(), memory: true, processes: true };
         let limits = SandboxLimits { processes: Some(20), memory: Some(1 << 20), ..SandboxLimits::default() };
         let limits = ResourceLimits::new(&limits);
-        let group = ControlGroup::make_in(&delegated, limits).unwrap();
+        let group = ControlGroup::create_in(&delegated, limits).unwrap();
         let read = |file: &str| fs::read_to_string(group.folder.join(file)).unwrap();
         assert_eq!(
             (read("memory.max"), read("pids.max"), read("memory.swap.max")),
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_runners_that_live_are_kept() {
+    fn groups_of_live_runners_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let living = folder.path().join(format!("{SANDBOX_PREFIX}{}-0", std::process::id()));
         let ended = folder.path().join(format!("{SANDBOX_PREFIX}{}-0", u32::MAX));

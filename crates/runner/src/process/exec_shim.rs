@@ -1,7 +1,7 @@
-//! What `rookery exec` does: it makes itself a process that dies with whoever started it, and then becomes the program.
+//! The `exec` shim behind `rookery exec`: ties its process to the life of its parent, and then becomes the program.
 //!
-//! It stands between the runner and every program because what it does can be done neither by the runner, which would have
-//! to do it in a copy of itself, nor by the program.
+//! It stands between the runner and every program, because neither can do this work: the runner would have to do it in a
+//! copy of itself, and the program is not ours to change.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -12,15 +12,14 @@ use std::process::Command;
 
 use rustix::process::{Pid, getppid, setsid};
 
-/// The exit code of a launcher that could not start the program; a shell has the same.
+/// The exit code when the program could not be started; shells use the same.
 pub const NOT_STARTED: i32 = 127;
-/// How it begins to say why.
+/// The start of the error line that gives the reason.
 pub(super) const REASON: &str = "cannot start ";
-/// The variable that marks what a program starts, wherever that goes.
+/// The environment variable that marks the descendants of a program, wherever they go.
 pub const MARK: &str = "ROOKERY_LAUNCH";
 
-/// Becomes the program, in a control group if one is given by the file that lets processes in. Returns only if that cannot
-/// be.
+/// Becomes the program, after entering the control group whose `cgroup.procs` file is given. Returns only on failure.
 pub fn exec(parent: u32, group: Option<&Path>, argv: &[OsString]) -> io::Error {
     if let Some(entrance) = group
         && let Err(error) = fs::write(entrance, "0")
@@ -36,25 +35,25 @@ pub fn exec(parent: u32, group: Option<&Path>, argv: &[OsString]) -> io::Error {
     not_started(program, &command(program).args(arguments).exec())
 }
 
-/// Why a program could not be started, in words that [`super::run()`] knows.
+/// The error for a program that could not be started, in the form that [`super::run()`] recognises.
 pub(crate) fn not_started(program: &OsStr, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{REASON}{}: {error}", program.to_string_lossy()))
 }
 
-/// From now on this process is ended when the thread that started it is gone.
+/// Makes the kernel end this process when the thread that started it ends.
 fn die_with(parent: u32) -> io::Result<()> {
-    // A session of its own has no terminal: nothing asks a person for a password, and a signal reaches all of it.
+    // A new session has no terminal: nothing can ask a person for a password, and one signal reaches all of it.
     setsid()?;
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    // If it died before that, nobody will tell.
+    // If the parent died before that, no signal will come.
     if getppid().map(Pid::as_raw_nonzero).is_none_or(|pid| pid.get().unsigned_abs() != parent) {
-        return Err(io::Error::other("whoever started this is gone"));
+        return Err(io::Error::other("the process that started this one has ended"));
     }
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is where this crate starts processes")]
+#[expect(clippy::disallowed_methods, reason = "the only place of this crate that creates commands")]
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     Command::new(program)
 }

@@ -1,11 +1,11 @@
-//! Programs that run agents. The only module of this crate that starts a process or signals one.
+//! Runs the programs behind agents. No other module of this crate starts or signals a process.
 //!
-//! A program is started by our own hidden command ([`launch`]) in a session of its own, with an environment that was made
-//! for it, and dies with this process. What it writes is read line by line within bounds and kept in a transcript, without the
-//! [`secrets`] that it was given. It ends
-//! with everything that it started: [`process_tree`] finds those by their session, and by a mark in their environment if they left
-//! it; [`record`] makes that possible for whoever comes after a crash. Nothing is signalled that is not known to be ours. In a
-//! sandbox, a [`watchdog`] ends it when it uses more than its [`resources`]; so does the kernel, where it has a [`control_group`].
+//! The hidden command `rookery exec` ([`exec_shim`]) starts a program in a new session with an environment made for it; the
+//! program dies with this process. Its output is read line by line within bounds and kept in a transcript, without the
+//! [`secrets`] of its environment. Its whole process tree ends with it: [`process_tree`] finds the members by their session, or
+//! by a mark in their environment if they left it. A [`record`] on disk lets a later runner end them after a crash. A process
+//! is signalled only when it is certainly ours. In a sandbox, a [`watchdog`] ends a program that exceeds its [`resources`]; so
+//! does the kernel where it offers a [`control_group`].
 
 mod control_group;
 pub mod exec_shim;
@@ -21,9 +21,9 @@ mod transcript;
 mod watchdog;
 
 pub use control_group::kernel_bounds;
-pub use process_tree::{GRACE, lives};
+pub use process_tree::{GRACE, is_alive};
 pub use program::{ExecShim, Program, Secrecy, kept_environment};
 pub use record::{Orphan, end_orphans};
-pub(crate) use resources::Bounds;
+pub(crate) use resources::SandboxBounds;
 pub use resources::{Excess, ProcessLimits, ResourceLimits};
-pub use run::{Finished, How, Limits, NotStarted, Stream, run};
+pub use run::{Finished, NotStarted, OutputStream, ProcessEnd, RunLimits, run};

@@ -1,4 +1,4 @@
-//! A program that is to be started: what, where, and with what around it.
+//! A program to start: its arguments, folder, environment and sandbox.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::sandbox::Sandbox;
 
-/// What programs get of the runner's own environment. Everything else is said in the workflow file, so that no secret
+/// Variables that programs inherit from the runner. All others must be given in the workflow file, so that no secret
 /// reaches an agent by accident.
 const KEPT: &[&str] = &[
     "PATH",
@@ -24,21 +24,21 @@ const KEPT: &[&str] = &[
     "COLORTERM",
     "NO_COLOR",
     "TMPDIR",
-    // Where certificates are: who vouches for a server is a matter of the machine.
+    // Locations of certificates: the machine decides which authorities to trust.
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     "NIX_SSL_CERT_FILE",
     "NODE_EXTRA_CA_CERTS",
     "REQUESTS_CA_BUNDLE",
     "CURL_CA_BUNDLE",
-    // The way out of the machine, where there is but one.
+    // Proxies, which may be the only way out of the machine.
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "NO_PROXY",
     "http_proxy",
     "https_proxy",
     "no_proxy",
-    // Where tools are that are not where they usually are.
+    // Locations of tools in unusual places.
     "RUSTUP_HOME",
     "PYENV_ROOT",
     "NVM_DIR",
@@ -46,12 +46,12 @@ const KEPT: &[&str] = &[
     "LOCALE_ARCHIVE",
 ];
 
-/// How programs are started here.
+/// Settings for starting programs through the `exec` shim.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExecShim {
-    /// Our own program, which becomes the other one.
+    /// The `rookery` executable, which becomes the other program.
     pub rookery: PathBuf,
-    /// The folder where it is written down what runs, for [`super::end_orphans`]. No agent may write there.
+    /// The folder for records of running programs, which [`super::end_orphans`] reads. No agent may write there.
     pub records: PathBuf,
 }
 
@@ -59,29 +59,29 @@ pub struct ExecShim {
 #[derive(Clone)]
 pub struct Program {
     pub exec_shim: ExecShim,
-    /// Never a line for a shell: what an agent says stays one argument.
+    /// Never passed through a shell: a text of an agent remains one argument.
     pub argv: Vec<OsString>,
-    /// All of its environment.
+    /// The complete environment.
     pub env: BTreeMap<OsString, OsString>,
     pub folder: PathBuf,
-    /// Without it, its input is empty.
+    /// The text on standard input; `None` for empty input.
     pub stdin: Option<Vec<u8>>,
-    /// Without one, it sees and reaches what the runner does.
+    /// `None` gives the program the view and the network of the runner.
     pub sandbox: Option<Arc<Sandbox>>,
     pub secrecy: Secrecy,
 }
 
-/// What becomes of secrets of a program's environment that it prints.
+/// Handling of secrets of the environment that a program prints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Secrecy {
-    /// It is a person's own command, and prints what that person wants.
+    /// Output passes unchanged, for a person's own command.
     Open,
-    /// It is an agent's: nobody is told them.
+    /// Secrets are removed from the output, for an agent's program.
     Kept,
 }
 
 impl Program {
-    /// With what is [kept](kept_environment) of our environment and nothing else, without a sandbox.
+    /// A program with the [kept](kept_environment) part of the runner's environment and no sandbox.
     pub fn new(
         exec_shim: ExecShim,
         folder: impl Into<PathBuf>,
@@ -110,7 +110,7 @@ impl Program {
         self
     }
 
-    /// Nobody is told the secrets of its environment, whatever it prints.
+    /// Removes the secrets of the environment from the output.
     #[must_use]
     pub fn discreet(self) -> Program {
         Program { secrecy: Secrecy::Kept, ..self }
@@ -122,7 +122,7 @@ impl Program {
         self
     }
 
-    /// The program's file, as its own environment finds it.
+    /// Finds the executable as the program's own `PATH` says.
     pub(super) fn find(&self) -> Option<PathBuf> {
         let name = Path::new(self.argv.first()?);
         if name.components().count() > 1 {
@@ -135,14 +135,14 @@ impl Program {
 }
 
 impl fmt::Debug for Program {
-    /// Its environment and what it is told may be secret.
+    /// Leaves out the environment, the arguments and the input, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Program");
         shown.field("program", &self.argv.first()).field("folder", &self.folder).finish_non_exhaustive()
     }
 }
 
-/// What every program gets of our own environment.
+/// The part of the runner's environment that every program gets.
 pub fn kept_environment() -> BTreeMap<OsString, OsString> {
     std::env::vars_os().filter(|(name, _)| is_kept(name)).collect()
 }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_that_could_be_a_secret() {
+    fn environment_that_could_hold_secrets_is_not_inherited() {
         for kept in ["PATH", "HOME", "LC_ALL", "LANG", "TERM"] {
             assert!(is_kept(OsStr::new(kept)), "{kept}");
         }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_found_as_its_own_path_says() {
+    fn program_is_found_by_its_own_path() {
         assert_eq!(program(&["sh", "-c", "true"]).find(), Some("/bin/sh".into()));
         assert_eq!(program(&["bin/sh"]).find(), Some("/bin/sh".into()), "from its own folder");
         assert_eq!(program(&["/bin/sh"]).find(), Some("/bin/sh".into()));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_secret_is_not_shown() {
+    fn debug_output_hides_secrets() {
         let shown = format!("{:?}", program(&["claude", "-p", "the prompt"]).env("KEY", "secret").stdin("the letter"));
         assert!(!shown.contains("secret") && !shown.contains("prompt") && !shown.contains("letter"), "{shown}");
     }

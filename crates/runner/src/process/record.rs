@@ -1,4 +1,4 @@
-//! What runs, written down: whoever comes after a crash ends what was left over.
+//! Records of running programs on disk, from which a later runner ends the leftovers of a crash.
 
 use std::fs;
 use std::io;
@@ -6,63 +6,64 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::process_tree::{Ask, ProcessId, ProcessTree, boot_id};
+use super::process_tree::{ProcessId, ProcessTree, TerminationScope, boot_id};
 
 const ENDING: &str = "process.json";
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Page {
+struct RecordContent {
     boot_id: String,
-    /// For people.
+    /// For people who read the file.
     program: String,
     process_tree: ProcessTree,
 }
 
-/// The file about a program that runs; gone when this is dropped.
+/// The record of a running program. Dropping it removes the file.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct ProcessRecord {
     path: PathBuf,
-    page: Page,
+    content: RecordContent,
 }
 
-impl Record {
-    /// Written before the program is started, so that there is no moment in which it runs and nobody knows.
-    pub(super) fn begin(folder: &Path, program: &str, process_tree: &ProcessTree) -> io::Result<Record> {
+impl ProcessRecord {
+    /// Written before the program starts, so that no process ever runs without a record.
+    pub(super) fn begin(folder: &Path, program: &str, process_tree: &ProcessTree) -> io::Result<ProcessRecord> {
         fs::create_dir_all(folder)?;
-        let page = Page { boot_id: boot_id()?, program: program.to_owned(), process_tree: process_tree.clone() };
-        let record = Record { path: folder.join(format!("{}.{ENDING}", process_tree.mark)), page };
+        let content =
+            RecordContent { boot_id: boot_id()?, program: program.to_owned(), process_tree: process_tree.clone() };
+        let record = ProcessRecord { path: folder.join(format!("{}.{ENDING}", process_tree.mark)), content };
         record.write()?;
         Ok(record)
     }
 
-    pub(super) fn started(&mut self, first: Option<ProcessId>) -> io::Result<()> {
-        self.page.process_tree.first = first;
+    pub(super) fn set_first(&mut self, first: Option<ProcessId>) -> io::Result<()> {
+        self.content.process_tree.first = first;
         self.write()
     }
 
     fn write(&self) -> io::Result<()> {
         let beside = self.path.with_extension("new");
-        fs::write(&beside, serde_json::to_vec(&self.page)?)?;
+        fs::write(&beside, serde_json::to_vec(&self.content)?)?;
         fs::rename(beside, &self.path)
     }
 }
 
-impl Drop for Record {
+impl Drop for ProcessRecord {
     fn drop(&mut self) {
-        // One that stays is about nobody who lives.
+        // A record that remains names no living process.
         drop(fs::remove_file(&self.path));
     }
 }
 
-/// A program that was left over, and how many processes of it were ended.
+/// A program that outlived its runner, with the number of its processes that were ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Orphan {
     pub program: String,
     pub processes: usize,
 }
 
-/// Ends what is left over of the programs that were written down in a folder. To be called by whoever has the folder to
-/// itself, before it starts any.
+/// Ends the programs that the records in a folder name. Call it only while holding the folder exclusively, before
+/// starting any program.
 pub async fn end_orphans(folder: &Path) -> io::Result<Vec<Orphan>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -76,12 +77,12 @@ pub async fn end_orphans(folder: &Path) -> io::Result<Vec<Orphan>> {
         if !path.to_string_lossy().ends_with(ENDING) {
             continue;
         }
-        // A file that was cut by the end of its writer was written before anything was started.
-        let page = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Page>(&bytes).ok());
-        if let Some(page) = page.filter(|page| page.boot_id == boot) {
-            let processes = page.process_tree.end(Ask::Everybody).await;
+        // A file that was cut short by a crash was written before its program started.
+        let content = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<RecordContent>(&bytes).ok());
+        if let Some(content) = content.filter(|content| content.boot_id == boot) {
+            let processes = content.process_tree.end(TerminationScope::All).await;
             if processes > 0 {
-                ended.push(Orphan { program: page.program, processes });
+                ended.push(Orphan { program: content.program, processes });
             }
         }
         fs::remove_file(&path)?;
@@ -94,29 +95,29 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_record_is_there_as_long_as_its_program() {
+    async fn record_exists_as_long_as_its_program() {
         let folder = tempfile::tempdir().unwrap();
         let records = folder.path().join("processes");
         assert_eq!(end_orphans(&records).await.unwrap(), [], "there need be no folder");
-        let mut record = Record::begin(&records, "sh", &ProcessTree::new()).unwrap();
-        record.started(ProcessId::of(1)).unwrap();
+        let mut record = ProcessRecord::begin(&records, "sh", &ProcessTree::new()).unwrap();
+        record.set_first(ProcessId::of(1)).unwrap();
         assert_eq!(fs::read_dir(&records).unwrap().count(), 1);
         drop(record);
         assert_eq!(fs::read_dir(&records).unwrap().count(), 0);
     }
 
     #[tokio::test]
-    async fn what_is_of_another_start_of_the_machine_or_is_unreadable_is_only_removed() {
+    async fn record_of_another_boot_or_unreadable_is_only_removed() {
         let folder = tempfile::tempdir().unwrap();
         let first = ProcessId::of(std::os::unix::process::parent_id());
         assert!(first.is_some());
         let process_tree = ProcessTree { first, ..ProcessTree::new() };
-        let page = Page { boot_id: "another".into(), program: "sh".into(), process_tree };
-        fs::write(folder.path().join("a.process.json"), serde_json::to_vec(&page).unwrap()).unwrap();
+        let content = RecordContent { boot_id: "another".into(), program: "sh".into(), process_tree };
+        fs::write(folder.path().join("a.process.json"), serde_json::to_vec(&content).unwrap()).unwrap();
         fs::write(folder.path().join("b.process.json"), "{").unwrap();
         fs::write(folder.path().join("other"), "stays").unwrap();
         assert_eq!(end_orphans(folder.path()).await.unwrap(), []);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        assert_eq!(ProcessId::of(std::os::unix::process::parent_id()), first, "whoever it named lives");
+        assert_eq!(ProcessId::of(std::os::unix::process::parent_id()), first, "the named process is alive");
     }
 }

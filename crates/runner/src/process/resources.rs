@@ -1,4 +1,4 @@
-//! Bounds on what the process tree of a sandbox uses, and how they are told to the kernel and to people.
+//! Resource limits of a sandbox's process tree, in the forms that the kernel and people read.
 
 use std::fmt;
 use std::fs;
@@ -16,11 +16,11 @@ const DISK_BYTES: u64 = 20 << 30;
 const CPU_TIME: Duration = Duration::from_hours(24);
 const OPEN_FILES: u64 = 16 << 10;
 const FILE_BYTES: u64 = 8 << 30;
-/// Half of the machine's memory, and no less than this.
+/// The default memory limit is half of the machine's memory, but at least this.
 const LEAST_MEMORY_BYTES: u64 = 4 << 30;
-/// Threads for each process that is allowed. Most programs have a handful, and a few have a hundred.
+/// Threads allowed for each allowed process. Most programs have a handful, and a few have a hundred.
 const THREADS_PER_PROCESS: u64 = 16;
-/// How long a process lives after it was told that its CPU time is used up.
+/// Time between the signal that CPU time is used up and the kill.
 const CPU_GRACE_SECONDS: u64 = 5;
 
 /// Limits of a process tree.
@@ -35,7 +35,7 @@ pub struct ResourceLimits {
 }
 
 impl ResourceLimits {
-    /// As a workflow file gives them, with defaults for the rest.
+    /// Takes the limits of a workflow file, with defaults for the rest.
     pub(crate) fn new(given: &SandboxLimits) -> ResourceLimits {
         ResourceLimits {
             processes: given.processes.unwrap_or(PROCESSES),
@@ -51,7 +51,7 @@ impl ResourceLimits {
         self.processes.saturating_mul(THREADS_PER_PROCESS)
     }
 
-    /// The part that the kernel enforces for each process.
+    /// The limits that the kernel enforces for each process.
     pub(crate) fn of_each_process(&self) -> ProcessLimits {
         ProcessLimits {
             cpu_seconds: self.cpu_time.as_secs().max(1),
@@ -61,7 +61,7 @@ impl ResourceLimits {
         }
     }
 
-    /// The limit that a program hit if it ended with the code of a signal that the kernel sends for one.
+    /// The limit that a program exceeded, if its exit code is that of a signal that the kernel sends for one.
     pub(super) fn excess_of_code(&self, code: i32) -> Option<Excess> {
         match code - SIGNALLED {
             SIGXCPU => Some(Excess::CpuTime(self.cpu_time)),
@@ -71,7 +71,7 @@ impl ResourceLimits {
     }
 }
 
-/// Added to the number of a signal to make it an exit code.
+/// The offset of signal numbers in exit codes.
 const SIGNALLED: i32 = 128;
 const SIGXCPU: i32 = 24;
 const SIGXFSZ: i32 = 25;
@@ -118,13 +118,13 @@ impl fmt::Display for Excess {
 }
 
 impl Excess {
-    /// The next step for a person.
+    /// A suggestion for the user.
     pub fn hint(&self) -> String {
         "raise the limit under `sandbox: limits` in the workflow file if the agent needs more".to_owned()
     }
 }
 
-/// Limits of each process, which the first one inside a sandbox gives to itself and so to all others.
+/// Limits of each process. The first process of a sandbox sets them for itself, and all others inherit them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProcessLimits {
     cpu_seconds: u64,
@@ -134,19 +134,19 @@ pub struct ProcessLimits {
 }
 
 impl ProcessLimits {
-    /// From now on this process and those that it starts are bound by them.
+    /// Sets the limits of this process and of those that it starts.
     pub(crate) fn apply(&self) -> io::Result<()> {
         lower(Resource::Cpu, self.cpu_seconds, self.cpu_seconds.saturating_add(CPU_GRACE_SECONDS))?;
         lower(Resource::Nofile, self.open_files, self.open_files)?;
         lower(Resource::Fsize, self.file_size, self.file_size)?;
-        // Counts what the user runs in this sandbox; for root, and before Linux 5.14, it is no bound of one sandbox.
+        // Counts the processes of the user inside the sandbox. It does not bind root, nor work per sandbox before Linux 5.14.
         #[cfg(target_os = "linux")]
         lower(Resource::Nproc, self.threads, self.threads)?;
         lower(Resource::Core, 0, 0)
     }
 }
 
-/// Lowers a limit, and leaves one that is lower already.
+/// Lowers a limit, unless it is lower already.
 fn lower(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
     let now = getrlimit(resource);
     let least = |now: Option<u64>, wanted: u64| Some(now.map_or(wanted, |now| now.min(wanted)));
@@ -172,17 +172,17 @@ impl FromStr for ProcessLimits {
                 file_size: *file_size,
                 threads: *threads,
             }),
-            _ => Err("it must be CPU_SECONDS,OPEN_FILES,FILE_BYTES,THREADS".to_owned()),
+            _ => Err("expected CPU_SECONDS,OPEN_FILES,FILE_BYTES,THREADS".to_owned()),
         }
     }
 }
 
 /// The limits of a sandbox, and the folders that its programs write to.
 #[derive(Clone, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct SandboxBounds {
     pub limits: ResourceLimits,
     pub folders: Vec<PathBuf>,
-    /// A folder that is not counted, because others write there.
+    /// A folder that is not measured, because other programs write there.
     pub except: PathBuf,
 }
 
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_that_a_file_does_not_give_have_defaults() {
+    fn missing_limits_have_defaults() {
         let given = SandboxLimits { processes: Some(20), ..SandboxLimits::default() };
         let limits = ResourceLimits::new(&given);
         assert_eq!((limits.processes, limits.disk, limits.open_files), (20, DISK_BYTES, OPEN_FILES));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn process_limits_are_read_as_they_are_written() {
+    fn process_limits_round_trip_as_text() {
         let limits = ResourceLimits::new(&SandboxLimits::default()).of_each_process();
         assert_eq!(limits.to_string().parse(), Ok(limits));
         for bad in ["", "1,2,3", "1,2,3,x", "1,2,3,4,5"] {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn excess_names_its_limit() {
+    fn excess_names_the_exceeded_limit() {
         assert_eq!(
             Excess::Memory(8 << 30).to_string(),
             "used more than 8GiB of memory (limit `sandbox.limits.memory`)"

@@ -1,4 +1,4 @@
-//! Running a program to its end: its output line by line, its time, and the end of everything that it started.
+//! Runs a program to its end: reads its output, enforces its limits, and ends everything that it started.
 
 use std::fmt;
 use std::io;
@@ -14,97 +14,98 @@ use tokio_util::sync::CancellationToken;
 
 use super::control_group::ControlGroup;
 use super::exec_shim;
-use super::lines::{Line, Lines, Read};
-use super::process_tree::{Ask, ProcessId, ProcessTree};
+use super::lines::{LineReader, OutputLine, ReadOutcome};
+use super::process_tree::{ProcessId, ProcessTree, TerminationScope};
 use super::program::{Program, Secrecy};
-use super::record::Record;
+use super::record::ProcessRecord;
 use super::resources::{Excess, ResourceLimits};
 use super::secrets::Secrets;
 use super::spawner;
 use super::transcript::Transcript;
 use super::watchdog;
+use crate::sandbox::SandboxError;
 
-/// How much a program may write unless its limits say otherwise.
-const OUTPUT_BYTES: u64 = 64 << 20;
-/// How long to read what was written by those that have ended.
+/// Default for the amount of output.
+const MAX_OUTPUT_BYTES: u64 = 64 << 20;
+/// Time for reading the remaining output after the program has ended.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
-/// How much is remembered of what it complained about.
+/// Lines of standard error that are kept for the report.
 const STDERR_LINES: usize = 20;
 const STDERR_LINE_CHARS: usize = 400;
 
-/// What a program may take.
+/// Limits of one run of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct RunLimits {
     pub timeout: Duration,
-    /// How long it may say nothing at all.
+    /// Longest time without output.
     pub idle: Option<Duration>,
-    /// How much it may write.
+    /// Maximum bytes of output.
     pub output_bytes: u64,
 }
 
-impl Limits {
-    /// Of time; of the rest, what no program that is well comes near.
-    pub fn within(timeout: Duration) -> Limits {
-        Limits { timeout, idle: None, output_bytes: OUTPUT_BYTES }
+impl RunLimits {
+    /// Limits the time; the limit on output is one that no healthy program reaches.
+    pub fn within(timeout: Duration) -> RunLimits {
+        RunLimits { timeout, idle: None, output_bytes: MAX_OUTPUT_BYTES }
     }
 }
 
-/// Where a program wrote something.
+/// An output stream of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stream {
+pub enum OutputStream {
     Stdout,
     Stderr,
 }
 
-/// A program that ran.
+/// The outcome of a program that ran.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finished {
-    pub how: How,
-    /// The last lines that it wrote there, for people.
+    pub end: ProcessEnd,
+    /// The last lines of standard error, for people.
     pub stderr_tail: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum How {
+pub enum ProcessEnd {
     Exited(i32),
     Signalled(i32),
-    /// It took too long and was ended.
+    /// Ended because it took too long.
     TimedOut,
-    /// It said nothing for too long and was ended.
+    /// Ended because it wrote nothing for too long.
     Idle,
-    /// Somebody asked for its end.
+    /// Ended on request.
     Cancelled,
-    /// It wrote too much and was ended.
+    /// Ended because it wrote too much.
     Flooded,
-    /// It exceeded a limit of its sandbox and was ended.
+    /// Ended because it exceeded a limit of its sandbox.
     OverLimit(Excess),
 }
 
-impl How {
-    /// The limit that the kernel ended it for, if its code says so.
-    fn or_excess(self, limits: &ResourceLimits) -> How {
+impl ProcessEnd {
+    /// Replaces an exit code that stands for a limit that the kernel enforced.
+    fn or_excess(self, limits: &ResourceLimits) -> ProcessEnd {
         match self {
-            How::Exited(code) => limits.excess_of_code(code).map_or(self, How::OverLimit),
+            ProcessEnd::Exited(code) => limits.excess_of_code(code).map_or(self, ProcessEnd::OverLimit),
             other => other,
         }
     }
 }
 
-impl fmt::Display for How {
+impl fmt::Display for ProcessEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            How::Exited(code) => write!(f, "it ended with code {code}"),
-            How::Signalled(signal) => write!(f, "it was ended by signal {signal}"),
-            How::TimedOut => f.write_str("it took too long and was ended"),
-            How::Idle => f.write_str("it said nothing for too long and was ended"),
-            How::Cancelled => f.write_str("it was asked to stop"),
-            How::Flooded => f.write_str("it wrote too much and was ended"),
-            How::OverLimit(excess) => write!(f, "it {excess} and was ended"),
+            ProcessEnd::Exited(code) => write!(f, "it ended with code {code}"),
+            ProcessEnd::Signalled(signal) => write!(f, "it was ended by signal {signal}"),
+            ProcessEnd::TimedOut => f.write_str("it took too long and was ended"),
+            ProcessEnd::Idle => f.write_str("it printed nothing for too long and was ended"),
+            ProcessEnd::Cancelled => f.write_str("it was asked to stop"),
+            ProcessEnd::Flooded => f.write_str("it wrote too much and was ended"),
+            ProcessEnd::OverLimit(excess) => write!(f, "it {excess} and was ended"),
         }
     }
 }
 
-/// Why a program never ran.
+/// The reason why a program could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum NotStarted {
     #[error("there is no program `{name}`")]
@@ -115,21 +116,21 @@ pub enum NotStarted {
     Refused { reason: String },
     #[error("cannot write {}", path.display())]
     Transcript { path: PathBuf, source: io::Error },
-    #[error("cannot write down what runs in {}", folder.display())]
+    #[error("cannot record the running program in {}", folder.display())]
     Record { folder: PathBuf, source: io::Error },
     #[error("cannot start {}", program.display())]
     Start { program: PathBuf, source: io::Error },
 }
 
-/// Runs a program, passes on every line that it writes, and returns when it and everything that it started have ended.
+/// Runs a program and passes on every line of its output. Returns when it and everything that it started have ended.
 ///
-/// Whoever does not wait for that ends them at once.
+/// Dropping the future kills them at once.
 pub async fn run(
     program: &Program,
-    limits: Limits,
+    limits: RunLimits,
     transcript: &Path,
     cancel: &CancellationToken,
-    on_line: &mut (dyn FnMut(Stream, &str) + Send),
+    on_line: &mut (dyn FnMut(OutputStream, &str) + Send),
 ) -> Result<Finished, NotStarted> {
     let name = program.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if !program.folder.is_dir() {
@@ -138,44 +139,44 @@ pub async fn run(
     let Some(found) = program.find() else { return Err(NotStarted::NoSuchProgram { name }) };
     let kept = Transcript::begin(transcript)
         .map_err(|source| NotStarted::Transcript { path: transcript.to_path_buf(), source })?;
-    let mut running = Running::start(program, &found, &name).await?;
+    let mut running = RunningProgram::start(program, &found, &name).await?;
     let secrets = match program.secrecy {
         Secrecy::Open => Secrets::default(),
-        Secrecy::Kept => Secrets::of(&program.env),
+        Secrecy::Kept => Secrets::from_environment(&program.env),
     };
-    let mut heard = Heard { on_line, secrets, transcript: Some(kept), tail: Vec::new(), room: limits.output_bytes };
-    let how = running.follow(program, limits, cancel, &mut heard).await;
-    if matches!(how, How::OverLimit(_)) {
-        // A fork bomb makes others faster than they can be asked.
+    let mut sink = OutputSink { on_line, secrets, transcript: Some(kept), tail: Vec::new(), room: limits.output_bytes };
+    let end = running.follow(program, limits, cancel, &mut sink).await;
+    if matches!(end, ProcessEnd::OverLimit(_)) {
+        // A fork bomb creates processes faster than they can be asked to end.
         running.process_tree.kill_first();
         running.group.iter().for_each(|group| group.kill());
     }
-    running.end(&mut heard).await;
-    if how == How::Exited(exec_shim::NOT_STARTED)
-        && let Some(reason) = heard.tail.iter().rev().find_map(|line| line.strip_prefix("error: "))
+    running.end(&mut sink).await;
+    if end == ProcessEnd::Exited(exec_shim::NOT_STARTED)
+        && let Some(reason) = sink.tail.iter().rev().find_map(|line| line.strip_prefix("error: "))
         && reason.starts_with(exec_shim::REASON)
     {
         return Err(NotStarted::Refused { reason: reason.to_owned() });
     }
-    Ok(Finished { how, stderr_tail: heard.finish(how) })
+    Ok(Finished { end, stderr_tail: sink.finish(end) })
 }
 
-/// Takes what a program writes to whoever wants it.
-struct Heard<'a> {
-    on_line: &'a mut (dyn FnMut(Stream, &str) + Send),
+/// Takes the output of a program to the transcript and to the caller.
+struct OutputSink<'a> {
+    on_line: &'a mut (dyn FnMut(OutputStream, &str) + Send),
     secrets: Secrets,
-    /// Nothing more is kept once the disk refuses it; the program need not fail for that.
+    /// `None` once the disk rejects it; the program need not fail for that.
     transcript: Option<Transcript>,
     tail: Vec<String>,
-    /// How much more may be written.
+    /// Bytes of output left.
     room: u64,
 }
 
-impl Heard<'_> {
-    fn line(&mut self, stream: Stream, line: &Line) {
-        let text = self.secrets.hidden(&line.text).into_owned();
+impl OutputSink<'_> {
+    fn line(&mut self, stream: OutputStream, line: &OutputLine) {
+        let text = self.secrets.redact(&line.text).into_owned();
         self.keep(|transcript| transcript.line(stream, &text, line.cut));
-        if stream == Stream::Stderr {
+        if stream == OutputStream::Stderr {
             if self.tail.len() == STDERR_LINES {
                 self.tail.remove(0);
             }
@@ -190,17 +191,17 @@ impl Heard<'_> {
         }
     }
 
-    /// Whether it was more than may be.
-    fn floods(&mut self, bytes: usize) -> bool {
+    /// Counts bytes of output, and returns whether they exceed the limit.
+    fn exceeds_limit(&mut self, bytes: usize) -> bool {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        let floods = bytes > self.room;
+        let exceeds = bytes > self.room;
         self.room = self.room.saturating_sub(bytes);
-        floods
+        exceeds
     }
 
-    fn finish(mut self, how: How) -> String {
-        if !matches!(how, How::Exited(_)) {
-            self.keep(|transcript| transcript.note(&how.to_string()));
+    fn finish(mut self, end: ProcessEnd) -> String {
+        if !matches!(end, ProcessEnd::Exited(_)) {
+            self.keep(|transcript| transcript.note(&end.to_string()));
         }
         drop(self.transcript.take().map(Transcript::finish));
         self.tail.join("\n")
@@ -208,19 +209,19 @@ impl Heard<'_> {
 }
 
 /// A program that was started.
-struct Running {
+struct RunningProgram {
     child: Child,
     process_tree: ProcessTree,
-    ask: Ask,
-    /// The kernel's bounds of a sandbox, where there are such.
+    scope: TerminationScope,
+    /// The kernel's bounds of a sandbox, if available.
     group: Option<Arc<ControlGroup>>,
-    record: Record,
-    out: Option<Lines<ChildStdout>>,
-    err: Option<Lines<ChildStderr>>,
+    record: ProcessRecord,
+    out: Option<LineReader<ChildStdout>>,
+    err: Option<LineReader<ChildStderr>>,
     ended: bool,
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         if !self.ended {
             self.process_tree.kill();
@@ -228,44 +229,44 @@ impl Drop for Running {
     }
 }
 
-impl Running {
-    async fn start(program: &Program, found: &Path, name: &str) -> Result<Running, NotStarted> {
+impl RunningProgram {
+    async fn start(program: &Program, found: &Path, name: &str) -> Result<RunningProgram, NotStarted> {
         let process_tree = ProcessTree::new();
         let records = &program.exec_shim.records;
         let not_recorded = |source| NotStarted::Record { folder: records.clone(), source };
-        let record = Record::begin(records, name, &process_tree).map_err(not_recorded)?;
+        let record = ProcessRecord::begin(records, name, &process_tree).map_err(not_recorded)?;
         let not_started = |source| NotStarted::Start { program: program.exec_shim.rookery.clone(), source };
         let limits = program.sandbox.as_ref().map(|sandbox| sandbox.bounds().limits);
-        let group = limits.and_then(ControlGroup::make).map(Arc::new);
+        let group = limits.and_then(ControlGroup::create).map(Arc::new);
         let command = command(program, found, &process_tree, group.as_deref())?;
         let mut child = spawner::spawn(command).await.map_err(not_started)?;
-        let mut running = Running {
+        let mut running = RunningProgram {
             process_tree: ProcessTree { first: child.id().and_then(ProcessId::of), ..process_tree },
-            ask: if program.sandbox.is_some() { Ask::AllButFirst } else { Ask::Everybody },
-            out: child.stdout.take().map(Lines::of),
-            err: child.stderr.take().map(Lines::of),
+            scope: if program.sandbox.is_some() { TerminationScope::AllButFirst } else { TerminationScope::All },
+            out: child.stdout.take().map(LineReader::new),
+            err: child.stderr.take().map(LineReader::new),
             group,
             record,
             child,
             ended: false,
         };
-        running.record.started(running.process_tree.first).map_err(not_recorded)?;
+        running.record.set_first(running.process_tree.first).map_err(not_recorded)?;
         if let (Some(mut stdin), Some(text)) = (running.child.stdin.take(), program.stdin.clone()) {
-            // A program that does not want it all is none the worse for it.
+            // A program may ignore its input.
             tokio::spawn(async move { drop(stdin.write_all(&text).await) });
         }
         Ok(running)
     }
 
-    /// Listens until it ends, or must.
+    /// Reads output until the program ends or must be ended.
     async fn follow(
         &mut self,
         program: &Program,
-        limits: Limits,
+        limits: RunLimits,
         cancel: &CancellationToken,
-        heard: &mut Heard<'_>,
-    ) -> How {
-        let over = tokio::time::sleep(limits.timeout);
+        sink: &mut OutputSink<'_>,
+    ) -> ProcessEnd {
+        let timeout = tokio::time::sleep(limits.timeout);
         let bounds = program.sandbox.as_ref().map(|sandbox| sandbox.bounds());
         let watched = bounds.clone().zip(self.process_tree.first);
         let group = self.group.clone();
@@ -275,61 +276,61 @@ impl Running {
                 None => std::future::pending().await,
             }
         };
-        tokio::pin!(over, excess);
+        tokio::pin!(timeout, excess);
         loop {
             tokio::select! {
                 biased;
-                () = cancel.cancelled() => return How::Cancelled,
-                () = &mut over => return How::TimedOut,
-                excess = &mut excess => return How::OverLimit(excess),
-                (stream, read) = said(&mut self.out, &mut self.err) => if self.take(stream, read, heard) {
-                    return How::Flooded;
+                () = cancel.cancelled() => return ProcessEnd::Cancelled,
+                () = &mut timeout => return ProcessEnd::TimedOut,
+                excess = &mut excess => return ProcessEnd::OverLimit(excess),
+                (stream, read) = next_read(&mut self.out, &mut self.err) => if self.take(stream, read, sink) {
+                    return ProcessEnd::Flooded;
                 },
                 status = self.child.wait() => {
-                    let how = status.map_or(How::Exited(exec_shim::NOT_STARTED), how);
-                    let enforced = self.group.as_deref().and_then(ControlGroup::excess).map(How::OverLimit);
+                    let end = status.map_or(ProcessEnd::Exited(exec_shim::NOT_STARTED), end_of);
+                    let enforced = self.group.as_deref().and_then(ControlGroup::excess).map(ProcessEnd::OverLimit);
                     let limits = bounds.as_ref().map(|bounds| &bounds.limits);
-                    return enforced.unwrap_or_else(|| limits.map_or(how, |limits| how.or_excess(limits)));
+                    return enforced.unwrap_or_else(|| limits.map_or(end, |limits| end.or_excess(limits)));
                 }
-                () = silence(limits.idle) => return How::Idle,
+                () = silence(limits.idle) => return ProcessEnd::Idle,
             }
         }
     }
 
-    /// Takes what was said; true if it is too much.
-    fn take(&mut self, stream: Stream, read: Read, heard: &mut Heard<'_>) -> bool {
+    /// Handles one read; returns whether the output exceeds the limit.
+    fn take(&mut self, stream: OutputStream, read: ReadOutcome, sink: &mut OutputSink<'_>) -> bool {
         match (read, stream) {
-            (Read::Line(line), _) => heard.line(stream, &line),
-            (Read::Part(bytes), _) if heard.floods(bytes) => {
+            (ReadOutcome::Line(line), _) => sink.line(stream, &line),
+            (ReadOutcome::Part(bytes), _) if sink.exceeds_limit(bytes) => {
                 (self.out, self.err) = (None, None);
                 return true;
             }
-            (Read::Part(_), _) => {}
-            (Read::End, Stream::Stdout) => self.out = None,
-            (Read::End, Stream::Stderr) => self.err = None,
+            (ReadOutcome::Part(_), _) => {}
+            (ReadOutcome::End, OutputStream::Stdout) => self.out = None,
+            (ReadOutcome::End, OutputStream::Stderr) => self.err = None,
         }
         false
     }
 
-    /// Ends all of it that lives, and listens to its last words meanwhile.
-    async fn end(&mut self, heard: &mut Heard<'_>) {
+    /// Ends all members of the tree and reads their last output meanwhile.
+    async fn end(&mut self, sink: &mut OutputSink<'_>) {
         let process_tree = self.process_tree.clone();
-        let ending = process_tree.end(self.ask);
+        let ending = process_tree.end(self.scope);
         tokio::pin!(ending);
         loop {
             tokio::select! {
-                _count = &mut ending => break,
-                (stream, read) = said(&mut self.out, &mut self.err) => {
-                    self.take(stream, read, heard);
+                _ = &mut ending => break,
+                (stream, read) = next_read(&mut self.out, &mut self.err) => {
+                    self.take(stream, read, sink);
                 }
             }
         }
         self.ended = true;
-        // Nobody is left to write, so what was written has an end.
+        // All writers have ended, so the streams end too.
         let rest = async {
             while self.out.is_some() || self.err.is_some() {
-                let (stream, read) = said(&mut self.out, &mut self.err).await;
-                self.take(stream, read, heard);
+                let (stream, read) = next_read(&mut self.out, &mut self.err).await;
+                self.take(stream, read, sink);
             }
             drop(self.child.wait().await);
         };
@@ -337,7 +338,7 @@ impl Running {
     }
 }
 
-/// The command that starts a program: our own, which becomes it.
+/// The command that starts a program through the `exec` shim.
 fn command(
     program: &Program,
     found: &Path,
@@ -352,8 +353,8 @@ fn command(
     command.arg("--");
     match &program.sandbox {
         Some(sandbox) => {
-            let around = sandbox.around(found, &program.argv[1..]);
-            command.args(around.map_err(|error| NotStarted::Refused { reason: error.to_string() })?);
+            let around = sandbox.wrap_arguments(found, &program.argv[1..]);
+            command.args(around.map_err(|error: SandboxError| NotStarted::Refused { reason: error.to_string() })?);
             command.env_clear().envs(sandbox.environment(&program.env));
         }
         None => {
@@ -367,15 +368,18 @@ fn command(
     Ok(command)
 }
 
-/// The next that is said on either stream; never, if both have ended.
-async fn said(out: &mut Option<Lines<ChildStdout>>, err: &mut Option<Lines<ChildStderr>>) -> (Stream, Read) {
+/// Reads from either stream. Never returns once both have ended.
+async fn next_read(
+    out: &mut Option<LineReader<ChildStdout>>,
+    err: &mut Option<LineReader<ChildStderr>>,
+) -> (OutputStream, ReadOutcome) {
     tokio::select! {
-        read = next(out) => (Stream::Stdout, read),
-        read = next(err) => (Stream::Stderr, read),
+        read = next(out) => (OutputStream::Stdout, read),
+        read = next(err) => (OutputStream::Stderr, read),
     }
 }
 
-async fn next<R: AsyncRead + Unpin>(lines: &mut Option<Lines<R>>) -> Read {
+async fn next<R: AsyncRead + Unpin>(lines: &mut Option<LineReader<R>>) -> ReadOutcome {
     match lines {
         Some(lines) => lines.next().await,
         None => std::future::pending().await,
@@ -389,10 +393,10 @@ async fn silence(longest: Option<Duration>) {
     }
 }
 
-fn how(status: ExitStatus) -> How {
+fn end_of(status: ExitStatus) -> ProcessEnd {
     match (status.code(), status.signal()) {
-        (Some(code), _) => How::Exited(code),
-        (None, Some(signal)) => How::Signalled(signal),
-        (None, None) => How::Exited(exec_shim::NOT_STARTED),
+        (Some(code), _) => ProcessEnd::Exited(code),
+        (None, Some(signal)) => ProcessEnd::Signalled(signal),
+        (None, None) => ProcessEnd::Exited(exec_shim::NOT_STARTED),
     }
 }

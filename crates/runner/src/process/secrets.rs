@@ -1,14 +1,14 @@
-//! What a program has in its environment and must not tell. It may print that by accident, or because somebody asked it to: it
-//! gets into no transcript, no message and onto no screen.
+//! Removes the secrets of a program's environment from its output. A program may print them by accident, or because an agent
+//! asked it to; they must not reach a transcript, a message or the screen.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-/// How names of variables end whose values are secret.
+/// Endings of names of variables with secret values.
 const ENDINGS: [&str; 9] =
     ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "_PASS", "_PAT", "CREDENTIALS", "ROOKERY_SESSION"];
-/// What is shorter may be any word, and is no secret that deserves the name.
+/// The length below which a value may be an ordinary term, and is too weak to be a secret.
 const SHORTEST: usize = 16;
 const INSTEAD: &str = "[secret]";
 
@@ -16,26 +16,26 @@ const INSTEAD: &str = "[secret]";
 pub(super) struct Secrets(Vec<String>);
 
 impl Secrets {
-    pub(super) fn of(env: &BTreeMap<OsString, OsString>) -> Secrets {
+    pub(super) fn from_environment(env: &BTreeMap<OsString, OsString>) -> Secrets {
         let named = |name: &OsString| {
             let name = name.to_string_lossy().to_ascii_uppercase();
             ENDINGS.iter().any(|ending| name.ends_with(ending))
         };
         let values = env.iter().filter(|(name, _)| named(name)).filter_map(|(_, value)| value.to_str());
-        // Output is looked at by lines, and programs write much of it as JSON.
+        // Output is searched line by line, and programs write much of it as JSON.
         let written =
             |value: &str| [value.to_owned(), serde_json::json!(value).to_string().trim_matches('"').to_owned()];
         let lines = values.flat_map(|value| std::iter::once(value).chain(value.lines()));
         let mut values: Vec<String> =
             lines.map(str::trim).filter(|value| value.len() >= SHORTEST).flat_map(written).collect();
-        // One may be part of another.
+        // The longest first, since a secret may be part of another.
         values.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
         values.dedup();
         Secrets(values)
     }
 
-    /// A line without them.
-    pub(super) fn hidden<'a>(&self, line: &'a str) -> Cow<'a, str> {
+    /// Replaces the secrets in a line.
+    pub(super) fn redact<'a>(&self, line: &'a str) -> Cow<'a, str> {
         let mut line = Cow::Borrowed(line);
         for secret in self.0.iter().filter(|secret| !secret.is_empty()) {
             if line.contains(secret.as_str()) {
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_secret_by_its_name_is_not_told() {
+    fn secrets_are_recognised_by_name_and_redacted() {
         let env = [
             ("ANTHROPIC_API_KEY", "sk-ant-123456789"),
             ("github_token", "sk-ant-123456789-and-more"),
@@ -60,16 +60,16 @@ mod tests {
             ("EMPTY_SECRET", ""),
             ("PATH", "/usr/bin:/bin"),
         ];
-        let secrets = Secrets::of(&env.map(|(name, value)| (name.into(), value.into())).into());
-        let told = r#"{"env":"sk-ant-123456789-and-more sk-ant-123456789 v1.session.abcdef /usr/bin:/bin k"}"#;
-        assert_eq!(secrets.hidden(told), r#"{"env":"[secret] [secret] [secret] /usr/bin:/bin k"}"#);
-        assert!(matches!(secrets.hidden("nothing of it"), Cow::Borrowed(_)));
+        let secrets = Secrets::from_environment(&env.map(|(name, value)| (name.into(), value.into())).into());
+        let output = r#"{"env":"sk-ant-123456789-and-more sk-ant-123456789 v1.session.abcdef /usr/bin:/bin k"}"#;
+        assert_eq!(secrets.redact(output), r#"{"env":"[secret] [secret] [secret] /usr/bin:/bin k"}"#);
+        assert!(matches!(secrets.redact("nothing of it"), Cow::Borrowed(_)));
         let pem = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\n-----END PRIVATE KEY-----\n";
         let env = [("DEPLOY_KEY", pem), ("DB_PASSWORD", "quote\"and\\backslash")];
-        let secrets = Secrets::of(&env.map(|(name, value)| (name.into(), value.into())).into());
-        assert_eq!(secrets.hidden("MIIEvQIBADANBgkqhkiG"), "[secret]");
-        let told = serde_json::json!({ "out": format!("{pem}quote\"and\\backslash") }).to_string();
-        let told = secrets.hidden(&told);
-        assert!(!told.contains("MIIE") && !told.contains("backslash"), "{told}");
+        let secrets = Secrets::from_environment(&env.map(|(name, value)| (name.into(), value.into())).into());
+        assert_eq!(secrets.redact("MIIEvQIBADANBgkqhkiG"), "[secret]");
+        let output = serde_json::json!({ "out": format!("{pem}quote\"and\\backslash") }).to_string();
+        let output = secrets.redact(&output);
+        assert!(!output.contains("MIIE") && !output.contains("backslash"), "{output}");
     }
 }

@@ -1,7 +1,7 @@
 //! The thread that starts programs.
 //!
-//! A process that asked to be ended with its parent is ended with the *thread* that made it. Threads of a runtime come and go;
-//! this one stays as long as the process does.
+//! The kernel ends a process with the *thread* of the parent that created it. Threads of the runtime come and go; this one lives
+//! as long as the process.
 
 use std::io;
 use std::sync::mpsc;
@@ -12,25 +12,25 @@ use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-struct Job {
+struct SpawnJob {
     command: Command,
-    /// Whose child it will be.
+    /// The runtime that will wait for the child.
     runtime: Handle,
     started: oneshot::Sender<io::Result<Child>>,
 }
 
-/// Starts a program from the thread that stays.
+/// Starts a program from the permanent thread.
 pub(super) async fn spawn(command: Command) -> io::Result<Child> {
     let (started, answer) = oneshot::channel();
-    hand_over(Job { command, runtime: Handle::current(), started })?;
+    hand_over(SpawnJob { command, runtime: Handle::current(), started })?;
     answer.await.unwrap_or_else(|_| Err(gone()))
 }
 
-fn hand_over(job: Job) -> io::Result<()> {
-    static SPAWNER: OnceLock<Mutex<mpsc::Sender<Job>>> = OnceLock::new();
+fn hand_over(job: SpawnJob) -> io::Result<()> {
+    static SPAWNER: OnceLock<Mutex<mpsc::Sender<SpawnJob>>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {
         let (sender, jobs) = mpsc::channel();
-        // Without a thread the first job is told that nobody takes it.
+        // If the thread cannot be created, its channel is closed and every job fails.
         drop(thread::Builder::new().name("spawner".to_owned()).spawn(move || work(&jobs)));
         Mutex::new(sender)
     });
@@ -38,14 +38,15 @@ fn hand_over(job: Job) -> io::Result<()> {
     sent.map_err(|_| gone())
 }
 
-fn work(jobs: &mpsc::Receiver<Job>) {
+fn work(jobs: &mpsc::Receiver<SpawnJob>) {
     while let Ok(mut job) = jobs.recv() {
-        let _within = job.runtime.enter();
-        // Whoever does not wait any more drops it, and that ends it.
+        let guard = job.runtime.enter();
+        // If the caller no longer waits, the child is dropped, and that kills it.
         drop(job.started.send(job.command.spawn()));
+        drop(guard);
     }
 }
 
 fn gone() -> io::Error {
-    io::Error::other("the thread that starts programs is gone")
+    io::Error::other("the thread that starts programs has ended")
 }

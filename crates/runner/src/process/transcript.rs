@@ -1,4 +1,4 @@
-//! What a program wrote, kept in a file: all of it if it is short, else its beginning and its end.
+//! A file with the output of a program: whole if short, otherwise its beginning and its end.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -8,25 +8,25 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use super::run::Stream;
+use super::run::OutputStream;
 
-/// How much is kept of the beginning, and as much of the end.
-pub(super) const PART_BYTES: usize = 1 << 20;
+/// Size of the beginning that is kept, and of the end.
+pub(super) const MAX_PART_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Transcript {
     file: BufWriter<File>,
     part: usize,
-    /// How much more of the beginning fits.
+    /// Bytes left for the beginning.
     room: usize,
     tail: VecDeque<u8>,
     left_out: u64,
 }
 
 impl Transcript {
-    /// Begins the file anew. A link that somebody put there is not followed: it could lead anywhere.
+    /// Creates or empties the file. A symbolic link at its path is not followed, since an agent may have put it there.
     pub(super) fn begin(path: &Path) -> io::Result<Transcript> {
-        Transcript::of_parts(path, PART_BYTES)
+        Transcript::of_parts(path, MAX_PART_BYTES)
     }
 
     fn of_parts(path: &Path, part: usize) -> io::Result<Transcript> {
@@ -36,9 +36,9 @@ impl Transcript {
         Ok(Transcript { file: BufWriter::new(open?), part, room: part, tail: VecDeque::new(), left_out: 0 })
     }
 
-    /// Adds a line. What was said for people to read, and not as an answer, is marked.
-    pub(super) fn line(&mut self, stream: Stream, text: &str, cut: usize) -> io::Result<()> {
-        if stream == Stream::Stderr {
+    /// Appends a line of output. Lines of standard error are marked.
+    pub(super) fn line(&mut self, stream: OutputStream, text: &str, cut: usize) -> io::Result<()> {
+        if stream == OutputStream::Stderr {
             self.add(b"! ")?;
         }
         self.add(text.as_bytes())?;
@@ -48,7 +48,7 @@ impl Transcript {
         self.add(b"\n")
     }
 
-    /// Adds a line of our own.
+    /// Appends a remark of the runner.
     pub(super) fn note(&mut self, text: &str) -> io::Result<()> {
         self.add(format!("[{text}]\n").as_bytes())
     }
@@ -57,7 +57,7 @@ impl Transcript {
         let (head, rest) = bytes.split_at(bytes.len().min(self.room));
         self.room -= head.len();
         self.file.write_all(head)?;
-        // Once something is not part of the beginning, nothing after it is.
+        // Once some bytes go to the end, all later ones do.
         if !rest.is_empty() {
             self.room = 0;
         }
@@ -68,7 +68,7 @@ impl Transcript {
         Ok(())
     }
 
-    /// Writes down the end.
+    /// Writes the end and flushes the file.
     pub(super) fn finish(mut self) -> io::Result<()> {
         if self.left_out > 0 {
             writeln!(self.file, "\n[{} bytes left out here]", self.left_out)?;
@@ -84,10 +84,10 @@ impl Transcript {
 mod tests {
     use super::*;
 
-    fn written(part: usize, lines: &[(Stream, &str)]) -> String {
+    fn written(part: usize, lines: &[(OutputStream, &str)]) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("transcript");
-        std::fs::write(&path, "what another turn said").unwrap();
+        std::fs::write(&path, "output of another turn").unwrap();
         let mut transcript = Transcript::of_parts(&path, part).unwrap();
         for (stream, text) in lines {
             transcript.line(*stream, text, 0).unwrap();
@@ -97,25 +97,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_is_kept_whole() {
-        let lines = [(Stream::Stdout, "hello"), (Stream::Stderr, "warning"), (Stream::Stdout, "bye")];
+    fn short_output_is_kept_whole() {
+        let lines = [(OutputStream::Stdout, "hello"), (OutputStream::Stderr, "warning"), (OutputStream::Stdout, "bye")];
         assert_eq!(written(100, &lines), "hello\n! warning\nbye\n");
-        assert_eq!(written(10, &lines[..2]), "hello\n! warning\n", "what fits into both parts is whole too");
+        assert_eq!(written(10, &lines[..2]), "hello\n! warning\n", "output that fits into both parts is whole too");
     }
 
     #[test]
-    fn of_what_is_long_beginning_and_end_are_kept() {
+    fn long_output_keeps_its_beginning_and_end() {
         let lines: Vec<String> = (0..1000).map(|n| format!("{n:03}")).collect();
-        let lines: Vec<(Stream, &str)> = lines.iter().map(|line| (Stream::Stdout, line.as_str())).collect();
+        let lines: Vec<(OutputStream, &str)> = lines.iter().map(|line| (OutputStream::Stdout, line.as_str())).collect();
         assert_eq!(written(8, &lines), "000\n001\n\n[3984 bytes left out here]\n998\n999\n");
     }
 
     #[test]
-    fn a_cut_line_says_so() {
+    fn cut_line_is_marked() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("transcript");
         let mut transcript = Transcript::begin(&path).unwrap();
-        transcript.line(Stream::Stdout, "abc", 7).unwrap();
+        transcript.line(OutputStream::Stdout, "abc", 7).unwrap();
         transcript.note("ended").unwrap();
         transcript.finish().unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn no_link_is_followed() {
+    fn symbolic_link_is_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         let (path, elsewhere) = (folder.path().join("transcript"), folder.path().join("elsewhere"));
         std::fs::write(&elsewhere, "untouched").unwrap();

@@ -1,7 +1,7 @@
-//! Watches what the process tree of a sandbox uses, and tells when it is too much.
+//! Watches the resource use of a sandbox's process tree, and reports the first limit that it exceeds.
 //!
-//! Processes in a sandbox cannot leave the tree of the one that we started: it is in a process namespace, whose first process
-//! adopts those that lose their parent. The kernel tells of each process what it uses, so nothing inside has to help.
+//! Processes in a sandbox cannot leave the tree of the process that we started: the first process of their namespace adopts
+//! orphans. The kernel reports the use of each process, so nothing inside the sandbox has to cooperate.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -11,22 +11,22 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::control_group::ControlGroup;
-use super::resources::{Bounds, Excess, ResourceLimits};
+use super::resources::{Excess, ResourceLimits, SandboxBounds};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Several sandboxes share one look at the processes of the machine.
 const SNAPSHOT_AGE: Duration = Duration::from_millis(200);
-/// How long folders are left alone after they were measured, and how many times as long as that took.
+/// Pause between measurements of the folders, in time and as a multiple of the duration of a measurement.
 const MEASURE_INTERVAL: Duration = Duration::from_secs(2);
 const MEASURE_REST: u32 = 20;
-/// The clock of `/proc`.
+/// The clock rate of `/proc`.
 const TICKS_PER_SECOND: u64 = 100;
 const USUAL_PAGE_BYTES: u64 = 4096;
 const BLOCK_BYTES: u64 = 512;
 
-/// Returns when the tree of a process uses more than it may, or the kernel has found so for its control group.
-pub(super) async fn excess(first: i32, bounds: Bounds, group: Option<&ControlGroup>) -> Excess {
-    let Bounds { limits, folders, except } = bounds;
+/// Returns when the tree of a process exceeds a limit, or the kernel has enforced one on its control group.
+pub(super) async fn excess(first: i32, bounds: SandboxBounds, group: Option<&ControlGroup>) -> Excess {
+    let SandboxBounds { limits, folders, except } = bounds;
     let folders = Arc::new(Folders { roots: folders, except });
     let mut disk = DiskWatch::begin(folders, limits.disk).await;
     loop {
@@ -34,43 +34,43 @@ pub(super) async fn excess(first: i32, bounds: Bounds, group: Option<&ControlGro
         if let Some(excess) = group.and_then(ControlGroup::excess) {
             return excess;
         }
-        let used = tokio::task::spawn_blocking(move || Usage::of_tree(first, limits.memory)).await;
+        let used = tokio::task::spawn_blocking(move || ResourceUsage::of_tree(first, limits.memory)).await;
         if let Ok(Some(excess)) = used.map(|used| used.excess(&limits)) {
             return excess;
         }
-        if disk.grew_too_much().await {
+        if disk.exceeds_limit().await {
             return Excess::Disk(limits.disk);
         }
     }
 }
 
-/// The resources that a process tree uses at a moment.
+/// Resources that a process tree uses at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Usage {
+struct ResourceUsage {
     processes: u64,
     threads: u64,
     memory: u64,
     cpu: Duration,
 }
 
-impl Usage {
-    /// `precise_from` is the memory above which it is worth to find out what processes share.
-    fn of_tree(first: i32, precise_from: u64) -> Usage {
+impl ResourceUsage {
+    /// Above `precise_from` bytes, shared memory is counted once, which takes longer.
+    fn of_tree(first: i32, precise_from: u64) -> ResourceUsage {
         let all = snapshot();
         let tree = tree(first, &all);
-        let mut used = Usage::of(&tree);
+        let mut used = ResourceUsage::of(&tree);
         if used.memory > precise_from {
             used.memory = tree.iter().map(|stat| proportional_bytes(stat.pid).unwrap_or(stat.resident_bytes())).sum();
         }
         used
     }
 
-    fn of(tree: &[&Stat]) -> Usage {
-        let sum = |of: fn(&Stat) -> u64| tree.iter().map(|stat| of(stat)).fold(0, u64::saturating_add);
-        Usage {
+    fn of(tree: &[&UsageStat]) -> ResourceUsage {
+        let sum = |of: fn(&UsageStat) -> u64| tree.iter().map(|stat| of(stat)).fold(0, u64::saturating_add);
+        ResourceUsage {
             processes: tree.len() as u64,
             threads: sum(|stat| stat.threads),
-            memory: sum(Stat::resident_bytes),
+            memory: sum(UsageStat::resident_bytes),
             cpu: Duration::from_millis(sum(|stat| stat.ticks).saturating_mul(1000 / TICKS_PER_SECOND)),
         }
     }
@@ -90,11 +90,11 @@ impl Usage {
     }
 }
 
-/// A process and all that it started, directly or not.
-fn tree(first: i32, all: &[Stat]) -> Vec<&Stat> {
-    let mut children: HashMap<i32, Vec<&Stat>> = HashMap::new();
+/// Collects a process and all its descendants.
+fn tree(first: i32, all: &[UsageStat]) -> Vec<&UsageStat> {
+    let mut children: HashMap<i32, Vec<&UsageStat>> = HashMap::new();
     all.iter().for_each(|stat| children.entry(stat.parent).or_default().push(stat));
-    let mut tree: Vec<&Stat> = all.iter().filter(|stat| stat.pid == first).collect();
+    let mut tree: Vec<&UsageStat> = all.iter().filter(|stat| stat.pid == first).collect();
     let (mut at, mut seen) = (0, HashSet::from([first]));
     while let Some(stat) = tree.get(at).copied() {
         let new = children.get(&stat.pid).into_iter().flatten().filter(|child| seen.insert(child.pid));
@@ -104,24 +104,24 @@ fn tree(first: i32, all: &[Stat]) -> Vec<&Stat> {
     tree
 }
 
-/// The part of `/proc/PID/stat` that tells of use.
+/// The part of `/proc/PID/stat` about resource use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Stat {
+struct UsageStat {
     pid: i32,
     parent: i32,
     threads: u64,
-    /// Of its own and of the children that it has waited for.
+    /// CPU time of the process and of the children that it has waited for.
     ticks: u64,
     resident_pages: u64,
 }
 
-impl Stat {
-    fn parse(pid: i32, line: &str) -> Option<Stat> {
-        // The name of the program comes before, in brackets, and may have anything in it.
+impl UsageStat {
+    fn parse(pid: i32, line: &str) -> Option<UsageStat> {
+        // The name of the program comes first, in parentheses, and may contain any character.
         let fields: Vec<&str> = line.rsplit_once(')')?.1.split_ascii_whitespace().collect();
         let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
         let ticks = (11..=14).map(number).sum::<Option<u64>>()?;
-        Some(Stat {
+        Some(UsageStat {
             pid,
             parent: fields.get(1)?.parse().ok()?,
             threads: number(17)?,
@@ -144,7 +144,7 @@ fn page_bytes() -> u64 {
     })
 }
 
-/// The memory of a process, of what it shares with others only its share.
+/// The memory of a process, with its share of memory that it shares.
 fn proportional_bytes(pid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     text.lines().find_map(|line| kib(line.strip_prefix("Pss:")?)).map(|kib| kib << 10)
@@ -154,9 +154,9 @@ fn kib(text: &str) -> Option<u64> {
     text.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// All processes of the machine, as they were a moment ago.
-fn snapshot() -> Arc<Vec<Stat>> {
-    static LAST: Mutex<Option<(Instant, Arc<Vec<Stat>>)>> = Mutex::new(None);
+/// All processes of the machine, at most [`SNAPSHOT_AGE`] ago.
+fn snapshot() -> Arc<Vec<UsageStat>> {
+    static LAST: Mutex<Option<(Instant, Arc<Vec<UsageStat>>)>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((at, all)) = &*last
         && at.elapsed() < SNAPSHOT_AGE
@@ -165,18 +165,18 @@ fn snapshot() -> Arc<Vec<Stat>> {
     }
     let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let stat = |pid: i32| Stat::parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
-    let all = Arc::new(pids.filter_map(stat).collect::<Vec<Stat>>());
+    let stat = |pid: i32| UsageStat::parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
+    let all = Arc::new(pids.filter_map(stat).collect::<Vec<UsageStat>>());
     *last = Some((now(), all.clone()));
     all
 }
 
-#[expect(clippy::disallowed_methods, reason = "real processes and disks are measured, by a real clock")]
+#[expect(clippy::disallowed_methods, reason = "measures real processes and disks against the real clock")]
 fn now() -> Instant {
     Instant::now()
 }
 
-/// Folders whose growth is watched.
+/// The folders whose growth is watched.
 #[derive(Debug)]
 struct Folders {
     roots: Vec<PathBuf>,
@@ -184,7 +184,7 @@ struct Folders {
 }
 
 impl Folders {
-    /// The bytes on the disk of all that is in them, without following links.
+    /// Counts the bytes on disk below all folders, without following links.
     fn measure(&self) -> u64 {
         let apart = |root: &&PathBuf| !self.roots.iter().any(|other| other != *root && self.is_counted_in(other, root));
         self.roots.iter().filter(apart).map(|root| self.measure_below(root)).fold(0, u64::saturating_add)
@@ -199,7 +199,7 @@ impl Folders {
         while let Some(folder) = waiting.pop() {
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
                 let Ok(found) = entry.metadata() else { continue };
-                // A file with several names counts once if all of them are here.
+                // Each name of a file with several counts for its part.
                 bytes = bytes.saturating_add(found.blocks() * BLOCK_BYTES / found.nlink().max(1));
                 let path = entry.path();
                 if found.is_dir() && path != self.except {
@@ -210,7 +210,7 @@ impl Folders {
         bytes
     }
 
-    /// Free bytes on the disks that they are on.
+    /// Counts the free bytes on the disks of the folders.
     fn free_bytes(&self) -> u64 {
         let free =
             |root: &PathBuf| rustix::fs::statvfs(root).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
@@ -218,7 +218,7 @@ impl Folders {
     }
 }
 
-/// Measures folders from time to time, sooner if their disks fill up.
+/// Measures folders periodically, sooner if their disks fill up.
 struct DiskWatch {
     folders: Arc<Folders>,
     limit: u64,
@@ -236,7 +236,7 @@ impl DiskWatch {
         DiskWatch { folders, limit, began_with, free, measured: now(), took: began.elapsed() }
     }
 
-    async fn grew_too_much(&mut self) -> bool {
+    async fn exceeds_limit(&mut self) -> bool {
         let rested = self.measured.elapsed();
         let is_filling = self.free.saturating_sub(self.folders.free_bytes()) > self.limit / 4;
         let is_due =
@@ -260,38 +260,38 @@ async fn measure(folders: &Arc<Folders>) -> u64 {
 mod tests {
     use super::*;
 
-    fn stat(pid: i32, parent: i32) -> Stat {
-        Stat { pid, parent, threads: 2, ticks: 150, resident_pages: 1 }
+    fn stat(pid: i32, parent: i32) -> UsageStat {
+        UsageStat { pid, parent, threads: 2, ticks: 150, resident_pages: 1 }
     }
 
     #[test]
-    fn tree_has_descendants_and_nobody_else() {
+    fn tree_contains_only_descendants() {
         let all = [stat(1, 0), stat(10, 1), stat(11, 10), stat(12, 11), stat(20, 1), stat(21, 20)];
         let pids: Vec<i32> = tree(10, &all).iter().map(|stat| stat.pid).collect();
         assert_eq!(pids, [10, 11, 12]);
         assert!(tree(99, &all).is_empty());
-        let used = Usage::of(&tree(10, &all));
+        let used = ResourceUsage::of(&tree(10, &all));
         assert_eq!((used.processes, used.threads, used.cpu), (3, 6, Duration::from_millis(4_500)));
         assert_eq!(used.memory, 3 * page_bytes());
     }
 
     #[test]
-    fn stat_of_a_process_with_any_name_is_parsed() {
+    fn stat_is_parsed_with_any_program_name() {
         let line = "12 (a) b) S 7 11 10 0 -1 4194304 93 0 0 0 1 2 3 4 20 0 9 0 777 2592768 212 18446744073709551615";
-        let wanted = Stat { pid: 12, parent: 7, threads: 9, ticks: 10, resident_pages: 212 };
-        assert_eq!(Stat::parse(12, line), Some(wanted));
-        assert_eq!(Stat::parse(12, "12 (a) S 1"), None);
+        let wanted = UsageStat { pid: 12, parent: 7, threads: 9, ticks: 10, resident_pages: 212 };
+        assert_eq!(UsageStat::parse(12, line), Some(wanted));
+        assert_eq!(UsageStat::parse(12, "12 (a) S 1"), None);
     }
 
     #[test]
-    fn own_process_is_in_the_snapshot() {
+    fn snapshot_contains_own_process() {
         let own = std::process::id().cast_signed();
-        let used = Usage::of_tree(own, 0);
+        let used = ResourceUsage::of_tree(own, 0);
         assert!(used.processes >= 1 && used.memory > 1 << 20, "{used:?}");
     }
 
     #[test]
-    fn folders_are_measured_once_and_without_the_excepted_one() {
+    fn folders_are_measured_once_without_the_excluded_one() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path().to_path_buf();
         let except = root.join(".rookery");
@@ -313,19 +313,19 @@ mod tests {
     }
 
     #[test]
-    fn excess_is_the_first_limit_that_is_passed() {
+    fn excess_is_the_first_exceeded_limit() {
         let limits = ResourceLimits::new(&crate::file::SandboxLimits {
             processes: Some(20),
             memory: Some(1 << 30),
             cpu_time: Some(Duration::from_secs(1)),
             ..Default::default()
         });
-        let fine = Usage { processes: 20, threads: 40, memory: 1 << 30, cpu: Duration::from_secs(1) };
+        let fine = ResourceUsage { processes: 20, threads: 40, memory: 1 << 30, cpu: Duration::from_secs(1) };
         assert_eq!(fine.excess(&limits), None);
-        assert_eq!(Usage { processes: 21, ..fine }.excess(&limits), Some(Excess::Processes(20)));
-        assert_eq!(Usage { threads: 321, ..fine }.excess(&limits), Some(Excess::Threads(320)));
-        assert_eq!(Usage { memory: (1 << 30) + 1, ..fine }.excess(&limits), Some(Excess::Memory(1 << 30)));
-        let long = Usage { cpu: Duration::from_secs(2), ..fine };
+        assert_eq!(ResourceUsage { processes: 21, ..fine }.excess(&limits), Some(Excess::Processes(20)));
+        assert_eq!(ResourceUsage { threads: 321, ..fine }.excess(&limits), Some(Excess::Threads(320)));
+        assert_eq!(ResourceUsage { memory: (1 << 30) + 1, ..fine }.excess(&limits), Some(Excess::Memory(1 << 30)));
+        let long = ResourceUsage { cpu: Duration::from_secs(2), ..fine };
         assert_eq!(long.excess(&limits), Some(Excess::CpuTime(Duration::from_secs(1))));
     }
 }

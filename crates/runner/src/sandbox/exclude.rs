@@ -6,14 +6,14 @@ use std::path::Path;
 use super::git;
 use crate::held::HeldFolder;
 
-/// Ignored wherever they are in the repository: a project may be a folder in one.
+/// Excluded at any depth, since a project may be a folder inside a repository.
 const IGNORED: [&str; 2] = [".rookery/", ".worktrees/"];
 const FILE: &str = "exclude";
-/// No list of ignored files is longer.
+/// Limit on the size of the exclude file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Adds `.rookery/` and `.worktrees/` to `.git/info/exclude` of the repository that a project is in, unless they are there.
-/// Does nothing outside of a repository. No link is followed.
+/// Adds `.rookery/` and `.worktrees/` to `.git/info/exclude` of the repository around a project, unless they are listed.
+/// Does nothing outside of a repository, and follows no links.
 pub fn exclude_from_git(project: &Path) -> io::Result<()> {
     let Some(repository) = project.ancestors().find_map(git::common_folder) else { return Ok(()) };
     let (info, _made) = HeldFolder::open(&repository)?.make("info")?;

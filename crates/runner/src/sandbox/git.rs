@@ -1,11 +1,11 @@
-//! Keeps an agent from changing what a person's own git runs or goes by.
+//! Keeps an agent from changing files that a person's own git runs or obeys.
 //!
-//! An agent that commits writes to the repository's git folder. The parts of it that decide what git executes or where it
-//! looks for its settings are shown read only. Each part is a mount, so it can be neither moved nor replaced, and a part that
-//! does not exist is created as a [placeholder](super::placeholder), because nothing can be mounted over a missing file.
+//! An agent that commits writes to the repository's git folder. The parts of it that decide what git executes, or where it
+//! looks for its settings, are mounted read only. A mount can be neither moved nor replaced. A missing part is created as a
+//! [placeholder](super::placeholder), because nothing can be mounted over a missing file.
 //!
-//! A `.git` that is a link or a file is written by whoever can write the folder, so it grants nothing by itself: a git folder
-//! elsewhere is opened to the agent only if that git folder, too, says that it belongs to this folder.
+//! A `.git` that is a link or a file can be written by the agent, so it grants nothing by itself: a git folder elsewhere is
+//! opened to the agent only if that git folder also names this folder as its own.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -17,19 +17,19 @@ use super::spec::FOLDER;
 
 /// Folders of a git folder that decide what git runs, reads as settings, or pushes to.
 const FOLDERS: &[&str] = &["hooks", "info", "branches", "remotes", "modules", "worktrees"];
-/// The same for files, with the contents of a placeholder. A `commondir` of `.` means "this folder" to git.
+/// Files of the same kind, with the contents of their placeholders. A `commondir` of `.` means "this folder" to git.
 const FILES: &[(&str, &str)] = &[("config", ""), ("config.worktree", ""), (COMMON, ".\n")];
 const COMMON: &str = "commondir";
 const BACK_LINK: &str = "gitdir";
 const DOT_GIT: &str = ".git";
-/// Where worktrees are kept in a project.
+/// The project's folder for worktrees.
 const WORKTREES: &str = ".worktrees";
 
 /// Bounds of the search for repositories inside the agent's folder.
-const SEARCHED_ENTRIES: usize = 100_000;
-const NESTED_REPOSITORIES: usize = 64;
+const MAX_SEARCHED_ENTRIES: usize = 100_000;
+const MAX_NESTED_REPOSITORIES: usize = 64;
 /// Bounds of the search for submodules inside a git folder.
-const MODULE_DEPTH: usize = 8;
+const MAX_MODULE_DEPTH: usize = 8;
 
 /// The mounts that protect the repositories an agent can write to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -39,21 +39,21 @@ pub(super) struct Protection {
     pub placeholders: Vec<Placeholder>,
 }
 
-/// A part of a repository that cannot be protected.
+/// The reason why a repository cannot be protected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unprotected {
-    #[error("{0} is a link or no plain file or folder, so an agent could replace it; put a real one in its place")]
+pub(super) enum ProtectionError {
+    #[error("{0} is a link or not a plain file or folder, so an agent could replace it; put a real one in its place")]
     Link(String),
-    #[error("{0} leads to another git folder; remove it, or give that git folder's project to the agent")]
+    #[error("{0} leads to another git folder; remove it, or give the agent the project of that git folder")]
     Elsewhere(String),
     #[error("cannot protect {0}: {1}")]
     Disk(String, String),
 }
 
-/// Which worktrees of a repository an agent may commit in.
+/// The worktrees of a repository that an agent may commit in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Access<'a> {
-    /// Those that exist: the agent works in the main folder, where they are.
+enum WorktreeAccess<'a> {
+    /// All existing ones: the agent works in the main folder, which contains them.
     Every,
     /// The one with this administrative folder.
     Only(&'a Path),
@@ -61,87 +61,87 @@ enum Access<'a> {
 
 impl Protection {
     /// Protects the repository of an agent's folder and the `nested` ones found in what it can write.
-    pub(super) fn of(folder: &Path, nested: &[PathBuf]) -> Result<Protection, Unprotected> {
+    pub(super) fn of(folder: &Path, nested: &[PathBuf]) -> Result<Protection, ProtectionError> {
         let mut all = Protection::default();
         let dot_git = folder.join(DOT_GIT);
         match fs::symlink_metadata(&dot_git) {
             Ok(found) if found.is_dir() => {
-                all.repository(&dot_git, Access::Every)?;
+                all.protect_repository(&dot_git, WorktreeAccess::Every)?;
                 all.pin_worktrees(folder);
             }
             Ok(found) if found.is_file() => {
-                all.linked(folder, &dot_git)?;
+                all.protect_linked(folder, &dot_git)?;
                 all.read.push(dot_git);
             }
-            // Nothing to protect, and a link grants nothing.
+            // Nothing to protect; a link grants nothing.
             _ => {}
         }
-        nested.iter().for_each(|dot_git| all.nested(dot_git));
+        nested.iter().for_each(|dot_git| all.protect_nested(dot_git));
         Ok(all)
     }
 
-    /// A folder whose `.git` is a file: a linked worktree, or a submodule.
-    fn linked(&mut self, folder: &Path, dot_git: &Path) -> Result<(), Unprotected> {
-        let Some(own) = pointed_to(folder, dot_git) else { return Ok(()) };
+    /// Protects a folder whose `.git` is a file: a linked worktree, or a submodule.
+    fn protect_linked(&mut self, folder: &Path, dot_git: &Path) -> Result<(), ProtectionError> {
+        let Some(own) = read_pointer(folder, dot_git) else { return Ok(()) };
         if let Some(common) = common_of_worktree(&own, dot_git) {
-            return self.repository(&common, Access::Only(&own));
+            return self.protect_repository(&common, WorktreeAccess::Only(&own));
         }
         if names_as_work_tree(&own, folder) {
-            return self.repository(&own, Access::Every);
+            return self.protect_repository(&own, WorktreeAccess::Every);
         }
         Ok(())
     }
 
-    /// Opens a git folder for writing, without the parts that git goes by.
-    fn repository(&mut self, git: &Path, access: Access<'_>) -> Result<(), Unprotected> {
+    /// Opens a git folder for writing, except for the parts that git obeys.
+    fn protect_repository(&mut self, git: &Path, access: WorktreeAccess<'_>) -> Result<(), ProtectionError> {
         self.write.push(git.to_path_buf());
         for name in FOLDERS {
-            self.keep(Placeholder::folder(git.join(name)))?;
+            self.protect_part(Placeholder::folder(git.join(name)))?;
         }
         for (name, text) in FILES {
-            self.keep(Placeholder::file(git.join(name), text))?;
+            self.protect_part(Placeholder::file(git.join(name), text))?;
         }
         let common = git.join(COMMON);
         let target = fs::read_to_string(&common).ok().and_then(|text| git.join(text.trim()).canonicalize().ok());
         if target.as_deref() != Some(git) {
-            return Err(Unprotected::Elsewhere(common.display().to_string()));
+            return Err(ProtectionError::Elsewhere(common.display().to_string()));
         }
         for admin in folders_in(&git.join("worktrees")) {
-            if access == Access::Every || access == Access::Only(&admin) {
-                self.worktree(&admin)?;
+            if access == WorktreeAccess::Every || access == WorktreeAccess::Only(&admin) {
+                self.protect_worktree(&admin)?;
             }
         }
-        self.modules(&git.join("modules"), 0)
+        self.protect_modules(&git.join("modules"), 0)
     }
 
-    /// The administrative folder of a worktree that the agent commits in.
-    fn worktree(&mut self, admin: &Path) -> Result<(), Unprotected> {
+    /// Opens the administrative folder of a worktree that the agent commits in.
+    fn protect_worktree(&mut self, admin: &Path) -> Result<(), ProtectionError> {
         self.write.push(admin.to_path_buf());
         for name in [COMMON, BACK_LINK] {
             let path = admin.join(name);
             match fs::symlink_metadata(&path) {
                 Ok(found) if found.is_file() => self.read.push(path),
-                Ok(_) => return Err(Unprotected::Link(path.display().to_string())),
-                // Git does not take the folder for a worktree's without them.
+                Ok(_) => return Err(ProtectionError::Link(path.display().to_string())),
+                // Without these files, git does not treat the folder as a worktree's.
                 Err(_) => {}
             }
         }
-        self.keep(Placeholder::file(admin.join("config.worktree"), ""))
+        self.protect_part(Placeholder::file(admin.join("config.worktree"), ""))
     }
 
-    /// Submodules that are set up; their names may have slashes.
-    fn modules(&mut self, folder: &Path, depth: usize) -> Result<(), Unprotected> {
+    /// Opens the submodules that are set up. Their names may contain slashes.
+    fn protect_modules(&mut self, folder: &Path, depth: usize) -> Result<(), ProtectionError> {
         for module in folders_in(folder) {
             if module.join("HEAD").is_file() {
-                self.repository(&module, Access::Every)?;
-            } else if depth < MODULE_DEPTH {
-                self.modules(&module, depth + 1)?;
+                self.protect_repository(&module, WorktreeAccess::Every)?;
+            } else if depth < MAX_MODULE_DEPTH {
+                self.protect_modules(&module, depth + 1)?;
             }
         }
         Ok(())
     }
 
-    /// Makes worktrees in the project mounts, so that no link can take their place while another agent's sandbox is made.
+    /// Mounts the project's worktrees, so that no link can replace one while another agent's sandbox is being opened.
     fn pin_worktrees(&mut self, folder: &Path) {
         let worktrees = folder.join(WORKTREES);
         let inside = folders_in(&worktrees);
@@ -151,10 +151,10 @@ impl Protection {
         }
     }
 
-    /// A repository that lies in the agent's folder. Its parts that exist are read only; since its folders can be moved, that
-    /// is all that can be done.
-    fn nested(&mut self, dot_git: &Path) {
-        // A path with a link in it leads somewhere else than when it was found.
+    /// Protects a repository inside the agent's folder. Its existing parts become read only; more is impossible, because the
+    /// agent can move its folders.
+    fn protect_nested(&mut self, dot_git: &Path) {
+        // If the path now contains a link, it leads elsewhere than when it was found.
         if !dot_git.canonicalize().is_ok_and(|real| real == dot_git) {
             return;
         }
@@ -167,12 +167,12 @@ impl Protection {
         self.read.extend(parts.filter(|part| fs::symlink_metadata(part).is_ok_and(|found| !found.is_symlink())));
     }
 
-    fn keep(&mut self, placeholder: Placeholder) -> Result<(), Unprotected> {
+    fn protect_part(&mut self, placeholder: Placeholder) -> Result<(), ProtectionError> {
         let path = placeholder.path.clone();
         let made = placeholder.ensure();
         let shown = || path.display().to_string();
-        if !made.map_err(|error: io::Error| Unprotected::Disk(shown(), error.to_string()))? {
-            return Err(Unprotected::Link(shown()));
+        if !made.map_err(|error: io::Error| ProtectionError::Disk(shown(), error.to_string()))? {
+            return Err(ProtectionError::Link(shown()));
         }
         self.read.push(path);
         self.placeholders.push(placeholder);
@@ -180,30 +180,30 @@ impl Protection {
     }
 }
 
-/// The git folder that a folder's `.git` leads to, and that other worktrees share, if it also says that it belongs to it.
+/// The git folder that a folder's `.git` leads to and that worktrees share, if that git folder also names the folder.
 pub(super) fn common_folder(folder: &Path) -> Option<PathBuf> {
     let dot_git = folder.join(DOT_GIT);
     let found = fs::symlink_metadata(&dot_git).ok()?;
     if found.is_dir() {
         return Some(dot_git);
     }
-    let own = pointed_to(folder, &dot_git).filter(|_| found.is_file())?;
+    let own = read_pointer(folder, &dot_git).filter(|_| found.is_file())?;
     common_of_worktree(&own, &dot_git).or_else(|| names_as_work_tree(&own, folder).then_some(own))
 }
 
 /// The git folder that a `.git` file names.
-fn pointed_to(folder: &Path, dot_git: &Path) -> Option<PathBuf> {
+fn read_pointer(folder: &Path, dot_git: &Path) -> Option<PathBuf> {
     let pointer = fs::read_to_string(dot_git).ok()?;
     folder.join(pointer.strip_prefix("gitdir:")?.trim()).canonicalize().ok().filter(|path| path.is_dir())
 }
 
-/// The git folder that a worktree's administrative folder belongs to, if it really is the worktree of this `.git` file.
+/// The git folder that a worktree's administrative folder belongs to, if it names this `.git` file in turn.
 fn common_of_worktree(own: &Path, dot_git: &Path) -> Option<PathBuf> {
     let read = |name: &str| fs::read_to_string(own.join(name)).ok();
     let common = own.join(read(COMMON)?.trim()).canonicalize().ok()?;
     let back = own.join(read(BACK_LINK)?.trim()).canonicalize().ok()?;
-    let is_its_own = own.parent() == Some(&common.join("worktrees")) && back == dot_git.canonicalize().ok()?;
-    is_its_own.then_some(common)
+    let is_own = own.parent() == Some(&common.join("worktrees")) && back == dot_git.canonicalize().ok()?;
+    is_own.then_some(common)
 }
 
 /// Whether the settings of a git folder name `folder` as its work tree, as those of a submodule do.
@@ -224,7 +224,7 @@ fn names_as_work_tree(git: &Path, folder: &Path) -> bool {
     false
 }
 
-/// The folders in a folder, in order, without links.
+/// The folders in a folder, sorted, without links.
 fn folders_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -233,7 +233,7 @@ fn folders_in(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Something an agent can make in its own folder that a person's git would run.
+/// Something that an agent can create in its own folder and that a person's git would run.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Trap {
     Repository(PathBuf),
@@ -250,34 +250,34 @@ impl Trap {
     pub(super) fn warning(&self) -> &'static str {
         match self {
             Trap::Repository(_) => {
-                "an agent made this repository, and your own git runs what its settings say, also from the project: look at \
-                 its config and hooks, or remove it, before you use git there"
+                "an agent created this repository, and your own git runs commands from its settings, also from the project: \
+                 check its config and hooks, or remove it, before you use git there"
             }
             Trap::Rebase(_) => {
-                "an agent left a rebase unfinished: look for `exec` lines in its git-rebase-todo before you continue it"
+                "an agent left a rebase unfinished: check its git-rebase-todo for `exec` lines before you continue it"
             }
         }
     }
 }
 
-/// The traps that are there now.
-pub(super) fn traps(folder: &Path, roots: &[PathBuf]) -> Vec<Trap> {
+/// Lists the traps that exist at present.
+pub(super) fn find_traps(folder: &Path, roots: &[PathBuf]) -> Vec<Trap> {
     let own = roots.iter().map(|root| root.join(DOT_GIT)).filter(|path| fs::symlink_metadata(path).is_ok());
-    let mut all: Vec<Trap> = own.chain(nested_repositories(roots)).map(Trap::Repository).collect();
-    let git = pointed_to(folder, &folder.join(DOT_GIT)).unwrap_or_else(|| folder.join(DOT_GIT));
+    let mut all: Vec<Trap> = own.chain(find_nested_repositories(roots)).map(Trap::Repository).collect();
+    let git = read_pointer(folder, &folder.join(DOT_GIT)).unwrap_or_else(|| folder.join(DOT_GIT));
     let rebases = ["rebase-merge", "rebase-apply"].map(|name| git.join(name)).into_iter();
     all.extend(rebases.filter(|path| path.is_dir()).map(Trap::Rebase));
     all
 }
 
-/// Every `.git` below the folders, those near the top first, without the ones of the folders themselves.
-pub(super) fn nested_repositories(folders: &[PathBuf]) -> Vec<PathBuf> {
+/// Finds every `.git` below the folders, outer ones first, except those of the folders themselves.
+pub(super) fn find_nested_repositories(folders: &[PathBuf]) -> Vec<PathBuf> {
     let (mut found, mut seen) = (Vec::new(), 0);
     let mut waiting: VecDeque<PathBuf> = folders.iter().cloned().collect();
     while let Some(folder) = waiting.pop_front() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             seen += 1;
-            if seen > SEARCHED_ENTRIES || found.len() == NESTED_REPOSITORIES {
+            if seen > MAX_SEARCHED_ENTRIES || found.len() == MAX_NESTED_REPOSITORIES {
                 return found;
             }
             let (name, Ok(kind)) = (entry.file_name(), entry.file_type()) else { continue };
@@ -334,7 +334,7 @@ mod tests {
             assert!(protection.write.contains(&path), "{protection:?}");
             for name in FOLDERS.iter().copied().chain(["config", "config.worktree", COMMON]) {
                 assert!(protection.read.contains(&path.join(name)), "{name}: {protection:?}");
-                assert!(path.join(name).exists(), "{name} is there, so that it can be shown");
+                assert!(path.join(name).exists(), "{name} exists, so that it can be mounted");
             }
         }
         for path in [".git/worktrees/fix", ".git/worktrees/other", ".worktrees", ".worktrees/fix"] {
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn git_file_or_link_that_an_agent_made_opens_nothing() {
+    fn git_file_or_link_made_by_an_agent_opens_nothing() {
         let disk = Disk::new();
         fs::create_dir_all(disk.at("mine/fake/worktrees/x")).unwrap();
         fs::create_dir_all(disk.at("ssh")).unwrap();
@@ -383,13 +383,13 @@ mod tests {
     }
 
     #[test]
-    fn linked_or_diverted_settings_are_refused() {
+    fn linked_or_diverted_settings_are_rejected() {
         let disk = Disk::new();
         symlink(disk.at("sub"), disk.at(".git/hooks")).unwrap();
-        assert!(matches!(Protection::of(&disk.at(""), &[]), Err(Unprotected::Link(_))));
+        assert!(matches!(Protection::of(&disk.at(""), &[]), Err(ProtectionError::Link(_))));
         fs::remove_file(disk.at(".git/hooks")).unwrap();
         disk.write(".git/commondir", "../sub\n");
-        assert!(matches!(Protection::of(&disk.at(""), &[]), Err(Unprotected::Elsewhere(_))));
+        assert!(matches!(Protection::of(&disk.at(""), &[]), Err(ProtectionError::Elsewhere(_))));
     }
 
     #[test]
@@ -397,7 +397,7 @@ mod tests {
         let disk = Disk::new();
         fs::create_dir_all(disk.at("vendor/x/.git/hooks")).unwrap();
         disk.write("vendor/x/.git/config", "");
-        let nested = nested_repositories(&[disk.at("")]);
+        let nested = find_nested_repositories(&[disk.at("")]);
         assert_eq!(nested, [disk.at("sub/.git"), disk.at(".worktrees/fix/.git"), disk.at("vendor/x/.git")]);
         let protection = Protection::of(&disk.at(""), &nested).unwrap();
         for path in ["sub/.git", "vendor/x/.git/hooks", "vendor/x/.git/config"] {

@@ -1,12 +1,12 @@
-//! The hosts without which an agent's own program can do nothing: those of its model.
+//! Hosts that an agent's own program needs in order to reach its model.
 
 use std::collections::BTreeMap;
 
 use super::rule::Rule;
 use crate::file::AgentProgram;
 
-/// What the programs are known to need. Where a model is elsewhere, a variable says so.
-fn known(program: AgentProgram) -> &'static [&'static str] {
+/// Hosts of a program's default models. Variables name models elsewhere.
+fn default_hosts(program: AgentProgram) -> &'static [&'static str] {
     match program {
         AgentProgram::Claude => &["api.anthropic.com", "console.anthropic.com", "platform.claude.com", "claude.ai"],
         AgentProgram::Codex => &["api.openai.com", "auth.openai.com", "chatgpt.com", "*.chatgpt.com"],
@@ -29,11 +29,11 @@ fn known(program: AgentProgram) -> &'static [&'static str] {
     }
 }
 
-/// The hosts of an agent's model: those that are known, and those that its environment names (`ANTHROPIC_BASE_URL` and such).
+/// The hosts of an agent's model: the defaults, and those that its environment names (`ANTHROPIC_BASE_URL` and similar).
 pub(super) fn hosts(program: Option<AgentProgram>, env: &BTreeMap<String, String>) -> Vec<Rule> {
-    let named = env.iter().filter(|(name, _)| is_address(name)).filter_map(|(_, value)| Rule::of_url(value));
-    let known = program.map(known).unwrap_or_default();
-    known.iter().map(|host| Rule::needed(host)).chain(named).collect()
+    let named = env.iter().filter(|(name, _)| is_address(name)).filter_map(|(_, value)| Rule::from_url(value));
+    let known = program.map(default_hosts).unwrap_or_default();
+    known.iter().map(|host| Rule::built_in(host)).chain(named).collect()
 }
 
 fn is_address(name: &str) -> bool {
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_elsewhere_is_named_by_the_environment() {
+    fn environment_names_the_host_of_another_model() {
         let env = BTreeMap::from([
             ("ANTHROPIC_BASE_URL".to_owned(), "http://127.0.0.1:4321".to_owned()),
             ("MODEL_HOST".to_owned(), "no address".to_owned()),

@@ -1,7 +1,7 @@
-//! Files and folders that are created only so that nothing else can be created in their place.
+//! Files and folders that exist only so that nothing else can be created in their place.
 //!
-//! They mean nothing to git, and are removed when no sandbox needs them any more. A crash leaves them, and the next sandbox of
-//! the project removes them in the end.
+//! Git ignores them. They are removed when no sandbox needs them any more. A crash leaves them behind, and the next sandbox of
+//! the project removes them when it ends.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -16,7 +16,7 @@ use rustix::fs::OFlags;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Placeholder {
     pub path: PathBuf,
-    /// None for a folder.
+    /// The content of a file; `None` for a folder.
     text: Option<&'static str>,
 }
 
@@ -29,7 +29,7 @@ impl Placeholder {
         Placeholder { path, text: Some(text) }
     }
 
-    /// Creates it unless something is there. False if what is there is a link or of another kind.
+    /// Creates it unless something exists there. False if that is a link or of another kind.
     pub(super) fn ensure(&self) -> io::Result<bool> {
         let made = match self.text {
             None => fs::create_dir(&self.path),
@@ -51,10 +51,10 @@ impl Placeholder {
         file.write_all(text.as_bytes())
     }
 
-    /// Removes it if it is still as it was created. Folders stay if anything is in them.
+    /// Removes it if it is unchanged. A folder with content stays.
     fn remove(&self) {
         let Some(text) = self.text else {
-            // `hooks` and `info` are in every repository that git makes, and removing them surprises people's scripts.
+            // Git creates `hooks` and `info` in every repository, and scripts of users rely on them.
             let is_usual = ["hooks", "info", "branches"].iter().any(|name| self.path.ends_with(name));
             if !is_usual {
                 fs::remove_dir(&self.path).ok();
@@ -64,19 +64,19 @@ impl Placeholder {
         let is_ours = fs::symlink_metadata(&self.path)
             .is_ok_and(|found| found.is_file() && found.len() == text.len() as u64)
             && fs::read(&self.path).is_ok_and(|found| found == text.as_bytes());
-        // An empty `config` may be anybody's, and git takes a folder without one for no repository in some versions.
+        // An empty `config` may be the user's, and some versions of git do not recognise a repository without one.
         if is_ours && !self.path.ends_with("config") {
             fs::remove_file(&self.path).ok();
         }
     }
 }
 
-/// The placeholders that sandboxes of a project need; the last of its users removes them.
+/// The placeholders that a sandbox needs. The last of their users in the project removes them.
 #[derive(Debug)]
 pub(super) struct Placeholders {
-    /// Locked, and shared, by everybody whose sandbox needs them. No agent sees this file.
+    /// Locked, shared, by every sandbox that needs placeholders. No agent sees this file.
     users: File,
-    needed: Mutex<BTreeSet<Placeholder>>,
+    placeholders: Mutex<BTreeSet<Placeholder>>,
 }
 
 impl Placeholders {
@@ -84,21 +84,21 @@ impl Placeholders {
         let no_link = OFlags::NOFOLLOW.bits().cast_signed();
         let users = OpenOptions::new().create(true).truncate(false).write(true).custom_flags(no_link).open(lock)?;
         users.lock_shared()?;
-        Ok(Placeholders { users, needed: Mutex::default() })
+        Ok(Placeholders { users, placeholders: Mutex::default() })
     }
 
-    pub(super) fn need(&self, placeholders: Vec<Placeholder>) {
-        self.needed.lock().unwrap_or_else(PoisonError::into_inner).extend(placeholders);
+    pub(super) fn add(&self, placeholders: Vec<Placeholder>) {
+        self.placeholders.lock().unwrap_or_else(PoisonError::into_inner).extend(placeholders);
     }
 }
 
 impl Drop for Placeholders {
     fn drop(&mut self) {
-        // Removing what another sandbox shows read only would uncover it there.
+        // Another sandbox may show them read only; removing them would expose the path there.
         if self.users.unlock().is_ok() && self.users.try_lock().is_ok() {
-            let needed = self.needed.lock().unwrap_or_else(PoisonError::into_inner);
-            // Deepest first, so that folders are empty by then.
-            needed.iter().rev().for_each(Placeholder::remove);
+            let placeholders = self.placeholders.lock().unwrap_or_else(PoisonError::into_inner);
+            // Deepest first, so that folders are empty when they are removed.
+            placeholders.iter().rev().for_each(Placeholder::remove);
         }
     }
 }
@@ -116,7 +116,7 @@ mod tests {
         let all = [Placeholder::file(at("commondir"), ".\n"), Placeholder::folder(at("modules"))];
         for users in [&one, &other] {
             assert!(all.iter().all(|placeholder| placeholder.ensure().unwrap()));
-            users.need(all.to_vec());
+            users.add(all.to_vec());
         }
         drop(one);
         assert_eq!(fs::read_to_string(at("commondir")).unwrap(), ".\n");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholder_that_was_there_before_or_changed_stays() {
+    fn existing_or_changed_placeholder_is_kept() {
         let temp = tempfile::tempdir().unwrap();
         let at = |name: &str| temp.path().join(name);
         fs::write(at("commondir"), "../..\n").unwrap();
@@ -135,7 +135,7 @@ mod tests {
         let all = [Placeholder::file(at("commondir"), ".\n"), Placeholder::folder(at("modules"))];
         assert!(all.iter().all(|placeholder| placeholder.ensure().unwrap()));
         assert!(!Placeholder::file(at("link"), "").ensure().unwrap(), "a link is not what is wanted");
-        users.need(all.to_vec());
+        users.add(all.to_vec());
         drop(users);
         assert_eq!(fs::read_to_string(at("commondir")).unwrap(), "../..\n");
         assert!(at("modules/lib").exists());

@@ -1,11 +1,11 @@
-//! The head of a request to the sandbox's proxy: its target, and the head that the target is sent.
+//! Parses the head of a request to the sandbox's proxy, and builds the head that is forwarded.
 //!
-//! A head that two programs could read differently is rejected: nothing is repaired.
+//! A head that two programs could read differently is rejected, never repaired.
 
 use httparse::{EMPTY_HEADER, Header, Status};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::rule::Target;
+use super::rule::NetworkTarget;
 
 /// Longer heads are rejected.
 const HEAD_BYTES: usize = 64 << 10;
@@ -14,33 +14,33 @@ const HEADERS: usize = 128;
 /// A request to the proxy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ProxyRequest {
-    pub target: Target,
-    pub kind: Kind,
+    pub target: NetworkTarget,
+    pub kind: ProxyRequestKind,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// CONNECT: a tunnel to the target, and the bytes that came with the request.
+pub(super) enum ProxyRequestKind {
+    /// CONNECT: a tunnel to the target, with the bytes that came after the head.
     Tunnel { early: Vec<u8> },
     /// A plain request: the bytes to send to the target first.
     Plain { begins: Vec<u8> },
 }
 
-/// Reads a head; `None` if it is not one for a proxy.
+/// Reads a request; `None` if it is not a valid one for a proxy.
 pub(super) async fn read(client: &mut (impl AsyncRead + Unpin)) -> Option<ProxyRequest> {
     let (head, rest) = read_head(client).await?;
     let (target, forwarded) = parse_head(&head)?;
     let kind = match forwarded {
-        None => Kind::Tunnel { early: rest },
+        None => ProxyRequestKind::Tunnel { early: rest },
         Some(mut begins) => {
             begins.extend(rest);
-            Kind::Plain { begins }
+            ProxyRequestKind::Plain { begins }
         }
     };
     Some(ProxyRequest { target, kind })
 }
 
-/// Everything up to and with the first empty line, and the bytes after it.
+/// Reads up to and including the first empty line. Also returns the bytes that came after it.
 pub(super) async fn read_head(from: &mut (impl AsyncRead + Unpin)) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut read = Vec::new();
     loop {
@@ -55,8 +55,8 @@ pub(super) async fn read_head(from: &mut (impl AsyncRead + Unpin)) -> Option<(Ve
     }
 }
 
-/// The target of a head, and for a plain request the head that the target is sent.
-pub(super) fn parse_head(head: &[u8]) -> Option<(Target, Option<Vec<u8>>)> {
+/// The target of a head and, for a plain request, the head to forward.
+pub(super) fn parse_head(head: &[u8]) -> Option<(NetworkTarget, Option<Vec<u8>>)> {
     if head.len() > HEAD_BYTES || !has_plain_lines(head) {
         return None;
     }
@@ -66,21 +66,21 @@ pub(super) fn parse_head(head: &[u8]) -> Option<(Target, Option<Vec<u8>>)> {
         return None;
     }
     let (method, address) = (request.method?, request.path?);
-    let framing = Framing::of(request.headers, request.version?)?;
+    let framing = BodyFraming::of(request.headers, request.version?)?;
     let host = single(request.headers, "host")?;
     if method.eq_ignore_ascii_case("CONNECT") {
-        let target = Target::parse(address, None)?;
+        let target = NetworkTarget::parse(address, None)?;
         let named = host.is_none_or(|host| is_for(host, &target, target.port));
-        return (method == "CONNECT" && named && framing == Framing::NoBody).then_some((target, None));
+        return (method == "CONNECT" && named && framing == BodyFraming::NoBody).then_some((target, None));
     }
     let (target, path) = absolute(address)?;
     if !host.is_none_or(|host| is_for(host, &target, 80)) {
         return None;
     }
-    Some((target.clone(), Some(forwarded(method, &target, path, request.headers))))
+    Some((target.clone(), Some(forwarded_head(method, &target, path, request.headers))))
 }
 
-/// Whether lines end with CR LF and nothing else, and no other control byte is in them.
+/// Whether all lines end with CR LF and contain no other control bytes.
 fn has_plain_lines(head: &[u8]) -> bool {
     let starts = head.first().is_some_and(|byte| !byte.is_ascii_whitespace());
     let Some(lines) = head.strip_suffix(b"\r\n\r\n") else { return false };
@@ -93,57 +93,57 @@ fn has_plain_lines(head: &[u8]) -> bool {
     starts && paired
 }
 
-/// The target and the path of `http://host:port/path`.
-fn absolute(address: &str) -> Option<(Target, &str)> {
+/// Splits `http://host:port/path` into the target and the path.
+fn absolute(address: &str) -> Option<(NetworkTarget, &str)> {
     let scheme = address.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://"))?;
     let after = &address[scheme.len()..];
     if after.contains('#') || !after.is_ascii() {
         return None;
     }
     let (authority, path) = after.find(['/', '?']).map_or((after, ""), |at| after.split_at(at));
-    Some((Target::parse(authority, Some(80))?, path))
+    Some((NetworkTarget::parse(authority, Some(80))?, path))
 }
 
 /// Whether a Host header names the target.
-fn is_for(host: &[u8], target: &Target, usual: u16) -> bool {
-    let named = std::str::from_utf8(host).ok().and_then(|host| Target::parse(host, Some(usual)));
+fn is_for(host: &[u8], target: &NetworkTarget, usual: u16) -> bool {
+    let named = std::str::from_utf8(host).ok().and_then(|host| NetworkTarget::parse(host, Some(usual)));
     named.as_ref() == Some(target)
 }
 
-/// How the length of a body is told.
+/// The way in which the length of a body is given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Framing {
+enum BodyFraming {
     NoBody,
     Length,
     Chunked,
 }
 
-impl Framing {
+impl BodyFraming {
     /// `None` if two programs could see different lengths.
-    fn of(headers: &[Header<'_>], version: u8) -> Option<Framing> {
+    fn of(headers: &[Header<'_>], version: u8) -> Option<BodyFraming> {
         match (single(headers, "content-length")?, single(headers, "transfer-encoding")?) {
-            (None, None) => Some(Framing::NoBody),
+            (None, None) => Some(BodyFraming::NoBody),
             (Some(length), None) => {
                 let digits = !length.is_empty() && length.len() < 19 && length.iter().all(u8::is_ascii_digit);
-                digits.then_some(Framing::Length)
+                digits.then_some(BodyFraming::Length)
             }
             (None, Some(coding)) => {
-                (version == 1 && coding.eq_ignore_ascii_case(b"chunked")).then_some(Framing::Chunked)
+                (version == 1 && coding.eq_ignore_ascii_case(b"chunked")).then_some(BodyFraming::Chunked)
             }
             (Some(_), Some(_)) => None,
         }
     }
 }
 
-/// The one value of a header; `None` if it was sent twice.
+/// The value of a header, if any; `None` if it was sent twice.
 fn single<'h>(headers: &[Header<'h>], name: &str) -> Option<Option<&'h [u8]>> {
     let mut values = headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value);
     let first = values.next();
     values.next().is_none().then_some(first)
 }
 
-/// The head for the target: it names the target as its host, and leaves out what is between the client and the proxy.
-fn forwarded(method: &str, target: &Target, path: &str, headers: &[Header<'_>]) -> Vec<u8> {
+/// Builds the head for the target: it names the target as its host, and leaves out headers meant for the proxy.
+fn forwarded_head(method: &str, target: &NetworkTarget, path: &str, headers: &[Header<'_>]) -> Vec<u8> {
     let slash = if path.starts_with('/') { "" } else { "/" };
     let host = if target.port == 80 { target.host_in_url() } else { target.to_string() };
     let mut head = format!("{method} {slash}{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n").into_bytes();
@@ -155,14 +155,14 @@ fn forwarded(method: &str, target: &Target, path: &str, headers: &[Header<'_>]) 
     head
 }
 
-/// The names of headers that are not passed on.
+/// Names of headers that are not forwarded.
 fn hop_by_hop(headers: &[Header<'_>]) -> Vec<String> {
     let known = ["host", "connection", "keep-alive", "upgrade", "te"].into_iter().map(str::to_owned);
     let proxy = headers.iter().map(|header| header.name.to_ascii_lowercase()).filter(|name| name.starts_with("proxy-"));
     let connection = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("connection"));
     let named = connection.flat_map(|header| header.value.split(|byte| *byte == b','));
     let named = named.map(|name| String::from_utf8_lossy(name).trim().to_ascii_lowercase());
-    // The length of the body is not between neighbours, whatever somebody names.
+    // The framing headers describe the body and are forwarded even if `Connection` names them.
     let framing = |name: &String| name == "content-length" || name == "transfer-encoding";
     known.chain(proxy).chain(named.filter(|name| !framing(name))).collect()
 }
@@ -175,26 +175,26 @@ mod tests {
         read(&mut text.as_bytes()).await
     }
 
-    fn target(text: &str) -> Target {
-        Target::parse(text, None).unwrap()
+    fn target(text: &str) -> NetworkTarget {
+        NetworkTarget::parse(text, None).unwrap()
     }
 
     #[tokio::test]
-    async fn a_tunnel_keeps_what_came_early() {
+    async fn tunnel_keeps_early_bytes() {
         let text = "CONNECT api.example.com:443 HTTP/1.1\r\nHost: api.example.com:443\r\n\r\nearly";
-        let asked = request(text).await.unwrap();
-        let kind = Kind::Tunnel { early: b"early".to_vec() };
-        assert_eq!(asked, ProxyRequest { target: target("api.example.com:443"), kind });
+        let read = request(text).await.unwrap();
+        let kind = ProxyRequestKind::Tunnel { early: b"early".to_vec() };
+        assert_eq!(read, ProxyRequest { target: target("api.example.com:443"), kind });
         assert!(request("CONNECT api.example.com:443 HTTP/1.0\r\nHost: API.example.com\r\n\r\n").await.is_some());
     }
 
     #[tokio::test]
-    async fn a_plain_request_is_for_the_host_of_its_address() {
+    async fn plain_request_goes_to_the_host_of_its_address() {
         let text = "POST http://a.example:81?q=1 HTTP/1.1\r\nHost: a.example:81\r\nProxy-Authorization: Basic x\r\n\
                     Connection: keep-alive, X-Odd\r\nX-Odd: 1\r\nX-Y: z\r\nContent-Length: 2\r\n\r\nhi";
-        let asked = request(text).await.unwrap();
-        assert_eq!(asked.target, target("a.example:81"));
-        let Kind::Plain { begins } = asked.kind else { panic!("{:?}", asked.kind) };
+        let read = request(text).await.unwrap();
+        assert_eq!(read.target, target("a.example:81"));
+        let ProxyRequestKind::Plain { begins } = read.kind else { panic!("{:?}", read.kind) };
         let wanted =
             "POST /?q=1 HTTP/1.1\r\nhost: a.example:81\r\nconnection: close\r\nX-Y: z\r\nContent-Length: 2\r\n\r\nhi";
         assert_eq!(String::from_utf8(begins).unwrap(), wanted);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn anything_else_is_no_request_to_a_proxy() {
+    async fn request_not_meant_for_a_proxy_is_rejected() {
         for bad in [
             "",
             "GET / HTTP/1.1\r\n\r\n",
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn address_in_an_unusual_form_is_the_address_that_it_stands_for() {
+    fn address_in_an_unusual_form_is_normalised() {
         for (written, host) in [
             ("2130706433", "127.0.0.1"),
             ("0x7f.1", "127.0.0.1"),

@@ -1,4 +1,4 @@
-//! Which hosts an agent may reach: a name, perhaps with a port, perhaps for everything below it.
+//! Rules for the hosts that an agent may reach: a name, optionally with a port or a `*.` for all hosts below it.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,51 +6,56 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use rookery_core::Area;
 use rookery_core::kernel::outbound::{AllowedHost, is_numeric};
 
-/// Where the web is, if no port is said.
+/// Ports of a rule without one.
 const WEB: [u16; 2] = [80, 443];
 
-/// One host, or all below one.
+/// A rule for one host, or for all hosts below one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
-    /// In small letters.
+    /// In lower case.
     name: String,
     below: bool,
     port: Option<u16>,
-    word: Word,
+    source: RuleSource,
 }
 
-/// Whose word it is that the host may be reached.
+/// The authority behind a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Word {
-    /// The person's, who may name a host of a private network.
+enum RuleSource {
+    /// A person named the host, which may be in a private network.
     Person,
-    /// Ours: what a program is known to need is on the open network.
+    /// Built in: a program is known to need the host, which is on the public network.
     Ours,
 }
 
 impl Rule {
-    /// As a workflow file says it: `api.github.com`, `*.crates.io`, `localhost:8080`. The file was checked.
-    pub fn said(text: &str) -> Rule {
+    /// Parses a rule of a workflow file that passed the checks: `api.github.com`, `*.crates.io`, `localhost:8080`.
+    pub fn parse(text: &str) -> Rule {
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) => (host, port.parse().ok()),
             None => (text, None),
         };
         let (name, below) = host.strip_prefix("*.").map_or((host, false), |name| (name, true));
-        Rule { name: canonical(name).unwrap_or_else(|| name.to_ascii_lowercase()), below, port, word: Word::Person }
+        Rule {
+            name: canonical(name).unwrap_or_else(|| name.to_ascii_lowercase()),
+            below,
+            port,
+            source: RuleSource::Person,
+        }
     }
 
-    /// A host that a program needs to do anything at all.
-    pub(super) fn needed(text: &str) -> Rule {
-        Rule { word: Word::Ours, ..Rule::said(text) }
+    /// A rule for a host without which a program cannot work.
+    pub(super) fn built_in(text: &str) -> Rule {
+        Rule { source: RuleSource::Ours, ..Rule::parse(text) }
     }
 
-    /// The host of an address that the person wrote down, such as the one of a model.
-    pub fn of_url(url: &str) -> Option<Rule> {
-        let Target { host, port } = Target::of_url(url)?;
-        Some(Rule { name: host, below: false, port: Some(port), word: Word::Person })
+    /// The host of an address that a person configured, such as that of a model.
+    pub fn from_url(url: &str) -> Option<Rule> {
+        let NetworkTarget { host, port } = NetworkTarget::from_url(url)?;
+        Some(Rule { name: host, below: false, port: Some(port), source: RuleSource::Person })
     }
 
-    fn covers(&self, target: &Target) -> bool {
+    fn covers(&self, target: &NetworkTarget) -> bool {
         let name = match self.below {
             false => target.host == self.name,
             true => target.host.strip_suffix(&self.name).is_some_and(|below| below.ends_with('.') && below.len() > 1),
@@ -61,30 +66,30 @@ impl Rule {
         }
     }
 
-    /// How far from the open network it may lead.
+    /// The widest area that the rule permits.
     fn area(&self) -> Area {
-        match self.word {
-            // Whoever writes down an address means that one.
-            Word::Person if self.name.parse::<IpAddr>().is_ok() => Area::Anywhere,
-            Word::Person if !self.below => Area::Nearby,
-            Word::Person | Word::Ours => Area::Public,
+        match self.source {
+            // An address literal means exactly that address.
+            RuleSource::Person if self.name.parse::<IpAddr>().is_ok() => Area::Anywhere,
+            RuleSource::Person if !self.below => Area::Nearby,
+            RuleSource::Person | RuleSource::Ours => Area::Public,
         }
     }
 
-    /// The hosts and ports that a person named by exactly this rule; none for a rule with `*`.
+    /// The hosts and ports that a person named exactly; none for a rule with `*`.
     pub(super) fn exact_hosts(&self) -> Vec<AllowedHost> {
-        if self.below || self.word == Word::Ours {
+        if self.below || self.source == RuleSource::Ours {
             return vec![];
         }
         let ports = self.port.map_or_else(|| WEB.to_vec(), |port| vec![port]);
         ports.into_iter().map(|port| AllowedHost::new(&self.name, Some(port))).collect()
     }
 
-    /// What is reached by it, if that is a server on this machine.
-    pub(super) fn on_loopback(&self) -> Option<Target> {
+    /// The target of the rule, if it is a server on this machine.
+    pub(super) fn on_loopback(&self) -> Option<NetworkTarget> {
         let here = self.name == "localhost" || self.name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
         let port = self.port.filter(|_| here && !self.below)?;
-        Some(Target { host: self.name.clone(), port })
+        Some(NetworkTarget { host: self.name.clone(), port })
     }
 }
 
@@ -95,29 +100,29 @@ impl fmt::Display for Rule {
     }
 }
 
-/// What somebody wants to reach.
+/// A host and port that a program wants to reach.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Target {
-    /// In small letters, without brackets and without a dot at the end.
+pub(super) struct NetworkTarget {
+    /// In lower case, without brackets and without a trailing dot.
     pub host: String,
     pub port: u16,
 }
 
-impl Target {
-    /// From `host:port`, `[::1]:443` or, with a usual port, `host`.
-    pub(super) fn parse(authority: &str, usual: Option<u16>) -> Option<Target> {
+impl NetworkTarget {
+    /// Parses `host:port`, `[::1]:443` or, with a default port, `host`.
+    pub(super) fn parse(authority: &str, usual: Option<u16>) -> Option<NetworkTarget> {
         let (host, port) = split_authority(authority)?;
-        Some(Target { host: canonical(host)?, port: port.or(usual)? })
+        Some(NetworkTarget { host: canonical(host)?, port: port.or(usual)? })
     }
 
-    /// The host as URLs have it: an IPv6 address in brackets.
+    /// The host in the form of URLs: an IPv6 address in brackets.
     pub(super) fn host_in_url(&self) -> String {
         if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
     }
 }
 
-/// A host as it is compared: names in lower case without a dot at the end, addresses in their usual form. `None` for one
-/// that looks like an address and is none, and for a name with an empty part.
+/// The canonical form of a host: names in lower case without a trailing dot, addresses in their usual form. `None` for a
+/// malformed address, and for a name with an empty label.
 fn canonical(host: &str) -> Option<String> {
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     if host.contains(':') {
@@ -130,7 +135,7 @@ fn canonical(host: &str) -> Option<String> {
     host.split('.').all(|label| !label.is_empty()).then_some(host)
 }
 
-/// An IPv4 address in any form that resolvers take: one to four numbers, decimal, octal or hexadecimal.
+/// Parses an IPv4 address in any form that resolvers accept: one to four numbers, decimal, octal or hexadecimal.
 fn legacy_ipv4(text: &str) -> Option<Ipv4Addr> {
     let number = |part: &str| match part.strip_prefix("0x") {
         Some("") => Some(0),
@@ -149,9 +154,9 @@ fn legacy_ipv4(text: &str) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from(high | last))
 }
 
-impl Target {
-    /// Where an address of the web leads.
-    pub(super) fn of_url(url: &str) -> Option<Target> {
+impl NetworkTarget {
+    /// The host and port of a URL.
+    pub(super) fn from_url(url: &str) -> Option<NetworkTarget> {
         let (scheme, rest) = url.split_once("://")?;
         let usual = match scheme {
             "http" | "ws" => 80,
@@ -159,11 +164,11 @@ impl Target {
             _ => return None,
         };
         let authority = rest.split(['/', '?', '#']).next()?;
-        Target::parse(authority.rsplit_once('@').map_or(authority, |(_, host)| host), Some(usual))
+        NetworkTarget::parse(authority.rsplit_once('@').map_or(authority, |(_, host)| host), Some(usual))
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for NetworkTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.host.contains(':') {
             true => write!(f, "[{}]:{}", self.host, self.port),
@@ -185,13 +190,13 @@ fn split_authority(authority: &str) -> Option<(&str, Option<u16>)> {
     (!host.is_empty() && host.bytes().all(known)).then_some((host, port))
 }
 
-/// All that an agent may reach.
+/// All hosts that an agent may reach.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Rules(pub Vec<Rule>);
+pub(super) struct NetworkRules(pub Vec<Rule>);
 
-impl Rules {
-    /// How far from the open network a target may be; `None` if it may not be reached at all.
-    pub(super) fn area(&self, target: &Target) -> Option<Area> {
+impl NetworkRules {
+    /// The widest area that a target may resolve to; `None` if no rule covers it.
+    pub(super) fn area(&self, target: &NetworkTarget) -> Option<Area> {
         self.0.iter().filter(|rule| rule.covers(target)).map(Rule::area).max()
     }
 }
@@ -200,24 +205,24 @@ impl Rules {
 mod tests {
     use super::*;
 
-    fn rules(said: &[&str]) -> Rules {
-        Rules(said.iter().map(|text| Rule::said(text)).collect())
+    fn rules(texts: &[&str]) -> NetworkRules {
+        NetworkRules(texts.iter().map(|text| Rule::parse(text)).collect())
     }
 
-    fn area(rules: &Rules, target: &str) -> Option<Area> {
-        rules.area(&Target::parse(target, None).unwrap())
+    fn area(rules: &NetworkRules, target: &str) -> Option<Area> {
+        rules.area(&NetworkTarget::parse(target, None).unwrap())
     }
 
     #[test]
-    fn host_with_an_empty_part_is_no_target() {
+    fn host_with_an_empty_label_is_rejected() {
         for bad in ["a..b:80", ".crates.io:443", "a..:80", ".:80", "..:80"] {
-            assert!(Target::parse(bad, None).is_none(), "{bad}");
+            assert!(NetworkTarget::parse(bad, None).is_none(), "{bad}");
         }
-        assert_eq!(Target::parse("A.b.:80", None).unwrap().host, "a.b");
+        assert_eq!(NetworkTarget::parse("A.b.:80", None).unwrap().host, "a.b");
     }
 
     #[test]
-    fn a_name_is_that_host_and_no_other() {
+    fn rule_matches_its_host_and_no_other() {
         let rules = rules(&["api.github.com", "*.crates.io", "localhost:8080", "10.0.0.7"]);
         for (target, wanted) in [
             ("api.github.com:443", Some(Area::Nearby)),
@@ -239,41 +244,41 @@ mod tests {
     }
 
     #[test]
-    fn the_host_of_an_address_is_reached_at_its_port_only() {
-        let rule = Rule::of_url("http://127.0.0.1:4321/v1").unwrap();
+    fn rule_from_a_url_matches_only_its_port() {
+        let rule = Rule::from_url("http://127.0.0.1:4321/v1").unwrap();
         assert_eq!(
             (rule.to_string().as_str(), rule.on_loopback()),
-            ("127.0.0.1:4321", Target::parse("127.0.0.1:4321", None))
+            ("127.0.0.1:4321", NetworkTarget::parse("127.0.0.1:4321", None))
         );
         for (url, shown) in [
             ("https://api.example.com/v1", "api.example.com:443"),
             ("http://user:secret@Proxy.example?x", "proxy.example:80"),
             ("http://[::1]:9/", "::1:9"),
         ] {
-            assert_eq!(Rule::of_url(url).unwrap().to_string(), shown);
+            assert_eq!(Rule::from_url(url).unwrap().to_string(), shown);
         }
         for bad in ["", "api.example.com", "ftp://a/", "https://", "http://a b/", "http://a:99999/"] {
-            assert_eq!(Rule::of_url(bad), None, "{bad}");
+            assert_eq!(Rule::from_url(bad), None, "{bad}");
         }
-        assert_eq!(Rule::said("api.github.com").on_loopback(), None);
-        assert_eq!(Rule::said("localhost").on_loopback(), None, "which port is not said");
+        assert_eq!(Rule::parse("api.github.com").on_loopback(), None);
+        assert_eq!(Rule::parse("localhost").on_loopback(), None, "the port is not given");
     }
 
     #[test]
-    fn what_we_know_of_a_program_leads_into_no_private_network() {
-        let rules = Rules(vec![Rule::needed("api.anthropic.com")]);
+    fn built_in_rule_excludes_private_networks() {
+        let rules = NetworkRules(vec![Rule::built_in("api.anthropic.com")]);
         assert_eq!(area(&rules, "api.anthropic.com:443"), Some(Area::Public));
     }
 
     #[test]
-    fn targets_are_read_strictly() {
+    fn targets_are_parsed_strictly() {
         for (text, host, port) in [("a:1", "a", 1), ("[::1]:443", "::1", 443), ("A.b:80", "a.b", 80)] {
-            assert_eq!(Target::parse(text, None), Some(Target { host: host.into(), port }), "{text}");
+            assert_eq!(NetworkTarget::parse(text, None), Some(NetworkTarget { host: host.into(), port }), "{text}");
         }
-        assert_eq!(Target::parse("a", Some(80)).unwrap().to_string(), "a:80");
-        assert_eq!(Target::parse("[::1]", Some(80)).unwrap().to_string(), "[::1]:80");
+        assert_eq!(NetworkTarget::parse("a", Some(80)).unwrap().to_string(), "a:80");
+        assert_eq!(NetworkTarget::parse("[::1]", Some(80)).unwrap().to_string(), "[::1]:80");
         for bad in ["", ":1", "a", "a:0", "a:b", "a:1:2", "[::1", "[::1]x:1", "a\r\nb:1", "a/b:1", "user@a:1"] {
-            assert_eq!(Target::parse(bad, None), None, "{bad:?}");
+            assert_eq!(NetworkTarget::parse(bad, None), None, "{bad:?}");
         }
     }
 }

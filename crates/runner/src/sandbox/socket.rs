@@ -1,4 +1,4 @@
-//! Sockets by any path: the addresses of Unix sockets are short, and folders of projects are not.
+//! Unix sockets at paths of any length: their addresses are limited to about 100 bytes, but project folders are not.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-/// Listens in a folder, whose last socket of that name nobody serves any more. Must be called within a runtime.
+/// Listens in a folder, after removing a stale socket of that name. Must be called within a runtime.
 pub(super) fn listen(folder: &Path, name: &str) -> io::Result<UnixListener> {
     match fs::remove_file(folder.join(name)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -20,7 +20,7 @@ pub(super) fn listen(folder: &Path, name: &str) -> io::Result<UnixListener> {
     UnixListener::bind(short)
 }
 
-/// Takes everybody who connects, so many at once; a further one waits.
+/// Accepts connections, up to a number at once; further ones wait.
 pub(super) async fn serve<F>(listener: UnixListener, at_once: usize, take: impl Fn(UnixStream) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -29,7 +29,7 @@ where
     loop {
         let Ok(place) = room.clone().acquire_owned().await else { return };
         let Ok((client, _)) = listener.accept().await else {
-            // Out of descriptors: others will end.
+            // Out of file descriptors: other connections will end.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -48,7 +48,7 @@ pub(super) async fn connect(path: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(short).await
 }
 
-/// The folder by a number that stands for it while it is held.
+/// A short path to a file in a folder, valid while the returned handle of the folder is open.
 fn shorten(folder: &Path, name: &str) -> io::Result<(File, PathBuf)> {
     let held = File::open(folder)?;
     let short = PathBuf::from(format!("/proc/self/fd/{}/{name}", held.as_raw_fd()));
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_long_path_is_as_good_as_a_short_one() {
+    async fn long_path_works_like_a_short_one() {
         let temp = tempfile::tempdir().unwrap();
         let folder = temp.path().join("d".repeat(150));
         fs::create_dir(&folder).unwrap();

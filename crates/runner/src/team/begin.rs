@@ -64,7 +64,7 @@ pub(super) async fn begin(order: &Order, reports: &Reports, interrupt: &Interrup
     let started = start(order, &team, &held).await?;
     let row = order.client.team(team.as_str()).await?;
     tell_began(order, &team, &started, reports);
-    if let Some(missing) = sandbox::missing(&order.ready.workflow.agents) {
+    if let Some(missing) = sandbox::missing_warning(&order.ready.workflow.agents) {
         reports.note(None, Level::Warning, missing);
     }
     if let Some(unbounded) = unbounded(&order.ready) {
@@ -101,7 +101,7 @@ fn hold(order: &Order, team: &TeamId) -> Result<Held, TeamError> {
 /// Nothing is begun, nor gone on with, that can only fail.
 fn foresee(order: &Order) -> Result<(), TeamError> {
     let Ready { workflow, variables, .. } = &order.ready;
-    workflow.agents.iter().try_for_each(|agent| backend::foresee(agent, variables)).map_err(TeamError::Backend)
+    workflow.agents.iter().try_for_each(|agent| backend::preflight(agent, variables)).map_err(TeamError::Backend)
 }
 
 /// Ends what programs of a runner before this one are left over.
@@ -117,7 +117,7 @@ async fn end_orphans(held: &Held, reports: &Reports) -> Result<(), TeamError> {
 /// Puts back files of the project that were others for the sake of a program when a runner died, of whichever team.
 fn put_back(order: &Order, reports: &Reports) -> Result<(), TeamError> {
     let ledger = order.project.join(backend::LEDGER);
-    let files = backend::put_back_all(&ledger).map_err(|source| TeamError::State { path: ledger, source })?;
+    let files = backend::restore_all(&ledger).map_err(|source| TeamError::State { path: ledger, source })?;
     for file in files {
         reports.note(None, Level::Info, format!("put back {}, left over from before", file.display()));
     }

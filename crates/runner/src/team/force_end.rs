@@ -30,7 +30,7 @@ pub async fn force_end(project: &Path, team: &Team, client: &Client) -> Result<F
     let records = held.records();
     process::end_orphans(&records).await.map_err(|source| TeamError::State { path: records, source })?;
     let ledger = project.join(backend::LEDGER);
-    backend::put_back_all(&ledger).map_err(|source| TeamError::State { path: ledger, source })?;
+    backend::restore_all(&ledger).map_err(|source| TeamError::State { path: ledger, source })?;
     client.end_team(&team.id, team.generation, Outcome::Stopped, Some("its runner was gone")).await?;
     for member in &team.agents {
         // One that is not there any more need not leave.

@@ -153,7 +153,7 @@ impl Member {
 
     /// Lets the backend have the turn, and tells what happens meanwhile. Ends in any case, whatever a backend promises.
     async fn runs(&self, turn: &backend::Turn, worked: &AtomicBool) -> BackendOutcome {
-        let (events, mut told) = Events::bounded(EVENTS);
+        let (events, mut told) = Events::with_capacity(EVENTS);
         let (name, reports) = (self.seat.name.clone(), self.crew.reports.clone());
         let tell = |event: BackendEvent| {
             if matches!(&event, BackendEvent::Tool { name, .. } if is_work_tool(name)) {

@@ -4,7 +4,7 @@ use rookery_client::{ClientError, Tools};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::backend::Letter;
+use crate::backend::WakingMessage;
 
 /// How far into an inbox is looked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,9 +91,9 @@ impl Message {
         Ok(messages)
     }
 
-    pub fn letter(&self) -> Letter {
+    pub fn letter(&self) -> WakingMessage {
         let Entry { id, from, message, .. } = &self.entry;
-        Letter { id: id.clone(), from: from.clone(), text: message.clone() }
+        WakingMessage { id: id.clone(), from: from.clone(), text: message.clone() }
     }
 }
 
@@ -149,7 +149,7 @@ pub(super) mod tests {
             "message": "no", "mentions": []}, "unread": true, "given_up": true, "priority": "high"}]});
         let messages = serde_json::from_value::<Inbox>(told).unwrap().into_messages();
         assert_eq!(messages.len(), 1, "nobody is woken for what was given up on");
-        assert_eq!(messages[0].letter(), Letter { id: "msg_1".into(), from: "a".into(), text: "hi".into() });
+        assert_eq!(messages[0].letter(), WakingMessage { id: "msg_1".into(), from: "a".into(), text: "hi".into() });
         assert_eq!(messages[0].priority, Priority::High);
     }
 }

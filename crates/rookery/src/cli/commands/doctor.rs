@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rookery_runner::process::kernel_bounds;
-use rookery_runner::sandbox::Available;
+use rookery_runner::sandbox::SandboxSupport;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -77,7 +77,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         Ok(_) => Check::good("settings", "every value is right"),
         Err(error) => Check::bad("settings", error.to_string(), error.hint()),
     });
-    checks.push(check_sandbox(Available::here(), &kernel_bounds()));
+    checks.push(check_sandbox(SandboxSupport::of_this_machine(), &kernel_bounds()));
     let running = context::find(&project).await;
     match &running {
         Ok(running) => checks.extend(check_daemon(running).await),
@@ -151,8 +151,8 @@ fn check_disk(path: &Path) -> Option<Check> {
 }
 
 /// Whether agents that this machine runs are kept apart from it.
-fn check_sandbox(available: &Available, kernel_bounds: &[&str]) -> Check {
-    match available.mend() {
+fn check_sandbox(available: &SandboxSupport, kernel_bounds: &[&str]) -> Check {
+    match available.fix_hint() {
         None if kernel_bounds.is_empty() => Check::good("sandbox", available.to_string()),
         None => {
             let bounds = kernel_bounds.join(" and ");
@@ -285,10 +285,10 @@ mod tests {
 
     #[test]
     fn a_machine_without_sandboxes_is_warned_of() {
-        let check = check_sandbox(&Available::Missing, &[]);
+        let check = check_sandbox(&SandboxSupport::Missing, &[]);
         assert_eq!((check.name, check.verdict), ("sandbox", Verdict::Warning));
         assert!(check.mend.is_some_and(|mend| mend.starts_with("install bubblewrap")));
-        let there = Available::Yes {
+        let there = SandboxSupport::Yes {
             bwrap: "/usr/bin/bwrap".into(),
             version: "bubblewrap 1".into(),
             nested: rookery_runner::sandbox::NestedNamespaces::Off,

@@ -298,7 +298,7 @@ mod tests {
             tools: Vec::new(),
             now: jiff::Zoned::default(),
             find_program: &|name| (name == installed).then(|| PathBuf::from("/bin").join(name)),
-            sandbox: sandbox::Available::Missing,
+            sandbox: sandbox::SandboxSupport::Missing,
         };
         args.available(&surroundings).map(|found| found.to_string()).map_err(|error| error.to_string())
     }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use rookery_runner::process::ProcessLimits;
-use rookery_runner::sandbox::{self, Listen};
+use rookery_runner::sandbox::{self, RelayedPort};
 
 use super::exec::not_started;
 use crate::cli::context::Context;
@@ -19,7 +19,7 @@ pub struct Args {
 
     /// A port to listen on, and where it leads
     #[arg(long, value_name = "PORT=TO")]
-    listen: Vec<Listen>,
+    listen: Vec<RelayedPort>,
 
     /// Limits of each process: CPU_SECONDS,OPEN_FILES,FILE_BYTES,THREADS
     #[arg(long, value_name = "NUMBERS")]

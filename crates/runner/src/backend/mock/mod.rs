@@ -1,9 +1,9 @@
-//! Agents that do what a script says. What the script has them do with the team they do from here, as the agent and by the same
-//! tools that any other agent has; what a program can do wrong is done by a real one ([`misbehave`]), so that it has to be
-//! dealt with as in earnest.
+//! Agents that follow a script. Their calls of the team's tools are made here, with the agent's identity; misbehaviour of a
+//! program is carried out by a real one ([`misbehave`]), so that it is handled for real.
 //!
-//! The same script does the same every time. Which turns of it are used up outlasts the runner ([`progress`]), and a turn that
-//! is repeated because the runner died during it makes the same calls under the same keys, so that each is done once.
+//! The same script always has the same effects. The turns that are used up are kept over restarts ([`progress`]), and a turn
+//! that is repeated because the runner died makes the same calls with the same idempotency keys, so that each has its effect
+//! once.
 
 pub mod misbehave;
 mod progress;
@@ -12,8 +12,8 @@ mod values;
 
 use futures_util::future::BoxFuture;
 
-use self::progress::{Chosen, Progress};
-use self::turn::Act;
+use self::progress::{ScriptProgress, ScriptStep};
+use self::turn::MockTurn;
 use super::{Backend, BackendOutcome, Events, Failure, Seat, Turn, TurnVerdict, Why};
 use crate::file::Script;
 
@@ -30,34 +30,34 @@ impl Mock {
     }
 
     async fn play(&self, turn: &Turn, events: &Events) -> BackendOutcome {
-        let mut act = Act::begin(&self.seat, turn, events);
-        let verdict = match self.perform(&mut act).await {
-            Ok(()) => TurnVerdict::Done { said: act.said.take(), worked: act.worked },
+        let mut mock_turn = MockTurn::begin(&self.seat, turn, events);
+        let verdict = match self.perform(&mut mock_turn).await {
+            Ok(()) => TurnVerdict::Done { said: mock_turn.said.take(), worked: mock_turn.worked },
             Err(failure) => TurnVerdict::Failed(failure),
         };
-        BackendOutcome { verdict, conversation: None, usage: act.usage, transcript: act.transcript.take() }
+        BackendOutcome { verdict, conversation: None, usage: mock_turn.usage, transcript: mock_turn.transcript.take() }
     }
 
-    /// Takes a turn of the script and does what it says.
-    async fn perform(&self, act: &mut Act<'_>) -> Result<(), Failure> {
-        let mut progress = Progress::load(&self.seat);
-        let chosen = progress.take(&self.script, act.turn);
-        // Before anything is done: whoever comes after a crash must know which turn it was.
+    /// Takes a turn of the script and carries it out.
+    async fn perform(&self, mock_turn: &mut MockTurn<'_>) -> Result<(), Failure> {
+        let mut progress = ScriptProgress::load(&self.seat);
+        let chosen = progress.take(&self.script, mock_turn.turn);
+        // Saved before any effect: a repetition after a crash must know which turn it was.
         progress.save(&self.seat).map_err(|error| {
-            fault(format!("cannot note how far the script is: {error}")).hint("see whether the disk is full")
+            fault(format!("cannot save the progress of the script: {error}")).hint("check whether the disk is full")
         })?;
         let (nth, number) = match chosen {
-            Chosen::Turn { nth, number } => (nth, number),
-            Chosen::Nothing => {
-                act.worked = true;
+            ScriptStep::Turn { nth, number } => (nth, number),
+            ScriptStep::Nothing => {
+                mock_turn.worked = true;
                 return Ok(());
             }
-            Chosen::Failure => return Err(fault("the script has no further turn")),
+            ScriptStep::Failure => return Err(fault("the script has no further turn")),
         };
-        act.number = number;
+        mock_turn.number = number;
         let actions = self.script.turns.get(nth).map(|turn| turn.actions.as_slice()).unwrap_or_default();
         for (at, action) in actions.iter().enumerate() {
-            act.perform(at, &action.value, &mut progress).await?;
+            mock_turn.perform(at, &action.value, &mut progress).await?;
         }
         Ok(())
     }

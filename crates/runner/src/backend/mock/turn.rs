@@ -1,4 +1,4 @@
-//! One turn of a scripted agent, action by action.
+//! Plays one turn of a scripted agent, action by action.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -10,26 +10,26 @@ use serde_json::{Value, json};
 use tokio::time::{Sleep, sleep};
 
 use super::misbehave::{ExitMode, Misbehaviour};
-use super::progress::Progress;
+use super::progress::ScriptProgress;
 use super::values::Values;
 use super::{Failure, Seat, Turn, Why, fault};
-use crate::backend::{BackendEvent, Events, OUTPUT_BYTES, Usage};
+use crate::backend::{BackendEvent, Events, MAX_OUTPUT_BYTES, Usage};
 use crate::file::{Action, Argument, Template};
-use crate::process::{self, Finished, How, Limits};
+use crate::process::{self, Finished, ProcessEnd, RunLimits};
 
-/// As much is printed by the runner itself; a program prints more.
-const LITTLE: usize = 64 << 10;
-/// How much of what a tool is given is shown.
-const SHOWN_LETTERS: usize = 200;
+/// Maximum bytes that the runner prints itself; a program prints more.
+const MAX_PRINTED_HERE: usize = 64 << 10;
+/// Maximum characters of a tool's input in events.
+const MAX_SHOWN_CHARS: usize = 200;
 const TRANSCRIPT: &str = "transcript.txt";
 
-pub(super) struct Act<'a> {
+pub(super) struct MockTurn<'a> {
     seat: &'a Seat,
     pub(super) turn: &'a Turn,
     events: &'a Events,
-    /// Over with the turn's time.
+    /// Completes when the turn's time has passed.
     deadline: Pin<Box<Sleep>>,
-    /// Which taking of a turn of the script it is.
+    /// The number of the taken script turn.
     pub(super) number: u64,
     pub(super) said: Option<String>,
     pub(super) worked: bool,
@@ -37,19 +37,24 @@ pub(super) struct Act<'a> {
     pub(super) transcript: Option<PathBuf>,
 }
 
-impl<'a> Act<'a> {
-    pub(super) fn begin(seat: &'a Seat, turn: &'a Turn, events: &'a Events) -> Act<'a> {
+impl<'a> MockTurn<'a> {
+    pub(super) fn begin(seat: &'a Seat, turn: &'a Turn, events: &'a Events) -> MockTurn<'a> {
         let deadline = Box::pin(sleep(turn.timeout));
         let usage = Usage::default();
-        Act { seat, turn, events, deadline, number: 0, said: None, worked: false, usage, transcript: None }
+        MockTurn { seat, turn, events, deadline, number: 0, said: None, worked: false, usage, transcript: None }
     }
 
-    pub(super) async fn perform(&mut self, at: usize, action: &Action, progress: &mut Progress) -> Result<(), Failure> {
+    pub(super) async fn perform(
+        &mut self,
+        at: usize,
+        action: &Action,
+        progress: &mut ScriptProgress,
+    ) -> Result<(), Failure> {
         let values = Values { variables: &self.seat.variables, inbox: &self.turn.inbox, got: &progress.got };
         match action {
             Action::Say(text) => {
                 let said = values.text(text)?;
-                self.events.tell(BackendEvent::Said(said.clone()));
+                self.events.emit(BackendEvent::Said(said.clone()));
                 self.said = Some(said);
             }
             Action::Send { text, to } => {
@@ -64,7 +69,9 @@ impl<'a> Act<'a> {
             Action::Call { tool, with, keep, may_fail } => {
                 let arguments = with.as_ref().map_or(Ok(json!({})), |with: &Argument| values.argument(with))?;
                 let result = match self.call(at, &tool.value, arguments).await {
-                    Err(Refused::Tool(error)) if *may_fail => json!({"error": error.to_string(), "code": error.code()}),
+                    Err(CallError::Tool(error)) if *may_fail => {
+                        json!({"error": error.to_string(), "code": error.code()})
+                    }
                     other => other?,
                 };
                 if let Some(keep) = keep {
@@ -113,24 +120,24 @@ impl<'a> Act<'a> {
         Ok(())
     }
 
-    /// Calls a tool as the agent. The same action of the same turn has the same key, so that it is done once however often
-    /// the turn is repeated.
-    async fn call(&mut self, at: usize, tool: &str, arguments: Value) -> Result<Value, Refused> {
-        let shown: String = arguments.to_string().chars().take(SHOWN_LETTERS).collect();
-        self.events.tell(BackendEvent::Tool { name: tool.to_owned(), input: shown });
+    /// Calls a tool as the agent. The same action of the same turn has the same idempotency key, so that a repeated turn has
+    /// its effect once.
+    async fn call(&mut self, at: usize, tool: &str, arguments: Value) -> Result<Value, CallError> {
+        let shown: String = arguments.to_string().chars().take(MAX_SHOWN_CHARS).collect();
+        self.events.emit(BackendEvent::Tool { name: tool.to_owned(), input: shown });
         let key = format!("script {} {} {at}", self.seat.generation, self.number);
         let tools = self.seat.tools.clone();
-        let answer = self.within(tools.call_once(&key, tool, arguments)).await.map_err(Refused::Time)?;
+        let answer = self.within(tools.call_once(&key, tool, arguments)).await.map_err(CallError::Time)?;
         match answer {
             Ok(answer) => Ok(answer.value),
             Err(error) => {
-                self.events.tell(BackendEvent::ToolFailed { name: tool.to_owned(), reason: error.to_string() });
-                Err(Refused::Tool(error))
+                self.events.emit(BackendEvent::ToolFailed { name: tool.to_owned(), reason: error.to_string() });
+                Err(CallError::Tool(error))
             }
         }
     }
 
-    /// A file in the agent's folder, and nowhere else. The team is told, as by an agent that is well behaved.
+    /// Writes a file inside the agent's folder, and reports the change to the team, as a well-behaved agent does.
     async fn save(&mut self, path: &str, text: &str) -> Result<(), Failure> {
         let inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
         if path.is_empty() || !inside {
@@ -139,10 +146,10 @@ impl<'a> Act<'a> {
         let path = self.seat.folder.join(path);
         let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
         written.map_err(|error| fault(format!("cannot write {}: {error}", path.display())))?;
-        self.events.tell(BackendEvent::Tool { name: "save".to_owned(), input: path.display().to_string() });
+        self.events.emit(BackendEvent::Tool { name: "save".to_owned(), input: path.display().to_string() });
         let report = json!({"agent_id": self.seat.id.as_str(), "action": "resource.modified", "resource": path});
         let client = self.seat.tools.client().clone();
-        self.within(client.post(&["events"], &report)).await?.map_err(Refused::Tool)?;
+        self.within(client.post(&["events"], &report)).await?.map_err(CallError::Tool)?;
         Ok(())
     }
 
@@ -152,16 +159,16 @@ impl<'a> Act<'a> {
         if cost_usd > 0.0 {
             self.usage.cost_usd = Some(self.usage.cost_usd.unwrap_or_default() + cost_usd);
         }
-        self.events.tell(BackendEvent::Used(self.usage));
+        self.events.emit(BackendEvent::Used(self.usage));
     }
 
     async fn print(&mut self, text: String, times: u64) -> Result<(), Failure> {
         let bytes = (text.len() as u64 + 1).saturating_mul(times);
-        if bytes > LITTLE as u64 {
+        if bytes > MAX_PRINTED_HERE as u64 {
             return self.run(Some((text, times)), ExitMode::Exit(0)).await;
         }
         let path = self.seat.state.join(TRANSCRIPT);
-        // The first of a turn begins a new one.
+        // The first output of a turn truncates the file.
         let more = self.transcript.is_some();
         let opened = OpenOptions::new().create(true).write(true).append(more).truncate(!more).open(&path);
         let printed = opened.and_then(|mut file| (0..times).try_for_each(|_| writeln!(file, "{text}")));
@@ -170,18 +177,18 @@ impl<'a> Act<'a> {
         Ok(())
     }
 
-    /// Has a program do what programs do wrong.
+    /// Runs a program that misbehaves.
     async fn run(&mut self, print: Option<(String, u64)>, end: ExitMode) -> Result<(), Failure> {
-        let told = serde_json::to_vec(&Misbehaviour { print, end }).map_err(|error| fault(error.to_string()))?;
-        let program = self.seat.starts([self.seat.program.as_os_str(), "mock-agent".as_ref()]).stdin(told);
-        let limits = Limits { timeout: self.turn.timeout, idle: None, output_bytes: OUTPUT_BYTES };
+        let request = serde_json::to_vec(&Misbehaviour { print, end }).map_err(|error| fault(error.to_string()))?;
+        let program = self.seat.program_for([self.seat.program.as_os_str(), "mock-agent".as_ref()]).stdin(request);
+        let limits = RunLimits { timeout: self.turn.timeout, idle: None, output_bytes: MAX_OUTPUT_BYTES };
         let transcript = self.seat.state.join(TRANSCRIPT);
         let cancel = self.turn.cancel.child_token();
-        let mut ignore = |_: process::Stream, _: &str| {};
+        let mut ignore = |_: process::OutputStream, _: &str| {};
         let (finished, late) = {
             let running = process::run(&program, limits, &transcript, &cancel, &mut ignore);
             tokio::pin!(running);
-            // Whatever happens, it is waited for until it has ended.
+            // The program is always awaited until it has ended.
             tokio::select! {
                 finished = &mut running => (finished, false),
                 () = &mut self.deadline => {
@@ -192,51 +199,51 @@ impl<'a> Act<'a> {
         };
         self.transcript = Some(transcript);
         let finished = finished.map_err(|error| fault(error.to_string()))?;
-        if late { Err(timed_out(self.turn)) } else { judged(&finished, end, self.turn) }
+        if late { Err(timeout_failure(self.turn)) } else { judge(&finished, end, self.turn) }
     }
 
-    /// Does something unless the turn is over before.
+    /// Waits for `work`, unless the turn is cancelled or its time has passed.
     async fn within<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Failure> {
         tokio::select! {
             done = work => Ok(done),
-            () = self.turn.cancel.cancelled() => Err(cancelled()),
-            () = &mut self.deadline => Err(timed_out(self.turn)),
+            () = self.turn.cancel.cancelled() => Err(cancellation()),
+            () = &mut self.deadline => Err(timeout_failure(self.turn)),
         }
     }
 }
 
-/// Why a call came to nothing.
-enum Refused {
+/// The reason why a call failed.
+enum CallError {
     Tool(ClientError),
     Time(Failure),
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Failure {
-        match refused {
-            Refused::Tool(error) => Failure { hint: Some(error.hint()), ..fault(error.to_string()) },
-            Refused::Time(failure) => failure,
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Failure {
+        match error {
+            CallError::Tool(error) => Failure { hint: Some(error.hint()), ..fault(error.to_string()) },
+            CallError::Time(failure) => failure,
         }
     }
 }
 
-/// What came of a program that misbehaved as it was told.
-fn judged(finished: &Finished, end: ExitMode, turn: &Turn) -> Result<(), Failure> {
-    match finished.how {
-        How::Exited(0) if end == ExitMode::Exit(0) => Ok(()),
-        How::Exited(code) => Err(fault(format!("it ended with code {code} and without an answer"))),
-        How::Signalled(signal) => Err(fault(format!("it died in the middle of its turn, by signal {signal}"))),
-        How::TimedOut | How::Idle => Err(timed_out(turn)),
-        How::Flooded => Err(fault(format!("it printed more than {OUTPUT_BYTES} bytes"))),
-        How::OverLimit(excess) => Err(fault(format!("it {excess} and was ended"))),
-        How::Cancelled => Err(cancelled()),
+/// The result of a misbehaving program.
+fn judge(finished: &Finished, end: ExitMode, turn: &Turn) -> Result<(), Failure> {
+    match finished.end {
+        ProcessEnd::Exited(0) if end == ExitMode::Exit(0) => Ok(()),
+        ProcessEnd::Exited(code) => Err(fault(format!("it ended with code {code} and without an answer"))),
+        ProcessEnd::Signalled(signal) => Err(fault(format!("it died in the middle of its turn, by signal {signal}"))),
+        ProcessEnd::TimedOut | ProcessEnd::Idle => Err(timeout_failure(turn)),
+        ProcessEnd::Flooded => Err(fault(format!("it printed more than {MAX_OUTPUT_BYTES} bytes"))),
+        ProcessEnd::OverLimit(excess) => Err(fault(format!("it {excess} and was ended"))),
+        ProcessEnd::Cancelled => Err(cancellation()),
     }
 }
 
-fn timed_out(turn: &Turn) -> Failure {
+fn timeout_failure(turn: &Turn) -> Failure {
     Failure { why: Why::TimedOut, ..fault(format!("it took longer than {} s", turn.timeout.as_secs_f64())) }
 }
 
-fn cancelled() -> Failure {
+fn cancellation() -> Failure {
     Failure { why: Why::Cancelled, ..fault("it was asked to stop") }
 }

@@ -1,4 +1,4 @@
-//! What stands for `${{ … }}` in a script while it is played.
+//! Fills the `${{ … }}` placeholders of a script while it is played.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -6,18 +6,18 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{Failure, fault};
-use crate::backend::Letter;
+use crate::backend::WakingMessage;
 use crate::file::{Argument, Known, Template, Variables};
 
-/// Everything that a script can name.
+/// Values for placeholders.
 pub(super) struct Values<'a> {
     pub(super) variables: &'a Variables,
-    pub(super) inbox: &'a [Letter],
+    pub(super) inbox: &'a [WakingMessage],
     pub(super) got: &'a BTreeMap<String, Value>,
 }
 
 impl Values<'_> {
-    /// A text with everything put in.
+    /// Fills all placeholders of a text.
     pub(super) fn text(&self, template: &Template) -> Result<String, Failure> {
         let mut missing = None;
         let text = template.fill(|name| match self.look_up(name) {
@@ -30,12 +30,12 @@ impl Values<'_> {
         missing.map_or(Ok(text), |name| Err(unknown(&name)))
     }
 
-    /// A value for a tool. A text that is nothing but a kept result is that result, whatever it is.
+    /// Fills an argument of a tool. A text that consists of one kept result becomes that result, of any type.
     pub(super) fn argument(&self, argument: &Argument) -> Result<Value, Failure> {
         Ok(match argument {
             Argument::Plain(value) => value.clone(),
             Argument::Text(template) => match template.only_variable().and_then(|name| name.strip_prefix("got.")) {
-                Some(path) => self.kept(path).cloned().ok_or_else(|| unknown(&format!("got.{path}")))?,
+                Some(path) => self.result_at(path).cloned().ok_or_else(|| unknown(&format!("got.{path}")))?,
                 None => self.text(template)?.into(),
             },
             Argument::List(items) => {
@@ -51,10 +51,10 @@ impl Values<'_> {
     fn look_up(&self, name: &str) -> Option<Cow<'static, str>> {
         let first = self.inbox.first();
         let value = match name.split_once('.') {
-            // A turn that the clock began has no message.
-            Some(("inbox", "from")) => first.map(|letter| letter.from.clone()).unwrap_or_default(),
-            Some(("inbox", "text")) => first.map(|letter| letter.text.clone()).unwrap_or_default(),
-            Some(("got", path)) => match self.kept(path)? {
+            // A turn that was started by a timer has no message.
+            Some(("inbox", "from")) => first.map(|message| message.from.clone()).unwrap_or_default(),
+            Some(("inbox", "text")) => first.map(|message| message.text.clone()).unwrap_or_default(),
+            Some(("got", path)) => match self.result_at(path)? {
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
             },
@@ -66,8 +66,8 @@ impl Values<'_> {
         Some(Cow::Owned(value))
     }
 
-    /// `name.field.0.other` in what calls returned.
-    fn kept(&self, path: &str) -> Option<&Value> {
+    /// The value at `name.field.0.other` in the results of calls.
+    fn result_at(&self, path: &str) -> Option<&Value> {
         let mut parts = path.split('.');
         let first = self.got.get(parts.next()?)?;
         parts.try_fold(first, |value, part| match value {
@@ -79,8 +79,8 @@ impl Values<'_> {
 
 fn unknown(name: &str) -> Failure {
     Failure {
-        hint: Some("a call keeps its result with `as`, and only once it was made".to_owned()),
-        ..fault(format!("the script says `${{{{ {name} }}}}`, which stands for nothing by now"))
+        hint: Some("a call keeps its result with `as`; refer to it only after the call".to_owned()),
+        ..fault(format!("the script refers to `${{{{ {name} }}}}`, which has no value yet"))
     }
 }
 
@@ -92,12 +92,12 @@ mod tests {
     use crate::file::{Action, Backend};
     use crate::testing::{agent, ready};
 
-    /// What the arguments of a call become.
+    /// Fills the arguments of a call.
     fn filled(with: &str) -> Result<Value, Failure> {
         let ready = ready("agents: {a: {backend: mock, script: [pass]}}\nkickoff: '@a'");
         let got =
             BTreeMap::from([("task".to_owned(), json!({"id": "tk_1", "list": [{"n": 1}, {"n": 2}], "none": null}))]);
-        let inbox = [Letter { id: "m".into(), from: "ada".into(), text: "hi".into() }];
+        let inbox = [WakingMessage { id: "m".into(), from: "ada".into(), text: "hi".into() }];
         let values = Values { variables: &ready.variables, inbox: &inbox, got: &got };
         let script = format!("backend: mock\nscript: [{{call: task_get, with: {with}, as: task}}]");
         let Backend::Mock { script } = agent(&script).backend else { panic!("it is a mock") };
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn results_keep_their_kind_where_they_stand_alone() {
+    fn result_alone_in_an_argument_keeps_its_type() {
         let with =
             r#"{a: "${{ got.task.list.1.n }}", b: "n is ${{ got.task.list.1.n }}", c: ["${{ got.task.list }}"], d: 5}"#;
         let expected = json!({"a": 2, "b": "n is 2", "c": [[{"n": 1}, {"n": 2}]], "d": 5});
@@ -117,9 +117,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_fails_the_turn() {
+    fn missing_value_fails_the_turn() {
         for with in [r#"{a: "${{ got.task.nothing }}"}"#, r#"{a: "x ${{ got.task.list.9.n }}"}"#] {
-            assert!(filled(with).unwrap_err().reason.contains("stands for nothing by now"), "{with}");
+            assert!(filled(with).unwrap_err().reason.contains("has no value yet"), "{with}");
         }
     }
 }

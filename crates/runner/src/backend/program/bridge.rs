@@ -1,33 +1,33 @@
-//! Our tools for a program: `rookery mcp`, which it starts itself and speaks to by stdin and stdout.
+//! Our tools for a program: `rookery mcp`, which the program starts itself and talks to over stdin and stdout.
 //!
-//! What proves who speaks is in the program's environment and in nothing that is written down: each program has its own way
-//! to say that a variable is handed on.
+//! The session key is only in the program's environment, never in a file or an argument: each program has its own syntax for
+//! passing a variable on.
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
-/// What the programs call us.
+/// The name of our server in the programs' configuration.
 pub(crate) const SERVER: &str = "rookery";
 
-/// How our server is started.
+/// The command that starts our server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Bridge {
     pub command: String,
     pub args: Vec<String>,
-    /// What it finds in its environment, by name.
+    /// Names of the variables in its environment.
     pub variables: Vec<String>,
 }
 
 impl Bridge {
-    /// A daemon is there already, so none is started from within an agent.
+    /// With `--no-start`: a daemon runs already, and none may be started from within an agent.
     pub(crate) fn new(program: &Path, project: &Path, variables: Vec<String>) -> Bridge {
         let args = ["mcp", "--no-start", "--dir"].map(str::to_owned).into_iter();
         let args = args.chain([project.display().to_string()]).collect();
         Bridge { command: program.display().to_string(), args, variables }
     }
 
-    /// Its environment, where `refer` is the program's way to say that a variable is taken from its own.
+    /// The server's environment, where `refer` returns the program's syntax for a reference to its own variable.
     pub(crate) fn environment(&self, refer: impl Fn(&str) -> String) -> Value {
         let pairs = self.variables.iter().map(|name| (name.clone(), Value::String(refer(name))));
         Value::Object(pairs.collect::<Map<_, _>>())
@@ -38,7 +38,7 @@ impl Bridge {
     }
 }
 
-/// A tool of ours by the name that a program gave it: `mcp__rookery__task_claim`, `rookery_task_claim`.
+/// The name of a tool of ours behind a program's name for it, such as `mcp__rookery__task_claim` or `rookery_task_claim`.
 pub(crate) fn own_name(tool: &str) -> Option<&str> {
     let prefixes = ["mcp__rookery__", "mcp_rookery_", "rookery__", "rookery_", "rookery-"];
     prefixes.into_iter().find_map(|prefix| tool.strip_prefix(prefix))
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_secret_is_in_what_starts_it() {
+    fn bridge_command_contains_no_secret() {
         let bridge = Bridge::new(Path::new("/bin/rookery"), Path::new("/p"), vec!["ROOKERY_SESSION".to_owned()]);
         assert_eq!(bridge.argv(), ["/bin/rookery", "mcp", "--no-start", "--dir", "/p"]);
         let env = bridge.environment(|name| format!("${{{name}}}"));
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn our_tools_are_known_by_whatever_a_program_calls_them() {
+    fn own_tool_is_recognised_by_any_programs_name_for_it() {
         for (name, own) in [
             ("mcp__rookery__channel_send", Some("channel_send")),
             ("mcp_rookery_channel_send", Some("channel_send")),

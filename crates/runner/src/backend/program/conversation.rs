@@ -1,53 +1,54 @@
-//! A program's own conversation, as it is kept between turns and also over restarts of the runner.
+//! A program's own conversation, in the form that is kept between turns and over restarts of the runner.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::backend::Usage;
 
-/// Which conversation of the program it is, what it began with, and what it has used.
+/// The id of a conversation, a digest of its instructions, and its usage.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Conversation {
-    /// The program's own name for it.
+pub(crate) struct ProgramConversation {
+    /// The program's id for it.
     pub id: String,
-    /// What the agent was told about itself when it began. Programs keep that to the end of a conversation, whatever they
-    /// are told later; so another text needs another conversation.
-    pub told: String,
-    /// What it has used so far: some programs report sums over the whole conversation.
+    /// Digest of the system prompt that it started with. Programs keep that prompt to the end of a conversation, so another
+    /// prompt needs another conversation.
+    #[serde(rename = "told")]
+    pub system_digest: String,
+    /// Usage so far: some programs report sums over the whole conversation.
     #[serde(default)]
-    pub used: Used,
+    pub used: ConversationUsage,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Used {
+pub(crate) struct ConversationUsage {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub cost_usd: f64,
 }
 
-impl Conversation {
-    /// The one to go on with, if it began with the same words.
-    pub(crate) fn resumed(kept: Option<&str>, system: &str) -> Option<Conversation> {
-        let conversation: Conversation = serde_json::from_str(kept?).ok()?;
-        (conversation.told == digest(system)).then_some(conversation)
+impl ProgramConversation {
+    /// The conversation to resume, if it started with the same system prompt.
+    pub(crate) fn resume(kept: Option<&str>, system: &str) -> Option<ProgramConversation> {
+        let conversation: ProgramConversation = serde_json::from_str(kept?).ok()?;
+        (conversation.system_digest == digest(system)).then_some(conversation)
     }
 
-    /// What is kept for the next turn.
-    pub(crate) fn kept(id: String, system: &str, before: Used, usage: Usage) -> String {
-        let used = Used {
+    /// Serializes the conversation for the next turn.
+    pub(crate) fn to_stored(id: String, system: &str, before: ConversationUsage, usage: Usage) -> String {
+        let used = ConversationUsage {
             input_tokens: before.input_tokens.saturating_add(usage.input_tokens),
             output_tokens: before.output_tokens.saturating_add(usage.output_tokens),
             cost_usd: before.cost_usd + usage.cost_usd.unwrap_or_default(),
         };
-        let conversation = Conversation { id, told: digest(system), used };
-        // Nothing in it can fail to be written.
+        let conversation = ProgramConversation { id, system_digest: digest(system), used };
+        // Serialization of this type cannot fail.
         serde_json::to_string(&conversation).unwrap_or_default()
     }
 }
 
-impl Used {
-    /// What this turn used, where `sum` is what a program says that the whole conversation has used. One that began to count
-    /// anew tells less than before.
+impl ConversationUsage {
+    /// Usage of this turn, where `sum` is the program's sum over the whole conversation. A sum that is lower than before means
+    /// that the program started to count again.
     pub(crate) fn since(self, sum: Usage) -> Usage {
         if sum.input_tokens < self.input_tokens || sum.output_tokens < self.output_tokens {
             return sum;
@@ -78,18 +79,23 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_on_as_long_as_the_agent_is_told_the_same() {
-        let kept = Conversation::kept("abc".to_owned(), "be good", Used::default(), usage(20, 10, Some(0.5)));
-        let resumed = Conversation::resumed(Some(&kept), "be good").unwrap();
+    fn conversation_is_resumed_while_the_system_prompt_is_the_same() {
+        let kept = ProgramConversation::to_stored(
+            "abc".to_owned(),
+            "be good",
+            ConversationUsage::default(),
+            usage(20, 10, Some(0.5)),
+        );
+        let resumed = ProgramConversation::resume(Some(&kept), "be good").unwrap();
         assert_eq!((resumed.id.as_str(), resumed.used.input_tokens), ("abc", 20));
-        assert_eq!(Conversation::resumed(Some(&kept), "be better"), None);
-        assert_eq!(Conversation::resumed(Some("an older form"), "be good"), None);
-        assert_eq!(Conversation::resumed(None, "be good"), None);
+        assert_eq!(ProgramConversation::resume(Some(&kept), "be better"), None);
+        assert_eq!(ProgramConversation::resume(Some("an older form"), "be good"), None);
+        assert_eq!(ProgramConversation::resume(None, "be good"), None);
     }
 
     #[test]
-    fn sums_over_a_conversation_become_the_part_of_a_turn() {
-        let before = Used { input_tokens: 20, output_tokens: 10, cost_usd: 0.5 };
+    fn sum_over_a_conversation_yields_usage_of_the_turn() {
+        let before = ConversationUsage { input_tokens: 20, output_tokens: 10, cost_usd: 0.5 };
         assert_eq!(before.since(usage(30, 15, Some(0.75))), usage(10, 5, Some(0.25)));
         assert_eq!(before.since(usage(10, 5, None)), usage(10, 5, None));
     }

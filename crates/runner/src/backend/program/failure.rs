@@ -1,4 +1,4 @@
-//! What stands in the way of a program, told from the status and the words that it passes on from its model.
+//! Classifies the failure of a program by the status and the text that it passes on from its model.
 
 use std::time::Duration;
 
@@ -6,53 +6,54 @@ use super::report::one_line;
 use crate::backend::{Failure, Why};
 use crate::file::AgentProgram;
 
-/// How long nobody asks an account that is out of requests, if nobody says how long.
-const PAUSE: Duration = Duration::from_secs(60);
-/// How much of what a program said is told.
-const SHOWN: usize = 400;
+/// Pause for an account that is out of requests, if no time is given.
+const RATE_LIMIT_PAUSE: Duration = Duration::from_secs(60);
+/// Maximum length of a program's text in a reason.
+const MAX_REASON_CHARS: usize = 400;
 
-/// What a failed turn means. A status of HTTP says more than words do, where there is one.
-pub(crate) fn failure(program: AgentProgram, status: Option<u16>, said: &str) -> Failure {
-    let reason = match one_line(said, SHOWN) {
-        said if said.is_empty() => format!("{} failed and did not say why", program.as_str()),
-        said => said,
+/// Classifies a failed turn. An HTTP status counts more than the text.
+pub(crate) fn classify(program: AgentProgram, status: Option<u16>, text: &str) -> Failure {
+    let reason = match one_line(text, MAX_REASON_CHARS) {
+        text if text.is_empty() => format!("{} failed and did not say why", program.as_str()),
+        text => text,
     };
-    let (why, hint) = match kind(status, said) {
-        Kind::Login => (Why::Hopeless, Some(login(program).to_owned())),
-        Kind::Limited => {
-            (Why::Limited { retry_after: PAUSE }, Some("the account has no requests left for now".to_owned()))
-        }
-        Kind::Model => (Why::Hopeless, Some("say another `model` for this agent".to_owned())),
-        Kind::Other => (Why::Fault, None),
+    let (why, hint) = match kind_of(status, text) {
+        FailureKind::Login => (Why::Hopeless, Some(login(program).to_owned())),
+        FailureKind::Limited => (
+            Why::Limited { retry_after: RATE_LIMIT_PAUSE },
+            Some("the account has no requests left for now".to_owned()),
+        ),
+        FailureKind::Model => (Why::Hopeless, Some("set another `model` for this agent".to_owned())),
+        FailureKind::Other => (Why::Fault, None),
     };
     Failure { why, reason, hint }
 }
 
-/// The program runs without the tools of the team: it would talk to nobody and cost all the same.
+/// The failure of a program without the tools of the team, which would only cause cost.
 pub(crate) fn no_server(program: AgentProgram) -> Failure {
     Failure {
         why: Why::Fault,
         reason: format!("{} could not start the server with the tools of the team", program.as_str()),
-        hint: Some("the turn's transcript tells more; `rookery doctor` checks the daemon".to_owned()),
+        hint: Some("see the transcript of the turn; `rookery doctor` checks the daemon".to_owned()),
     }
 }
 
-enum Kind {
+enum FailureKind {
     Login,
     Limited,
     Model,
     Other,
 }
 
-fn kind(status: Option<u16>, said: &str) -> Kind {
-    let said = said.to_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
+fn kind_of(status: Option<u16>, text: &str) -> FailureKind {
+    let text = text.to_lowercase();
+    let has_any = |phrases: &[&str]| phrases.iter().any(|phrase| text.contains(phrase));
     match status {
-        Some(401 | 403) => Kind::Login,
-        Some(429) => Kind::Limited,
-        Some(404) if said.contains("model") => Kind::Model,
-        Some(_) => Kind::Other,
-        None if says(&[
+        Some(401 | 403) => FailureKind::Login,
+        Some(429) => FailureKind::Limited,
+        Some(404) if text.contains("model") => FailureKind::Model,
+        Some(_) => FailureKind::Other,
+        None if has_any(&[
             "401 unauthorized",
             "invalid api key",
             "please run /login",
@@ -64,11 +65,15 @@ fn kind(status: Option<u16>, said: &str) -> Kind {
             "missing environment variable",
         ]) =>
         {
-            Kind::Login
+            FailureKind::Login
         }
-        None if says(&["429", "rate limit", "usage limit", "quota exceeded", "resource_exhausted"]) => Kind::Limited,
-        None if says(&["model not found", "model_not_found", "no such model", "providermodelnotfound"]) => Kind::Model,
-        None => Kind::Other,
+        None if has_any(&["429", "rate limit", "usage limit", "quota exceeded", "resource_exhausted"]) => {
+            FailureKind::Limited
+        }
+        None if has_any(&["model not found", "model_not_found", "no such model", "providermodelnotfound"]) => {
+            FailureKind::Model
+        }
+        None => FailureKind::Other,
     }
 }
 
@@ -86,24 +91,24 @@ fn login(program: AgentProgram) -> &'static str {
 mod tests {
     use super::*;
 
-    fn why(status: Option<u16>, said: &str) -> Why {
-        failure(AgentProgram::Claude, status, said).why
+    fn why(status: Option<u16>, text: &str) -> Why {
+        classify(AgentProgram::Claude, status, text).why
     }
 
     #[test]
-    fn what_cannot_become_better_is_not_tried_again() {
+    fn permanent_failure_is_not_retried() {
         assert_eq!(why(Some(401), "Invalid API key"), Why::Hopeless);
         assert_eq!(why(None, "unexpected status 401 Unauthorized: no"), Why::Hopeless);
         assert_eq!(why(Some(404), "model: nonsense"), Why::Hopeless);
-        assert_eq!(why(Some(429), ""), Why::Limited { retry_after: PAUSE });
-        assert_eq!(why(None, "You've hit your usage limit."), Why::Limited { retry_after: PAUSE });
+        assert_eq!(why(Some(429), ""), Why::Limited { retry_after: RATE_LIMIT_PAUSE });
+        assert_eq!(why(None, "You've hit your usage limit."), Why::Limited { retry_after: RATE_LIMIT_PAUSE });
         assert_eq!(why(Some(500), "Internal error, see /login"), Why::Fault);
         assert_eq!(why(None, "stream disconnected"), Why::Fault);
     }
 
     #[test]
-    fn it_always_says_something() {
-        let failure = failure(AgentProgram::Codex, None, " \n ");
+    fn failure_always_has_a_reason() {
+        let failure = classify(AgentProgram::Codex, None, " \n ");
         assert_eq!(failure.reason, "codex failed and did not say why");
     }
 }

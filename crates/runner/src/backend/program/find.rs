@@ -1,4 +1,4 @@
-//! Where a program is, and what to do if it is not there.
+//! Finds a program on the `PATH`, or tells how to install it.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::backend::{Failure, Why};
 use crate::file::AgentProgram;
 
-/// The program by any of its names, on the `PATH` that it will have itself.
+/// Finds the program by any of its names, on the `PATH` that it will have itself.
 pub(crate) fn find(program: AgentProgram, path: &OsStr) -> Result<PathBuf, Failure> {
     let named = |name: &&str| on(path, name);
     program.names().iter().find_map(named).ok_or_else(|| missing(program))
@@ -34,7 +34,7 @@ fn how_to_install(program: AgentProgram) -> &'static str {
     match program {
         AgentProgram::Claude => "npm install -g @anthropic-ai/claude-code",
         AgentProgram::Codex => "npm install -g @openai/codex",
-        // What npm and PyPI call cursor-agent is by somebody else.
+        // The packages called cursor-agent on npm and PyPI are by other authors.
         AgentProgram::Cursor => "curl https://cursor.com/install -fsS | bash",
         AgentProgram::Opencode => "npm install -g opencode-ai",
         AgentProgram::Gemini => "npm install -g @google/gemini-cli",
@@ -47,18 +47,18 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_program_is_found_by_any_of_its_names() {
+    fn program_is_found_by_any_of_its_names() {
         let folder = tempfile::tempdir().unwrap();
         let agent = folder.path().join("agent");
         fs::write(&agent, "").unwrap();
-        // Not yet: it cannot be started.
+        // A file without permission to execute does not count.
         assert!(find(AgentProgram::Cursor, folder.path().as_os_str()).is_err());
         fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(find(AgentProgram::Cursor, folder.path().as_os_str()).unwrap(), agent);
     }
 
     #[test]
-    fn whoever_lacks_one_is_told_how_to_get_it() {
+    fn missing_program_has_an_install_hint() {
         for (program, hint) in [
             (AgentProgram::Claude, "npm install -g @anthropic-ai/claude-code"),
             (AgentProgram::Codex, "npm install -g @openai/codex"),

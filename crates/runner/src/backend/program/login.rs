@@ -1,28 +1,28 @@
-//! How the user's own login reaches a program, without a file of theirs being changed: programs find their configuration
-//! where they always do, and what they take from the environment is handed on by name.
+//! Passes the user's login on to a program without changing the user's files: programs find their configuration in the usual
+//! places, and the variables that they need are passed on by name.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::file::AgentProgram;
 
-/// What a program takes from the user besides its own files.
+/// The parts of the user's environment and home that a program needs.
 #[derive(Clone, Copy, Debug)]
-struct Wants {
-    /// Variables of the environment: keys, addresses, and where the configuration is.
+struct LoginNeeds {
+    /// Environment variables: keys, addresses, and the location of the configuration.
     variables: &'static [&'static str],
-    /// What it keeps conversations and logins in, below the home.
+    /// Folders below the home with conversations and logins.
     homes: &'static [&'static str],
-    /// A file of its home that it replaces whenever it runs, and that holds nothing it could not do without. A sandbox gets a
-    /// copy, because a file that is shown there cannot be replaced.
+    /// A file of the home that the program replaces in every run and can do without. A sandbox gets a copy, because a mounted
+    /// file cannot be replaced.
     copied: Option<&'static str>,
-    /// The variable that says otherwise.
+    /// The variable that names another configuration folder.
     home_variable: Option<&'static str>,
 }
 
-fn wants(program: AgentProgram) -> Wants {
+fn needs(program: AgentProgram) -> LoginNeeds {
     match program {
-        AgentProgram::Claude => Wants {
+        AgentProgram::Claude => LoginNeeds {
             variables: &[
                 "ANTHROPIC_API_KEY",
                 "ANTHROPIC_AUTH_TOKEN",
@@ -44,19 +44,19 @@ fn wants(program: AgentProgram) -> Wants {
             copied: Some(".claude.json"),
             home_variable: Some("CLAUDE_CONFIG_DIR"),
         },
-        AgentProgram::Codex => Wants {
+        AgentProgram::Codex => LoginNeeds {
             variables: &["CODEX_API_KEY", "CODEX_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
             homes: &[".codex"],
             copied: None,
             home_variable: Some("CODEX_HOME"),
         },
-        AgentProgram::Cursor => Wants {
+        AgentProgram::Cursor => LoginNeeds {
             variables: &["CURSOR_API_KEY"],
             homes: &[".cursor", ".config/cursor"],
             copied: None,
             home_variable: None,
         },
-        AgentProgram::Opencode => Wants {
+        AgentProgram::Opencode => LoginNeeds {
             variables: &[
                 "ANTHROPIC_API_KEY",
                 "GEMINI_API_KEY",
@@ -74,7 +74,7 @@ fn wants(program: AgentProgram) -> Wants {
             copied: None,
             home_variable: None,
         },
-        AgentProgram::Gemini => Wants {
+        AgentProgram::Gemini => LoginNeeds {
             variables: &[
                 "GEMINI_API_KEY",
                 "GEMINI_MODEL",
@@ -93,35 +93,35 @@ fn wants(program: AgentProgram) -> Wants {
     }
 }
 
-/// What of the runner's own environment a program is given for its login. `more` are names that its configuration adds.
+/// The variables of the runner's own environment that a program needs for its login. `more` lists names from its configuration.
 pub(crate) fn variables(
     program: AgentProgram,
     more: &[String],
     surroundings: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
-    let names = wants(program).variables.iter().copied().chain(more.iter().map(String::as_str));
+    let names = needs(program).variables.iter().copied().chain(more.iter().map(String::as_str));
     names.filter_map(|name| Some((name.to_owned(), surroundings.get(name)?.clone()))).collect()
 }
 
-/// Where a program's configuration, its login and its conversations are. It writes there too: logins are renewed. `env` is
-/// the environment that it will have.
+/// The folders with a program's configuration, login and conversations. The program writes to them, since logins are renewed.
+/// `env` is its future environment.
 pub(super) fn folders(program: AgentProgram, env: &BTreeMap<String, String>) -> Vec<PathBuf> {
-    let wants = wants(program);
-    if let Some(home) = wants.home_variable.and_then(|name| env.get(name)) {
+    let needs = needs(program);
+    if let Some(home) = needs.home_variable.and_then(|name| env.get(name)) {
         return vec![PathBuf::from(home)];
     }
     let home = env.get("HOME").map(Path::new);
-    home.map(|home| wants.homes.iter().map(|below| home.join(below)).collect()).unwrap_or_default()
+    home.map(|home| needs.homes.iter().map(|below| home.join(below)).collect()).unwrap_or_default()
 }
 
-/// Copies what a program would replace into the home that a sandbox shows it, once.
+/// Copies the file that a program replaces into the home inside the sandbox, once.
 pub(super) fn copy(program: AgentProgram, env: &BTreeMap<String, String>, shown: &Path) {
-    let Some(name) = wants(program).copied else { return };
+    let Some(name) = needs(program).copied else { return };
     let Some(from) = env.get("HOME").map(|home| Path::new(home).join(name)) else { return };
-    // Nothing is written through a link that an agent may have made there.
+    // An agent may have put a link there, which must not be written through.
     if std::fs::symlink_metadata(shown.join(name)).is_err() {
-        // The program makes it anew if it is not there.
-        let _absent = std::fs::copy(from, shown.join(name));
+        // The program creates the file if it is missing.
+        drop(std::fs::copy(from, shown.join(name)));
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_program_needs_is_handed_on() {
+    fn only_variables_that_the_program_needs_are_passed_on() {
         let ours = env(&[("ANTHROPIC_API_KEY", "a"), ("OPENAI_API_KEY", "o"), ("AZURE_KEY", "z"), ("SECRET", "s")]);
         assert_eq!(variables(AgentProgram::Claude, &[], &ours), env(&[("ANTHROPIC_API_KEY", "a")]));
         let more = ["AZURE_KEY".to_owned()];
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn logins_are_where_the_user_has_them() {
+    fn login_folders_are_those_of_the_user() {
         let usual = env(&[("HOME", "/home/a")]);
         let claude = folders(AgentProgram::Claude, &usual);
         assert_eq!(claude, [PathBuf::from("/home/a/.claude")]);

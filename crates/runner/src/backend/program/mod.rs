@@ -1,8 +1,8 @@
-//! Programs that are agents themselves: found, started once a turn with our tools, and judged by what they report.
+//! Programs that are agents themselves: finds them, starts them once per turn with our tools, and judges their reports.
 //!
-//! What differs between them is a [`Dialect`](dialect::Dialect), which is pure: what a turn is started with, as data, and what
-//! the program's lines mean. Nothing of the user's configuration is changed: what is ours is given by flags and by the
-//! environment ([`bridge`]), or in a private home where there is no other way; the login is the user's own ([`login`]).
+//! A [`Dialect`](dialect::Dialect) describes each program. It is pure: it returns the arguments and files of a turn as data,
+//! and interprets the program's output. The user's configuration is not changed: our settings are passed by flags and by the
+//! environment ([`bridge`]), or in a private home if there is no other way. The login is the user's own ([`login`]).
 
 pub(crate) mod bridge;
 pub(crate) mod conversation;
@@ -33,20 +33,20 @@ use super::gemini::Gemini;
 use super::opencode::Opencode;
 use super::{Backend, BackendEvent, BackendOutcome, Events, Failure, Seat, Turn, TurnVerdict, Usage, Why, over_limit};
 use crate::file::{self, AgentProgram};
-use crate::process::{self, Finished, How, Limits, NotStarted, Program, Stream};
+use crate::process::{self, Finished, NotStarted, OutputStream, ProcessEnd, Program, RunLimits};
 use crate::sandbox::Sandbox;
 use bridge::Bridge;
-use conversation::Conversation;
-use dialect::{Asked, Dialect, Start, Walls};
-use report::{Heard, ReportedEnd, one_line};
+use conversation::ProgramConversation;
+use dialect::{Dialect, OwnSandbox, ProgramStart, TurnInput};
+use report::{ProgramReport, ReportedEnd, one_line};
 
-/// From this attempt on a new conversation is begun: the old one may be what fails, for example because it is too long.
-const FRESH: u32 = 3;
-/// How much a program may tell of one turn before it is ended. It passes on all that its tools bring, so that a turn of an hour
-/// tells a lot; none of it is kept in memory.
-const TOLD_BYTES: u64 = 256 << 20;
+/// The attempt from which a new conversation is used: the old one may be the cause of the failures, for example by its length.
+const NEW_CONVERSATION_ATTEMPT: u32 = 3;
+/// Maximum output of a program in one turn. It includes all results of tools, so that a turn of an hour prints a lot; none of
+/// it is kept in memory.
+const MAX_OUTPUT_BYTES: u64 = 256 << 20;
 
-/// An agent that is a program.
+/// A backend that runs an agent program.
 #[derive(Debug)]
 pub(super) struct ProgramAgent {
     seat: Seat,
@@ -54,18 +54,18 @@ pub(super) struct ProgramAgent {
     path: PathBuf,
     bridge: Option<Bridge>,
     sandbox: Option<Arc<Sandbox>>,
-    walls: Walls,
-    /// For its login, from the runner's own environment.
+    own_sandbox: OwnSandbox,
+    /// Variables of the runner's own environment for the program's login.
     login: super::Environment,
 }
 
 impl ProgramAgent {
-    /// Fails if the program is not there, or cannot do what the file wants of it.
+    /// Fails if the program is not installed, or cannot do what the file requires.
     pub(super) fn open(program: AgentProgram, seat: &Seat) -> Result<ProgramAgent, Failure> {
         if program == AgentProgram::Cursor && seat.allowed.as_ref().is_some_and(|tools| !tools.is_empty()) {
-            return Err(unlimited());
+            return Err(unsupported_tool_limit());
         }
-        let ours = surroundings();
+        let ours = own_environment();
         let at = |name: &str| seat.env.0.get(name).or_else(|| ours.get(name)).cloned();
         let path = find::find(program, &OsString::from(at("PATH").unwrap_or_default()))?;
         let home = at("HOME").map(PathBuf::from);
@@ -80,154 +80,165 @@ impl ProgramAgent {
         let sandbox = sandbox(program, dialect.as_ref(), seat, &login)?;
         let has_tools = seat.allowed.as_ref().is_none_or(|tools| !tools.is_empty());
         let variables = || {
-            // In a sandbox the gate proves who speaks, and there is no key to hand on.
+            // In a sandbox the gate proves the identity, and there is no key to pass on.
             seat.identity().into_keys().filter(|name| sandbox.is_none() || name != "ROOKERY_SESSION").collect()
         };
         let bridge = has_tools.then(|| Bridge::new(&seat.program, &seat.project, variables()));
-        let walls = match sandbox {
-            None if seat.sandbox != file::Sandbox::Off => Walls::ItsOwn,
-            _ => Walls::NotItsOwn,
+        let own_sandbox = match sandbox {
+            None if seat.sandbox != file::Sandbox::Off => OwnSandbox::On,
+            _ => OwnSandbox::Off,
         };
         let login = super::Environment(login);
-        Ok(ProgramAgent { seat: seat.clone(), dialect, path, bridge, sandbox, walls, login })
+        Ok(ProgramAgent { seat: seat.clone(), dialect, path, bridge, sandbox, own_sandbox, login })
     }
 
     async fn run(&self, turn: &Turn, events: &Events) -> BackendOutcome {
-        self.sandbox.iter().for_each(|sandbox| sandbox.tell(events));
+        self.sandbox.iter().for_each(|sandbox| sandbox.report_to(events));
         let absent = self.sandbox.as_ref().map(|sandbox| sandbox.absent_settings()).unwrap_or_default();
-        let ended = self.run_watched(turn, events).await;
+        let outcome = self.run_watched(turn, events).await;
         if let Some(sandbox) = &self.sandbox {
-            sandbox.tell_traps(events).await;
+            sandbox.report_traps(events).await;
         }
         let name = self.dialect.program().as_str();
         for path in absent.iter().filter(|path| std::fs::symlink_metadata(path).is_ok()) {
             let path = path.display();
-            let note =
-                format!("{path} was made in this turn, and your own {name} goes by it: look at it before you use that");
-            events.tell(BackendEvent::Note(note));
+            let note = format!(
+                "{path} was created in this turn, and your own {name} reads it: check it before you use {name}"
+            );
+            events.emit(BackendEvent::Note(note));
         }
-        ended
+        outcome
     }
 
     async fn run_watched(&self, turn: &Turn, events: &Events) -> BackendOutcome {
-        let kept = turn.conversation.as_deref().filter(|_| turn.attempt < FRESH);
-        let resumes = Conversation::resumed(kept, &turn.system);
+        let kept = turn.conversation.as_deref().filter(|_| turn.attempt < NEW_CONVERSATION_ATTEMPT);
+        let resumes = ProgramConversation::resume(kept, &turn.system);
         let can_forget = resumes.is_some();
-        let (ended, forgot) = self.attempt(turn, resumes, events).await;
+        let (outcome, forgot) = self.attempt(turn, resumes, events).await;
         if !(can_forget && forgot) {
-            return ended;
+            return outcome;
         }
         let name = self.dialect.program().as_str();
-        events.tell(BackendEvent::Note(format!("{name} does not know its conversation any more and begins a new one")));
+        events.emit(BackendEvent::Note(format!("{name} does not know its conversation any more and starts a new one")));
         self.attempt(turn, None, events).await.0
     }
 
-    /// Tells besides whether the program did not know the conversation that it was to go on with.
-    async fn attempt(&self, turn: &Turn, resumes: Option<Conversation>, events: &Events) -> (BackendOutcome, bool) {
-        let asked = Asked {
+    /// Runs one attempt. Also returns whether the program did not know the conversation that it should resume.
+    async fn attempt(
+        &self,
+        turn: &Turn,
+        resumes: Option<ProgramConversation>,
+        events: &Events,
+    ) -> (BackendOutcome, bool) {
+        let input = TurnInput {
             system: &turn.system,
             prompt: &turn.prompt,
             model: self.seat.model.as_deref(),
             resumes,
             bridge: self.bridge.as_ref(),
             allowed: self.seat.allowed.as_deref(),
-            walls: self.walls,
+            own_sandbox: self.own_sandbox,
             folder: &self.seat.folder,
             state: &self.seat.state,
         };
-        let start = self.dialect.start(&asked);
+        let start = self.dialect.start(&input);
         let transcript = self.seat.state.join("transcript.txt");
         let prepared = match prepare::prepare(&self.seat, &start).await {
             Ok(prepared) => prepared,
             Err(failure) => return (not_run(failure), false),
         };
-        let (heard, finished) = self.follow(turn, &asked, &start, &transcript, events).await;
+        let (report, finished) = self.follow(turn, &input, &start, &transcript, events).await;
         prepared.undo(events).await;
-        let forgot = !heard.worked && self.forgot(&heard, finished.as_ref().ok());
-        let used = asked.used();
-        let kept = heard.conversation.clone().or_else(|| asked.resumes.as_ref().map(|kept| kept.id.clone()));
-        let conversation = kept.map(|id| Conversation::kept(id, &turn.system, used, heard.usage));
-        let usage = heard.usage;
-        let verdict = self.judge(heard, finished, turn);
+        let forgot = !report.worked && self.forgot_conversation(&report, finished.as_ref().ok());
+        let before = input.earlier_usage();
+        let kept = report.conversation.clone().or_else(|| input.resumes.as_ref().map(|kept| kept.id.clone()));
+        let conversation = kept.map(|id| ProgramConversation::to_stored(id, &turn.system, before, report.usage));
+        let usage = report.usage;
+        let verdict = self.judge(report, finished, turn);
         (BackendOutcome { verdict, conversation, usage, transcript: Some(transcript) }, forgot)
     }
 
     async fn follow(
         &self,
         turn: &Turn,
-        asked: &Asked<'_>,
-        start: &Start,
+        input: &TurnInput<'_>,
+        start: &ProgramStart,
         transcript: &Path,
         events: &Events,
-    ) -> (Heard, Result<Finished, NotStarted>) {
-        // Ends by itself also if what is heard leaves no hope.
+    ) -> (ProgramReport, Result<Finished, NotStarted>) {
+        // Also cancelled by itself when the report shows that the turn is hopeless.
         let cancel = turn.cancel.child_token();
-        let (mut heard, mut reader) = (Heard::default(), self.dialect.reader(asked));
-        let limits = Limits { timeout: turn.timeout, idle: None, output_bytes: TOLD_BYTES };
-        let mut hear = |stream: Stream, line: &str| {
+        let (mut report, mut reader) = (ProgramReport::default(), self.dialect.reader(input));
+        let limits = RunLimits { timeout: turn.timeout, idle: None, output_bytes: MAX_OUTPUT_BYTES };
+        let mut read = |stream: OutputStream, line: &str| {
             match (stream, serde_json::from_str::<Value>(line)) {
-                (Stream::Stdout, Ok(event)) if event.is_object() => {
-                    reader.hear(&event, &mut heard).into_iter().for_each(|event| events.tell(event));
+                (OutputStream::Stdout, Ok(event)) if event.is_object() => {
+                    reader.read_event(&event, &mut report).into_iter().for_each(|event| events.emit(event));
                 }
-                (Stream::Stdout, _) => {}
-                (Stream::Stderr, _) => reader.overhear(line, &mut heard),
+                (OutputStream::Stdout, _) => {}
+                (OutputStream::Stderr, _) => reader.read_stderr(line, &mut report),
             }
-            if heard.hopeless {
+            if report.hopeless {
                 cancel.cancel();
             }
         };
-        let finished = process::run(&self.program(turn, start), limits, transcript, &cancel, &mut hear).await;
-        (heard, finished)
+        let finished = process::run(&self.program(turn, start), limits, transcript, &cancel, &mut read).await;
+        (report, finished)
     }
 
-    fn program(&self, turn: &Turn, start: &Start) -> Program {
+    fn program(&self, turn: &Turn, start: &ProgramStart) -> Program {
         let argv = std::iter::once(self.path.clone().into_os_string()).chain(start.args.iter().map(OsString::from));
-        let mut program = self.seat.starts(argv).sandbox(self.sandbox.clone());
-        // What the file says wins, but for what the program cannot do without.
-        for (name, value) in self.login.0.iter().chain(&start.usual) {
+        let mut program = self.seat.program_for(argv).sandbox(self.sandbox.clone());
+        // Variables of the file win, except over those that the program cannot work without.
+        for (name, value) in self.login.0.iter().chain(&start.default_env) {
             program.env.entry(name.into()).or_insert_with(|| value.into());
         }
-        program.envs(&start.fixed).env("ROOKERY_TURN", &turn.id).stdin(start.stdin.clone())
+        program.envs(&start.required_env).env("ROOKERY_TURN", &turn.id).stdin(start.stdin.clone())
     }
 
-    fn forgot(&self, heard: &Heard, finished: Option<&Finished>) -> bool {
-        let failed = match &heard.end {
+    fn forgot_conversation(&self, report: &ProgramReport, finished: Option<&Finished>) -> bool {
+        let failed = match &report.end {
             Some(ReportedEnd::Failed(failure)) => failure.reason.as_str(),
             Some(ReportedEnd::Done) => return false,
             None => "",
         };
         let tail = finished.map_or("", |finished| finished.stderr_tail.as_str());
-        self.dialect.forgot().iter().any(|word| failed.contains(word) || tail.contains(word))
+        self.dialect
+            .unknown_conversation_phrases()
+            .iter()
+            .any(|phrase| failed.contains(phrase) || tail.contains(phrase))
     }
 
-    /// What it reported counts. How the process ended only says why it reported nothing.
-    fn judge(&self, heard: Heard, finished: Result<Finished, NotStarted>, turn: &Turn) -> TurnVerdict {
+    /// Judges a turn by the program's report. The way in which the process ended only explains a missing report.
+    fn judge(&self, report: ProgramReport, finished: Result<Finished, NotStarted>, turn: &Turn) -> TurnVerdict {
         let name = self.dialect.program().as_str();
         let failed = |why: Why, reason: String| TurnVerdict::Failed(Failure { why, reason, hint: None });
         let finished = match finished {
             Ok(finished) => finished,
             Err(error) => return failed(Why::Hopeless, format!("{name} was not started: {error}")),
         };
-        match (heard.end, finished.how) {
-            (Some(ReportedEnd::Failed(failure)), _) if heard.hopeless => TurnVerdict::Failed(failure),
-            (_, How::OverLimit(excess)) => TurnVerdict::Failed(over_limit(&self.seat, excess)),
-            (_, How::Cancelled) => failed(Why::Cancelled, "it was asked to stop".to_owned()),
+        match (report.end, finished.end) {
+            (Some(ReportedEnd::Failed(failure)), _) if report.hopeless => TurnVerdict::Failed(failure),
+            (_, ProcessEnd::OverLimit(excess)) => TurnVerdict::Failed(over_limit(&self.seat, excess)),
+            (_, ProcessEnd::Cancelled) => failed(Why::Cancelled, "it was asked to stop".to_owned()),
             (Some(ReportedEnd::Failed(failure)), _) => TurnVerdict::Failed(failure),
-            (Some(ReportedEnd::Done), _) => TurnVerdict::Done { said: heard.said, worked: heard.worked },
-            (None, How::TimedOut | How::Idle) => {
+            (Some(ReportedEnd::Done), _) => TurnVerdict::Done { said: report.last_text, worked: report.worked },
+            (None, ProcessEnd::TimedOut | ProcessEnd::Idle) => {
                 failed(Why::TimedOut, format!("{name} took longer than {} s", turn.timeout.as_secs_f64()))
             }
-            (None, How::Flooded) => failed(Why::Fault, format!("{name} wrote more than {TOLD_BYTES} bytes")),
-            (None, how) => self.without_an_end(how, &finished.stderr_tail),
+            (None, ProcessEnd::Flooded) => {
+                failed(Why::Fault, format!("{name} wrote more than {MAX_OUTPUT_BYTES} bytes"))
+            }
+            (None, end) => self.without_an_end(end, &finished.stderr_tail),
         }
     }
 
-    fn without_an_end(&self, how: How, stderr: &str) -> TurnVerdict {
+    fn without_an_end(&self, end: ProcessEnd, stderr: &str) -> TurnVerdict {
         let program = self.dialect.program();
-        let mut failure = failure::failure(program, None, stderr);
+        let mut failure = failure::classify(program, None, stderr);
         let last = stderr.lines().rfind(|line| !line.trim().is_empty());
         let last = last.map(|line| format!(": {}", one_line(line, 300))).unwrap_or_default();
-        failure.reason = format!("{} did not finish its turn, {how}{last}", program.as_str());
+        failure.reason = format!("{} did not finish its turn, {end}{last}", program.as_str());
         TurnVerdict::Failed(failure)
     }
 }
@@ -251,31 +262,31 @@ fn not_run(failure: Failure) -> BackendOutcome {
     }
 }
 
-fn unlimited() -> Failure {
+fn unsupported_tool_limit() -> Failure {
     Failure {
         why: Why::Hopeless,
         reason: "Cursor cannot be limited to some of our tools".to_owned(),
-        hint: Some("take `tools` away from this agent, or make it `[]` so that it gets none".to_owned()),
+        hint: Some("remove `tools` from this agent, or set it to `[]` for no tools at all".to_owned()),
     }
 }
 
-fn codex_home(said: Option<String>, home: Option<&Path>) -> Option<PathBuf> {
-    said.map(PathBuf::from).or_else(|| home.map(|home| home.join(".codex")))
+fn codex_home(set: Option<String>, home: Option<&Path>) -> Option<PathBuf> {
+    set.map(PathBuf::from).or_else(|| home.map(|home| home.join(".codex")))
 }
 
-/// Fails if the program is not on the `PATH` of the environment that it would have.
-pub(super) fn foresee(program: AgentProgram, env: &BTreeMap<String, String>) -> Result<(), Failure> {
+/// Fails if the program is not on the `PATH` of its future environment.
+pub(super) fn preflight(program: AgentProgram, env: &BTreeMap<String, String>) -> Result<(), Failure> {
     let path = env.get("PATH").map(String::as_str).unwrap_or_default();
     find::find(program, path.as_ref()).map(drop)
 }
 
 /// The runner's own environment, as far as it is text.
-fn surroundings() -> BTreeMap<String, String> {
+fn own_environment() -> BTreeMap<String, String> {
     let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
     std::env::vars_os().filter_map(text).collect()
 }
 
-/// Shows the program what it has in the person's home, and lets it reach its model wherever that is.
+/// Opens the sandbox. The program sees its own files in the user's home, and reaches its model at any address.
 fn sandbox(
     program: AgentProgram,
     dialect: &dyn Dialect,
@@ -284,12 +295,12 @@ fn sandbox(
 ) -> Result<Option<Arc<Sandbox>>, Failure> {
     let mut env = login.clone();
     env.extend(seat.env.0.clone());
-    let mut with_home = surroundings();
+    let mut with_home = own_environment();
     with_home.extend(env.clone());
-    // Addresses that its own configuration names are as good as those in its environment.
+    // Addresses in the program's own configuration count like those in its environment.
     let named = dialect.addresses().iter().enumerate().map(|(at, url)| (format!("{at}_BASE_URL"), url.clone()));
     env.extend(named);
-    let sandbox = Sandbox::of(seat, Some(program), &env, &login::folders(program, &with_home))?;
+    let sandbox = Sandbox::for_seat(seat, Some(program), &env, &login::folders(program, &with_home))?;
     if sandbox.is_some() {
         login::copy(program, &with_home, &seat.state.join("home"));
     }

@@ -1,8 +1,9 @@
-//! A file of the project that is another one for a while, because a program reads its servers from nowhere else.
+//! Overrides a file of the project during a turn, for programs that read their servers from no other place.
 //!
-//! What was there is moved to a ledger, where no agent sees it, and moved back, so that it is the same to the last byte. That it was moved is written down
-//! first: whoever comes after a crash finds it and puts things right. Several agents, also of several teams, may use the same
-//! file at once; the last one puts it back. Who uses it is known by locks, which end with whoever holds them.
+//! The original is moved to a ledger, where no agent sees it, and moved back afterwards, so that it stays the same to the last
+//! byte. The move is recorded first, so that the next runner restores the file after a crash. Several agents, also of several
+//! teams, may override the same file at once; the last one restores it. Users of an override hold locks, which end with their
+//! processes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -16,65 +17,66 @@ use sha2::{Digest, Sha256};
 
 use crate::held::HeldFolder;
 
-/// Between the name of an overridden file and a random number, if it cannot get its own name back.
-const ASIDE: &str = ".rookery-kept-";
-/// The name of an overridden file in the ledger.
-const KEPT: &str = "kept";
+/// Separates the name of an original from a random number, if its own name is taken when it is restored.
+const ASIDE_INFIX: &str = ".rookery-kept-";
+/// The name of an original in the ledger.
+const ORIGINAL: &str = "kept";
 const ENTRY: &str = "entry.json";
 const ENTRY_MODE: u32 = 0o600;
 const FILE_MODE: u32 = 0o644;
 
-/// Written before a file is touched.
+/// The record of an override, written before the file is touched.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Entry {
+struct OverrideEntry {
     file: PathBuf,
-    /// Something was there before. It is kept in the ledger, where no agent can change it.
+    /// Whether there was an original. It is kept in the ledger, where no agent can change it.
     existed: bool,
-    /// Its folder was made for it.
+    /// Whether the folder of the file was created for the override.
     made_folder: bool,
     text: String,
 }
 
-/// The right to find a file as one needs it. It is given back when this is dropped.
+/// An active override of a file. Dropping it restores the file, unless there are other users.
 #[derive(Debug)]
 pub(crate) struct OverriddenFile {
     place: OverrideLedger,
-    /// Locked by everybody who uses the file.
+    /// Locked, shared, by every user of the override.
     users: Option<File>,
 }
 
-/// Where it is written down what became of one file.
+/// The ledger folder of one file.
 #[derive(Clone, Debug)]
 struct OverrideLedger(PathBuf);
 
 impl OverriddenFile {
-    /// Puts `text` in the place of a file, or joins those for whom that was done. `ledger` is where that is written down.
-    pub(crate) fn take(ledger: &Path, file: &Path, text: &str) -> io::Result<OverriddenFile> {
+    /// Overrides a file with `text`, or joins an override with the same text. Records are kept in the folder `ledger`.
+    pub(crate) fn apply(ledger: &Path, file: &Path, text: &str) -> io::Result<OverriddenFile> {
         let place = OverrideLedger::of(ledger, file)?;
-        let _gate = place.gate()?;
+        let gate = place.gate()?;
         let users = place.users()?;
         match users.try_lock() {
             Ok(()) => {
-                place.put_back()?;
+                place.restore_original()?;
                 place.replace(file, text)?;
                 users.unlock()?;
             }
-            Err(TryLockError::WouldBlock) => place.is_the_same(text)?,
+            Err(TryLockError::WouldBlock) => place.ensure_same_text(text)?,
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // Never waits: it is locked for one alone only within the gate.
+        // Never blocks: the exclusive lock is only taken while holding the gate.
         users.lock_shared()?;
+        drop(gate);
         Ok(OverriddenFile { place, users: Some(users) })
     }
 
-    /// Puts back what was there, if nobody else needs the file as it is.
-    pub(crate) fn give_back(mut self) -> io::Result<()> {
+    /// Restores the original, unless there are other users.
+    pub(crate) fn restore(mut self) -> io::Result<()> {
         self.users.take().map_or(Ok(()), |users| self.place.leave(&users))
     }
 
-    /// As if the process had died.
+    /// Releases the lock without restoring the file, as a crash would.
     #[cfg(test)]
-    fn die(mut self) {
+    fn crash(mut self) {
         self.users = None;
     }
 }
@@ -82,14 +84,14 @@ impl OverriddenFile {
 impl Drop for OverriddenFile {
     fn drop(&mut self) {
         if let Some(users) = self.users.take() {
-            // Whatever stays undone is written down, and done by whoever comes next.
-            let _later = self.place.leave(&users);
+            // If that fails, the record remains, and the next runner restores the file.
+            drop(self.place.leave(&users));
         }
     }
 }
 
-/// Puts back whatever a crash has left, unless it is in use. Tells which files.
-pub fn put_back_all(ledger: &Path) -> io::Result<Vec<PathBuf>> {
+/// Restores all files of overrides that a crash left behind, and returns their paths. Overrides in use are kept.
+pub fn restore_all(ledger: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(ledger) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
@@ -97,15 +99,16 @@ pub fn put_back_all(ledger: &Path) -> io::Result<Vec<PathBuf>> {
     let (mut all, mut failed) = (Vec::new(), Ok(()));
     for entry in entries {
         let place = OverrideLedger(entry?.path());
-        let _gate = place.gate()?;
+        let gate = place.gate()?;
         if place.users()?.try_lock().is_ok() {
-            match place.put_back() {
+            match place.restore_original() {
                 Ok(file) => all.extend(file),
                 Err(error) => failed = Err(error),
             }
         }
+        drop(gate);
     }
-    // One that cannot be put back does not keep the others from it.
+    // A file that cannot be restored does not prevent the others.
     failed.map(|()| all)
 }
 
@@ -118,7 +121,7 @@ impl OverrideLedger {
         Ok(OverrideLedger(place))
     }
 
-    /// Held by one at a time, and shortly.
+    /// Takes the lock that guards changes of an override; held for a short time only.
     fn gate(&self) -> io::Result<File> {
         let gate = self.lock_file("gate")?;
         gate.lock()?;
@@ -134,7 +137,7 @@ impl OverrideLedger {
         OpenOptions::new().create(true).truncate(false).write(true).custom_flags(no_link).open(self.0.join(name))
     }
 
-    fn entry(&self) -> io::Result<Option<Entry>> {
+    fn entry(&self) -> io::Result<Option<OverrideEntry>> {
         match fs::read(self.0.join(ENTRY)) {
             Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -142,10 +145,12 @@ impl OverrideLedger {
         }
     }
 
-    fn is_the_same(&self, text: &str) -> io::Result<()> {
+    fn ensure_same_text(&self, text: &str) -> io::Result<()> {
         match self.entry()? {
             Some(entry) if entry.text == text => Ok(()),
-            _ => Err(io::Error::other("another team uses this file, and needs something else in it")),
+            _ => {
+                Err(io::Error::other("another team uses this file with another content; wait until its turn has ended"))
+            }
         }
     }
 
@@ -154,11 +159,11 @@ impl OverrideLedger {
         let above = HeldFolder::open(above)?;
         let (held, made_folder) = above.make(folder)?;
         let existed = held.has(name)?;
-        let entry = Entry { file: file.to_owned(), existed, made_folder, text: text.to_owned() };
+        let entry = OverrideEntry { file: file.to_owned(), existed, made_folder, text: text.to_owned() };
         let ledger = self.folder()?;
         ledger.write(ENTRY.as_ref(), &serde_json::to_vec(&entry)?, ENTRY_MODE)?;
         if existed {
-            held.rename(name, &ledger, KEPT.as_ref())?;
+            held.rename(name, &ledger, ORIGINAL.as_ref())?;
         }
         held.write(name, text.as_bytes(), FILE_MODE)
     }
@@ -168,24 +173,26 @@ impl OverrideLedger {
     }
 
     fn leave(&self, users: &File) -> io::Result<()> {
-        let _gate = self.gate()?;
+        let gate = self.gate()?;
         users.unlock()?;
-        match users.try_lock() {
-            Ok(()) => self.put_back().map(drop),
+        let left = match users.try_lock() {
+            Ok(()) => self.restore_original().map(drop),
             Err(TryLockError::WouldBlock) => Ok(()),
             Err(TryLockError::Error(error)) => Err(error),
-        }
+        };
+        drop(gate);
+        left
     }
 
-    /// Only by whoever is alone. Can be repeated from wherever it stopped.
-    fn put_back(&self) -> io::Result<Option<PathBuf>> {
+    /// Restores the original. Needs the exclusive lock; can be repeated after an interruption at any step.
+    fn restore_original(&self) -> io::Result<Option<PathBuf>> {
         let Some(entry) = self.entry()? else { return Ok(None) };
         let (above, folder, name) = parts(&entry.file)?;
         let ledger = self.folder()?;
         let above = HeldFolder::open(above)?;
-        let is_kept = ledger.has(KEPT.as_ref())?;
+        let is_kept = ledger.has(ORIGINAL.as_ref())?;
         let held = match above.enter(folder) {
-            // Somebody has removed it; nothing is lost if there is nothing to put back.
+            // The folder was removed; without an original there is nothing to restore.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !is_kept => None,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some(above.make(folder)?.0),
             held => Some(held?),
@@ -193,14 +200,14 @@ impl OverrideLedger {
         if let Some(held) = held {
             let is_ours = held.contains(name, entry.text.as_bytes());
             if is_kept {
-                // A file that somebody else has written meanwhile stays, and the one from before is put beside it.
+                // If the file was changed meanwhile, it stays, and the original is put beside it.
                 let is_free = is_ours || !held.has(name)?;
                 let to = if is_free { name.to_owned() } else { aside(name) };
-                ledger.rename(KEPT.as_ref(), &held, &to)?;
+                ledger.rename(ORIGINAL.as_ref(), &held, &to)?;
             } else if !entry.existed && is_ours {
                 held.remove(name)?;
                 if entry.made_folder {
-                    // Somebody else may have put something into it.
+                    // Fails if the folder is not empty by now.
                     above.remove_folder(folder).ok();
                 }
             }
@@ -210,18 +217,18 @@ impl OverrideLedger {
     }
 }
 
-/// The folder above the one of a file, and the names of both.
+/// Splits a path into the parent of its folder, and the names of folder and file.
 fn parts(file: &Path) -> io::Result<(&Path, &OsStr, &OsStr)> {
     let parts = || {
         let folder = file.parent()?;
         Some((folder.parent()?, folder.file_name()?, file.file_name()?))
     };
-    parts().ok_or_else(|| io::Error::other(format!("{} is in no folder", file.display())))
+    parts().ok_or_else(|| io::Error::other(format!("{} has no parent folder", file.display())))
 }
 
 fn aside(name: &OsStr) -> OsString {
     let mut name = name.to_owned();
-    name.push(format!("{ASIDE}{:032x}", rand::random::<u128>()));
+    name.push(format!("{ASIDE_INFIX}{:032x}", rand::random::<u128>()));
     name
 }
 
@@ -248,14 +255,14 @@ mod tests {
             self.0.path().canonicalize().unwrap().join(".cursor/mcp.json")
         }
 
-        /// The file that waits beside its place.
+        /// The original beside its usual place.
         fn kept(&self) -> PathBuf {
-            let name = self.names().into_iter().find(|name| name.contains(ASIDE)).unwrap();
+            let name = self.names().into_iter().find(|name| name.contains(ASIDE_INFIX)).unwrap();
             self.file().with_file_name(name)
         }
 
-        fn take(&self) -> OverriddenFile {
-            OverriddenFile::take(&self.ledger(), &self.file(), "ours").unwrap()
+        fn apply(&self) -> OverriddenFile {
+            OverriddenFile::apply(&self.ledger(), &self.file(), "ours").unwrap()
         }
 
         fn ledger(&self) -> PathBuf {
@@ -266,7 +273,7 @@ mod tests {
             fs::read_to_string(self.file()).unwrap()
         }
 
-        /// What is in the folder of the file.
+        /// Names of the entries in the file's folder.
         fn names(&self) -> Vec<String> {
             let entries = fs::read_dir(self.file().parent().unwrap()).unwrap();
             let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -276,115 +283,115 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_is_there_again() {
+    fn original_file_is_restored_exactly() {
         let project = Project::with("theirs\r\n");
         fs::set_permissions(project.file(), fs::Permissions::from_mode(0o640)).unwrap();
         let before = fs::metadata(project.file()).unwrap();
-        let lent = project.take();
+        let overridden = project.apply();
         assert_eq!(project.text(), "ours");
-        lent.give_back().unwrap();
+        overridden.restore().unwrap();
         let after = fs::metadata(project.file()).unwrap();
         assert_eq!((project.text().as_str(), after.mode(), after.ino()), ("theirs\r\n", before.mode(), before.ino()));
         assert_eq!(project.names(), ["mcp.json"]);
     }
 
     #[test]
-    fn where_nothing_was_nothing_stays() {
+    fn new_file_and_folder_are_removed_again() {
         let project = Project::new();
-        project.take().give_back().unwrap();
+        project.apply().restore().unwrap();
         assert!(!project.file().parent().unwrap().exists());
     }
 
     #[test]
-    fn a_link_stays_a_link() {
+    fn original_link_is_restored_as_a_link() {
         let project = Project::with("");
         let target = project.0.path().join("elsewhere.json");
         fs::write(&target, "theirs").unwrap();
         fs::remove_file(project.file()).unwrap();
         std::os::unix::fs::symlink(&target, project.file()).unwrap();
-        let lent = project.take();
+        let overridden = project.apply();
         assert_eq!((project.text().as_str(), fs::read_to_string(&target).unwrap().as_str()), ("ours", "theirs"));
-        drop(lent);
+        drop(overridden);
         assert_eq!(fs::read_link(project.file()).unwrap(), target);
     }
 
     #[test]
-    fn nothing_is_done_beyond_a_folder_that_is_a_link() {
+    fn folder_that_is_a_link_is_rejected() {
         let project = Project::new();
         let elsewhere = tempfile::tempdir().unwrap();
         fs::write(elsewhere.path().join("mcp.json"), "theirs").unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), project.file().parent().unwrap()).unwrap();
-        assert!(OverriddenFile::take(&project.ledger(), &project.file(), "ours").is_err());
+        assert!(OverriddenFile::apply(&project.ledger(), &project.file(), "ours").is_err());
         assert_eq!(project.names(), ["mcp.json"]);
         assert_eq!(project.text(), "theirs");
     }
 
     #[test]
-    fn the_last_one_puts_it_back() {
+    fn last_user_restores_the_original() {
         let project = Project::with("theirs");
-        let (one, other) = (project.take(), project.take());
-        one.give_back().unwrap();
+        let (one, other) = (project.apply(), project.apply());
+        one.restore().unwrap();
         assert_eq!(project.text(), "ours");
-        assert_eq!(put_back_all(&project.ledger()).unwrap(), Vec::<PathBuf>::new());
-        other.give_back().unwrap();
+        assert_eq!(restore_all(&project.ledger()).unwrap(), Vec::<PathBuf>::new());
+        other.restore().unwrap();
         assert_eq!(project.text(), "theirs");
     }
 
     #[test]
-    fn what_another_needs_otherwise_is_refused() {
+    fn override_with_another_text_is_rejected() {
         let project = Project::with("theirs");
-        let lent = project.take();
-        let error = OverriddenFile::take(&project.ledger(), &project.file(), "other").unwrap_err();
+        let overridden = project.apply();
+        let error = OverriddenFile::apply(&project.ledger(), &project.file(), "other").unwrap_err();
         assert!(error.to_string().contains("another team"), "{error}");
-        lent.give_back().unwrap();
+        overridden.restore().unwrap();
         assert_eq!(project.text(), "theirs");
     }
 
     #[test]
-    fn whoever_comes_after_a_crash_puts_it_back() {
+    fn original_is_restored_after_a_crash() {
         for before in [Some("theirs"), None] {
             let project = before.map_or_else(Project::new, Project::with);
-            project.take().die();
+            project.apply().crash();
             assert_eq!(project.text(), "ours");
-            assert_eq!(put_back_all(&project.ledger()).unwrap(), [project.file()]);
+            assert_eq!(restore_all(&project.ledger()).unwrap(), [project.file()]);
             assert_eq!(fs::read_to_string(project.file()).ok().as_deref(), before);
-            assert_eq!(put_back_all(&project.ledger()).unwrap(), Vec::<PathBuf>::new());
+            assert_eq!(restore_all(&project.ledger()).unwrap(), Vec::<PathBuf>::new());
         }
     }
 
     #[test]
-    fn a_crash_between_any_two_steps_costs_nothing() {
-        // Written down, and nothing done yet.
+    fn crash_between_any_two_steps_loses_nothing() {
+        // The record is written, and nothing else is done.
         let project = Project::with("theirs");
-        project.take().die();
+        project.apply().crash();
         let place = fs::read_dir(project.ledger()).unwrap().next().unwrap().unwrap().path();
-        fs::rename(place.join(KEPT), project.file()).unwrap();
-        put_back_all(&project.ledger()).unwrap();
+        fs::rename(place.join(ORIGINAL), project.file()).unwrap();
+        restore_all(&project.ledger()).unwrap();
         assert_eq!(project.text(), "theirs");
-        // Moved aside, and ours not there yet.
+        // The original is moved, and ours is not written.
         let project = Project::with("theirs");
-        project.take().die();
+        project.apply().crash();
         fs::remove_file(project.file()).unwrap();
-        put_back_all(&project.ledger()).unwrap();
+        restore_all(&project.ledger()).unwrap();
         assert_eq!((project.text().as_str(), project.names()), ("theirs", vec!["mcp.json".to_owned()]));
     }
 
     #[test]
-    fn one_that_comes_after_a_crash_begins_with_what_was_there() {
+    fn override_after_a_crash_restores_the_original_first() {
         let project = Project::with("theirs");
-        project.take().die();
-        let lent = project.take();
+        project.apply().crash();
+        let overridden = project.apply();
         assert_eq!(project.text(), "ours");
-        drop(lent);
+        drop(overridden);
         assert_eq!(project.text(), "theirs");
     }
 
     #[test]
-    fn what_a_person_writes_meanwhile_stays() {
+    fn concurrent_change_by_a_person_is_kept() {
         let project = Project::with("theirs");
-        let lent = project.take();
+        let overridden = project.apply();
         fs::write(project.file(), "newer").unwrap();
-        lent.give_back().unwrap();
+        overridden.restore().unwrap();
         assert_eq!(project.text(), "newer");
         assert_eq!(fs::read_to_string(project.kept()).unwrap(), "theirs");
     }
@@ -397,41 +404,41 @@ mod tests {
         for name in ["mcp.rookery-new", "mcp.json.rookery-kept", "mcp.json.rookery-new"] {
             std::os::unix::fs::symlink(&victim, project.file().with_file_name(name)).unwrap();
         }
-        let lent = project.take();
+        let overridden = project.apply();
         assert_eq!(project.text(), "ours");
-        lent.give_back().unwrap();
+        overridden.restore().unwrap();
         assert_eq!((fs::read_to_string(&victim).unwrap().as_str(), project.text().as_str()), ("secret", "theirs"));
     }
 
     #[test]
-    fn removed_folder_is_made_again_for_the_file_that_was_there() {
+    fn removed_folder_is_created_again_for_the_original() {
         let project = Project::with("theirs");
-        let lent = project.take();
+        let overridden = project.apply();
         assert_eq!(project.names(), ["mcp.json"], "agents do not see the file that was there");
         fs::remove_dir_all(project.file().parent().unwrap()).unwrap();
-        lent.give_back().unwrap();
+        overridden.restore().unwrap();
         assert_eq!(project.text(), "theirs");
     }
 
     #[test]
-    fn folder_exchanged_for_a_link_after_a_crash_is_refused_until_it_is_removed() {
+    fn folder_replaced_by_a_link_after_a_crash_is_rejected_until_removed() {
         let project = Project::with("theirs");
         let elsewhere = tempfile::tempdir().unwrap();
         fs::write(elsewhere.path().join("mcp.json"), "ours").unwrap();
-        project.take().die();
+        project.apply().crash();
         let folder = project.file().parent().unwrap().to_owned();
         let moved = folder.with_file_name("moved");
         fs::rename(&folder, &moved).unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), &folder).unwrap();
-        assert!(put_back_all(&project.ledger()).unwrap_err().to_string().contains("is a link"));
+        assert!(restore_all(&project.ledger()).unwrap_err().to_string().contains("is a link"));
         assert_eq!(fs::read_to_string(elsewhere.path().join("mcp.json")).unwrap(), "ours", "nothing beyond it changed");
         fs::remove_file(&folder).unwrap();
         fs::rename(&moved, &folder).unwrap();
-        put_back_all(&project.ledger()).unwrap();
+        restore_all(&project.ledger()).unwrap();
         assert_eq!(project.text(), "theirs");
     }
 
-    /// Exchanges the folder and the file for links and back as fast as it can, until it is told to stop.
+    /// Replaces the folder and the file by links and back, as fast as possible, until `stop` is set.
     fn exchange(file: &Path, elsewhere: &Path, stop: &std::sync::atomic::AtomicBool) {
         let (folder, moved) = (file.parent().unwrap(), file.parent().unwrap().with_file_name("moved"));
         while !stop.load(std::sync::atomic::Ordering::Relaxed) {
@@ -439,7 +446,7 @@ mod tests {
                 std::os::unix::fs::symlink(elsewhere, folder).ok();
                 std::thread::yield_now();
                 fs::remove_file(folder).ok();
-                // The runner may have made another one meanwhile.
+                // The runner may have created another one meanwhile.
                 if fs::rename(&moved, folder).is_err() {
                     fs::remove_dir_all(folder).ok();
                     fs::rename(&moved, folder).ok();
@@ -451,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn concurrent_exchange_for_links_changes_nothing_elsewhere() {
+    fn concurrent_replacement_by_links_changes_nothing_elsewhere() {
         use std::sync::atomic::{AtomicBool, Ordering};
         let project = Project::with("theirs");
         let outside = tempfile::tempdir().unwrap();
@@ -462,9 +469,9 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| exchange(&project.file(), &elsewhere, &stop));
             for _ in 0..400 {
-                if let Ok(lent) = OverriddenFile::take(&project.ledger(), &project.file(), "ours") {
+                if let Ok(overridden) = OverriddenFile::apply(&project.ledger(), &project.file(), "ours") {
                     taken += 1;
-                    drop(lent);
+                    drop(overridden);
                 }
             }
             stop.store(true, Ordering::Relaxed);

@@ -1,26 +1,25 @@
-//! What a program has reported of its turn so far, in the words that all of them share, and what is made of it when the
-//! program is gone.
+//! The report of a program about its turn so far, in a form that all programs share.
 
 use serde_json::Value;
 
 use crate::backend::{BackendEvent, Failure, Usage};
 
-/// How much of a tool's input people are shown.
-const SHOWN: usize = 200;
+/// Maximum length of a tool's input for people.
+const MAX_SHOWN_CHARS: usize = 200;
 
-/// What was heard of a turn.
+/// The report of a turn.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) struct Heard {
-    /// The program's own name for its conversation.
+pub(crate) struct ProgramReport {
+    /// The program's id for its conversation.
     pub conversation: Option<String>,
-    /// What it said last.
-    pub said: Option<String>,
-    /// It has called a tool.
+    /// The last text.
+    pub last_text: Option<String>,
+    /// Whether it called a tool.
     pub worked: bool,
     pub usage: Usage,
-    /// How it says that its turn ended.
+    /// The end of the turn, as the program reported it.
     pub end: Option<ReportedEnd>,
-    /// Nothing good can come of it any more: it is ended at once.
+    /// Whether the turn can only fail, so that it is ended at once.
     pub hopeless: bool,
 }
 
@@ -30,57 +29,57 @@ pub(crate) enum ReportedEnd {
     Failed(Failure),
 }
 
-/// Takes in one line after the other.
-pub(crate) trait Reader: Send {
-    /// What one event of the stream means. One that it does not know means nothing: programs add new ones.
-    fn hear(&mut self, event: &Value, heard: &mut Heard) -> Vec<BackendEvent>;
+/// Interprets the output of a program, one event or line at a time.
+pub(crate) trait ReportReader: Send {
+    /// Interprets one event of the stream. Unknown ones are ignored, because programs add new ones.
+    fn read_event(&mut self, event: &Value, report: &mut ProgramReport) -> Vec<BackendEvent>;
 
-    /// What a line on stderr means, for what a program tells nowhere else.
-    fn overhear(&mut self, _line: &str, _heard: &mut Heard) {}
+    /// Interprets a line of stderr, for facts that a program reports nowhere else.
+    fn read_stderr(&mut self, _line: &str, _heard: &mut ProgramReport) {}
 }
 
-impl Heard {
+impl ProgramReport {
     pub(crate) fn say(&mut self, text: &str) -> Option<BackendEvent> {
         let text = text.trim();
         if text.is_empty() {
             return None;
         }
-        self.said = Some(text.to_owned());
+        self.last_text = Some(text.to_owned());
         Some(BackendEvent::Said(text.to_owned()))
     }
 
     pub(crate) fn call(&mut self, name: &str, input: &Value) -> BackendEvent {
         self.worked = true;
-        BackendEvent::Tool { name: plain(name), input: shortened(input) }
+        BackendEvent::Tool { name: display_name(name), input: shorten(input) }
     }
 
     pub(crate) fn fail(&mut self, failure: Failure) {
         self.end = Some(ReportedEnd::Failed(failure));
     }
 
-    /// It fails, and whatever else it does only costs.
+    /// Fails the turn and has it ended at once, since the rest would only cause cost.
     pub(crate) fn give_up(&mut self, failure: Failure) {
         self.fail(failure);
         self.hopeless = true;
     }
 }
 
-/// A tool as people know it: ours by our names.
-pub(crate) fn plain(name: &str) -> String {
+/// The name of a tool for people: ours without the program's prefix.
+pub(crate) fn display_name(name: &str) -> String {
     super::bridge::own_name(name).unwrap_or(name).to_owned()
 }
 
-/// An input in one line that is not long.
-pub(crate) fn shortened(input: &Value) -> String {
+/// A short line with an input.
+pub(crate) fn shorten(input: &Value) -> String {
     let text = match input {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    one_line(&text, SHOWN)
+    one_line(&text, MAX_SHOWN_CHARS)
 }
 
-/// A text in one line of at most so many characters.
+/// The text as one line with at most `most` characters.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(most) {
@@ -89,12 +88,12 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
     }
 }
 
-/// A number of an event, 0 if it is not there.
+/// A number of an event; 0 if it is missing.
 pub(crate) fn count(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }
 
-/// The text of a result: one text, or a list of texts or of pieces with texts.
+/// The text of a result: a string, or a list of strings or of objects with a text.
 pub(crate) fn text_of(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -112,19 +111,19 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn long_inputs_are_one_short_line() {
-        let line = shortened(&json!({"message": "ä\n".repeat(400)}));
-        assert_eq!(line.chars().count(), SHOWN + 1);
+    fn long_input_becomes_one_short_line() {
+        let line = shorten(&json!({"message": "ä\n".repeat(400)}));
+        assert_eq!(line.chars().count(), MAX_SHOWN_CHARS + 1);
         assert!(line.ends_with('…') && !line.contains('\n'));
-        assert_eq!(shortened(&Value::Null), "");
+        assert_eq!(shorten(&Value::Null), "");
     }
 
     #[test]
-    fn silence_is_not_something_said() {
-        let mut heard = Heard::default();
-        assert_eq!(heard.say(" \n"), None);
-        assert_eq!(heard.said, None);
-        heard.say(" done \n");
-        assert_eq!(heard.said.as_deref(), Some("done"));
+    fn blank_text_is_not_reported() {
+        let mut report = ProgramReport::default();
+        assert_eq!(report.say(" \n"), None);
+        assert_eq!(report.last_text, None);
+        report.say(" done \n");
+        assert_eq!(report.last_text.as_deref(), Some("done"));
     }
 }

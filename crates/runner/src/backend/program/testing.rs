@@ -1,11 +1,11 @@
-//! What the tests of all programs begin with.
+//! Shared setup for the tests of all dialects.
 
 use std::path::Path;
 
 use super::bridge::Bridge;
-use super::conversation::{Conversation, Used};
-use super::dialect::{Asked, Dialect, Walls};
-use super::report::Heard;
+use super::conversation::{ConversationUsage, ProgramConversation};
+use super::dialect::{Dialect, OwnSandbox, TurnInput};
+use super::report::ProgramReport;
 use crate::backend::BackendEvent;
 
 pub(crate) fn bridge() -> Bridge {
@@ -13,37 +13,42 @@ pub(crate) fn bridge() -> Bridge {
     Bridge::new(Path::new("/bin/rookery"), Path::new("/project"), variables)
 }
 
-pub(crate) fn asked(bridge: &Bridge) -> Asked<'_> {
-    Asked {
+pub(crate) fn input(bridge: &Bridge) -> TurnInput<'_> {
+    TurnInput {
         system: "You are a.",
         prompt: "what is new",
         model: None,
         resumes: None,
         bridge: Some(bridge),
         allowed: None,
-        walls: Walls::NotItsOwn,
+        own_sandbox: OwnSandbox::Off,
         folder: Path::new("/project"),
         state: Path::new("/state"),
     }
 }
 
-pub(crate) fn resumed(id: &str) -> Conversation {
+pub(crate) fn resumed(id: &str) -> ProgramConversation {
     kept(id, 0.0)
 }
 
-pub(crate) fn kept(id: &str, cost_usd: f64) -> Conversation {
-    let used = Used { input_tokens: 20, output_tokens: 10, cost_usd };
-    Conversation { id: id.to_owned(), told: String::new(), used }
+pub(crate) fn kept(id: &str, cost_usd: f64) -> ProgramConversation {
+    let used = ConversationUsage { input_tokens: 20, output_tokens: 10, cost_usd };
+    ProgramConversation { id: id.to_owned(), system_digest: String::new(), used }
 }
 
-/// What a program's lines come to.
-pub(crate) fn hear(dialect: &dyn Dialect, lines: &[&str]) -> (Heard, Vec<BackendEvent>) {
+/// Reads a program's output lines.
+pub(crate) fn read_lines(dialect: &dyn Dialect, lines: &[&str]) -> (ProgramReport, Vec<BackendEvent>) {
     let bridge = bridge();
-    hear_as(dialect, &asked(&bridge), lines)
+    read_lines_as(dialect, &input(&bridge), lines)
 }
 
-pub(crate) fn hear_as(dialect: &dyn Dialect, asked: &Asked<'_>, lines: &[&str]) -> (Heard, Vec<BackendEvent>) {
-    let (mut heard, mut reader) = (Heard::default(), dialect.reader(asked));
-    let events = lines.iter().flat_map(|line| reader.hear(&serde_json::from_str(line).unwrap(), &mut heard)).collect();
-    (heard, events)
+pub(crate) fn read_lines_as(
+    dialect: &dyn Dialect,
+    input: &TurnInput<'_>,
+    lines: &[&str],
+) -> (ProgramReport, Vec<BackendEvent>) {
+    let (mut report, mut reader) = (ProgramReport::default(), dialect.reader(input));
+    let events =
+        lines.iter().flat_map(|line| reader.read_event(&serde_json::from_str(line).unwrap(), &mut report)).collect();
+    (report, events)
 }

@@ -1,7 +1,7 @@
-//! What an agent and its model have said to each other: this turn, and what is remembered of the turns before it.
+//! The messages between an agent and its model: those of this turn, and those that are remembered from earlier turns.
 //!
-//! It is kept as a file of the agent's own state, written whole when a turn is done. A turn that failed leaves no trace in
-//! it: the next attempt is told by its prompt what happened.
+//! They are kept in a file of the agent's state, which is replaced atomically when a turn is done. A failed turn leaves no
+//! trace in it; the prompt of the next attempt describes what happened.
 
 use std::fs;
 use std::io::{self, Write};
@@ -9,56 +9,60 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::model::{Message, tokens};
+use super::model::{ModelMessage, tokens};
 
-/// What is remembered from one turn to the next, in tokens. Channel, inbox and documents are in every prompt anyway.
-const REMEMBERED: usize = 32_000;
-/// What a question may have in all.
-const ASKED: usize = 120_000;
+/// Maximum tokens that are remembered between turns. Channel, inbox and documents are in every prompt anyway.
+const MAX_REMEMBERED_TOKENS: usize = 32_000;
+/// Maximum tokens of a request.
+const MAX_REQUEST_TOKENS: usize = 120_000;
 const FILE: &str = "conversation.json";
 const VERSION: u32 = 1;
 
 #[derive(Debug)]
-pub(super) struct Conversation {
-    /// Named after its first turn.
+pub(super) struct ModelConversation {
+    /// The id of its first turn.
     id: String,
-    messages: Vec<Message>,
-    /// How many messages each earlier turn has, the oldest first.
+    messages: Vec<ModelMessage>,
+    /// Number of messages in each earlier turn, the oldest first.
     earlier: Vec<usize>,
 }
 
-/// The file.
+/// The content of the file.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredConversation {
     version: u32,
     id: String,
-    turns: Vec<Vec<Message>>,
+    turns: Vec<Vec<ModelMessage>>,
 }
 
-/// Why an agent does not remember what it should.
+/// The reason why a conversation could not be resumed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Forgotten {
-    #[error("there is no record of the conversation so far; it begins anew")]
+pub(super) enum ConversationLoss {
+    #[error("there is no record of the conversation so far; a new one starts")]
     Gone,
-    #[error("the record of the conversation so far is damaged and kept as {}; it begins anew", .kept.display())]
+    #[error("the record of the conversation so far is damaged and kept as {}; a new one starts", .kept.display())]
     Damaged { kept: PathBuf },
 }
 
-impl Conversation {
-    pub(super) fn new(turn: &str) -> Conversation {
-        Conversation { id: turn.to_owned(), messages: vec![], earlier: vec![] }
+impl ModelConversation {
+    pub(super) fn new(turn: &str) -> ModelConversation {
+        ModelConversation { id: turn.to_owned(), messages: vec![], earlier: vec![] }
     }
 
-    /// Goes on with a conversation, or begins one with this turn.
-    pub(super) fn open(folder: &Path, wanted: Option<&str>, turn: &str) -> (Conversation, Option<Forgotten>) {
-        let Some(wanted) = wanted else { return (Conversation::new(turn), None) };
+    /// Resumes a conversation, or starts one with this turn.
+    pub(super) fn open(
+        folder: &Path,
+        wanted: Option<&str>,
+        turn: &str,
+    ) -> (ModelConversation, Option<ConversationLoss>) {
+        let Some(wanted) = wanted else { return (ModelConversation::new(turn), None) };
         match read(&folder.join(FILE)) {
             Ok(Some(kept)) if kept.id == wanted => {
                 let earlier = kept.turns.iter().map(Vec::len).collect();
-                (Conversation { id: kept.id, messages: kept.turns.concat(), earlier }, None)
+                (ModelConversation { id: kept.id, messages: kept.turns.concat(), earlier }, None)
             }
-            Ok(_) => (Conversation::new(turn), Some(Forgotten::Gone)),
-            Err(kept) => (Conversation::new(turn), Some(Forgotten::Damaged { kept })),
+            Ok(_) => (ModelConversation::new(turn), Some(ConversationLoss::Gone)),
+            Err(kept) => (ModelConversation::new(turn), Some(ConversationLoss::Damaged { kept })),
         }
     }
 
@@ -66,30 +70,30 @@ impl Conversation {
         &self.id
     }
 
-    pub(super) fn messages(&self) -> &[Message] {
+    pub(super) fn messages(&self) -> &[ModelMessage] {
         &self.messages
     }
 
-    /// What was said in this turn.
-    pub(super) fn of_this_turn(&self) -> &[Message] {
+    /// The messages of this turn.
+    pub(super) fn of_this_turn(&self) -> &[ModelMessage] {
         &self.messages[self.earlier.iter().sum()..]
     }
 
-    pub(super) fn add(&mut self, message: Message) {
+    pub(super) fn add(&mut self, message: ModelMessage) {
         self.messages.push(message);
     }
 
-    /// Leaves out all that is not of this turn; false if there was nothing.
+    /// Removes the messages of earlier turns. Returns whether there were any.
     pub(super) fn forget_earlier(&mut self) -> bool {
         let had = !self.earlier.is_empty();
         while self.forget_oldest() {}
         had
     }
 
-    /// Makes it short enough to be asked: without the oldest turns, and if that is not enough, without what earlier calls of
-    /// this one brought.
+    /// Makes the conversation short enough for a request: removes the oldest turns, and if that is not enough, results of
+    /// earlier calls of this turn.
     pub(super) fn fit(&mut self) {
-        self.fit_into(ASKED);
+        self.fit_into(MAX_REQUEST_TOKENS);
     }
 
     fn fit_into(&mut self, most: usize) {
@@ -97,15 +101,15 @@ impl Conversation {
         let mut surplus = self.size().saturating_sub(most);
         let last = self.messages.len().saturating_sub(1);
         let results = self.messages[..last].iter_mut().filter_map(|message| match message {
-            Message::Tools { results } => Some(results),
-            Message::User { .. } | Message::Model { .. } => None,
+            ModelMessage::Tools { results } => Some(results),
+            ModelMessage::User { .. } | ModelMessage::Model { .. } => None,
         });
         for result in results.flatten() {
             if surplus == 0 {
                 return;
             }
             let note =
-                format!("(left out here for want of room: {} bytes; call it again if you need it)", result.text.len());
+                format!("(left out here to save space: {} bytes; repeat the call if you need it)", result.text.len());
             if note.len() < result.text.len() {
                 surplus = surplus.saturating_sub(tokens(&result.text) - tokens(&note));
                 result.text = note;
@@ -126,15 +130,15 @@ impl Conversation {
         true
     }
 
-    /// Keeps it for the next turn. It is in the file whole, or the file is as it was.
-    pub(super) fn keep(mut self, folder: &Path) -> io::Result<()> {
+    /// Saves the conversation for the next turn. Replaces the file atomically.
+    pub(super) fn save(mut self, folder: &Path) -> io::Result<()> {
         self.earlier.push(self.of_this_turn().len());
-        while self.earlier.len() > 1 && self.size() > REMEMBERED {
+        while self.earlier.len() > 1 && self.size() > MAX_REMEMBERED_TOKENS {
             self.forget_oldest();
         }
         let mut messages = self.messages.into_iter();
         let turns = self.earlier.iter().map(|length| messages.by_ref().take(*length).collect()).collect();
-        let kept = Kept { version: VERSION, id: self.id, turns };
+        let kept = StoredConversation { version: VERSION, id: self.id, turns };
         let (path, new) = (folder.join(FILE), folder.join(format!("{FILE}.new")));
         let mut file = fs::File::create(&new)?;
         file.write_all(&serde_json::to_vec(&kept)?)?;
@@ -143,21 +147,21 @@ impl Conversation {
     }
 }
 
-fn size(message: &Message) -> usize {
+fn size(message: &ModelMessage) -> usize {
     serde_json::to_string(message).map_or(0, |text| tokens(&text))
 }
 
-/// What is in the file. If that cannot be read, the file is put aside, and this is where.
-fn read(path: &Path) -> Result<Option<Kept>, PathBuf> {
+/// Reads the file. An unreadable file is moved aside, and its new path is the error.
+fn read(path: &Path) -> Result<Option<StoredConversation>, PathBuf> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(_) => return Err(path.to_path_buf()),
     };
-    let kept = serde_json::from_slice::<Kept>(&bytes).ok().filter(|kept| kept.version == VERSION);
+    let kept = serde_json::from_slice::<StoredConversation>(&bytes).ok().filter(|kept| kept.version == VERSION);
     kept.map(Some).ok_or_else(|| {
         let aside = path.with_extension("damaged");
-        // Where it stays does not matter much; that it is told does.
+        // If it cannot be moved, it is reported at its place.
         if fs::rename(path, &aside).is_ok() { aside } else { path.to_path_buf() }
     })
 }
@@ -165,83 +169,83 @@ fn read(path: &Path) -> Result<Option<Kept>, PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::sdk::model::CallResult;
+    use crate::backend::sdk::model::ModelCallResult;
 
-    fn user(text: &str) -> Message {
-        Message::User { text: text.to_owned() }
+    fn user(text: &str) -> ModelMessage {
+        ModelMessage::User { text: text.to_owned() }
     }
 
-    fn brought(text: String) -> Message {
-        let result = CallResult { id: "1".into(), name: "read".into(), text, failed: false };
-        Message::Tools { results: vec![result] }
+    fn tool_result(text: String) -> ModelMessage {
+        let result = ModelCallResult { id: "1".into(), name: "read".into(), text, failed: false };
+        ModelMessage::Tools { results: vec![result] }
     }
 
     fn kept(folder: &Path, turns: &[&str]) -> String {
-        let (mut conversation, _) = Conversation::open(folder, None, "turn_1");
+        let (mut conversation, _) = ModelConversation::open(folder, None, "turn_1");
         let id = conversation.id().to_owned();
         for text in turns {
             conversation.add(user(text));
-            conversation.keep(folder).unwrap();
-            conversation = Conversation::open(folder, Some(&id), "turn_n").0;
+            conversation.save(folder).unwrap();
+            conversation = ModelConversation::open(folder, Some(&id), "turn_n").0;
         }
         id
     }
 
     #[test]
-    fn it_goes_on_where_it_was() {
+    fn conversation_resumes_where_it_ended() {
         let folder = tempfile::tempdir().unwrap();
         let id = kept(folder.path(), &["one", "two"]);
-        let (mut conversation, forgotten) = Conversation::open(folder.path(), Some(&id), "turn_9");
-        assert_eq!((conversation.id(), forgotten), ("turn_1", None));
+        let (mut conversation, loss) = ModelConversation::open(folder.path(), Some(&id), "turn_9");
+        assert_eq!((conversation.id(), loss), ("turn_1", None));
         conversation.add(user("three"));
         assert_eq!(conversation.messages(), [user("one"), user("two"), user("three")]);
         assert_eq!(conversation.of_this_turn(), [user("three")]);
         assert!(conversation.forget_earlier() && !conversation.forget_earlier());
         assert_eq!(conversation.messages(), [user("three")]);
-        let (new, forgotten) = Conversation::open(folder.path(), None, "turn_9");
-        assert_eq!((new.id(), new.messages().len(), forgotten), ("turn_9", 0, None));
+        let (new, loss) = ModelConversation::open(folder.path(), None, "turn_9");
+        assert_eq!((new.id(), new.messages().len(), loss), ("turn_9", 0, None));
     }
 
     #[test]
-    fn what_is_gone_or_torn_is_noticed() {
+    fn missing_or_damaged_conversation_is_reported() {
         let folder = tempfile::tempdir().unwrap();
-        let (_, forgotten) = Conversation::open(folder.path(), Some("turn_1"), "turn_2");
-        assert_eq!(forgotten, Some(Forgotten::Gone));
+        let (_, loss) = ModelConversation::open(folder.path(), Some("turn_1"), "turn_2");
+        assert_eq!(loss, Some(ConversationLoss::Gone));
         let id = kept(folder.path(), &["one"]);
-        assert_eq!(Conversation::open(folder.path(), Some("turn_7"), "turn_8").1, Some(Forgotten::Gone));
+        assert_eq!(ModelConversation::open(folder.path(), Some("turn_7"), "turn_8").1, Some(ConversationLoss::Gone));
         let path = folder.path().join(FILE);
         let whole = fs::read(&path).unwrap();
         for length in 0..whole.len() {
             fs::write(&path, &whole[..length]).unwrap();
-            let (conversation, forgotten) = Conversation::open(folder.path(), Some(&id), "turn_2");
-            let Some(Forgotten::Damaged { kept }) = forgotten else { panic!("{length} bytes are not enough") };
+            let (conversation, loss) = ModelConversation::open(folder.path(), Some(&id), "turn_2");
+            let Some(ConversationLoss::Damaged { kept }) = loss else { panic!("{length} bytes are not enough") };
             assert_eq!((conversation.id(), fs::read(kept).unwrap().len()), ("turn_2", length));
         }
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_by_whole_turns() {
+    fn remembered_turns_are_bounded_and_whole() {
         let folder = tempfile::tempdir().unwrap();
-        let long = "x".repeat(REMEMBERED);
+        let long = "x".repeat(MAX_REMEMBERED_TOKENS);
         let turns: Vec<&str> = std::iter::repeat_n(long.as_str(), 9).chain(["last"]).collect();
         let id = kept(folder.path(), &turns);
-        let (conversation, _) = Conversation::open(folder.path(), Some(&id), "t");
+        let (conversation, _) = ModelConversation::open(folder.path(), Some(&id), "t");
         assert_eq!(conversation.messages().len(), 4, "three of a quarter each, and the last");
         assert_eq!(conversation.messages()[3], user("last"));
     }
 
     #[test]
-    fn a_question_has_room_for_the_newest() {
-        let mut conversation = Conversation::new("t");
+    fn long_conversation_keeps_the_newest_results() {
+        let mut conversation = ModelConversation::new("t");
         conversation.add(user("go"));
         for _ in 0..4 {
-            conversation.add(brought("y".repeat(4000)));
+            conversation.add(tool_result("y".repeat(4000)));
         }
         conversation.fit_into(2500);
         let texts: Vec<usize> = conversation.messages()[1..]
             .iter()
             .map(|message| match message {
-                Message::Tools { results } => results[0].text.len(),
+                ModelMessage::Tools { results } => results[0].text.len(),
                 _ => 0,
             })
             .collect();

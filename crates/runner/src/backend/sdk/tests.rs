@@ -1,4 +1,4 @@
-//! The loop against a scripted model, over every interface.
+//! The agent loop with a scripted model, over every API.
 
 use std::fs;
 use std::path::Path;
@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::Receiver;
 
 use super::*;
-use crate::backend::{Daemon, Environment, Provider as Where, Secret};
+use crate::backend::{Daemon, Environment, Provider as ModelProvider, Secret};
 use crate::file::Sandbox;
 use crate::testing;
 
-/// What scripts are known by: where a key is sent it is the key, else it is the model.
+/// Identifies a script: the key if the provider has keys, otherwise the model.
 const KEY: &str = "scripted";
 const INTERFACES: [&str; 5] = ["anthropic", "openai", "google", "ollama", "somebody"];
 
-/// The same over every interface, at the same time because some of it waits.
+/// Runs a test over every API, concurrently because some wait.
 async fn everywhere(test: impl AsyncFn(&'static str)) {
     join_all(INTERFACES.iter().map(|provider| test(provider))).await;
 }
@@ -55,12 +55,12 @@ fn seat(folder: &Path, url: &str, provider: &str) -> Seat {
         program: "rookery".into(),
         records: folder.join("records"),
         max_tokens: None,
-        provider: Where { base_url: Some(url.to_owned()), api_key: Some(Secret(KEY.to_owned())) },
+        provider: ModelProvider { base_url: Some(url.to_owned()), api_key: Some(Secret(KEY.to_owned())) },
         variables: Arc::new(testing::ready("agents: {a: {backend: claude}}\nkickoff: '@a'\n").variables),
     }
 }
 
-/// An agent at its model.
+/// An agent with its model server.
 struct SdkAgent {
     folder: tempfile::TempDir,
     server: ModelServer,
@@ -82,14 +82,14 @@ impl SdkAgent {
         SdkAgent { folder, server, provider, sdk }
     }
 
-    /// The same agent after a restart of the runner.
+    /// Restarts the agent, as after a restart of the runner.
     fn restart(&mut self) {
         let seat = seat(self.folder.path(), self.server.url(), self.provider);
         self.sdk = Sdk::with_retry_policy(&named_key(), &seat, quick()).unwrap();
     }
 
     async fn turn(&self, turn: &Turn) -> (BackendOutcome, Vec<BackendEvent>) {
-        let (events, heard) = Events::bounded(1000);
+        let (events, heard) = Events::with_capacity(1000);
         let ended = self.sdk.turn(turn, &events).await;
         drop(events);
         (ended, all(heard))
@@ -149,7 +149,7 @@ fn said(ended: &BackendOutcome) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn it_reads_edits_and_answers_over_every_interface() {
+async fn model_reads_edits_and_answers_over_every_api() {
     everywhere(async |provider| {
         let agent = SdkAgent::new(provider, scripted()).await;
         fs::write(agent.file("a.txt"), "one\n").unwrap();
@@ -195,14 +195,14 @@ fn scripted() -> Script {
 }
 
 #[tokio::test]
-async fn what_time_mends_is_asked_again_over_every_interface() {
+async fn temporary_errors_are_retried_over_every_api() {
     everywhere(async |provider| {
         let script = Script::new().fail(500, "sorry").cut().stall().limit(0).hang().fail(529, "full").say("here");
         let agent = SdkAgent::with(provider, script, |_| {}).await;
-        // Three faults are too much for one question of four attempts, so the second turn has the other three.
+        // Four attempts are too few for six faults, so the second turn gets the rest.
         let (first, events) = agent.turn(&turn("turn_1", None)).await;
-        let told = notes(&events);
-        assert!(told.contains("500: sorry") && told.contains("cut off") && told.contains("nothing came"), "{told}");
+        let notes = notes(&events);
+        assert!(notes.contains("500: sorry") && notes.contains("cut off") && notes.contains("nothing came"), "{notes}");
         assert_eq!(failure(&first).why, Why::Limited { retry_after: Duration::ZERO }, "{provider}");
         let (second, _) = agent.turn(&turn("turn_2", None)).await;
         assert_eq!(said(&second), Some("here"), "{provider}");
@@ -213,7 +213,7 @@ async fn what_time_mends_is_asked_again_over_every_interface() {
 }
 
 #[tokio::test]
-async fn a_provider_that_wants_a_long_pause_limits_everybody() {
+async fn provider_that_wants_a_long_pause_limits_the_account() {
     everywhere(async |provider| {
         let agent = SdkAgent::new(provider, Script::new().limit(90).say("later")).await;
         let (ended, _) = agent.turn(&turn("turn_1", None)).await;
@@ -224,7 +224,7 @@ async fn a_provider_that_wants_a_long_pause_limits_everybody() {
 }
 
 #[tokio::test]
-async fn what_nothing_mends_is_hopeless_and_says_where_to_look() {
+async fn permanent_errors_are_not_retried_and_have_a_hint() {
     everywhere(async |provider| {
         for (status, hint) in [(401, "MODEL_KEY"), (403, "MODEL_KEY"), (404, KEY), (402, "nothing left to spend")] {
             let agent = SdkAgent::new(provider, Script::new().fail_for_good(status, "no, because of scripted")).await;
@@ -244,7 +244,7 @@ async fn what_nothing_mends_is_hopeless_and_says_where_to_look() {
 }
 
 #[tokio::test]
-async fn nobody_at_the_address_is_a_fault_that_names_it() {
+async fn unreachable_provider_is_a_fault_that_names_the_address() {
     let agent = SdkAgent::with("ollama", Script::new(), |seat| {
         seat.provider.base_url = Some("http://127.0.0.1:9".to_owned());
     })
@@ -257,13 +257,13 @@ async fn nobody_at_the_address_is_a_fault_that_names_it() {
 }
 
 #[tokio::test]
-async fn it_stops_at_once_when_asked_or_out_of_time() {
+async fn turn_stops_at_once_on_cancel_and_on_timeout() {
     everywhere(async |provider| {
         let agent = SdkAgent::with(provider, Script::new().stall().stall(), |_| {}).await;
         let cancelled = turn("turn_1", None);
         let cancel = cancelled.cancel.clone();
-        let (events, mut heard) = Events::bounded(100);
-        // As soon as something is said.
+        let (events, mut heard) = Events::with_capacity(100);
+        // As soon as a text arrives.
         let ask = async {
             while let Some(event) = heard.recv().await {
                 if matches!(event, BackendEvent::Said(_)) {
@@ -283,7 +283,7 @@ async fn it_stops_at_once_when_asked_or_out_of_time() {
 }
 
 #[tokio::test]
-async fn a_conversation_goes_on_after_a_restart() {
+async fn conversation_resumes_after_a_restart() {
     everywhere(async |provider| {
         let script = Script::new()
             .call("read", |_| Ok(json!({"path": "a.txt"})))
@@ -299,7 +299,7 @@ async fn a_conversation_goes_on_after_a_restart() {
         assert_eq!((said(&second), notes(&events)), (Some("As I said, one."), String::new()), "{provider}");
         let asked = agent.server.asked(KEY).pop().unwrap();
         assert_eq!((asked.said.join(" "), asked.results.len()), ("It says one.".to_owned(), 1), "{provider}");
-        // A runner that dies while it writes leaves the old file; what is torn all the same is noticed.
+        // A crash during a write keeps the old file; a damaged one is reported all the same.
         let file = agent.folder.path().join("state/conversation.json");
         let kept = fs::read(&file).unwrap();
         fs::write(&file, &kept[..kept.len() / 2]).unwrap();
@@ -313,7 +313,7 @@ async fn a_conversation_goes_on_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_turn_that_fails_leaves_no_trace_in_the_conversation() {
+async fn failed_turn_leaves_no_trace_in_the_conversation() {
     let script =
         Script::new().say("one").call("read", |_| Ok(json!({"path": "a.txt"}))).fail_for_good(404, "the model is gone");
     let agent = SdkAgent::new("openai", script).await;
@@ -327,15 +327,15 @@ async fn a_turn_that_fails_leaves_no_trace_in_the_conversation() {
 }
 
 #[tokio::test]
-async fn a_question_that_is_not_taken_is_asked_without_earlier_turns() {
+async fn rejected_request_is_retried_without_earlier_turns() {
     everywhere(async |provider| {
         let script = Script::new().say("one").fail(400, "prompt is too long").say("again one");
         let agent = SdkAgent::new(provider, script).await;
         let (first, _) = agent.turn(&turn("turn_1", None)).await;
         let (second, events) = agent.turn(&turn("turn_2", first.conversation.as_deref())).await;
-        // Without what was said before, the script is back at its beginning.
+        // Without the earlier messages, the script starts again.
         assert_eq!(said(&second), Some("one"), "{provider}");
-        assert!(notes(&events).contains("without what was said in earlier turns"), "{events:?}");
+        assert!(notes(&events).contains("without the messages of earlier turns"), "{events:?}");
         let agent = SdkAgent::new(provider, Script::new().fail(400, "prompt is too long").say("x")).await;
         let (ended, _) = agent.turn(&turn("turn_1", None)).await;
         assert_eq!(failure(&ended).why, Why::Fault, "{provider}: there is nothing to leave out");
@@ -344,7 +344,7 @@ async fn a_question_that_is_not_taken_is_asked_without_earlier_turns() {
 }
 
 #[tokio::test]
-async fn the_third_attempt_begins_anew() {
+async fn third_attempt_starts_a_new_conversation() {
     let agent = SdkAgent::new("openai", Script::new().say("one").say("two")).await;
     let (first, _) = agent.turn(&turn("turn_1", None)).await;
     let third = Turn { attempt: 3, ..turn("turn_4", first.conversation.as_deref()) };
@@ -353,7 +353,7 @@ async fn the_third_attempt_begins_anew() {
 }
 
 #[tokio::test]
-async fn a_long_answer_fits_into_a_message() {
+async fn long_answer_fits_into_a_message() {
     let agent = SdkAgent::new("openai", Script::new().say("x".repeat(limit::TEXT_BYTES + 1))).await;
     let (ended, _) = agent.turn(&turn("turn_1", None)).await;
     let said = said(&ended).unwrap();
@@ -361,7 +361,7 @@ async fn a_long_answer_fits_into_a_message() {
 }
 
 #[tokio::test]
-async fn how_much_it_may_answer_is_said_as_each_interface_wants_it() {
+async fn answer_limit_is_sent_in_the_form_of_each_api() {
     for (provider, place) in [
         ("anthropic", "/max_tokens"),
         ("openai", "/max_completion_tokens"),
@@ -376,7 +376,7 @@ async fn how_much_it_may_answer_is_said_as_each_interface_wants_it() {
 }
 
 #[tokio::test]
-async fn what_google_signs_is_given_back() {
+async fn signature_of_google_is_sent_back() {
     let agent = SdkAgent::new("google", Script::new().call("read", |_| Ok(json!({"path": "x"}))).say("x")).await;
     agent.turn(&turn("turn_1", None)).await;
     let asked = agent.server.asked(KEY).pop().unwrap();
@@ -385,29 +385,29 @@ async fn what_google_signs_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_model_that_never_ends_is_stopped() {
+async fn endless_turn_is_stopped_after_the_maximum_of_requests() {
     let script = Script::new().call_until("read", |_| Ok(json!({"path": "x"})), |_: &Value| false);
     let agent = SdkAgent::new("openai", script).await;
     let (ended, _) = agent.turn(&turn("turn_1", None)).await;
     assert!(failure(&ended).reason.contains("60 times"), "{ended:?}");
-    assert_eq!(agent.server.asked(KEY).len(), STEPS);
+    assert_eq!(agent.server.asked(KEY).len(), MAX_REQUESTS);
 }
 
 #[tokio::test]
-async fn an_answer_of_nothing_is_no_work() {
+async fn empty_answer_counts_as_no_work() {
     let agent = SdkAgent::new("openai", Script::new().say("")).await;
     let (ended, _) = agent.turn(&turn("turn_1", None)).await;
     assert_eq!(ended.verdict, TurnVerdict::Done { said: None, worked: false });
 }
 
 #[tokio::test]
-async fn without_a_key_nothing_is_asked() {
+async fn missing_key_prevents_any_request() {
     let folder = tempfile::tempdir().unwrap();
     let mut seat = seat(folder.path(), "http://127.0.0.1:9", "openai");
     seat.provider.api_key = None;
     let failure = Sdk::new(&named_key(), &seat).unwrap_err();
     assert!(failure.why == Why::Hopeless && failure.hint.unwrap().contains("MODEL_KEY"));
-    seat.provider = Where::default();
+    seat.provider = ModelProvider::default();
     let failure = Sdk::new(&Provider::default(), &seat).unwrap_err();
     assert!(failure.hint.unwrap().contains("OPENAI_API_KEY"));
     seat.env.0.insert("OPENAI_API_KEY".to_owned(), "k".to_owned());

@@ -1,30 +1,30 @@
-//! Everything that was said in a turn, for people who want to know: a line of JSON for each message.
+//! The transcript of a turn for people: one JSON line for each message.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::model::Message;
+use super::model::ModelMessage;
 
 const FILE: &str = "transcript.jsonl";
-/// What is kept of a turn.
-const BYTES: usize = 4 << 20;
+/// Maximum size of a transcript.
+const MAX_BYTES: usize = 4 << 20;
 
 #[derive(Debug)]
-pub(super) struct Transcript {
+pub(super) struct ModelTranscript {
     path: PathBuf,
-    /// None once the disk refused it or it is full; the turn need not fail for that.
+    /// `None` once the disk rejects a line or the transcript is full; the turn need not fail for that.
     file: Option<File>,
     room: usize,
 }
 
-impl Transcript {
-    pub(super) fn begin(folder: &Path) -> Transcript {
+impl ModelTranscript {
+    pub(super) fn begin(folder: &Path) -> ModelTranscript {
         let path = folder.join(FILE);
-        Transcript { file: File::create(&path).ok(), path, room: BYTES }
+        ModelTranscript { file: File::create(&path).ok(), path, room: MAX_BYTES }
     }
 
-    pub(super) fn add(&mut self, message: &Message) {
+    pub(super) fn add(&mut self, message: &ModelMessage) {
         let Some(file) = &mut self.file else { return };
         let Ok(line) = serde_json::to_string(message) else { return };
         let fits = line.len() < self.room;

@@ -15,8 +15,8 @@ use super::duration;
 use super::ready::{Blocker, Ready, Surroundings};
 use super::sandbox_limits::SandboxLimits;
 use super::script::Then;
-use crate::backend::foresee;
-use crate::sandbox::missing_if;
+use crate::backend::preflight;
+use crate::sandbox::warning_for;
 
 /// How many times of a schedule are told.
 const TIMES: usize = 3;
@@ -214,10 +214,10 @@ fn here(ready: &Ready, surroundings: &Surroundings<'_>) -> Vec<Blocker> {
         let Backend::Sdk { provider, .. } = &agent.backend else { return None };
         // A parameter that is missing may name its model.
         let is_settled = agent.model.iter().chain(&provider.base_url).all(|said| settled(said, ready).is_some());
-        let failure = is_settled.then(|| foresee(agent, &ready.variables).err()).flatten()?;
+        let failure = is_settled.then(|| preflight(agent, &ready.variables).err()).flatten()?;
         Some(Blocker::Backend { agent: named(agent), reason: failure.reason })
     };
-    let sandbox = missing_if(&surroundings.sandbox, agents).map(|reason| Blocker::NoSandbox { reason });
+    let sandbox = warning_for(&surroundings.sandbox, agents).map(|reason| Blocker::NoSandbox { reason });
     agents.iter().filter_map(|agent| program(agent).or_else(|| model(agent))).chain(sandbox).collect()
 }
 

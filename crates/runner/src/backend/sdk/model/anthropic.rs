@@ -1,18 +1,18 @@
-//! Anthropic's Messages: `POST /v1/messages`.
+//! Anthropic's Messages API: `POST /v1/messages`.
 
 use serde_json::{Value, json};
 
-use super::api::{Draft, Wire, count, list, text};
-use super::error::Trouble;
-use super::messages::{Ask, Call, CallResult, Message, Stop, Tool};
-use super::target::Target;
+use super::api::{AnswerDraft, ModelApi, count, list, text};
+use super::error::ModelError;
+use super::messages::{ModelCall, ModelCallResult, ModelMessage, ModelRequest, ModelTool, StopReason};
+use super::target::ModelTarget;
 
-pub(super) const WIRE: Wire = Wire { path, headers, body, take };
+pub(super) const API: ModelApi = ModelApi { path, headers, body, take };
 
-/// The interface wants to be told, and every model of today can answer that much.
+/// Default for the length of an answer, which this API requires; every current model supports this much.
 const MAX_TOKENS: u64 = 8192;
 
-fn path(_: &Target) -> String {
+fn path(_: &ModelTarget) -> String {
     "v1/messages".to_owned()
 }
 
@@ -21,9 +21,9 @@ fn headers(key: &str) -> Vec<(&'static str, String)> {
     if key.is_empty() { vec![version] } else { vec![version, ("x-api-key", key.to_owned())] }
 }
 
-fn body(target: &Target, ask: &Ask<'_>) -> Value {
+fn body(target: &ModelTarget, ask: &ModelRequest<'_>) -> Value {
     let mut messages: Vec<Value> = ask.messages.iter().filter_map(message).collect();
-    // What stays the same from one question to the next is read from the provider's cache.
+    // The common beginning of two requests is read from the provider's cache.
     if let Some(last) = messages.last_mut().and_then(|message| message["content"].as_array_mut()?.last_mut()) {
         last["cache_control"] = json!({"type": "ephemeral"});
     }
@@ -34,24 +34,23 @@ fn body(target: &Target, ask: &Ask<'_>) -> Value {
     }
     if !ask.tools.is_empty() {
         let tool =
-            |tool: &Tool| json!({"name": tool.name, "description": tool.description, "input_schema": tool.schema});
+            |tool: &ModelTool| json!({"name": tool.name, "description": tool.description, "input_schema": tool.schema});
         body["tools"] = ask.tools.iter().map(tool).collect();
     }
     body
 }
 
-/// Texts without anything in them are refused, and so are messages without any block.
-fn message(message: &Message) -> Option<Value> {
-    let words = |text: &str| (!text.trim().is_empty()).then(|| json!({"type": "text", "text": text}));
+/// Encodes a message. The API rejects empty texts, and messages without any block.
+fn message(message: &ModelMessage) -> Option<Value> {
+    let block = |text: &str| (!text.trim().is_empty()).then(|| json!({"type": "text", "text": text}));
     let (role, blocks): (_, Vec<Value>) = match message {
-        Message::User { text } => ("user", words(text).into_iter().collect()),
-        Message::Model { text, calls } => {
-            let call =
-                |call: &Call| json!({"type": "tool_use", "id": call.id, "name": call.name, "input": call.object()});
-            ("assistant", words(text).into_iter().chain(calls.iter().map(call)).collect())
+        ModelMessage::User { text } => ("user", block(text).into_iter().collect()),
+        ModelMessage::Model { text, calls } => {
+            let call = |call: &ModelCall| json!({"type": "tool_use", "id": call.id, "name": call.name, "input": call.object()});
+            ("assistant", block(text).into_iter().chain(calls.iter().map(call)).collect())
         }
-        Message::Tools { results } => {
-            let result = |result: &CallResult| {
+        ModelMessage::Tools { results } => {
+            let result = |result: &ModelCallResult| {
                 json!({"type": "tool_result", "tool_use_id": result.id, "content": result.text,
                     "is_error": result.failed})
             };
@@ -61,9 +60,9 @@ fn message(message: &Message) -> Option<Value> {
     (!blocks.is_empty()).then(|| json!({"role": role, "content": blocks}))
 }
 
-fn take(draft: &mut Draft, data: &Value) -> Result<Option<String>, Trouble> {
+fn take(draft: &mut AnswerDraft, data: &Value) -> Result<Option<String>, ModelError> {
     match text(&data["type"]) {
-        "message_start" => used(draft, &data["message"]["usage"]),
+        "message_start" => add_usage(draft, &data["message"]["usage"]),
         "content_block_start" if data["content_block"]["type"] == "tool_use" => {
             let block = &data["content_block"];
             draft.add(call(block, String::new()))?;
@@ -71,15 +70,15 @@ fn take(draft: &mut Draft, data: &Value) -> Result<Option<String>, Trouble> {
         "content_block_start" => return Ok(draft.say(text(&data["content_block"]["text"]))),
         "content_block_delta" => match text(&data["delta"]["type"]) {
             "text_delta" => return Ok(draft.say(text(&data["delta"]["text"]))),
-            // Blocks come one after the other, so it is of the last one.
+            // Blocks are streamed one after the other, so this belongs to the last one.
             "input_json_delta" => {
-                let last = draft.calls.last_mut().ok_or_else(|| Trouble::garbled("arguments of no call"))?;
+                let last = draft.calls.last_mut().ok_or_else(|| ModelError::new_malformed("arguments of no call"))?;
                 last.arguments.push_str(text(&data["delta"]["partial_json"]));
             }
             _ => {}
         },
         "message_delta" => {
-            used(draft, &data["usage"]);
+            add_usage(draft, &data["usage"]);
             draft.stop = stop(&data["delta"]["stop_reason"]).or(draft.stop.take());
         }
         "message" => return whole(draft, data),
@@ -89,43 +88,43 @@ fn take(draft: &mut Draft, data: &Value) -> Result<Option<String>, Trouble> {
     Ok(None)
 }
 
-fn whole(draft: &mut Draft, data: &Value) -> Result<Option<String>, Trouble> {
-    let mut said = None;
+fn whole(draft: &mut AnswerDraft, data: &Value) -> Result<Option<String>, ModelError> {
+    let mut last_text = None;
     for block in list(&data["content"]) {
         match text(&block["type"]) {
-            "text" => said = draft.say(text(&block["text"])).or(said),
+            "text" => last_text = draft.say(text(&block["text"])).or(last_text),
             "tool_use" => draft.add(call(block, block["input"].to_string()))?,
             _ => {}
         }
     }
-    used(draft, &data["usage"]);
+    add_usage(draft, &data["usage"]);
     draft.stop = stop(&data["stop_reason"]);
-    Ok(said)
+    Ok(last_text)
 }
 
-fn call(block: &Value, arguments: String) -> Call {
+fn call(block: &Value, arguments: String) -> ModelCall {
     let (id, name) = (text(&block["id"]).to_owned(), text(&block["name"]).to_owned());
-    Call { id, name, arguments, signature: None }
+    ModelCall { id, name, arguments, signature: None }
 }
 
-/// What is written to and read from the cache is counted apart from the rest.
-fn used(draft: &mut Draft, usage: &Value) {
+/// Tokens that are written to or read from the cache are reported separately.
+fn add_usage(draft: &mut AnswerDraft, usage: &Value) {
     let input = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"];
     let input: u64 = input.iter().map(|name| count(&usage[name])).sum();
     draft.usage.input_tokens = draft.usage.input_tokens.max(input);
     draft.usage.output_tokens = draft.usage.output_tokens.max(count(&usage["output_tokens"]));
 }
 
-fn stop(reason: &Value) -> Option<Stop> {
+fn stop(reason: &Value) -> Option<StopReason> {
     Some(match reason.as_str()? {
-        "max_tokens" | "model_context_window_exceeded" => Stop::Length,
-        "refusal" => Stop::Withheld("the model refused to answer".to_owned()),
-        _ => Stop::End,
+        "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
+        "refusal" => StopReason::Withheld("the model refused to answer".to_owned()),
+        _ => StopReason::End,
     })
 }
 
-/// What went wrong after the answer had begun, when there is no status left to say it by.
-fn error(error: &Value) -> Trouble {
+/// An error after the answer had started, when a status code can no longer be sent.
+fn error(error: &Value) -> ModelError {
     let status = match text(&error["type"]) {
         "overloaded_error" => 529,
         "rate_limit_error" => 429,
@@ -135,5 +134,5 @@ fn error(error: &Value) -> Trouble {
         "invalid_request_error" | "request_too_large" => 400,
         _ => 500,
     };
-    Trouble::status(status, text(&error["message"]))
+    ModelError::status(status, text(&error["message"]))
 }

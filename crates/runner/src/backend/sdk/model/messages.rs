@@ -1,23 +1,23 @@
-//! What is asked of a model and what it answers, whatever the interface.
+//! Requests to models and their answers, in a form that is independent of the API.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::backend::Usage;
 
-/// A question: everything that was said, for no interface remembers anything.
+/// A request. It contains the whole conversation, since the APIs keep no state.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Ask<'a> {
+pub(in super::super) struct ModelRequest<'a> {
     pub system: &'a str,
-    pub messages: &'a [Message],
-    pub tools: &'a [Tool],
+    pub messages: &'a [ModelMessage],
+    pub tools: &'a [ModelTool],
     pub max_tokens: Option<u64>,
 }
 
-/// One message of a conversation, as it is also kept between turns.
+/// One message of a conversation, also in the form that is kept between turns.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "by")]
-pub(in super::super) enum Message {
+pub(in super::super) enum ModelMessage {
     User {
         text: String,
     },
@@ -25,29 +25,29 @@ pub(in super::super) enum Message {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         text: String,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        calls: Vec<Call>,
+        calls: Vec<ModelCall>,
     },
-    /// What the calls of the message before it brought, in their order.
+    /// Results of the calls in the message before it, in the same order.
     Tools {
-        results: Vec<CallResult>,
+        results: Vec<ModelCallResult>,
     },
 }
 
 /// A call of a tool, as the model wrote it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(in super::super) struct Call {
-    /// Empty where calls have none and results are told apart by their order.
+pub(in super::super) struct ModelCall {
+    /// Empty for APIs without ids, which match results by their order.
     pub id: String,
     pub name: String,
-    /// Meant to be a JSON object, and not always one.
+    /// Should be a JSON object, but is not always one.
     pub arguments: String,
-    /// What the interface wants to see again together with the call.
+    /// Data that the API requires to be sent back with the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
 }
 
-impl Call {
-    /// The arguments if they are what they should be, else what is wrong with them. No arguments at all are an empty object.
+impl ModelCall {
+    /// The arguments as an object, or a description of their defect. Empty arguments count as an empty object.
     pub(in super::super) fn input(&self) -> Result<Value, String> {
         if self.arguments.trim().is_empty() {
             return Ok(Value::Object(Default::default()));
@@ -59,14 +59,14 @@ impl Call {
         }
     }
 
-    /// The arguments for an interface that takes nothing but an object.
+    /// The arguments for an API that accepts only objects.
     pub(super) fn object(&self) -> Value {
         self.input().unwrap_or_else(|_| serde_json::json!({"unreadable": self.arguments}))
     }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(in super::super) struct CallResult {
+pub(in super::super) struct ModelCallResult {
     pub id: String,
     pub name: String,
     pub text: String,
@@ -75,32 +75,32 @@ pub(in super::super) struct CallResult {
 
 /// A tool that the model may call.
 #[derive(Clone, PartialEq, Debug)]
-pub(in super::super) struct Tool {
+pub(in super::super) struct ModelTool {
     pub name: String,
     pub description: String,
     pub schema: Value,
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub(in super::super) struct Answer {
+pub(in super::super) struct ModelAnswer {
     pub text: String,
-    pub calls: Vec<Call>,
+    pub calls: Vec<ModelCall>,
     pub usage: Usage,
-    pub stop: Stop,
+    pub stop: StopReason,
 }
 
-/// Why an answer ended.
+/// The reason why an answer ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(in super::super) enum Stop {
-    /// It is whole, or waits for what its calls bring.
+pub(in super::super) enum StopReason {
+    /// Complete, or waiting for the results of its calls.
     End,
-    /// It was as long as it may be.
+    /// The maximum length was reached.
     Length,
-    /// The provider did not let it be said.
+    /// The provider withheld the answer.
     Withheld(String),
 }
 
-/// How many tokens a text takes, roughly: providers count in ways of their own.
+/// A rough number of tokens: each provider counts differently.
 pub(in super::super) fn tokens(text: &str) -> usize {
     text.len().div_ceil(4)
 }
@@ -111,13 +111,13 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn arguments_are_an_object_or_it_is_said_why_not() {
-        let input = |arguments: &str| Call { arguments: arguments.to_owned(), ..Call::default() }.input();
+    fn arguments_are_an_object_or_have_an_error() {
+        let input = |arguments: &str| ModelCall { arguments: arguments.to_owned(), ..ModelCall::default() }.input();
         assert_eq!(input(r#"{"a":1}"#), Ok(json!({"a": 1})));
         assert_eq!(input("  "), Ok(json!({})));
         assert!(input(r#"{"a":"#).unwrap_err().contains("not JSON"));
         assert!(input("[1]").unwrap_err().contains("not a JSON object"));
-        let broken = Call { arguments: "{\"a\":".to_owned(), ..Call::default() };
+        let broken = ModelCall { arguments: "{\"a\":".to_owned(), ..ModelCall::default() };
         assert_eq!(broken.object(), json!({"unreadable": "{\"a\":"}));
     }
 }

@@ -1,11 +1,11 @@
-//! A model at the other end of an HTTP interface: one question, one answer, which comes piece by piece.
+//! A model behind an HTTP API: one request, one answer, which is streamed piece by piece.
 //!
-//! [`messages`] has the words that all interfaces share. Each interface is one [`Wire`](api::Wire): how a question is written and
-//! how the pieces of an answer read. [`target`] is where to ask and with which key, [`exchange`] asks once, and
-//! [`Model::ask`] asks until there is an answer or no sense in asking on.
+//! [`messages`] has the types that all APIs share. Each API is one [`ModelApi`](api::ModelApi): it encodes requests and
+//! decodes the pieces of answers. [`target`] resolves address and key, [`exchange`] sends one request, and [`Model::ask`]
+//! retries until there is an answer or no point in retrying.
 //!
-//! The interfaces are spoken here and not by a crate such as genai: that one turns on serde_json's `preserve_order` for the whole
-//! program, takes a stream of Gemini that was cut for a whole answer, and reads without bounds.
+//! The APIs are implemented here rather than with a crate such as genai, which turns on serde_json's `preserve_order` for the
+//! whole program, accepts a truncated stream of Gemini as a complete answer, and reads without bounds.
 
 mod anthropic;
 mod api;
@@ -20,18 +20,20 @@ mod target;
 
 use std::time::Duration;
 
-pub(super) use error::Trouble;
+pub(super) use error::ModelError;
 use exchange::Exchange;
-pub(super) use messages::{Answer, Ask, Call, CallResult, Message, Stop, Tool, tokens};
+pub(super) use messages::{
+    ModelAnswer, ModelCall, ModelCallResult, ModelMessage, ModelRequest, ModelTool, StopReason, tokens,
+};
 pub(super) use retry_policy::ModelRetryPolicy;
-pub(super) use target::{Said, Target};
+pub(super) use target::{ModelSettings, ModelTarget};
 
-/// Whoever wants to know what happens while a model is asked.
+/// Observes a request to a model.
 pub(super) trait ModelObserver: Send {
-    /// A piece of the answer.
-    fn said(&mut self, piece: &str);
-    /// It is asked again after a while.
-    fn waits(&mut self, trouble: &Trouble, pause: Duration);
+    /// Receives a piece of the answer.
+    fn on_text(&mut self, text: &str);
+    /// Called before the pause of a retry.
+    fn on_retry(&mut self, error: &ModelError, pause: Duration);
 }
 
 #[derive(Debug)]
@@ -41,25 +43,29 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(target: Target, retry_policy: ModelRetryPolicy) -> Result<Model, Trouble> {
+    pub(super) fn new(target: ModelTarget, retry_policy: ModelRetryPolicy) -> Result<Model, ModelError> {
         Ok(Model { exchange: Exchange::new(target, retry_policy.silence)?, retry_policy })
     }
 
-    pub(super) fn target(&self) -> &Target {
+    pub(super) fn target(&self) -> &ModelTarget {
         self.exchange.target()
     }
 
-    /// Asks, and asks again if that can help. Nothing of an answer counts before it is whole.
-    pub(super) async fn ask(&self, ask: &Ask<'_>, listener: &mut dyn ModelObserver) -> Result<Answer, Trouble> {
+    /// Sends a request, and retries it if that can help. An answer counts only when it is complete.
+    pub(super) async fn ask(
+        &self,
+        ask: &ModelRequest<'_>,
+        observer: &mut dyn ModelObserver,
+    ) -> Result<ModelAnswer, ModelError> {
         let mut attempt = 0;
         loop {
-            let trouble = match self.exchange.ask(ask, &mut |piece| listener.said(piece)).await {
+            let error = match self.exchange.ask(ask, &mut |piece| observer.on_text(piece)).await {
                 Ok(answer) => return Ok(answer),
-                Err(trouble) => trouble,
+                Err(error) => error,
             };
             attempt += 1;
-            let Some(pause) = self.retry_policy.pause(attempt, &trouble, rand::random()) else { return Err(trouble) };
-            listener.waits(&trouble, pause);
+            let Some(pause) = self.retry_policy.pause(attempt, &error, rand::random()) else { return Err(error) };
+            observer.on_retry(&error, pause);
             tokio::time::sleep(pause).await;
         }
     }

@@ -1,24 +1,24 @@
-//! Ollama's own interface: `POST /api/chat`, a line of JSON for each piece.
+//! Ollama's own API: `POST /api/chat`, with one JSON line per piece.
 
 use serde_json::{Value, json};
 
-use super::api::{Draft, Wire, count, list, text};
+use super::api::{AnswerDraft, ModelApi, count, list, text};
 use super::chat;
-use super::error::Trouble;
-use super::messages::{Ask, Call, CallResult, Message, Stop, tokens};
-use super::target::Target;
+use super::error::ModelError;
+use super::messages::{ModelCall, ModelCallResult, ModelMessage, ModelRequest, StopReason, tokens};
+use super::target::ModelTarget;
 
-pub(super) const WIRE: Wire = Wire { path, headers: chat::headers, body, take };
+pub(super) const API: ModelApi = ModelApi { path, headers: chat::headers, body, take };
 
-/// What a question is given room for at least and at most. What does not fit is left out without a word, beginning with what
-/// the agent is told about itself, so the room grows with the question; in few steps, for each loads the model anew.
+/// Minimum and maximum of the context length. Ollama silently drops content that does not fit, the system prompt first, so the
+/// length grows with the request. It grows in few steps, because each change reloads the model.
 const ROOM_TOKENS: (usize, usize) = (8 << 10, 128 << 10);
 
-fn path(_: &Target) -> String {
+fn path(_: &ModelTarget) -> String {
     "api/chat".to_owned()
 }
 
-fn body(target: &Target, ask: &Ask<'_>) -> Value {
+fn body(target: &ModelTarget, ask: &ModelRequest<'_>) -> Value {
     let system = (!ask.system.is_empty()).then(|| json!({"role": "system", "content": ask.system}));
     let messages: Vec<Value> = system.into_iter().chain(ask.messages.iter().flat_map(messages)).collect();
     let mut body = json!({"model": target.model, "messages": messages, "stream": true});
@@ -34,50 +34,50 @@ fn body(target: &Target, ask: &Ask<'_>) -> Value {
     body
 }
 
-fn messages(message: &Message) -> Vec<Value> {
+fn messages(message: &ModelMessage) -> Vec<Value> {
     match message {
-        Message::User { text } => vec![json!({"role": "user", "content": text})],
-        Message::Model { text, calls } => {
-            let call = |(index, call): (usize, &Call)| {
+        ModelMessage::User { text } => vec![json!({"role": "user", "content": text})],
+        ModelMessage::Model { text, calls } => {
+            let call = |(index, call): (usize, &ModelCall)| {
                 let mut written = json!({"function": {"index": index, "name": call.name, "arguments": call.object()}});
                 if !call.id.is_empty() {
                     written["id"] = call.id.as_str().into();
                 }
                 written
             };
-            let mut said = json!({"role": "assistant", "content": text});
+            let mut encoded = json!({"role": "assistant", "content": text});
             if !calls.is_empty() {
-                said["tool_calls"] = calls.iter().enumerate().map(call).collect();
+                encoded["tool_calls"] = calls.iter().enumerate().map(call).collect();
             }
-            vec![said]
+            vec![encoded]
         }
-        Message::Tools { results } => results.iter().map(answered).collect(),
+        ModelMessage::Tools { results } => results.iter().map(encode_result).collect(),
     }
 }
 
-fn answered(result: &CallResult) -> Value {
-    let mut answered = json!({"role": "tool", "tool_name": result.name, "content": result.text});
+fn encode_result(result: &ModelCallResult) -> Value {
+    let mut encoded = json!({"role": "tool", "tool_name": result.name, "content": result.text});
     if !result.id.is_empty() {
-        answered["tool_call_id"] = result.id.as_str().into();
+        encoded["tool_call_id"] = result.id.as_str().into();
     }
-    answered
+    encoded
 }
 
-fn take(draft: &mut Draft, data: &Value) -> Result<Option<String>, Trouble> {
+fn take(draft: &mut AnswerDraft, data: &Value) -> Result<Option<String>, ModelError> {
     if let Some(error) = data["error"].as_str() {
-        return Err(Trouble::status(500, error));
+        return Err(ModelError::status(500, error));
     }
     let message = &data["message"];
     for call in list(&message["tool_calls"]) {
         let function = &call["function"];
         let arguments = function.get("arguments").map_or_else(String::new, Value::to_string);
         let (id, name) = (text(&call["id"]).to_owned(), text(&function["name"]).to_owned());
-        draft.add(Call { id, name, arguments, signature: None })?;
+        draft.add(ModelCall { id, name, arguments, signature: None })?;
     }
     if data["done"] == true {
         draft.usage.input_tokens = count(&data["prompt_eval_count"]);
         draft.usage.output_tokens = count(&data["eval_count"]);
-        draft.stop = Some(if data["done_reason"] == "length" { Stop::Length } else { Stop::End });
+        draft.stop = Some(if data["done_reason"] == "length" { StopReason::Length } else { StopReason::End });
     }
     Ok(draft.say(text(&message["content"])))
 }

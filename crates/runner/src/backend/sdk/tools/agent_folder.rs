@@ -1,7 +1,7 @@
-//! The files that an agent may see and change by itself: those of its folder, wherever links lead.
+//! Access to the files of the agent's folder, and to no others, wherever links lead.
 //!
-//! A path is followed once, and what it leads to is held open from then on. Everything happens relative to that, so that
-//! nobody who exchanges a folder for a link meanwhile, such as a program that the agent left running, leads us elsewhere.
+//! A path is resolved once, and the folder that it leads to is held open from then on. All operations are relative to that
+//! folder, so that replacing a folder by a link meanwhile, for example by a program of the agent, leads nowhere else.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,114 +12,114 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-/// A file that is larger is not for a model.
-const FILE_BYTES: u64 = 4 << 20;
-/// What is Rookery's own: keys, the log.
+/// Maximum size of a file.
+const MAX_FILE_BYTES: u64 = 4 << 20;
+/// Hidden from agents: keys and the log.
 const HIDDEN: &str = ".rookery";
-/// What git does when somebody else calls it is no business of an agent.
-const NOT_WRITTEN: &str = ".git";
+/// Not writable: it decides what git runs when a person uses it.
+const NOT_WRITABLE: &str = ".git";
 
 #[derive(Clone, Debug)]
-pub(super) struct Workspace {
-    /// Where it really is.
+pub(super) struct AgentFolder {
+    /// The canonical path.
     root: PathBuf,
 }
 
-/// What is going to be done with a file.
+/// The intended use of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
+enum FileAccess {
     Read,
     Write,
 }
 
-/// A file, by the folder that it is in.
+/// A file, as a name in an open folder.
 struct FolderEntry {
     folder: OwnedFd,
     name: OsString,
 }
 
-impl Workspace {
-    pub(super) fn new(folder: &Path) -> io::Result<Workspace> {
-        Ok(Workspace { root: folder.canonicalize()? })
+impl AgentFolder {
+    pub(super) fn new(folder: &Path) -> io::Result<AgentFolder> {
+        Ok(AgentFolder { root: folder.canonicalize()? })
     }
 
-    /// The text of a file.
+    /// Reads a text file.
     pub(super) fn read(&self, path: &str) -> Result<String, String> {
-        let (text, _) = self.open(path, Purpose::Read)?.read(path)?;
+        let (text, _) = self.open(path, FileAccess::Read)?.read(path)?;
         Ok(text)
     }
 
-    /// Replaces a piece of a file that is there exactly once, or everywhere. How often it was there.
+    /// Replaces a text that occurs exactly once, or everywhere. Returns the number of occurrences.
     pub(super) fn replace(&self, path: &str, old: &str, new: &str, everywhere: bool) -> Result<usize, String> {
-        let place = self.open(path, Purpose::Write)?;
+        let place = self.open(path, FileAccess::Write)?;
         let (text, mode) = place.read(path)?;
         let count = text.matches(old).count();
         match count {
             0 => {
-                return Err(format!("{path} does not have the text `old`; read it and take the text exactly as it is"));
+                return Err(format!("{path} does not have the text `old`; read the file and copy the text exactly"));
             }
             1 => {}
             _ if everywhere => {}
             _ => {
                 return Err(format!(
-                    "{path} has the text `old` {count} times; say more of what is around it, or `all`"
+                    "{path} has the text `old` {count} times; add more of the text around it, or set `all`"
                 ));
             }
         }
-        place.write(&text.replace(old, new), mode).map_err(|error| told(path, &error))?;
+        place.write(&text.replace(old, new), mode).map_err(|error| describe(path, &error))?;
         Ok(count)
     }
 
-    /// Makes a file that is not there yet, with the folders that it is in.
+    /// Creates a file, with the folders on its path.
     pub(super) fn create(&self, path: &str, text: &str) -> Result<(), String> {
-        let place = self.open(path, Purpose::Write)?;
+        let place = self.open(path, FileAccess::Write)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::openat(&place.folder, &place.name, flags, Mode::from_raw_mode(0o666)) {
-            Ok(file) => File::from(file).write_all(text.as_bytes()).map_err(|error| told(path, &error)),
-            Err(Errno::EXIST) => Err(format!("{path} is there already; say `old`, which text of it to replace")),
-            Err(error) => Err(told(path, &error.into())),
+            Ok(file) => File::from(file).write_all(text.as_bytes()).map_err(|error| describe(path, &error)),
+            Err(Errno::EXIST) => Err(format!("{path} exists already; set `old` to the text to replace")),
+            Err(error) => Err(describe(path, &error.into())),
         }
     }
 
-    fn open(&self, path: &str, purpose: Purpose) -> Result<FolderEntry, String> {
-        let asked = self.root.join(path);
-        // A link at the end is followed too; what is not there has a folder that may be.
-        let real = asked.canonicalize().unwrap_or(asked);
+    fn open(&self, path: &str, access: FileAccess) -> Result<FolderEntry, String> {
+        let wanted = self.root.join(path);
+        // A link at the end is followed too. A missing file may be in an existing folder.
+        let real = wanted.canonicalize().unwrap_or(wanted);
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
-            return Err(format!("{path} is no file"));
+            return Err(format!("{path} is not a file"));
         };
-        let folder = self.folder(parent, path, purpose)?;
-        self.check(&held(&folder).map_err(|error| told(path, &error))?.join(name), path, purpose)?;
+        let folder = self.folder(parent, path, access)?;
+        self.check(&current_path(&folder).map_err(|error| describe(path, &error))?.join(name), path, access)?;
         Ok(FolderEntry { folder, name: name.to_owned() })
     }
 
-    /// Holds a folder open. To write, those are made that are not there.
-    fn folder(&self, folder: &Path, path: &str, purpose: Purpose) -> Result<OwnedFd, String> {
+    /// Opens a folder. Missing ones are created for writing.
+    fn folder(&self, folder: &Path, path: &str, access: FileAccess) -> Result<OwnedFd, String> {
         let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
         let there = folder.ancestors().nth(missing.len()).unwrap_or(Path::new("/"));
-        let mut open = enter(CWD, there.as_os_str(), OFlags::empty()).map_err(|error| told(path, &error.into()))?;
+        let mut open = enter(CWD, there.as_os_str(), OFlags::empty()).map_err(|error| describe(path, &error.into()))?;
         if missing.is_empty() {
             return Ok(open);
         }
-        if purpose == Purpose::Read {
-            return Err(told(path, &io::ErrorKind::NotFound.into()));
+        if access == FileAccess::Read {
+            return Err(describe(path, &io::ErrorKind::NotFound.into()));
         }
         let rest = folder.strip_prefix(there).unwrap_or(folder);
-        // Nothing is made before it is known that it may be.
-        self.check(&held(&open).map_err(|error| told(path, &error))?.join(rest), path, purpose)?;
+        // Checked before anything is created.
+        self.check(&current_path(&open).map_err(|error| describe(path, &error))?.join(rest), path, access)?;
         for part in rest.components() {
-            let Component::Normal(name) = part else { return Err(format!("{path}: `..` leads nowhere that is there")) };
+            let Component::Normal(name) = part else { return Err(format!("{path}: `..` needs existing folders")) };
             match rustix::fs::mkdirat(&open, name, Mode::from_raw_mode(0o777)) {
                 Ok(()) | Err(Errno::EXIST) => {}
-                Err(error) => return Err(told(path, &error.into())),
+                Err(error) => return Err(describe(path, &error.into())),
             }
-            open = enter(&open, name, OFlags::NOFOLLOW).map_err(|error| told(path, &error.into()))?;
+            open = enter(&open, name, OFlags::NOFOLLOW).map_err(|error| describe(path, &error.into()))?;
         }
         Ok(open)
     }
 
-    /// Whether a file, by where it really is, is the agent's to use.
-    fn check(&self, real: &Path, path: &str, purpose: Purpose) -> Result<(), String> {
+    /// Checks that the agent may use a file, given its canonical path.
+    fn check(&self, real: &Path, path: &str, access: FileAccess) -> Result<(), String> {
         let Ok(within) = real.strip_prefix(&self.root) else {
             return Err(format!("{path} is outside of your folder, {}", self.root.display()));
         };
@@ -127,8 +127,8 @@ impl Workspace {
         if has(HIDDEN) {
             return Err(format!("{path} is not for agents"));
         }
-        if purpose == Purpose::Write && has(NOT_WRITTEN) {
-            return Err(format!("{path} is git's own; use git"));
+        if access == FileAccess::Write && has(NOT_WRITABLE) {
+            return Err(format!("{path} belongs to git; use git commands"));
         }
         Ok(())
     }
@@ -136,27 +136,27 @@ impl Workspace {
 
 impl FolderEntry {
     fn read(&self, path: &str) -> Result<(String, Mode), String> {
-        // Whatever it is, opening it must not wait for anybody.
+        // Opening it must not block, whatever it is.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let open = || -> io::Result<(File, std::fs::Metadata)> {
             let file = File::from(rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty())?);
             let found = file.metadata()?;
             Ok((file, found))
         };
-        let (file, found) = open().map_err(|error| told(path, &error))?;
+        let (file, found) = open().map_err(|error| describe(path, &error))?;
         if !found.is_file() {
-            return Err(format!("{path} is no file"));
+            return Err(format!("{path} is not a file"));
         }
         let mut bytes = Vec::new();
-        file.take(FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| told(path, &error))?;
-        if bytes.len() as u64 > FILE_BYTES {
-            return Err(format!("{path} is longer than {FILE_BYTES} bytes"));
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| describe(path, &error))?;
+        if bytes.len() as u64 > MAX_FILE_BYTES {
+            return Err(format!("{path} is longer than {MAX_FILE_BYTES} bytes"));
         }
-        let text = String::from_utf8(bytes).map_err(|_| format!("{path} is no text"))?;
+        let text = String::from_utf8(bytes).map_err(|_| format!("{path} is not a text file"))?;
         Ok((text, mode_of(&found)))
     }
 
-    /// Puts another text into its place, whole or not at all.
+    /// Replaces the content atomically.
     fn write(&self, text: &str, mode: Mode) -> io::Result<()> {
         let mut name = OsString::from(".");
         name.push(&self.name);
@@ -171,7 +171,8 @@ impl FolderEntry {
             Ok(rustix::fs::renameat(&self.folder, &name, &self.folder, &self.name)?)
         })();
         if written.is_err() {
-            let _gone = rustix::fs::unlinkat(&self.folder, &name, AtFlags::empty());
+            // The error of the write matters more than that of the cleanup.
+            rustix::fs::unlinkat(&self.folder, &name, AtFlags::empty()).ok();
         }
         written
     }
@@ -186,20 +187,20 @@ fn enter(folder: impl AsFd, name: &OsStr, more: OFlags) -> rustix::io::Result<Ow
     rustix::fs::openat(folder, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | more, Mode::empty())
 }
 
-/// Where a folder that is held open is now.
+/// The current path of an open folder.
 #[cfg(target_os = "linux")]
-fn held(folder: &OwnedFd) -> io::Result<PathBuf> {
+fn current_path(folder: &OwnedFd) -> io::Result<PathBuf> {
     use std::os::fd::AsRawFd;
     std::fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd()))
 }
 
 #[cfg(target_vendor = "apple")]
-fn held(folder: &OwnedFd) -> io::Result<PathBuf> {
+fn current_path(folder: &OwnedFd) -> io::Result<PathBuf> {
     use std::os::unix::ffi::OsStringExt;
     Ok(OsString::from_vec(rustix::fs::getpath(folder)?.into_bytes()).into())
 }
 
-fn told(path: &str, error: &io::Error) -> String {
+fn describe(path: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => format!("there is no file {path}"),
         _ => format!("{path}: {error}"),
@@ -213,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    fn workspace() -> (tempfile::TempDir, Workspace) {
+    fn agent_folder() -> (tempfile::TempDir, AgentFolder) {
         let all = tempfile::tempdir().unwrap();
         let folder = all.path().join("project");
         fs::create_dir_all(folder.join("src")).unwrap();
@@ -223,34 +224,34 @@ mod tests {
         fs::write(folder.join(".rookery/person.key"), "secret").unwrap();
         fs::write(folder.join(".git/config"), "[core]").unwrap();
         fs::write(all.path().join("outside"), "not yours").unwrap();
-        let workspace = Workspace::new(&folder).unwrap();
-        (all, workspace)
+        let agent_folder = AgentFolder::new(&folder).unwrap();
+        (all, agent_folder)
     }
 
     #[test]
-    fn files_are_read_changed_and_made() {
-        let (all, workspace) = workspace();
+    fn files_are_read_changed_and_created() {
+        let (all, agent_folder) = agent_folder();
         let file = all.path().join("project/src/a.rs");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o750)).unwrap();
-        assert_eq!(workspace.read("src/a.rs").unwrap(), "one two one\n");
-        assert_eq!(workspace.read("./src/../src/a.rs").unwrap(), "one two one\n");
-        assert_eq!(workspace.read(file.canonicalize().unwrap().to_str().unwrap()).unwrap(), "one two one\n");
-        assert_eq!(workspace.replace("src/a.rs", "two", "2", false), Ok(1));
-        let twice = workspace.replace("src/a.rs", "one", "1", false).unwrap_err();
+        assert_eq!(agent_folder.read("src/a.rs").unwrap(), "one two one\n");
+        assert_eq!(agent_folder.read("./src/../src/a.rs").unwrap(), "one two one\n");
+        assert_eq!(agent_folder.read(file.canonicalize().unwrap().to_str().unwrap()).unwrap(), "one two one\n");
+        assert_eq!(agent_folder.replace("src/a.rs", "two", "2", false), Ok(1));
+        let twice = agent_folder.replace("src/a.rs", "one", "1", false).unwrap_err();
         assert!(twice.contains("2 times"), "{twice}");
-        assert_eq!(workspace.replace("src/a.rs", "one", "1", true), Ok(2));
-        assert!(workspace.replace("src/a.rs", "three", "", false).unwrap_err().contains("does not have"));
+        assert_eq!(agent_folder.replace("src/a.rs", "one", "1", true), Ok(2));
+        assert!(agent_folder.replace("src/a.rs", "three", "", false).unwrap_err().contains("does not have"));
         assert_eq!(fs::read_to_string(&file).unwrap(), "1 2 1\n");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o750);
-        workspace.create("docs/new/b.md", "# b").unwrap();
-        assert_eq!(workspace.read("docs/new/b.md").unwrap(), "# b");
-        assert!(workspace.create("docs/new/b.md", "again").unwrap_err().contains("is there already"));
+        agent_folder.create("docs/new/b.md", "# b").unwrap();
+        assert_eq!(agent_folder.read("docs/new/b.md").unwrap(), "# b");
+        assert!(agent_folder.create("docs/new/b.md", "again").unwrap_err().contains("exists already"));
         assert_eq!(fs::read_dir(all.path().join("project/src")).unwrap().count(), 1, "nothing is left over");
     }
 
     #[test]
-    fn nothing_outside_is_reached_by_any_way() {
-        let (all, workspace) = workspace();
+    fn files_outside_are_unreachable_by_any_path() {
+        let (all, agent_folder) = agent_folder();
         let folder = all.path().join("project");
         symlink("../outside", folder.join("link")).unwrap();
         symlink("..", folder.join("up")).unwrap();
@@ -259,45 +260,45 @@ mod tests {
         let outside = all.path().join("outside");
         let bad = ["../outside", "link", "up/outside", "src/../../outside", outside.to_str().unwrap(), "/etc/passwd"];
         for path in bad {
-            assert!(workspace.read(path).unwrap_err().contains("outside"), "{path}");
-            assert!(workspace.replace(path, "not", "now", false).unwrap_err().contains("outside"), "{path}");
+            assert!(agent_folder.read(path).unwrap_err().contains("outside"), "{path}");
+            assert!(agent_folder.replace(path, "not", "now", false).unwrap_err().contains("outside"), "{path}");
         }
         for path in ["../new", "up/new", "up/new/deep", "/tmp/new-of-an-agent"] {
-            assert!(workspace.create(path, "x").unwrap_err().contains("outside"), "{path}");
+            assert!(agent_folder.create(path, "x").unwrap_err().contains("outside"), "{path}");
         }
         assert_eq!(fs::read_to_string(&outside).unwrap(), "not yours");
         assert_eq!(fs::read_dir(all.path()).unwrap().count(), 2, "nothing was made beside it");
         for path in [".rookery/person.key", "notes/person.key", "src/../.rookery/person.key"] {
-            assert!(workspace.read(path).unwrap_err().contains("not for agents"), "{path}");
+            assert!(agent_folder.read(path).unwrap_err().contains("not for agents"), "{path}");
         }
-        assert!(workspace.create("notes/mine", "x").is_err());
-        assert_eq!(workspace.read("alias/a.rs").unwrap(), "one two one\n", "a link within is as good as any path");
-        assert_eq!(workspace.read(".git/config").unwrap(), "[core]");
+        assert!(agent_folder.create("notes/mine", "x").is_err());
+        assert_eq!(agent_folder.read("alias/a.rs").unwrap(), "one two one\n", "a link within is as good as any path");
+        assert_eq!(agent_folder.read(".git/config").unwrap(), "[core]");
         for path in [".git/hooks/post-commit", ".git/new/x"] {
-            assert!(workspace.create(path, "x").unwrap_err().contains("git's own"), "{path}");
+            assert!(agent_folder.create(path, "x").unwrap_err().contains("belongs to git"), "{path}");
         }
-        assert!(workspace.replace(".git/config", "core", "x", false).is_err());
+        assert!(agent_folder.replace(".git/config", "core", "x", false).is_err());
     }
 
     #[test]
-    fn what_is_no_text_file_is_said() {
-        let (all, workspace) = workspace();
+    fn file_that_is_not_text_is_rejected_with_a_reason() {
+        let (all, agent_folder) = agent_folder();
         let folder = all.path().join("project");
         fs::write(folder.join("binary"), [0xff, 0xfe]).unwrap();
-        File::create(folder.join("large")).unwrap().set_len(FILE_BYTES + 1).unwrap();
+        File::create(folder.join("large")).unwrap().set_len(MAX_FILE_BYTES + 1).unwrap();
         rustix::fs::mknodat(CWD, folder.join("pipe"), rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0)
             .unwrap();
         for (path, why) in [
-            ("binary", "no text"),
+            ("binary", "not a text"),
             ("large", "longer than"),
-            ("pipe", "no file"),
-            ("src", "no file"),
+            ("pipe", "not a file"),
+            ("src", "not a file"),
             ("missing", "no file missing"),
             ("no/such/file", "no file no/such/file"),
-            ("", "no file"),
+            ("", "not a file"),
         ] {
-            let told = workspace.read(path).unwrap_err();
-            assert!(told.contains(why), "{path}: {told}");
+            let error = agent_folder.read(path).unwrap_err();
+            assert!(error.contains(why), "{path}: {error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the model can do: the daemon's tools as this agent, and in its folder `bash`, `read` and `edit`.
+//! The tools of the model: those of the daemon with the agent's identity, and `bash`, `read` and `edit` in its folder.
 
 mod agent_folder;
 mod bash;
@@ -12,8 +12,8 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use self::agent_folder::Workspace;
-use super::model::Tool;
+use self::agent_folder::AgentFolder;
+use super::model::ModelTool;
 use crate::backend::{Events, Failure, Seat, Why};
 use crate::sandbox::Sandbox;
 
@@ -21,57 +21,57 @@ pub(super) const BASH: &str = "bash";
 pub(super) const READ: &str = "read";
 pub(super) const EDIT: &str = "edit";
 
-/// How much of a result a model is told.
-const RESULT_BYTES: usize = 48 << 10;
-/// The groups of the daemon's tools that an agent has unless the file names some.
-const SETS: [&str; 2] = ["context", "workflow"];
-/// The runner wakes an agent when there is something: waiting within a turn only takes time.
-const NOT_BY_ITSELF: &str = "inbox_wait";
-/// Above what any tool that waits does.
-const CALL_TIME: Duration = Duration::from_secs(330);
+/// Maximum size of a result for the model.
+const MAX_RESULT_BYTES: usize = 48 << 10;
+/// The groups of the daemon's tools that an agent gets if the file names none.
+const DEFAULT_TOOL_GROUPS: [&str; 2] = ["context", "workflow"];
+/// Left out by default: the runner wakes an agent for new messages, so waiting within a turn only wastes time.
+const EXCLUDED_BY_DEFAULT: &str = "inbox_wait";
+/// Longer than any tool of the daemon waits.
+const CALL_TIMEOUT: Duration = Duration::from_secs(330);
 
 #[derive(Debug)]
 pub(super) struct Toolbox {
     seat: Seat,
-    workspace: Workspace,
-    /// For commands.
+    folder: AgentFolder,
+    /// For commands of `bash`.
     sandbox: Option<Arc<Sandbox>>,
-    tools: OnceCell<Vec<Tool>>,
+    tools: OnceCell<Vec<ModelTool>>,
 }
 
 impl Toolbox {
     pub(super) fn new(seat: &Seat) -> Result<Toolbox, Failure> {
-        let workspace = Workspace::new(&seat.folder).map_err(|error| Failure {
+        let folder = AgentFolder::new(&seat.folder).map_err(|error| Failure {
             why: Why::Hopeless,
             reason: format!("the folder {} cannot be used: {error}", seat.folder.display()),
             hint: None,
         })?;
         let runs_commands = seat.allowed.as_ref().is_none_or(|named| named.iter().any(|name| name == BASH));
-        let sandbox = if runs_commands { Sandbox::of(seat, None, &seat.env.0, &[])? } else { None };
-        Ok(Toolbox { seat: seat.clone(), workspace, sandbox, tools: OnceCell::new() })
+        let sandbox = if runs_commands { Sandbox::for_seat(seat, None, &seat.env.0, &[])? } else { None };
+        Ok(Toolbox { seat: seat.clone(), folder, sandbox, tools: OnceCell::new() })
     }
 
-    /// From now on, what commands are kept from is told here.
-    pub(super) fn tell(&self, events: &Events) {
-        self.sandbox.iter().for_each(|sandbox| sandbox.tell(events));
+    /// Reports rejected connections of commands to these events from now on.
+    pub(super) fn report_to(&self, events: &Events) {
+        self.sandbox.iter().for_each(|sandbox| sandbox.report_to(events));
     }
 
-    /// Everything that the agent may call, asked for once.
-    pub(super) async fn tools(&self) -> Result<&[Tool], Failure> {
+    /// Lists the tools that the agent may call; requested once.
+    pub(super) async fn tools(&self) -> Result<&[ModelTool], Failure> {
         let tools = self.tools.get_or_try_init(|| self.list()).await?;
         Ok(tools)
     }
 
-    async fn list(&self) -> Result<Vec<Tool>, Failure> {
+    async fn list(&self) -> Result<Vec<ModelTool>, Failure> {
         let own = [bash::tool(), files::read_tool(), files::edit_tool()];
-        let mut tools: Vec<Tool> = own.into_iter().filter(|tool| self.is_allowed(&tool.name)).collect();
+        let mut tools: Vec<ModelTool> = own.into_iter().filter(|tool| self.is_allowed(&tool.name)).collect();
         let sets: Vec<Option<&str>> = match &self.seat.allowed {
-            None => SETS.into_iter().map(Some).collect(),
+            None => DEFAULT_TOOL_GROUPS.into_iter().map(Some).collect(),
             Some(named) if named.iter().all(|name| tools.iter().any(|own| own.name == *name)) => vec![],
             Some(_) => vec![None],
         };
         for set in sets {
-            let listed = self.seat.tools.list(set).await.map_err(|error| daemon_is_away(&error))?;
+            let listed = self.seat.tools.list(set).await.map_err(|error| daemon_failure(&error))?;
             tools.extend(listed.into_iter().filter(|tool| self.is_allowed(&tool.name)).map(tool));
         }
         tools.sort_by(|one, other| one.name.cmp(&other.name));
@@ -82,11 +82,11 @@ impl Toolbox {
     fn is_allowed(&self, name: &str) -> bool {
         match &self.seat.allowed {
             Some(named) => named.iter().any(|allowed| allowed == name),
-            None => name != NOT_BY_ITSELF,
+            None => name != EXCLUDED_BY_DEFAULT,
         }
     }
 
-    /// What a call brought, or what to tell the model about why not. Fails only if no tool can be called any more.
+    /// Carries out a call. Returns its result, or an error for the model. Fails if no tool can be called any more.
     pub(super) async fn call(
         &self,
         name: &str,
@@ -100,50 +100,50 @@ impl Toolbox {
         }
         let result = match name {
             BASH => bash::run(&self.seat, self.sandbox.clone(), input, stop).await,
-            READ => self.with_files(move |workspace| files::read(workspace, input)).await,
-            EDIT => self.with_files(move |workspace| files::edit(workspace, input)).await,
+            READ => self.with_files(move |folder| files::read(folder, input)).await,
+            EDIT => self.with_files(move |folder| files::edit(folder, input)).await,
             _ => self.call_daemon(name, input).await?,
         };
-        Ok(result.map(|text| clipped(&text, RESULT_BYTES)).map_err(|text| clipped(&text, RESULT_BYTES)))
+        Ok(result.map(|text| clip(&text, MAX_RESULT_BYTES)).map_err(|text| clip(&text, MAX_RESULT_BYTES)))
     }
 
     async fn with_files(
         &self,
-        work: impl FnOnce(&Workspace) -> Result<String, String> + Send + 'static,
+        work: impl FnOnce(&AgentFolder) -> Result<String, String> + Send + 'static,
     ) -> Result<String, String> {
-        let workspace = self.workspace.clone();
-        let done = tokio::task::spawn_blocking(move || work(&workspace)).await;
-        done.unwrap_or_else(|_| Err("it could not be done".to_owned()))
+        let folder = self.folder.clone();
+        let done = tokio::task::spawn_blocking(move || work(&folder)).await;
+        done.unwrap_or_else(|_| Err("the file operation failed".to_owned()))
     }
 
     async fn call_daemon(&self, name: &str, input: Value) -> Result<Result<String, String>, Failure> {
-        match self.seat.tools.call_within(CALL_TIME, name, input).await {
+        match self.seat.tools.call_within(CALL_TIMEOUT, name, input).await {
             Ok(answer) => Ok(Ok([vec![answer.text], answer.notes].concat().join("\n\n"))),
-            // What the daemon refused is for the model to mend.
+            // A rejection by the daemon goes to the model, which can correct its call.
             Err(error) if error.status().is_some() => {
                 let code = error.code().map(|code| format!(" ({code})")).unwrap_or_default();
                 Ok(Err(format!("{error}{code}\n{}", error.hint())))
             }
-            Err(error) => Err(daemon_is_away(&error)),
+            Err(error) => Err(daemon_failure(&error)),
         }
     }
 }
 
-fn tool(listed: Listed) -> Tool {
+fn tool(listed: Listed) -> ModelTool {
     let mut schema = listed.input_schema;
     if let Some(schema) = schema.as_object_mut() {
-        // Which dialect it is says nothing to a model, and not every interface takes it.
+        // The schema's dialect means nothing to a model, and some APIs reject it.
         schema.remove("$schema");
     }
-    Tool { name: listed.name, description: listed.description, schema }
+    ModelTool { name: listed.name, description: listed.description, schema }
 }
 
-fn daemon_is_away(error: &rookery_client::ClientError) -> Failure {
+fn daemon_failure(error: &rookery_client::ClientError) -> Failure {
     Failure { why: Why::Fault, reason: format!("the daemon: {error}"), hint: Some(error.hint()) }
 }
 
-/// At most so many bytes of a text, and how much is missing.
-pub(super) fn clipped(text: &str, most: usize) -> String {
+/// The beginning and the end of a text with at most `most` bytes, with a note about the rest.
+pub(super) fn clip(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
@@ -156,9 +156,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_result_has_its_middle_left_out() {
-        assert_eq!(clipped("short", 10), "short");
-        assert_eq!(clipped("0123456789abcdef", 8), "0123\n[8 bytes left out here]\ncdef");
-        assert!(clipped(&"ü".repeat(100), 11).contains("bytes left out"));
+    fn long_result_loses_its_middle() {
+        assert_eq!(clip("short", 10), "short");
+        assert_eq!(clip("0123456789abcdef", 8), "0123\n[8 bytes left out here]\ncdef");
+        assert!(clip(&"ü".repeat(100), 11).contains("bytes left out"));
     }
 }
