@@ -320,7 +320,7 @@ pub(crate) fn unknown(source: reqwest::Error) -> ClientError {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use rookery_testkit::stand_in::StandIn;
+    use rookery_testkit::stub_server::StandIn;
     use serde_json::json;
 
     use super::*;

@@ -165,7 +165,7 @@ impl Pauses {
 
 #[cfg(test)]
 mod tests {
-    use rookery_testkit::stand_in::StandIn;
+    use rookery_testkit::stub_server::StandIn;
     use serde_json::json;
 
     use super::*;

@@ -201,7 +201,7 @@ fn refusal(text: &str) -> ClientError {
 
 #[cfg(test)]
 mod tests {
-    use rookery_testkit::stand_in::StandIn;
+    use rookery_testkit::stub_server::StandIn;
 
     use super::*;
     use crate::client::tests::client_of;

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::programs::{self, Programs};
-use crate::undertaker::Undertaker;
+use crate::watchdog::Undertaker;
 
 /// Below the ports that systems give to outgoing connections, so that ours is still free after a restart.
 const PORTS: std::ops::Range<u16> = 15_000..32_000;

@@ -1,14 +1,15 @@
-//! What tests share: a real daemon for each test, the simulation, and misbehaving parts. Never part of the product.
+//! Shared by the tests: a real daemon for each test, the fault simulation, and servers and proxies that misbehave on
+//! purpose. Never part of the product.
 
 pub mod daemon;
-pub mod foreign;
-pub mod ledger;
+pub mod event_log;
+pub mod external_program;
+pub mod mcp;
 pub mod model;
-pub mod patience;
 pub mod postgres;
 pub mod proxy;
 pub mod sim;
-pub mod stand_in;
 pub mod stream;
-pub mod tool;
+pub mod stub_server;
+pub mod wait;
 pub mod websocket;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::patience::within;
+use crate::wait::within;
 
 /// How much a client's socket takes in before the client reads.
 #[derive(Clone, Copy, Debug)]

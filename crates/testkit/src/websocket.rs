@@ -9,8 +9,8 @@ use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-use crate::patience::within;
 use crate::stream::{Receiving, connect};
+use crate::wait::within;
 
 /// A message and its place in the log.
 #[derive(Clone, PartialEq, Debug)]

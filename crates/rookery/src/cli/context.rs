@@ -141,7 +141,7 @@ fn log_since(project: &Project, offset: u64) -> std::io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rookery_testkit::stand_in::StandIn;
+    use rookery_testkit::stub_server::StandIn;
 
     fn project() -> (tempfile::TempDir, Project) {
         let temp = tempfile::tempdir().unwrap();

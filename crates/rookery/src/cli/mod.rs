@@ -114,7 +114,7 @@ fn reader_left(error: &anyhow::Error) -> bool {
 mod tests {
     use clap::CommandFactory;
     use rookery_client::{Address, Client, Proof};
-    use rookery_testkit::stand_in::StandIn;
+    use rookery_testkit::stub_server::StandIn;
 
     use super::*;
 

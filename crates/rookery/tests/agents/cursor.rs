@@ -3,7 +3,7 @@
 
 use rookery_testkit::daemon::Daemon;
 use rookery_testkit::model::ModelServer;
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::programs::setup;

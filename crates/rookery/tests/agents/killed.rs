@@ -1,7 +1,7 @@
 //! The runner is killed while a program works: the user's configuration is as before, and the next run does the work.
 
 use rookery_testkit::model::{ModelServer, Script};
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 use serde_json::json;
 
 use crate::programs::setup;

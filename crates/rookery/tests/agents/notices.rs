@@ -1,8 +1,8 @@
 //! A program that is busy with something else learns that a message waits for it.
 
 use rookery_testkit::daemon::Daemon;
+use rookery_testkit::mcp::call;
 use rookery_testkit::model::{ModelServer, Script};
-use rookery_testkit::tool::call;
 use serde_json::json;
 
 use crate::programs::{Agent, Way, claude, codex, setup};

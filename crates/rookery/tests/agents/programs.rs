@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rookery_testkit::daemon::{Daemon, Setup};
-use rookery_testkit::foreign::{Foreign, ProgramOutcome};
+use rookery_testkit::external_program::{Foreign, ProgramOutcome};
 use rookery_testkit::model::ModelServer;
 use serde_json::json;
 

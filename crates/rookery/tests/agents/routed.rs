@@ -1,7 +1,7 @@
 //! A program that knows nothing of the Clutch protocol does what somebody asked for by it: the router gives it the task.
 
+use rookery_testkit::mcp::call;
 use rookery_testkit::model::{ModelServer, Script, Story};
-use rookery_testkit::tool::call;
 use serde_json::{Value, json};
 
 use crate::programs::{Agent, Way, claude, setup};

@@ -2,9 +2,9 @@
 //! mentions the other, reads what the other said, and completes.
 
 use rookery_testkit::daemon::Daemon;
-use rookery_testkit::foreign::ProgramOutcome;
+use rookery_testkit::external_program::ProgramOutcome;
+use rookery_testkit::mcp::call;
 use rookery_testkit::model::{ModelServer, Script, Story};
-use rookery_testkit::tool::call;
 use serde_json::{Value, json};
 
 use crate::programs::{Agent, Way, claude, codex, setup};

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use rookery_testkit::daemon::Daemon;
 use rookery_testkit::model::ModelServer;
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, ensure};
 use rookery_testkit::daemon::HttpReply;
-use rookery_testkit::ledger::{one_holder_at_a_time, seq_of, whole_log};
+use rookery_testkit::event_log::{one_holder_at_a_time, seq_of, whole_log};
 use serde_json::Value;
 
 use crate::nodes::Nodes;

@@ -6,9 +6,9 @@ use anyhow::{Context, ensure};
 use rand::Rng;
 use reqwest::{Method, RequestBuilder};
 use rookery_testkit::daemon::{HttpReply, read};
-use rookery_testkit::patience::eventually;
 use rookery_testkit::postgres::{SHARED, Schema};
 use rookery_testkit::proxy::{Proxy, When};
+use rookery_testkit::wait::eventually;
 use serde_json::json;
 
 use crate::checker::one_log;

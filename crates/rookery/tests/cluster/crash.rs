@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use rookery_testkit::patience::eventually;
 use rookery_testkit::postgres::Schema;
+use rookery_testkit::wait::eventually;
 
 use crate::checker::one_log;
 use crate::load::{Load, Waits};

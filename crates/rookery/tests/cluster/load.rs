@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use reqwest::Method;
 use rookery_testkit::daemon::HttpReply;
-use rookery_testkit::patience::within;
+use rookery_testkit::wait::within;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;

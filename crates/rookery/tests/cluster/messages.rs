@@ -3,8 +3,8 @@
 use anyhow::{Context, ensure};
 use reqwest::Method;
 use rookery_testkit::daemon::Daemon;
-use rookery_testkit::patience::eventually;
 use rookery_testkit::postgres::Schema;
+use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::nodes::Nodes;

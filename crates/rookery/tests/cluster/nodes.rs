@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use reqwest::{Method, RequestBuilder};
 use rookery_testkit::daemon::{Daemon, HttpReply, Setup, client, read};
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 

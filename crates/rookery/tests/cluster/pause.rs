@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use reqwest::Method;
 use rookery_testkit::daemon::{Daemon, read};
-use rookery_testkit::patience::eventually;
 use rookery_testkit::postgres::Server;
+use rookery_testkit::wait::eventually;
 use tokio::task::JoinHandle;
 
 use crate::checker::one_log;
@@ -124,8 +124,7 @@ impl Beating {
     async fn goes_on(&self, more: usize) -> anyhow::Result<()> {
         let mut beats = self.beats.clone();
         let enough = *beats.borrow() + more;
-        rookery_testkit::patience::within("heartbeats are answered", beats.wait_for(|beats| *beats >= enough))
-            .await??;
+        rookery_testkit::wait::within("heartbeats are answered", beats.wait_for(|beats| *beats >= enough)).await??;
         Ok(())
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use rookery_testkit::patience::within;
 use rookery_testkit::stream::{Follower, Sent};
+use rookery_testkit::wait::within;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 

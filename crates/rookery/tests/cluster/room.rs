@@ -3,9 +3,9 @@
 use anyhow::{Context, ensure};
 use reqwest::Method;
 use rookery_testkit::daemon::{HttpReply, read};
-use rookery_testkit::ledger::whole_log;
-use rookery_testkit::patience::eventually;
+use rookery_testkit::event_log::whole_log;
 use rookery_testkit::postgres::{Options, Schema, Server};
+use rookery_testkit::wait::eventually;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -4,10 +4,10 @@ use anyhow::{Context, ensure};
 use reqwest::Method;
 use rookery_store::node::LeaderRole;
 use rookery_testkit::daemon::read;
-use rookery_testkit::ledger::whole_log;
-use rookery_testkit::patience::within;
+use rookery_testkit::event_log::whole_log;
 use rookery_testkit::postgres::Schema;
 use rookery_testkit::stream::Follower;
+use rookery_testkit::wait::within;
 use serde_json::json;
 
 use crate::nodes::{announce, as_person, note, seen_by, setup, text};

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::ensure;
 use reqwest::Method;
 use rookery_testkit::daemon::{Daemon, read};
-use rookery_testkit::patience::eventually;
 use rookery_testkit::postgres::Schema;
+use rookery_testkit::wait::eventually;
 use serde_json::json;
 
 use crate::nodes::{Nodes, Stopwatch, announce, as_person, code, note, text};

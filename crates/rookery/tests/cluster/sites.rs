@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use reqwest::Method;
 use rookery_testkit::daemon::{Daemon, read};
-use rookery_testkit::patience::eventually;
 use rookery_testkit::postgres::Schema;
+use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::nodes::{Nodes, seen_by, text};

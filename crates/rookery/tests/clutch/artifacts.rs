@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::stream;
 use reqwest::{Body, Method, RequestBuilder, StatusCode, header};
 use rookery_testkit::daemon::{Daemon, Engine, HttpReply, Setup, read};
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -6,7 +6,7 @@ use std::process::{ExitStatus, Stdio};
 
 use reqwest::{Client, Method};
 use rookery_testkit::daemon::{Daemon, client, read};
-use rookery_testkit::patience;
+use rookery_testkit::wait;
 use rookery_testkit::websocket::Socket;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
@@ -34,7 +34,7 @@ impl Actor {
     /// The JSON that it prints until it ends, which it must do well.
     pub async fn prints(mut self) -> Vec<Value> {
         let _not_alone = self.0.stdin.take();
-        let output = patience::within("it to end", self.0.wait_with_output()).await.unwrap().unwrap();
+        let output = wait::within("it to end", self.0.wait_with_output()).await.unwrap().unwrap();
         let printed = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{printed}");
         // The harness prints words of its own.
@@ -44,7 +44,7 @@ impl Actor {
     /// Sends it home; how it ended.
     pub async fn leaves(mut self) -> ExitStatus {
         drop(self.0.stdin.take());
-        patience::within("it to leave", self.0.wait()).await.unwrap().unwrap()
+        wait::within("it to leave", self.0.wait()).await.unwrap().unwrap()
     }
 }
 

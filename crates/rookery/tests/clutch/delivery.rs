@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use reqwest::Method;
 use rookery_testkit::daemon::{Daemon, Setup, read};
-use rookery_testkit::patience;
+use rookery_testkit::wait;
 use serde_json::{Value, json};
 
 use crate::endpoint::{Endpoint, Manner};
@@ -46,7 +46,7 @@ async fn until(daemon: &Daemon, state: &str, count: usize) -> Vec<Value> {
         let found = deliveries(daemon, &format!("?state={state}&limit=1000")).await;
         Ok(Some(found).filter(|found| found.len() == count))
     };
-    let found = patience::eventually(&format!("{count} deliveries to be {state}"), find).await;
+    let found = wait::eventually(&format!("{count} deliveries to be {state}"), find).await;
     match found {
         Ok(found) => found,
         Err(error) => panic!("{error}: {:?}", deliveries(daemon, "").await),
@@ -247,7 +247,7 @@ async fn an_endpoint_that_is_down_is_left_alone_and_found_again() {
         let waits = |one: &&Value| one["endpoint_rests_until"].is_string() && one["next_at"].is_string();
         Ok(pending.iter().find(waits).cloned())
     };
-    patience::eventually("a delivery to say that the endpoint is left alone", rests).await.unwrap();
+    wait::eventually("a delivery to say that the endpoint is left alone", rests).await.unwrap();
     endpoint.does(&[], Manner::Answer(200));
     let acked = until(&daemon, "acked", 20).await;
     assert!(acked.iter().all(|one| one["endpoint_rests_until"].is_null()), "{acked:?}");
@@ -273,7 +273,7 @@ async fn endpoints_elsewhere_on_this_machine_are_served_only_where_everybody_is_
         let reply = as_person(Method::GET, "/clutch/v0/deliveries?state=dead", json!({})).await;
         Ok(Some(reply.body).filter(|body| body["deliveries"].as_array().is_some_and(|dead| dead.len() == 2)))
     };
-    let dead = patience::eventually("both to be given up on", find).await.unwrap();
+    let dead = wait::eventually("both to be given up on", find).await.unwrap();
     assert!(dead.to_string().contains("on this machine or in a private network"), "{dead}");
     assert_eq!(endpoint.got(), []);
 }

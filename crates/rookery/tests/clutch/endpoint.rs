@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rookery_testkit::daemon::Daemon;
-use rookery_testkit::patience;
+use rookery_testkit::wait;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -115,7 +115,7 @@ impl Endpoint {
     /// What it got once these were so many.
     pub async fn has(&self, count: usize) -> Vec<Got> {
         let enough = || async { Ok(Some(self.got()).filter(|got| got.len() >= count)) };
-        patience::eventually(&format!("{count} messages"), enough).await.unwrap_or_else(|error| {
+        wait::eventually(&format!("{count} messages"), enough).await.unwrap_or_else(|error| {
             panic!("{error}: {:?}", self.ids());
         })
     }

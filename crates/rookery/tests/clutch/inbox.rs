@@ -2,8 +2,8 @@
 
 use reqwest::Method;
 use rookery_testkit::daemon::{Daemon, HttpReply, read};
-use rookery_testkit::patience;
 use rookery_testkit::stream::Receiving;
+use rookery_testkit::wait;
 use rookery_testkit::websocket::{Placed, Socket};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
@@ -117,13 +117,13 @@ async fn whoever_waits_is_told_as_soon_as_there_is_something() {
         }
         sent(&daemon, &envelope("m", "x.note", "lead", json!({"to": to(&["ken"])}))).await;
     };
-    let (page, ()) = patience::within("a message", async { tokio::join!(waiting, sending) }).await.unwrap();
+    let (page, ()) = wait::within("a message", async { tokio::join!(waiting, sending) }).await.unwrap();
     assert_eq!(ids(&page), ["m"]);
     // From the place of the last one on, it waits for the next.
     let later = format!("?wait=60s&after={}", page["next"]);
     let waiting = inbox(&daemon, "ken", &later);
     let sending = async { sent(&daemon, &envelope("n", "x.note", "lead", json!({"to": to(&["ken"])}))).await };
-    let (page, _) = patience::within("the next", async { tokio::join!(waiting, sending) }).await.unwrap();
+    let (page, _) = wait::within("the next", async { tokio::join!(waiting, sending) }).await.unwrap();
     assert_eq!(ids(&page), ["n"]);
 }
 
@@ -167,7 +167,7 @@ async fn what_an_assignee_tells_reaches_whoever_asked_and_a_cancel_whoever_has_i
         sent(&daemon, &envelope(&format!("req_{task}"), "task.request", "lead", about)).await;
     }
     let both = || async { Ok(Some(inbox(&daemon, "ken", "").await).filter(|page| ids(page).len() == 2)) };
-    let page = patience::eventually("both requests", both).await.unwrap();
+    let page = wait::eventually("both requests", both).await.unwrap();
     for (placed, task) in page["messages"].as_array().unwrap().iter().zip(["t1", "t2"]) {
         let request = &placed["message"];
         assert_eq!((&request["type"], &request["task_id"]), (&json!("task.request"), &json!(task)));
@@ -193,7 +193,7 @@ async fn a_task_that_is_given_to_an_agent_of_another_face_is_seen_there() {
         let about = json!({"task_id": "t", "to": to(&["agent:ken"]), "payload": {"query": "?"}});
         sent(&daemon, &envelope("req", "task.request", "lead", about)).await
     };
-    let (told, _) = patience::within("to be told", async { tokio::join!(waiting, asking) }).await.unwrap();
+    let (told, _) = wait::within("to be told", async { tokio::join!(waiting, asking) }).await.unwrap();
     assert_eq!(told["messages"][0]["envelope"]["task_id"], "t", "{told}");
     assert!(told["notes"][0].as_str().unwrap().starts_with("Task t is given to you: claim it (task_claim)"), "{told}");
     ken.call("task_claim", json!({"task_id": "t"})).await;
@@ -242,7 +242,7 @@ async fn a_connected_agent_gets_what_is_for_it_and_acknowledges_it_there() {
     assert_eq!(all.frame().await.unwrap()["details"]["parameter"], "agent_id");
     all.send(&json!({"op": "ack", "ids": ["m3"], "agent_id": "agent:ken"})).await.unwrap();
     let answered = || async { Ok(Some(inbox(&daemon, "ken", "").await).filter(|page| ids(page).is_empty())) };
-    patience::eventually("it to be acknowledged", answered).await.unwrap();
+    wait::eventually("it to be acknowledged", answered).await.unwrap();
     for query in ["?inbox=1", "?inbox=group:workers", "?inbox=ghost", "?inbox=ken&type=x.note"] {
         assert!(Socket::open(daemon.url(), query).await.is_err(), "{query}");
     }

@@ -1,6 +1,6 @@
 //! `GET /clutch/v0/messages`: every fact as an envelope, by each of the five indexes, page by page.
 
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 use rookery_testkit::websocket::Placed;
 use serde_json::{Value, json};
 

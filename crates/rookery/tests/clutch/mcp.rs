@@ -2,7 +2,7 @@
 //! acknowledge what they were shown.
 
 use rookery_testkit::daemon::Daemon;
-use rookery_testkit::patience;
+use rookery_testkit::wait;
 use serde_json::{Value, json};
 
 use crate::inbox::{ids, inbox, to};
@@ -45,7 +45,7 @@ async fn a_task_that_the_router_gives_to_it_is_found_claimed_and_done() {
     let request = asks("t", &json!({"requires": ["skill:law"], "payload": payload}));
     let asking = async { sent(&daemon, &request).await };
     let waiting = ken.call("inbox_wait", json!({"timeout_seconds": 60}));
-    let (waited, _) = patience::within("the task", async { tokio::join!(waiting, asking) }).await.unwrap();
+    let (waited, _) = wait::within("the task", async { tokio::join!(waiting, asking) }).await.unwrap();
     let message = &waited["messages"][0];
     let about = &message["envelope"];
     assert_eq!(
@@ -103,7 +103,7 @@ async fn one_that_does_not_want_a_task_gives_it_back_and_is_told_of_it_no_more()
     let daemon = team(&["lead", "ui"]).await;
     let ken = joins(&daemon, "ken", &["law"]).await;
     sent(&daemon, &asks("t", &json!({"requires": ["skill:law"], "payload": {"query": "?"}}))).await;
-    let given = patience::eventually("the task", || async { Ok(shown(&ken).await.pop()) }).await.unwrap();
+    let given = wait::eventually("the task", || async { Ok(shown(&ken).await.pop()) }).await.unwrap();
     let declined = json!({"id": "t", "status": "pending", "reason": "no time"});
     ken.call("task_update_status", declined).await;
     let next = ken.call("workflow_next_tasks", json!({"workflow_id": "run_work"})).await;
@@ -119,7 +119,7 @@ async fn whatever_else_is_sent_to_it_is_shown_until_it_is_acknowledged_once() {
         |id: &str, payload: Value| envelope(id, "x.note", "lead", json!({"to": to(&["ken"]), "payload": payload}));
     let sending = async { sent(&daemon, &note("n1", json!({"n": 1.5}))).await };
     let waiting = ken.call("inbox_wait", json!({"timeout_seconds": 60}));
-    let (waited, _) = patience::within("a note", async { tokio::join!(waiting, sending) }).await.unwrap();
+    let (waited, _) = wait::within("a note", async { tokio::join!(waiting, sending) }).await.unwrap();
     let message = &waited["messages"][0];
     assert_eq!((&message["entry"]["id"], &message["entry"]["from"]), (&json!("n1"), &json!("lead")), "{waited}");
     assert_eq!(
@@ -176,7 +176,7 @@ async fn whoever_asked_over_mcp_reads_what_became_of_it() {
     announce(&daemon, "lead").await;
     let (ui, ken) = (joins(&daemon, "ui", &[]).await, joins(&daemon, "ken", &["law"]).await);
     sent(&daemon, &asks("t", &json!({"requires": ["skill:law"], "payload": {"query": "?"}}))).await;
-    patience::eventually("the task", || async { Ok(shown(&ken).await.pop()) }).await.unwrap();
+    wait::eventually("the task", || async { Ok(shown(&ken).await.pop()) }).await.unwrap();
     for (id, kind) in [("acc", "task.accept"), ("pro", "task.progress"), ("res", "task.result")] {
         sent(&daemon, &envelope(id, kind, "ken", json!({"task_id": "t", "payload": {"title": "yes"}}))).await;
     }
@@ -188,7 +188,7 @@ async fn whoever_asked_over_mcp_reads_what_became_of_it() {
 
     // What is done by another face comes as a message, too, and wakes whoever waits for it.
     sent(&daemon, &asks("u", &json!({"requires": ["skill:law"], "payload": {"query": "?"}}))).await;
-    patience::eventually("the task", || async { Ok(shown(&ken).await.pop()) }).await.unwrap();
+    wait::eventually("the task", || async { Ok(shown(&ken).await.pop()) }).await.unwrap();
     ken.call("task_claim", json!({"task_id": "u"})).await;
     let done = json!({"id": "u", "status": "completed", "outcome": "no"});
     let working = ken.call("task_update_status", done);
@@ -201,7 +201,7 @@ async fn whoever_asked_over_mcp_reads_what_became_of_it() {
             }
         }
     };
-    let (result, _) = patience::within("the result", async { tokio::join!(waiting, working) }).await.unwrap();
+    let (result, _) = wait::within("the result", async { tokio::join!(waiting, working) }).await.unwrap();
     assert_eq!((&result["envelope"]["task_id"], &result["entry"]["from"]), (&json!("u"), &json!("ken")), "{result}");
     assert!(result["entry"]["message"].as_str().unwrap().contains("no"), "{result}");
     let until = &result["entry"]["id"];

@@ -1,8 +1,8 @@
 //! Several daemons over one PostgreSQL: whoever joins late, resumes, or moves to another node sees the same sequence.
 
 use rookery_testkit::daemon::Daemon;
-use rookery_testkit::patience;
 use rookery_testkit::postgres::Schema;
+use rookery_testkit::wait;
 use rookery_testkit::websocket::Placed;
 use serde_json::json;
 
@@ -103,6 +103,6 @@ async fn another_node_delivers_what_a_dead_one_had_on_its_way() {
         let reply = second.get("/clutch/v0/deliveries?state=acked").await?.body;
         Ok(reply["deliveries"].as_array().filter(|acked| acked.len() == 2).map(|_| ()))
     };
-    patience::eventually("the other node to deliver both", acked).await.unwrap();
+    wait::eventually("the other node to deliver both", acked).await.unwrap();
     assert_eq!(endpoint.ids(), ["m1", "m1", "m2"], "sent again, in order");
 }

@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use rookery_testkit::daemon::{Daemon, read};
-use rookery_testkit::patience;
+use rookery_testkit::wait;
 use serde_json::{Value, json};
 
 use crate::sending::{envelope, expected, kinds, refused, rows, sent, setup, team, told};
@@ -30,7 +30,7 @@ fn request(task: &str, more: Value) -> Value {
 /// The first fact of a kind about a task, once there is one.
 async fn told_of(daemon: &Daemon, kind: &str, task: &str) -> Value {
     let find = || rows(daemon).into_iter().find(|row| row["kind"] == kind && row["fact"]["task"] == task);
-    let found = patience::eventually(&format!("{kind} of {task}"), || async { Ok(find()) }).await;
+    let found = wait::eventually(&format!("{kind} of {task}"), || async { Ok(find()) }).await;
     found.unwrap_or_else(|error| panic!("{error}: {:?}", kinds(daemon)))
 }
 
@@ -271,5 +271,5 @@ async fn a_task_that_is_assigned_and_not_taken_goes_to_somebody_who_fits() {
     joins(&daemon, "ada", skilled("skill:law")).await;
     let given = |row: &Value| row["kind"] == "routing.decided" && row["fact"]["choice"]["selected"] == "ada";
     let found = || async { Ok(rows(&daemon).into_iter().find(|row| given(row))) };
-    patience::eventually("ada to be asked", found).await.unwrap();
+    wait::eventually("ada to be asked", found).await.unwrap();
 }

@@ -2,8 +2,8 @@
 //! its own endpoint, uses a tool that another agent serves from its inbox, and answers. Each of them is a process of its own.
 
 use rookery_testkit::daemon::Daemon;
-use rookery_testkit::patience;
 use rookery_testkit::postgres::Schema;
+use rookery_testkit::wait;
 use serde_json::{Value, json};
 
 use crate::cast::{self, Actor};
@@ -34,7 +34,7 @@ async fn story(daemon: &Daemon) {
         let cards = daemon.get("/clutch/v0/agents").await?.body;
         Ok(cards["agents"].as_array().filter(|cards| cards.len() == 2).map(|_| ()))
     };
-    patience::eventually("both agents to join", both).await.unwrap();
+    wait::eventually("both agents to join", both).await.unwrap();
     let shown = Actor::starts("ui", TEST, daemon).prints().await;
     the_log_has_every_step(daemon, &shown).await;
 
@@ -42,7 +42,7 @@ async fn story(daemon: &Daemon) {
         let reply = daemon.get("/clutch/v0/deliveries?state=acked").await?.body;
         Ok(Some(reply["deliveries"].clone()).filter(|deliveries| deliveries.as_array().unwrap().len() == 3))
     };
-    patience::eventually("all to be acknowledged", acked).await.unwrap();
+    wait::eventually("all to be acknowledged", acked).await.unwrap();
     assert_eq!(daemon.get("/tasks/task_abc").await.unwrap().body["status"], "done");
     for actor in [ken, browser] {
         assert!(actor.leaves().await.success(), "it played its part to the end");

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode, header};
 use rookery_testkit::daemon::{Daemon, Engine, HttpReply, read};
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::support::{ask, setup, start};

@@ -1,7 +1,7 @@
 //! The WebSocket: its frames, filters, resuming, whoever does not read, and the end of the daemon.
 
-use rookery_testkit::patience;
 use rookery_testkit::stream::Receiving;
+use rookery_testkit::wait;
 use rookery_testkit::websocket::{Placed, Socket};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
@@ -220,7 +220,7 @@ async fn who_never_stops_talking_still_gets_everything() {
             }
         }
     };
-    patience::within("all notes", talking).await.unwrap();
+    wait::within("all notes", talking).await.unwrap();
 }
 
 #[tokio::test]
@@ -252,7 +252,7 @@ async fn no_more_streams_than_allowed() {
     let refused = Socket::ask(team.url(), "", &[], Receiving::Usual).await.unwrap().unwrap_err();
     assert_eq!((refused.status, &refused.body["code"]), (503, &json!("TOO_MANY_SUBSCRIBERS")));
     drop(open);
-    patience::eventually("a place is free again", async || {
+    wait::eventually("a place is free again", async || {
         Ok(Socket::ask(team.url(), "", &[], Receiving::Usual).await?.ok())
     })
     .await

@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode as Ended;
 use prost::Message;
-use rookery_testkit::patience;
+use rookery_testkit::wait;
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -53,7 +53,7 @@ impl Collector {
     /// The span of a name, once it is there.
     async fn span(&self, name: &str) -> Span {
         let find = || self.spans.lock().unwrap().iter().find(|span| span.name == name).cloned();
-        patience::eventually(&format!("a span '{name}'"), || async { Ok(find()) }).await.unwrap()
+        wait::eventually(&format!("a span '{name}'"), || async { Ok(find()) }).await.unwrap()
     }
 }
 
@@ -114,7 +114,7 @@ async fn accepted(daemon: &rookery_testkit::daemon::Daemon, agent: &str, task: &
         let found = daemon.get(&format!("/tasks/{task}")).await?.body;
         Ok((found["assigned_to"] == agent).then_some(()))
     };
-    patience::eventually(&format!("{task} for {agent}"), given).await.unwrap();
+    wait::eventually(&format!("{task} for {agent}"), given).await.unwrap();
     sent(daemon, &envelope(&format!("acc_{task}"), "task.accept", agent, json!({"task_id": task}))).await;
 }
 

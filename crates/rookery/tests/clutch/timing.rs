@@ -4,8 +4,8 @@ use std::path::Path;
 
 use reqwest::Method;
 use rookery_testkit::daemon::{Daemon, HttpReply, Setup, read};
-use rookery_testkit::patience;
 use rookery_testkit::postgres::Schema;
+use rookery_testkit::wait;
 use serde_json::{Value, json};
 
 use crate::sending::{envelope, expected, post, refused, sent, setup, told};
@@ -48,7 +48,7 @@ async fn told_of(daemon: &Daemon, task: &str, kind: &str, count: usize) -> Vec<V
         let found = messages(daemon, task, kind).await;
         Ok((found.len() >= count).then_some(found))
     };
-    patience::eventually(&format!("{count} of {kind} about {task}"), find).await.unwrap()
+    wait::eventually(&format!("{count} of {kind} about {task}"), find).await.unwrap()
 }
 
 /// The requests that were passed on for a task, once there are so many.
@@ -58,7 +58,7 @@ async fn given(daemon: &Daemon, task: &str, count: usize) -> Vec<Value> {
         found.retain(|message| message["from"]["agent_id"] == "agent:orchestrator");
         Ok((found.len() >= count).then_some(found))
     };
-    patience::eventually(&format!("{task} is given {count} times"), find).await.unwrap()
+    wait::eventually(&format!("{task} is given {count} times"), find).await.unwrap()
 }
 
 async fn state(daemon: &Daemon, task: &str) -> String {

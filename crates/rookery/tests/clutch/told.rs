@@ -4,7 +4,7 @@ use std::fs;
 
 use reqwest::Method;
 use rookery_testkit::daemon::{Daemon, read};
-use rookery_testkit::patience;
+use rookery_testkit::wait;
 use serde_json::{Value, json};
 
 use crate::endpoint::{Endpoint, Manner};
@@ -44,7 +44,7 @@ async fn waits(daemon: &Daemon, agent: &str, task: &str, kind: &str) -> Value {
         let mut messages = page["messages"].as_array().unwrap().iter().map(|placed| &placed["message"]);
         Ok(messages.find(|message| message["task_id"] == task && message["type"] == kind).cloned())
     };
-    patience::eventually(&format!("{kind} about {task} for {agent}"), find).await.unwrap()
+    wait::eventually(&format!("{kind} about {task} for {agent}"), find).await.unwrap()
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@
 use reqwest::Method;
 use rookery_engine::adapters::seal;
 use rookery_testkit::daemon::{Daemon, HttpReply, Setup, read};
-use rookery_testkit::patience;
 use rookery_testkit::postgres::Schema;
+use rookery_testkit::wait;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -51,7 +51,7 @@ async fn out(daemon: &Daemon) -> Value {
 
 async fn until(daemon: &Daemon, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let find = || async { Ok(Some(out(daemon).await).filter(|out| holds(out))) };
-    match patience::eventually(what, find).await {
+    match wait::eventually(what, find).await {
         Ok(found) => found,
         Err(error) => panic!("{error}: {}", out(daemon).await),
     }
@@ -152,10 +152,10 @@ async fn a_receiver_that_fails_hangs_or_cuts_gets_everything_in_order_also_after
     assert!(warned.contains("http:out did not get through") && warned.contains("rookery endpoints retry"), "{warned}");
     receiver.does(&[], Manner::Answer(200));
     let some = || async { Ok(Some(()).filter(|()| once(&receiver.got()).len() >= 50)) };
-    patience::eventually("some of it to arrive", some).await.unwrap();
+    wait::eventually("some of it to arrive", some).await.unwrap();
     daemon.restart().unwrap();
     let all = || async { Ok(Some(()).filter(|()| once(&receiver.got()).len() >= 80)) };
-    patience::eventually("all of it to arrive", all).await.unwrap();
+    wait::eventually("all of it to arrive", all).await.unwrap();
     assert_eq!(once(&receiver.got()), notes(0..80), "nothing is lost, and nothing overtakes another");
     until(&daemon, "it to be well again", |out| out["state"] == "ok" && out["behind"] == 0).await;
 
@@ -261,7 +261,7 @@ async fn with_tokens_the_owners_hooks_are_served_and_what_cards_name_is_not() {
         let told = read(list).await?.body["deliveries"][0]["last_error"].as_str().unwrap_or_default().to_owned();
         Ok(Some(told).filter(|told| !told.is_empty()))
     };
-    let told = patience::eventually("the delivery to be refused", refused).await.unwrap();
+    let told = wait::eventually("the delivery to be refused", refused).await.unwrap();
     assert!(told.contains("on this machine or in a private network: name the host under [outbound] allow"), "{told}");
     assert_eq!(agents.ids(), [""; 0]);
 }

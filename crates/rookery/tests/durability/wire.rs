@@ -2,8 +2,8 @@
 
 use anyhow::{Context, ensure};
 use rookery_testkit::daemon::{Daemon, HttpReply};
-pub use rookery_testkit::patience::{eventually, within};
 pub use rookery_testkit::stream::{Follower, Receiving, Sent, connect};
+pub use rookery_testkit::wait::{eventually, within};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::Duration;
 
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 
 use crate::target::{Seat, Target};
 

@@ -1,6 +1,6 @@
 //! Address tricks: making the daemon or the proxy send something where the agent cannot.
 
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 
 use crate::sink::Sink;
 use crate::target::{Seat, Target};

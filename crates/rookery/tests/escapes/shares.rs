@@ -1,7 +1,7 @@
 //! Taking every stream, connection or download so that nobody else gets one.
 
 use reqwest::Method;
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 
 use crate::target::{Attack, Seat, Target};
 

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use rookery_runner::sandbox::SandboxSupport;
 use rookery_testkit::daemon::{Daemon, Setup};
-use rookery_testkit::patience::within;
+use rookery_testkit::wait::within;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 

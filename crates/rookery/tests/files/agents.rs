@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::support::{configure, folder, read, socket_of, start, tool, until_version, with_folder};

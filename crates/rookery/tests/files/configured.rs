@@ -1,6 +1,6 @@
 //! What a context is kept in, as configured by files, commands and calls.
 
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 use serde_json::json;
 
 use crate::support::{configure, folder, read, rookery, setup, start, tool_by_http, until_version, with_folder};

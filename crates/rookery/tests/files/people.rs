@@ -1,6 +1,6 @@
 //! What people do to files.
 
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 
 use rookery_testkit::daemon::Setup;
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use reqwest::Method;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use rookery_testkit::daemon::read;
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::support::{call, call_with, folder, setup, socket_of, start, tool, with_folder};

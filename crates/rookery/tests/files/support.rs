@@ -6,7 +6,7 @@ use std::process::{Output, Stdio};
 use reqwest::Method;
 use reqwest::header::HeaderMap;
 use rookery_testkit::daemon::{self, Daemon, HttpReply, Setup};
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 use tokio::process::Command;
 

@@ -4,8 +4,8 @@
 use futures_util::future::join_all;
 use reqwest::Method;
 use rookery_testkit::daemon::{Daemon, read};
-use rookery_testkit::patience::within;
 use rookery_testkit::stream::{Receiving, connect as open};
+use rookery_testkit::wait::within;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -2,7 +2,7 @@
 //! going on where another one stopped.
 
 use rookery_testkit::daemon::Daemon;
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::support::{Client, Way, connect, facts, plan, setup, text};

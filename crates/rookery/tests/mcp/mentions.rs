@@ -59,7 +59,7 @@ async fn the_bridge_passes_mentions_on() {
 
 /// Waits until an agent is part of the team.
 async fn joins(daemon: &Daemon, agent: &str) {
-    rookery_testkit::patience::eventually("an agent that is connected is known", || async {
+    rookery_testkit::wait::eventually("an agent that is connected is known", || async {
         let known = daemon.get(&format!("/agents/{agent}")).await?;
         Ok((known.status == 200).then_some(()))
     })
@@ -125,7 +125,7 @@ async fn shows_itself(daemon: &Daemon, agent: &str) {
         found.expect("an agent that is part of the team")["last_heartbeat"].clone()
     };
     let before = seen().await;
-    rookery_testkit::patience::eventually("a sign of life", || async { Ok((seen().await != before).then_some(())) })
+    rookery_testkit::wait::eventually("a sign of life", || async { Ok((seen().await != before).then_some(())) })
         .await
         .unwrap();
 }
@@ -178,14 +178,14 @@ async fn an_open_stream_is_a_sign_of_life() {
     listens.inbox().await;
     calls.inbox().await;
     let status = async |agent: &str| text(&daemon.get(&format!("/agents/{agent}")).await.unwrap().body["status"]);
-    rookery_testkit::patience::eventually("the one that is silent goes offline", || async {
+    rookery_testkit::wait::eventually("the one that is silent goes offline", || async {
         Ok((status("calls").await == "offline").then_some(()))
     })
     .await
     .unwrap();
     assert_ne!(status("listens").await, "offline");
     drop(listens);
-    rookery_testkit::patience::eventually("the one whose stream is closed goes offline", || async {
+    rookery_testkit::wait::eventually("the one whose stream is closed goes offline", || async {
         Ok((status("listens").await == "offline").then_some(()))
     })
     .await

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use reqwest::{Method, StatusCode};
 use rookery_testkit::daemon::{Daemon, read};
-use rookery_testkit::ledger::{one_holder_at_a_time, whole_log};
+use rookery_testkit::event_log::{one_holder_at_a_time, whole_log};
 use serde_json::{Value, json};
 
 use crate::support::{Client, Way, connect, facts, setup, task, text};

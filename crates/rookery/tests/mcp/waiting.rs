@@ -108,7 +108,7 @@ async fn a_wait_whose_client_is_gone_holds_nothing() {
             let leaving = client.raw("inbox_wait", json!({"timeout_seconds": 600}));
             assert!(tokio::time::timeout(Duration::from_millis(300), leaving).await.is_err(), "it waits");
         }
-        rookery_testkit::patience::eventually("its place is free again", || async {
+        rookery_testkit::wait::eventually("its place is free again", || async {
             let all =
                 futures_util::future::join_all((0..3).map(|_| client.raw("inbox_wait", json!({"timeout_seconds": 0}))));
             Ok(all.await.iter().all(|answer| answer.is_error != Some(true)).then_some(()))

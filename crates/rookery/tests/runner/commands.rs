@@ -1,6 +1,6 @@
 //! `list`, `stop`, `new`, `send` and `peek`, and the program `agent-worker`, with runners in processes of their own.
 
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::stage::{Ran, Stage};

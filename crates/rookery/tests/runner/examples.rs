@@ -195,7 +195,7 @@ async fn a_night_without_a_night() -> Outcome {
     file["agents"]["mender"] = json!({"backend": "mock", "script": [{"say": "Mended on a branch."}]});
     stage.save("examples/nightly.yaml", &serde_json::to_string(&file)?)?;
     let started = stage.start(&["start", "examples/nightly.yaml"])?;
-    rookery_testkit::patience::eventually("it is mended", async || {
+    rookery_testkit::wait::eventually("it is mended", async || {
         let said = said(&stage).await?;
         Ok(said.iter().any(|(from, text)| from == "mender" && text == "Mended on a branch.").then_some(()))
     })

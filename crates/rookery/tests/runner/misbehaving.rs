@@ -1,6 +1,6 @@
 //! Agents that do everything wrong: the run ends as it should, and says why on the screen and in the log.
 
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::stage::Stage;

@@ -1,7 +1,7 @@
 //! `rookery run` and `rookery start` with scripted agents: the examples of the document, the rule by which a run ends, limits,
 //! loops, signals and exit codes.
 
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::stage::{Ran, Stage};

@@ -11,7 +11,7 @@ use rookery_runner::file::{At, Sandbox as Said, SandboxLimits, SourceLocation};
 use rookery_runner::process::{ExecShim, OutputStream, ProcessEnd, Program, RunLimits, run};
 use rookery_runner::sandbox::{Sandbox, SandboxRequest, SandboxSupport};
 use rookery_testkit::daemon::{Daemon, Setup};
-use rookery_testkit::patience::within;
+use rookery_testkit::wait::within;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;

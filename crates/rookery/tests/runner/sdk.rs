@@ -1,7 +1,7 @@
 //! Agents whose models are asked directly, in whole teams: real daemon, real runner, scripted models.
 
 use rookery_testkit::model::{ModelServer, Script};
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 use serde_json::json;
 
 use crate::stage::Stage;

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, ensure};
 use rookery_testkit::daemon::{Daemon, Setup};
-use rookery_testkit::patience::{DEADLINE, eventually};
+use rookery_testkit::wait::{DEADLINE, eventually};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
 

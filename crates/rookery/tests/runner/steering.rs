@@ -3,7 +3,7 @@
 use anyhow::Context;
 use reqwest::{Method, StatusCode};
 use rookery_testkit::daemon::{self, HttpReply};
-use rookery_testkit::patience::eventually;
+use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::stage::Stage;

@@ -14,8 +14,8 @@ use rookery_store::offline::{self, OfflineError};
 use rookery_store::postgres::{PostgresStore, offline as postgres};
 use rookery_store::sqlite::offline::{Existing, backup, origin, restore, sink, source};
 use rookery_store::{Store, Submission};
-use rookery_testkit::patience::eventually;
 use rookery_testkit::postgres::Schema;
+use rookery_testkit::wait::eventually;
 use serde_json::json;
 
 use crate::files::StoreFolder;

@@ -3,7 +3,7 @@
 use axum::http::Uri;
 use serde_json::{Value, json};
 
-use super::talk::{Answer, Asked, Frame, Offered, ToolResult};
+use super::exchange::{Answer, Asked, Frame, Offered, ToolResult};
 use super::{EVENTS, Wire, list, text, texts};
 
 const STREAMED: &str = ":streamGenerateContent";

@@ -1,28 +1,28 @@
 //! A model that says what a test wrote down, over HTTP as real programs ask for it.
 //!
 //! [`Script`] is what one agent's model says, turn by turn; the key that an agent sends decides which one it gets.
-//! `talk` has the words that all protocols share, and each protocol is one [`Wire`]: how a request reads and how an answer
+//! `exchange` has the words that all protocols share, and each protocol is one [`Wire`]: how a request reads and how an answer
 //! is written, streamed or whole. Everything that was asked is kept, for tests to look at.
 
 mod anthropic;
 mod chat;
+mod exchange;
 mod gemini;
 mod ollama;
 mod responses;
 mod script;
 mod server;
-mod talk;
 #[cfg(test)]
 mod tests;
 
+pub use exchange::{Asked, Offered, ToolResult};
 pub use script::{Script, Story};
 pub use server::ModelServer;
-pub use talk::{Asked, Offered, ToolResult};
 
 use axum::http::Uri;
 use serde_json::Value;
 
-use talk::{Answer, Frame};
+use exchange::{Answer, Frame};
 
 /// One protocol by which programs speak to models.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use axum::http::Uri;
 use serde_json::{Value, json};
 
-use super::talk::{Answer, Asked, Frame, ToolResult};
+use super::exchange::{Answer, Asked, Frame, ToolResult};
 use super::{Wire, chat, list, text};
 
 pub(super) const WIRE: Wire = Wire {
@@ -59,7 +59,7 @@ fn whole(asked: &Asked, answer: &Answer, _: usize) -> Value {
 }
 
 fn calls(answer: &Answer) -> Value {
-    let call = |(index, call): (usize, &super::talk::Call)| {
+    let call = |(index, call): (usize, &super::exchange::Call)| {
         json!({"id": call.id.to_string(),
             "function": {"index": index, "name": call.tool.name, "arguments": call.input()}})
     };

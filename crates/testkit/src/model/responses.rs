@@ -3,7 +3,7 @@
 use axum::http::Uri;
 use serde_json::{Value, json};
 
-use super::talk::{Answer, Asked, Call, Frame, Offered, ToolResult};
+use super::exchange::{Answer, Asked, Call, Frame, Offered, ToolResult};
 use super::{EVENTS, Wire, list, says_stream, text};
 
 pub(super) const WIRE: Wire = Wire {

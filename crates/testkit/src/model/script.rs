@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use super::talk::{Answer, Asked, Call, Offered, ToolResult};
+use super::exchange::{Answer, Asked, Call, Offered, ToolResult};
 
 type Arguments = Box<dyn Fn(&Story<'_>) -> anyhow::Result<Value> + Send + Sync>;
 type Enough = Box<dyn Fn(&Value) -> bool + Send + Sync>;

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+use super::exchange::{Answer, Asked, Frame};
 use super::script::{Fault, Playing, Script, Step};
-use super::talk::{Answer, Asked, Frame};
 use super::{Wire, wire_at};
 
 /// What a request is answered with that has nothing to do with the script, such as one for a title.

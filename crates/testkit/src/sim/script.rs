@@ -2,7 +2,7 @@
 
 mod contracts;
 mod envelopes;
-mod mail;
+mod messages;
 mod teams;
 mod workspaces;
 
@@ -37,7 +37,7 @@ use serde_json::Value;
 use super::model::Model;
 
 pub(super) use envelopes::reply;
-pub(super) use mail::GUARD;
+pub(super) use messages::GUARD;
 
 const PATHS: [&str; 9] = [
     "src/",

@@ -13,7 +13,7 @@ use rookery_core::teams::{EndTurn, Notes, StartTurn};
 use rookery_core::{AgentId, AnyCommand, IntentId, Key, MessageId, Row, TeamId, TurnId};
 
 use super::Script;
-use super::mail::GUARD;
+use super::messages::GUARD;
 
 const TEAM: &str = "@default";
 

@@ -109,7 +109,7 @@ impl Drop for Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::patience::eventually;
+    use crate::wait::eventually;
 
     fn shell(script: &str) -> Foreign {
         Foreign::new(Path::new("/bin/sh")).unwrap().args(["-c", script])
