@@ -1,7 +1,7 @@
-//! Sees to it that neither the server nor its folder outlives us, whatever becomes of us.
+//! Removes the server and its folder when our process ends, however it ends.
 //!
-//! A small shell reads our pipe. We write the server's process id whenever it changes. When the pipe closes, because we
-//! are done, or were killed without a chance to clean up, it ends the server and removes the folder.
+//! A small shell script reads from a pipe. We write the server's process id whenever it changes. When the pipe closes,
+//! because we are done or were killed, the script ends the server and removes the folder.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -10,10 +10,10 @@ use std::process::{Child, ChildStdin, Stdio};
 
 use anyhow::{Context, Result};
 
-use crate::programs::quiet;
+use crate::programs::clean_command;
 
-/// `QUIT` is PostgreSQL's immediate end, which also gives back its shared memory; its last act is to remove its pid file.
-/// One that is stopped or stuck needs `KILL`.
+/// `QUIT` is PostgreSQL's immediate shutdown. It frees the shared memory and removes the pid file last. A stopped or stuck
+/// server needs `KILL`.
 const SCRIPT: &str = r#"
 pid=0
 while read -r line; do pid=$line; done
@@ -23,47 +23,49 @@ if [ "$pid" -gt 0 ]; then
     while [ -e "$1/data/postmaster.pid" ] && [ "$tries" -lt 50 ]; do sleep 0.1; tries=$((tries + 1)); done
     [ -e "$1/data/postmaster.pid" ] && kill -KILL "$pid"
 fi
-# Its last children may still be writing.
+# The last children of the server may still write.
 rm -rf "$1" || { sleep 1; rm -rf "$1"; }
 "#;
 
+/// The shell and the pipe to it. Dropping it closes the pipe and waits for the cleanup.
 #[derive(Debug)]
-pub(crate) struct Undertaker {
+pub(crate) struct Watchdog {
     shell: Child,
     pipe: Option<ChildStdin>,
 }
 
-impl Undertaker {
-    pub(crate) fn of(folder: &Path) -> Result<Undertaker> {
-        let mut command = quiet("sh");
-        command.args(["-c", SCRIPT, "undertaker"]).arg(folder);
-        // A group of its own: what is sent to ours, by a terminal or a test runner, must not reach it.
+impl Watchdog {
+    /// Starts the shell, which removes this folder in the end.
+    pub(crate) fn start(folder: &Path) -> Result<Watchdog> {
+        let mut command = clean_command("sh");
+        command.args(["-c", SCRIPT, "watchdog"]).arg(folder);
+        // Its own process group: signals to ours, by a terminal or a test runner, must not reach it.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut shell = command.spawn().context("cannot start sh")?;
         let pipe = shell.stdin.take();
-        Ok(Undertaker { shell, pipe })
+        Ok(Watchdog { shell, pipe })
     }
 
-    /// From now on this is the process to end.
+    /// Sets the process to end.
     pub(crate) fn watch(&mut self, pid: u32) -> Result<()> {
-        self.tell(pid)
+        self.write(pid)
     }
 
-    /// The process has ended; another may get its number.
+    /// Clears the process, which has ended; another one may get its id.
     pub(crate) fn forget(&mut self) -> Result<()> {
-        self.tell(0)
+        self.write(0)
     }
 
-    fn tell(&mut self, pid: u32) -> Result<()> {
-        let pipe = self.pipe.as_mut().context("the undertaker has gone")?;
-        writeln!(pipe, "{pid}").context("the undertaker has ended")
+    fn write(&mut self, pid: u32) -> Result<()> {
+        let pipe = self.pipe.as_mut().context("the watchdog was closed")?;
+        writeln!(pipe, "{pid}").context("the watchdog has ended")
     }
 }
 
-impl Drop for Undertaker {
+impl Drop for Watchdog {
     fn drop(&mut self) {
         drop(self.pipe.take());
-        // Nothing is to be done about one that cannot be waited for.
-        let _ended = self.shell.wait();
+        // A shell that cannot be waited for needs no cleanup.
+        self.shell.wait().ok();
     }
 }
