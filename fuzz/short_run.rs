@@ -1,11 +1,11 @@
-//! A short run of a fuzzer's question, the same each time, with an ordinary compiler: the committed corpus, then inputs made
-//! from it by a seeded generator. Included by the tests of the crates whose readers are fuzzed.
+//! A short, deterministic fuzzing run with an ordinary compiler: the committed corpus, then inputs that a seeded generator
+//! makes from it. Included by the tests of the crates whose readers are fuzzed.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// Fragments that mean something to one of the readers.
+/// Fragments with a meaning in one of the fuzzed formats.
 const FRAGMENTS: [&[u8]; 28] = [
     b"",
     b"\0",
@@ -37,23 +37,23 @@ const FRAGMENTS: [&[u8]; 28] = [
     "é\u{1f426}".as_bytes(),
 ];
 
-/// Puts the question to the corpus of a target and to `rounds` inputs made from it.
-pub fn run(target: &str, more: &[Vec<u8>], rounds: u64, question: fn(&[u8])) {
+/// Runs the check with the corpus of a target, with `more` inputs, and with `rounds` inputs made from these.
+pub fn run(target: &str, more: &[Vec<u8>], rounds: u64, check: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    assert!(files.len() >= 5, "the corpus of {target} is there");
+    assert!(files.len() >= 5, "the corpus of {target} is missing");
     let mut corpus: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
     corpus.extend_from_slice(more);
-    corpus.iter().for_each(|input| question(input));
+    corpus.iter().for_each(|input| check(input));
     for seed in 0..rounds {
         let input = mutate(&corpus, &mut Random(seed));
-        let held = catch_unwind(AssertUnwindSafe(|| question(&input)));
-        assert!(held.is_ok(), "seed {seed}, see above: {}", input.escape_ascii());
+        let result = catch_unwind(AssertUnwindSafe(|| check(&input)));
+        assert!(result.is_ok(), "seed {seed} failed, see above: {}", input.escape_ascii());
     }
 }
 
-/// SplitMix64.
+/// The SplitMix64 generator.
 struct Random(u64);
 
 impl Random {
@@ -65,7 +65,7 @@ impl Random {
     }
 }
 
-/// An input of the corpus with parts cut out, replaced, doubled, or taken from another one.
+/// Takes an input of the corpus and replaces parts, repeats them, or copies parts of another input.
 fn mutate(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let mut bytes = corpus[random.below(corpus.len())].clone();
     for _ in 0..=random.below(4) {

@@ -1,4 +1,4 @@
-//! Bytes as somebody might send them to the gateway. What must hold is shared with the tests of `rookery-core`.
+//! Untrusted bytes for the Clutch envelope reader. The checks are shared with the tests of `rookery-core`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Webhooks as somebody might send them. The question is shared with the tests of `rookery-engine`.
+//! Untrusted webhook requests. The checks are shared with the tests of `rookery-engine`.
 
 #![no_main]
 

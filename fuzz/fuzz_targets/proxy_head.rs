@@ -1,5 +1,4 @@
-//! The head of a request as a program in a sandbox might send it to the proxy. The checks are shared with the tests of
-//! `rookery-runner`.
+//! The head of a request from a sandboxed program to the proxy. The checks are shared with the tests of `rookery-runner`.
 
 #![no_main]
 

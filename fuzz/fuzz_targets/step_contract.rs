@@ -1,4 +1,4 @@
-//! Step contracts as somebody might send them. The question is shared with the tests of `rookery-surfaces`.
+//! Untrusted step contracts. The checks are shared with the tests of `rookery-surfaces`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Workflow files as somebody might write them. The question is shared with the tests of `rookery-runner`.
+//! Arbitrary workflow files. The checks are shared with the tests of `rookery-runner`.
 
 #![no_main]
 
