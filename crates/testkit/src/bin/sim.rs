@@ -8,22 +8,22 @@ use anyhow::{Context, bail};
 use rookery_testkit::sim::{self, Plan, STEPS, Sabotage};
 
 #[derive(Debug)]
-struct Arguments {
+struct Args {
     seeds: Range<u64>,
     steps: u32,
     sabotage: Option<Sabotage>,
 }
 
-#[expect(clippy::print_stdout, reason = "a command line program tells what it found")]
+#[expect(clippy::print_stdout, reason = "a command line program prints its result")]
 fn main() -> anyhow::Result<ExitCode> {
-    let Arguments { seeds, steps, sabotage } = parse(std::env::args().skip(1))?;
+    let Args { seeds, steps, sabotage } = parse(std::env::args().skip(1))?;
     let (mut ran, mut failed, mut events, mut posts) = (0, 0, 0, 0);
     let mut digest = DefaultHasher::new();
     for seed in seeds {
         ran += 1;
         match sim::run(Plan { seed, steps, sabotage }) {
             Ok(summary) => {
-                events += summary.facts;
+                events += summary.events;
                 posts += summary.posts;
                 summary.digest.hash(&mut digest);
             }
@@ -34,13 +34,13 @@ fn main() -> anyhow::Result<ExitCode> {
         }
     }
     println!("{ran} seeds, {failed} failed, {events} events and {posts} posts in those that passed");
-    // A change that must not change what is decided leaves this number as it is.
+    // Stays the same under a change that must not affect decisions.
     println!("digest of their logs: {:016x}", digest.finish());
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn parse(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<Arguments> {
-    let mut parsed = Arguments { seeds: 0..100, steps: STEPS, sabotage: None };
+fn parse(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<Args> {
+    let mut parsed = Args { seeds: 0..100, steps: STEPS, sabotage: None };
     while let Some(name) = arguments.next() {
         let value = arguments.next().with_context(|| format!("{name} needs a value"))?;
         match name.as_str() {
@@ -52,9 +52,9 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<Argument
             "--sabotage" => {
                 let names = Sabotage::ALL.map(Sabotage::name).join(", ");
                 parsed.sabotage =
-                    Some(Sabotage::parse(&value).with_context(|| format!("--sabotage is one of {names}"))?);
+                    Some(Sabotage::parse(&value).with_context(|| format!("unknown sabotage; use one of {names}"))?);
             }
-            other => bail!("{other} is not an option; there are --seeds A..B, --steps N and --sabotage NAME"),
+            other => bail!("unknown option {other}; use --seeds A..B, --steps N or --sabotage NAME"),
         }
     }
     Ok(parsed)

@@ -1,4 +1,4 @@
-//! Envelopes that are sent together, as their sender and the checks know them.
+//! Envelopes that are sent in one call, as their sender and the checks know them.
 
 use std::sync::Arc;
 
@@ -9,36 +9,36 @@ use serde_json::Value;
 
 use super::script::GUARD;
 
-/// What one call carries: an envelope, an array of them, or one on each line.
+/// The content of one call: an envelope, an array of envelopes, or one envelope on each line.
 #[derive(Clone, Debug)]
 pub(super) struct Bundle {
     pub(super) caller: Caller,
     pub(super) bytes: Arc<[u8]>,
     pub(super) shape: Shape,
-    /// Empty if the daemon must refuse to read it.
-    pub(super) items: Arc<[Item]>,
+    /// Empty if the daemon must reject the call as unreadable.
+    pub(super) items: Arc<[BundleItem]>,
     /// Whether it was sent more than once.
     pub(super) repeated: bool,
-    /// The head of the log when it was first sent.
+    /// The head of the log when the bundle was first sent.
     pub(super) since: Seq,
 }
 
-/// One envelope, and what it comes to if nothing is against it.
+/// An envelope of a bundle, with its command.
 #[derive(Clone, Debug)]
-pub(super) struct Item {
+pub(super) struct BundleItem {
     pub(super) id: MessageId,
     pub(super) key: Option<UsedKey>,
-    /// Nothing if it is a sign of life, which the log does not keep.
+    /// `None` for a heartbeat, which the log does not keep.
     pub(super) ingest: Option<Box<Ingest>>,
-    /// Whether somebody else signed it than has the keys that it brings.
+    /// Whether the signature does not fit the keys of the card.
     pub(super) forged: bool,
 }
 
-/// An idempotency key: within run and sender, for one thing.
+/// The use of an idempotency key, which is scoped to a run and a sender, for one command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct UsedKey {
     pub(super) scope: String,
-    pub(super) for_what: [u8; 32],
+    pub(super) command_hash: [u8; 32],
 }
 
 impl Bundle {
@@ -54,32 +54,32 @@ impl Bundle {
         Bundle { caller, bytes: text.into_bytes().into(), shape, items: items.into(), repeated: false, since }
     }
 
-    /// Which of its envelopes a pointer is into.
-    pub(super) fn place(&self, pointer: &str) -> usize {
+    /// The index of the envelope that a JSON pointer leads into.
+    pub(super) fn item_index(&self, pointer: &str) -> usize {
         let first = pointer.split('/').nth(1).and_then(|step| step.parse().ok());
         first.filter(|_| self.items.len() > 1).unwrap_or(0)
     }
 }
 
-impl Item {
+impl BundleItem {
     pub(super) fn command(&self) -> Option<AnyCommand> {
         self.ingest.as_deref().cloned().map(AnyCommand::from)
     }
 }
 
-fn read(bytes: &[u8], shape: Shape) -> Vec<Item> {
+fn read(bytes: &[u8], shape: Shape) -> Vec<BundleItem> {
     let Ok(received) = read_batch(bytes, shape) else { return vec![] };
     let Ok(taken) = take_in(&received, GUARD) else { return vec![] };
     received.iter().zip(taken).map(|(received, taken)| item(received, taken)).collect()
 }
 
-fn item(received: &Received<'_>, taken: Taken) -> Item {
+fn item(received: &Received<'_>, taken: Taken) -> BundleItem {
     let ingest = match taken {
         Taken::Command(ingest) => Some(ingest),
         Taken::Heartbeat(_) => None,
     };
     let forged = ingest.as_ref().is_some_and(|ingest| is_forged(&received.envelope, ingest));
-    Item { id: received.envelope.id.clone(), key: used_key(&received.envelope), ingest, forged }
+    BundleItem { id: received.envelope.id.clone(), key: used_key(&received.envelope), ingest, forged }
 }
 
 fn is_forged(envelope: &Envelope, ingest: &Ingest) -> bool {
@@ -94,5 +94,5 @@ fn is_forged(envelope: &Envelope, ingest: &Ingest) -> bool {
 pub(super) fn used_key(envelope: &Envelope) -> Option<UsedKey> {
     let key = envelope.idempotency_key.as_ref()?;
     let scope = format!("{} {} {key}", envelope.run, envelope.from.actor);
-    Some(UsedKey { scope, for_what: envelope.command_hash() })
+    Some(UsedKey { scope, command_hash: envelope.command_hash() })
 }

@@ -1,4 +1,4 @@
-//! A node's own clocks. The world moves them; they skew, jump and sleep as those of real machines do.
+//! A node's clocks. The world moves them: they skew, jump and sleep like those of real machines.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,35 +7,35 @@ use rookery_store::Clock;
 
 #[derive(Debug)]
 pub(super) struct NodeClock {
-    dials: Mutex<Dials>,
+    readings: Mutex<ClockReadings>,
 }
 
 #[derive(Debug)]
-struct Dials {
+struct ClockReadings {
     wall: i64,
     monotonic: u64,
 }
 
 impl NodeClock {
     pub(super) fn new(wall: i64) -> NodeClock {
-        NodeClock { dials: Mutex::new(Dials { wall, monotonic: 0 }) }
+        NodeClock { readings: Mutex::new(ClockReadings { wall, monotonic: 0 }) }
     }
 
-    /// Time passes for a machine that is awake.
-    pub(super) fn passes(&self, millis: u64) {
-        let mut dials = self.lock();
-        dials.wall = dials.wall.saturating_add_unsigned(millis);
-        dials.monotonic += millis;
+    /// Advances both clocks, as on a machine that is awake.
+    pub(super) fn advance(&self, millis: u64) {
+        let mut readings = self.lock();
+        readings.wall = readings.wall.saturating_add_unsigned(millis);
+        readings.monotonic += millis;
     }
 
-    /// Time passes for a machine that sleeps, or somebody sets its clock: only the time of day moves.
-    pub(super) fn jumps(&self, millis: i64) {
-        let mut dials = self.lock();
-        dials.wall = dials.wall.saturating_add(millis);
+    /// Moves only the time of day, as on a machine that sleeps or whose clock is set.
+    pub(super) fn jump(&self, millis: i64) {
+        let mut readings = self.lock();
+        readings.wall = readings.wall.saturating_add(millis);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Dials> {
-        self.dials.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ClockReadings> {
+        self.readings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,5 +1,5 @@
-//! The endpoints of agents, and what the network does to what is posted there: it comes late, or never; it is taken, and the
-//! answer gets lost or comes when nobody waits for it; it fails, or will never be taken.
+//! The endpoints of agents, and the faults of posts to them: a post arrives late or never, its answer is lost or arrives
+//! after the courier's timeout, or the endpoint fails or rejects it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,175 +9,182 @@ use rand::rngs::StdRng;
 use rookery_core::{AgentId, MessageId};
 use rookery_engine::endpoints::{HttpAnswer, HttpAttempt};
 
-use super::network::{Heard, Network, Reaches};
+use super::network::{Listener, Network, PostOutcome};
 
 /// How long a courier waits for an answer.
-const PATIENCE_MILLIS: u64 = 10_000;
+const ANSWER_TIMEOUT_MILLIS: u64 = 10_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Endpoints {
     pub(super) network: Network,
-    under_way: Vec<UnderWay>,
-    /// How those do that do not do well, and until when.
-    moods: BTreeMap<AgentId, (Mood, u64)>,
-    known: BTreeMap<(AgentId, MessageId), Known>,
+    in_transit: Vec<PostInTransit>,
+    /// The endpoints that are not healthy, and until when.
+    states: BTreeMap<AgentId, (EndpointState, u64)>,
+    records: BTreeMap<(AgentId, MessageId), PostRecord>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Mood {
-    Well,
+pub(super) enum EndpointState {
+    Healthy,
     Failing,
     Down,
-    /// It takes everything at once, and the network does no harm.
+    /// Accepts everything at once, without network faults.
     Perfect,
-    /// Nothing arrives, and everything is answered as if it had.
+    /// Receives nothing, although every post is answered with success.
     Swallowing,
 }
 
-/// A post on its way there, or its answer on the way back.
+/// A post on its way to an endpoint, or its answer on the way back.
 #[derive(Debug)]
-struct UnderWay {
+struct PostInTransit {
     number: u64,
-    posting: HttpAttempt,
+    attempt: HttpAttempt,
     arrives: Option<u64>,
-    takes: bool,
-    answers: Option<(u64, Heard)>,
+    accepts: bool,
+    answers: Option<(u64, PostOutcome)>,
 }
 
-/// What is known of one message at the endpoint of one agent.
+/// The posts of one message to the endpoint of one agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct PostRecord {
     pub(super) posts: u32,
     pub(super) arrived: u32,
-    /// How often the endpoint took it.
-    pub(super) taken: u32,
+    /// How often the endpoint accepted it.
+    pub(super) accepted: u32,
 }
 
-/// A message that has come to its endpoint.
+/// A post that arrived at its endpoint.
 #[derive(Debug)]
-pub(super) struct Arrived {
-    pub(super) posting: HttpAttempt,
-    pub(super) takes: bool,
+pub(super) struct ArrivedPost {
+    pub(super) attempt: HttpAttempt,
+    pub(super) accepts: bool,
 }
 
 impl Endpoints {
-    pub(super) fn is_in(&mut self, agent: AgentId, mood: Mood, until: u64) {
-        self.moods.insert(agent, (mood, until));
+    pub(super) fn set_state(&mut self, agent: AgentId, state: EndpointState, until: u64) {
+        self.states.insert(agent, (state, until));
     }
 
-    pub(super) fn mood(&self, agent: &AgentId, now: u64) -> Mood {
-        self.moods.get(agent).filter(|(_, until)| *until > now).map_or(Mood::Well, |(mood, _)| *mood)
+    pub(super) fn state(&self, agent: &AgentId, now: u64) -> EndpointState {
+        self.states.get(agent).filter(|(_, until)| *until > now).map_or(EndpointState::Healthy, |(state, _)| *state)
     }
 
-    pub(super) fn known(&self, agent: &AgentId, message: &MessageId) -> Known {
-        self.known.get(&(agent.clone(), message.clone())).copied().unwrap_or_default()
+    pub(super) fn record(&self, agent: &AgentId, message: &MessageId) -> PostRecord {
+        self.records.get(&(agent.clone(), message.clone())).copied().unwrap_or_default()
     }
 
-    /// A post begins its way.
-    pub(super) fn takes_up(&mut self, rng: &mut StdRng, (number, posting): (u64, HttpAttempt), mood: Mood, now: u64) {
-        self.of(&posting).posts += 1;
-        self.under_way.push(way(rng, mood, now, number, posting));
+    /// Sends a post on its way.
+    pub(super) fn send(
+        &mut self,
+        rng: &mut StdRng,
+        (number, attempt): (u64, HttpAttempt),
+        state: EndpointState,
+        now: u64,
+    ) {
+        self.record_mut(&attempt).posts += 1;
+        self.in_transit.push(plan_transit(rng, state, now, number, attempt));
     }
 
-    /// What arrives by now, in its order.
-    pub(super) fn arrive(&mut self, now: u64) -> Vec<Arrived> {
-        let mut due: Vec<&mut UnderWay> =
-            self.under_way.iter_mut().filter(|post| post.arrives.is_some_and(|at| at <= now)).collect();
+    /// Takes the posts that arrive by now, in order.
+    pub(super) fn take_arrivals(&mut self, now: u64) -> Vec<ArrivedPost> {
+        let mut due: Vec<&mut PostInTransit> =
+            self.in_transit.iter_mut().filter(|post| post.arrives.is_some_and(|at| at <= now)).collect();
         due.sort_by_key(|post| (post.arrives, post.number));
-        let arrived: Vec<Arrived> = due
+        let arrived: Vec<ArrivedPost> = due
             .into_iter()
             .map(|post| {
                 post.arrives = None;
-                Arrived { posting: post.posting.clone(), takes: post.takes }
+                ArrivedPost { attempt: post.attempt.clone(), accepts: post.accepts }
             })
             .collect();
         arrived
     }
 
-    pub(super) fn note(&mut self, arrived: &Arrived) {
-        let known = self.of(&arrived.posting);
-        known.arrived += 1;
-        known.taken += u32::from(arrived.takes);
+    pub(super) fn note_arrival(&mut self, arrived: &ArrivedPost) {
+        let record = self.record_mut(&arrived.attempt);
+        record.arrived += 1;
+        record.accepted += u32::from(arrived.accepts);
     }
 
-    /// Hands out what is answered by now; how many of the answers nobody heard.
-    pub(super) fn answer(&mut self, now: u64) -> u64 {
-        let mut unheard = 0;
-        for post in &mut self.under_way {
-            if let Some((_, heard)) = post.answers.take_if(|(at, _)| *at <= now)
-                && self.network.answer(post.number, heard) == Reaches::Nobody
+    /// Delivers the answers that are due by now. Returns the number of answers that came after their courier's timeout.
+    pub(super) fn deliver_answers(&mut self, now: u64) -> u64 {
+        let mut after_timeout = 0;
+        for post in &mut self.in_transit {
+            if let Some((_, outcome)) = post.answers.take_if(|(at, _)| *at <= now)
+                && self.network.answer(post.number, outcome) == Listener::Gone
             {
-                unheard += 1;
+                after_timeout += 1;
             }
         }
-        self.under_way.retain(|post| post.arrives.is_some() || post.answers.is_some());
-        unheard
+        self.in_transit.retain(|post| post.arrives.is_some() || post.answers.is_some());
+        after_timeout
     }
 
-    /// A night passes for everything that is on its way.
-    pub(super) fn sleep(&mut self, millis: u64) {
-        for post in &mut self.under_way {
+    /// Postpones everything in transit, for a time in which all machines sleep.
+    pub(super) fn postpone(&mut self, millis: u64) {
+        for post in &mut self.in_transit {
             post.arrives = post.arrives.map(|at| at + millis);
             if let Some((at, _)) = &mut post.answers {
                 *at += millis;
             }
         }
-        self.moods.values_mut().for_each(|(_, until)| *until += millis);
+        self.states.values_mut().for_each(|(_, until)| *until += millis);
     }
 
-    /// Another history takes the place of the one that they know.
-    pub(super) fn forget(&mut self) {
-        self.under_way.clear();
-        self.known.clear();
+    /// Forgets everything, because a restored backup replaces the log.
+    pub(super) fn clear(&mut self) {
+        self.in_transit.clear();
+        self.records.clear();
     }
 
-    fn of(&mut self, posting: &HttpAttempt) -> &mut Known {
-        self.known.entry((posting.agent.clone(), posting.message.clone())).or_default()
+    fn record_mut(&mut self, attempt: &HttpAttempt) -> &mut PostRecord {
+        self.records.entry((attempt.agent.clone(), attempt.message.clone())).or_default()
     }
 }
 
-fn way(rng: &mut StdRng, mood: Mood, now: u64, number: u64, posting: HttpAttempt) -> UnderWay {
-    let answered = |status: u16| {
+/// Chooses when a post arrives, whether the endpoint accepts it, and when its answer arrives.
+fn plan_transit(rng: &mut StdRng, state: EndpointState, now: u64, number: u64, attempt: HttpAttempt) -> PostInTransit {
+    let answer = |status: u16| {
         let retry_after = (status == 429).then_some(Duration::from_secs(2));
         Ok(HttpAnswer { status, retry_after })
     };
-    let status = match (mood, rng.random_range(0..100)) {
-        (Mood::Perfect, _) => 202,
-        (Mood::Down, _) => {
+    let status = match (state, rng.random_range(0..100)) {
+        (EndpointState::Perfect, _) => 202,
+        (EndpointState::Down, _) => {
             let answers = Some((now, Err("it cannot be reached".to_owned())));
-            return UnderWay { number, posting, arrives: None, takes: false, answers };
+            return PostInTransit { number, attempt, arrives: None, accepts: false, answers };
         }
-        (Mood::Swallowing, _) => {
-            let answers = Some((now, answered(202)));
-            return UnderWay { number, posting, arrives: None, takes: false, answers };
+        (EndpointState::Swallowing, _) => {
+            let answers = Some((now, answer(202)));
+            return PostInTransit { number, attempt, arrives: None, accepts: false, answers };
         }
-        (Mood::Well, 0..93) | (Mood::Failing, 0..20) => 200,
-        (Mood::Well, 93..97) | (Mood::Failing, 20..80) => 503,
-        (Mood::Well, 97..99) | (Mood::Failing, 80..95) => 429,
-        (Mood::Well | Mood::Failing, _) => 422,
+        (EndpointState::Healthy, 0..93) | (EndpointState::Failing, 0..20) => 200,
+        (EndpointState::Healthy, 93..97) | (EndpointState::Failing, 20..80) => 503,
+        (EndpointState::Healthy, 97..99) | (EndpointState::Failing, 80..95) => 429,
+        (EndpointState::Healthy | EndpointState::Failing, _) => 422,
     };
-    let takes = status < 300;
-    if mood == Mood::Perfect {
-        return UnderWay { number, posting, arrives: Some(now), takes, answers: Some((now, answered(status))) };
+    let accepts = status < 300;
+    if state == EndpointState::Perfect {
+        return PostInTransit { number, attempt, arrives: Some(now), accepts, answers: Some((now, answer(status))) };
     }
     let arrives = now + delay(rng);
-    let in_time = |at: u64, heard: Heard| match at <= now + PATIENCE_MILLIS {
-        true => (at, heard),
-        false => (now + PATIENCE_MILLIS, Err("it did not answer in time".to_owned())),
+    let in_time = |at: u64, outcome: PostOutcome| match at <= now + ANSWER_TIMEOUT_MILLIS {
+        true => (at, outcome),
+        false => (now + ANSWER_TIMEOUT_MILLIS, Err("it did not answer in time".to_owned())),
     };
     let (arrives, answers) = match rng.random_range(0..100) {
-        0..3 => (None, in_time(u64::MAX, answered(status))),
+        0..3 => (None, in_time(u64::MAX, answer(status))),
         3..8 => (Some(arrives), in_time(arrives, Err("the connection was closed".to_owned()))),
-        _ => (Some(arrives), in_time(arrives + delay(rng), answered(status))),
+        _ => (Some(arrives), in_time(arrives + delay(rng), answer(status))),
     };
-    UnderWay { number, posting, arrives, takes, answers: Some(answers) }
+    PostInTransit { number, attempt, arrives, accepts, answers: Some(answers) }
 }
 
-/// Most of the time there is none; now and then it is longer than a courier waits.
+/// Chooses a delay: usually none, sometimes longer than a courier waits.
 fn delay(rng: &mut StdRng) -> u64 {
     match rng.random_range(0..100) {
         0..75 => 0,
         75..96 => rng.random_range(0..5_000),
-        _ => rng.random_range(5_000..2 * PATIENCE_MILLIS),
+        _ => rng.random_range(5_000..2 * ANSWER_TIMEOUT_MILLIS),
     }
 }

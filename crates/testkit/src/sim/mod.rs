@@ -1,15 +1,15 @@
-//! Simulation: whole teams over whole clusters, with everything that can go wrong, from one number.
+//! Fault simulation: a cluster with a team of agents and all kinds of faults, determined by one seed.
 //!
-//! One to four nodes share a database in memory and take turns at its duties. Each runs the daemon's own engine, queue,
-//! driver, attendance, sweeper, timers, effects, router, courier and subscriber; only the clocks, the disk, the network and the
-//! writer's thread are the simulation's. Scripted agents ask for everything that can be asked, by commands and by envelopes of
-//! the Clutch protocol, open their inboxes, and reply to what comes to their endpoints, while nodes are killed, stopped and put
-//! to sleep, commits fail in each of their ways, requests come late, twice or never, endpoints fail, hang and answer nobody,
-//! clocks jump, disks fill up and old backups come back. Named checks ([`check`]) watch every row, reply, post and restart.
-//! Then the faults stop, and what was begun must come to its end.
+//! One to four nodes share a database in memory and its leader roles. Each node runs the daemon's own engine, queue, batch
+//! driver, lease renewal, sweeper, timers, effects, router, courier and subscriber. Only the clocks, the disk, the network and
+//! the writer's thread belong to the simulation. Scripted agents send every command, as commands and as Clutch envelopes, open
+//! their inboxes, and reply to messages at their endpoints. Meanwhile nodes are killed, paused and suspended, commits fail in
+//! every possible way, requests arrive late, twice or never, endpoints fail, hang and answer too late, clocks jump, disks fill
+//! up, and old backups are restored. Named checks ([`check`]) watch every row, reply, post and restart. In the end the faults
+//! stop, and all open work must finish.
 //!
-//! Everything is chosen by one generator, on one thread: a seed that fails fails again. A [`Sabotage`] breaks one thing
-//! on purpose, to prove that some check notices.
+//! One random generator on one thread makes every choice, so a failing seed fails again. A [`Sabotage`] breaks one thing on
+//! purpose, to prove that a check notices it.
 //!
 //! Not simulated: surfaces, the watcher's file system, artifacts on disk, SQLite itself.
 
@@ -30,34 +30,35 @@ use std::fmt;
 
 pub use check::Violation;
 
+/// The number of steps with faults, unless a plan has another.
 pub const STEPS: u32 = 300;
 
-/// One thing that is broken on purpose.
+/// A deliberate defect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sabotage {
-    /// Batches are decided over rows that another node has changed meanwhile.
+    /// Decides batches over outdated rows that another node has changed.
     SkipLock,
-    /// Quiet time is counted by the time of day from what was written down, also before anybody was watching.
+    /// Measures silence by the time of day since the stored heartbeat, even for a time without a watching node.
     ExpireAtStart,
-    /// Success is answered although nothing was committed.
+    /// Reports success although nothing was committed.
     AckBeforeCommit,
-    /// The answers to requests with a key are not kept.
+    /// Does not keep the replies to requests with an idempotency key.
     ForgetReplies,
-    /// A batch whose answer was lost is run again without a look at its keys.
+    /// Repeats a batch whose answer was lost, without its idempotency keys.
     ApplyTwice,
-    /// A changed row is not written.
+    /// Does not write a changed row.
     SkipFold,
-    /// A power cut takes the newest commits with it.
+    /// Loses the newest commits in a power cut.
     LoseCommits,
-    /// A restored backup goes on under the name of the history it came from.
+    /// Restores a backup without a new log id.
     KeepLogId,
-    /// What a node submits out of a duty is taken also when another node has taken that over.
+    /// Accepts the work of a node whose leader role another node has taken over.
     IgnoreEpochs,
-    /// Commands that are to be done together are done one by one.
+    /// Commits the commands of one request separately.
     TearBundles,
-    /// Tasks are given to another agent than the router chose, as if that one were like the other.
+    /// Gives tasks to another agent than the router chose, with the profile of the chosen one.
     MixUpAgents,
-    /// What is posted to endpoints is said to have been taken, and never arrives.
+    /// Reports posts to endpoints as accepted, and drops them.
     SwallowPosts,
 }
 
@@ -99,10 +100,11 @@ impl Sabotage {
     }
 }
 
+/// A seed and its options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     pub seed: u64,
-    /// How many steps faults go on for.
+    /// The number of steps with faults.
     pub steps: u32,
     pub sabotage: Option<Sabotage>,
 }
@@ -113,35 +115,35 @@ impl Plan {
     }
 }
 
-/// What a run went through, to see that it went through something.
+/// Counts of a run, which show that it covered something.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
-    pub facts: u64,
+    pub events: u64,
     pub acknowledged: u64,
-    pub refused: u64,
+    pub rejected: u64,
     pub unknown: u64,
     pub duplicates: u64,
     pub kills: u64,
     pub restores: u64,
     /// Agents that the sweeper declared offline.
     pub declared_offline: u64,
-    /// How often a duty went from one node to another.
+    /// How often a leader role moved from one node to another.
     pub take_overs: u64,
-    /// Messages that were posted to endpoints, with those that were again.
+    /// Posts to endpoints, including repeated ones.
     pub posts: u64,
-    /// Those that came to an endpoint that had them already.
-    pub posted_again: u64,
-    /// Answers of endpoints that came when nobody waited for them any more.
-    pub answers_unheard: u64,
+    /// Posts that arrived at an endpoint that had their message already.
+    pub repeated_posts: u64,
+    /// Answers of endpoints that arrived after the courier's timeout.
+    pub answers_after_timeout: u64,
     /// Replies of endpoints that were sent more than once.
-    pub replies_repeated: u64,
-    /// The kinds of facts that happened.
+    pub repeated_replies: u64,
+    /// The kinds of events that occurred.
     pub kinds: BTreeSet<&'static str>,
-    /// Of the whole log: the same seed has the same one.
+    /// The hash of the whole log, which is the same in every run of a seed.
     pub digest: u64,
 }
 
-/// A seed that failed, when, and at what.
+/// The failure of a seed: its step and the violated check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
     pub plan: Plan,
@@ -153,8 +155,8 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Failure { plan, step, violation } = self;
         writeln!(f, "seed {} failed at step {step}: {}", plan.seed, violation.check)?;
-        writeln!(f, "  {}", violation.what)?;
-        write!(f, "  again: cargo run -p rookery-testkit --bin sim -- --seeds {0}..{1}", plan.seed, plan.seed + 1)?;
+        writeln!(f, "  {}", violation.details)?;
+        write!(f, "  run again: cargo run -p rookery-testkit --bin sim -- --seeds {0}..{1}", plan.seed, plan.seed + 1)?;
         if plan.steps != STEPS {
             write!(f, " --steps {}", plan.steps)?;
         }
@@ -165,7 +167,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Runs one seed from its beginning to its end.
+/// Runs one seed.
 pub fn run(plan: Plan) -> Result<Summary, Failure> {
     let mut world = world::World::new(plan);
     world.run().map_err(|violation| Failure { plan, step: world.step(), violation })

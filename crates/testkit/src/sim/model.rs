@@ -1,7 +1,7 @@
-//! What the log says, kept apart from the database: every row at every seq, and what each request led to.
+//! A fold of the log, apart from the database: every row at every seq, and the events of each request.
 //!
-//! The model is fed with the log as it grows and folds it with `touches` and `apply` alone. Commands are decided again
-//! over it, one at a time, without the driver, its batches and its overlay.
+//! The model takes the log row by row and folds it with `write_set` and `apply` alone. Checks decide commands again over it,
+//! one at a time, without the driver, its batches and its overlay.
 
 use rookery_core::{
     AnyCommand, AnyEvent, AnyReply, AnyReplySource, Caller, DecisionContext, EventRef, EventStamp, FirstSeq, Key,
@@ -18,21 +18,21 @@ use rookery_store::batch::{Loaded, Needs};
 
 use super::bundle::{UsedKey, used_key};
 
-/// How often a rule may ask for more; the driver allows as many rounds and loads several things in one.
+/// How often a decision may ask for more rows. The driver allows as many rounds, and loads several rows in one.
 const MAX_ROUNDS: usize = 64;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     log: Vec<LogRow>,
     history: BTreeMap<Key, Vec<(Seq, Option<Row>)>>,
-    /// The first fact that a request led to, by the request's id. A request that was carried out twice has two.
+    /// The first event of each execution of a request, by the request's id. A request that was executed twice has two.
     requests: BTreeMap<String, Vec<Seq>>,
-    /// What was answered to requests with an idempotency key.
+    /// The replies to requests with an idempotency key.
     pub(super) answers: BTreeMap<String, AnyReply>,
-    /// What the idempotency keys of envelopes were used for, by their scope, and where.
+    /// The first use of each idempotency key of envelopes, by its scope, with its seq.
     keys: BTreeMap<String, (Seq, UsedKey)>,
-    /// Envelopes whose senders were told that they are new.
-    pub(super) told: BTreeSet<MessageId>,
+    /// Envelopes that a reply called new.
+    pub(super) reported_new: BTreeSet<MessageId>,
 }
 
 impl Model {
@@ -77,91 +77,93 @@ impl Model {
         self.history.keys().filter_map(move |key| Some((key, self.row_at(key, seq)?)))
     }
 
-    /// Where the facts of a request begin, for each time it was carried out.
-    pub(super) fn carried_out(&self, request: &str) -> &[Seq] {
+    /// The seq of the first event of each execution of a request.
+    pub(super) fn executions(&self, request: &str) -> &[Seq] {
         self.requests.get(request).map_or(&[], Vec::as_slice)
     }
 
-    /// The facts that one command decided, from its first one on.
-    pub(super) fn decided_from(&self, first: Seq) -> &[LogRow] {
+    /// The events of one command, given its first one.
+    pub(super) fn events_of_command(&self, first: Seq) -> &[LogRow] {
         let Some(rest) = self.log.get((first.0 - 1) as usize..) else { return &[] };
         let more = rest.iter().skip(1).take_while(|row| row.first() == first).count();
         &rest[..=more]
     }
 
-    /// What an idempotency key of envelopes was used for, and where.
-    pub(super) fn used(&self, scope: &str) -> Option<&(Seq, UsedKey)> {
+    /// The first use of an idempotency key of envelopes, with its seq.
+    pub(super) fn key_use(&self, scope: &str) -> Option<&(Seq, UsedKey)> {
         self.keys.get(scope)
     }
 
-    /// Decides a command over the rows as they were right after `seq`.
-    pub(super) fn decide_at(&self, seq: Seq, caller: &Caller, command: &AnyCommand, at: Timestamp) -> Redone {
+    /// Decides a command over the rows right after `seq`.
+    pub(super) fn decide_at(&self, seq: Seq, caller: &Caller, command: &AnyCommand, at: Timestamp) -> Redecision {
         self.decide_in(&mut View::default(), seq, caller, command, at)
     }
 
-    fn decide_in(&self, view: &mut View, seq: Seq, caller: &Caller, command: &AnyCommand, at: Timestamp) -> Redone {
+    fn decide_in(&self, view: &mut View, seq: Seq, caller: &Caller, command: &AnyCommand, at: Timestamp) -> Redecision {
         for _ in 0..MAX_ROUNDS {
             match rookery_core::decide(&DecisionContext { view, caller, now: at }, command) {
-                Ok(decision) => return Redone::Decided(decision),
-                Err(Undecided::Rejected(refusal)) => return Redone::Refused(refusal),
-                Err(Undecided::Missing(missing)) => missing.into_iter().for_each(|item| self.show(view, seq, item)),
+                Ok(decision) => return Redecision::Decided(decision),
+                Err(Undecided::Rejected(rejection)) => return Redecision::Rejected(rejection),
+                Err(Undecided::Missing(missing)) => {
+                    missing.into_iter().for_each(|item| self.load_item(view, seq, item))
+                }
             }
         }
-        Redone::Endless
+        Redecision::Endless
     }
 
-    /// Decides commands one after the other, each over what those before it made of the rows right after `seq`; the last
-    /// one's outcome, or that of the first that is not decided.
-    pub(super) fn decide_together_at(&self, seq: Seq, caller: &Caller, commands: &[AnyCommand]) -> (usize, Redone) {
+    /// Decides commands in order, starting with the rows right after `seq`, each over the changes of those before. Returns
+    /// the index and outcome of the last command, or of the first one without a decision.
+    pub(super) fn decide_all_at(&self, seq: Seq, caller: &Caller, commands: &[AnyCommand]) -> (usize, Redecision) {
         let (mut view, mut head, at) = (View::default(), seq, Timestamp(0));
-        let mut last = (0, Redone::Endless);
-        for (place, command) in commands.iter().enumerate() {
-            last = (place, self.decide_in(&mut view, seq, caller, command, at));
-            let Redone::Decided(decision) = &last.1 else { return last };
-            for fact in &decision.events {
+        let mut last = (0, Redecision::Endless);
+        for (index, command) in commands.iter().enumerate() {
+            last = (index, self.decide_in(&mut view, seq, caller, command, at));
+            let Redecision::Decided(decision) = &last.1 else { return last };
+            for event in &decision.events {
                 head = head.next();
-                self.lay_over(&mut view, seq, fact, head);
+                self.overlay_event(&mut view, seq, event, head);
             }
         }
         last
     }
 
-    fn lay_over(&self, view: &mut View, seq: Seq, fact: &AnyEvent, head: Seq) {
-        for key in fact.write_set(head) {
-            self.show(view, seq, ReadItem::Row(key));
+    fn overlay_event(&self, view: &mut View, seq: Seq, event: &AnyEvent, head: Seq) {
+        for key in event.write_set(head) {
+            self.load_item(view, seq, ReadItem::Row(key));
         }
-        fact.apply(view, EventStamp { seq: head, at: Timestamp(0) });
+        event.apply(view, EventStamp { seq: head, at: Timestamp(0) });
     }
 
-    fn show(&self, view: &mut View, seq: Seq, item: ReadItem) {
+    fn load_item(&self, view: &mut View, seq: Seq, item: ReadItem) {
         match item {
             ReadItem::Row(key) => {
                 let row = self.row_at(&key, seq).cloned();
                 view.load(key, row);
             }
             ReadItem::Rows(lookup) => {
-                let rows = self.found_at(seq, &lookup);
+                let rows = self.rows_matching_at(seq, &lookup);
                 view.load_all(lookup, rows);
             }
             ReadItem::Presence(agent) => view.load_presence(agent, None),
         }
     }
 
-    fn found_at(&self, seq: Seq, lookup: &Lookup) -> Vec<(Key, Row)> {
+    fn rows_matching_at(&self, seq: Seq, lookup: &Lookup) -> Vec<(Key, Row)> {
         let found = self.rows_at(seq).filter(|(key, row)| key.table() == lookup.table() && lookup.matches(row));
         found.map(|(key, row)| (key.clone(), row.clone())).collect()
     }
 
-    /// What a writer would load of the log that reads the rows as they were at `seq`. Only sabotage does.
+    /// Loads rows as they were at `seq`. Used by sabotage only.
     pub(super) fn load_at(&self, seq: Seq, needs: &Needs, board: &PresenceBoard) -> Loaded {
         let rows = needs.rows.iter().filter_map(|key| Some((key.clone(), self.row_at(key, seq)?.clone())));
-        let lookups = needs.lookups.iter().map(|lookup| (lookup.clone(), self.found_at(seq, lookup)));
+        let lookups = needs.lookups.iter().map(|lookup| (lookup.clone(), self.rows_matching_at(seq, lookup)));
         let presence = needs.presence.iter().filter_map(|agent| Some((agent.clone(), board.get(agent)?)));
         Loaded { rows: rows.collect(), lookups: lookups.collect(), presence: presence.collect(), ..Loaded::default() }
     }
 
-    /// What the caller must have been told, if its command was decided so and the log then reached `end`.
-    pub(super) fn reply(&self, source: AnyReplySource, first: Seq, end: Seq) -> AnyReply {
+    /// The reply that a caller must have received, if the log reached `end` after this decision.
+    pub(super) fn expected_reply(&self, source: AnyReplySource, first: Seq, end: Seq) -> AnyReply {
         match source {
             AnyReplySource::Value(reply) => reply,
             AnyReplySource::Row(key) => {
@@ -173,29 +175,29 @@ impl Model {
     }
 }
 
-/// What became of a command that was decided again.
+/// The outcome of deciding a command again.
 #[derive(Debug)]
-pub(super) enum Redone {
+pub(super) enum Redecision {
     Decided(UntypedDecision),
-    Refused(Rejection),
+    Rejected(Rejection),
     Endless,
 }
 
-/// Every request of the simulation carries its id as its body; an envelope has an id of its own.
+/// The id of the request that caused a row. Requests of the simulation carry their id as the body; envelopes have their own.
 pub(super) fn request_of(row: &LogRow) -> Option<String> {
     match row.event.typed() {
-        EventRef::EnvelopeReceived(fact) => Some(envelope_request(&fact.message)),
+        EventRef::EnvelopeReceived(event) => Some(envelope_request(&event.message)),
         EventRef::TaskForwarded(_) => None,
         _ => String::from_utf8(body_of(row)?.to_vec()).ok(),
     }
 }
 
-/// What an envelope is called among the requests.
+/// The request id of an envelope.
 pub(super) fn envelope_request(message: &MessageId) -> String {
     format!("envelope {message}")
 }
 
-/// The idempotency key that an envelope came in with.
+/// The idempotency key of the envelope in a row.
 pub(super) fn key_of(row: &LogRow) -> Option<UsedKey> {
     let EventRef::EnvelopeReceived(_) = row.event.typed() else { return None };
     used_key(&Envelope::read(body_of(row)?).ok()?)

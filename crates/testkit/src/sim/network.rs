@@ -1,4 +1,4 @@
-//! The way from the couriers of all nodes to the endpoints of agents: what is posted lies here until the world moves it on.
+//! The network between the couriers of all nodes and the endpoints of agents. It holds posts until the world moves them on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 
 use rookery_engine::endpoints::{Carrying, EndpointClient, HttpAnswer, HttpAttempt};
 
-/// What a courier hears of a post.
-pub(super) type Heard = Result<HttpAnswer, String>;
+/// The outcome of a post for its courier.
+pub(super) type PostOutcome = Result<HttpAnswer, String>;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Network(Arc<Mutex<Posts>>);
@@ -17,37 +17,38 @@ pub(super) struct Network(Arc<Mutex<Posts>>);
 struct Posts {
     count: u64,
     new: Vec<(u64, HttpAttempt)>,
-    heard: BTreeMap<u64, Heard>,
-    /// Nobody waits for what becomes of these any more.
-    unheard: BTreeSet<u64>,
+    outcomes: BTreeMap<u64, PostOutcome>,
+    /// Posts whose couriers no longer wait for the outcome.
+    abandoned: BTreeSet<u64>,
 }
 
-/// A courier that waits for an answer.
+/// Resolves to the outcome of a post.
 struct PendingAnswer {
     network: Network,
     number: u64,
 }
 
-/// Whether somebody hears an answer.
+/// Whether a courier still waits for an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Reaches {
-    Somebody,
-    Nobody,
+pub(super) enum Listener {
+    Waiting,
+    Gone,
 }
 
 impl Network {
-    /// What was posted since somebody asked last.
-    pub(super) fn collect(&self) -> Vec<(u64, HttpAttempt)> {
+    /// Takes the posts since the last call.
+    pub(super) fn take_new_posts(&self) -> Vec<(u64, HttpAttempt)> {
         std::mem::take(&mut self.lock().new)
     }
 
-    pub(super) fn answer(&self, number: u64, heard: Heard) -> Reaches {
+    /// Stores the outcome of a post, unless its courier stopped waiting.
+    pub(super) fn answer(&self, number: u64, outcome: PostOutcome) -> Listener {
         let mut posts = self.lock();
-        if posts.unheard.remove(&number) {
-            return Reaches::Nobody;
+        if posts.abandoned.remove(&number) {
+            return Listener::Gone;
         }
-        posts.heard.insert(number, heard);
-        Reaches::Somebody
+        posts.outcomes.insert(number, outcome);
+        Listener::Waiting
     }
 
     fn lock(&self) -> MutexGuard<'_, Posts> {
@@ -56,29 +57,29 @@ impl Network {
 }
 
 impl EndpointClient for Network {
-    fn post(&self, posting: HttpAttempt) -> Carrying<'_> {
+    fn post(&self, attempt: HttpAttempt) -> Carrying<'_> {
         let mut posts = self.lock();
         posts.count += 1;
         let number = posts.count;
-        posts.new.push((number, posting));
+        posts.new.push((number, attempt));
         Box::pin(PendingAnswer { network: self.clone(), number })
     }
 }
 
 impl Future for PendingAnswer {
-    type Output = Heard;
+    type Output = PostOutcome;
 
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Heard> {
-        let heard = self.network.lock().heard.remove(&self.number);
-        heard.map_or(Poll::Pending, Poll::Ready)
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<PostOutcome> {
+        let outcome = self.network.lock().outcomes.remove(&self.number);
+        outcome.map_or(Poll::Pending, Poll::Ready)
     }
 }
 
 impl Drop for PendingAnswer {
     fn drop(&mut self) {
         let mut posts = self.network.lock();
-        if posts.heard.remove(&self.number).is_none() {
-            posts.unheard.insert(self.number);
+        if posts.outcomes.remove(&self.number).is_none() {
+            posts.abandoned.insert(self.number);
         }
     }
 }

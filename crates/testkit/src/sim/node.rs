@@ -1,4 +1,4 @@
-//! A node: a real engine with its subscribers over a shared database, moved along by the world instead of a runtime.
+//! A node: a real engine with its subscribers over a shared database. The world polls it in place of an async runtime.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ use rookery_store::queue::{Limits, Queue};
 use rookery_store::{Clock, Committed, Pending, PresenceBoard, Submission};
 
 use super::bundle::Bundle;
-use super::check::{Checked, Sent, stream_is_in_order};
+use super::check::{CheckResult, SentCommand, stream_is_in_order};
 use super::clock::NodeClock;
 use super::network::Network;
 use super::script::GUARD;
@@ -50,10 +50,10 @@ use super::store::NodeStore;
 
 type Future<T> = Pin<Box<dyn std::future::Future<Output = T>>>;
 
-/// How long something may have happened before the router and the courier hear of it.
+/// How often the router and the courier look for new events.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Asks a future once whether it is done.
+/// Polls a future once.
 fn poll<T>(future: &mut Future<T>) -> Option<T> {
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),
@@ -61,31 +61,31 @@ fn poll<T>(future: &mut Future<T>) -> Option<T> {
     }
 }
 
-/// A process: everything that is lost when it is killed.
+/// A process: all state that is lost when it is killed.
 pub(super) struct Process {
     pub(super) engine: Engine,
     pub(super) queue: Arc<Queue>,
     pub(super) board: Arc<PresenceBoard>,
     pub(super) clock: Arc<NodeClock>,
     rounds: Vec<Round>,
-    following: Option<RosterFollower>,
-    /// How far the subscriber of this process has come.
+    follower: Option<RosterFollower>,
+    /// The position of this process's subscriber.
     pub(super) cursor: Seq,
     calls: Vec<Call>,
-    /// Monotonic time since which nothing kept it from watching.
-    pub(super) clear_since: u64,
-    /// The sweeper's tenure, and the monotonic time since which the process has it.
-    sweeping: Option<(LeaderEpoch, u64)>,
-    /// For how long it had been watching, by the duty and without a break, when it looked last.
+    /// The monotonic time since which the process watches without a break.
+    pub(super) watching_since: u64,
+    /// The epoch of the sweeper role, and the monotonic time since which the process has it.
+    sweeper_epoch: Option<(LeaderEpoch, u64)>,
+    /// How long the process had watched without a break as the sweeper, at its last round.
     pub(super) watched_millis: u64,
-    /// When it took the newest sign of life of each agent, in the world's time.
-    pub(super) taken: BTreeMap<AgentId, u64>,
+    /// When the process received the newest sign of life of each agent, in the world's time.
+    pub(super) heard_from: BTreeMap<AgentId, u64>,
 }
 
-/// Something the process does again and again, one at a time.
+/// Periodic work of the process, with at most one run at a time.
 struct Round {
     name: RoundName,
-    every: u64,
+    interval_millis: u64,
     due: u64,
     begin: Box<dyn Fn() -> Future<()>>,
     running: Option<Future<()>>,
@@ -100,37 +100,37 @@ enum RoundName {
     Other,
 }
 
-/// Something that a process is asked for.
+/// A request to a process.
 #[derive(Clone, Debug)]
-pub(super) enum Parcel {
-    Command(Sent),
+pub(super) enum ClientRequest {
+    Command(SentCommand),
     Bundle(Bundle),
 }
 
-impl Parcel {
+impl ClientRequest {
     pub(super) fn caller(&self) -> &Caller {
         match self {
-            Parcel::Command(sent) => &sent.caller,
-            Parcel::Bundle(bundle) => &bundle.caller,
+            ClientRequest::Command(sent) => &sent.caller,
+            ClientRequest::Bundle(bundle) => &bundle.caller,
         }
     }
 }
 
-/// A request on its way through the process.
+/// A request in progress.
 struct Call {
-    /// The head of the log when it arrived.
+    /// The head of the log when the request arrived.
     asked: Seq,
     kind: CallKind,
 }
 
 enum CallKind {
-    Command(Sent, Future<Result<Committed, EngineError>>),
+    Command(SentCommand, Future<Result<Committed, EngineError>>),
     Bundle(Bundle, Future<Result<Vec<Ingested>, IngestError>>),
     Heartbeat(Future<Result<(), EngineError>>),
 }
 
 impl CallKind {
-    /// What it came to, if it is over. A sender of heartbeats goes on whatever it is told.
+    /// Polls the call. Returns its answer once it is done; heartbeats have none, since their sender ignores it.
     fn poll(&mut self) -> Option<Option<CallAnswer>> {
         match self {
             CallKind::Command(sent, future) => {
@@ -144,31 +144,31 @@ impl CallKind {
     }
 }
 
-/// What a request came to.
+/// A finished request with its answer.
 #[derive(Debug)]
-pub(super) struct Returned {
-    /// The head of the log when it arrived.
+pub(super) struct FinishedCall {
+    /// The head of the log when the request arrived.
     pub(super) asked: Seq,
-    pub(super) answered: CallAnswer,
+    pub(super) answer: CallAnswer,
 }
 
 #[derive(Debug)]
 pub(super) enum CallAnswer {
-    Command(Sent, Result<Committed, EngineError>),
+    Command(SentCommand, Result<Committed, EngineError>),
     Bundle(Bundle, Result<Vec<Ingested>, IngestError>),
 }
 
-/// How the sweeper of a process works: as it should, or by the time of day as a sabotage.
+/// How the sweeper measures silence: correctly, or by the time of day as a sabotage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Expiry {
-    ByClearSight,
+    ByWatchTime,
     ByTimeOfDay,
 }
 
-/// What a process is started with.
-pub(super) struct Start<'a> {
+/// The options of a process.
+pub(super) struct ProcessOptions<'a> {
     pub(super) name: String,
-    /// The machine that it runs on.
+    /// The number of the process's machine.
     pub(super) machine: usize,
     pub(super) database: &'a Database,
     pub(super) database_clock: Arc<NodeClock>,
@@ -176,10 +176,11 @@ pub(super) struct Start<'a> {
     pub(super) disk_full: Arc<AtomicBool>,
     pub(super) batch_commands: usize,
     pub(super) expiry: Expiry,
-    /// The way to the endpoints of agents.
+    /// The network to the endpoints of agents.
     pub(super) network: Network,
 }
 
+/// Mints unique, repeatable ids.
 #[derive(Debug)]
 struct CountedIds {
     name: String,
@@ -192,12 +193,12 @@ impl Ids for CountedIds {
     }
 }
 
-/// Effects on a machine that is not there. Most succeed; whether one does depends on nothing but what it is about.
-struct NoExecutor;
+/// Pretends to carry out effects. Most succeed; the outcome depends only on the effect.
+struct FakeExecutor;
 
-impl EffectExecutor for NoExecutor {
+impl EffectExecutor for FakeExecutor {
     fn perform(&self, effect: Effect, _decided: Seq) -> Pending<'_, Performed> {
-        let performed = match effect {
+        let outcome = match effect {
             Effect::EraseArtifact { .. } => Performed::Done,
             Effect::LaunchTeam { launch, .. } if launch.file == "bad.yaml" => {
                 Performed::TeamStarted(TeamStartOutcome::Failed { reason: "refused".to_owned() })
@@ -209,8 +210,8 @@ impl EffectExecutor for NoExecutor {
                 Performed::Settled(workspace, Outcome::Failed { code: Code::GitFailed, reason: "refused".to_owned() })
             }
             Effect::MakeWorktree { workspace } => {
-                let outcome = Outcome::Made { base_branch: "main".to_owned(), branch: BranchOrigin::Created };
-                Performed::Settled(workspace, outcome)
+                let made = Outcome::Made { base_branch: "main".to_owned(), branch: BranchOrigin::Created };
+                Performed::Settled(workspace, made)
             }
             Effect::MergeWorktree { workspace, .. } => {
                 Performed::Settled(workspace, Outcome::Merged { merge_commit: "abc".to_owned() })
@@ -219,11 +220,11 @@ impl EffectExecutor for NoExecutor {
                 Performed::Settled(workspace, Outcome::Removed { backup_ref: None, branch: BranchFate::Kept })
             }
         };
-        Box::pin(std::future::ready(performed))
+        Box::pin(std::future::ready(outcome))
     }
 }
 
-/// Shorter than a daemon's where the default would only make the simulation longer.
+/// Settings with shorter times than the defaults, where those would only make the simulation longer.
 fn config() -> Config {
     let settings = Settings {
         call_only_offline_after: Duration::from_secs(120),
@@ -240,31 +241,31 @@ fn config() -> Config {
 }
 
 impl Process {
-    pub(super) fn start(start: Start<'_>) -> Process {
+    pub(super) fn start(options: ProcessOptions<'_>) -> Process {
         let board = Arc::new(PresenceBoard::default());
-        let limits = Limits { batch_commands: start.batch_commands, ..Limits::default() };
+        let limits = Limits { batch_commands: options.batch_commands, ..Limits::default() };
         let queue = Arc::new(Queue::new(limits));
-        let clock = start.clock;
+        let clock = options.clock;
         let node = Node {
-            id: NodeId::new(format!("node_{}", start.name)),
-            host: format!("machine-{}", start.machine),
+            id: NodeId::new(format!("node_{}", options.name)),
+            host: format!("machine-{}", options.machine),
             pid: 1,
             url: None,
             version: "simulated".to_owned(),
-            site: Site { id: SiteId::new(format!("site_{}", start.machine)), root: "simulation".to_owned() },
+            site: Site { id: SiteId::new(format!("site_{}", options.machine)), root: "simulation".to_owned() },
             started_at: clock.now(),
         };
         let store = NodeStore {
-            memory: MemoryStore::new(start.database.clone(), clock.clone(), board.clone()).of(node.id.clone()),
-            database: start.database.clone(),
-            database_clock: start.database_clock,
+            memory: MemoryStore::new(options.database.clone(), clock.clone(), board.clone()).of(node.id.clone()),
+            database: options.database.clone(),
+            database_clock: options.database_clock,
             queue: queue.clone(),
-            disk_full: start.disk_full,
+            disk_full: options.disk_full,
         };
         let engine = Engine::new(Parts {
             store: Arc::new(store),
             clock: clock.clone(),
-            ids: Arc::new(CountedIds { name: start.name, count: AtomicU64::new(0) }),
+            ids: Arc::new(CountedIds { name: options.name, count: AtomicU64::new(0) }),
             board: board.clone(),
             access: Access::new(Trust::Local, None),
             node,
@@ -272,41 +273,41 @@ impl Process {
         });
         let monotonic = clock.monotonic();
         let mut process = Process {
-            rounds: all_rounds(&engine, &queue, start.expiry, start.network),
+            rounds: all_rounds(&engine, &queue, options.expiry, options.network),
             engine: engine.clone(),
             queue,
             board,
             clock,
-            following: None,
-            cursor: start.database.head(),
+            follower: None,
+            cursor: options.database.head(),
             calls: vec![],
-            clear_since: monotonic,
-            sweeping: None,
+            watching_since: monotonic,
+            sweeper_epoch: None,
             watched_millis: 0,
-            taken: BTreeMap::new(),
+            heard_from: BTreeMap::new(),
         };
-        process.rounds.iter_mut().for_each(|round| round.due = monotonic + round.every);
-        // Reads of the memory engine are never late.
+        process.rounds.iter_mut().for_each(|round| round.due = monotonic + round.interval_millis);
+        // Reads of the memory engine finish at the first poll.
         let mut begin: Future<Result<RosterFollower, EngineError>> = Box::pin(async move {
             roster_follower::load_state(&engine).await?;
-            // On a full disk it attends when its time comes again.
+            // On a full disk, the next round renews the lease.
             drop(cluster::renew_lease(&engine).await);
             RosterFollower::begin(&engine).await
         });
-        process.following = poll(&mut begin).and_then(Result::ok);
+        process.follower = poll(&mut begin).and_then(Result::ok);
         process
     }
 
-    /// A request arrives.
-    pub(super) fn take(&mut self, parcel: Parcel, head: Seq) {
-        let kind = match parcel {
-            Parcel::Command(sent) => self.command(sent),
-            Parcel::Bundle(bundle) => self.bundle(bundle),
+    /// Starts a request.
+    pub(super) fn receive(&mut self, request: ClientRequest, head: Seq) {
+        let kind = match request {
+            ClientRequest::Command(sent) => self.start_command(sent),
+            ClientRequest::Bundle(bundle) => self.start_bundle(bundle),
         };
         self.calls.push(Call { asked: head, kind });
     }
 
-    fn command(&self, sent: Sent) -> CallKind {
+    fn start_command(&self, sent: SentCommand) -> CallKind {
         let engine = self.engine.clone();
         let idempotency =
             sent.keyed.then(|| IdempotencyKey { key: sent.id.clone(), fingerprint: format!("{:?}", sent.command) });
@@ -316,7 +317,7 @@ impl Process {
         CallKind::Command(sent, Box::pin(async move { engine.submit(request).await }))
     }
 
-    fn bundle(&self, bundle: Bundle) -> CallKind {
+    fn start_bundle(&self, bundle: Bundle) -> CallKind {
         let (engine, caller) = (self.engine.clone(), bundle.caller.clone());
         let (bytes, shape) = (bundle.bytes.clone(), bundle.shape);
         let future: Future<_> =
@@ -324,32 +325,32 @@ impl Process {
         CallKind::Bundle(bundle, future)
     }
 
-    /// A heartbeat arrives.
-    pub(super) fn take_heartbeat(&mut self, agent: &AgentId, caller: Caller, head: Seq) {
+    /// Starts a heartbeat request.
+    pub(super) fn receive_heartbeat(&mut self, agent: &AgentId, caller: Caller, head: Seq) {
         let (engine, agent) = (self.engine.clone(), agent.clone());
         let future: Future<_> = Box::pin(async move { engine.liveness().heartbeat(&caller, &agent).await });
         self.calls.push(Call { asked: head, kind: CallKind::Heartbeat(future) });
     }
 
-    /// A sign of life that needs no call: a connection is open, a process runs.
-    pub(super) fn sees(&mut self, agent: &AgentId, source: LifeSource) {
+    /// Records a sign of life without a call: an open connection or a running process.
+    pub(super) fn record_presence(&mut self, agent: &AgentId, source: LifeSource) {
         let caller = Caller { auth: Auth::Token, ..Caller::asserted(agent.clone()) };
-        // It is proven: nothing refuses it.
+        // The caller is proven, so this is never rejected.
         drop(self.engine.liveness().record_presence(&caller, agent, source));
     }
 
-    /// Lets everything go on as far as it can without a turn of the writer.
-    pub(super) fn goes_on(&mut self) -> Vec<Returned> {
+    /// Polls all rounds and calls once. Returns the calls that finished.
+    pub(super) fn advance(&mut self) -> Vec<FinishedCall> {
         let monotonic = self.clock.monotonic();
         for round in &mut self.rounds {
             if round.running.is_none() && round.due <= monotonic {
                 if round.name == RoundName::Sweep {
-                    let tenure = self.engine.cluster().leader_epoch(LeaderRole::Sweeper);
-                    self.sweeping = tenure.map(|tenure| match self.sweeping {
-                        Some((known, since)) if known == tenure => (tenure, since),
-                        _ => (tenure, monotonic),
+                    let epoch = self.engine.cluster().leader_epoch(LeaderRole::Sweeper);
+                    self.sweeper_epoch = epoch.map(|epoch| match self.sweeper_epoch {
+                        Some((known, since)) if known == epoch => (epoch, since),
+                        _ => (epoch, monotonic),
                     });
-                    let since = self.sweeping.map_or(monotonic, |(_, since)| since.max(self.clear_since));
+                    let since = self.sweeper_epoch.map_or(monotonic, |(_, since)| since.max(self.watching_since));
                     self.watched_millis = monotonic - since;
                 }
                 round.running = Some((round.begin)());
@@ -358,84 +359,85 @@ impl Process {
                 && poll(future).is_some()
             {
                 round.running = None;
-                round.due = monotonic + round.every;
+                round.due = monotonic + round.interval_millis;
             }
         }
-        let mut returned = Vec::new();
+        let mut finished = Vec::new();
         for mut call in std::mem::take(&mut self.calls) {
             match call.kind.poll() {
-                Some(answered) => returned.extend(answered.map(|answered| Returned { asked: call.asked, answered })),
+                Some(answer) => finished.extend(answer.map(|answer| FinishedCall { asked: call.asked, answer })),
                 None => self.calls.push(call),
             }
         }
-        returned
+        finished
     }
 
-    /// The subscriber takes what there is, and is checked on the way.
-    pub(super) fn follows(&mut self, mut each: impl FnMut(&LogRow) -> Checked) -> Checked {
-        let Some(mut following) = self.following.take() else { return Ok(()) };
+    /// Lets the subscriber read all new rows, and checks them.
+    pub(super) fn read_stream(&mut self, mut check: impl FnMut(&LogRow) -> CheckResult) -> CheckResult {
+        let Some(mut follower) = self.follower.take() else { return Ok(()) };
         loop {
             let engine = self.engine.clone();
-            let mut next: Pin<Box<dyn std::future::Future<Output = _> + '_>> = Box::pin(following.next(&engine));
+            let mut next: Pin<Box<dyn std::future::Future<Output = _> + '_>> = Box::pin(follower.next(&engine));
             let chunk = match next.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(Ok(chunk)) => chunk,
                 Poll::Ready(Err(_)) | Poll::Pending => break,
             };
             for row in chunk.rows() {
                 stream_is_in_order(self.cursor, row)?;
-                each(row)?;
+                check(row)?;
                 self.cursor = row.seq;
             }
         }
-        self.following = Some(following);
+        self.follower = Some(follower);
         Ok(())
     }
 
-    /// What was on its way when the process was killed: nobody knows what became of it.
-    pub(super) fn dies(self) -> Vec<Parcel> {
-        let parcel = |call: Call| match call.kind {
-            CallKind::Command(sent, _) => Some(Parcel::Command(sent)),
-            CallKind::Bundle(bundle, _) => Some(Parcel::Bundle(bundle)),
+    /// Ends the process. Returns the unanswered requests, whose outcome is unknown.
+    pub(super) fn into_unanswered(self) -> Vec<ClientRequest> {
+        let request = |call: Call| match call.kind {
+            CallKind::Command(sent, _) => Some(ClientRequest::Command(sent)),
+            CallKind::Bundle(bundle, _) => Some(ClientRequest::Bundle(bundle)),
             CallKind::Heartbeat(_) => None,
         };
-        self.calls.into_iter().filter_map(parcel).collect()
+        self.calls.into_iter().filter_map(request).collect()
     }
 
-    /// An envelope as this node shows it.
-    pub(super) fn shows(&self, message: &MessageId) -> Option<(Seq, Envelope)> {
+    /// Reads an envelope through this node.
+    pub(super) fn read_envelope(&self, message: &MessageId) -> Option<(Seq, Envelope)> {
         let (engine, message) = (self.engine.clone(), message.clone());
         let mut read: Future<_> = Box::pin(async move { engine.query().envelope(&message).await });
-        // Reads of the memory engine are never late.
+        // Reads of the memory engine finish at the first poll.
         poll(&mut read)?.ok()?.value.map(|found| (found.seq, found.envelope))
     }
 
-    /// What waits for an agent, as its inbox at this node shows it.
-    pub(super) fn pulls(&self, agent: &AgentId, most: u32) -> Option<Vec<MessageId>> {
+    /// Reads an agent's inbox through this node.
+    pub(super) fn read_inbox(&self, agent: &AgentId, most: u32) -> Option<Vec<MessageId>> {
         let (engine, agent) = (self.engine.clone(), agent.clone());
         let pull = Pull { most: Some(most), ..Pull::default() };
         let mut read: Future<_> = Box::pin(async move { engine.inbox().pull(&agent, pull).await });
-        // Reads of the memory engine are never late.
+        // Reads of the memory engine finish at the first poll.
         let pulled = poll(&mut read)?.ok()?;
-        Some(pulled.messages.into_iter().map(|parcel| parcel.id).collect())
+        Some(pulled.messages.into_iter().map(|message| message.id).collect())
     }
 
-    /// It stops as it should, and gives up its place.
-    pub(super) fn departs(&self) {
+    /// Leaves the cluster, as in an orderly shutdown.
+    pub(super) fn leave_cluster(&self) {
         let engine = self.engine.clone();
-        let mut departing: Future<_> = Box::pin(async move { cluster::leave(&engine).await });
-        // The memory engine does it while it is asked.
-        drop(poll(&mut departing));
+        let mut leaving: Future<_> = Box::pin(async move { cluster::leave(&engine).await });
+        // The memory engine finishes at the first poll.
+        drop(poll(&mut leaving));
     }
 
     pub(super) fn node_id(&self) -> &NodeId {
         &self.engine.cluster().node().id
     }
 
-    /// Whether something that it does out of a duty waits for the writer.
-    pub(super) fn acts_for_all(&self) -> bool {
+    /// Whether work of a leader role is in progress.
+    pub(super) fn has_leader_work(&self) -> bool {
         self.rounds.iter().any(|round| round.name != RoundName::Other && round.running.is_some())
     }
 
+    /// Whether commands are queued or calls are in progress.
     pub(super) fn is_busy(&self) -> bool {
         self.queue.depth() > 0 || !self.calls.is_empty()
     }
@@ -445,7 +447,7 @@ fn all_rounds(engine: &Engine, queue: &Arc<Queue>, expiry: Expiry, network: Netw
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let every = |name: RoundName, duration: Duration, begin: Box<dyn Fn() -> Future<()>>| Round {
         name,
-        every: millis(duration),
+        interval_millis: millis(duration),
         due: 0,
         begin,
         running: None,
@@ -455,38 +457,39 @@ fn all_rounds(engine: &Engine, queue: &Arc<Queue>, expiry: Expiry, network: Netw
         (Duration::from_millis(allowed.tick_millis()), Duration::from_millis(allowed.exchange_millis()));
     vec![
         every(RoundName::Sweep, tick, sweep(engine.clone(), queue.clone(), expiry)),
-        // A failed round is tried again when its time comes: that is what the daemon's loops do.
+        // The next round retries a failed one, as in the daemon's loops.
         every(
             RoundName::Timers,
             TIMER_POLL_INTERVAL,
-            again(engine, |engine| async move { drop(timers::fire_due(&engine).await) }),
+            repeat(engine, |engine| async move { drop(timers::fire_due(&engine).await) }),
         ),
         every(
             RoundName::Effects,
             RETRY_DELAY,
-            again(engine, |engine| async move { drop(effects::carry_out(&engine, &NoExecutor).await) }),
+            repeat(engine, |engine| async move { drop(effects::carry_out(&engine, &FakeExecutor).await) }),
         ),
         every(RoundName::Routing, POLL_INTERVAL, route(engine.clone())),
         every(RoundName::Other, POLL_INTERVAL, deliver(engine.clone(), network)),
         every(
             RoundName::Other,
             exchange,
-            again(engine, |engine| async move { drop(liveness::exchange_presence(&engine).await) }),
+            repeat(engine, |engine| async move { drop(liveness::exchange_presence(&engine).await) }),
         ),
         every(
             RoundName::Other,
             LEASE_RENEWAL_INTERVAL,
-            again(engine, |engine| async move { drop(cluster::renew_lease(&engine).await) }),
+            repeat(engine, |engine| async move { drop(cluster::renew_lease(&engine).await) }),
         ),
         every(
             RoundName::Other,
             REPLY_CLEANUP_INTERVAL,
-            again(engine, |engine| async move { drop(upkeep::forget_replies(&engine).await) }),
+            repeat(engine, |engine| async move { drop(upkeep::forget_replies(&engine).await) }),
         ),
     ]
 }
 
-fn again<F>(engine: &Engine, round: impl Fn(Engine) -> F + 'static) -> Box<dyn Fn() -> Future<()>>
+/// Creates the future of a round from a function of the engine.
+fn repeat<F>(engine: &Engine, round: impl Fn(Engine) -> F + 'static) -> Box<dyn Fn() -> Future<()>>
 where
     F: std::future::Future<Output = ()> + 'static,
 {
@@ -494,15 +497,15 @@ where
     Box::new(move || Box::pin(round(engine.clone())))
 }
 
-/// The router hears what there is to hear and routes what is due. The daemon does so whenever the log grows.
+/// A round of the router: reads new events and routes due tasks. The daemon does so whenever the log grows.
 fn route(engine: Engine) -> Box<dyn Fn() -> Future<()>> {
     let routing = Arc::new(tokio::sync::Mutex::new(Routing::default()));
     Box::new(move || {
         let (engine, routing) = (engine.clone(), routing.clone());
         Box::pin(async move {
             let mut routing = routing.lock().await;
-            while let Some(heard) = routing.hear().now_or_never() {
-                if heard.is_err() {
+            while let Some(result) = routing.hear().now_or_never() {
+                if result.is_err() {
                     *routing = Routing::default();
                 }
             }
@@ -511,7 +514,7 @@ fn route(engine: Engine) -> Box<dyn Fn() -> Future<()>> {
     })
 }
 
-/// The courier of a process, and what it has on its way.
+/// The courier of a process, and its deliveries in progress.
 #[derive(Default)]
 struct CourierState {
     courier: Option<Courier>,
@@ -519,26 +522,27 @@ struct CourierState {
 }
 
 impl CourierState {
-    /// Takes what there is to hear, and posts what is due. The daemon does so whenever something happens.
+    /// Reads new events and posts due messages. The daemon does so whenever the log grows or an answer arrives.
     async fn round(&mut self, engine: &Engine, network: &Network) -> Result<(), EngineError> {
         if self.courier.as_ref().is_none_or(Courier::is_over) {
             self.jobs.clear();
             self.courier = Courier::begin(engine, Arc::new(network.clone())).await?;
         }
         let Some(courier) = &mut self.courier else { return Ok(()) };
-        while let Some(heard) = courier.hear().now_or_never() {
-            heard?;
+        while let Some(result) = courier.hear().now_or_never() {
+            result?;
         }
-        go_on(&mut self.jobs, courier);
+        settle_jobs(&mut self.jobs, courier);
         for job in courier.round().await? {
             self.jobs.push(Box::pin(job.deliver()));
         }
-        go_on(&mut self.jobs, courier);
+        settle_jobs(&mut self.jobs, courier);
         Ok(())
     }
 }
 
-fn go_on(jobs: &mut Vec<Future<Delivered>>, courier: &mut Courier) {
+/// Polls all jobs and settles the finished ones.
+fn settle_jobs(jobs: &mut Vec<Future<Delivered>>, courier: &mut Courier) {
     jobs.retain_mut(|job| match poll(job) {
         Some(delivered) => {
             courier.settle(delivered);
@@ -548,6 +552,7 @@ fn go_on(jobs: &mut Vec<Future<Delivered>>, courier: &mut Courier) {
     });
 }
 
+/// A round of the courier.
 fn deliver(engine: Engine, network: Network) -> Box<dyn Fn() -> Future<()>> {
     let courier_state = Rc::new(tokio::sync::Mutex::new(CourierState::default()));
     Box::new(move || {
@@ -561,22 +566,23 @@ fn deliver(engine: Engine, network: Network) -> Box<dyn Fn() -> Future<()>> {
     })
 }
 
+/// A round of the sweeper.
 fn sweep(engine: Engine, queue: Arc<Queue>, expiry: Expiry) -> Box<dyn Fn() -> Future<()>> {
     let sweeping = Arc::new(tokio::sync::Mutex::new(Sweeping::default()));
     Box::new(move || {
         let (engine, queue, sweeping) = (engine.clone(), queue.clone(), sweeping.clone());
         Box::pin(async move {
             match expiry {
-                Expiry::ByClearSight => sweeping.lock().await.glance(&engine).await,
+                Expiry::ByWatchTime => sweeping.lock().await.glance(&engine).await,
                 Expiry::ByTimeOfDay => expire_by_time_of_day(&engine, &queue).await,
             }
         })
     })
 }
 
-/// Sabotage: quiet time counted from the last time of day that anybody wrote down.
+/// Sabotage: measures silence from the time of day of the stored presence.
 async fn expire_by_time_of_day(engine: &Engine, queue: &Queue) {
-    let Some(tenure) = engine.cluster().leader_epoch(LeaderRole::Sweeper) else { return };
+    let Some(epoch) = engine.cluster().leader_epoch(LeaderRole::Sweeper) else { return };
     let Ok(agents) = engine.query().agents().await else { return };
     for agent in agents.value {
         let Some(presence) = engine.board().get(&agent.id).filter(|_| agent.is_online()) else { continue };
@@ -584,7 +590,7 @@ async fn expire_by_time_of_day(engine: &Engine, queue: &Queue) {
         if presence.last_seen.plus_millis(limit_millis) < engine.clock().now() {
             let evidence = Evidence { last_seen: presence.last_seen, source: Some(presence.source), limit_millis };
             let command = DeclareOffline { agent: agent.id, evidence };
-            drop(queue.push(Submission::internal(Caller::system(), command).out_of(tenure)));
+            drop(queue.push(Submission::internal(Caller::system(), command).out_of(epoch)));
         }
     }
 }

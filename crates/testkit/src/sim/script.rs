@@ -1,4 +1,4 @@
-//! What agents and people ask for: every command, with arguments that mostly make sense and sometimes are out of date.
+//! The requests of agents and people: every command, with arguments that are usually valid and sometimes outdated.
 
 mod contracts;
 mod envelopes;
@@ -51,37 +51,38 @@ const PATHS: [&str; 9] = [
     "Cargo.toml",
 ];
 
-/// Something to ask for, and as whom.
-pub(super) struct Wish {
+/// A request with its caller.
+pub(super) struct ScriptedRequest {
     pub(super) caller: Caller,
-    pub(super) what: WishedWrite,
+    pub(super) content: ScriptedContent,
 }
 
-pub(super) enum WishedWrite {
+pub(super) enum ScriptedContent {
     Command(Box<AnyCommand>),
-    /// What one call of the Clutch face carries.
+    /// The envelopes of one call of the Clutch surface.
     Envelopes(Vec<Value>),
 }
 
-impl Wish {
-    pub(super) fn command(caller: Caller, command: impl Into<AnyCommand>) -> Wish {
-        Wish { caller, what: WishedWrite::Command(Box::new(command.into())) }
+impl ScriptedRequest {
+    pub(super) fn command(caller: Caller, command: impl Into<AnyCommand>) -> ScriptedRequest {
+        ScriptedRequest { caller, content: ScriptedContent::Command(Box::new(command.into())) }
     }
 
-    fn envelopes(caller: Caller, envelopes: Vec<Value>) -> Wish {
-        Wish { caller, what: WishedWrite::Envelopes(envelopes) }
+    fn envelopes(caller: Caller, envelopes: Vec<Value>) -> ScriptedRequest {
+        ScriptedRequest { caller, content: ScriptedContent::Envelopes(envelopes) }
     }
 }
 
-/// Chooses what to ask, knowing the rows as they are.
+/// Chooses requests that fit the current rows.
 pub(super) struct Script<'a> {
     pub(super) rng: &'a mut StdRng,
     pub(super) model: &'a Model,
     pub(super) agents: &'a [AgentId],
-    /// A number that was never used before.
-    pub(super) fresh: u64,
+    /// A unique number, for new ids.
+    pub(super) serial: u64,
 }
 
+/// A registration with random properties.
 fn register(rng: &mut StdRng, agent: &AgentId) -> AnyCommand {
     let role = *[AgentRole::Worker, AgentRole::Worker, AgentRole::Specialist, AgentRole::Lead]
         .choose(rng)
@@ -101,37 +102,37 @@ fn register(rng: &mut StdRng, agent: &AgentId) -> AnyCommand {
 }
 
 impl Script<'_> {
-    /// What one asks for that nobody knows yet.
-    pub(super) fn first_wish(&mut self, caller: Caller, agent: &AgentId) -> Wish {
+    /// The first request of an agent: its registration.
+    pub(super) fn first_request(&mut self, caller: Caller, agent: &AgentId) -> ScriptedRequest {
         if self.rng.random_bool(0.5) {
             let card = self.card(agent);
-            return Wish::envelopes(caller, vec![card]);
+            return ScriptedRequest::envelopes(caller, vec![card]);
         }
-        Wish::command(caller, register(self.rng, agent))
+        ScriptedRequest::command(caller, register(self.rng, agent))
     }
 
-    /// What an agent asks for.
-    pub(super) fn agent_wish(&mut self, mut caller: Caller, agent: &AgentId) -> Wish {
+    /// A request of a registered agent.
+    pub(super) fn agent_request(&mut self, mut caller: Caller, agent: &AgentId) -> ScriptedRequest {
         if self.rng.random_bool(0.045) {
             let envelopes = self.envelopes(agent);
-            return Wish::envelopes(caller, envelopes);
+            return ScriptedRequest::envelopes(caller, envelopes);
         }
         if self.rng.random_bool(0.2) {
-            let command = self.mail(agent);
-            return Wish::command(caller, command);
+            let command = self.message_command(agent);
+            return ScriptedRequest::command(caller, command);
         }
         if self.rng.random_bool(0.05) {
-            let command = self.of_workspace();
-            return Wish::command(caller, command);
+            let command = self.workspace_command();
+            return ScriptedRequest::command(caller, command);
         }
         let command = match self.rng.random_range(0..100) {
             0..3 => register(self.rng, agent),
             3..7 => self.set_status(agent),
             7..8 => LeaveTeam { agent: agent.clone() }.into(),
             8..10 => ReturnAgent { agent: agent.clone() }.into(),
-            10..16 => self.create(agent.as_str()),
-            16..20 => self.of_run(),
-            20..24 => self.planned(agent),
+            10..16 => self.create_task(agent.as_str()),
+            16..20 => self.run_command(),
+            20..24 => self.task_plan_command(agent),
             24..36 => ClaimTask { task: self.task(), agent: agent.clone() }.into(),
             36..46 => StartTask {
                 task: self.own_task(agent),
@@ -139,68 +140,68 @@ impl Script<'_> {
                 held_by_other: HeldByOther::KeepHolder,
             }
             .into(),
-            46..50 => self.step(agent),
-            50..53 => self.release(agent),
-            53..60 => self.complete(agent),
-            60..64 => self.fail(agent),
+            46..50 => self.set_step(agent),
+            50..53 => self.release_task(agent),
+            53..60 => self.complete_task(agent),
+            60..64 => self.fail_task(agent),
             64..67 => RetryTask { task: self.task(), agent: self.maybe(agent) }.into(),
             67..83 => self.claim_file(agent),
             83..87 => ReleaseFile { path: self.path(), agent: agent.clone() }.into(),
-            87..91 => self.change(Some(agent.clone()), ChangeSource::Report),
-            91..95 => self.offer(agent),
-            95..98 => self.answer(agent),
+            87..91 => self.record_change(Some(agent.clone()), ChangeSource::Report),
+            91..95 => self.offer_handoff(agent),
+            95..98 => self.answer_handoff(agent),
             _ => self.report(agent),
         };
         if self.rng.random_bool(0.1) {
             caller.fence = self.fence(&command);
         }
-        Wish::command(caller, command)
+        ScriptedRequest::command(caller, command)
     }
 
-    /// What people, callers without a name and the watcher ask for.
-    pub(super) fn other_wish(&mut self) -> Wish {
+    /// A request of a person, an anonymous caller or the watcher.
+    pub(super) fn other_request(&mut self) -> ScriptedRequest {
         if self.rng.random_bool(0.1) {
             let command = self.decision_about_held();
-            return Wish::command(Caller::person("anna"), command);
+            return ScriptedRequest::command(Caller::person("anna"), command);
         }
         if self.rng.random_bool(0.08) {
-            let command = self.undelivered();
-            return Wish::command(Caller::person("anna"), command);
+            let command = self.dead_letter_command();
+            return ScriptedRequest::command(Caller::person("anna"), command);
         }
         if self.rng.random_bool(0.1) {
-            let command = self.runner();
-            return Wish::command(Caller::person("anna"), command);
+            let command = self.runner_command();
+            return ScriptedRequest::command(Caller::person("anna"), command);
         }
         if self.rng.random_bool(0.03) {
-            let command = self.configure();
-            return Wish::command(Caller::person("anna"), command);
+            let command = self.configure_context();
+            return ScriptedRequest::command(Caller::person("anna"), command);
         }
         if self.rng.random_bool(0.05) {
-            let command = self.contract();
-            return Wish::command(Caller::person("anna"), command);
+            let command = self.contract_command();
+            return ScriptedRequest::command(Caller::person("anna"), command);
         }
         if self.rng.random_bool(0.08) {
             let envelopes = self.envelopes_of_person();
-            return Wish::envelopes(Caller::person("anna"), envelopes);
+            return ScriptedRequest::envelopes(Caller::person("anna"), envelopes);
         }
         let agent = self.agent();
         let person = Caller::person("anna");
         let (caller, command) = match self.rng.random_range(0..100) {
-            0..14 => (person, self.create("person:anna")),
+            0..14 => (person, self.create_task("person:anna")),
             14..24 => (person, AssignTask { task: self.task(), to: agent }.into()),
             24..29 => (person, self.cancel_task(CancelTo::Cancelled)),
             29..33 => (person, self.cancel_task(CancelTo::Skipped)),
             33..35 => (person, RetryTask { task: self.task(), agent: None }.into()),
-            35..37 => (person, self.retry_part()),
+            35..37 => (person, self.reopen_task()),
             37..41 => (person, LockFile { path: self.path() }.into()),
             41..46 => (person, UnlockFile { path: self.path() }.into()),
-            46..52 => (person, ResolveConflict { path: self.conflicted(), winner: agent }.into()),
+            46..52 => (person, ResolveConflict { path: self.conflicted_path(), winner: agent }.into()),
             52..56 => (person, ClaimTask { task: self.task(), agent }.into()),
             56..60 => (person, self.claim_file(&agent)),
             60..68 => (person, self.redact()),
             68..70 => (person, LeaveTeam { agent }.into()),
-            70..86 => (Caller::watcher(), self.seen_change()),
-            86..90 => (Caller::watcher(), self.others()),
+            70..86 => (Caller::watcher(), self.watched_change()),
+            86..90 => (Caller::watcher(), self.record_untracked()),
             90..95 => (
                 Caller::anonymous(),
                 StartTask { task: self.task(), agent: Some(agent), held_by_other: HeldByOther::KeepHolder }.into(),
@@ -217,21 +218,23 @@ impl Script<'_> {
                 .into(),
             ),
         };
-        Wish::command(caller, command)
+        ScriptedRequest::command(caller, command)
     }
 
-    /// A task that has ended shall be tried again, with what went on from it.
-    fn retry_part(&mut self) -> AnyCommand {
+    /// Reopens an ended task, with the tasks that depend on it.
+    fn reopen_task(&mut self) -> AnyCommand {
         let ended = self.tasks().filter(|task| !task.state.is_open()).map(|task| (task.run.clone(), task.id.clone()));
         let ended: Vec<(RunId, TaskId)> = ended.collect();
         let (run, task) = ended.choose(self.rng).cloned().unwrap_or((RunId::project_default(), "task_none".into()));
         ReopenTask { run, task }.into()
     }
 
+    /// An agent of the team.
     fn agent(&mut self) -> AgentId {
         self.agents.choose(self.rng).cloned().unwrap_or_else(|| "nobody-there".into())
     }
 
+    /// Usually the agent, sometimes `None`.
     fn maybe(&mut self, agent: &AgentId) -> Option<AgentId> {
         self.rng.random_bool(0.7).then(|| agent.clone())
     }
@@ -244,6 +247,7 @@ impl Script<'_> {
         self.model.rows().filter_map(|(_, row)| if let Row::Task(task) = row { Some(task) } else { None })
     }
 
+    /// Usually an unfinished task, sometimes any.
     fn task(&mut self) -> TaskId {
         let open = self.model.rows().filter_map(|(_, row)| match row {
             Row::Task(task) if !task.state.is_finished() => Some(task.id.clone()),
@@ -257,6 +261,7 @@ impl Script<'_> {
         chosen.unwrap_or_else(|| "task_none".into())
     }
 
+    /// Usually a task that the agent holds.
     fn own_task(&mut self, agent: &AgentId) -> TaskId {
         let own: Vec<TaskId> =
             self.tasks().filter(|task| task.held_by() == Some(agent)).map(|task| task.id.clone()).collect();
@@ -271,7 +276,7 @@ impl Script<'_> {
         path(text)
     }
 
-    fn conflicted(&mut self) -> FilePath {
+    fn conflicted_path(&mut self) -> FilePath {
         let conflicted = self.model.rows().filter_map(|(_, row)| match row {
             Row::File(file) if file.conflict.is_some() => Some(file.path.clone()),
             _ => None,
@@ -279,25 +284,25 @@ impl Script<'_> {
         conflicted.choose(self.rng).unwrap_or_else(|| path("README.md"))
     }
 
-    /// A fence as somebody remembers it: of the task's grant, or an old one.
+    /// The fence of the task's claim, or sometimes an outdated one.
     fn fence(&mut self, command: &AnyCommand) -> Option<rookery_core::Seq> {
         let completed = command.get().map(|complete: &CompleteTask| &complete.task);
         let id = completed
             .or_else(|| command.get().map(|start: &StartTask| &start.task))
             .or_else(|| command.get().map(|fail: &FailTask| &fail.task))?;
-        let old = self.rng.random_bool(0.3);
+        let is_outdated = self.rng.random_bool(0.3);
         let task = self.tasks().find(|task| task.id == *id)?;
-        if old { Some(task.created) } else { task.claim.as_ref().map(|claim| claim.fence) }
+        if is_outdated { Some(task.created) } else { task.claim.as_ref().map(|claim| claim.fence) }
     }
 
-    fn create(&mut self, by: &str) -> AnyCommand {
+    fn create_task(&mut self, by: &str) -> AnyCommand {
         let count = self.rng.random_range(0..3);
         let known: Vec<TaskId> = self.tasks().map(|task| task.id.clone()).collect();
         let depends_on =
             if self.rng.random_bool(0.3) { known.choose_multiple(self.rng, count).cloned().collect() } else { vec![] };
         let assigned_to = self.rng.random_bool(0.2).then(|| self.agent());
         CreateTask {
-            id: TaskId::new(format!("task_{}", self.fresh)),
+            id: TaskId::new(format!("task_{}", self.serial)),
             run: RunId::project_default(),
             title: format!("title {}", self.rng.random_range(0..20)),
             description: format!("description {}", self.rng.random_range(0..20)),
@@ -309,36 +314,39 @@ impl Script<'_> {
         .into()
     }
 
-    /// A run, or something done to one.
-    fn of_run(&mut self) -> AnyCommand {
+    /// Creates a run or changes one.
+    fn run_command(&mut self) -> AnyCommand {
         let runs =
             self.model.rows().filter_map(|(_, row)| if let Row::Run(run) = row { Some(run.id.clone()) } else { None });
         let Some(run) = runs.choose(self.rng).filter(|_| self.rng.random_bool(0.8)) else {
-            return CreateRun { id: RunId::new(format!("wf_{}", self.fresh)), brief: self.brief() }.into();
+            return CreateRun { id: RunId::new(format!("wf_{}", self.serial)), brief: self.run_spec() }.into();
         };
         match self.rng.random_range(0..12) {
-            0..5 => SetRunPlan { run, summary: "the plan".to_owned(), tasks: self.plan() }.into(),
+            0..5 => SetRunPlan { run, summary: "the plan".to_owned(), tasks: self.planned_tasks() }.into(),
             5..7 => {
-                let task = self.plan().remove(0);
+                let task = self.planned_tasks().remove(0);
                 let after = self.rng.random_bool(0.5).then(|| self.task_of(&run).to_string());
                 AddRunTask { run, task, after }.into()
             }
             7 => RemoveRunTask { task: self.task_of(&run), run }.into(),
-            8 => ReplanRun { run, summary: "another".to_owned(), reason: "why".to_owned(), tasks: self.plan() }.into(),
+            8 => {
+                ReplanRun { run, summary: "another".to_owned(), reason: "why".to_owned(), tasks: self.planned_tasks() }
+                    .into()
+            }
             9 => {
                 let to = *run::RunStatus::ALL.choose(self.rng).unwrap_or(&run::RunStatus::InProgress);
                 SetRunStatus { run, to, reason: self.reason() }.into()
             }
             10 => {
-                let id = TemplateId::new(format!("tmpl_{}", self.fresh));
-                let title = format!("template {}", self.fresh);
+                let id = TemplateId::new(format!("tmpl_{}", self.serial));
+                let title = format!("template {}", self.serial);
                 CreateTemplate { id, title, description: "steps".to_owned(), source: TemplateSource::Run(run) }.into()
             }
             _ => self.apply_template(),
         }
     }
 
-    /// A task of this run, or any if it has none.
+    /// A task of this run, or any task if it has none.
     fn task_of(&mut self, run: &RunId) -> TaskId {
         let tasks = self.model.rows().filter_map(|(_, row)| match row {
             Row::Task(task) if task.run == *run => Some(task.id.clone()),
@@ -347,7 +355,7 @@ impl Script<'_> {
         tasks.choose(self.rng).unwrap_or_else(|| self.task())
     }
 
-    fn brief(&mut self) -> RunSpec {
+    fn run_spec(&mut self) -> RunSpec {
         RunSpec {
             title: format!("run {}", self.rng.random_range(0..20)),
             source_type: SourceType::Prompt,
@@ -360,17 +368,17 @@ impl Script<'_> {
         }
     }
 
-    /// Tasks that each may wait for the one before; sometimes the first waits for the last, which cannot be.
-    fn plan(&mut self) -> Vec<PlannedTask> {
-        let (count, fresh) = (self.rng.random_range(1..4), self.fresh);
-        let name = |at: u64| format!("step {fresh}.{at}");
-        let circle = self.rng.random_bool(0.1);
+    /// Tasks that may each depend on the previous one. Sometimes the first depends on the last, an invalid cycle.
+    fn planned_tasks(&mut self) -> Vec<PlannedTask> {
+        let (count, serial) = (self.rng.random_range(1..4), self.serial);
+        let name = |at: u64| format!("step {serial}.{at}");
+        let is_cyclic = self.rng.random_bool(0.1);
         let mut tasks = Vec::new();
         for at in 0..count {
             let before = if at > 0 && self.rng.random_bool(0.5) { Some(at - 1) } else { None };
-            let before = if at == 0 && circle { Some(count - 1) } else { before };
+            let before = if at == 0 && is_cyclic { Some(count - 1) } else { before };
             tasks.push(PlannedTask {
-                id: TaskId::new(format!("tk_{fresh}_{at}")),
+                id: TaskId::new(format!("tk_{serial}_{at}")),
                 title: name(at),
                 description: "as planned".to_owned(),
                 resources: vec![],
@@ -387,12 +395,12 @@ impl Script<'_> {
             Row::Template(template) => Some(template.id.clone()),
             _ => None,
         });
-        let fresh = self.fresh;
+        let serial = self.serial;
         ApplyTemplate {
             template: templates.choose(self.rng).unwrap_or_else(|| "tmpl_none".into()),
-            run: RunId::new(format!("wf_{fresh}")),
+            run: RunId::new(format!("wf_{serial}")),
             title: "from a template".to_owned(),
-            tasks: (0..12).map(|at| TaskId::new(format!("tk_{fresh}_{at}"))).collect(),
+            tasks: (0..12).map(|at| TaskId::new(format!("tk_{serial}_{at}"))).collect(),
             variables: std::collections::BTreeMap::new(),
             repository_paths: vec![],
             max_parallel_tasks: 1,
@@ -400,20 +408,20 @@ impl Script<'_> {
         .into()
     }
 
-    /// What a worker writes down about its task.
-    fn planned(&mut self, agent: &AgentId) -> AnyCommand {
-        let (task, fresh) = (self.own_task(agent), self.fresh);
+    /// A holder's plan or checkpoint for its task.
+    fn task_plan_command(&mut self, agent: &AgentId) -> AnyCommand {
+        let (task, serial) = (self.own_task(agent), self.serial);
         let plan =
             TaskPlan { approach: "step by step".to_owned(), steps: vec!["one".to_owned()], ..TaskPlan::default() };
         match self.rng.random_range(0..8) {
             0..2 => ClaimTask { task: self.task(), agent: agent.clone() }.into(),
             2..4 => SetTaskPlan { task, agent: self.maybe(agent), plan, context: serde_json::Map::new() }.into(),
             4 => {
-                let checkpoint = format!("cp_{fresh}");
+                let checkpoint = format!("cp_{serial}");
                 ReplanTask { task, agent: self.maybe(agent), plan, reason: "harder".to_owned(), checkpoint }.into()
             }
             5..7 => AddCheckpoint {
-                id: format!("cp_{fresh}"),
+                id: format!("cp_{serial}"),
                 task,
                 agent: self.maybe(agent),
                 kind: CheckpointKind::Decision,
@@ -422,12 +430,12 @@ impl Script<'_> {
                 files_changed: vec!["src/main.rs".to_owned()],
             }
             .into(),
-            _ => self.required_end(task, agent),
+            _ => self.end_with_outcome(task, agent),
         }
     }
 
-    /// The end of a task that must say what came of it.
-    fn required_end(&mut self, task: TaskId, agent: &AgentId) -> AnyCommand {
+    /// Ends a task in a way that requires an outcome or error.
+    fn end_with_outcome(&mut self, task: TaskId, agent: &AgentId) -> AnyCommand {
         let (agent, text) = (self.maybe(agent), self.reason());
         match self.rng.random_range(0..3) {
             0 => {
@@ -452,7 +460,7 @@ impl Script<'_> {
         SetAgentStatus { agent: agent.clone(), status, current_task: CurrentTask::AsBefore }.into()
     }
 
-    fn step(&mut self, agent: &AgentId) -> AnyCommand {
+    fn set_step(&mut self, agent: &AgentId) -> AnyCommand {
         let to =
             *[TaskState::Planning, TaskState::Review, TaskState::Paused].choose(self.rng).unwrap_or(&TaskState::Review);
         SetTaskStep {
@@ -469,7 +477,7 @@ impl Script<'_> {
         CancelTask { task: self.task(), agent: None, reason: self.reason(), to }.into()
     }
 
-    fn release(&mut self, agent: &AgentId) -> AnyCommand {
+    fn release_task(&mut self, agent: &AgentId) -> AnyCommand {
         ReleaseTask {
             task: self.own_task(agent),
             agent: self.maybe(agent),
@@ -480,7 +488,7 @@ impl Script<'_> {
         .into()
     }
 
-    fn complete(&mut self, agent: &AgentId) -> AnyCommand {
+    fn complete_task(&mut self, agent: &AgentId) -> AnyCommand {
         let detail = self.rng.random_bool(0.3).then(|| serde_json::json!({ "text": "detail", "lines": 3 }));
         let outcome = Outcome { text: self.reason(), detail };
         CompleteTask {
@@ -493,7 +501,7 @@ impl Script<'_> {
         .into()
     }
 
-    fn fail(&mut self, agent: &AgentId) -> AnyCommand {
+    fn fail_task(&mut self, agent: &AgentId) -> AnyCommand {
         FailTask {
             task: self.own_task(agent),
             agent: self.maybe(agent),
@@ -514,7 +522,7 @@ impl Script<'_> {
         format!("hash{}", self.rng.random_range(0..4))
     }
 
-    fn change(&mut self, by: Option<AgentId>, source: ChangeSource) -> AnyCommand {
+    fn record_change(&mut self, by: Option<AgentId>, source: ChangeSource) -> AnyCommand {
         RecordChange {
             path: self.path(),
             by,
@@ -529,17 +537,17 @@ impl Script<'_> {
         .into()
     }
 
-    fn seen_change(&mut self) -> AnyCommand {
+    fn watched_change(&mut self) -> AnyCommand {
         let by = self.rng.random_bool(0.6).then(|| self.agent());
-        self.change(by, ChangeSource::Watcher)
+        self.record_change(by, ChangeSource::Watcher)
     }
 
-    fn others(&mut self) -> AnyCommand {
+    fn record_untracked(&mut self) -> AnyCommand {
         RecordUntracked { changed: self.rng.random_range(0..5), sample: vec!["build.log".to_owned()], site: None }
             .into()
     }
 
-    fn offer(&mut self, agent: &AgentId) -> AnyCommand {
+    fn offer_handoff(&mut self, agent: &AgentId) -> AnyCommand {
         let note = HandoffNote {
             summary: format!("summary {}", self.rng.random_range(0..20)),
             context: "context".to_owned(),
@@ -547,11 +555,11 @@ impl Script<'_> {
             ..HandoffNote::default()
         };
         let to = self.rng.random_bool(0.6).then(|| self.agent());
-        let id = HandoffId::new(format!("hoff_{}", self.fresh));
+        let id = HandoffId::new(format!("hoff_{}", self.serial));
         OfferHandoff { id, from: agent.clone(), to, task: self.own_task(agent), note }.into()
     }
 
-    fn answer(&mut self, agent: &AgentId) -> AnyCommand {
+    fn answer_handoff(&mut self, agent: &AgentId) -> AnyCommand {
         let fits = |handoff: &Handoff| handoff.to.as_ref().is_none_or(|to| to == agent);
         let offered = self.model.rows().filter_map(|(_, row)| match row {
             Row::Handoff(handoff) if fits(handoff) => Some(handoff.id.clone()),
@@ -578,14 +586,14 @@ impl Script<'_> {
     }
 
     fn redact(&mut self) -> AnyCommand {
-        let Some(row) = self.model.log().choose(self.rng) else { return self.others() };
-        let erase = Erase { intent: IntentId::new(format!("int_{}", self.fresh)), sha256: "ab".repeat(32) };
+        let Some(row) = self.model.log().choose(self.rng) else { return self.record_untracked() };
+        let erase = Erase { intent: IntentId::new(format!("int_{}", self.serial)), sha256: "ab".repeat(32) };
         let artifact = self.rng.random_bool(0.4).then_some(erase);
         Redact { rows: vec![Target { seq: row.seq, fact: row.event.clone(), artifact }] }.into()
     }
 }
 
 fn path(text: &str) -> FilePath {
-    // The texts are our own and sound; a wrong one would show as a claim of another path.
+    // The texts are constants and valid. An invalid one would show as a claim of another path.
     FilePath::parse(text, Case::Kept).or_else(|_| FilePath::parse("unsound", Case::Kept)).unwrap_or_else(|_| path("x"))
 }

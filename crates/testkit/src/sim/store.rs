@@ -1,5 +1,5 @@
-//! A node's store: commands wait in a real queue until the simulation gives the writer a turn; reads see the shared
-//! database as it is.
+//! A node's store. Commands wait in a real queue until the simulation gives the writer a turn; reads see the shared database
+//! at once.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use super::clock::NodeClock;
 pub(super) struct NodeStore {
     pub(super) memory: MemoryStore,
     pub(super) database: Database,
-    /// Duties are had by one clock, whatever those of the nodes say.
+    /// The clock for leases, independent of the clocks of the nodes.
     pub(super) database_clock: Arc<NodeClock>,
     pub(super) queue: Arc<Queue>,
-    /// Shared by all nodes, as the disk is.
+    /// Shared by all nodes, like the disk.
     pub(super) disk_full: Arc<AtomicBool>,
 }
 
-/// Waits for the writer. One that is gone has told nobody what became of the command.
-fn answer<T: Send + 'static>(
+/// Waits for the writer's reply. If the writer is gone, the outcome is unknown.
+fn await_reply<T: Send + 'static>(
     pushed: Result<oneshot::Receiver<Result<T, SubmitError>>, SubmitError>,
 ) -> Pending<'static, Result<T, SubmitError>> {
     Box::pin(async move {
@@ -43,11 +43,11 @@ fn answer<T: Send + 'static>(
 
 impl Store for NodeStore {
     fn submit(&self, submission: Submission) -> Pending<'_, Result<Committed, SubmitError>> {
-        answer(self.queue.push(submission))
+        await_reply(self.queue.push(submission))
     }
 
     fn operate(&self, operation: Operation) -> Pending<'_, Result<usize, SubmitError>> {
-        answer(self.queue.push_chore(operation))
+        await_reply(self.queue.push_chore(operation))
     }
 
     fn rows(&self, keys: Vec<Key>) -> Read<'_, Vec<Option<Row>>> {
@@ -131,11 +131,11 @@ impl Store for NodeStore {
     }
 
     fn renew_lease(&self, node: Node) -> Pending<'_, Result<LeaseRenewal, SubmitError>> {
-        let attended = match self.health() {
+        let renewed = match self.health() {
             Health::Writable => Ok(self.database.attend(node, self.database_clock.now())),
             Health::ReadOnly { reason } => Err(SubmitError::Unavailable { reason }),
         };
-        Box::pin(std::future::ready(attended))
+        Box::pin(std::future::ready(renewed))
     }
 
     fn leave_cluster(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>> {

@@ -1,6 +1,6 @@
-//! A turn of a node's writer: it takes a batch from the queue and commits it, or fails as disks and networks fail.
+//! A turn of a node's writer: takes a batch from the queue and commits it, or fails as disks and networks fail.
 //!
-//! This is the simulation's own pump around the real queue and driver, and so the place where most sabotage happens.
+//! This is the simulation's own loop around the real queue and batch driver, and so the place of most sabotage.
 
 use rookery_core::routing::{OfferTask, RouteTask};
 use rookery_store::batch::{Batch, BatchStep, Loaded, Needs, Outcome};
@@ -15,12 +15,12 @@ use super::Sabotage;
 use super::model::Model;
 use super::node::Process;
 
-/// Outcomes whose way to the callers takes a while.
-pub(super) type Answers = Vec<(oneshot::Sender<Outcome>, Outcome)>;
+/// Outcomes that are not yet sent to their callers.
+pub(super) type UnsentReplies = Vec<(oneshot::Sender<Outcome>, Outcome)>;
 
-/// What one turn does, beside what it is given to write.
+/// The circumstances of one turn.
 #[derive(Debug)]
-pub(super) struct Turn<'a> {
+pub(super) struct WriterTurn<'a> {
     pub(super) database: &'a Database,
     pub(super) model: &'a Model,
     pub(super) fault: Option<Fault>,
@@ -28,35 +28,36 @@ pub(super) struct Turn<'a> {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Written {
-    pub(super) answers: Answers,
-    /// Operational state that was written down.
+/// The results of one turn.
+pub(super) struct TurnOutput {
+    pub(super) replies: UnsentReplies,
+    /// The operational state that was written.
     pub(super) operations: Vec<Operation>,
 }
 
-impl Turn<'_> {
-    pub(super) fn take(&self, process: &Process) -> Written {
-        let Some(load) = process.queue.take_now() else { return Written::default() };
-        let operations = self.chores(&load, process);
+impl WriterTurn<'_> {
+    pub(super) fn run(&self, process: &Process) -> TurnOutput {
+        let Some(load) = process.queue.take_now() else { return TurnOutput::default() };
+        let operations = self.write_operations(&load, process);
         let (submissions, replies): (Vec<Submission>, Vec<_>) =
             load.commands.into_iter().map(|waiting| (waiting.submission, waiting.reply)).unzip();
         for chore in load.chores {
             let done = match self.fault {
-                // The memory engine does everything in one go; nobody needs to repeat it.
+                // The memory engine finishes everything at once, so nothing remains to be repeated.
                 None => Ok(0),
                 Some(_) => Err(SubmitError::Unavailable { reason: "database or disk is full".to_owned() }),
             };
             drop(chore.reply.send(done));
         }
         if submissions.is_empty() {
-            return Written { answers: vec![], operations };
+            return TurnOutput { replies: vec![], operations };
         }
-        let outcomes = self.commands(submissions, process);
-        Written { answers: replies.into_iter().zip(outcomes).collect(), operations }
+        let outcomes = self.commit(submissions, process);
+        TurnOutput { replies: replies.into_iter().zip(outcomes).collect(), operations }
     }
 
-    /// Operational state is written in the batch's transaction; a lost answer is a failure to its writer, who repeats it.
-    fn chores(&self, load: &Load, process: &Process) -> Vec<Operation> {
+    /// Writes operational state in the batch's transaction. A lost answer is a failure for the sender, which repeats it.
+    fn write_operations(&self, load: &Load, process: &Process) -> Vec<Operation> {
         if matches!(self.fault, Some(Fault::NotWritten | Fault::CommitLost)) {
             return vec![];
         }
@@ -69,31 +70,33 @@ impl Turn<'_> {
         let store = MemoryStore::new(self.database.clone(), process.clock.clone(), process.board.clone());
         let store = store.of(process.node_id().clone());
         for operation in operations {
-            // The memory engine does it while it is asked.
+            // The memory engine finishes during the call.
             drop(store.operate(operation.clone()));
         }
     }
 
-    fn commands(&self, submissions: Vec<Submission>, process: &Process) -> Vec<Outcome> {
+    fn commit(&self, submissions: Vec<Submission>, process: &Process) -> Vec<Outcome> {
         let at = process.clock.now();
         let run = |submissions| self.database.run(submissions, at, &process.board, self.fault);
         match (self.sabotage, self.fault) {
             (Some(Sabotage::SkipLock), None) => {
                 let stale = Seq(self.database.head().0.saturating_sub(6));
-                self.without_the_lock(submissions, at, |needs| self.model.load_at(stale, needs, &process.board))
+                self.commit_without_lock(submissions, at, |needs| self.model.load_at(stale, needs, &process.board))
             }
             (Some(Sabotage::MixUpAgents), None) => match submissions.as_slice() {
-                [submission] if is_choice(submission) => self.mixing_up(submission.clone(), process, at),
+                [submission] if is_routing_decision(submission) => {
+                    self.commit_for_first_agent(submission.clone(), process, at)
+                }
                 _ => run(submissions),
             },
             (Some(Sabotage::AckBeforeCommit), Some(Fault::NotWritten | Fault::CommitLost)) => {
-                let elsewhere = self.database.copy(LogId::from("elsewhere"));
-                elsewhere.run(submissions, at, &process.board, None)
+                let discarded = self.database.copy(LogId::from("elsewhere"));
+                discarded.run(submissions, at, &process.board, None)
             }
             (Some(Sabotage::ApplyTwice), Some(Fault::AnswerLost)) => {
                 run(submissions.clone());
-                let forgetful = |submission: Submission| Submission { idempotency: None, ..submission };
-                run(submissions.into_iter().map(forgetful).collect())
+                let without_key = |submission: Submission| Submission { idempotency: None, ..submission };
+                run(submissions.into_iter().map(without_key).collect())
             }
             (Some(Sabotage::ForgetReplies), _) => {
                 let outcomes = run(submissions);
@@ -101,15 +104,15 @@ impl Turn<'_> {
                 outcomes
             }
             (Some(Sabotage::IgnoreEpochs), _) => {
-                let unbound = |submission: Submission| Submission { tenure: None, ..submission };
-                run(submissions.into_iter().map(unbound).collect())
+                let without_epoch = |submission: Submission| Submission { tenure: None, ..submission };
+                run(submissions.into_iter().map(without_epoch).collect())
             }
             (Some(Sabotage::TearBundles), _) => {
                 let sizes: Vec<usize> = submissions.iter().map(|submission| submission.all().count()).collect();
-                let mut outcomes = run(submissions.into_iter().flat_map(torn).collect()).into_iter();
-                sizes.into_iter().map(|size| together(outcomes.by_ref().take(size))).collect()
+                let mut outcomes = run(submissions.into_iter().flat_map(split).collect()).into_iter();
+                sizes.into_iter().map(|size| join_outcomes(outcomes.by_ref().take(size))).collect()
             }
-            // Seldom, so that it is found before something else stumbles over it.
+            // Rare, so that the check for it fails before others do.
             (Some(Sabotage::SkipFold), _) if self.database.head().0 % 16 == 15 => {
                 let (before, _) = self.database.stored();
                 let head = self.database.head();
@@ -124,8 +127,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Decides over rows as somebody else says they are.
-    fn without_the_lock(
+    /// Decides over the rows that `load` returns, instead of the stored rows.
+    fn commit_without_lock(
         &self,
         submissions: Vec<Submission>,
         at: Timestamp,
@@ -137,8 +140,8 @@ impl Turn<'_> {
             match batch.want() {
                 BatchStep::Load(needs) => {
                     let posts = self.database.posts();
-                    let tenure = |duty: &LeaderRole| Some(LeaderEpoch { duty: *duty, epoch: posts.get(duty)?.epoch });
-                    let duties = needs.duties.iter().filter_map(tenure).collect();
+                    let epoch = |role: &LeaderRole| Some(LeaderEpoch { duty: *role, epoch: posts.get(role)?.epoch });
+                    let duties = needs.duties.iter().filter_map(epoch).collect();
                     batch.supply(&needs, Loaded { duties, ..load(&needs) });
                 }
                 BatchStep::Write(write) => {
@@ -149,11 +152,11 @@ impl Turn<'_> {
         }
     }
 
-    /// Gives a task to the first agent there is, which looks to the rule as if it were the chosen one with nothing to do.
-    fn mixing_up(&self, mut submission: Submission, process: &Process, at: Timestamp) -> Vec<Outcome> {
-        let mut live =
+    /// Gives a task to the first online agent. To the rule, that agent has the profile of the chosen one and no tasks.
+    fn commit_for_first_agent(&self, mut submission: Submission, process: &Process, at: Timestamp) -> Vec<Outcome> {
+        let mut agents =
             self.model.rows().filter_map(|(_, row)| if let Row::Agent(agent) = row { Some(agent) } else { None });
-        let Some(first) = live.find(|agent| agent.is_online()).map(|agent| agent.id.clone()) else { return vec![] };
+        let Some(first) = agents.find(|agent| agent.is_online()).map(|agent| agent.id.clone()) else { return vec![] };
         let mut chosen = None;
         if let Some(route) = submission.command.get_mut::<RouteTask>() {
             chosen = route.choice.selected.replace(first.clone());
@@ -174,20 +177,22 @@ impl Turn<'_> {
             loaded.lookups.iter_mut().for_each(|(_, rows)| rows.clear());
             loaded
         };
-        self.without_the_lock(vec![submission], at, load)
+        self.commit_without_lock(vec![submission], at, load)
     }
 }
 
-fn is_choice(submission: &Submission) -> bool {
+fn is_routing_decision(submission: &Submission) -> bool {
     submission.command.get().is_some_and(|route: &RouteTask| route.choice.selected.is_some())
 }
 
-fn torn(mut submission: Submission) -> impl Iterator<Item = Submission> {
+/// Splits a submission into its commands.
+fn split(mut submission: Submission) -> impl Iterator<Item = Submission> {
     let others = std::mem::take(&mut submission.others);
     std::iter::once(submission).chain(others)
 }
 
-fn together(outcomes: impl Iterator<Item = Outcome>) -> Outcome {
+/// Joins the outcomes of the commands of one submission.
+fn join_outcomes(outcomes: impl Iterator<Item = Outcome>) -> Outcome {
     let mut all: Vec<Committed> = outcomes.collect::<Result<_, _>>()?;
     let first = all.remove(0);
     Ok(Committed { others: all, ..first })

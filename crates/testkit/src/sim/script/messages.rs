@@ -1,4 +1,4 @@
-//! What is asked about messages and documents.
+//! Commands about messages and documents.
 
 use rand::Rng;
 use rand::seq::IndexedRandom;
@@ -17,24 +17,25 @@ use rookery_core::{AgentId, AnyCommand, Instance, MessageId, Row};
 
 use super::Script;
 
-/// So strict that holds are common.
+/// A storm guard so strict that held messages are common.
 pub(in crate::sim) const GUARD: StormGuard = StormGuard { per_minute: 6, hops: 2 };
 
 impl Script<'_> {
-    pub(super) fn mail(&mut self, agent: &AgentId) -> AnyCommand {
+    /// A command of an agent about messages or documents.
+    pub(super) fn message_command(&mut self, agent: &AgentId) -> AnyCommand {
         match self.rng.random_range(0..100) {
-            0..40 => self.message(agent),
+            0..40 => self.send_message(agent),
             40..60 => {
                 ReadMessages { agent: agent.clone(), messages: self.own_messages(agent, Standing::Queued) }.into()
             }
             60..75 => self.ack(agent, Standing::Read, Shown::Before),
             75..80 => self.ack(agent, Standing::Queued, Shown::Now),
             80..82 => self.ack(agent, Standing::Acked, Shown::Now),
-            _ => self.document(agent),
+            _ => self.change_document(agent),
         }
     }
 
-    /// What a person does about a message that is held.
+    /// A person's decision about a held message.
     pub(super) fn decision_about_held(&mut self) -> AnyCommand {
         let held: Vec<MessageId> = self
             .messages()
@@ -47,8 +48,8 @@ impl Script<'_> {
         ReleaseHeld { message, verdict }.into()
     }
 
-    /// A person wants that something is tried again which was given up on, or lets go of what an adapter could not pass on.
-    pub(super) fn undelivered(&mut self) -> AnyCommand {
+    /// Retries a dead letter, or discards one of an adapter.
+    pub(super) fn dead_letter_command(&mut self) -> AnyCommand {
         let dead: Vec<(MessageId, AgentId)> = self
             .model
             .rows()
@@ -56,7 +57,7 @@ impl Script<'_> {
             .filter(|delivery| delivery.is_dead())
             .map(|delivery| (delivery.message.clone(), delivery.agent.clone()))
             .collect();
-        if dead.is_empty() && self.fresh.is_multiple_of(2) {
+        if dead.is_empty() && self.serial.is_multiple_of(2) {
             let seq = self.model.log().last().map(|row| row.seq).unwrap_or_default();
             let letters = vec![DroppedLetter { seq, attempts: 2, error: "text 1".to_owned() }];
             return NoteDropped { dropped: LettersDropped { adapter: "http:out".to_owned(), letters } }.into();
@@ -66,8 +67,8 @@ impl Script<'_> {
         RetryDelivery { message, agent }.into()
     }
 
-    /// Another entry point for the documents of all instances.
-    pub(super) fn configure(&mut self) -> AnyCommand {
+    /// Sets another entry point for the documents of all instances.
+    pub(super) fn configure_context(&mut self) -> AnyCommand {
         let document = Some(format!("notes-{}.md", self.rng.random_range(0..3)));
         let settings = ContextSettings { document, ..ContextSettings::default() };
         ConfigureContext { scope: Scope::Project, settings, site: None }.into()
@@ -77,17 +78,17 @@ impl Script<'_> {
         self.model.rows().filter_map(|(_, row)| if let Row::Message(message) = row { Some(message) } else { None })
     }
 
-    fn message(&mut self, from: &AgentId) -> AnyCommand {
+    fn send_message(&mut self, from: &AgentId) -> AnyCommand {
         let (instance, to) = (Instance::default(), self.agent());
         let what = match self.rng.random_range(0..4) {
             0 | 1 => What::Entry,
             2 => What::Direct { to: vec![to.clone()] },
-            _ => self.coord(&to),
+            _ => self.coordination(&to),
         };
         let known: Vec<MessageId> = self.messages().map(|message| message.id().clone()).collect();
         let cause = known.last().filter(|_| self.rng.random_bool(0.6)).cloned().map_or(Cause::Nothing, Cause::Shown);
         SendMessage {
-            id: MessageId::new(format!("msg_{:08}", self.fresh)),
+            id: MessageId::new(format!("msg_{:08}", self.serial)),
             run: instance.run(),
             thread: instance.thread(),
             from: from.clone(),
@@ -100,7 +101,7 @@ impl Script<'_> {
         .into()
     }
 
-    fn coord(&mut self, to: &AgentId) -> What {
+    fn coordination(&mut self, to: &AgentId) -> What {
         let session = self.rng.random_bool(0.3);
         let (to, topic) = match self.rng.random_range(0..3) {
             0 => (Addressees::Agents(vec![to.clone(), "nobody-yet".into()]), "GENERAL"),
@@ -114,7 +115,7 @@ impl Script<'_> {
         AckMessages { agent: agent.clone(), messages: self.own_messages(agent, standing), shown }.into()
     }
 
-    /// Some messages that an agent has come so far with, or that are to everybody.
+    /// Some messages with this delivery state of an agent; queued ones include broadcasts.
     pub(super) fn own_messages(&mut self, agent: &AgentId, standing: Standing) -> Vec<MessageId> {
         let own: Vec<MessageId> = self
             .model
@@ -133,7 +134,7 @@ impl Script<'_> {
         own.choose_multiple(self.rng, count).cloned().collect()
     }
 
-    fn document(&mut self, agent: &AgentId) -> AnyCommand {
+    fn change_document(&mut self, agent: &AgentId) -> AnyCommand {
         let Ok(path) = DocumentPath::parse("notes.md") else { return self.report(agent) };
         let id = DocumentId::new(Instance::default().run(), path);
         let (writer, text) = (Writer::Named(agent.clone()), format!("text {}\n", self.rng.random_range(0..20)));

@@ -1,4 +1,4 @@
-//! What is asked about workspaces.
+//! Commands about workspaces.
 
 use rand::Rng;
 use rand::seq::IteratorRandom;
@@ -9,8 +9,8 @@ use rookery_core::{AnyCommand, IntentId, Row, WorkspaceId};
 use super::Script;
 
 impl Script<'_> {
-    pub(super) fn of_workspace(&mut self) -> AnyCommand {
-        let intent = IntentId::new(format!("int_{}", self.fresh));
+    pub(super) fn workspace_command(&mut self) -> AnyCommand {
+        let intent = IntentId::new(format!("int_{}", self.serial));
         let all = self.model.rows().filter_map(|(_, row)| match row {
             Row::Workspace(workspace) => Some(workspace.id.clone()),
             _ => None,
@@ -26,7 +26,7 @@ impl Script<'_> {
     fn create_workspace(&mut self, intent: IntentId) -> AnyCommand {
         let branch = format!("branch-{}", self.rng.random_range(0..6));
         CreateWorkspace {
-            id: WorkspaceId::new(format!("ws_{}", self.fresh)),
+            id: WorkspaceId::new(format!("ws_{}", self.serial)),
             run: None,
             path: format!("/repo-worktrees/{branch}"),
             branch,

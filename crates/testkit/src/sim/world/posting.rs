@@ -1,5 +1,4 @@
-//! What the world does with messages on their way to agents: it moves posts and answers, lets endpoints reply, and lets agents
-//! without one open their inboxes.
+//! Messages on their way to agents: moves posts and answers, lets endpoints reply, and lets agents open their inboxes.
 
 use rand::Rng;
 use rand::seq::SliceRandom;
@@ -9,96 +8,96 @@ use rookery_core::{AgentId, MessageId};
 use super::World;
 use crate::sim::Sabotage;
 use crate::sim::bundle::Bundle;
-use crate::sim::check::{Checked, deliveries};
-use crate::sim::endpoints::{Arrived, Mood};
-use crate::sim::node::Parcel;
-use crate::sim::script::{self, Wish};
+use crate::sim::check::{CheckResult, deliveries};
+use crate::sim::endpoints::{ArrivedPost, EndpointState};
+use crate::sim::node::ClientRequest;
+use crate::sim::script::{self, ScriptedRequest};
 
-/// How much an inbox shows at once.
-const SHOWN: u32 = 20;
+/// The page size of an inbox.
+const INBOX_PAGE_SIZE: u32 = 20;
 
 impl World {
-    /// Now and then an endpoint begins to do badly, for a while.
-    pub(super) fn moods(&mut self) {
+    /// Sometimes makes an endpoint fail for a limited time.
+    pub(super) fn disturb_endpoints(&mut self) {
         if self.rng.random_bool(0.05) {
             let agent = self.agents[self.rng.random_range(0..self.agents.len())].id.clone();
-            let mood = if self.rng.random_bool(0.5) { Mood::Failing } else { Mood::Down };
+            let state = if self.rng.random_bool(0.5) { EndpointState::Failing } else { EndpointState::Down };
             let until = self.now + self.rng.random_range(1_000..40_000);
-            self.endpoints.is_in(agent, mood, until);
+            self.endpoints.set_state(agent, state, until);
         }
     }
 
-    /// The network takes what nodes have posted.
-    pub(super) fn collects_posts(&mut self) -> Checked {
-        for (number, posting) in self.endpoints.network.collect() {
-            deliveries::nothing_is_posted_after_its_end(&self.model, &posting)?;
+    /// Moves new posts of the nodes into the network.
+    pub(super) fn collect_posts(&mut self) -> CheckResult {
+        for (number, attempt) in self.endpoints.network.take_new_posts() {
+            deliveries::settled_deliveries_are_not_posted(&self.model, &attempt)?;
             self.summary.posts += 1;
-            let mood = match self.plan.sabotage {
-                Some(Sabotage::SwallowPosts) => Mood::Swallowing,
-                _ => self.mood(&posting.agent),
+            let state = match self.plan.sabotage {
+                Some(Sabotage::SwallowPosts) => EndpointState::Swallowing,
+                _ => self.endpoint_state(&attempt.agent),
             };
-            self.endpoints.takes_up(&mut self.rng, (number, posting), mood, self.now);
+            self.endpoints.send(&mut self.rng, (number, attempt), state, self.now);
         }
         Ok(())
     }
 
-    /// An endpoint ends with its agent; at rest those of the steady do as they should.
-    fn mood(&self, id: &AgentId) -> Mood {
+    /// The state of an agent's endpoint. It ends with its agent; while faults are off, those of steady agents are perfect.
+    fn endpoint_state(&self, id: &AgentId) -> EndpointState {
         match self.agents.iter().find(|agent| agent.id == *id) {
-            Some(agent) if agent.steady && self.resting => Mood::Perfect,
-            Some(agent) if agent.dies_at > self.now && !self.resting => self.endpoints.mood(id, self.now),
-            _ => Mood::Down,
+            Some(agent) if agent.is_steady && self.is_settling => EndpointState::Perfect,
+            Some(agent) if agent.dies_at > self.now && !self.is_settling => self.endpoints.state(id, self.now),
+            _ => EndpointState::Down,
         }
     }
 
-    /// Posts arrive, and answers come back.
-    pub(super) fn endpoints_move(&mut self) -> Checked {
-        for arrived in self.endpoints.arrive(self.now) {
-            deliveries::order_of_a_task_is_kept(&self.model, &self.endpoints, &arrived.posting)?;
-            let known = self.endpoints.known(&arrived.posting.agent, &arrived.posting.message);
-            self.summary.posted_again += u64::from(known.arrived > 0);
-            self.endpoints.note(&arrived);
-            if arrived.takes {
-                self.replies(&arrived);
+    /// Delivers posts and answers that are due.
+    pub(super) fn advance_endpoints(&mut self) -> CheckResult {
+        for arrived in self.endpoints.take_arrivals(self.now) {
+            deliveries::task_order_is_kept(&self.model, &self.endpoints, &arrived.attempt)?;
+            let record = self.endpoints.record(&arrived.attempt.agent, &arrived.attempt.message);
+            self.summary.repeated_posts += u64::from(record.arrived > 0);
+            self.endpoints.note_arrival(&arrived);
+            if arrived.accepts {
+                self.reply(&arrived);
             }
         }
-        self.summary.answers_unheard += self.endpoints.answer(self.now);
+        self.summary.answers_after_timeout += self.endpoints.deliver_answers(self.now);
         Ok(())
     }
 
-    /// An agent that does not know whether it has replied does so again, in the same words.
-    fn replies(&mut self, arrived: &Arrived) {
-        let (id, message) = (&arrived.posting.agent, &arrived.posting.message);
+    /// Lets an agent reply to a message. An agent that is unsure whether it has replied repeats the same reply.
+    fn reply(&mut self, arrived: &ArrivedPost) {
+        let (id, message) = (&arrived.attempt.agent, &arrived.attempt.message);
         let Some(agent) = self.agents.iter().find(|agent| agent.id == *id) else { return };
-        let Some(reply) = script::reply(id, message, &arrived.posting.body) else { return };
+        let Some(reply) = script::reply(id, message, &arrived.attempt.body) else { return };
         let caller = agent.caller();
-        let again = self.endpoints.known(id, message).taken > 1;
+        let again = self.endpoints.record(id, message).accepted > 1;
         let twice = self.rng.random_bool(0.3);
-        self.summary.replies_repeated += u64::from(again || twice);
-        // Also the first may be followed by others before it comes to its end.
-        let bundle = Bundle { repeated: true, ..self.bundles(caller, &[reply]) };
-        let parcel = Parcel::Bundle(bundle);
+        self.summary.repeated_replies += u64::from(again || twice);
+        // Even the first one counts as repeated: another may follow before it is done.
+        let bundle = Bundle { repeated: true, ..self.make_bundle(caller, &[reply]) };
+        let request = ClientRequest::Bundle(bundle);
         if twice {
-            self.posts(parcel.clone(), 0);
+            self.enqueue(request.clone(), 0);
         }
-        self.posts(parcel, 0);
+        self.enqueue(request, 0);
     }
 
-    /// An agent opens its inbox and acknowledges some of what it finds, in any order, and some of it twice.
-    pub(super) fn pulls(&mut self, number: usize) -> Checked {
-        let Some(node) = self.reachable() else { return Ok(()) };
+    /// Lets an agent open its inbox and acknowledge some messages, in any order, and some of them twice.
+    pub(super) fn open_inbox(&mut self, number: usize) -> CheckResult {
+        let Some(node) = self.reachable_node() else { return Ok(()) };
         let id = self.agents[number].id.clone();
-        let pulled = self.nodes[node].process.as_ref().and_then(|process| process.pulls(&id, SHOWN));
+        let pulled = self.nodes[node].process.as_ref().and_then(|process| process.read_inbox(&id, INBOX_PAGE_SIZE));
         let Some(mut messages) = pulled else { return Ok(()) };
-        deliveries::pulls_show_what_waits(&self.model, &id, &messages, SHOWN as usize)?;
+        deliveries::inbox_shows_open_deliveries(&self.model, &id, &messages, INBOX_PAGE_SIZE as usize)?;
         messages.shuffle(&mut self.rng);
         messages.truncate(self.rng.random_range(0..=messages.len()));
         let twice: Vec<MessageId> = messages.iter().take(self.rng.random_range(0..2)).cloned().collect();
         messages.extend(twice);
         if !messages.is_empty() {
-            self.fresh += 1;
+            self.serial += 1;
             let ack = AckMessages { agent: id, messages, shown: Shown::Now };
-            self.sends(Wish::command(self.agents[number].caller(), ack));
+            self.send(ScriptedRequest::command(self.agents[number].caller(), ack));
         }
         Ok(())
     }
