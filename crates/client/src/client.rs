@@ -320,27 +320,27 @@ pub(crate) fn unknown(source: reqwest::Error) -> ClientError {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use rookery_testkit::stub_server::StandIn;
+    use rookery_testkit::stub_server::StubServer;
     use serde_json::json;
 
     use super::*;
 
-    pub(crate) fn address_of(daemon: &StandIn) -> Address {
+    pub(crate) fn address_of(daemon: &StubServer) -> Address {
         Address { url: daemon.url().to_owned(), socket: None, project: "prj_1".into() }
     }
 
-    pub(crate) fn client_of(daemon: &StandIn) -> Client {
+    pub(crate) fn client_of(daemon: &StubServer) -> Client {
         Client::new(address_of(daemon), Proof::Person("secret".into())).unwrap()
     }
 
     async fn refused(answer: &str) -> ClientError {
-        let daemon = StandIn::answering(answer).await.unwrap();
+        let daemon = StubServer::start(answer).await.unwrap();
         client_of(&daemon).post(&["tasks", "t/1", "assign"], &json!({"agent_id": "a"})).await.unwrap_err()
     }
 
     #[tokio::test]
     async fn a_call_carries_the_key_and_the_project() {
-        let daemon = StandIn::answering("200 OK\r\nX-Rookery-Seq: log_1:7\r\n\r\n{\"ok\":true}").await.unwrap();
+        let daemon = StubServer::start("200 OK\r\nX-Rookery-Seq: log_1:7\r\n\r\n{\"ok\":true}").await.unwrap();
         let query = [("agent_id", "a b".to_owned())];
         let answer = client_of(&daemon).get_at(&["resources", "src", "ä b.rs"], &query).await.unwrap();
         assert_eq!((answer.body, answer.position.as_deref()), (json!({"ok": true}), Some("log_1:7")));
@@ -377,7 +377,7 @@ pub(crate) mod tests {
     async fn another_projects_daemon_counts_as_not_reachable() {
         let error = refused("421 Misdirected Request\r\n\r\n{}").await;
         assert_eq!(error.exit_code(), 3);
-        let daemon = StandIn::answering("200 OK\r\nX-Rookery-Project: prj_2\r\n\r\n{}").await.unwrap();
+        let daemon = StubServer::start("200 OK\r\nX-Rookery-Project: prj_2\r\n\r\n{}").await.unwrap();
         let error = client_of(&daemon).check_health().await.unwrap_err();
         assert!(matches!(error, ClientError::OtherProject { .. }), "{error}");
     }
@@ -387,14 +387,14 @@ pub(crate) mod tests {
         let error = refused("").await;
         assert!(matches!(error, ClientError::Unknown(_)), "{error:?}");
         assert!(error.hint().contains("rookery log"));
-        let silent = StandIn::answering("").await.unwrap();
+        let silent = StubServer::start("").await.unwrap();
         let error = client_of(&silent).check_health().await.unwrap_err();
         assert!(matches!(error, ClientError::Unreachable { .. }), "{error:?}");
     }
 
     #[tokio::test]
     async fn a_closed_port_is_not_reachable() {
-        let daemon = StandIn::answering("200 OK\r\n\r\n{}").await.unwrap();
+        let daemon = StubServer::start("200 OK\r\n\r\n{}").await.unwrap();
         let client = client_of(&daemon);
         drop(daemon);
         let error = client.get(&["status"], &[]).await.unwrap_err();
@@ -403,7 +403,7 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn an_answer_that_is_no_json_is_garbled() {
-        let daemon = StandIn::answering("200 OK\r\n\r\nhello").await.unwrap();
+        let daemon = StubServer::start("200 OK\r\n\r\nhello").await.unwrap();
         let error = client_of(&daemon).get(&["status"], &[]).await.unwrap_err();
         assert!(matches!(error, ClientError::Garbled(_)), "{error}");
     }
@@ -421,12 +421,12 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn a_patient_client_finds_the_daemon_where_it_went() {
         let (old, new) =
-            (StandIn::answering("").await.unwrap(), StandIn::answering("200 OK\r\n\r\n{\"ok\":true}").await.unwrap());
+            (StubServer::start("").await.unwrap(), StubServer::start("200 OK\r\n\r\n{\"ok\":true}").await.unwrap());
         let client =
             client_of(&old).found_by(Arc::new(Moved(address_of(&new)))).with_retry_timeout(Duration::from_secs(60));
         let clone = client.clone();
         assert_eq!(client.post(&["tasks"], &json!({})).await.unwrap(), json!({"ok": true}));
-        let key = |daemon: &StandIn| {
+        let key = |daemon: &StubServer| {
             let requests = daemon.requests().join("");
             requests.lines().find(|line| line.starts_with("idempotency-key: ")).map(str::to_owned)
         };
@@ -437,7 +437,7 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn an_agent_is_spoken_for_by_the_projects_owner_alone() {
-        let daemon = StandIn::answering("200 OK\r\n\r\n{}").await.unwrap();
+        let daemon = StubServer::start("200 OK\r\n\r\n{}").await.unwrap();
         let agent = client_of(&daemon).as_agent("ada@pr-1").unwrap();
         agent.get(&["status"], &[]).await.unwrap();
         let request = daemon.requests().join("");

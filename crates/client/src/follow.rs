@@ -165,7 +165,7 @@ impl Pauses {
 
 #[cfg(test)]
 mod tests {
-    use rookery_testkit::stub_server::StandIn;
+    use rookery_testkit::stub_server::StubServer;
     use serde_json::json;
 
     use super::*;
@@ -176,7 +176,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_that_ends_is_resumed_after_the_last_event() {
-        let daemon = StandIn::answering(TWO).await.unwrap();
+        let daemon = StubServer::start(TWO).await.unwrap();
         let mut follower = client_of(&daemon).follow(vec![("run", "run_x".to_owned())], None, Duration::MAX);
         for n in [1, 2, 1] {
             let event = json!({"n": n});
@@ -191,7 +191,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_position_that_is_gone_is_told_and_left() {
-        let daemon = StandIn::answering("410 Gone\r\n\r\n{}").await.unwrap();
+        let daemon = StubServer::start("410 Gone\r\n\r\n{}").await.unwrap();
         let mut follower = client_of(&daemon).follow(vec![], Some("log_0:9".to_owned()), Duration::MAX);
         assert_eq!(follower.next().await.unwrap().unwrap(), Followed::Replaced);
         assert_eq!(follower.next().await.unwrap().unwrap(), Followed::Replaced);
@@ -201,11 +201,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_refusal_is_the_end_and_silence_is_after_a_while() {
-        let daemon = StandIn::answering("403 Forbidden\r\n\r\n{}").await.unwrap();
+        let daemon = StubServer::start("403 Forbidden\r\n\r\n{}").await.unwrap();
         let mut follower = client_of(&daemon).follow(vec![], None, Duration::MAX);
         assert_eq!(follower.next().await.unwrap().unwrap_err().status(), Some(403));
         assert!(follower.next().await.is_none());
-        let silent = StandIn::answering("").await.unwrap();
+        let silent = StubServer::start("").await.unwrap();
         let mut follower = client_of(&silent).follow(vec![], None, Duration::from_millis(300));
         assert_eq!(follower.next().await.unwrap().unwrap(), Followed::Lost);
         assert!(matches!(follower.next().await, Some(Err(ClientError::Unknown(_)))));

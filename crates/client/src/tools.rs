@@ -201,13 +201,13 @@ fn refusal(text: &str) -> ClientError {
 
 #[cfg(test)]
 mod tests {
-    use rookery_testkit::stub_server::StandIn;
+    use rookery_testkit::stub_server::StubServer;
 
     use super::*;
     use crate::client::tests::client_of;
 
     async fn called(answer: &str) -> (Result<Answer, ClientError>, String) {
-        let daemon = StandIn::answering(answer).await.unwrap();
+        let daemon = StubServer::start(answer).await.unwrap();
         let tools = Tools::new(client_of(&daemon), Some("ada@pr-1".to_owned()));
         let answer = tools.call("channel_send", json!({"message": "hi"})).await;
         (answer, daemon.requests().join(""))
@@ -229,7 +229,7 @@ mod tests {
 
     #[tokio::test]
     async fn tools_are_listed_with_what_they_take() {
-        let daemon = StandIn::answering(
+        let daemon = StubServer::start(
             "200 OK\r\nContent-Type: application/json\r\n\r\n\
              {\"id\":1,\"result\":{\"tools\":[{\"name\":\"a\",\"description\":\"b\",\"inputSchema\":{\"type\":\"object\"}}]}}",
         )

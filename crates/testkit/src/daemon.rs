@@ -1,4 +1,4 @@
-//! A real daemon for one test: the real program, on a free port, in a folder of its own.
+//! A real daemon for one test: the real program, on a free port, in its own folder.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use crate::postgres::Schema;
 
-/// The variable that says on which store the daemons of all tests run that do not name one: `postgres`, or SQLite.
+/// The environment variable with the storage engine for tests that name no store: `postgres` or `sqlite` (the default).
 pub const STORE: &str = "ROOKERY_TEST_STORE";
 
-/// What a store is kept in.
+/// A storage engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Engine {
     Sqlite,
@@ -24,17 +24,17 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// The one that [`STORE`] asks for.
-    pub fn asked_for() -> anyhow::Result<Engine> {
+    /// The engine that [`STORE`] names.
+    pub fn from_env() -> anyhow::Result<Engine> {
         match std::env::var(STORE).as_deref() {
             Ok("postgres") => Ok(Engine::Postgres),
             Ok("sqlite" | "") | Err(_) => Ok(Engine::Sqlite),
-            Ok(other) => bail!("{STORE} is {other}; it may be postgres or sqlite"),
+            Ok(other) => bail!("unknown storage engine {other} in {STORE}; set it to postgres or sqlite"),
         }
     }
 }
 
-/// How to start a daemon.
+/// The program, arguments and environment of a daemon.
 #[derive(Clone, Debug)]
 pub struct Setup {
     program: PathBuf,
@@ -60,36 +60,36 @@ impl Setup {
         self
     }
 
-    /// On the store with this URL, whatever [`STORE`] says.
+    /// Uses the store with this URL instead of the one that [`STORE`] names.
     #[must_use]
     pub fn store(self, url: impl Into<String>) -> Setup {
         self.arg("--store").arg(url)
     }
 
-    /// Starts it in a new temporary project folder.
+    /// Starts the daemon in a new temporary project folder.
     pub fn start(self) -> anyhow::Result<Daemon> {
         let folder = tempfile::tempdir()?;
         let root = folder.path().canonicalize()?;
         self.start_in(root, Some(folder))
     }
 
-    /// Starts it in an existing folder.
+    /// Starts the daemon in an existing folder.
     pub fn start_at(self, root: &Path) -> anyhow::Result<Daemon> {
         self.start_in(root.canonicalize()?, None)
     }
 
     fn start_in(self, root: PathBuf, folder: Option<tempfile::TempDir>) -> anyhow::Result<Daemon> {
-        let (setup, schema) = self.with_usual_store()?;
+        let (setup, schema) = self.with_default_store()?;
         let (child, url) = setup.launch(&root)?;
         Ok(Daemon { setup, root, _folder: folder, schema, child: Some(child), url, http: client()? })
     }
 
-    /// A test that names no store gets the one that [`STORE`] asks for; in PostgreSQL that is a new schema.
-    fn with_usual_store(self) -> anyhow::Result<(Setup, Option<Schema>)> {
+    /// Sets the store that [`STORE`] names, unless the test names one. In PostgreSQL that is a new schema.
+    fn with_default_store(self) -> anyhow::Result<(Setup, Option<Schema>)> {
         if self.named_store().is_some() {
             return Ok((self, None));
         }
-        match Engine::asked_for()? {
+        match Engine::from_env()? {
             Engine::Postgres => {
                 let schema = Schema::new()?;
                 Ok((self.store(schema.url()), Some(schema)))
@@ -105,7 +105,7 @@ impl Setup {
         next.map(String::as_str).or(joined).or(by_env)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the module that starts the program under test")]
+    #[expect(clippy::disallowed_methods, reason = "this module starts the program under test")]
     fn launch(&self, root: &Path) -> anyhow::Result<(Child, String)> {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(root.join("daemon.stderr"))?;
         let mut child = Command::new(&self.program)
@@ -118,22 +118,23 @@ impl Setup {
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()
-            .context("the daemon cannot be started")?;
-        let mut first = String::new();
+            .context("cannot start the daemon")?;
+        let mut first_line = String::new();
         if let Some(stdout) = child.stdout.take() {
-            BufReader::new(stdout).read_line(&mut first)?;
+            BufReader::new(stdout).read_line(&mut first_line)?;
         }
-        match first.trim().strip_prefix("listening on ") {
+        match first_line.trim().strip_prefix("listening on ") {
             Some(url) => Ok((child, url.to_owned())),
             None => {
                 let status = child.wait()?;
                 let stderr = std::fs::read_to_string(root.join("daemon.stderr")).unwrap_or_default();
-                bail!("the daemon did not start ({status}); it printed {first:?} and:\n{stderr}")
+                bail!("the daemon did not start ({status}); it printed {first_line:?} and:\n{stderr}")
             }
         }
     }
 }
 
+/// A running daemon, killed when it is dropped.
 #[derive(Debug)]
 pub struct Daemon {
     setup: Setup,
@@ -145,7 +146,7 @@ pub struct Daemon {
     http: reqwest::Client,
 }
 
-/// A status, the headers and the body as JSON (`Null` if it is none).
+/// An HTTP response. A body that is not JSON is `Null`.
 #[derive(Clone, Debug)]
 pub struct HttpReply {
     pub status: StatusCode,
@@ -167,12 +168,12 @@ impl Daemon {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Where its store is, if not in its folder.
+    /// The URL of the daemon's store, if it was named.
     pub fn store(&self) -> Option<&str> {
         self.setup.named_store()
     }
 
-    /// The schema that it was given because [`STORE`] asks for PostgreSQL.
+    /// The schema that was created because [`STORE`] names PostgreSQL.
     pub fn schema(&self) -> Option<&Schema> {
         self.schema.as_ref()
     }
@@ -181,7 +182,7 @@ impl Daemon {
         &self.http
     }
 
-    /// The secret that makes a caller the project's owner.
+    /// The key that authenticates a person.
     pub fn person_key(&self) -> anyhow::Result<String> {
         Ok(std::fs::read_to_string(self.root.join(".rookery/person.key"))?.trim().to_owned())
     }
@@ -206,7 +207,7 @@ impl Daemon {
         read(self.request(Method::DELETE, path)).await
     }
 
-    /// Ends the process at once, as a power cut would.
+    /// Kills the process, as a power cut would.
     pub fn kill(&mut self) -> anyhow::Result<()> {
         if let Some(mut child) = self.child.take() {
             child.kill()?;
@@ -215,42 +216,42 @@ impl Daemon {
         Ok(())
     }
 
-    /// Stops the process where it is, as a machine does that sleeps. Only [`Daemon::resume`] and [`Daemon::kill`] help.
+    /// Suspends the process, as a sleeping machine does, until [`Daemon::resume`] or [`Daemon::kill`].
     pub fn pause(&self) -> anyhow::Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets a paused process go on.
+    /// Resumes a paused process.
     pub fn resume(&self) -> anyhow::Result<()> {
         self.signal(Signal::CONT)
     }
 
     fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         let child = self.child.as_ref().context("the daemon is not running")?;
-        kill_process(Pid::from_child(child), signal).context("the daemon cannot be signalled")
+        kill_process(Pid::from_child(child), signal).context("cannot signal the daemon")
     }
 
-    /// Asks it to stop and waits; its exit code.
-    #[expect(clippy::disallowed_methods, reason = "this is the module that starts the program under test")]
+    /// Asks the daemon to stop, waits for its end, and returns its exit code.
+    #[expect(clippy::disallowed_methods, reason = "this module starts the program under test")]
     pub fn stop(&mut self) -> anyhow::Result<Option<i32>> {
         let Some(mut child) = self.child.take() else { return Ok(None) };
         Command::new("kill").args(["-TERM", &child.id().to_string()]).status()?;
         Ok(child.wait()?.code())
     }
 
-    /// Asks the program whether every derived row of the store is what the log says.
-    #[expect(clippy::disallowed_methods, reason = "this is the module that starts the program under test")]
+    /// Runs `rookery replay --verify`, which compares the tables with the log.
+    #[expect(clippy::disallowed_methods, reason = "this module starts the program under test")]
     pub fn replay_verify(&self) -> anyhow::Result<()> {
         let mut command = Command::new(&self.setup.program);
         command.args(["replay", "--verify", "--dir"]).arg(&self.root).env_remove("ROOKERY_DIR");
         let output = command.envs(self.store().map(|url| ("ROOKERY_STORE", url))).output()?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "rookery replay --verify: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "rookery replay --verify failed: {stderr}");
         Ok(())
     }
 
-    /// The rows of the log, as `rookery export` writes them.
-    #[expect(clippy::disallowed_methods, reason = "this is the module that starts the program under test")]
+    /// Returns the log rows that `rookery export` writes.
+    #[expect(clippy::disallowed_methods, reason = "this module starts the program under test")]
     pub fn export(&self) -> anyhow::Result<Vec<Value>> {
         let mut command = Command::new(&self.setup.program);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
@@ -258,14 +259,14 @@ impl Daemon {
         }
         command.arg("export").current_dir(&self.root);
         let output = command.envs(self.store().map(|url| ("ROOKERY_STORE", url))).output()?;
-        ensure!(output.status.success(), "rookery export: {}", String::from_utf8_lossy(&output.stderr));
+        ensure!(output.status.success(), "rookery export failed: {}", String::from_utf8_lossy(&output.stderr));
         let lines = String::from_utf8(output.stdout)?;
         let rows = lines.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
-        // The first line is about the file, not a row.
+        // The first line describes the file; it is not a row.
         Ok(rows.into_iter().filter(|row| row.get("seq").is_some()).collect())
     }
 
-    /// Starts it again in the same folder and on the same store, on another port.
+    /// Kills the daemon and starts it again in the same folder and on the same store, on another port.
     pub fn restart(&mut self) -> anyhow::Result<()> {
         self.kill()?;
         let (child, url) = self.setup.launch(&self.root)?;
@@ -282,6 +283,7 @@ impl Drop for Daemon {
     }
 }
 
+/// Sends a request and reads the whole response.
 pub async fn read(request: RequestBuilder) -> anyhow::Result<HttpReply> {
     let response = request.send().await?;
     let (status, headers) = (response.status(), response.headers().clone());
@@ -289,12 +291,13 @@ pub async fn read(request: RequestBuilder) -> anyhow::Result<HttpReply> {
     Ok(HttpReply { status, headers, body: serde_json::from_slice(&bytes).unwrap_or(Value::Null) })
 }
 
-/// A client with a limit on everything, so that a test fails instead of hanging.
+/// Creates an HTTP client with timeouts, so that a test fails instead of hanging.
 pub fn client() -> anyhow::Result<reqwest::Client> {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
     let builder = reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).no_proxy();
-    // The daemon closes one that is idle for ten seconds, perhaps in the moment in which a request is sent on it.
+    // The daemon closes connections that are idle for ten seconds. A shorter timeout here never sends a request into a
+    // connection that is about to close.
     Ok(builder.pool_idle_timeout(Duration::from_secs(4)).build()?)
 }
 
@@ -303,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_that_names_a_store_keeps_it() {
+    fn setup_with_store_keeps_it() {
         let setup = || Setup::new("rookery");
         assert_eq!(setup().arg("--no-watch").named_store(), None);
         assert_eq!(setup().store("memory:").arg("--no-watch").named_store(), Some("memory:"));

@@ -1,4 +1,4 @@
-//! What a log must be, whatever happened to the daemon: complete and in order, with one holder for everything.
+//! Reads a daemon's log as a client does, and checks it: complete and in order, with at most one holder of everything.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,44 +8,45 @@ use serde_json::Value;
 
 use crate::daemon::Daemon;
 
-const PAGE: usize = 1_000;
+const PAGE_SIZE: usize = 1_000;
 
-/// Every event, oldest first, read page by page as a client would. Fails if a seq is missing or comes twice.
-pub async fn whole_log(daemon: &Daemon) -> anyhow::Result<Vec<Value>> {
+/// Returns all events, oldest first, read page by page. Fails if a seq is missing or appears twice.
+pub async fn read_log(daemon: &Daemon) -> anyhow::Result<Vec<Value>> {
     let mut events: Vec<Value> = Vec::new();
     loop {
-        let reply = daemon.get(&format!("/events?after={}&limit={PAGE}", events.len())).await?;
-        ensure!(reply.status.is_success(), "the log cannot be read: {reply:?}");
-        let page = reply.body.as_array().context("no list of events")?.clone();
+        let reply = daemon.get(&format!("/events?after={}&limit={PAGE_SIZE}", events.len())).await?;
+        ensure!(reply.status.is_success(), "cannot read the log: {reply:?}");
+        let page = reply.body.as_array().context("the answer is not a list of events")?.clone();
         for event in &page {
             events.push(event.clone());
             let seq = seq_of(event)?;
-            ensure!(seq == events.len() as u64, "event {seq} stands where {} belongs", events.len());
+            ensure!(seq == events.len() as u64, "expected event {}, got {seq}", events.len());
         }
-        if page.len() < PAGE {
+        if page.len() < PAGE_SIZE {
             return Ok(events);
         }
     }
 }
 
+/// The seq in an event's id.
 pub fn seq_of(event: &Value) -> anyhow::Result<u64> {
-    let id = event["id"].as_str().context("an event without an id")?;
-    Ok(event_id::parse(id).with_context(|| format!("{id} leads to no place in the log"))?.0)
+    let id = event["id"].as_str().context("an event has no id")?;
+    Ok(event_id::parse(id).with_context(|| format!("{id} is not the id of an event"))?.0)
 }
 
-/// At every seq a path has at most one holder, and only the holder gives it back.
-pub fn one_holder_at_a_time(events: &[Value]) -> anyhow::Result<()> {
+/// Fails unless every path and task has at most one holder at every seq, and only its holder releases or completes it.
+pub fn check_single_holder(events: &[Value]) -> anyhow::Result<()> {
     let mut holders: HashMap<&str, &str> = HashMap::new();
     for event in events {
         let (Some(path), Some(agent)) = (event["resource"].as_str(), event["agent_id"].as_str()) else { continue };
         match event["action"].as_str() {
             Some("resource.claimed") => {
                 let before = holders.insert(path, agent);
-                ensure!(before.is_none(), "{path} was given to {agent} while {before:?} held it: {event}");
+                ensure!(before.is_none(), "{path} was claimed by {agent} while {before:?} held it: {event}");
             }
             Some("resource.released") => {
                 let before = holders.remove(path);
-                ensure!(before == Some(agent), "{agent} gave {path} back, which {before:?} held: {event}");
+                ensure!(before == Some(agent), "{agent} released {path}, which {before:?} held: {event}");
             }
             _ => {}
         }
@@ -56,7 +57,7 @@ pub fn one_holder_at_a_time(events: &[Value]) -> anyhow::Result<()> {
         match event["action"].as_str() {
             Some("task.assigned") => {
                 let before = holders.insert(task, agent);
-                ensure!(before.is_none(), "{task} was given to {agent} while {before:?} held it: {event}");
+                ensure!(before.is_none(), "{task} was assigned to {agent} while {before:?} held it: {event}");
             }
             Some("task.completed") => {
                 let before = holders.remove(task);
@@ -68,8 +69,8 @@ pub fn one_holder_at_a_time(events: &[Value]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How often each value of a field occurs among the events of one action.
-pub fn counts<'a>(
+/// Counts the events of one action by the value of a field.
+pub fn count_by<'a>(
     events: &'a [Value],
     action: &str,
     field: impl Fn(&'a Value) -> Option<String>,

@@ -1,4 +1,4 @@
-//! A tool called by hand: one request of the protocol version that needs no session.
+//! Calls an MCP tool with a single request, in the protocol version that needs no session.
 
 use anyhow::{Context, ensure};
 use reqwest::Method;
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, read};
 
-const VERSION: &str = "2026-07-28";
+const PROTOCOL_VERSION: &str = "2026-07-28";
 
-/// Calls a tool as an agent and tells what it answered; fails if the tool does.
-pub async fn call(daemon: &Daemon, agent: &str, tool: &str, arguments: Value) -> anyhow::Result<Value> {
+/// Calls a tool as an agent and returns its structured content. Fails if the tool reports an error.
+pub async fn call_tool(daemon: &Daemon, agent: &str, tool: &str, arguments: Value) -> anyhow::Result<Value> {
     let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": VERSION,
+        "io.modelcontextprotocol/protocolVersion": PROTOCOL_VERSION,
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": {},
     });
@@ -19,13 +19,13 @@ pub async fn call(daemon: &Daemon, agent: &str, tool: &str, arguments: Value) ->
     let request = daemon
         .request(Method::POST, "/mcp")
         .header("accept", "application/json, text/event-stream")
-        .header("mcp-protocol-version", VERSION)
+        .header("mcp-protocol-version", PROTOCOL_VERSION)
         .header("mcp-method", "tools/call")
         .header("mcp-name", tool)
         .header("x-agent-id", agent)
         .json(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}));
     let answer = read(request).await?.body;
     let result = &answer["result"];
-    ensure!(result["isError"] != true, "{tool} fails: {}", result["content"]);
-    result.get("structuredContent").cloned().with_context(|| format!("{tool} was answered with {answer}"))
+    ensure!(result["isError"] != true, "{tool} failed: {}", result["content"]);
+    result.get("structuredContent").cloned().with_context(|| format!("{tool} returned no structured content: {answer}"))
 }

@@ -1,14 +1,15 @@
-//! PostgreSQL for tests: a server of a test's own, or a schema of its own in the server that all tests share.
+//! PostgreSQL for tests: a private server, or a private schema in the server that all tests share.
 
 use anyhow::{Context, Result};
 use rand::Rng;
 
 pub use rookery_testdb::{Options, Server, psql};
 
-/// The variable that names the shared server, by URL.
+/// The environment variable with the URL of the shared server.
 pub const SHARED: &str = "ROOKERY_TEST_POSTGRES";
 
-/// A schema that nobody else uses. Whoever opens the URL creates it; it is dropped, with all it holds, when this is.
+/// The unique name of a schema. Opening a store at its URL creates the schema; dropping this value drops it with its
+/// contents.
 #[derive(Debug)]
 pub struct Schema {
     server: String,
@@ -16,7 +17,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// In the shared server.
+    /// Names a schema in the shared server.
     pub fn new() -> Result<Schema> {
         let server = std::env::var(SHARED).with_context(|| {
             format!(
@@ -27,10 +28,10 @@ impl Schema {
         Ok(Schema::at(server))
     }
 
-    /// In another server.
+    /// Names a schema in another server.
     pub fn at(server: impl Into<String>) -> Schema {
-        let letter = || char::from(rand::rng().random_range(b'a'..=b'z'));
-        let name = std::iter::repeat_with(letter).take(16).collect::<String>();
+        let random_char = || char::from(rand::rng().random_range(b'a'..=b'z'));
+        let name = std::iter::repeat_with(random_char).take(16).collect::<String>();
         Schema { server: server.into(), name: format!("t_{name}") }
     }
 
@@ -38,18 +39,18 @@ impl Schema {
         &self.name
     }
 
-    /// Where the store finds it: the server's URL with `schema=`.
+    /// The store URL: the server's URL with `schema=`.
     pub fn url(&self) -> String {
         self.url_at(&self.server)
     }
 
-    /// The same schema by another way to the same server, such as a proxy.
+    /// The store URL by another address of the same server, such as a proxy.
     pub fn url_at(&self, server: &str) -> String {
         let separator = if server.contains('?') { '&' } else { '?' };
         format!("{server}{separator}schema={}", self.name)
     }
 
-    /// Runs SQL in the schema and tells what `psql` printed, without headings.
+    /// Runs SQL in the schema and returns the output of `psql`, without headings.
     pub fn psql(&self, sql: &str) -> Result<String> {
         psql(&self.server, &format!("SET search_path TO {}; {sql}", self.name))
     }
@@ -57,9 +58,9 @@ impl Schema {
 
 impl Drop for Schema {
     fn drop(&mut self) {
-        // At best: a test may have ended the server, or left a connection that holds a lock.
+        // Best effort: the test may have ended the server, or left a connection that holds a lock.
         let sql = format!("SET lock_timeout = '10s'; DROP SCHEMA IF EXISTS {} CASCADE", self.name);
-        let _dropped = psql(&self.server, &sql);
+        psql(&self.server, &sql).ok();
     }
 }
 
@@ -68,8 +69,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_is_one_more_parameter_of_the_url() {
-        // Nothing listens on port 1: dropping the schema fails at once, and nobody minds.
+    fn schema_url_adds_a_parameter() {
+        // Nothing listens on port 1, so dropping the schema fails at once, without harm.
         let schema = Schema::at("postgres://rookery@127.0.0.1:1/rookery");
         assert_eq!(schema.url(), format!("postgres://rookery@127.0.0.1:1/rookery?schema={}", schema.name()));
         assert!(schema.url_at("postgres://h/d?sslmode=disable").ends_with(&format!("&schema={}", schema.name())));

@@ -1,7 +1,7 @@
-//! A proxy in front of PostgreSQL that loses connections on demand: now, or exactly at the next COMMIT.
+//! A proxy in front of PostgreSQL that cuts connections on demand: at once, or exactly at the next COMMIT.
 //!
-//! It runs on a thread of its own, so that it goes on while a test waits for the daemon to start. What it must know of
-//! PostgreSQL's protocol is in `proxy/wire.rs`.
+//! It runs on its own thread, and so keeps running while a test waits for the daemon to start. `proxy/wire.rs` parses as much
+//! of PostgreSQL's protocol as this needs.
 
 mod wire;
 
@@ -20,26 +20,26 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{oneshot, watch};
 
-use wire::{Exchange, Fate, Said};
+use wire::{Exchange, Fate, MessageKind};
 
 /// How long [`Proxy::cut`] waits for the connections to be closed.
-const CUT_LIMIT: Duration = Duration::from_secs(10);
-/// How long a server may take to end a connection whose client is gone.
-const FAREWELL: Duration = Duration::from_secs(60);
-const CHUNK: usize = 64 * 1024;
+const CUT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a server may take to close a connection whose client is gone.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
+const CHUNK_SIZE: usize = 64 * 1024;
 
-/// What of a COMMIT still happens when the connection is lost.
+/// The moment at which a COMMIT loses its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// The server never gets it: it rolls back.
+    /// Before the server receives the COMMIT, so that it rolls back.
     Before,
-    /// The server has committed, and its answer is lost.
+    /// After the server has committed, so that its answer is lost.
     After,
-    /// The client is cut off at once, and the server gets the COMMIT only after this time.
+    /// The client is cut off at once, and the server receives the COMMIT after this delay.
     Meanwhile(Duration),
 }
 
-/// The proxy and its controls, for any thread. Its connections end when it is dropped.
+/// The proxy and its controls, for any thread. Dropping it closes its connections.
 #[derive(Debug)]
 pub struct Proxy {
     url: Url,
@@ -49,15 +49,16 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// In front of the server with this URL, on a free port of 127.0.0.1.
+    /// Starts a proxy for the server with this URL, on a free port of 127.0.0.1.
     pub fn start(server: &str) -> Result<Proxy> {
-        let mut url = Url::parse(server).context("the server's URL is none")?;
-        let host = url.host_str().context("the server's URL names no host")?.to_owned();
+        let mut url = Url::parse(server).context("cannot parse the server's URL")?;
+        let host = url.host_str().context("the server's URL has no host")?.to_owned();
         let target = (host, url.port().unwrap_or(5432));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         url.set_host(Some("127.0.0.1"))?;
-        url.set_port(Some(listener.local_addr()?.port())).map_err(|()| anyhow!("the server's URL takes no port"))?;
+        url.set_port(Some(listener.local_addr()?.port()))
+            .map_err(|()| anyhow!("cannot set the port of the server's URL"))?;
         let shared = Arc::new(Shared::default());
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -75,46 +76,46 @@ impl Proxy {
         self.url.to_string()
     }
 
-    /// Cuts all open connections; they are closed when this returns. A COMMIT that is under way by
-    /// [`When::Meanwhile`] arrives all the same.
+    /// Cuts all open connections and waits until they are closed. A COMMIT that is delayed by [`When::Meanwhile`] still
+    /// arrives.
     pub fn cut(&self) {
         self.shared.controls.send_modify(|controls| controls.cuts += 1);
-        self.shared.open.wait_for_those_of_now();
+        self.shared.open.wait_until_closed();
     }
 
-    /// Whether new connections are closed as soon as they are made. Open ones go on.
+    /// Sets whether new connections are closed at once. Open connections continue.
     pub fn refuse(&self, refuse: bool) {
         self.shared.controls.send_modify(|controls| controls.refuse = refuse);
     }
 
-    /// Whether nothing is forwarded and nothing closed, as by a network that swallows packets. What was held back is
-    /// forwarded afterwards.
+    /// Sets whether the proxy forwards and closes nothing, like a network that drops packets. After thawing, it forwards
+    /// the bytes that it held back.
     pub fn freeze(&self, freeze: bool) {
         self.shared.controls.send_modify(|controls| controls.frozen = freeze);
     }
 
-    /// The next COMMIT of any client loses its connection. One only: to strike again, say so again. The end of a
-    /// transaction that was begun `READ ONLY` does not count.
+    /// Cuts the connection of the next COMMIT of any client, once for each call. The end of a `READ ONLY` transaction does
+    /// not count.
     pub fn cut_at_commit(&self, when: When) {
         self.cut_at_commit_of("", when);
     }
 
-    /// The same, only for clients whose `application_name` contains this.
+    /// Like [`Proxy::cut_at_commit`], for clients whose `application_name` contains this text.
     pub fn cut_at_commit_of(&self, application: &str, when: When) {
-        *lock(&self.shared.armed) = Some(Order { application: application.to_owned(), when });
+        *lock(&self.shared.armed) = Some(CommitCut { application: application.to_owned(), when });
     }
 
-    /// Takes back [`Proxy::cut_at_commit`], if no COMMIT has come since.
-    pub fn spare_commits(&self) {
+    /// Cancels [`Proxy::cut_at_commit`], unless a COMMIT was cut already.
+    pub fn cancel_cut_at_commit(&self) {
         *lock(&self.shared.armed) = None;
     }
 
-    /// How often a COMMIT has lost its connection.
-    pub fn strikes(&self) -> u64 {
-        self.shared.strikes.load(Ordering::SeqCst)
+    /// The number of COMMITs that lost their connection.
+    pub fn commits_cut(&self) -> u64 {
+        self.shared.commits_cut.load(Ordering::SeqCst)
     }
 
-    /// How many connections are open.
+    /// The number of open connections.
     pub fn connections(&self) -> usize {
         lock(&self.shared.open.set).ids.len()
     }
@@ -124,8 +125,8 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It ends in any case; what it has to say, the test has seen.
-            let _ended = thread.join();
+            // A panic of the thread has shown in the test already.
+            thread.join().ok();
         }
     }
 }
@@ -133,14 +134,14 @@ impl Drop for Proxy {
 #[derive(Debug, Default)]
 struct Shared {
     controls: watch::Sender<Controls>,
-    armed: Mutex<Option<Order>>,
-    strikes: AtomicU64,
-    open: Open,
+    armed: Mutex<Option<CommitCut>>,
+    commits_cut: AtomicU64,
+    open: OpenConnections,
 }
 
-/// Whose COMMIT is to be struck, and when.
+/// The COMMIT to cut: of which clients, and at which moment.
 #[derive(Debug)]
-struct Order {
+struct CommitCut {
     application: String,
     when: When,
 }
@@ -153,40 +154,41 @@ struct Controls {
 }
 
 impl Shared {
-    /// Held back here as long as the network is frozen.
-    async fn thawed(&self) {
-        self.until(|controls| !controls.frozen).await;
+    /// Waits until the proxy is not frozen.
+    async fn wait_until_thawed(&self) {
+        self.wait_until(|controls| !controls.frozen).await;
     }
 
-    async fn cut_after(&self, cuts: u64) {
-        self.until(|controls| controls.cuts > cuts).await;
+    /// Waits for the next cut after this number of cuts.
+    async fn wait_for_cut(&self, cuts: u64) {
+        self.wait_until(|controls| controls.cuts > cuts).await;
     }
 
-    async fn until(&self, wanted: impl Fn(&Controls) -> bool) {
+    async fn wait_until(&self, wanted: impl Fn(&Controls) -> bool) {
         let mut controls = self.controls.subscribe();
-        // This fails only without a sender, and the sender is ours.
+        // Fails only without a sender, and `self` owns the sender.
         drop(controls.wait_for(|controls| wanted(controls)).await);
     }
 
-    fn struck(&self) {
-        self.strikes.fetch_add(1, Ordering::SeqCst);
+    fn count_commit_cut(&self) {
+        self.commits_cut.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-/// The open connections, by the order in which they came.
+/// The open connections, in the order of their arrival.
 #[derive(Debug, Default)]
-struct Open {
-    set: Mutex<Ids>,
+struct OpenConnections {
+    set: Mutex<ConnectionIds>,
     closed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Ids {
+struct ConnectionIds {
     next: u64,
     ids: BTreeSet<u64>,
 }
 
-impl Open {
+impl OpenConnections {
     fn enter(&self) -> u64 {
         let mut set = lock(&self.set);
         set.next += 1;
@@ -200,27 +202,27 @@ impl Open {
         self.closed.notify_all();
     }
 
-    fn wait_for_those_of_now(&self) {
+    fn wait_until_closed(&self) {
         let set = lock(&self.set);
         let newest = set.next;
-        let some_are_open = |set: &mut Ids| set.ids.first().is_some_and(|oldest| *oldest <= newest);
-        let _closed = self.closed.wait_timeout_while(set, CUT_LIMIT, some_are_open);
+        let some_are_open = |set: &mut ConnectionIds| set.ids.first().is_some_and(|oldest| *oldest <= newest);
+        drop(self.closed.wait_timeout_while(set, CUT_TIMEOUT, some_are_open));
     }
 }
 
 /// Counts a connection as open until its sockets are closed.
-struct Entry {
+struct OpenConnection {
     shared: Arc<Shared>,
     id: u64,
 }
 
-impl Entry {
-    fn new(shared: &Arc<Shared>) -> Entry {
-        Entry { shared: shared.clone(), id: shared.open.enter() }
+impl OpenConnection {
+    fn new(shared: &Arc<Shared>) -> OpenConnection {
+        OpenConnection { shared: shared.clone(), id: shared.open.enter() }
     }
 }
 
-impl Drop for Entry {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.shared.open.leave(self.id);
     }
@@ -232,50 +234,50 @@ async fn accept(listener: TcpListener, target: (String, u16), shared: Arc<Shared
         let (client, _) = listener.accept().await?;
         let controls = *shared.controls.borrow();
         if controls.refuse {
-            // Reset, which is as near to a refusal as an open port comes.
+            // A reset is the closest that an open port gets to a refused connection.
             client.set_zero_linger()?;
             continue;
         }
-        let entry = Entry::new(&shared);
-        tokio::spawn(serve(client, target.clone(), entry, controls.cuts));
+        let connection = OpenConnection::new(&shared);
+        tokio::spawn(serve(client, target.clone(), connection, controls.cuts));
     }
 }
 
-/// How a connection ended, if not by a cut or by one of its sides.
+/// How forwarding ended.
 enum ConnectionEnd {
     Closed,
-    /// The client goes at once; the server gets these last words after the delay.
-    Struck {
-        last_words: Vec<u8>,
+    /// The client is cut off at once, and the server receives these last bytes after the delay.
+    CommitCut {
+        last_bytes: Vec<u8>,
         delay: Duration,
     },
 }
 
-async fn serve(client: TcpStream, target: (String, u16), entry: Entry, cuts: u64) {
-    let shared = entry.shared.clone();
+async fn serve(client: TcpStream, target: (String, u16), connection: OpenConnection, cuts: u64) {
+    let shared = connection.shared.clone();
     let Ok(server) = TcpStream::connect((target.0.as_str(), target.1)).await else { return };
-    // Small messages go at once, or every round trip would take forty milliseconds.
-    let _quick = client.set_nodelay(true).and_then(|()| server.set_nodelay(true));
+    // Without `TCP_NODELAY`, every round trip would take forty milliseconds.
+    client.set_nodelay(true).and_then(|()| server.set_nodelay(true)).ok();
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     let exchange = Mutex::new(Exchange::default());
     let end = tokio::select! {
-        () = shared.cut_after(cuts) => ConnectionEnd::Closed,
+        () = shared.wait_for_cut(cuts) => ConnectionEnd::Closed,
         end = forward(&mut from_client, &mut to_server, &exchange, &shared) => end.unwrap_or(ConnectionEnd::Closed),
-        _ = give_back(&mut from_server, &mut to_client, &exchange, &shared) => ConnectionEnd::Closed,
+        _ = forward_answers(&mut from_server, &mut to_client, &exchange, &shared) => ConnectionEnd::Closed,
     };
-    let ConnectionEnd::Struck { last_words, delay } = end else {
+    let ConnectionEnd::CommitCut { last_bytes, delay } = end else {
         drop((from_client, to_client, from_server, to_server));
-        return drop(entry);
+        return drop(connection);
     };
-    shared.struck();
+    shared.count_commit_cut();
     drop((from_client, to_client));
-    drop(entry);
+    drop(connection);
     tokio::time::sleep(delay).await;
-    let _told = tokio::time::timeout(FAREWELL, part(from_server, to_server, &last_words)).await;
+    drop(tokio::time::timeout(CLOSE_TIMEOUT, finish_server(from_server, to_server, &last_bytes)).await);
 }
 
-/// From the client to the server, until one of them has gone or a COMMIT is struck.
+/// Forwards from the client to the server, until one of them closes or a COMMIT is cut.
 async fn forward(
     from: &mut OwnedReadHalf,
     to: &mut OwnedWriteHalf,
@@ -283,64 +285,64 @@ async fn forward(
     shared: &Shared,
 ) -> io::Result<ConnectionEnd> {
     let mut client = wire::Client::default();
-    let mut chunk = vec![0; CHUNK];
+    let mut chunk = vec![0; CHUNK_SIZE];
     loop {
         let length = from.read(&mut chunk).await?;
         if length == 0 {
             return Ok(ConnectionEnd::Closed);
         }
-        shared.thawed().await;
+        shared.wait_until_thawed().await;
         client.push(&chunk[..length]);
         let mut bytes = vec![];
-        while let Some((said, message)) = client.next() {
-            match strike(said, client.application(), shared) {
+        while let Some((kind, message)) = client.next() {
+            match take_commit_cut(kind, client.application(), shared) {
                 Some(When::Before) => {
                     to.write_all(&bytes).await?;
-                    return Ok(ConnectionEnd::Struck { last_words: vec![], delay: Duration::ZERO });
+                    return Ok(ConnectionEnd::CommitCut { last_bytes: vec![], delay: Duration::ZERO });
                 }
                 Some(When::Meanwhile(delay)) => {
                     to.write_all(&bytes).await?;
-                    return Ok(ConnectionEnd::Struck { last_words: [&message, said.completion()].concat(), delay });
+                    return Ok(ConnectionEnd::CommitCut { last_bytes: [&message, kind.completion()].concat(), delay });
                 }
                 Some(When::After) => lock(exchange).withhold_next(),
                 None => {}
             }
-            lock(exchange).ask(said);
+            lock(exchange).ask(kind);
             bytes.extend(message);
         }
         to.write_all(&bytes).await?;
     }
 }
 
-/// How this message is struck, if it is; the order is then done.
-fn strike(said: Said, application: &str, shared: &Shared) -> Option<When> {
+/// Takes the armed cut, if it applies to this message.
+fn take_commit_cut(kind: MessageKind, application: &str, shared: &Shared) -> Option<When> {
     let mut armed = lock(&shared.armed);
-    let order = armed.take_if(|order| said.is_commit() && application.contains(&order.application))?;
-    Some(order.when)
+    let cut = armed.take_if(|cut| kind.is_commit() && application.contains(&cut.application))?;
+    Some(cut.when)
 }
 
-/// From the server to the client, until one of them has gone or the answer of a struck COMMIT was there.
-async fn give_back(
+/// Forwards from the server to the client, until one of them closes or the answer to a cut COMMIT has arrived.
+async fn forward_answers(
     from: &mut OwnedReadHalf,
     to: &mut OwnedWriteHalf,
     exchange: &Mutex<Exchange>,
     shared: &Shared,
 ) -> io::Result<()> {
     let mut server = wire::Server::default();
-    let mut chunk = vec![0; CHUNK];
+    let mut chunk = vec![0; CHUNK_SIZE];
     loop {
         let length = from.read(&mut chunk).await?;
         if length == 0 {
             return Ok(());
         }
-        shared.thawed().await;
+        shared.wait_until_thawed().await;
         server.push(&chunk[..length]);
-        let (bytes, end) = heard(&mut server, &mut lock(exchange));
+        let (bytes, end) = filter_answers(&mut server, &mut lock(exchange));
         to.write_all(&bytes).await?;
         match end {
             None => {}
             Some(Fate::WithholdAndCut) => {
-                shared.struck();
+                shared.count_commit_cut();
                 return Ok(());
             }
             Some(_) => return Err(io::Error::other("the proxy cannot read an encrypted connection")),
@@ -348,11 +350,11 @@ async fn give_back(
     }
 }
 
-/// What of the server's words goes to the client, and whether it ends with them.
-fn heard(server: &mut wire::Server, exchange: &mut Exchange) -> (Vec<u8>, Option<Fate>) {
+/// Returns the server's bytes for the client, and the fate that ends the connection, if any.
+fn filter_answers(server: &mut wire::Server, exchange: &mut Exchange) -> (Vec<u8>, Option<Fate>) {
     let mut bytes = vec![];
     while let Some(message) = server.next(exchange) {
-        match exchange.hear(&message) {
+        match exchange.judge(&message) {
             Fate::Pass => bytes.extend(message),
             Fate::Withhold => {}
             end @ (Fate::WithholdAndCut | Fate::Encrypted) => return (bytes, Some(end)),
@@ -361,16 +363,16 @@ fn heard(server: &mut wire::Server, exchange: &mut Exchange) -> (Vec<u8>, Option
     (bytes, None)
 }
 
-/// Says the last words to a server whose client has gone, and waits until it closes. Closing first could make it lose
-/// what it has not yet read.
-async fn part(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, last_words: &[u8]) -> io::Result<()> {
-    to.write_all(last_words).await?;
+/// Sends the last bytes to a server whose client is gone, and waits until it closes. Closing first could make the server
+/// lose bytes that it has not read.
+async fn finish_server(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, last_bytes: &[u8]) -> io::Result<()> {
+    to.write_all(last_bytes).await?;
     to.shutdown().await?;
     tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
     Ok(())
 }
 
-/// A thread that panicked holding one of our locks has failed its test already.
+/// Ignores poisoning: a thread that panicked with a lock has failed its test already.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! A stand-in for a daemon in tests: answers every request with the same text, and remembers the requests.
+//! An HTTP server in place of a daemon: sends the same response to every request, and records the requests.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,24 +7,25 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
+/// Serves until it is dropped.
 #[derive(Debug)]
-pub struct StandIn {
+pub struct StubServer {
     url: String,
     requests: Arc<Mutex<Vec<String>>>,
     serving: JoinHandle<()>,
 }
 
-impl StandIn {
-    /// Serves `answer` (status line, headers, an empty line, body); an empty one closes the connection unanswered.
-    pub async fn answering(answer: &str) -> io::Result<Self> {
+impl StubServer {
+    /// Serves `response`: status, headers, an empty line, body. An empty response closes the connection without an answer.
+    pub async fn start(response: &str) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let (seen, answer) = (Arc::clone(&requests), answer.to_owned());
+        let (received, response) = (Arc::clone(&requests), response.to_owned());
         let serving = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let request = answer_one(stream, &answer).await;
-                seen.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+                let request = respond(stream, &response).await;
+                received.lock().unwrap_or_else(PoisonError::into_inner).push(request);
             }
         });
         Ok(Self { url, requests, serving })
@@ -34,18 +35,20 @@ impl StandIn {
         &self.url
     }
 
+    /// The requests so far, oldest first, as received.
     pub fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Drop for StandIn {
+impl Drop for StubServer {
     fn drop(&mut self) {
         self.serving.abort();
     }
 }
 
-async fn answer_one(mut stream: TcpStream, answer: &str) -> String {
+/// Reads one request, sends the response and returns the request.
+async fn respond(mut stream: TcpStream, response: &str) -> String {
     let mut request = Vec::new();
     let mut chunk = [0_u8; 4096];
     while !is_complete(&request) {
@@ -54,9 +57,9 @@ async fn answer_one(mut stream: TcpStream, answer: &str) -> String {
             Ok(length) => request.extend_from_slice(&chunk[..length]),
         }
     }
-    if let Some((head, body)) = answer.split_once("\r\n\r\n") {
+    if let Some((head, body)) = response.split_once("\r\n\r\n") {
         let text = format!("HTTP/1.1 {head}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
-        // One that hung up shows so by what it does next.
+        // A client that hung up shows it by its next step, which the test sees.
         drop(stream.write_all(text.as_bytes()).await);
     }
     String::from_utf8_lossy(&request).into_owned()

@@ -8,7 +8,7 @@ use anyhow::Context;
 pub const DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
 
-/// Asks again and again until there is an answer.
+/// Polls `ask` until it returns a value. `what` names the awaited thing in the error.
 pub async fn eventually<T, F>(what: &str, mut ask: impl FnMut() -> F) -> anyhow::Result<T>
 where
     F: Future<Output = anyhow::Result<Option<T>>>,
@@ -24,7 +24,9 @@ where
     within(what, asking).await?
 }
 
-/// Fails instead of hanging.
+/// Waits for `work`, and fails after [`DEADLINE`] instead of hanging.
 pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> anyhow::Result<T> {
-    tokio::time::timeout(DEADLINE, work).await.with_context(|| format!("waited too long: {what}"))
+    tokio::time::timeout(DEADLINE, work)
+        .await
+        .with_context(|| format!("timeout after {} s: {what}", DEADLINE.as_secs()))
 }

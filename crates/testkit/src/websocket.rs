@@ -1,4 +1,4 @@
-//! A client of the gateway's stream: what it was sent, frame by frame, and how it ended.
+//! A client of the Clutch WebSocket stream, which sees every frame and the close code.
 
 use anyhow::{Context, bail, ensure};
 use futures_util::{SinkExt, StreamExt};
@@ -9,21 +9,21 @@ use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-use crate::stream::{Receiving, connect};
+use crate::stream::{self, ReceiveBuffer};
 use crate::wait::within;
 
-/// A message and its place in the log.
+/// A message with its position in the log.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Placed {
+pub struct LoggedMessage {
     pub seq: u64,
     pub message: Value,
 }
 
-impl Placed {
-    pub fn read(frame: &Value) -> anyhow::Result<Placed> {
-        let seq = frame["seq"].as_u64().with_context(|| format!("{frame} has no place"))?;
+impl LoggedMessage {
+    pub fn read(frame: &Value) -> anyhow::Result<LoggedMessage> {
+        let seq = frame["seq"].as_u64().with_context(|| format!("{frame} has no seq"))?;
         ensure!(frame["message"].is_object(), "{frame} has no message");
-        Ok(Placed { seq, message: frame["message"].clone() })
+        Ok(LoggedMessage { seq, message: frame["message"].clone() })
     }
 
     pub fn message_type(&self) -> &str {
@@ -37,9 +37,9 @@ pub struct Socket {
     inner: WebSocketStream<TcpStream>,
 }
 
-/// What a connection was refused with.
+/// The HTTP answer that rejected a handshake.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Refused {
+pub struct HandshakeRejection {
     pub status: u16,
     pub body: Value,
 }
@@ -47,31 +47,31 @@ pub struct Refused {
 impl Socket {
     /// Opens `/clutch/v0/stream` with this query.
     pub async fn open(url: &str, query: &str) -> anyhow::Result<Socket> {
-        match Socket::ask(url, query, &[], Receiving::Usual).await? {
+        match Socket::connect(url, query, &[], ReceiveBuffer::Default).await? {
             Ok(socket) => Ok(socket),
-            Err(refused) => bail!("the stream was refused: {refused:?}"),
+            Err(rejection) => bail!("the daemon rejected the stream: {rejection:?}"),
         }
     }
 
-    /// Asks for a connection, with headers of one's own.
-    pub async fn ask(
+    /// Opens the stream with additional headers; returns the HTTP answer if the handshake is rejected.
+    pub async fn connect(
         url: &str,
         query: &str,
         headers: &[(&'static str, &str)],
-        receiving: Receiving,
-    ) -> anyhow::Result<Result<Socket, Refused>> {
+        receiving: ReceiveBuffer,
+    ) -> anyhow::Result<Result<Socket, HandshakeRejection>> {
         let address = url.replacen("http://", "ws://", 1);
         let mut request = format!("{address}/clutch/v0/stream{query}").into_client_request()?;
         for (name, value) in headers {
             request.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_str(value)?);
         }
-        let connection = connect(url, receiving).await?;
+        let connection = stream::connect(url, receiving).await?;
         match within("the handshake", client_async(request, connection)).await? {
             Ok((inner, _)) => Ok(Ok(Socket { inner })),
             Err(Error::Http(response)) => {
                 let body = response.body().as_deref().unwrap_or_default();
                 let body = serde_json::from_slice(body).unwrap_or_default();
-                Ok(Err(Refused { status: response.status().as_u16(), body }))
+                Ok(Err(HandshakeRejection { status: response.status().as_u16(), body }))
             }
             Err(error) => Err(error.into()),
         }
@@ -89,7 +89,7 @@ impl Socket {
         Ok(self.inner.send(message).await?)
     }
 
-    /// The next frame of any kind; `None` at the end.
+    /// Reads the next frame of any kind; `None` at the end.
     pub async fn raw(&mut self) -> anyhow::Result<Option<Message>> {
         match within("a frame", self.inner.next()).await? {
             Some(Ok(message)) => Ok(Some(message)),
@@ -98,23 +98,24 @@ impl Socket {
         }
     }
 
-    /// The next frame that says something.
+    /// Reads the next text frame, as JSON.
     pub async fn frame(&mut self) -> anyhow::Result<Value> {
         loop {
             match self.raw().await?.context("the stream ended")? {
                 Message::Text(text) => return Ok(serde_json::from_str(&text)?),
                 Message::Ping(_) | Message::Pong(_) => {}
-                other => bail!("{other:?} is not a frame of the stream"),
+                other => bail!("unexpected frame {other:?}"),
             }
         }
     }
 
-    /// The next message.
-    pub async fn next(&mut self) -> anyhow::Result<Placed> {
-        Placed::read(&self.frame().await?)
+    /// Reads the next message.
+    pub async fn next(&mut self) -> anyhow::Result<LoggedMessage> {
+        LoggedMessage::read(&self.frame().await?)
     }
 
-    pub async fn take(&mut self, count: usize) -> anyhow::Result<Vec<Placed>> {
+    /// Reads this many messages.
+    pub async fn take(&mut self, count: usize) -> anyhow::Result<Vec<LoggedMessage>> {
         let mut taken = Vec::new();
         while taken.len() < count {
             taken.push(self.next().await?);
@@ -122,19 +123,19 @@ impl Socket {
         Ok(taken)
     }
 
-    /// Reads until the end; the code it was closed with, if it was told.
-    pub async fn closed(&mut self) -> anyhow::Result<Option<u16>> {
-        Ok(self.farewell().await?.map(|(code, _)| code))
+    /// Reads until the connection ends, and returns the close code if the server sent one.
+    pub async fn close_code(&mut self) -> anyhow::Result<Option<u16>> {
+        Ok(self.close_frame().await?.map(|(code, _)| code))
     }
 
-    /// The same with the reason.
-    pub async fn farewell(&mut self) -> anyhow::Result<Option<(u16, String)>> {
-        let mut told = None;
+    /// Reads until the connection ends, and returns the close code with its reason.
+    pub async fn close_frame(&mut self) -> anyhow::Result<Option<(u16, String)>> {
+        let mut close = None;
         while let Some(message) = self.raw().await? {
             if let Message::Close(Some(frame)) = message {
-                told = Some((frame.code.into(), frame.reason.to_string()));
+                close = Some((frame.code.into(), frame.reason.to_string()));
             }
         }
-        Ok(told)
+        Ok(close)
     }
 }

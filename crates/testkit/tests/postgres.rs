@@ -1,6 +1,6 @@
-//! The private PostgreSQL server: what tests rely on when they start, stop and kill one.
+//! The private PostgreSQL server: starting, stopping, killing and cleaning up.
 
-#![expect(clippy::unwrap_used, reason = "a step that cannot be taken has failed")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use rookery_testkit::postgres::{Schema, Server};
 use tokio_postgres::{Client, NoTls};
 
-/// Set for the process that starts a server and then waits to be killed.
+/// Set in the process that starts a server and then waits to be killed.
 const HOLD: &str = "ROOKERY_TEST_HOLD_SERVER";
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -20,30 +20,30 @@ async fn connect(url: &str) -> Client {
     client
 }
 
-async fn shown(client: &Client, setting: &str) -> String {
+async fn setting_of(client: &Client, setting: &str) -> String {
     client.query_one(&format!("SHOW {setting}"), &[]).await.unwrap().get(0)
 }
 
 #[tokio::test]
-async fn it_answers_by_tcp_and_by_its_socket() {
+async fn server_answers_by_tcp_and_socket() {
     let server = Server::start().unwrap();
     for url in [server.url(), server.socket_url()] {
         let client = connect(&url).await;
         assert_eq!(client.query_one("SELECT current_database()", &[]).await.unwrap().get::<_, String>(0), "rookery");
-        assert_eq!(shown(&client, "server_encoding").await, "UTF8");
-        assert_eq!(shown(&client, "fsync").await, "off");
-        assert_eq!(shown(&client, "max_connections").await, "300");
+        assert_eq!(setting_of(&client, "server_encoding").await, "UTF8");
+        assert_eq!(setting_of(&client, "fsync").await, "off");
+        assert_eq!(setting_of(&client, "max_connections").await, "300");
     }
     assert_eq!(server.psql("SELECT 6 * 7").unwrap(), "42");
 }
 
 #[tokio::test]
-async fn what_was_committed_survives_a_kill_and_the_port_stays() {
+async fn commit_survives_crash_and_restart_keeps_port() {
     let mut server = Server::durable().unwrap();
     let (url, port) = (server.url(), server.port());
     let client = connect(&url).await;
-    assert_eq!(shown(&client, "fsync").await, "on");
-    assert_eq!(shown(&client, "synchronous_commit").await, "on");
+    assert_eq!(setting_of(&client, "fsync").await, "on");
+    assert_eq!(setting_of(&client, "synchronous_commit").await, "on");
     client.batch_execute("CREATE TABLE kept (n int); INSERT INTO kept VALUES (1)").await.unwrap();
     client.batch_execute("BEGIN; INSERT INTO kept VALUES (2)").await.unwrap();
 
@@ -59,12 +59,13 @@ async fn what_was_committed_survives_a_kill_and_the_port_stays() {
 }
 
 #[tokio::test]
-async fn stopped_and_started_again_it_has_its_data() {
+async fn restart_keeps_data() {
     let mut server = Server::start().unwrap();
     server.psql("CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)").unwrap();
-    let _lingers = connect(&server.url()).await;
+    let lingering_client = connect(&server.url()).await;
     server.stop().unwrap();
     server.stop().unwrap();
+    drop(lingering_client);
     server.restart().unwrap();
     server.restart().unwrap();
     assert_eq!(server.psql("SELECT n FROM kept").unwrap(), "7");
@@ -72,7 +73,7 @@ async fn stopped_and_started_again_it_has_its_data() {
 }
 
 #[test]
-fn dropping_it_removes_process_and_folder() {
+fn dropped_server_leaves_no_process_or_folder() {
     let server = Server::start().unwrap();
     let (pid, folder) = (server.pid().unwrap(), folder_of(&server));
     assert!(Path::new(&folder).exists());
@@ -82,7 +83,7 @@ fn dropping_it_removes_process_and_folder() {
 }
 
 #[test]
-fn a_schema_goes_with_its_guard() {
+fn dropped_schema_is_removed_from_the_server() {
     let server = Server::start().unwrap();
     let (one, other) = (Schema::at(server.url()), Schema::at(server.url()));
     for schema in [&one, &other] {
@@ -94,10 +95,10 @@ fn a_schema_goes_with_its_guard() {
     assert_eq!(server.psql("SELECT nspname FROM pg_namespace WHERE nspname LIKE 't\\_%'").unwrap(), name);
 }
 
-/// The process that holds the server is this test again, with [`HOLD`] set.
+/// The test starts itself again with [`HOLD`] set, as the process that owns the server.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn it_does_not_outlive_a_process_that_is_killed() {
+async fn server_ends_with_a_killed_owner() {
     if std::env::var_os(HOLD).is_some() {
         let server = Server::start().unwrap();
         announce(&format!("held {} {}", server.pid().unwrap(), folder_of(&server)));
@@ -112,25 +113,25 @@ async fn it_does_not_outlive_a_process_that_is_killed() {
 
     holder.kill().unwrap();
     holder.wait().unwrap();
-    let gone = async {
+    let wait_until_gone = async {
         while is_alive(pid) || Path::new(folder).exists() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(DEADLINE, gone).await.unwrap();
+    tokio::time::timeout(DEADLINE, wait_until_gone).await.unwrap();
 }
 
-#[expect(clippy::disallowed_methods, reason = "this test is about the end of another process")]
+#[expect(clippy::disallowed_methods, reason = "this test kills another process")]
 fn hold() -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "it_does_not_outlive_a_process_that_is_killed", "--nocapture"])
+        .args(["--exact", "server_ends_with_a_killed_owner", "--nocapture"])
         .env(HOLD, "yes")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap()
 }
 
-#[expect(clippy::print_stdout, reason = "how the process that holds the server tells which it is")]
+#[expect(clippy::print_stdout, reason = "the owner of the server reports its process id and folder")]
 fn announce(line: &str) {
     println!("{line}");
 }
@@ -140,7 +141,7 @@ fn folder_of(server: &Server) -> String {
     data.strip_suffix("/data").unwrap().to_owned()
 }
 
-/// A process whose exit status nobody has collected yet is not alive.
+/// Whether a process runs. A zombie does not count.
 fn is_alive(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     status.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z"))

@@ -1,6 +1,6 @@
-//! What the simulation found, each as the shortest story that shows it.
+//! Regressions that the simulation found, each as a minimal scenario.
 
-#![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use rookery_core::agents::RegisterAgent;
 use rookery_core::files::{ChangeSource, ClaimFile, ClaimMode, RecordChange, ResolveConflict};
@@ -25,14 +25,14 @@ impl Team {
         team
     }
 
-    fn by(&self, caller: Caller, command: impl Into<AnyCommand>) {
+    fn submit(&self, caller: Caller, command: impl Into<AnyCommand>) {
         let submission = Submission::new(caller, command);
         let outcome = self.database.run(vec![submission], Timestamp(1_000), &self.board, None).remove(0);
         outcome.unwrap();
     }
 
-    fn person(&self, command: impl Into<AnyCommand>) {
-        self.by(Caller::person("anna"), command);
+    fn submit_as_person(&self, command: impl Into<AnyCommand>) {
+        self.submit(Caller::person("anna"), command);
     }
 
     fn register(&self, agent: &str, role: AgentRole) {
@@ -47,11 +47,11 @@ impl Team {
             role_name: None,
             session_id: None,
         };
-        self.person(RegisterAgent::with_profile(agent.into(), profile));
+        self.submit_as_person(RegisterAgent::with_profile(agent.into(), profile));
     }
 
     fn create(&self, id: &str) {
-        self.person(tasks::CreateTask {
+        self.submit_as_person(tasks::CreateTask {
             id: id.into(),
             run: RunId::project_default(),
             title: "a task".into(),
@@ -63,14 +63,21 @@ impl Team {
         });
     }
 
-    fn claims(&self, agent: &str, file: &str, task: Option<&str>) {
+    fn claim_file(&self, agent: &str, file: &str, task: Option<&str>) {
         let task = task.map(Into::into);
         let insist = ClaimMode::Request;
-        self.person(ClaimFile { path: path(file), agent: agent.into(), task, hash: String::new(), site: None, insist });
+        self.submit_as_person(ClaimFile {
+            path: path(file),
+            agent: agent.into(),
+            task,
+            hash: String::new(),
+            site: None,
+            insist,
+        });
     }
 
-    fn changed_by(&self, agent: &str, file: &str) {
-        self.person(RecordChange {
+    fn record_change(&self, agent: &str, file: &str) {
+        self.submit_as_person(RecordChange {
             path: path(file),
             by: Some(agent.into()),
             before: None,
@@ -89,53 +96,57 @@ fn path(text: &str) -> FilePath {
 }
 
 #[test]
-fn a_resolved_conflict_names_the_one_who_loses_the_path() {
+fn resolved_conflict_names_the_current_holder() {
     let team = Team::of(&["one", "two", "three"]);
     team.create("t");
-    team.person(tasks::ClaimTask { task: "t".into(), agent: "one".into() });
-    team.claims("one", "a", Some("t"));
-    team.changed_by("two", "a");
+    team.submit_as_person(tasks::ClaimTask { task: "t".into(), agent: "one".into() });
+    team.claim_file("one", "a", Some("t"));
+    team.record_change("two", "a");
     let note = HandoffNote { summary: "go on".into(), ..HandoffNote::default() };
-    team.person(OfferHandoff { id: "h".into(), from: "one".into(), to: None, task: "t".into(), note });
-    team.person(AcceptHandoff { handoff: "h".into(), agent: "three".into() });
-    team.person(ResolveConflict { path: path("a"), winner: "two".into() });
+    team.submit_as_person(OfferHandoff { id: "h".into(), from: "one".into(), to: None, task: "t".into(), note });
+    team.submit_as_person(AcceptHandoff { handoff: "h".into(), agent: "three".into() });
+    team.submit_as_person(ResolveConflict { path: path("a"), winner: "two".into() });
     let losers: Vec<String> = team.database.log().into_iter().filter_map(|row| loser(&row.event)).collect();
     assert_eq!(losers, ["three"]);
 }
 
-fn loser(fact: &AnyEvent) -> Option<String> {
-    match fact.typed() {
-        EventRef::ConflictResolved(fact) => Some(fact.holder.to_string()),
+fn loser(event: &AnyEvent) -> Option<String> {
+    match event.typed() {
+        EventRef::ConflictResolved(resolved) => Some(resolved.holder.to_string()),
         _ => None,
     }
 }
 
 #[test]
-fn a_sign_of_life_is_news_on_a_clock_that_went_back() {
+fn heartbeat_counts_after_clock_jumped_back() {
     let board = PresenceBoard::default();
-    let at = |millis| Presence { last_seen: Timestamp(millis), source: LifeSource::Heartbeat };
-    board.saw(&"one".into(), at(5_000));
+    let presence_at = |millis| Presence { last_seen: Timestamp(millis), source: LifeSource::Heartbeat };
+    board.saw(&"one".into(), presence_at(5_000));
     let before = board.get(&"one".into()).unwrap();
-    board.saw(&"one".into(), at(1_000));
+    board.saw(&"one".into(), presence_at(1_000));
     assert!(board.get(&"one".into()).unwrap().last_seen > before.last_seen);
 }
 
 #[test]
-fn what_was_seen_here_stays_news_beside_what_others_saw() {
-    let at = |millis| Presence { last_seen: Timestamp(millis), source: LifeSource::Heartbeat };
+fn own_presence_stays_unwritten_after_learning_from_others() {
+    let presence_at = |millis| Presence { last_seen: Timestamp(millis), source: LifeSource::Heartbeat };
     for theirs in [5_000, 9_000] {
         let board = PresenceBoard::default();
-        board.saw(&"one".into(), at(5_000));
-        board.learn(vec![rookery_store::PresenceRecord { agent: "one".into(), presence: at(theirs), by: None }]);
-        assert_eq!(board.unwritten(), [("one".into(), at(theirs + 1))]);
+        board.saw(&"one".into(), presence_at(5_000));
+        board.learn(vec![rookery_store::PresenceRecord {
+            agent: "one".into(),
+            presence: presence_at(theirs),
+            by: None,
+        }]);
+        assert_eq!(board.unwritten(), [("one".into(), presence_at(theirs + 1))]);
     }
 }
 
 #[test]
-fn an_older_sign_of_life_does_not_replace_a_newer_one() {
+fn older_presence_does_not_replace_newer() {
     let team = Team::of(&[]);
-    let at = |millis| Presence { last_seen: Timestamp(millis), source: LifeSource::Heartbeat };
-    team.database.write_presence(&[("one".into(), at(5_000))]);
-    team.database.write_presence(&[("one".into(), at(1_000))]);
-    assert_eq!(team.database.read_presence(), [("one".into(), at(5_000))]);
+    let presence_at = |millis| Presence { last_seen: Timestamp(millis), source: LifeSource::Heartbeat };
+    team.database.write_presence(&[("one".into(), presence_at(5_000))]);
+    team.database.write_presence(&[("one".into(), presence_at(1_000))]);
+    assert_eq!(team.database.read_presence(), [("one".into(), presence_at(5_000))]);
 }

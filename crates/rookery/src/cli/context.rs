@@ -141,7 +141,7 @@ fn log_since(project: &Project, offset: u64) -> std::io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rookery_testkit::stub_server::StandIn;
+    use rookery_testkit::stub_server::StubServer;
 
     fn project() -> (tempfile::TempDir, Project) {
         let temp = tempfile::tempdir().unwrap();
@@ -150,7 +150,7 @@ mod tests {
         (temp, project)
     }
 
-    fn file_of(daemon: &StandIn) -> DaemonFile {
+    fn file_of(daemon: &StubServer) -> DaemonFile {
         DaemonFile {
             pid: std::process::id(),
             url: daemon.url().to_owned(),
@@ -175,7 +175,7 @@ mod tests {
     #[tokio::test]
     async fn a_stale_address_is_not_believed() {
         let (_temp, project) = project();
-        let daemon = StandIn::answering("200 OK\r\n\r\n{}").await.unwrap();
+        let daemon = StubServer::start("200 OK\r\n\r\n{}").await.unwrap();
         let file = file_of(&daemon);
         let _published = file.clone().publish(&project).unwrap();
         assert_eq!(find(&project).await.unwrap().file, file);

@@ -114,7 +114,7 @@ fn reader_left(error: &anyhow::Error) -> bool {
 mod tests {
     use clap::CommandFactory;
     use rookery_client::{Address, Client, Proof};
-    use rookery_testkit::stub_server::StandIn;
+    use rookery_testkit::stub_server::StubServer;
 
     use super::*;
 
@@ -130,7 +130,7 @@ mod tests {
         let body = reqwest::Body::wrap_stream(futures_util::stream::once(async {
             Err::<Vec<u8>, _>(io::Error::from(io::ErrorKind::BrokenPipe))
         }));
-        let daemon = StandIn::answering("200 OK\r\n\r\n{}").await.unwrap();
+        let daemon = StubServer::start("200 OK\r\n\r\n{}").await.unwrap();
         let address = Address { url: daemon.url().to_owned(), socket: None, project: "prj_1".into() };
         let client = Client::new(address, Proof::Nothing).unwrap();
         let request = client.request(reqwest::Method::POST, &["x"], &[]).body(body);

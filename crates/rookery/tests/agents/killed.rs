@@ -10,7 +10,7 @@ use crate::user::User;
 
 async fn killed_in_a_turn(backend: &'static str) {
     let daemon = setup().start().unwrap();
-    let send = |_: &rookery_testkit::model::Story<'_>| Ok(json!({"message": "I am back"}));
+    let send = |_: &rookery_testkit::model::ToolHistory<'_>| Ok(json!({"message": "I am back"}));
     // The first request is never answered.
     let script = Script::new().hang().call("channel_send", send).say("Done.");
     let model = ModelServer::start([("solo", script)]).await.unwrap();
@@ -18,13 +18,13 @@ async fn killed_in_a_turn(backend: &'static str) {
     let workflow = format!("agents:\n{}kickoff: \"@solo begin\"\n", agent("solo", backend, &model));
     std::fs::write(daemon.root().join("team.yaml"), &workflow).unwrap();
     let mut running = user.starts(&daemon, &["run", "team.yaml"]);
-    let asked = async || Ok((!model.asked("solo").is_empty()).then_some(()));
+    let asked = async || Ok((!model.requests("solo").is_empty()).then_some(()));
     let waited = eventually("the model is asked", asked).await;
     waited.unwrap_or_else(|error| panic!("{error}\n{}", running.printed()));
     running.kill();
     user.is_untouched();
     user.runs(&daemon, &workflow).await;
-    model.ended("solo").unwrap();
+    model.check_finished("solo").unwrap();
     user.is_untouched();
     assert_eq!(channel(&daemon).iter().filter(|(_, text)| text == "I am back").count(), 1);
     let outcomes: Vec<_> = turns(&daemon).iter().map(|turn| turn["how"].clone()).collect();

@@ -1,7 +1,7 @@
 //! A program that is busy with something else learns that a message waits for it.
 
 use rookery_testkit::daemon::Daemon;
-use rookery_testkit::mcp::call;
+use rookery_testkit::mcp::call_tool;
 use rookery_testkit::model::{ModelServer, Script};
 use serde_json::json;
 
@@ -10,10 +10,10 @@ use crate::programs::{Agent, Way, claude, codex, setup};
 async fn a_message_waits(daemon: &Daemon, agents: [&str; 3]) {
     for agent in agents {
         let profile = json!({"name": agent, "runtime": "custom"});
-        call(daemon, agent, "agent_register", profile).await.unwrap();
+        call_tool(daemon, agent, "agent_register", profile).await.unwrap();
     }
     let message = format!("@{} @{} stop: the plan has changed", agents[1], agents[2]);
-    let sent = call(daemon, agents[0], "channel_send", json!({"message": message})).await.unwrap();
+    let sent = call_tool(daemon, agents[0], "channel_send", json!({"message": message})).await.unwrap();
     assert_eq!(sent["mentions"].as_array().unwrap().len(), 2, "{sent}");
 }
 
@@ -30,8 +30,8 @@ async fn whoever_calls_any_tool_sees_that_a_message_waits() {
         codex(at("codex"), &daemon, &model, "Claim the documents."),
     );
     for agent in ["claude", "codex"] {
-        model.ended(agent).unwrap();
-        let asked = model.asked(agent);
+        model.check_finished(agent).unwrap();
+        let asked = model.requests(agent);
         let seen = asked.last().unwrap().results[0].texts.join("\n");
         assert!(seen.contains("1 unread message"), "{agent} was shown: {seen}");
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rookery_testkit::daemon::{Daemon, Setup};
-use rookery_testkit::external_program::{Foreign, ProgramOutcome};
+use rookery_testkit::external_program::{ExternalProgram, ProgramOutcome};
 use rookery_testkit::model::ModelServer;
 use serde_json::json;
 
@@ -60,7 +60,7 @@ pub async fn claude(agent: Agent, daemon: &Daemon, model: &ModelServer, prompt: 
             json!({"type": "stdio", "command": command, "args": args, "env": {"ROOKERY_AGENT_ID": agent.id}})
         }
     };
-    let program = Foreign::new(&program("ROOKERY_TEST_CLAUDE")).unwrap();
+    let program = ExternalProgram::new(&program("ROOKERY_TEST_CLAUDE")).unwrap();
     let config = written(program.home(), &json!({"mcpServers": {SERVER: server}}).to_string());
     let program = program
         .env("ANTHROPIC_BASE_URL", model.url())
@@ -105,7 +105,7 @@ pub async fn codex(agent: Agent, daemon: &Daemon, model: &ModelServer, prompt: &
         format!("model_providers.scripted={provider}"),
         format!("mcp_servers.{SERVER}={{{server},default_tools_approval_mode=\"approve\",required=true}}"),
     ];
-    let program = Foreign::new(&program("ROOKERY_TEST_CODEX")).unwrap();
+    let program = ExternalProgram::new(&program("ROOKERY_TEST_CODEX")).unwrap();
     let home = program.home().join("codex");
     std::fs::create_dir(&home).unwrap();
     let program = program

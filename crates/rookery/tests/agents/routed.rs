@@ -1,7 +1,7 @@
 //! A program that knows nothing of the Clutch protocol does what somebody asked for by it: the router gives it the task.
 
-use rookery_testkit::mcp::call;
-use rookery_testkit::model::{ModelServer, Script, Story};
+use rookery_testkit::mcp::call_tool;
+use rookery_testkit::model::{ModelServer, Script, ToolHistory};
 use serde_json::{Value, json};
 
 use crate::programs::{Agent, Way, claude, setup};
@@ -10,7 +10,7 @@ use crate::team::messages;
 const CLAUDE: &str = "claude";
 
 /// What the model is told by the inbox, and by nothing else.
-fn given(story: &Story<'_>) -> anyhow::Result<Value> {
+fn given(story: &ToolHistory<'_>) -> anyhow::Result<Value> {
     let inbox = story.result("inbox_wait")?;
     let task = messages(&inbox).iter().map(|message| &message["envelope"]["task_id"]).find(|task| task.is_string());
     task.cloned().ok_or_else(|| anyhow::anyhow!("no task in {inbox}"))
@@ -19,7 +19,7 @@ fn given(story: &Story<'_>) -> anyhow::Result<Value> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claude_does_what_the_router_gives_it() {
     let daemon = setup().start().unwrap();
-    call(&daemon, "ui", "agent_register", json!({"name": "ui", "runtime": "custom"})).await.unwrap();
+    call_tool(&daemon, "ui", "agent_register", json!({"name": "ui", "runtime": "custom"})).await.unwrap();
     let register = json!({"name": "Claude", "runtime": "claude_code", "capabilities": ["law"]});
     let script = Script::new()
         .call("agent_register", move |_| Ok(register.clone()))
@@ -40,14 +40,14 @@ async fn claude_does_what_the_router_gives_it() {
     });
     assert_eq!(daemon.post("/clutch/v0/messages", request).await.unwrap().status, 202);
     let ended = claude(Agent { id: CLAUDE, way: Way::Bridge }, &daemon, &model, "Wait for work, and do it.").await;
-    model.ended(CLAUDE).unwrap_or_else(|error| panic!("{error}\n{}\n{}", ended.stdout, ended.stderr));
+    model.check_finished(CLAUDE).unwrap_or_else(|error| panic!("{error}\n{}\n{}", ended.stdout, ended.stderr));
     let task = daemon.get("/tasks/task_1").await.unwrap().body;
     assert_eq!((&task["status"], &task["assigned_to"]), (&json!("done"), &json!(CLAUDE)), "{task}");
     let inbox = daemon.get("/clutch/v0/agents/ui/inbox").await.unwrap().body;
     let told = inbox["messages"].as_array().unwrap().iter().map(|placed| &placed["message"]["type"]);
     assert!(told.into_iter().any(|kind| kind == "task.result"), "{inbox}");
     // The model was shown what was asked for.
-    let shown = model.asked(CLAUDE).pop().unwrap().results.into_iter().flat_map(|result| result.texts);
+    let shown = model.requests(CLAUDE).pop().unwrap().results.into_iter().flat_map(|result| result.texts);
     assert!(shown.into_iter().any(|text| text.contains("May we sell it?")));
     daemon.replay_verify().unwrap();
 }

@@ -2,13 +2,13 @@
 //! as before to the last byte. Cursor is a stand-in, and named so: the real one was never run here.
 
 use rookery_testkit::daemon::Daemon;
-use rookery_testkit::model::{ModelServer, Script, Story};
+use rookery_testkit::model::{ModelServer, Script, ToolHistory};
 use serde_json::{Value, json};
 
 use crate::programs::setup;
 use crate::user::User;
 
-fn send(message: &'static str) -> impl Fn(&Story<'_>) -> anyhow::Result<Value> {
+fn send(message: &'static str) -> impl Fn(&ToolHistory<'_>) -> anyhow::Result<Value> {
     move |_| Ok(json!({"message": message}))
 }
 
@@ -56,7 +56,7 @@ async fn alone(backend: &'static str, place: fn(&str, &str, &ModelServer) -> Str
     let workflow =
         format!("agents:\n{team}    system_prompt: You greet people.\nkickoff: \"@solo please say hello\"\n");
     user.runs(&daemon, &workflow).await;
-    model.ended("solo").unwrap();
+    model.check_finished("solo").unwrap();
     let said = channel(&daemon);
     assert!(said.contains(&("solo".to_owned(), "hello, I am here".to_owned())), "{said:?}");
     // It said so itself, so that nothing is posted for it.
@@ -66,7 +66,7 @@ async fn alone(backend: &'static str, place: fn(&str, &str, &ModelServer) -> Str
     assert_eq!(turns[0]["how"], "done", "{turns:?}");
     assert_eq!(turns[0]["usage"]["input_tokens"], 20, "{turns:?}");
     assert_eq!(turns[0]["usage"]["output_tokens"], 10, "{turns:?}");
-    let first = model.asked("solo").into_iter().find(|asked| !asked.tools.is_empty()).unwrap().body.to_string();
+    let first = model.requests("solo").into_iter().find(|asked| !asked.tools.is_empty()).unwrap().body.to_string();
     for told in ["You greet people.", "please say hello"] {
         assert!(first.contains(told), "the model was not told {told:?}");
     }
@@ -104,7 +104,7 @@ async fn settings_that_claude_makes_for_its_user_in_a_sandbox_are_told() {
     let daemon = setup().start().unwrap();
     // It keeps an eye on its own folder, and does not see everything.
     let line = "python3 -c \"import os; os.mkdir(os.path.expanduser('~/.cla' + 'ude/hooks'))\"";
-    let make = move |_: &Story<'_>| Ok(json!({"command": line, "description": "Make a folder"}));
+    let make = move |_: &ToolHistory<'_>| Ok(json!({"command": line, "description": "Make a folder"}));
     let script = Script::new().call("Bash", make).call("channel_send", send("made it")).say("Done.");
     let model = ModelServer::start([("solo", script)]).await.unwrap();
     let user = User::new(&daemon, &model);
@@ -155,7 +155,7 @@ async fn hand_back_and_forth(reviewers: &'static str, coders: &'static str) {
     let agents = [agent("reviewer", reviewers, &model), agent("coder", coders, &model)].concat();
     user.runs(&daemon, &format!("agents:\n{agents}kickoff: \"@reviewer please review\"\n")).await;
     for key in ["reviewer", "coder"] {
-        model.ended(key).unwrap();
+        model.check_finished(key).unwrap();
     }
     let said = channel(&daemon);
     let said: Vec<_> = said.iter().filter(|(by, _)| by != "system").map(|(_, text)| text.as_str()).collect();

@@ -3,8 +3,8 @@
 
 use rookery_testkit::daemon::Daemon;
 use rookery_testkit::external_program::ProgramOutcome;
-use rookery_testkit::mcp::call;
-use rookery_testkit::model::{ModelServer, Script, Story};
+use rookery_testkit::mcp::call_tool;
+use rookery_testkit::model::{ModelServer, Script, ToolHistory};
 use serde_json::{Value, json};
 
 use crate::programs::{Agent, Way, claude, codex, setup};
@@ -36,7 +36,7 @@ async fn work_together(claudes: Way, codexes: Way) {
         codex(other, &daemon, &model, "Wait for the parser, then do the printer."),
     );
     for (name, ended) in [(CLAUDE, &ended.0), (CODEX, &ended.1)] {
-        assert!(model.ended(name).is_ok(), "{}\n{}", model.ended(name).unwrap_err(), shown(ended));
+        assert!(model.check_finished(name).is_ok(), "{}\n{}", model.check_finished(name).unwrap_err(), shown(ended));
     }
     the_log_shows_it(&daemon);
     the_models_saw_it(&model);
@@ -50,15 +50,15 @@ fn shown(ended: &ProgramOutcome) -> String {
 /// A workflow of two tasks of which the second needs the first.
 async fn plan(daemon: &Daemon) -> String {
     let made = json!({"name": "a formatter", "source_type": "prompt", "source_content": "write a formatter"});
-    call(daemon, "planner", "agent_register", json!({"name": "planner", "runtime": "custom"})).await.unwrap();
-    let workflow = call(daemon, "planner", "workflow_create", made).await.unwrap();
+    call_tool(daemon, "planner", "agent_register", json!({"name": "planner", "runtime": "custom"})).await.unwrap();
+    let workflow = call_tool(daemon, "planner", "workflow_create", made).await.unwrap();
     let workflow = workflow["id"].as_str().unwrap().to_owned();
     let tasks = json!([
         {"name": "parser", "description": "read the language"},
         {"name": "printer", "description": "write it again", "depends_on": ["parser"]},
     ]);
     let plan = json!({"id": workflow, "plan": {"summary": "read, then write", "tasks": tasks}});
-    call(daemon, "planner", "workflow_set_plan", plan).await.unwrap();
+    call_tool(daemon, "planner", "workflow_set_plan", plan).await.unwrap();
     workflow
 }
 
@@ -105,7 +105,7 @@ fn printer(workflow: String) -> Script {
 }
 
 /// The task that can be done next.
-fn next(story: &Story<'_>) -> anyhow::Result<String> {
+fn next(story: &ToolHistory<'_>) -> anyhow::Result<String> {
     story.text("workflow_next_tasks", "/tasks/0/id")
 }
 
@@ -119,7 +119,7 @@ fn says(inbox: &Value, text: &str) -> bool {
     messages(inbox).iter().any(|message| message["entry"]["message"] == text)
 }
 
-fn last_message(story: &Story<'_>) -> anyhow::Result<Value> {
+fn last_message(story: &ToolHistory<'_>) -> anyhow::Result<Value> {
     let inbox = story.result("inbox_check")?;
     let last = messages(&inbox).last().ok_or_else(|| anyhow::anyhow!("the inbox is empty: {inbox}"))?;
     Ok(last["entry"]["id"].clone())
@@ -153,7 +153,7 @@ fn by(row: &Value) -> &str {
 
 /// What the models were shown of each other's work.
 fn the_models_saw_it(model: &ModelServer) {
-    let last = |agent: &str| model.asked(agent).pop().unwrap();
+    let last = |agent: &str| model.requests(agent).pop().unwrap();
     let shown: Vec<String> = last(CODEX).results.iter().flat_map(|result| result.texts.clone()).collect();
     let context = shown.iter().find(|text| text.contains("dependency_outcomes")).expect("a task's context");
     assert!(context.contains(PARSED), "{context}");

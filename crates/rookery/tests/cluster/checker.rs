@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, ensure};
 use rookery_testkit::daemon::HttpReply;
-use rookery_testkit::event_log::{one_holder_at_a_time, seq_of, whole_log};
+use rookery_testkit::event_log::{check_single_holder, read_log, seq_of};
 use serde_json::Value;
 
 use crate::nodes::Nodes;
@@ -12,9 +12,9 @@ use crate::record::Recorder;
 
 /// The log as all nodes tell it, by pages and by streams; fails if any of them tells it in another way.
 pub async fn one_log(nodes: &Nodes, recorders: Vec<Recorder>) -> anyhow::Result<Log> {
-    let events = whole_log(&nodes[0]).await?;
+    let events = read_log(&nodes[0]).await?;
     for daemon in nodes.iter() {
-        let told = whole_log(daemon).await?;
+        let told = read_log(daemon).await?;
         // What comes after the first reading is compared by the next.
         ensure!(told.starts_with(&events), "{} tells another log", daemon.url());
     }
@@ -24,7 +24,7 @@ pub async fn one_log(nodes: &Nodes, recorders: Vec<Recorder>) -> anyhow::Result<
             ensure!(sent.event()? == *event, "a stream sent {} and the log says {event}", sent.data);
         }
     }
-    one_holder_at_a_time(&events)?;
+    check_single_holder(&events)?;
     nodes[0].replay_verify()?;
     Log::new(events)
 }

@@ -44,7 +44,7 @@ async fn commits_that_lose_their_connection_are_done_once_or_not_at_all() -> any
     load.goes_on(0..2, 10).await?;
     for strike in 1..=STRIKES {
         proxy.cut_at_commit_of("writer", any_moment());
-        eventually("a commit is struck", async || Ok((proxy.strikes() >= strike).then_some(()))).await?;
+        eventually("a commit is struck", async || Ok((proxy.commits_cut() >= strike).then_some(()))).await?;
         if strike.is_multiple_of(5) {
             proxy.cut();
         }

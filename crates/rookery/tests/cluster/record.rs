@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use rookery_testkit::stream::{Follower, Sent};
+use rookery_testkit::stream::{Follower, StreamEvent};
 use rookery_testkit::wait::within;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -24,7 +24,7 @@ pub enum Loyalty {
 /// Records in the background until it is dropped.
 #[derive(Debug)]
 pub struct Recorder {
-    sent: Shared<Vec<Sent>>,
+    sent: Shared<Vec<StreamEvent>>,
     count: watch::Receiver<usize>,
     task: JoinHandle<anyhow::Result<()>>,
 }
@@ -46,7 +46,7 @@ impl Recorder {
     }
 
     /// Everything up to this place in the log, as it was sent.
-    pub async fn upto(mut self, seq: usize) -> anyhow::Result<Vec<Sent>> {
+    pub async fn upto(mut self, seq: usize) -> anyhow::Result<Vec<StreamEvent>> {
         let waiting = async {
             tokio::select! {
                 reached = self.count.wait_for(|count| *count >= seq) => reached.map(drop).context("nobody records"),
@@ -68,7 +68,7 @@ struct Recording {
     addresses: Addresses,
     at: usize,
     loyalty: Loyalty,
-    sent: Shared<Vec<Sent>>,
+    sent: Shared<Vec<StreamEvent>>,
     counted: watch::Sender<usize>,
 }
 

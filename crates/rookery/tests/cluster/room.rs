@@ -3,7 +3,7 @@
 use anyhow::{Context, ensure};
 use reqwest::Method;
 use rookery_testkit::daemon::{HttpReply, read};
-use rookery_testkit::event_log::whole_log;
+use rookery_testkit::event_log::read_log;
 use rookery_testkit::postgres::{Options, Schema, Server};
 use rookery_testkit::wait::eventually;
 use serde_json::json;
@@ -55,7 +55,7 @@ async fn a_table_that_somebody_locks_costs_patience_and_no_restart() -> anyhow::
     // Whoever waits keeps its place all the same: a node that cannot attend would lose its duties to another.
     ensure!(answer(&schema, "SELECT max(epoch) FROM duties")? == "1", "the duties changed hands");
     locking.await??;
-    let notes = whole_log(&nodes[1]).await?.iter().filter(|event| event["action"] == "x.note").count();
+    let notes = read_log(&nodes[1]).await?.iter().filter(|event| event["action"] == "x.note").count();
     ensure!(notes == 1, "it was recorded {notes} times");
     for at in 0..2 {
         eventually("tasks are created again", async || Ok((read(create(at)).await?.status == 201).then_some(())))

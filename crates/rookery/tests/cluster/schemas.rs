@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use reqwest::Method;
 use rookery_store::node::LeaderRole;
 use rookery_testkit::daemon::read;
-use rookery_testkit::event_log::whole_log;
+use rookery_testkit::event_log::read_log;
 use rookery_testkit::postgres::Schema;
 use rookery_testkit::stream::Follower;
 use rookery_testkit::wait::within;
@@ -26,7 +26,7 @@ async fn two_projects_of_one_database_know_nothing_of_each_other() -> anyhow::Re
     ensure!(note(&b, "berta", "of b").await?.status == 201);
 
     // Events, by pages and by stream.
-    let (of_a, of_b) = (whole_log(&a).await?, whole_log(&b).await?);
+    let (of_a, of_b) = (read_log(&a).await?, read_log(&b).await?);
     ensure!(of_a.iter().all(|event| event["agent_id"] == "anna"), "{of_a:?}");
     ensure!(of_b.iter().all(|event| event["agent_id"] == "berta"), "{of_b:?}");
     for event in &of_b {

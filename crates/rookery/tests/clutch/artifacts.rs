@@ -516,7 +516,7 @@ async fn the_command_line_keeps_no_file_that_is_not_whole() {
 
 #[tokio::test]
 async fn on_many_nodes_every_one_has_it() {
-    if Engine::asked_for().unwrap() != Engine::Postgres {
+    if Engine::from_env().unwrap() != Engine::Postgres {
         return;
     }
     let first = setup().start().unwrap();

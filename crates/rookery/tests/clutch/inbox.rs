@@ -2,9 +2,9 @@
 
 use reqwest::Method;
 use rookery_testkit::daemon::{Daemon, HttpReply, read};
-use rookery_testkit::stream::Receiving;
+use rookery_testkit::stream::ReceiveBuffer;
 use rookery_testkit::wait;
-use rookery_testkit::websocket::{Placed, Socket};
+use rookery_testkit::websocket::{LoggedMessage, Socket};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
@@ -211,7 +211,8 @@ async fn a_connected_agent_gets_what_is_for_it_and_acknowledges_it_there() {
         sent(&daemon, &envelope(id, "x.note", "lead", json!({"to": to(&[agent])}))).await;
     }
     let mut ken = follow(&daemon, "?inbox=agent:ken").await;
-    let names = |placed: Vec<Placed>| placed.into_iter().map(|one| one.message["id"].clone()).collect::<Vec<_>>();
+    let names =
+        |placed: Vec<LoggedMessage>| placed.into_iter().map(|one| one.message["id"].clone()).collect::<Vec<_>>();
     assert_eq!(names(ken.take(2).await.unwrap()), ["m1", "m3"], "what waits comes first");
     sent(&daemon, &envelope("m4", "x.note", "lead", json!({"to": to(&["ada"])}))).await;
     sent(&daemon, &envelope("m5", "chat.message", "lead", json!({"to": to(&["ken"]), "payload": {"text": "hi"}})))
@@ -297,7 +298,7 @@ async fn the_stream_of_an_inbox_ends_when_its_agent_leaves() {
     let mut ken = follow(&daemon, "?inbox=ken").await;
     let left = read(daemon.request(Method::DELETE, "/clutch/v0/agents/ken")).await.unwrap();
     assert_eq!(left.status, 200, "{}", left.body);
-    let (code, reason) = ken.farewell().await.unwrap().unwrap();
+    let (code, reason) = ken.close_frame().await.unwrap().unwrap();
     assert_eq!(code, 1008);
     assert!(reason.contains("'ken'") && reason.contains("left"), "{reason}");
     assert!(Socket::open(daemon.url(), "?inbox=ken").await.is_err());
@@ -316,7 +317,8 @@ async fn the_stream_of_an_inbox_ends_with_the_token_that_opened_it() {
     let made = made.await.unwrap();
     assert_eq!(made.status, 201, "{}", made.body);
     let token = format!("Bearer {}", made.body["token"].as_str().unwrap());
-    let opened = Socket::ask(daemon.url(), "?inbox=1", &[("authorization", &token)], Receiving::Usual).await.unwrap();
+    let opened =
+        Socket::connect(daemon.url(), "?inbox=1", &[("authorization", &token)], ReceiveBuffer::Default).await.unwrap();
     let mut ken = opened.unwrap();
     sent(&daemon, &envelope("m1", "x.note", "lead", json!({"to": to(&["ken"])}))).await;
     assert_eq!(ken.next().await.unwrap().message["id"], "m1");

@@ -1,6 +1,6 @@
 //! The types of before the protocol: each is taken, and shown everywhere as what it is today.
 
-use rookery_testkit::websocket::Placed;
+use rookery_testkit::websocket::LoggedMessage;
 use serde_json::{Value, json};
 
 use crate::sending::{envelope, sent, team};
@@ -63,7 +63,8 @@ async fn all_five_are_shown_in_todays_words_in_every_listing() {
         let of_type = pages(&daemon, &format!("/messages?type={today}&limit=1000")).await.0;
         let of_task =
             pages(&daemon, &format!("/messages?task_id={}&limit=1000", said["task_id"].as_str().unwrap())).await.0;
-        let alone = Placed { seq: find(&listed, id).seq, message: ok(&daemon, &format!("/messages/{id}")).await };
+        let alone =
+            LoggedMessage { seq: find(&listed, id).seq, message: ok(&daemon, &format!("/messages/{id}")).await };
         for (list, shown) in [
             ("all", find(&listed, id)),
             ("of the run", find(&of_run, id)),
@@ -87,7 +88,7 @@ async fn all_five_are_shown_in_todays_words_in_every_listing() {
     assert_eq!(body["fact"]["type"], "task.result", "the fact too");
 }
 
-fn find<'a>(list: &'a [Placed], id: &str) -> &'a Placed {
+fn find<'a>(list: &'a [LoggedMessage], id: &str) -> &'a LoggedMessage {
     let mut found = list.iter().filter(|placed| placed.message["id"] == id);
     let first = found.next().unwrap_or_else(|| panic!("{id} is not listed"));
     assert!(found.next().is_none(), "{id} is listed twice");

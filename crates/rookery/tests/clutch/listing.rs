@@ -1,13 +1,13 @@
 //! `GET /clutch/v0/messages`: every fact as an envelope, by each of the five indexes, page by page.
 
 use rookery_testkit::wait::eventually;
-use rookery_testkit::websocket::Placed;
+use rookery_testkit::websocket::LoggedMessage;
 use serde_json::{Value, json};
 
 use crate::team::{Tools, envelope, follow, moved, note, ok, pages, refused, task, team, text};
 
-fn types(messages: &[Placed]) -> Vec<&str> {
-    messages.iter().map(Placed::message_type).collect()
+fn types(messages: &[LoggedMessage]) -> Vec<&str> {
+    messages.iter().map(LoggedMessage::message_type).collect()
 }
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn each_filter_finds_what_it_names_and_all_hold_together() {
     let all = &all;
     let expect = async |query: String, fits: &dyn Fn(&Value) -> bool| {
         let found = pages(&team, &format!("/messages?limit=7&{query}")).await.0;
-        let wanted: Vec<Placed> = all.iter().filter(|placed| fits(&placed.message)).cloned().collect();
+        let wanted: Vec<LoggedMessage> = all.iter().filter(|placed| fits(&placed.message)).cloned().collect();
         assert!(!wanted.is_empty(), "{query} would find nothing");
         assert_eq!(found, wanted, "{query}");
     };

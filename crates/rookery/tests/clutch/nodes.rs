@@ -3,7 +3,7 @@
 use rookery_testkit::daemon::Daemon;
 use rookery_testkit::postgres::Schema;
 use rookery_testkit::wait;
-use rookery_testkit::websocket::Placed;
+use rookery_testkit::websocket::LoggedMessage;
 use serde_json::json;
 
 use crate::endpoint::{Endpoint, Manner};
@@ -36,7 +36,7 @@ async fn every_node_shows_the_same_sequence() {
     let mut moved = follow(&nodes[0], &format!("?after={last}")).await;
     moving.extend(moved.take(listed.len() - moving.len()).await.unwrap());
     assert_eq!(moving, listed);
-    let by_ken: Vec<Placed> =
+    let by_ken: Vec<LoggedMessage> =
         listed.iter().filter(|placed| placed.message["from"]["agent_id"] == "agent:ken").cloned().collect();
     assert_eq!(filtered.take(by_ken.len()).await.unwrap(), by_ken);
     assert_eq!(pages(&nodes[1], "/messages?agent_id=ken&limit=5").await.0, by_ken);
@@ -54,7 +54,7 @@ async fn every_node_shows_the_same_sequence() {
     seen.extend(resumed.take(listed.len() - seen.len()).await.unwrap());
     assert_eq!(seen, listed);
     assert_eq!(follow(&nodes[0], "?after=0").await.take(listed.len()).await.unwrap(), listed);
-    let rest: Vec<Placed> = here.take(listed.len() - moving.len()).await.unwrap();
+    let rest: Vec<LoggedMessage> = here.take(listed.len() - moving.len()).await.unwrap();
     assert_eq!(rest, listed[moving.len()..]);
 }
 
@@ -78,7 +78,8 @@ async fn what_one_node_stores_at_once_is_the_same_at_another() {
         assert_eq!(reply.status, 202, "{}", reply.body);
         let listed = pages(&nodes[0], "/messages?limit=1000").await.0.split_off(before);
         assert_eq!(live.take(listed.len()).await.unwrap(), listed, "{part}");
-        let asked: Vec<Placed> = listed.into_iter().filter(|placed| placed.message_type() == "task.request").collect();
+        let asked: Vec<LoggedMessage> =
+            listed.into_iter().filter(|placed| placed.message_type() == "task.request").collect();
         assert_eq!(asked.len(), 600);
         assert_eq!(requests.take(600).await.unwrap(), asked, "{part}");
     }

@@ -49,7 +49,7 @@ async fn a_card_is_kept_as_it_was_sent_and_found_by_every_face() {
         (&by_rest["tool"], &by_rest["role"], &by_rest["name"], &by_rest["capabilities"]),
         (&json!("custom"), &json!("worker"), &json!("Ken"), &json!(["research", "tool:mcp"])),
     );
-    let by_mcp = mcp::call(&daemon, "ken", "agent_list", json!({})).await.unwrap()["agents"][0].clone();
+    let by_mcp = mcp::call_tool(&daemon, "ken", "agent_list", json!({})).await.unwrap()["agents"][0].clone();
     assert_eq!(
         (&by_mcp["id"], &by_mcp["name"], &by_mcp["runtime"], &by_mcp["capabilities"]),
         (&json!("ken"), &json!("Ken"), &json!("custom"), &json!(["research", "tool:mcp"])),
@@ -69,7 +69,7 @@ async fn whoever_joined_by_another_face_has_a_card() {
                             "capabilities": ["code", "code review", "research@1.2"] });
     assert_eq!(daemon.post("/agents/announce", announced).await.unwrap().status, 201);
     let registering = json!({ "name": "Cleo", "runtime": "claude_code", "capabilities": ["writing"] });
-    mcp::call(&daemon, "claude-1", "agent_register", registering).await.unwrap();
+    mcp::call_tool(&daemon, "claude-1", "agent_register", registering).await.unwrap();
     let cora = json!({
         "v": "clutch/0.1",
         "agent_id": "agent:cursor-1",
@@ -110,7 +110,7 @@ async fn announcing_again_by_another_face_keeps_the_rest_of_the_card() {
     assert_eq!(card(&daemon, "ken").await, ken(), "nothing was said of what a card says");
     assert_eq!(rest(&daemon, "/agents/ken").await["tool"], "langgraph");
     let registering = json!({ "name": "Kenneth", "runtime": "langgraph", "capabilities": ["research", "law"] });
-    mcp::call(&daemon, "ken", "agent_register", registering).await.unwrap();
+    mcp::call_tool(&daemon, "ken", "agent_register", registering).await.unwrap();
     let mut expected = ken();
     expected["display"]["name"] = json!("Kenneth");
     expected["capabilities"][1] = json!({ "id": "skill:law" });
@@ -125,7 +125,7 @@ async fn leaving_frees_everything_everywhere() {
     let task = daemon.post("/tasks", task).await.unwrap().body["id"].as_str().unwrap().to_owned();
     let begun = json!({ "status": "in_progress", "agent_id": "ken" });
     assert_eq!(daemon.patch(&format!("/tasks/{task}"), begun).await.unwrap().status, 200);
-    mcp::call(&daemon, "ken", "resource_claim", json!({ "path": "src/x" })).await.unwrap();
+    mcp::call_tool(&daemon, "ken", "resource_claim", json!({ "path": "src/x" })).await.unwrap();
     assert_eq!(rest(&daemon, "/resources/src/x").await["owner"], "ken");
     assert_eq!(asked(&daemon, Method::DELETE, "/agents/agent:ken", None).await, json!({ "ok": true }));
     assert_eq!(rest(&daemon, &format!("/tasks/{task}")).await["status"], "queued");

@@ -2,7 +2,7 @@
 
 use rookery_testkit::daemon::{Daemon, read};
 use rookery_testkit::postgres::Schema;
-use rookery_testkit::websocket::Placed;
+use rookery_testkit::websocket::LoggedMessage;
 use serde_json::{Value, json};
 
 use crate::team::{Team, Tools, moved, ok, pages, refused, rookery, setup, task, team, text};
@@ -171,7 +171,7 @@ async fn a_replay_has_the_messages_of_the_run_and_no_others() {
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "application/x-ndjson");
         let body = response.text().await.unwrap();
-        body.lines().map(|line| Placed::read(&serde_json::from_str(line).unwrap()).unwrap()).collect::<Vec<_>>()
+        body.lines().map(|line| LoggedMessage::read(&serde_json::from_str(line).unwrap()).unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(streamed("speed=100000").await, of_run);
     assert_eq!(streamed(&format!("speed=1e9&after={}", of_run[1].seq)).await, of_run[2..]);

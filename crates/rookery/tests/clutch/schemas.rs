@@ -238,7 +238,7 @@ async fn a_group_is_a_list_or_a_role() {
 /// What was registered through one node holds on the other, on a store that both share.
 #[tokio::test]
 async fn another_node_knows_what_was_registered() {
-    if Engine::asked_for().unwrap() != Engine::Postgres {
+    if Engine::from_env().unwrap() != Engine::Postgres {
         return;
     }
     let first = start();

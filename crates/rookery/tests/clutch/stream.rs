@@ -1,15 +1,15 @@
 //! The WebSocket: its frames, filters, resuming, whoever does not read, and the end of the daemon.
 
-use rookery_testkit::stream::Receiving;
+use rookery_testkit::stream::ReceiveBuffer;
 use rookery_testkit::wait;
-use rookery_testkit::websocket::{Placed, Socket};
+use rookery_testkit::websocket::{LoggedMessage, Socket};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::sending::{self, post_text};
 use crate::team::{envelope, follow, note, pages, setup, task, team, team_of, text};
 
-fn numbers(placed: &[Placed]) -> Vec<u64> {
+fn numbers(placed: &[LoggedMessage]) -> Vec<u64> {
     placed.iter().map(|placed| placed.message["payload"]["metadata"]["n"].as_u64().unwrap()).collect()
 }
 
@@ -73,7 +73,7 @@ async fn batches_are_arrays_of_the_same() {
     for query in ["?batch=1&after=0", "?batch=1&after=0&agent_id=ken"] {
         let (listed, _) = pages(&team, "/messages?limit=1000").await;
         let mut stream = follow(&team, query).await;
-        let wanted: Vec<Placed> = listed
+        let wanted: Vec<LoggedMessage> = listed
             .iter()
             .filter(|placed| !query.contains("ken") || placed.message["from"]["agent_id"] == "agent:ken")
             .cloned()
@@ -81,7 +81,7 @@ async fn batches_are_arrays_of_the_same() {
         let (mut came, mut frames) = (Vec::new(), 0);
         while came.len() < wanted.len() {
             let frame = stream.frame().await.unwrap();
-            came.extend(frame.as_array().unwrap().iter().map(|entry| Placed::read(entry).unwrap()));
+            came.extend(frame.as_array().unwrap().iter().map(|entry| LoggedMessage::read(entry).unwrap()));
             frames += 1;
         }
         assert_eq!(came, wanted);
@@ -152,7 +152,7 @@ async fn what_is_published_is_taken_in_and_comes_to_everybody() {
     let (mut told, mut came) = (None, None);
     while told.is_none() || came.is_none() {
         let frame = sender.frame().await.unwrap();
-        if frame["op"] == "published" { told = Some(frame) } else { came = Some(Placed::read(&frame).unwrap()) }
+        if frame["op"] == "published" { told = Some(frame) } else { came = Some(LoggedMessage::read(&frame).unwrap()) }
     }
     let (told, came) = (told.unwrap(), came.unwrap());
     assert_eq!(told["results"], json!([{"id": "msg_1", "seq": came.seq, "duplicate": false}]));
@@ -227,7 +227,7 @@ async fn who_never_stops_talking_still_gets_everything() {
 async fn who_may_not_follow_is_refused_before_the_handshake() {
     let team = team(&["ken"]).await;
     let ask = async |query: &str, headers: &[(&'static str, &str)]| {
-        let refused = Socket::ask(team.url(), query, headers, Receiving::Usual).await.unwrap();
+        let refused = Socket::connect(team.url(), query, headers, ReceiveBuffer::Default).await.unwrap();
         let refused = refused.err().unwrap_or_else(|| panic!("{query} {headers:?} was let in"));
         (refused.status, text(&refused.body["code"]))
     };
@@ -242,18 +242,18 @@ async fn who_may_not_follow_is_refused_before_the_handshake() {
     let plain = team.get("/clutch/v0/stream").await.unwrap();
     assert_eq!((plain.status.as_u16(), &plain.body["code"]), (426, &json!("UPGRADE_REQUIRED")));
     let own = team.url().to_owned();
-    Socket::ask(team.url(), "", &[("origin", &own)], Receiving::Usual).await.unwrap().unwrap();
+    Socket::connect(team.url(), "", &[("origin", &own)], ReceiveBuffer::Default).await.unwrap().unwrap();
 }
 
 #[tokio::test]
 async fn no_more_streams_than_allowed() {
     let team = team_of(setup().env("ROOKERY_MAX_SUBSCRIPTIONS", "1"), &["ken"]).await;
     let open = follow(&team, "").await;
-    let refused = Socket::ask(team.url(), "", &[], Receiving::Usual).await.unwrap().unwrap_err();
+    let refused = Socket::connect(team.url(), "", &[], ReceiveBuffer::Default).await.unwrap().unwrap_err();
     assert_eq!((refused.status, &refused.body["code"]), (503, &json!("TOO_MANY_SUBSCRIBERS")));
     drop(open);
     wait::eventually("a place is free again", async || {
-        Ok(Socket::ask(team.url(), "", &[], Receiving::Usual).await?.ok())
+        Ok(Socket::connect(team.url(), "", &[], ReceiveBuffer::Default).await?.ok())
     })
     .await
     .unwrap();
@@ -265,7 +265,7 @@ async fn who_does_not_read_holds_up_nobody() {
     let mut team = team(&["ken"]).await;
     let mut never = Vec::new();
     for _ in 0..5 {
-        never.push(Socket::ask(team.url(), "?after=0", &[], Receiving::Little).await.unwrap().unwrap());
+        never.push(Socket::connect(team.url(), "?after=0", &[], ReceiveBuffer::Small).await.unwrap().unwrap());
     }
     let mut reader = follow(&team, "").await;
     let large = "x".repeat(50_000);
@@ -279,5 +279,5 @@ async fn who_does_not_read_holds_up_nobody() {
     let (listed, _) = pages(&team, "/messages?limit=1000").await;
     assert_eq!(late.take(listed.len()).await.unwrap(), listed);
     assert_eq!(team.stop().unwrap(), Some(0));
-    assert_eq!(reader.closed().await.unwrap(), Some(1001), "it was told that the daemon goes away");
+    assert_eq!(reader.close_code().await.unwrap(), Some(1001), "it was told that the daemon goes away");
 }

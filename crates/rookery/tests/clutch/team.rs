@@ -10,7 +10,7 @@ use rmcp::service::{RoleClient, RunningService, ServiceExt};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rookery_testkit::daemon::{Daemon, Setup, client};
-use rookery_testkit::websocket::{Placed, Socket};
+use rookery_testkit::websocket::{LoggedMessage, Socket};
 use serde_json::{Value, json};
 
 pub fn setup() -> Setup {
@@ -83,13 +83,13 @@ pub async fn refused(daemon: &Daemon, path: &str) -> (u16, String, Value) {
 }
 
 /// Every page of a listing, and how many there were.
-pub async fn pages(daemon: &Daemon, path: &str) -> (Vec<Placed>, usize) {
+pub async fn pages(daemon: &Daemon, path: &str) -> (Vec<LoggedMessage>, usize) {
     let (mut all, mut count, mut after) = (Vec::new(), 0, None::<u64>);
     loop {
         let more = after.map(|after| format!("&after={after}")).unwrap_or_default();
         let page = ok(daemon, &format!("{path}{more}")).await;
         let messages = page["messages"].as_array().unwrap();
-        all.extend(messages.iter().map(|message| Placed::read(message).unwrap()));
+        all.extend(messages.iter().map(|message| LoggedMessage::read(message).unwrap()));
         count += 1;
         match page["next"].as_u64() {
             Some(next) => after = Some(next),

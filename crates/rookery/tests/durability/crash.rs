@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::ledger::{counts, one_holder_at_a_time, verify, whole_log};
+use crate::ledger::{check_single_holder, count_by, read_log, verify};
 use crate::wire::{announce, within};
 
 const CLIENTS: usize = 16;
@@ -39,7 +39,7 @@ fn seed() -> u64 {
 async fn scenario(seed: u64) -> anyhow::Result<()> {
     let mut random = StdRng::seed_from_u64(seed);
     // A database that is not ours to kill must keep what it acknowledged all the same.
-    let server = (Engine::asked_for()? == Engine::Postgres).then(Server::durable).transpose()?;
+    let server = (Engine::from_env()? == Engine::Postgres).then(Server::durable).transpose()?;
     let setup = server.iter().fold(crate::daemon(), |setup, server| setup.store(server.url()));
     let mut daemon = setup.start()?;
     // The first to join becomes the lead, who may do what others may not. It takes no part.
@@ -220,8 +220,8 @@ impl Client {
 
 async fn check(daemon: &daemon::Daemon, book: &Book) -> anyhow::Result<()> {
     ensure!(book.given_up > 0, "no request was cut off: the daemon was never killed at work");
-    let events = whole_log(daemon).await?;
-    one_holder_at_a_time(&events)?;
+    let events = read_log(daemon).await?;
+    check_single_holder(&events)?;
 
     let listed = daemon.get("/tasks").await?.body;
     let mut tasks: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
@@ -232,11 +232,11 @@ async fn check(daemon: &daemon::Daemon, book: &Book) -> anyhow::Result<()> {
         ensure!(found.len() == 1, "{title} is there {} times", found.len());
     }
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    let created = counts(&events, "task.created", |event| text(&event["task_id"]));
-    let claimed = counts(&events, "task.assigned", |event| text(&event["task_id"]));
-    let completed = counts(&events, "task.completed", |event| text(&event["task_id"]));
+    let created = count_by(&events, "task.created", |event| text(&event["task_id"]));
+    let claimed = count_by(&events, "task.assigned", |event| text(&event["task_id"]));
+    let completed = count_by(&events, "task.completed", |event| text(&event["task_id"]));
     let own =
-        counts(&events, "resource.claimed", |event| text(&event["resource"]).filter(|path| path.starts_with("own/")));
+        count_by(&events, "resource.claimed", |event| text(&event["resource"]).filter(|path| path.starts_with("own/")));
     for (what, counts) in [("created", &created), ("claimed", &claimed), ("completed", &completed), ("taken", &own)] {
         let twice: Vec<_> = counts.iter().filter(|(_, count)| **count > 1).collect();
         ensure!(twice.is_empty(), "{what} more than once: {twice:?}");

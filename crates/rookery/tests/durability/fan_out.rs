@@ -6,7 +6,7 @@ use rookery_testkit::daemon::Daemon;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::wire::{Follower, Receiving, announce, eventually, report, within};
+use crate::wire::{Follower, ReceiveBuffer, announce, eventually, report, within};
 
 const NEVER_READ: usize = 20;
 const SLOW: usize = 5;
@@ -26,7 +26,7 @@ async fn two_hundred_streams_of_which_twenty_are_never_read() -> anyhow::Result<
     let first = crate::wire::position(&daemon.get("/status").await?)? + 1;
     let mut never = Vec::new();
     for _ in 0..NEVER_READ {
-        never.push(Follower::request(daemon.url(), "", None, Receiving::Little).await?);
+        never.push(Follower::request(daemon.url(), "", None, ReceiveBuffer::Small).await?);
     }
     let mut readers = JoinSet::new();
     for _ in 0..READERS {
@@ -109,7 +109,7 @@ async fn large_events_that_nobody_reads_do_not_pile_up() -> anyhow::Result<()> {
     announce(&daemon, "writer").await?;
     let mut never = Vec::new();
     for _ in 0..NEVER_READ {
-        never.push(Follower::request(daemon.url(), "", None, Receiving::Little).await?);
+        never.push(Follower::request(daemon.url(), "", None, ReceiveBuffer::Small).await?);
     }
     let before = memory_mib(&daemon)?;
     let writing = async {
@@ -124,7 +124,7 @@ async fn large_events_that_nobody_reads_do_not_pile_up() -> anyhow::Result<()> {
     within("the writers", writing).await??;
     // Those who begin at the beginning are all behind, and do not take what is read for them.
     for _ in 0..NEVER_READ {
-        never.push(Follower::request(daemon.url(), "?after=0", None, Receiving::Little).await?);
+        never.push(Follower::request(daemon.url(), "?after=0", None, ReceiveBuffer::Small).await?);
     }
     let open = || async { Ok((daemon.get("/admin/info").await?.body["subscriptions"] == never.len()).then_some(())) };
     eventually("all streams are open", open).await?;

@@ -8,8 +8,8 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::ledger::whole_log;
-use crate::wire::{Follower, Sent, announce, within};
+use crate::ledger::read_log;
+use crate::wire::{Follower, StreamEvent, announce, within};
 
 const CRASHES: u64 = 6;
 const WRITERS: usize = 4;
@@ -42,7 +42,7 @@ async fn a_follower_misses_and_repeats_nothing_over_crashes() -> anyhow::Result<
     while let Some(ended) = within("writers end", writers.join_next()).await? {
         ended??;
     }
-    let log = whole_log(&daemon).await?;
+    let log = read_log(&daemon).await?;
     end.send_replace(Some(log.len() as u64));
     let followed = within("the follower arrives", following).await???;
     ensure!(followed.len() == log.len(), "{} events were followed, {} are there", followed.len(), log.len());
@@ -57,8 +57,8 @@ async fn follow(
     mut url: watch::Receiver<String>,
     seen: watch::Sender<u64>,
     mut end: watch::Receiver<Option<u64>>,
-) -> anyhow::Result<Vec<Sent>> {
-    let mut followed: Vec<Sent> = Vec::new();
+) -> anyhow::Result<Vec<StreamEvent>> {
+    let mut followed: Vec<StreamEvent> = Vec::new();
     loop {
         let address = url.borrow_and_update().clone();
         let last = followed.last().map_or_else(|| "0".to_owned(), |sent| sent.id.clone());

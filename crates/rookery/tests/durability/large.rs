@@ -35,7 +35,7 @@ const AT_ONCE: usize = 500;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_thousand_events_are_no_burden() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let schema = (Engine::asked_for()? == Engine::Postgres).then(Schema::new).transpose()?;
+    let schema = (Engine::from_env()? == Engine::Postgres).then(Schema::new).transpose()?;
     fill(&*open(folder.path(), schema.as_ref()).await?).await?;
     let setup = schema.iter().fold(crate::daemon(), |setup, schema| setup.store(schema.url()));
     let mut daemon = setup.start_at(folder.path())?;

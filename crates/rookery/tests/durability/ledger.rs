@@ -9,7 +9,7 @@ use rookery_store::replay::Fold;
 use rookery_store::sqlite::Reader;
 use rookery_store::{LogQuery, RowQuery};
 use rookery_testkit::daemon::Daemon;
-pub use rookery_testkit::event_log::{counts, one_holder_at_a_time, seq_of, whole_log};
+pub use rookery_testkit::event_log::{check_single_holder, count_by, read_log, seq_of};
 
 /// The derived rows and tallies of a daemon's store are the fold of its log. Nobody may write it meanwhile.
 pub async fn verify(daemon: &Daemon) -> anyhow::Result<()> {

@@ -6,7 +6,8 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::wire::{
-    Follower, Receiving, announce, code, connect, create_task, eventually, half_a_request, read_to_end, report, within,
+    Follower, ReceiveBuffer, announce, code, connect, create_task, eventually, half_a_request, read_to_end, report,
+    within,
 };
 
 /// How many streams are open, as the daemon counts them.
@@ -21,7 +22,7 @@ async fn who_never_reads_is_cut_off() -> anyhow::Result<()> {
     let mut reader = Follower::open(daemon.url(), "", None).await?;
     let mut never = Vec::new();
     for _ in 0..3 {
-        never.push(Follower::request(daemon.url(), "", None, Receiving::Little).await?);
+        never.push(Follower::request(daemon.url(), "", None, ReceiveBuffer::Small).await?);
     }
     let all = |count| async move { (count == 4).then_some(()) };
     eventually("four streams", || async { Ok(all(subscriptions(&daemon).await?).await) }).await?;
@@ -50,7 +51,7 @@ async fn who_does_not_send_its_request_is_let_go() -> anyhow::Result<()> {
     let daemon = crate::daemon().env("ROOKERY_HEADER_TIMEOUT", "300ms").start()?;
     // Nothing, the beginning of a head, and the beginning of what opens HTTP/2.
     for sent in ["", "GET /status HTTP/1.1\r\nHost: 127", "PRI * HTTP/2"] {
-        let mut stream = connect(daemon.url(), Receiving::Usual).await?;
+        let mut stream = connect(daemon.url(), ReceiveBuffer::Default).await?;
         stream.write_all(sent.as_bytes()).await?;
         let answer = read_to_end(&mut stream).await.with_context(|| format!("after {sent:?}"))?;
         ensure!(!answer.contains("200 OK"), "{answer}");

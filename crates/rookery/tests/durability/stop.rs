@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use rookery_testkit::daemon::Daemon;
 use serde_json::Value;
 
-use crate::wire::{Follower, Receiving, announce, create_task, half_a_request, report, within};
+use crate::wire::{Follower, ReceiveBuffer, announce, create_task, half_a_request, report, within};
 
 /// What `rookery down` promises.
 const STOP_TIME: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ async fn a_stop_ends_streams_and_requests_and_cleans_up() -> anyhow::Result<()> 
     let follower = Follower::open(daemon.url(), "", None).await?;
     let mut never = Vec::new();
     for _ in 0..2 {
-        never.push(Follower::request(daemon.url(), "", None, Receiving::Little).await?);
+        never.push(Follower::request(daemon.url(), "", None, ReceiveBuffer::Small).await?);
     }
     // The socket of those who never read is full, so that their streams cannot even be told.
     for _ in 0..150 {

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use rookery_testkit::daemon::{Daemon, HttpReply};
-pub use rookery_testkit::stream::{Follower, Receiving, Sent, connect};
+pub use rookery_testkit::stream::{Follower, ReceiveBuffer, StreamEvent, connect};
 pub use rookery_testkit::wait::{eventually, within};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,7 +17,7 @@ pub async fn read_to_end(stream: &mut TcpStream) -> anyhow::Result<String> {
 
 /// Begins a request and leaves it under way: its body never comes.
 pub async fn half_a_request(url: &str, agent: &str) -> anyhow::Result<TcpStream> {
-    let mut stream = connect(url, Receiving::Usual).await?;
+    let mut stream = connect(url, ReceiveBuffer::Default).await?;
     let head = format!(
         "POST /tasks HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Agent-Id: {agent}\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{{"
     );

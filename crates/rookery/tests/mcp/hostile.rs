@@ -4,7 +4,7 @@
 use futures_util::future::join_all;
 use reqwest::Method;
 use rookery_testkit::daemon::{Daemon, read};
-use rookery_testkit::stream::{Receiving, connect as open};
+use rookery_testkit::stream::{ReceiveBuffer, connect as open};
 use rookery_testkit::wait::within;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -59,7 +59,7 @@ async fn whoever_dies_while_it_sends_has_asked_for_nothing() {
         let daemon = &daemon;
         async move {
             let (head, body) = claim(&name(number), &format!("src/{number}.rs"));
-            let mut stream = open(daemon.url(), Receiving::Usual).await.unwrap();
+            let mut stream = open(daemon.url(), ReceiveBuffer::Default).await.unwrap();
             // Somewhere in the head, between head and body, or somewhere in the body.
             let whole = format!("{head}{body}");
             let cut = (number + 1) * whole.len() / (CROWD + 1);
@@ -83,7 +83,7 @@ async fn whoever_dies_before_its_answer_can_ask_again_and_it_is_done_once() {
             let (head, body) = claim(&agent, &path);
             for _ in 0..3 {
                 // Sent whole, and gone before anything comes back.
-                let mut stream = open(daemon.url(), Receiving::Usual).await.unwrap();
+                let mut stream = open(daemon.url(), ReceiveBuffer::Default).await.unwrap();
                 stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
             }
             let answered = again(daemon, &head, body).await;
@@ -118,7 +118,7 @@ async fn one_that_takes_no_answers_gets_no_more_and_holds_up_nobody() {
     let asked = format!("{head}{body}").repeat(50);
     let mut deaf = Vec::new();
     for _ in 0..10 {
-        let mut stream = open(daemon.url(), Receiving::Little).await.unwrap();
+        let mut stream = open(daemon.url(), ReceiveBuffer::Small).await.unwrap();
         stream.write_all(asked.as_bytes()).await.unwrap();
         deaf.push(stream);
     }
@@ -138,7 +138,7 @@ async fn one_that_takes_no_answers_gets_no_more_and_holds_up_nobody() {
 async fn listen(daemon: &Daemon) -> TcpStream {
     let filter = json!({"notifications": {"resourceSubscriptions": [inbox("agent-1")]}});
     let (head, body) = message("agent-1", None, "subscriptions/listen", None, filter);
-    let mut stream = open(daemon.url(), Receiving::Little).await.unwrap();
+    let mut stream = open(daemon.url(), ReceiveBuffer::Small).await.unwrap();
     stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
     let mut first = [0_u8; 12];
     stream.read_exact(&mut first).await.unwrap();

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use reqwest::{Method, StatusCode};
 use rookery_testkit::daemon::{Daemon, read};
-use rookery_testkit::event_log::{one_holder_at_a_time, whole_log};
+use rookery_testkit::event_log::{check_single_holder, read_log};
 use serde_json::{Value, json};
 
 use crate::support::{Client, Way, connect, facts, setup, task, text};
@@ -51,7 +51,7 @@ async fn many_bridges_work_through_restarts_and_nothing_is_lost_or_done_twice() 
     for kind in ["task.claimed", "task.started", "task.completed"] {
         assert_eq!(facts(&daemon, kind).len(), BRIDGES * TASKS, "{kind}");
     }
-    one_holder_at_a_time(&whole_log(&daemon).await.unwrap()).unwrap();
+    check_single_holder(&read_log(&daemon).await.unwrap()).unwrap();
     daemon.replay_verify().unwrap();
 }
 

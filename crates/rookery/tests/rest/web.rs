@@ -2,7 +2,7 @@
 
 use reqwest::{Method, StatusCode};
 use rookery_testkit::daemon::read;
-use rookery_testkit::stream::Receiving;
+use rookery_testkit::stream::ReceiveBuffer;
 use rookery_testkit::websocket::Socket;
 use serde_json::{Value, json};
 
@@ -177,14 +177,14 @@ async fn websocket_needs_the_stored_secret_in_its_first_frame() {
     let team = team_of(setup().arg("--no-watch").arg("--require-token"), &[]).await;
     let browser = Browser::signed_in(&team, "anna").await;
     let cookie = [("cookie", browser.cookie.as_str())];
-    let open = async |query: &str| Socket::ask(team.url(), query, &cookie, Receiving::Usual).await.unwrap();
+    let open = async |query: &str| Socket::connect(team.url(), query, &cookie, ReceiveBuffer::Default).await.unwrap();
     assert_eq!(open("").await.unwrap_err().status, 401, "the cookie alone opens nothing");
     for first in [json!({"op": "authenticate", "secret": "guess"}), json!({"op": "subscribe"}), json!("x")] {
         let mut socket = open("?authenticate=1&after=0").await.unwrap();
         socket.send(&first).await.unwrap();
         let refused = socket.frame().await.unwrap();
         assert_eq!((&refused["type"], &refused["code"]), (&json!("error"), &json!("UNAUTHENTICATED")), "{refused}");
-        assert_eq!(socket.closed().await.unwrap(), Some(1008), "{first}");
+        assert_eq!(socket.close_code().await.unwrap(), Some(1008), "{first}");
     }
     let mut socket = open("?authenticate=1").await.unwrap();
     socket.send(&json!({"op": "authenticate", "secret": browser.secret})).await.unwrap();
@@ -194,7 +194,7 @@ async fn websocket_needs_the_stored_secret_in_its_first_frame() {
     assert_eq!(socket.next().await.unwrap().message_type(), "chat.message");
     assert_eq!(team.as_person(Method::DELETE, &format!("/sessions/{}", browser.id), None).await.status, 200);
     team.as_person(Method::POST, "/channels/default/messages", say("hello")).await;
-    assert_eq!(socket.closed().await.unwrap(), Some(1008), "it ends with the session");
+    assert_eq!(socket.close_code().await.unwrap(), Some(1008), "it ends with the session");
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ async fn a_simple_review_runs_as_the_document_describes_with_a_model() -> Outcom
     let stage = Stage::new()?;
     stage.save("review.yaml", &review(models.url()))?;
     let ran = stage.run(&["run", "review.yaml"]).await?;
-    models.ended(REVIEWER)?;
+    models.check_finished(REVIEWER)?;
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), FINDINGS), "{ran:?}");
     let channel = stage.channel("default").await?;
     let said = said(&channel);
@@ -73,7 +73,7 @@ async fn a_simple_review_runs_as_the_document_describes_with_a_model() -> Outcom
         (1, &json!(40), &json!(20)),
         "{turns:?}"
     );
-    let asked = models.asked(REVIEWER);
+    let asked = models.requests(REVIEWER);
     assert!(asked[0].system.contains("You review code for quality and issues."), "{}", asked[0].system);
     assert!(asked[0].body["messages"].to_string().contains("line 42 of the diff"));
     let tools: Vec<&str> = asked[0].tools.iter().map(|tool| tool.name.as_str()).collect();
@@ -117,7 +117,8 @@ kickoff: "@planner please"
 #[tokio::test]
 async fn models_of_four_makes_work_as_one_team() -> Outcome {
     let home = std::env::var("HOME")?;
-    let say = |message: &'static str| move |_: &rookery_testkit::model::Story<'_>| Ok(json!({"message": message}));
+    let say =
+        |message: &'static str| move |_: &rookery_testkit::model::ToolHistory<'_>| Ok(json!({"message": message}));
     let planner = Script::new().call("channel_send", say("@coder make hello.txt")).say("planned");
     let coder = Script::new()
         .call("edit", |_| Ok(json!({"path": "made/hello.txt", "new": "hello\n"})))
@@ -143,7 +144,7 @@ async fn models_of_four_makes_work_as_one_team() -> Outcome {
     stage.save("mixed.yaml", &team(models.url()))?;
     let ran = stage.run(&["run", "mixed.yaml", "--instance", "mixed"]).await?;
     for key in ["planner", home.as_str(), "tester"] {
-        models.ended(key)?;
+        models.check_finished(key)?;
     }
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let channel = stage.channel("mixed").await?;
@@ -170,7 +171,7 @@ async fn a_key_that_is_not_taken_ends_the_run_and_is_named() -> Outcome {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stderr.contains("invalid x-api-key") && ran.stderr.contains("ANTHROPIC_API_KEY"), "{}", ran.stderr);
     assert!(!ran.stderr.contains(REVIEWER) && !ran.stdout.contains(REVIEWER), "{ran:?}");
-    assert_eq!(models.asked(REVIEWER).len(), 1, "it is not asked again");
+    assert_eq!(models.requests(REVIEWER).len(), 1, "it is not asked again");
     let turns = stage.turns("@default").await?;
     assert!(turns.len() == 1 && turns[0]["error"]["hint"].to_string().contains("ANTHROPIC_API_KEY"), "{turns:?}");
     Ok(())
@@ -199,7 +200,7 @@ async fn an_account_that_is_out_of_requests_makes_all_wait_who_use_it_and_nobody
     }
     let turns = stage.turns("@default").await?;
     assert!(!turns.iter().any(|turn| turn["agent"] == "two"), "two uses the same account: {turns:?}");
-    assert_eq!(models.asked(SHARED).len(), 1);
+    assert_eq!(models.requests(SHARED).len(), 1);
     runner.interrupt()?;
     let ran = runner.ended().await?;
     assert_eq!(ran.code, Some(130), "{ran:?}");
@@ -213,10 +214,10 @@ async fn a_runner_that_dies_while_a_model_thinks_does_the_turn_again() -> Outcom
     let stage = Stage::new()?;
     stage.save("review.yaml", &review(models.url()))?;
     let runner = stage.start(&["run", "review.yaml"])?;
-    eventually("the model is asked", async || Ok((!models.asked(REVIEWER).is_empty()).then_some(()))).await?;
+    eventually("the model is asked", async || Ok((!models.requests(REVIEWER).is_empty()).then_some(()))).await?;
     runner.kill()?;
     let ran = stage.run(&["run", "review.yaml"]).await?;
-    models.ended(REVIEWER)?;
+    models.check_finished(REVIEWER)?;
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), FINDINGS), "{ran:?}");
     assert_eq!(said(&stage.channel("default").await?)[2..], [("reviewer", "One finding, see the notes")]);
     stage.everything_is_acknowledged_once().await?;
@@ -250,7 +251,7 @@ async fn an_agent_remembers_its_turns_over_a_restart() -> Outcome {
     let sent = stage.run(&["send", "what was it?", "--to", "reviewer"]).await?;
     assert_eq!(sent.code, Some(0), "{sent:?}");
     until_said(&stage, "As I said: forty-two.").await?;
-    let asked = models.asked(REVIEWER).pop().unwrap();
+    let asked = models.requests(REVIEWER).pop().unwrap();
     assert_eq!(asked.said, ["It is forty-two."]);
     runner.interrupt()?;
     runner.ended().await?;

@@ -116,7 +116,7 @@ async fn a_commit_whose_answer_is_lost_is_settled_and_nothing_is_done_twice() {
         });
         done(&*far, report("a", &format!("cut-{round}"))).await;
         others.await.unwrap();
-        assert_eq!(proxy.strikes(), round as u64 + 1, "{when:?}");
+        assert_eq!(proxy.commits_cut(), round as u64 + 1, "{when:?}");
     }
     let log = whole_log(&*near).await;
     assert_eq!(log.len(), 5 * 12);

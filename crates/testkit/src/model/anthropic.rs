@@ -1,23 +1,23 @@
-//! Anthropic's Messages, as Claude Code speaks it: `POST …/v1/messages`.
+//! Anthropic's Messages API, which Claude Code uses: `POST …/v1/messages`.
 
 use axum::http::Uri;
 use serde_json::{Value, json};
 
-use super::exchange::{Answer, Asked, Call, Frame, Offered, ToolResult};
-use super::{EVENTS, Wire, list, says_stream, text, texts};
+use super::exchange::{Frame, ModelAnswer, ModelRequest, OfferedTool, ToolCall, ToolResult};
+use super::{EVENT_STREAM, Protocol, has_stream_field, list, text, texts};
 
-pub(super) const WIRE: Wire = Wire {
+pub(super) const PROTOCOL: Protocol = Protocol {
     name: "messages",
-    is_at: |path| path.ends_with("/v1/messages"),
-    is_streamed: says_stream,
+    accepts_path: |path| path.ends_with("/v1/messages"),
+    wants_stream: has_stream_field,
     read,
     stream,
-    media: EVENTS,
+    media_type: EVENT_STREAM,
     whole,
     error,
 };
 
-fn read(_: &Uri, body: &Value) -> anyhow::Result<Asked> {
+fn read(_: &Uri, body: &Value) -> anyhow::Result<ModelRequest> {
     let (mut results, mut said) = (Vec::new(), Vec::new());
     for message in list(&body["messages"]) {
         for block in list(&message["content"]) {
@@ -31,20 +31,20 @@ fn read(_: &Uri, body: &Value) -> anyhow::Result<Asked> {
         }
     }
     let tools = list(&body["tools"]).iter().filter_map(|tool| tool["name"].as_str());
-    Ok(Asked {
+    Ok(ModelRequest {
         system: texts(&body["system"]),
         model: text(&body["model"]),
-        tools: tools.map(Offered::plain).collect(),
+        tools: tools.map(OfferedTool::plain).collect(),
         results,
         said,
         body: body.clone(),
     })
 }
 
-fn stream(asked: &Asked, answer: &Answer, number: usize) -> Vec<Frame> {
-    let mut begun = message(asked, number);
-    (begun["content"], begun["stop_reason"]) = (json!([]), Value::Null);
-    let mut frames = vec![Frame::named("message_start", json!({"message": begun}))];
+fn stream(request: &ModelRequest, answer: &ModelAnswer, number: usize) -> Vec<Frame> {
+    let mut start_message = message(request, number);
+    (start_message["content"], start_message["stop_reason"]) = (json!([]), Value::Null);
+    let mut frames = vec![Frame::named("message_start", json!({"message": start_message}))];
     let mut index = 0;
     let mut block = |start: Value, deltas: Vec<Value>| {
         frames.push(Frame::named("content_block_start", json!({"index": index, "content_block": start})));
@@ -61,28 +61,28 @@ fn stream(asked: &Asked, answer: &Answer, number: usize) -> Vec<Frame> {
         let start = json!({"type": "tool_use", "id": call.id.to_string(), "name": call.tool.name, "input": {}});
         block(start, vec![json!({"type": "input_json_delta", "partial_json": call.arguments})]);
     }
-    let ended = json!({"delta": {"stop_reason": reason(answer), "stop_sequence": null}, "usage": {"output_tokens": 5}});
-    frames.extend([Frame::named("message_delta", ended), Frame::named("message_stop", json!({}))]);
+    let end = json!({"delta": {"stop_reason": reason(answer), "stop_sequence": null}, "usage": {"output_tokens": 5}});
+    frames.extend([Frame::named("message_delta", end), Frame::named("message_stop", json!({}))]);
     frames
 }
 
-fn whole(asked: &Asked, answer: &Answer, number: usize) -> Value {
+fn whole(request: &ModelRequest, answer: &ModelAnswer, number: usize) -> Value {
     let said = answer.text.iter().map(|text| json!({"type": "text", "text": text}));
-    let called = |call: &Call| json!({"type": "tool_use", "id": call.id.to_string(), "name": call.tool.name, "input": call.input()});
-    let mut message = message(asked, number);
-    message["content"] = said.chain(answer.calls.iter().map(called)).collect();
+    let tool_use = |call: &ToolCall| json!({"type": "tool_use", "id": call.id.to_string(), "name": call.tool.name, "input": call.input()});
+    let mut message = message(request, number);
+    message["content"] = said.chain(answer.calls.iter().map(tool_use)).collect();
     message["stop_reason"] = reason(answer).into();
     message
 }
 
-fn message(asked: &Asked, number: usize) -> Value {
+fn message(request: &ModelRequest, number: usize) -> Value {
     let usage = json!({"input_tokens": 10, "output_tokens": 5, "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": 0});
-    json!({"id": format!("msg_{number}"), "type": "message", "role": "assistant", "model": asked.model,
+    json!({"id": format!("msg_{number}"), "type": "message", "role": "assistant", "model": request.model,
         "stop_sequence": null, "usage": usage})
 }
 
-fn reason(answer: &Answer) -> &'static str {
+fn reason(answer: &ModelAnswer) -> &'static str {
     if answer.calls.is_empty() { "end_turn" } else { "tool_use" }
 }
 

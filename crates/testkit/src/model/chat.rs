@@ -1,23 +1,23 @@
-//! OpenAI's chat completions, which many others speak too: `POST …/chat/completions`.
+//! OpenAI's chat completions, which many other servers offer too: `POST …/chat/completions`.
 
 use axum::http::Uri;
 use serde_json::{Value, json};
 
-use super::exchange::{Answer, Asked, Frame, Offered, ToolResult};
-use super::{EVENTS, Wire, list, says_stream, text, texts};
+use super::exchange::{Frame, ModelAnswer, ModelRequest, OfferedTool, ToolResult};
+use super::{EVENT_STREAM, Protocol, has_stream_field, list, text, texts};
 
-pub(super) const WIRE: Wire = Wire {
+pub(super) const PROTOCOL: Protocol = Protocol {
     name: "chat completions",
-    is_at: |path| path.ends_with("/chat/completions"),
-    is_streamed: says_stream,
+    accepts_path: |path| path.ends_with("/chat/completions"),
+    wants_stream: has_stream_field,
     read,
     stream,
-    media: EVENTS,
+    media_type: EVENT_STREAM,
     whole,
     error,
 };
 
-fn read(_: &Uri, body: &Value) -> anyhow::Result<Asked> {
+fn read(_: &Uri, body: &Value) -> anyhow::Result<ModelRequest> {
     let (mut system, mut results, mut said) = (Vec::new(), Vec::new(), Vec::new());
     for message in list(&body["messages"]) {
         match message["role"].as_str() {
@@ -27,24 +27,24 @@ fn read(_: &Uri, body: &Value) -> anyhow::Result<Asked> {
             _ => {}
         }
     }
-    Ok(Asked {
+    Ok(ModelRequest {
         system: system.join("\n"),
         model: text(&body["model"]),
-        tools: functions(&body["tools"]),
+        tools: read_tools(&body["tools"]),
         results,
         said: said.into_iter().filter(|text| !text.is_empty()).collect(),
         body: body.clone(),
     })
 }
 
-/// The tools, as Ollama names them too.
-pub(super) fn functions(tools: &Value) -> Vec<Offered> {
-    list(tools).iter().filter_map(|tool| tool["function"]["name"].as_str()).map(Offered::plain).collect()
+/// Reads the tools. Ollama uses the same form.
+pub(super) fn read_tools(tools: &Value) -> Vec<OfferedTool> {
+    list(tools).iter().filter_map(|tool| tool["function"]["name"].as_str()).map(OfferedTool::plain).collect()
 }
 
-fn stream(asked: &Asked, answer: &Answer, number: usize) -> Vec<Frame> {
+fn stream(request: &ModelRequest, answer: &ModelAnswer, number: usize) -> Vec<Frame> {
     let chunk = |delta: Value, reason: Value| {
-        let mut chunk = base(asked, number, "chat.completion.chunk");
+        let mut chunk = base(request, number, "chat.completion.chunk");
         chunk["choices"] = json!([{"index": 0, "delta": delta, "finish_reason": reason}]);
         Frame::Data(chunk)
     };
@@ -52,23 +52,23 @@ fn stream(asked: &Asked, answer: &Answer, number: usize) -> Vec<Frame> {
     frames.extend(answer.pieces().map(|text| chunk(json!({"content": text}), Value::Null)));
     for (index, call) in answer.calls.iter().enumerate() {
         let function = |function: Value| json!({"tool_calls": [{"index": index, "function": function}]});
-        let mut begun = function(json!({"name": call.tool.name, "arguments": ""}));
-        begun["tool_calls"][0]["id"] = call.id.to_string().into();
-        begun["tool_calls"][0]["type"] = "function".into();
-        frames.push(chunk(begun, Value::Null));
+        let mut start = function(json!({"name": call.tool.name, "arguments": ""}));
+        start["tool_calls"][0]["id"] = call.id.to_string().into();
+        start["tool_calls"][0]["type"] = "function".into();
+        frames.push(chunk(start, Value::Null));
         frames.push(chunk(function(json!({"arguments": call.arguments})), Value::Null));
     }
     frames.push(chunk(json!({}), reason(answer).into()));
-    if asked.body["stream_options"]["include_usage"] == true {
-        let mut used = base(asked, number, "chat.completion.chunk");
-        (used["choices"], used["usage"]) = (json!([]), usage());
-        frames.push(Frame::Data(used));
+    if request.body["stream_options"]["include_usage"] == true {
+        let mut last = base(request, number, "chat.completion.chunk");
+        (last["choices"], last["usage"]) = (json!([]), usage());
+        frames.push(Frame::Data(last));
     }
     frames.push(Frame::Done);
     frames
 }
 
-fn whole(asked: &Asked, answer: &Answer, number: usize) -> Value {
+fn whole(request: &ModelRequest, answer: &ModelAnswer, number: usize) -> Value {
     let mut message = json!({"role": "assistant", "content": answer.text});
     if !answer.calls.is_empty() {
         let calls = answer.calls.iter().map(|call| {
@@ -77,21 +77,21 @@ fn whole(asked: &Asked, answer: &Answer, number: usize) -> Value {
         });
         message["tool_calls"] = calls.collect();
     }
-    let mut whole = base(asked, number, "chat.completion");
+    let mut whole = base(request, number, "chat.completion");
     whole["choices"] = json!([{"index": 0, "message": message, "finish_reason": reason(answer)}]);
     whole["usage"] = usage();
     whole
 }
 
-fn base(asked: &Asked, number: usize, object: &str) -> Value {
-    json!({"id": format!("chatcmpl-{number}"), "object": object, "created": 1, "model": asked.model})
+fn base(request: &ModelRequest, number: usize, object: &str) -> Value {
+    json!({"id": format!("chatcmpl-{number}"), "object": object, "created": 1, "model": request.model})
 }
 
 fn usage() -> Value {
     json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15})
 }
 
-fn reason(answer: &Answer) -> &'static str {
+fn reason(answer: &ModelAnswer) -> &'static str {
     if answer.calls.is_empty() { "stop" } else { "tool_calls" }
 }
 

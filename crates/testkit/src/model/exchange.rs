@@ -1,61 +1,60 @@
-//! What is asked of a model and what it answers, whatever the protocol.
+//! Requests to a model and its answers, independent of the protocol.
 
 use anyhow::Context;
 use serde_json::Value;
 
 use super::script::CallId;
 
-/// One request of a program to its model.
+/// A program's request to its model.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Asked {
+pub struct ModelRequest {
     /// The instructions that precede the conversation.
     pub system: String,
     pub model: String,
-    pub tools: Vec<Offered>,
-    /// What the calls of earlier turns brought, oldest first.
+    pub tools: Vec<OfferedTool>,
+    /// The results of earlier calls, oldest first.
     pub results: Vec<ToolResult>,
-    /// What the model has said in words so far.
+    /// The model's earlier texts in this conversation.
     pub said: Vec<String>,
-    /// All of it, as received.
+    /// The whole body, as received.
     pub body: Value,
 }
 
-/// What programs put before the name of a tool that separate the two by one stroke only.
-const SERVERS: [&str; 3] = ["rookery_", "workflow-context_", "workflow_context_"];
+/// Server names that programs put before the name of a tool, with a single separator.
+const SERVER_PREFIXES: [&str; 3] = ["rookery_", "workflow-context_", "workflow_context_"];
 
-/// A tool that the model may call, by the names that the program gave it.
+/// A tool that the program offers to the model, under the program's name for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Offered {
+pub struct OfferedTool {
     pub namespace: Option<String>,
     pub name: String,
 }
 
-impl Offered {
-    pub(super) fn plain(name: &str) -> Offered {
-        Offered { namespace: None, name: name.to_owned() }
+impl OfferedTool {
+    pub(super) fn plain(name: &str) -> OfferedTool {
+        OfferedTool { namespace: None, name: name.to_owned() }
     }
 
-    /// Whether this is the tool that its server calls so: programs put their name for the server in front.
+    /// Whether the server's name of this tool is `tool`. Programs may put the name of the server in front of it.
     pub fn is(&self, tool: &str) -> bool {
-        let server = |before: &str| before.ends_with("__") || SERVERS.iter().any(|name| before.ends_with(name));
+        let server = |before: &str| before.ends_with("__") || SERVER_PREFIXES.iter().any(|name| before.ends_with(name));
         self.name == tool || self.name.strip_suffix(tool).is_some_and(server)
     }
 }
 
-/// What a call of the script brought.
+/// The result of a tool call.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ToolResult {
-    /// Not every protocol names the call; then the order tells.
+    /// The id of the call. Some protocols have none; then results are matched by their order.
     pub(super) call: Option<CallId>,
     /// The texts of the result, as the model reads them.
     pub texts: Vec<String>,
 }
 
 impl ToolResult {
-    /// What the protocol says of a result: the id of its call, if it has such, and either one text or a list of pieces with
-    /// texts.
+    /// Reads a result: the id of its call, if the protocol has one, and either a text or a list of pieces with texts.
     pub(super) fn read(call: Option<&Value>, content: &Value) -> anyhow::Result<ToolResult> {
-        let id = |call: &Value| call.as_str().context("a result without the id of its call")?.parse();
+        let id = |call: &Value| call.as_str().context("a result has no id of its call")?.parse();
         let call = call.map(id).transpose()?;
         let texts = match content {
             Value::String(text) => vec![text.clone()],
@@ -67,40 +66,40 @@ impl ToolResult {
         Ok(ToolResult { call, texts })
     }
 
-    /// The first JSON in it, or all texts as one.
+    /// Returns the first JSON value in the texts, or the joined texts.
     pub fn value(&self) -> Value {
         let json = self.texts.iter().find_map(|text| json_in(text));
         json.unwrap_or_else(|| Value::String(self.texts.join("\n")))
     }
 }
 
-/// The JSON in a text. Programs put words of their own before and after what a tool answered.
+/// Returns the first JSON value in a text. Programs add text before and after the answer of a tool.
 fn json_in(text: &str) -> Option<Value> {
     let begin = text.find(['{', '['])?;
     serde_json::Deserializer::from_str(&text[begin..]).into_iter().next()?.ok()
 }
 
-/// What the model says next: words, calls of tools, or both.
+/// The model's next turn: text, tool calls, or both.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct ModelAnswer {
     pub text: Option<String>,
-    pub calls: Vec<Call>,
+    pub calls: Vec<ToolCall>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Call {
+pub(super) struct ToolCall {
     pub id: CallId,
-    pub tool: Offered,
-    /// JSON, unless the script has it broken.
+    pub tool: OfferedTool,
+    /// JSON, unless the script sends broken arguments.
     pub arguments: String,
 }
 
-impl Answer {
-    pub(super) fn text(text: impl Into<String>) -> Answer {
-        Answer { text: Some(text.into()), calls: vec![] }
+impl ModelAnswer {
+    pub(super) fn text(text: impl Into<String>) -> ModelAnswer {
+        ModelAnswer { text: Some(text.into()), calls: vec![] }
     }
 
-    /// The words as they are streamed, never all at once.
+    /// Splits the text in two for streaming.
     pub(super) fn pieces(&self) -> impl Iterator<Item = &str> {
         let text = self.text.as_deref().unwrap_or_default();
         let (begin, end) = text.split_at(text.floor_char_boundary(text.len().div_ceil(2)));
@@ -108,14 +107,14 @@ impl Answer {
     }
 }
 
-impl Call {
-    /// The arguments for a protocol that has no room for broken JSON: such ones are a text then.
+impl ToolCall {
+    /// Returns the arguments as JSON, for protocols that cannot carry broken JSON. Broken arguments become a string.
     pub(super) fn input(&self) -> Value {
         serde_json::from_str(&self.arguments).unwrap_or_else(|_| self.arguments.as_str().into())
     }
 }
 
-/// One piece of a streamed answer.
+/// A piece of a streamed answer.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Frame {
     Named {
@@ -123,20 +122,20 @@ pub(super) enum Frame {
         data: Value,
     },
     Data(Value),
-    /// What ends a stream of data that has no other end.
+    /// Marks the end, for streams of data without an end of their own.
     Done,
-    /// For streams that are lines of JSON.
+    /// A line of a JSON lines stream.
     Line(Value),
 }
 
 impl Frame {
-    /// An event whose data repeats its name.
+    /// Creates an event whose data repeats its name in `type`.
     pub(super) fn named(event: &'static str, mut data: Value) -> Frame {
         data["type"] = event.into();
         Frame::Named { event, data }
     }
 
-    pub(super) fn written(&self) -> String {
+    pub(super) fn encode(&self) -> String {
         match self {
             Frame::Named { event, data } => format!("event: {event}\ndata: {data}\n\n"),
             Frame::Data(data) => format!("data: {data}\n\n"),
@@ -152,23 +151,23 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_tool_is_known_by_its_own_name_whatever_stands_before_it() {
-        let is = |name: &str, tool: &str| Offered::plain(name).is(tool);
+    fn offered_tool_matches_with_any_server_prefix() {
+        let is = |name: &str, tool: &str| OfferedTool::plain(name).is(tool);
         assert!(is("task_claim", "task_claim") && is("mcp__rookery__task_claim", "task_claim"));
         assert!(is("rookery_task_claim", "task_claim") && is("mcp_workflow-context_task_claim", "task_claim"));
         assert!(!is("subtask_claim", "task_claim") && !is("mcp__rookery__task_claim", "claim"));
     }
 
     #[test]
-    fn results_are_read_from_either_form() {
+    fn tool_result_reads_text_and_pieces() {
         let one = ToolResult::read(Some(&json!("call_2_0")), &json!("sent")).unwrap();
         assert_eq!(one.value(), json!("sent"));
         let pieces = json!([{"type": "text", "text": "{\"id\":\"x\"}"}, {"type": "text", "text": "You have 1 unread"}]);
         assert_eq!(ToolResult::read(Some(&json!("call_2_0")), &pieces).unwrap().value(), json!({"id": "x"}));
-        let dressed =
+        let with_extra_text =
             json!("Wall time: 0.05 seconds\nOutput:\n{\"id\":\"x\"}\n\n<system-reminder>\n…</system-reminder>");
-        assert_eq!(ToolResult::read(Some(&json!("call_2_0")), &dressed).unwrap().value(), json!({"id": "x"}));
-        assert!(ToolResult::read(Some(&json!("toolu_of_somebody")), &pieces).is_err());
+        assert_eq!(ToolResult::read(Some(&json!("call_2_0")), &with_extra_text).unwrap().value(), json!({"id": "x"}));
+        assert!(ToolResult::read(Some(&json!("toolu_of_another_program")), &pieces).is_err());
         assert_eq!(ToolResult::read(None, &pieces).unwrap().call, None);
     }
 }

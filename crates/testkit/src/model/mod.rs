@@ -1,8 +1,8 @@
-//! A model that says what a test wrote down, over HTTP as real programs ask for it.
+//! A model server whose answers a test scripts. It speaks the HTTP protocols that real agent programs use.
 //!
-//! [`Script`] is what one agent's model says, turn by turn; the key that an agent sends decides which one it gets.
-//! `exchange` has the words that all protocols share, and each protocol is one [`Wire`]: how a request reads and how an answer
-//! is written, streamed or whole. Everything that was asked is kept, for tests to look at.
+//! A [`Script`] holds the turns of one agent's model; the API key that the agent sends selects the script. `exchange` has
+//! the types that all protocols share, and each protocol is one [`Protocol`]: how to read a request and how to write an
+//! answer, streamed or whole. The server records all requests for the test.
 
 mod anthropic;
 mod chat;
@@ -15,42 +15,43 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub use exchange::{Asked, Offered, ToolResult};
-pub use script::{Script, Story};
+pub use exchange::{ModelRequest, OfferedTool, ToolResult};
+pub use script::{Script, ToolHistory};
 pub use server::ModelServer;
 
 use axum::http::Uri;
 use serde_json::Value;
 
-use exchange::{Answer, Frame};
+use exchange::{Frame, ModelAnswer};
 
-/// One protocol by which programs speak to models.
+/// A protocol between programs and models.
 #[derive(Clone, Copy, Debug)]
-struct Wire {
+struct Protocol {
     name: &'static str,
-    is_at: fn(path: &str) -> bool,
-    /// Whether the answer is wanted piece by piece.
-    is_streamed: fn(&Uri, &Value) -> bool,
-    read: fn(&Uri, &Value) -> anyhow::Result<Asked>,
-    /// The answer, as the pieces of a stream. The number tells answers apart.
-    stream: fn(&Asked, &Answer, number: usize) -> Vec<Frame>,
-    /// What kind of stream that is.
-    media: &'static str,
-    /// The answer at once.
-    whole: fn(&Asked, &Answer, number: usize) -> Value,
+    accepts_path: fn(path: &str) -> bool,
+    /// Whether the request asks for a stream.
+    wants_stream: fn(&Uri, &Value) -> bool,
+    read: fn(&Uri, &Value) -> anyhow::Result<ModelRequest>,
+    /// Renders the answer as frames of a stream. The number makes ids of answers unique.
+    stream: fn(&ModelRequest, &ModelAnswer, number: usize) -> Vec<Frame>,
+    /// The content type of the stream.
+    media_type: &'static str,
+    /// Renders the answer as one document.
+    whole: fn(&ModelRequest, &ModelAnswer, number: usize) -> Value,
     error: fn(status: u16, message: &str) -> Value,
 }
 
-const EVENTS: &str = "text/event-stream";
+const EVENT_STREAM: &str = "text/event-stream";
 
-const WIRES: [Wire; 5] = [anthropic::WIRE, responses::WIRE, chat::WIRE, gemini::WIRE, ollama::WIRE];
+const PROTOCOLS: [Protocol; 5] =
+    [anthropic::PROTOCOL, responses::PROTOCOL, chat::PROTOCOL, gemini::PROTOCOL, ollama::PROTOCOL];
 
-fn wire_at(uri: &Uri) -> Option<Wire> {
-    WIRES.into_iter().find(|wire| (wire.is_at)(uri.path()))
+fn protocol_at(uri: &Uri) -> Option<Protocol> {
+    PROTOCOLS.into_iter().find(|protocol| (protocol.accepts_path)(uri.path()))
 }
 
-/// As most protocols ask for a stream: by saying so.
-fn says_stream(_: &Uri, body: &Value) -> bool {
+/// Whether the field `stream` is true, by which most protocols ask for a stream.
+fn has_stream_field(_: &Uri, body: &Value) -> bool {
     body["stream"] == true
 }
 
@@ -62,7 +63,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// A text, or the texts of a list of blocks.
+/// Returns a text, or joins the texts of a list of blocks.
 fn texts(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,23 +1,23 @@
-//! OpenAI's Responses, as Codex speaks it: `POST …/responses`.
+//! OpenAI's Responses API, which Codex uses: `POST …/responses`.
 
 use axum::http::Uri;
 use serde_json::{Value, json};
 
-use super::exchange::{Answer, Asked, Call, Frame, Offered, ToolResult};
-use super::{EVENTS, Wire, list, says_stream, text};
+use super::exchange::{Frame, ModelAnswer, ModelRequest, OfferedTool, ToolCall, ToolResult};
+use super::{EVENT_STREAM, Protocol, has_stream_field, list, text};
 
-pub(super) const WIRE: Wire = Wire {
+pub(super) const PROTOCOL: Protocol = Protocol {
     name: "responses",
-    is_at: |path| path.ends_with("/responses"),
-    is_streamed: says_stream,
+    accepts_path: |path| path.ends_with("/responses"),
+    wants_stream: has_stream_field,
     read,
     stream,
-    media: EVENTS,
+    media_type: EVENT_STREAM,
     whole,
     error,
 };
 
-fn read(_: &Uri, body: &Value) -> anyhow::Result<Asked> {
+fn read(_: &Uri, body: &Value) -> anyhow::Result<ModelRequest> {
     let mut system: Vec<&str> = body["instructions"].as_str().into_iter().collect();
     let (mut results, mut said) = (Vec::new(), Vec::new());
     for item in list(&body["input"]) {
@@ -30,21 +30,21 @@ fn read(_: &Uri, body: &Value) -> anyhow::Result<Asked> {
             _ => {}
         }
     }
-    Ok(Asked {
+    Ok(ModelRequest {
         system: system.join("\n"),
         model: text(&body["model"]),
-        tools: list(&body["tools"]).iter().flat_map(offered).collect(),
+        tools: list(&body["tools"]).iter().flat_map(read_tool).collect(),
         results,
         said,
         body: body.clone(),
     })
 }
 
-/// A tool by itself, or the tools of a namespace.
-fn offered(tool: &Value) -> Vec<Offered> {
+/// Reads a tool, or the tools of a namespace.
+fn read_tool(tool: &Value) -> Vec<OfferedTool> {
     let named = |tool: &Value, namespace: Option<&str>| {
         let name = tool["name"].as_str()?.to_owned();
-        Some(Offered { namespace: namespace.map(str::to_owned), name })
+        Some(OfferedTool { namespace: namespace.map(str::to_owned), name })
     };
     match tool["type"].as_str() {
         Some("namespace") => {
@@ -54,41 +54,41 @@ fn offered(tool: &Value) -> Vec<Offered> {
     }
 }
 
-fn stream(asked: &Asked, answer: &Answer, number: usize) -> Vec<Frame> {
+fn stream(request: &ModelRequest, answer: &ModelAnswer, number: usize) -> Vec<Frame> {
     let id = format!("resp_{number}");
-    let begun = json!({"response": {"id": id, "status": "in_progress"}});
-    let mut frames = vec![Frame::named("response.created", begun)];
+    let created = json!({"response": {"id": id, "status": "in_progress"}});
+    let mut frames = vec![Frame::named("response.created", created)];
     for (index, item) in items(answer, number).into_iter().enumerate() {
-        let told = json!({"output_index": index, "item": item});
-        frames.push(Frame::named("response.output_item.added", told.clone()));
+        let data = json!({"output_index": index, "item": item});
+        frames.push(Frame::named("response.output_item.added", data.clone()));
         if item["type"] == "message" {
             frames.extend(answer.pieces().map(|text| {
                 let delta = json!({"item_id": item["id"], "output_index": index, "content_index": 0, "delta": text});
                 Frame::named("response.output_text.delta", delta)
             }));
         }
-        frames.push(Frame::named("response.output_item.done", told));
+        frames.push(Frame::named("response.output_item.done", data));
     }
-    frames.push(Frame::named("response.completed", json!({"response": whole(asked, answer, number)})));
+    frames.push(Frame::named("response.completed", json!({"response": whole(request, answer, number)})));
     frames
 }
 
-fn whole(asked: &Asked, answer: &Answer, number: usize) -> Value {
+fn whole(request: &ModelRequest, answer: &ModelAnswer, number: usize) -> Value {
     let usage = json!({"input_tokens": 10, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 5,
         "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 15});
-    json!({"id": format!("resp_{number}"), "object": "response", "status": "completed", "model": asked.model,
+    json!({"id": format!("resp_{number}"), "object": "response", "status": "completed", "model": request.model,
         "output": items(answer, number), "usage": usage})
 }
 
-fn items(answer: &Answer, number: usize) -> Vec<Value> {
+fn items(answer: &ModelAnswer, number: usize) -> Vec<Value> {
     let said = answer.text.iter().map(|text| {
         json!({"type": "message", "id": format!("msg_{number}"), "role": "assistant", "status": "completed",
             "content": [{"type": "output_text", "text": text, "annotations": []}]})
     });
-    said.chain(answer.calls.iter().map(|call| called(call, number))).collect()
+    said.chain(answer.calls.iter().map(|call| function_call(call, number))).collect()
 }
 
-fn called(call: &Call, number: usize) -> Value {
+fn function_call(call: &ToolCall, number: usize) -> Value {
     let mut item = json!({"type": "function_call", "id": format!("fc_{number}_{}", call.id),
         "call_id": call.id.to_string(), "name": call.tool.name, "arguments": call.arguments});
     if let Some(namespace) = &call.tool.namespace {

@@ -1,7 +1,7 @@
-//! What one agent's model says, turn by turn.
+//! Scripts: the turns of one agent's model.
 //!
-//! Which turn comes next is read off the conversation that the program sends: the id of a call names its turn. So a
-//! request that is repeated gets the same answer, and nothing has to be kept but which faults have happened.
+//! The conversation in a request determines the next turn, since the id of a call contains its turn. So a repeated request
+//! gets the same answer, and the only state is which faults have occurred.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,18 +11,18 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use super::exchange::{Answer, Asked, Call, Offered, ToolResult};
+use super::exchange::{ModelAnswer, ModelRequest, OfferedTool, ToolCall, ToolResult};
 
-type Arguments = Box<dyn Fn(&Story<'_>) -> anyhow::Result<Value> + Send + Sync>;
-type Enough = Box<dyn Fn(&Value) -> bool + Send + Sync>;
+type Arguments = Box<dyn Fn(&ToolHistory<'_>) -> anyhow::Result<Value> + Send + Sync>;
+type IsEnough = Box<dyn Fn(&Value) -> bool + Send + Sync>;
 
 enum Turn {
     Call {
         tool: &'static str,
         arguments: Arguments,
-        enough: Option<Enough>,
+        enough: Option<IsEnough>,
     },
-    /// Arguments that are no JSON.
+    /// A call with arguments that are not JSON.
     CallBroken {
         tool: &'static str,
         arguments: &'static str,
@@ -41,7 +41,7 @@ enum Turn {
     },
 }
 
-/// How a request is not answered as it should be.
+/// A fault in place of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fault {
     Status {
@@ -49,11 +49,11 @@ pub(super) enum Fault {
         message: &'static str,
         retry_after: Option<u64>,
     },
-    /// No answer at all.
+    /// No answer.
     Hang,
-    /// An answer that begins and then stays away.
+    /// An answer that begins and never continues.
     Stall,
-    /// An answer that begins and whose connection then ends.
+    /// An answer that begins and ends with a closed connection.
     Cut,
 }
 
@@ -63,7 +63,7 @@ enum Times {
     Always,
 }
 
-/// The turns of one model. A program that asks on after the last one has misunderstood something.
+/// The turns of one model. A request after the last turn is an error.
 #[derive(Default)]
 pub struct Script {
     turns: Vec<Turn>,
@@ -80,84 +80,84 @@ impl Script {
         Script::default()
     }
 
-    /// Calls a tool, by the name that its server gave it, with arguments that may depend on what was answered before.
+    /// Calls a tool by its server's name for it. The arguments may depend on earlier results.
     #[must_use]
     pub fn call(
         self,
         tool: &'static str,
-        arguments: impl Fn(&Story<'_>) -> anyhow::Result<Value> + Send + Sync + 'static,
+        arguments: impl Fn(&ToolHistory<'_>) -> anyhow::Result<Value> + Send + Sync + 'static,
     ) -> Script {
         self.then(Turn::Call { tool, arguments: Box::new(arguments), enough: None })
     }
 
-    /// Calls a tool again and again until it answers what is waited for.
+    /// Calls a tool until its result is enough.
     #[must_use]
     pub fn call_until(
         self,
         tool: &'static str,
-        arguments: impl Fn(&Story<'_>) -> anyhow::Result<Value> + Send + Sync + 'static,
+        arguments: impl Fn(&ToolHistory<'_>) -> anyhow::Result<Value> + Send + Sync + 'static,
         enough: impl Fn(&Value) -> bool + Send + Sync + 'static,
     ) -> Script {
         self.then(Turn::Call { tool, arguments: Box::new(arguments), enough: Some(Box::new(enough)) })
     }
 
-    /// Calls a tool with arguments that are not JSON, as models do now and then.
+    /// Calls a tool with arguments that are not JSON, as models sometimes do.
     #[must_use]
     pub fn call_broken(self, tool: &'static str, arguments: &'static str) -> Script {
         self.then(Turn::CallBroken { tool, arguments })
     }
 
-    /// Says something and calls several tools at once.
+    /// Says a text and calls several tools at once.
     #[must_use]
     pub fn call_all(self, text: impl Into<String>, calls: impl IntoIterator<Item = (&'static str, Value)>) -> Script {
         self.then(Turn::CallAll { text: text.into(), calls: calls.into_iter().collect() })
     }
 
-    /// Says something, which ends what the program was asked to do.
+    /// Says a text, which ends the program's turn.
     #[must_use]
     pub fn say(self, text: impl Into<String>) -> Script {
         self.say_slowly(text, Duration::ZERO)
     }
 
-    /// Says something with a pause before each piece of it.
+    /// Says a text with a pause before each piece.
     #[must_use]
     pub fn say_slowly(self, text: impl Into<String>, pause: Duration) -> Script {
         self.then(Turn::Say { text: text.into(), pause })
     }
 
-    /// Answers one request with an error; asked again, it goes on.
+    /// Answers one request with an error; the retry continues the script.
     #[must_use]
     pub fn fail(self, status: u16, message: &'static str) -> Script {
         self.once(Fault::Status { status, message, retry_after: None })
     }
 
-    /// Answers one request with 429, and how many seconds nobody should ask; asked again, it goes on.
+    /// Answers one request with 429 and `Retry-After`; the retry continues the script.
     #[must_use]
     pub fn limit(self, retry_after: u64) -> Script {
         let message = "too many requests";
         self.once(Fault::Status { status: 429, message, retry_after: Some(retry_after) })
     }
 
-    /// Answers every request from here on with an error.
+    /// Answers every request from this turn on with an error.
     #[must_use]
     pub fn fail_for_good(self, status: u16, message: &'static str) -> Script {
         let fault = Fault::Status { status, message, retry_after: None };
         self.then(Turn::Fault { fault, times: Times::Always })
     }
 
-    /// Leaves one request without an answer; asked again, it goes on.
+    /// Leaves one request without an answer; the retry continues the script.
     #[must_use]
     pub fn hang(self) -> Script {
         self.once(Fault::Hang)
     }
 
-    /// Begins to answer one request and then sends nothing more; asked again, it goes on.
+    /// Begins to answer one request and then sends nothing more; the retry continues the script.
     #[must_use]
     pub fn stall(self) -> Script {
         self.once(Fault::Stall)
     }
 
-    /// Begins to answer one request and then ends the connection; asked again, it goes on.
+    /// Begins to answer one request and then closes the connection; the retry continues the script.
     #[must_use]
     pub fn cut(self) -> Script {
         self.once(Fault::Cut)
@@ -173,28 +173,28 @@ impl Script {
     }
 }
 
-/// What the earlier turns of a script brought.
+/// The tool results of the earlier turns of a script.
 #[derive(Clone, Copy, Debug)]
-pub struct Story<'a> {
+pub struct ToolHistory<'a> {
     results: &'a [(&'static str, &'a ToolResult)],
 }
 
-impl Story<'_> {
-    /// What a tool answered last.
+impl ToolHistory<'_> {
+    /// The last result of a tool.
     pub fn result(&self, tool: &str) -> anyhow::Result<Value> {
-        let last = self.results.iter().rev().find(|(called, _)| *called == tool);
+        let last = self.results.iter().rev().find(|(name, _)| *name == tool);
         Ok(last.with_context(|| format!("{tool} was not called before"))?.1.value())
     }
 
-    /// One text of what a tool answered last, by its place as in `/tasks/0/id`.
-    pub fn text(&self, tool: &str, place: &str) -> anyhow::Result<String> {
+    /// A text in the last result of a tool, by a JSON pointer such as `/tasks/0/id`.
+    pub fn text(&self, tool: &str, pointer: &str) -> anyhow::Result<String> {
         let result = self.result(tool)?;
-        let text = result.pointer(place).and_then(Value::as_str);
-        Ok(text.with_context(|| format!("{tool} answered no text at {place}: {result}"))?.to_owned())
+        let text = result.pointer(pointer).and_then(Value::as_str);
+        Ok(text.with_context(|| format!("the result of {tool} has no text at {pointer}: {result}"))?.to_owned())
     }
 }
 
-/// The id of a call: which turn it is of, how often that was tried before, and which of its calls it is.
+/// The id of a call: its turn, the number of earlier attempts of the turn, and its index among the calls of the turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct CallId {
     turn: usize,
@@ -218,72 +218,74 @@ impl FromStr for CallId {
     fn from_str(text: &str) -> anyhow::Result<CallId> {
         let numbers = text.strip_prefix("call_").map(|rest| rest.split('_').map(str::parse).collect());
         let numbers: Option<Result<Vec<usize>, _>> = numbers;
-        match numbers.with_context(|| format!("the call {text} is of no script"))??.as_slice() {
+        match numbers.with_context(|| format!("{text} is not the id of a scripted call"))??.as_slice() {
             [turn, attempt] => Ok(CallId { turn: *turn, attempt: *attempt, part: 0 }),
             [turn, attempt, part] => Ok(CallId { turn: *turn, attempt: *attempt, part: *part }),
-            _ => bail!("the call {text} is of no script"),
+            _ => bail!("{text} is not the id of a scripted call"),
         }
     }
 }
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Step {
-    Answer { answer: Answer, pause: Duration },
+    Answer { answer: ModelAnswer, pause: Duration },
     Fault(Fault),
 }
 
-impl From<Answer> for Step {
-    fn from(answer: Answer) -> Step {
+impl From<ModelAnswer> for Step {
+    fn from(answer: ModelAnswer) -> Step {
         Step::Answer { answer, pause: Duration::ZERO }
     }
 }
 
-/// A script in the middle of its being played.
+/// The progress of a script.
 #[derive(Debug)]
-pub(super) struct Playing {
+pub(super) struct Playback {
     script: Script,
-    /// The faults that have happened; each does once.
+    /// The turns of the one-time faults that have occurred.
     spent: BTreeSet<usize>,
-    /// The turn that was played last.
-    reached: Option<usize>,
+    /// The last turn that was answered.
+    last_turn: Option<usize>,
 }
 
-impl Playing {
-    pub(super) fn new(script: Script) -> Playing {
-        Playing { script, spent: BTreeSet::new(), reached: None }
+impl Playback {
+    pub(super) fn new(script: Script) -> Playback {
+        Playback { script, spent: BTreeSet::new(), last_turn: None }
     }
 
-    /// Whether the last turn was played; otherwise where it stopped.
-    pub(super) fn ended(&self) -> Result<(), String> {
+    /// Fails unless the last turn was answered. The error says where the script stopped.
+    pub(super) fn check_finished(&self) -> Result<(), String> {
         let all = self.script.turns.len();
-        match self.reached {
+        match self.last_turn {
             Some(turn) if turn + 1 == all => Ok(()),
-            Some(turn) => Err(format!("the script stopped after turn {} of {all}, {}", turn + 1, self.name(turn))),
+            Some(turn) => Err(format!("the script stopped after turn {} of {all}, {}", turn + 1, self.describe(turn))),
             None => Err("the script never began".to_owned()),
         }
     }
 
-    fn name(&self, turn: usize) -> String {
+    fn describe(&self, turn: usize) -> String {
         match self.script.turns.get(turn) {
             Some(Turn::Call { tool, .. } | Turn::CallBroken { tool, .. }) => format!("a call of {tool}"),
             Some(Turn::CallAll { calls, .. }) => format!("{} calls at once", calls.len()),
             Some(Turn::Say { text, .. }) => format!("saying {text:?}"),
             Some(Turn::Fault { fault, .. }) => format!("{fault:?}"),
-            None => "its end".to_owned(),
+            None => "the end".to_owned(),
         }
     }
 
-    pub(super) fn next(&mut self, asked: &Asked) -> anyhow::Result<Step> {
-        let results = self.placed(asked)?;
-        let id = self.place(asked, results.last())?;
-        let turn = self.script.turns.get(id.turn).context("asked on after the last turn of the script")?;
-        let call =
-            |id: CallId, tool: &str, arguments: String| anyhow::Ok(Call { id, tool: offered(asked, tool)?, arguments });
-        let calls = |calls: Vec<Call>| Answer { text: None, calls };
+    /// Decides the answer to a request.
+    pub(super) fn next(&mut self, request: &ModelRequest) -> anyhow::Result<Step> {
+        let results = self.match_results(request)?;
+        let id = self.next_call(request, results.last())?;
+        let turn = self.script.turns.get(id.turn).context("the script has no turn for this request")?;
+        let call = |id: CallId, tool: &str, arguments: String| {
+            anyhow::Ok(ToolCall { id, tool: find_tool(request, tool)?, arguments })
+        };
+        let calls = |calls: Vec<ToolCall>| ModelAnswer { text: None, calls };
         let step = match turn {
             Turn::Call { tool, arguments, .. } => {
-                let arguments = arguments(&Story { results: &self.named(&results) })?;
+                let arguments = arguments(&ToolHistory { results: &self.results_by_tool(&results) })?;
                 calls(vec![call(id, tool, arguments.to_string())?]).into()
             }
             Turn::CallBroken { tool, arguments } => calls(vec![call(id, tool, (*arguments).to_owned())?]).into(),
@@ -291,30 +293,30 @@ impl Playing {
                 let parts = calls.iter().enumerate();
                 let calls =
                     parts.map(|(part, (tool, arguments))| call(CallId { part, ..id }, tool, arguments.to_string()));
-                Answer { text: Some(text.clone()), calls: calls.collect::<anyhow::Result<_>>()? }.into()
+                ModelAnswer { text: Some(text.clone()), calls: calls.collect::<anyhow::Result<_>>()? }.into()
             }
-            Turn::Say { text, pause } => Step::Answer { answer: Answer::text(text), pause: *pause },
+            Turn::Say { text, pause } => Step::Answer { answer: ModelAnswer::text(text), pause: *pause },
             Turn::Fault { fault, .. } => Step::Fault(*fault),
         };
         if matches!(turn, Turn::Fault { times: Times::Once, .. }) {
             self.spent.insert(id.turn);
         }
-        self.reached = Some(id.turn);
+        self.last_turn = Some(id.turn);
         Ok(step)
     }
 
-    /// The results with the calls that they are of. One that does not name its call follows the one before it.
-    fn placed<'a>(&self, asked: &'a Asked) -> anyhow::Result<Vec<(CallId, &'a ToolResult)>> {
-        let mut placed: Vec<(CallId, &ToolResult)> = Vec::new();
-        for result in &asked.results {
-            let id = match (result.call, placed.last()) {
+    /// Pairs each result with its call. A result without the id of its call belongs to the call after the previous one.
+    fn match_results<'a>(&self, request: &'a ModelRequest) -> anyhow::Result<Vec<(CallId, &'a ToolResult)>> {
+        let mut matched: Vec<(CallId, &ToolResult)> = Vec::new();
+        for result in &request.results {
+            let id = match (result.call, matched.last()) {
                 (Some(id), _) => id,
                 (None, Some((last, before))) => self.call_after(*last, before)?,
-                (None, None) => self.call_from(0)?,
+                (None, None) => self.first_call_from(0)?,
             };
-            placed.push((id, result));
+            matched.push((id, result));
         }
-        Ok(placed)
+        Ok(matched)
     }
 
     fn call_after(&self, last: CallId, result: &ToolResult) -> anyhow::Result<CallId> {
@@ -322,20 +324,20 @@ impl Playing {
             Some(Turn::CallAll { calls, .. }) if last.part + 1 < calls.len() => {
                 Ok(CallId { part: last.part + 1, ..last })
             }
-            _ if self.is_enough(last, result)? => self.call_from(last.turn + 1),
+            _ if self.is_enough(last, result)? => self.first_call_from(last.turn + 1),
             _ => Ok(CallId { attempt: last.attempt + 1, ..last }),
         }
     }
 
-    fn call_from(&self, turn: usize) -> anyhow::Result<CallId> {
+    fn first_call_from(&self, turn: usize) -> anyhow::Result<CallId> {
         let is_call = |turn: &Turn| !matches!(turn, Turn::Say { .. } | Turn::Fault { .. });
         let calls = self.script.turns.iter().enumerate().skip(turn);
         let next = calls.filter(|(_, turn)| is_call(turn)).map(|(turn, _)| turn).next();
         Ok(CallId { turn: next.context("more results than the script has calls")?, ..CallId::default() })
     }
 
-    /// The turn that a conversation has come to.
-    fn place(&self, asked: &Asked, last: Option<&(CallId, &ToolResult)>) -> anyhow::Result<CallId> {
+    /// The turn and attempt that follow the conversation of a request.
+    fn next_call(&self, request: &ModelRequest, last: Option<&(CallId, &ToolResult)>) -> anyhow::Result<CallId> {
         let mut id = match last {
             None => CallId::default(),
             Some((last, result)) if self.is_enough(*last, result)? => {
@@ -343,7 +345,7 @@ impl Playing {
             }
             Some((last, _)) => CallId { attempt: last.attempt + 1, ..*last },
         };
-        while self.is_over(id.turn, asked) {
+        while self.is_done(id.turn, request) {
             id.turn += 1;
         }
         Ok(id)
@@ -353,21 +355,21 @@ impl Playing {
         match self.script.turns.get(call.turn) {
             Some(Turn::Call { enough, .. }) => Ok(enough.as_ref().is_none_or(|enough| enough(&result.value()))),
             Some(Turn::CallBroken { .. } | Turn::CallAll { .. }) => Ok(true),
-            _ => bail!("a result of turn {}, which is no call", call.turn),
+            _ => bail!("turn {} has a result but is not a call", call.turn),
         }
     }
 
-    /// Whether something that is no call has happened already.
-    fn is_over(&self, turn: usize, asked: &Asked) -> bool {
+    /// Whether a turn that is not a call was answered already.
+    fn is_done(&self, turn: usize, request: &ModelRequest) -> bool {
         match self.script.turns.get(turn) {
-            Some(Turn::Say { text, .. }) => asked.said.contains(text),
+            Some(Turn::Say { text, .. }) => request.said.contains(text),
             Some(Turn::Fault { .. }) => self.spent.contains(&turn),
             Some(Turn::Call { .. } | Turn::CallBroken { .. } | Turn::CallAll { .. }) | None => false,
         }
     }
 
-    /// The results by the tools that were called.
-    fn named<'a>(&self, results: &[(CallId, &'a ToolResult)]) -> Vec<(&'static str, &'a ToolResult)> {
+    /// Pairs each result with the name of its tool.
+    fn results_by_tool<'a>(&self, results: &[(CallId, &'a ToolResult)]) -> Vec<(&'static str, &'a ToolResult)> {
         let tool = |id: &CallId| match self.script.turns.get(id.turn) {
             Some(Turn::Call { tool, .. } | Turn::CallBroken { tool, .. }) => Some(*tool),
             Some(Turn::CallAll { calls, .. }) => calls.get(id.part).map(|(tool, _)| *tool),
@@ -377,11 +379,11 @@ impl Playing {
     }
 }
 
-fn offered(asked: &Asked, tool: &str) -> anyhow::Result<Offered> {
-    let found = asked.tools.iter().find(|offered| offered.is(tool));
+fn find_tool(request: &ModelRequest, tool: &str) -> anyhow::Result<OfferedTool> {
+    let found = request.tools.iter().find(|offered| offered.is(tool));
     found.cloned().with_context(|| {
-        let names: Vec<_> = asked.tools.iter().map(|offered| offered.name.as_str()).collect();
-        format!("{tool} is not among the tools that are offered: {}", names.join(", "))
+        let names: Vec<_> = request.tools.iter().map(|offered| offered.name.as_str()).collect();
+        format!("{tool} is not among the offered tools: {}", names.join(", "))
     })
 }
 
@@ -390,11 +392,11 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn asked(results: &[(&str, Value)], said: &[&str]) -> Asked {
+    fn request(results: &[(&str, Value)], said: &[&str]) -> ModelRequest {
         let results =
             results.iter().map(|(id, value)| ToolResult::read(Some(&json!(id)), &json!(value.to_string())).unwrap());
-        let tool = |name: &str| Offered { namespace: None, name: format!("mcp__rookery__{name}") };
-        Asked {
+        let tool = |name: &str| OfferedTool { namespace: None, name: format!("mcp__rookery__{name}") };
+        ModelRequest {
             system: String::new(),
             model: String::new(),
             tools: vec![tool("next"), tool("claim")],
@@ -404,72 +406,78 @@ mod tests {
         }
     }
 
-    fn called(step: Step) -> (String, String, Value) {
+    fn call_of(step: Step) -> (String, String, Value) {
         match step {
             Step::Answer { answer, .. } if answer.calls.len() == 1 => {
                 let call = &answer.calls[0];
                 (call.id.to_string(), call.tool.name.clone(), call.input())
             }
-            other => panic!("{other:?} is no call"),
+            other => panic!("{other:?} is not a call"),
         }
     }
 
     #[test]
-    fn a_call_uses_what_was_answered_before() {
-        let mut playing = Playing::new(
+    fn call_arguments_use_earlier_results() {
+        let mut playback = Playback::new(
             Script::new()
                 .call_until("next", |_| Ok(json!({})), |answer| answer["id"].is_string())
                 .call("claim", |story| Ok(json!({"task": story.text("next", "/id")?})))
                 .say("done"),
         );
-        let first = called(playing.next(&asked(&[], &[])).unwrap());
+        let first = call_of(playback.next(&request(&[], &[])).unwrap());
         assert_eq!(first, ("call_0_0".into(), "mcp__rookery__next".into(), json!({})));
-        let again = called(playing.next(&asked(&[("call_0_0", json!({}))], &[])).unwrap());
+        let again = call_of(playback.next(&request(&[("call_0_0", json!({}))], &[])).unwrap());
         assert_eq!(again.0, "call_0_1");
         let results = [("call_0_0", json!({})), ("call_0_1", json!({"id": "t"}))];
-        // Asked twice, it says the same twice.
+        // A repeated request gets the same answer.
         for _ in 0..2 {
-            let claim = called(playing.next(&asked(&results, &[])).unwrap());
+            let claim = call_of(playback.next(&request(&results, &[])).unwrap());
             assert_eq!(claim, ("call_1_0".into(), "mcp__rookery__claim".into(), json!({"task": "t"})));
         }
-        assert!(playing.ended().unwrap_err().contains("turn 2 of 3, a call of claim"));
+        assert!(playback.check_finished().unwrap_err().contains("turn 2 of 3, a call of claim"));
         let results = [results.as_slice(), &[("call_1_0", json!({}))]].concat();
-        assert_eq!(playing.next(&asked(&results, &[])).unwrap(), Answer::text("done").into());
-        assert_eq!(playing.ended(), Ok(()));
-        assert!(playing.next(&asked(&results, &["done"])).is_err());
+        assert_eq!(playback.next(&request(&results, &[])).unwrap(), ModelAnswer::text("done").into());
+        assert_eq!(playback.check_finished(), Ok(()));
+        assert!(playback.next(&request(&results, &["done"])).is_err());
     }
 
     #[test]
-    fn a_fault_happens_once_in_its_place() {
-        let mut playing =
-            Playing::new(Script::new().fail(500, "sorry").call("next", |_| Ok(json!({}))).hang().say("bye"));
+    fn fault_occurs_once_and_retry_continues() {
+        let mut playback =
+            Playback::new(Script::new().fail(500, "sorry").call("next", |_| Ok(json!({}))).hang().say("bye"));
         let sorry = Fault::Status { status: 500, message: "sorry", retry_after: None };
-        assert_eq!(playing.next(&asked(&[], &[])).unwrap(), Step::Fault(sorry));
-        assert_eq!(called(playing.next(&asked(&[], &[])).unwrap()).0, "call_1_0");
+        assert_eq!(playback.next(&request(&[], &[])).unwrap(), Step::Fault(sorry));
+        assert_eq!(call_of(playback.next(&request(&[], &[])).unwrap()).0, "call_1_0");
         let results = [("call_1_0", json!({}))];
-        assert_eq!(playing.next(&asked(&results, &[])).unwrap(), Step::Fault(Fault::Hang));
-        assert_eq!(playing.next(&asked(&results, &[])).unwrap(), Answer::text("bye").into());
+        assert_eq!(playback.next(&request(&results, &[])).unwrap(), Step::Fault(Fault::Hang));
+        assert_eq!(playback.next(&request(&results, &[])).unwrap(), ModelAnswer::text("bye").into());
     }
 
     #[test]
-    fn what_cannot_go_on_says_why() {
-        let mut playing = Playing::new(Script::new().call("fly", |_| Ok(json!({}))));
-        let error = playing.next(&asked(&[], &[])).unwrap_err().to_string();
-        assert!(error.contains("fly is not among the tools") && error.contains("mcp__rookery__claim"), "{error}");
-        let mut playing = Playing::new(Script::new().call("claim", |story| Ok(json!(story.text("next", "/id")?))));
-        assert!(playing.next(&asked(&[], &[])).unwrap_err().to_string().contains("next was not called before"));
+    fn missing_tool_or_result_is_reported() {
+        let mut playback = Playback::new(Script::new().call("fly", |_| Ok(json!({}))));
+        let error = playback.next(&request(&[], &[])).unwrap_err().to_string();
+        assert!(
+            error.contains("fly is not among the offered tools") && error.contains("mcp__rookery__claim"),
+            "{error}"
+        );
+        let mut playback = Playback::new(Script::new().call("claim", |story| Ok(json!(story.text("next", "/id")?))));
+        assert!(playback.next(&request(&[], &[])).unwrap_err().to_string().contains("next was not called before"));
     }
 
     #[test]
-    fn a_fault_for_good_stays() {
-        let mut playing = Playing::new(Script::new().fail_for_good(401, "who are you?").say("bye"));
+    fn permanent_fault_repeats() {
+        let mut playback = Playback::new(Script::new().fail_for_good(401, "who are you?").say("bye"));
         for _ in 0..3 {
-            assert!(matches!(playing.next(&asked(&[], &[])).unwrap(), Step::Fault(Fault::Status { status: 401, .. })));
+            assert!(matches!(
+                playback.next(&request(&[], &[])).unwrap(),
+                Step::Fault(Fault::Status { status: 401, .. })
+            ));
         }
     }
 
     #[test]
-    fn several_calls_are_told_apart_also_where_results_name_no_call() {
+    fn parallel_calls_are_matched_without_call_ids() {
         let script = || {
             let both = [("next", json!({})), ("claim", json!({"a": 1}))];
             Script::new()
@@ -477,16 +485,16 @@ mod tests {
                 .call("claim", |story| Ok(json!(story.text("claim", "/id")?)))
                 .call_broken("next", "{")
         };
-        let mut playing = Playing::new(script());
-        let Step::Answer { answer, .. } = playing.next(&asked(&[], &[])).unwrap() else { panic!() };
+        let mut playback = Playback::new(script());
+        let Step::Answer { answer, .. } = playback.next(&request(&[], &[])).unwrap() else { panic!() };
         let ids: Vec<String> = answer.calls.iter().map(|call| call.id.to_string()).collect();
         assert_eq!((answer.text.as_deref(), ids.join(" ").as_str()), (Some("both"), "call_0_0 call_0_0_1"));
-        let mut request =
-            asked(&[("call_0_0", json!({})), ("call_0_0_1", json!({"id": "t"})), ("call_1_0", json!({}))], &["both"]);
-        assert_eq!(called(playing.next(&request).unwrap()).2, json!("{"));
-        request.results.iter_mut().for_each(|result| result.call = None);
-        assert_eq!(called(Playing::new(script()).next(&request).unwrap()).0, "call_2_0");
-        request.results.pop();
-        assert_eq!(called(Playing::new(script()).next(&request).unwrap()).2, json!("t"));
+        let mut later =
+            request(&[("call_0_0", json!({})), ("call_0_0_1", json!({"id": "t"})), ("call_1_0", json!({}))], &["both"]);
+        assert_eq!(call_of(playback.next(&later).unwrap()).2, json!("{"));
+        later.results.iter_mut().for_each(|result| result.call = None);
+        assert_eq!(call_of(Playback::new(script()).next(&later).unwrap()).0, "call_2_0");
+        later.results.pop();
+        assert_eq!(call_of(Playback::new(script()).next(&later).unwrap()).2, json!("t"));
     }
 }

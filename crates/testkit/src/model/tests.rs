@@ -1,19 +1,19 @@
-//! Every protocol, asked as programs ask.
+//! Every protocol, with the requests of real programs.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::server::ASIDE;
+use super::server::UNSCRIPTED_ANSWER;
 use super::{ModelServer, Script};
 use crate::daemon::client;
 
 async fn post(server: &ModelServer, path: &str, key: &str, body: Value) -> (u16, String) {
-    let response = sent(server, path, key, body).await;
+    let response = send(server, path, key, body).await;
     (response.status().as_u16(), response.text().await.unwrap())
 }
 
-async fn sent(server: &ModelServer, path: &str, key: &str, body: Value) -> reqwest::Response {
+async fn send(server: &ModelServer, path: &str, key: &str, body: Value) -> reqwest::Response {
     let request = client().unwrap().post(format!("{}{path}", server.url())).bearer_auth(key).json(&body);
     request.send().await.unwrap()
 }
@@ -24,9 +24,9 @@ fn events(stream: &str) -> Vec<Value> {
     data.map(|data| serde_json::from_str(data).unwrap()).collect()
 }
 
-/// All texts at a place of the events, as one.
-fn joined(events: &[Value], place: &str) -> String {
-    events.iter().filter_map(|event| event.pointer(place)).filter_map(Value::as_str).collect()
+/// Joins the texts at a pointer of the events.
+fn joined(events: &[Value], pointer: &str) -> String {
+    events.iter().filter_map(|event| event.pointer(pointer)).filter_map(Value::as_str).collect()
 }
 
 fn script() -> Script {
@@ -34,7 +34,7 @@ fn script() -> Script {
 }
 
 #[tokio::test]
-async fn messages_are_streamed() {
+async fn anthropic_messages_are_streamed() {
     let server = ModelServer::start([("one", script())]).await.unwrap();
     let body = |messages: Value| {
         json!({"model": "m", "system": [{"type": "text", "text": "be good"}], "stream": true,
@@ -52,14 +52,14 @@ async fn messages_are_streamed() {
         "content": [{"type": "text", "text": "granted"}]}]}]);
     let (_, stream) = ask(result).await;
     assert_eq!(joined(&events(&stream), "/delta/text"), "done");
-    server.ended("one").unwrap();
-    let asked = server.asked("one");
-    assert_eq!((asked.len(), asked[0].system.as_str()), (3, "be good"));
-    assert_eq!(asked[2].results[0].texts, ["granted"]);
+    server.check_finished("one").unwrap();
+    let requests = server.requests("one");
+    assert_eq!((requests.len(), requests[0].system.as_str()), (3, "be good"));
+    assert_eq!(requests[2].results[0].texts, ["granted"]);
 }
 
 #[tokio::test]
-async fn responses_are_streamed() {
+async fn openai_responses_are_streamed() {
     let server = ModelServer::start([("two", script())]).await.unwrap();
     let tools = json!([{"type": "namespace", "name": "mcp__rookery", "tools": [{"name": "claim"}]}]);
     let ask = async |input: Value| {
@@ -76,11 +76,11 @@ async fn responses_are_streamed() {
     let ended = said.last().unwrap();
     assert_eq!(ended["response"]["output"][0]["content"][0]["text"], "done");
     assert_eq!(joined(&said, "/delta"), "done");
-    server.ended("two").unwrap();
+    server.check_finished("two").unwrap();
 }
 
 #[tokio::test]
-async fn chat_completions_are_streamed_and_whole() {
+async fn openai_chat_completions_are_streamed_or_whole() {
     let server = ModelServer::start([("three", script())]).await.unwrap();
     let tools = json!([{"type": "function", "function": {"name": "claim"}}]);
     let ask = async |streamed: bool, more: &[Value]| {
@@ -105,14 +105,14 @@ async fn chat_completions_are_streamed_and_whole() {
     assert_eq!(called["finish_reason"], "tool_calls");
     let result = json!({"role": "tool", "tool_call_id": "call_1_0", "content": "granted"});
     assert_eq!(joined(&events(&ask(true, &[result]).await.1), "/choices/0/delta/content"), "done");
-    server.ended("three").unwrap();
-    let asked = server.asked("three").pop().unwrap();
-    assert_eq!(asked.system, "be good");
-    assert_eq!(asked.results[0].texts, ["granted"]);
+    server.check_finished("three").unwrap();
+    let last = server.requests("three").pop().unwrap();
+    assert_eq!(last.system, "be good");
+    assert_eq!(last.results[0].texts, ["granted"]);
 }
 
 #[tokio::test]
-async fn content_is_generated_in_a_stream_and_whole() {
+async fn gemini_content_is_streamed_or_whole() {
     let server = ModelServer::start([("four", script())]).await.unwrap();
     let ask = async |path: &str, more: &[Value]| {
         let body = json!({"systemInstruction": {"parts": [{"text": "be good"}]}, "contents": more,
@@ -142,13 +142,13 @@ async fn content_is_generated_in_a_stream_and_whole() {
         assert_eq!(joined(&said, "/candidates/0/content/parts/0/text"), "done");
         assert_eq!(said.last().unwrap()["candidates"][0]["finishReason"], "STOP");
     }
-    let asked = server.asked("four").pop().unwrap();
-    assert_eq!((asked.model.as_str(), asked.system.as_str()), ("gem", "be good"));
-    assert_eq!(asked.results[0].texts, ["granted"]);
+    let last = server.requests("four").pop().unwrap();
+    assert_eq!((last.model.as_str(), last.system.as_str()), ("gem", "be good"));
+    assert_eq!(last.results[0].texts, ["granted"]);
 }
 
 #[tokio::test]
-async fn ollama_is_asked_without_a_key() {
+async fn ollama_without_key_is_selected_by_model() {
     let server = ModelServer::start([("llama", script())]).await.unwrap();
     let ask = async |streamed: bool, more: &[Value]| {
         let mut body = json!({"model": "llama", "messages": more,
@@ -173,12 +173,12 @@ async fn ollama_is_asked_without_a_key() {
 }
 
 #[tokio::test]
-async fn answers_come_late_in_part_or_not_before_a_while() {
+async fn rate_limit_cut_stall_and_slow_answer_are_played() {
     let script = Script::new().limit(7).cut().stall().say_slowly("at last", Duration::from_millis(1));
     let server = ModelServer::start([("one", script)]).await.unwrap();
     let ask = || {
         let body = json!({"tools": [{"function": {"name": "other"}}], "messages": [], "stream": true});
-        sent(&server, "/v1/chat/completions", "one", body)
+        send(&server, "/v1/chat/completions", "one", body)
     };
     let limited = ask().await;
     assert_eq!((limited.status().as_u16(), limited.headers()["retry-after"].to_str().unwrap()), (429, "7"));
@@ -195,21 +195,21 @@ async fn answers_come_late_in_part_or_not_before_a_while() {
     assert!(tokio::time::timeout(Duration::from_millis(200), silent).await.is_err());
     let said = events(&ask().await.text().await.unwrap());
     assert_eq!(joined(&said, "/choices/0/delta/content"), "at last");
-    server.ended("one").unwrap();
+    server.check_finished("one").unwrap();
 }
 
 #[tokio::test]
-async fn a_stranger_and_a_script_that_cannot_go_on_are_told_why() {
+async fn unknown_key_and_missing_tool_are_explained() {
     let server = ModelServer::start([("one", script()), ("two", Script::new().say("bye"))]).await.unwrap();
     let body = json!({"tools": [{"name": "other"}], "messages": [], "stream": true});
     assert!(post(&server, "/v1/messages", "three", body.clone()).await.1.contains("no script for the key three"));
     post(&server, "/v1/messages", "one", body.clone()).await;
     let (status, text) = post(&server, "/v1/messages", "one", body.clone()).await;
-    assert!(status == 400 && text.contains("claim is not among the tools"), "{text}");
-    assert!(server.ended("one").unwrap_err().to_string().contains("claim is not among the tools"));
-    assert!(server.ended("two").unwrap_err().to_string().contains("never began"));
-    // Without tools it is asked for something else, such as a title.
-    let (_, aside) = post(&server, "/v1/messages", "two", json!({"messages": []})).await;
-    let aside: Value = serde_json::from_str(&aside).unwrap();
-    assert_eq!(aside["content"][0]["text"], ASIDE);
+    assert!(status == 400 && text.contains("claim is not among the offered tools"), "{text}");
+    assert!(server.check_finished("one").unwrap_err().to_string().contains("claim is not among the offered tools"));
+    assert!(server.check_finished("two").unwrap_err().to_string().contains("never began"));
+    // A request without tools is outside of the script, such as for a title.
+    let (_, unscripted) = post(&server, "/v1/messages", "two", json!({"messages": []})).await;
+    let unscripted: Value = serde_json::from_str(&unscripted).unwrap();
+    assert_eq!(unscripted["content"][0]["text"], UNSCRIPTED_ANSWER);
 }

@@ -1,21 +1,21 @@
-//! As much of PostgreSQL's protocol as it takes to see a COMMIT pass by, and to tell which answer is its answer.
+//! Parses as much of PostgreSQL's protocol as it takes to recognize a COMMIT and its answer.
 
 use std::collections::{HashMap, VecDeque};
 
 const SSL_REQUEST: i32 = 80_877_103;
 const GSS_REQUEST: i32 = 80_877_104;
-const SYNC: &[u8] = &[b'S', 0, 0, 0, 4];
+const SYNC_MESSAGE: &[u8] = &[b'S', 0, 0, 0, 4];
 
-/// What a message of a client is to us.
+/// The kind of a client's message, as far as the proxy cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
-    /// May we encrypt? Answered by one byte that is no message.
+pub(super) enum MessageKind {
+    /// Asks for encryption. The answer is one byte, not a message.
     EncryptionRequest,
-    /// The first message proper; like the next two, it is answered up to a ReadyForQuery.
+    /// The first real message. Its answer, like that of the next two kinds, ends with ReadyForQuery.
     Startup,
     Query(Statement),
     Sync,
-    /// Runs a portal; answered when the next Sync is.
+    /// Runs a portal. It is answered together with the next Sync.
     Execute(Statement),
     Other,
 }
@@ -24,13 +24,13 @@ pub(super) enum Said {
 pub(super) enum Statement {
     Begin,
     BeginReadOnly,
-    /// Of a transaction that may have written.
+    /// Ends a transaction that may have written.
     Commit,
     Other,
 }
 
 impl Statement {
-    /// One text may hold several statements: the last one decides.
+    /// Classifies a text by its last statement.
     fn of(sql: &[u8]) -> Statement {
         let sql = String::from_utf8_lossy(sql);
         let last = sql.rsplit(';').map(str::trim).find(|statement| !statement.is_empty());
@@ -45,25 +45,25 @@ impl Statement {
     }
 }
 
-impl Said {
+impl MessageKind {
     pub(super) fn is_commit(self) -> bool {
-        matches!(self, Said::Query(Statement::Commit) | Said::Execute(Statement::Commit))
+        matches!(self, MessageKind::Query(Statement::Commit) | MessageKind::Execute(Statement::Commit))
     }
 
-    /// What has to follow this message so that the server answers it even if the client says nothing more.
+    /// The bytes after which the server answers this message, even if the client sends nothing more.
     pub(super) fn completion(self) -> &'static [u8] {
-        if matches!(self, Said::Execute(_)) { SYNC } else { &[] }
+        if matches!(self, MessageKind::Execute(_)) { SYNC_MESSAGE } else { &[] }
     }
 }
 
-/// The client's messages, and what the prepared ones mean.
+/// Splits the client's bytes into messages, and remembers prepared statements.
 #[derive(Debug, Default)]
 pub(super) struct Client {
     buffer: Vec<u8>,
     started: bool,
     application: String,
-    /// In a transaction that only reads.
-    reading: bool,
+    /// Whether the transaction is read-only.
+    is_read_only: bool,
     statements: HashMap<Vec<u8>, Statement>,
     portals: HashMap<Vec<u8>, Statement>,
 }
@@ -73,80 +73,80 @@ impl Client {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The `application_name` that it gave.
+    /// The client's `application_name`.
     pub(super) fn application(&self) -> &str {
         &self.application
     }
 
-    /// The next whole message, with its bytes as they came.
-    pub(super) fn next(&mut self) -> Option<(Said, Vec<u8>)> {
+    /// Returns the next complete message with its bytes.
+    pub(super) fn next(&mut self) -> Option<(MessageKind, Vec<u8>)> {
         if !self.started {
             return self.next_before_start();
         }
         let message = take_message(&mut self.buffer)?;
-        Some((self.understand(message[0], &message[5..]), message))
+        Some((self.classify(message[0], &message[5..]), message))
     }
 
-    /// The first messages have no type.
-    fn next_before_start(&mut self) -> Option<(Said, Vec<u8>)> {
+    /// Returns a message of the start, which has no type byte.
+    fn next_before_start(&mut self) -> Option<(MessageKind, Vec<u8>)> {
         let length = number_at(&self.buffer, 0)?;
         let code = number_at(&self.buffer, 4)?;
         let message = take(&mut self.buffer, usize::try_from(length).ok()?)?;
         if matches!(code, SSL_REQUEST | GSS_REQUEST) {
-            return Some((Said::EncryptionRequest, message));
+            return Some((MessageKind::EncryptionRequest, message));
         }
         self.started = true;
         self.application = application_in(&message[8..]);
-        Some((Said::Startup, message))
+        Some((MessageKind::Startup, message))
     }
 
-    fn understand(&mut self, kind: u8, body: &[u8]) -> Said {
+    fn classify(&mut self, kind: u8, body: &[u8]) -> MessageKind {
         let mut strings = body.split(|byte| *byte == 0);
         let first = strings.next().unwrap_or_default();
         match kind {
-            b'Q' => Said::Query(self.run(Statement::of(first))),
-            // A function call is answered as a query is.
-            b'F' => Said::Query(Statement::Other),
-            b'S' => Said::Sync,
-            b'E' => Said::Execute(self.run(known(&self.portals, first))),
+            b'Q' => MessageKind::Query(self.track_transaction(Statement::of(first))),
+            // A function call is answered like a query.
+            b'F' => MessageKind::Query(Statement::Other),
+            b'S' => MessageKind::Sync,
+            b'E' => MessageKind::Execute(self.track_transaction(statement_named(&self.portals, first))),
             b'P' => {
                 let statement = Statement::of(strings.next().unwrap_or_default());
                 self.statements.insert(first.to_vec(), statement);
-                Said::Other
+                MessageKind::Other
             }
             b'B' => {
-                let statement = known(&self.statements, strings.next().unwrap_or_default());
+                let statement = statement_named(&self.statements, strings.next().unwrap_or_default());
                 self.portals.insert(first.to_vec(), statement);
-                Said::Other
+                MessageKind::Other
             }
-            _ => Said::Other,
+            _ => MessageKind::Other,
         }
     }
 
-    /// The end of a transaction that only reads is no COMMIT to us: nobody minds losing it.
-    fn run(&mut self, statement: Statement) -> Statement {
+    /// Tracks the transaction. The end of a read-only transaction does not count as a COMMIT.
+    fn track_transaction(&mut self, statement: Statement) -> Statement {
         match statement {
-            Statement::Begin => self.reading = false,
-            Statement::BeginReadOnly => self.reading = true,
-            Statement::Commit if std::mem::take(&mut self.reading) => return Statement::Other,
+            Statement::Begin => self.is_read_only = false,
+            Statement::BeginReadOnly => self.is_read_only = true,
+            Statement::Commit if std::mem::take(&mut self.is_read_only) => return Statement::Other,
             Statement::Commit | Statement::Other => {}
         }
         statement
     }
 }
 
-/// From the names and values of a startup message.
+/// Finds the application name among the names and values of a startup message.
 fn application_in(parameters: &[u8]) -> String {
-    let words: Vec<_> = parameters.split(|byte| *byte == 0).collect();
-    let pair = words.chunks(2).find(|pair| pair[0] == b"application_name");
+    let fields: Vec<_> = parameters.split(|byte| *byte == 0).collect();
+    let pair = fields.chunks(2).find(|pair| pair[0] == b"application_name");
     pair.and_then(|pair| pair.get(1)).map(|name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default()
 }
 
-fn known(names: &HashMap<Vec<u8>, Statement>, name: &[u8]) -> Statement {
+fn statement_named(names: &HashMap<Vec<u8>, Statement>, name: &[u8]) -> Statement {
     names.get(name).copied().unwrap_or(Statement::Other)
 }
 
-/// The server's messages.
+/// Splits the server's bytes into messages.
 #[derive(Debug, Default)]
 pub(super) struct Server {
     buffer: Vec<u8>,
@@ -158,60 +158,60 @@ impl Server {
     }
 
     pub(super) fn next(&mut self, exchange: &Exchange) -> Option<Vec<u8>> {
-        if exchange.bare_answers > 0 { take(&mut self.buffer, 1) } else { take_message(&mut self.buffer) }
+        if exchange.byte_answers > 0 { take(&mut self.buffer, 1) } else { take_message(&mut self.buffer) }
     }
 }
 
-/// What becomes of a message of the server.
+/// How to treat a message of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Pass,
     Withhold,
-    /// The last of the answer that was to be withheld.
+    /// The last message of a withheld answer.
     WithholdAndCut,
-    /// From here on nobody could read along.
+    /// The connection is encrypted from here on, and cannot be parsed.
     Encrypted,
 }
 
-/// Which questions are still to be answered, and from which answer on the client hears nothing more.
+/// Tracks unanswered requests, and the answer from which on the client receives nothing.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
-    bare_answers: usize,
-    /// Questions sent and not yet answered.
-    due: VecDeque<Said>,
+    byte_answers: usize,
+    /// Requests without an answer.
+    unanswered: VecDeque<MessageKind>,
     answered: u64,
-    withheld: Option<u64>,
+    first_withheld: Option<u64>,
 }
 
 impl Exchange {
-    /// This goes to the server.
-    pub(super) fn ask(&mut self, said: Said) {
-        match said {
-            Said::EncryptionRequest => self.bare_answers += 1,
-            Said::Startup | Said::Query(_) | Said::Sync => self.due.push_back(said),
-            Said::Execute(_) | Said::Other => {}
+    /// Notes a message to the server.
+    pub(super) fn ask(&mut self, kind: MessageKind) {
+        match kind {
+            MessageKind::EncryptionRequest => self.byte_answers += 1,
+            MessageKind::Startup | MessageKind::Query(_) | MessageKind::Sync => self.unanswered.push_back(kind),
+            MessageKind::Execute(_) | MessageKind::Other => {}
         }
     }
 
-    /// The answer to the question that is asked next is the first that the client does not get.
+    /// Withholds the answer to the next request, and everything after it.
     pub(super) fn withhold_next(&mut self) {
-        self.withheld = Some(self.answered + self.due.len() as u64);
+        self.first_withheld = Some(self.answered + self.unanswered.len() as u64);
     }
 
-    /// This came from the server.
-    pub(super) fn hear(&mut self, message: &[u8]) -> Fate {
-        if self.bare_answers > 0 {
-            self.bare_answers -= 1;
+    /// Decides about a message from the server.
+    pub(super) fn judge(&mut self, message: &[u8]) -> Fate {
+        if self.byte_answers > 0 {
+            self.byte_answers -= 1;
             return if message == b"N" { Fate::Pass } else { Fate::Encrypted };
         }
-        let withheld = self.withheld.is_some_and(|first| self.answered >= first);
+        let withheld = self.first_withheld.is_some_and(|first| self.answered >= first);
         match message.first() {
             Some(b'Z') => {
-                self.settle();
+                self.finish_answer();
                 if withheld { Fate::WithholdAndCut } else { Fate::Pass }
             }
             Some(b'G') => {
-                self.copy_begins();
+                self.begin_copy();
                 if withheld { Fate::Withhold } else { Fate::Pass }
             }
             _ if withheld => Fate::Withhold,
@@ -219,20 +219,20 @@ impl Exchange {
         }
     }
 
-    fn settle(&mut self) {
-        self.due.pop_front();
+    fn finish_answer(&mut self) {
+        self.unanswered.pop_front();
         self.answered += 1;
     }
 
-    /// While it receives a copy the server ignores a Sync; the one after the data is answered.
-    fn copy_begins(&mut self) {
-        if self.due.front() == Some(&Said::Sync) {
-            self.settle();
+    /// During a copy the server ignores a Sync, and answers the one after the data.
+    fn begin_copy(&mut self) {
+        if self.unanswered.front() == Some(&MessageKind::Sync) {
+            self.finish_answer();
         }
     }
 }
 
-/// A message with a type and a length that counts itself but not the type.
+/// Takes a message with a type byte and a length, which counts itself but not the type.
 fn take_message(buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
     let length = usize::try_from(number_at(buffer, 1)?).ok()?;
     take(buffer, length.max(4) + 1)
@@ -261,19 +261,19 @@ mod tests {
         [&length[..], &code.to_be_bytes(), body].concat()
     }
 
-    fn started() -> Client {
+    fn started_client() -> Client {
         let mut client = Client::default();
         client.push(&first(196_608, b"user\0rookery\0\0"));
-        assert_eq!(client.next().unwrap().0, Said::Startup);
+        assert_eq!(client.next().unwrap().0, MessageKind::Startup);
         client
     }
 
-    fn all(client: &mut Client) -> Vec<Said> {
-        std::iter::from_fn(|| client.next()).map(|(said, _)| said).collect()
+    fn all_kinds(client: &mut Client) -> Vec<MessageKind> {
+        std::iter::from_fn(|| client.next()).map(|(kind, _)| kind).collect()
     }
 
     #[test]
-    fn a_commit_is_known_by_its_text() {
+    fn commit_is_recognized_by_its_text() {
         use Statement::{Begin, BeginReadOnly, Commit, Other};
         let table = [
             ("COMMIT", Commit),
@@ -286,15 +286,15 @@ mod tests {
             ("", Other),
         ];
         for (sql, expected) in table {
-            let mut client = started();
+            let mut client = started_client();
             client.push(&message(b'Q', &[sql.as_bytes(), b"\0"].concat()));
-            assert_eq!(client.next().unwrap().0, Said::Query(expected), "{sql}");
+            assert_eq!(client.next().unwrap().0, MessageKind::Query(expected), "{sql}");
         }
     }
 
     #[test]
-    fn a_prepared_commit_is_known_when_it_is_run_and_not_before() {
-        let mut client = started();
+    fn prepared_commit_counts_when_executed() {
+        let mut client = started_client();
         client.push(&message(b'P', b"s1\0COMMIT\0\0\0"));
         client.push(&message(b'P', b"s2\0SELECT 1\0\0\0"));
         client.push(&message(b'S', b""));
@@ -303,69 +303,72 @@ mod tests {
         client.push(&message(b'B', b"\0s2\0\0\0\0\0\0\0"));
         client.push(&message(b'E', b"\0\0\0\0\0"));
         let expected = [
-            Said::Other,
-            Said::Other,
-            Said::Sync,
-            Said::Other,
-            Said::Execute(Statement::Commit),
-            Said::Other,
-            Said::Execute(Statement::Other),
+            MessageKind::Other,
+            MessageKind::Other,
+            MessageKind::Sync,
+            MessageKind::Other,
+            MessageKind::Execute(Statement::Commit),
+            MessageKind::Other,
+            MessageKind::Execute(Statement::Other),
         ];
-        assert_eq!(all(&mut client), expected);
+        assert_eq!(all_kinds(&mut client), expected);
     }
 
     #[test]
-    fn the_end_of_reading_is_no_commit() {
+    fn commit_of_read_only_transaction_does_not_count() {
         use Statement::{Begin, BeginReadOnly, Commit, Other};
-        let mut client = started();
+        let mut client = started_client();
         for sql in ["BEGIN READ ONLY", "COMMIT", "COMMIT", "BEGIN READ ONLY", "ROLLBACK", "BEGIN", "COMMIT"] {
             client.push(&message(b'Q', &[sql.as_bytes(), b"\0"].concat()));
         }
         let expected = [BeginReadOnly, Other, Commit, BeginReadOnly, Other, Begin, Commit];
-        assert_eq!(all(&mut client), expected.map(Said::Query));
+        assert_eq!(all_kinds(&mut client), expected.map(MessageKind::Query));
     }
 
     #[test]
-    fn a_client_tells_its_name() {
+    fn application_name_is_read_from_startup() {
         let mut client = Client::default();
         client.push(&first(196_608, b"user\0application_name\0application_name\0the writer\0\0"));
         client.next().unwrap();
-        assert_eq!((client.application(), started().application()), ("the writer", ""));
+        assert_eq!((client.application(), started_client().application()), ("the writer", ""));
     }
 
     #[test]
-    fn messages_may_come_byte_by_byte() {
+    fn messages_are_parsed_byte_by_byte() {
         let mut client = Client::default();
         let stream = [first(SSL_REQUEST, b""), first(196_608, b"\0"), message(b'Q', b"COMMIT\0")].concat();
-        let mut said = vec![];
+        let mut kinds = vec![];
         for byte in &stream {
             client.push(&[*byte]);
-            said.extend(all(&mut client));
+            kinds.extend(all_kinds(&mut client));
         }
-        assert_eq!(said, [Said::EncryptionRequest, Said::Startup, Said::Query(Statement::Commit)]);
+        assert_eq!(
+            kinds,
+            [MessageKind::EncryptionRequest, MessageKind::Startup, MessageKind::Query(Statement::Commit)]
+        );
     }
 
     #[test]
-    fn only_the_answer_of_the_commit_is_withheld() {
+    fn answers_before_the_commit_pass() {
         let mut exchange = Exchange::default();
-        exchange.ask(Said::Startup);
-        exchange.ask(Said::Query(Statement::Other));
+        exchange.ask(MessageKind::Startup);
+        exchange.ask(MessageKind::Query(Statement::Other));
         exchange.withhold_next();
-        exchange.ask(Said::Query(Statement::Commit));
+        exchange.ask(MessageKind::Query(Statement::Commit));
         let (ready, complete) = (message(b'Z', b"I"), message(b'C', b"COMMIT\0"));
-        let fates = [&ready, &complete, &ready, &complete, &ready].map(|heard| exchange.hear(heard));
+        let fates = [&ready, &complete, &ready, &complete, &ready].map(|message| exchange.judge(message));
         assert_eq!(fates, [Fate::Pass, Fate::Pass, Fate::Pass, Fate::Withhold, Fate::WithholdAndCut]);
     }
 
     #[test]
-    fn a_copy_has_one_answer_for_its_two_syncs() {
+    fn copy_answers_two_syncs_once() {
         let mut exchange = Exchange::default();
-        exchange.ask(Said::Sync);
-        assert_eq!(exchange.hear(&message(b'G', b"")), Fate::Pass);
-        exchange.ask(Said::Sync);
+        exchange.ask(MessageKind::Sync);
+        assert_eq!(exchange.judge(&message(b'G', b"")), Fate::Pass);
+        exchange.ask(MessageKind::Sync);
         exchange.withhold_next();
-        exchange.ask(Said::Query(Statement::Commit));
-        assert_eq!(exchange.hear(&message(b'Z', b"T")), Fate::Pass);
-        assert_eq!(exchange.hear(&message(b'Z', b"I")), Fate::WithholdAndCut);
+        exchange.ask(MessageKind::Query(Statement::Commit));
+        assert_eq!(exchange.judge(&message(b'Z', b"T")), Fate::Pass);
+        assert_eq!(exchange.judge(&message(b'Z', b"I")), Fate::WithholdAndCut);
     }
 }
