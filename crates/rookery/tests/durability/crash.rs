@@ -1,4 +1,4 @@
-//! `kill -9` under load, again and again: what was acknowledged is there exactly once, what was not at most once.
+//! Repeated `kill -9` under load: acknowledged writes are present exactly once, others at most once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,23 +14,23 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::ledger::{check_single_holder, count_by, read_log, verify};
+use crate::store_checks::{check_single_holder, count_by, read_log, verify};
 use crate::wire::{announce, within};
 
 const CLIENTS: usize = 16;
 const ROUNDS: usize = 15;
-/// At most so many answers come between two kills.
-const ANSWERS: usize = 80;
-const PATHS: u32 = 6;
+/// The most answers between two crashes.
+const MAX_ANSWERS: usize = 80;
+const SHARED_PATHS: u32 = 6;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_again_and_again_it_loses_and_repeats_nothing() -> anyhow::Result<()> {
+async fn repeated_crash_under_load_loses_and_duplicates_nothing() -> anyhow::Result<()> {
     let seed = seed();
     let ended = within("fifteen crashes", scenario(seed)).await.and_then(|ended| ended);
     ended.with_context(|| format!("DURABILITY_SEED={seed}"))
 }
 
-/// A seed of its own for every run; a failure names it, and the variable brings it back.
+/// A random seed, or the one in `DURABILITY_SEED`. A failure prints the seed.
 fn seed() -> u64 {
     let given = std::env::var("DURABILITY_SEED").ok().and_then(|text| text.parse().ok());
     given.unwrap_or_else(|| rand::rng().random())
@@ -38,11 +38,11 @@ fn seed() -> u64 {
 
 async fn scenario(seed: u64) -> anyhow::Result<()> {
     let mut random = StdRng::seed_from_u64(seed);
-    // A database that is not ours to kill must keep what it acknowledged all the same.
+    // The private database is durable, since acknowledged writes must survive here too.
     let server = (Engine::from_env()? == Engine::Postgres).then(Server::durable).transpose()?;
     let setup = server.iter().fold(crate::daemon(), |setup, server| setup.store(server.url()));
     let mut daemon = setup.start()?;
-    // The first to join becomes the lead, who may do what others may not. It takes no part.
+    // The first agent becomes the lead, which has more rights. It writes nothing.
     announce(&daemon, "lead").await?;
     for client in 0..CLIENTS {
         announce(&daemon, &name(client)).await?;
@@ -52,14 +52,14 @@ async fn scenario(seed: u64) -> anyhow::Result<()> {
     let mut clients = JoinSet::new();
     for client in 0..CLIENTS {
         let random = StdRng::seed_from_u64(random.random());
-        clients.spawn(Client::new(client, team.clone(), url.clone(), random)?.work());
+        clients.spawn(Client::new(client, team.clone(), url.clone(), random)?.run());
     }
     let mut answered = team.answered.subscribe();
     for _ in 0..ROUNDS {
-        let enough = *answered.borrow_and_update() + random.random_range(1..ANSWERS);
+        let enough = *answered.borrow_and_update() + random.random_range(1..MAX_ANSWERS);
         tokio::select! {
             reached = answered.wait_for(|answered| *answered >= enough) => drop(reached?),
-            Some(ended) = clients.join_next() => return ended?.context("a client ended before it was told to"),
+            Some(ended) = clients.join_next() => return ended?.context("a client ended before the stop"),
         }
         daemon.kill()?;
         daemon.restart()?;
@@ -69,8 +69,8 @@ async fn scenario(seed: u64) -> anyhow::Result<()> {
     while let Some(ended) = clients.join_next().await {
         ended??;
     }
-    let book = std::mem::take(&mut *team.book.lock().unwrap_or_else(PoisonError::into_inner));
-    check(&daemon, &book).await?;
+    let record = std::mem::take(&mut *team.record.lock().unwrap_or_else(PoisonError::into_inner));
+    check_record(&daemon, &record).await?;
     daemon.kill()?;
     verify(&daemon).await
 }
@@ -79,33 +79,33 @@ fn name(client: usize) -> String {
     format!("agent-{client}")
 }
 
-/// What the clients share.
+/// The state that the clients share.
 #[derive(Debug, Default)]
 struct Team {
-    book: Mutex<Book>,
+    record: Mutex<WriteRecord>,
     answered: watch::Sender<usize>,
     stop: watch::Sender<bool>,
 }
 
 impl Team {
-    fn note(&self, write: impl FnOnce(&mut Book)) {
-        write(&mut self.book.lock().unwrap_or_else(PoisonError::into_inner));
+    fn note(&self, write: impl FnOnce(&mut WriteRecord)) {
+        write(&mut self.record.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-/// What clients were told, and what they asked for without ever hearing of it.
+/// The acknowledged writes, and counts of unknown outcomes.
 #[derive(Debug, Default)]
-struct Book {
+struct WriteRecord {
     /// Titles of created tasks, with their ids.
     created: BTreeMap<String, String>,
-    /// Tasks granted, with the agent.
+    /// Claimed tasks, with the agent.
     claimed: BTreeMap<String, String>,
     completed: BTreeSet<String>,
-    /// Paths that only one client ever asks for.
+    /// Paths that only one client claims.
     own_paths: BTreeSet<String>,
     given_up: usize,
     replayed: usize,
-    /// Tasks that anybody may claim.
+    /// Tasks that any client may claim.
     open: Vec<String>,
 }
 
@@ -124,14 +124,14 @@ impl Client {
         Ok(Client { me: name(number), number, team, url, http: daemon::client()?, random, keys: 0 })
     }
 
-    async fn work(mut self) -> anyhow::Result<()> {
+    async fn run(mut self) -> anyhow::Result<()> {
         let stop = self.team.stop.subscribe();
         for step in 0.. {
             if *stop.borrow() {
                 break;
             }
             match step % 4 {
-                0 => self.create(step).await?,
+                0 => self.create_task(step).await?,
                 1 => self.claim_and_complete().await?,
                 2 => self.claim_own_path(step).await?,
                 _ => self.claim_shared_path().await?,
@@ -140,37 +140,37 @@ impl Client {
         Ok(())
     }
 
-    async fn create(&mut self, step: usize) -> anyhow::Result<()> {
+    async fn create_task(&mut self, step: usize) -> anyhow::Result<()> {
         let title = format!("task {step} of {}", self.me);
         let body = json!({"title": title, "assigned_by": self.me});
         let Some(reply) = self.write(Method::POST, "/tasks", body).await? else { return Ok(()) };
         ensure!(reply.status == StatusCode::CREATED, "{reply:?}");
-        let id = reply.body["id"].as_str().context("a task without an id")?.to_owned();
-        self.team.note(|book| {
-            book.open.push(id.clone());
-            book.created.insert(title, id);
+        let id = reply.body["id"].as_str().context("the task has no id")?.to_owned();
+        self.team.note(|record| {
+            record.open.push(id.clone());
+            record.created.insert(title, id);
         });
         Ok(())
     }
 
-    /// Everybody runs for the oldest open task; one gets it.
+    /// Claims the oldest open task, for which all clients compete.
     async fn claim_and_complete(&mut self) -> anyhow::Result<()> {
         let mut open = None;
-        self.team.note(|book| open = book.open.first().cloned());
+        self.team.note(|record| open = record.open.first().cloned());
         let Some(task) = open else { return Ok(()) };
         let path = format!("/tasks/{task}");
         let claim = json!({"status": "in_progress", "agent_id": self.me});
         let Some(reply) = self.write(Method::PATCH, &path, claim).await? else { return Ok(()) };
-        self.team.note(|book| book.open.retain(|other| *other != task));
+        self.team.note(|record| record.open.retain(|other| *other != task));
         if reply.status != StatusCode::OK {
             ensure!(reply.status == StatusCode::CONFLICT, "{reply:?}");
             return Ok(());
         }
-        self.team.note(|book| drop(book.claimed.insert(task.clone(), self.me.clone())));
+        self.team.note(|record| drop(record.claimed.insert(task.clone(), self.me.clone())));
         let done = json!({"status": "done", "agent_id": self.me});
         let Some(reply) = self.write(Method::PATCH, &path, done).await? else { return Ok(()) };
         ensure!(reply.status == StatusCode::OK, "{reply:?}");
-        self.team.note(|book| book.completed.extend([task]));
+        self.team.note(|record| record.completed.extend([task]));
         Ok(())
     }
 
@@ -179,12 +179,12 @@ impl Client {
         let body = json!({"path": path, "agent_id": self.me});
         let Some(reply) = self.write(Method::POST, "/resources/claim", body).await? else { return Ok(()) };
         ensure!(reply.body["granted"] == true, "{reply:?}");
-        self.team.note(|book| book.own_paths.extend([path]));
+        self.team.note(|record| record.own_paths.extend([path]));
         Ok(())
     }
 
     async fn claim_shared_path(&mut self) -> anyhow::Result<()> {
-        let path = format!("shared/{}.rs", self.random.random_range(0..PATHS));
+        let path = format!("shared/{}.rs", self.random.random_range(0..SHARED_PATHS));
         let body = json!({"path": path, "agent_id": self.me});
         let Some(reply) = self.write(Method::POST, "/resources/claim", body.clone()).await? else { return Ok(()) };
         if reply.body["granted"] == true {
@@ -193,7 +193,7 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a write until it is answered, always with the same key. Sometimes gives up instead.
+    /// Retries a write with the same idempotency key until it is answered. Sometimes gives up instead.
     async fn write(&mut self, method: Method, path: &str, body: Value) -> anyhow::Result<Option<HttpReply>> {
         self.keys += 1;
         let key = format!("{}-{}", self.me, self.keys);
@@ -204,12 +204,12 @@ impl Client {
                 Ok(reply) => {
                     ensure!(!reply.status.is_server_error(), "{reply:?}");
                     self.team.answered.send_modify(|answered| *answered += 1);
-                    let again = reply.headers.contains_key("idempotency-replayed");
-                    self.team.note(|book| book.replayed += usize::from(again));
+                    let is_replayed = reply.headers.contains_key("idempotency-replayed");
+                    self.team.note(|record| record.replayed += usize::from(is_replayed));
                     return Ok(Some(reply));
                 }
                 Err(_) if self.random.random_bool(0.1) => {
-                    self.team.note(|book| book.given_up += 1);
+                    self.team.note(|record| record.given_up += 1);
                     return Ok(None);
                 }
                 Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
@@ -218,8 +218,9 @@ impl Client {
     }
 }
 
-async fn check(daemon: &daemon::Daemon, book: &Book) -> anyhow::Result<()> {
-    ensure!(book.given_up > 0, "no request was cut off: the daemon was never killed at work");
+/// Compares the record with the log and the tasks.
+async fn check_record(daemon: &daemon::Daemon, record: &WriteRecord) -> anyhow::Result<()> {
+    ensure!(record.given_up > 0, "no request was interrupted: the daemon was never killed under load");
     let events = read_log(daemon).await?;
     check_single_holder(&events)?;
 
@@ -229,7 +230,7 @@ async fn check(daemon: &daemon::Daemon, book: &Book) -> anyhow::Result<()> {
         tasks.entry(task["title"].as_str().unwrap_or_default()).or_default().push(task);
     }
     for (title, found) in &tasks {
-        ensure!(found.len() == 1, "{title} is there {} times", found.len());
+        ensure!(found.len() == 1, "{title} exists {} times", found.len());
     }
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let created = count_by(&events, "task.created", |event| text(&event["task_id"]));
@@ -237,24 +238,29 @@ async fn check(daemon: &daemon::Daemon, book: &Book) -> anyhow::Result<()> {
     let completed = count_by(&events, "task.completed", |event| text(&event["task_id"]));
     let own =
         count_by(&events, "resource.claimed", |event| text(&event["resource"]).filter(|path| path.starts_with("own/")));
-    for (what, counts) in [("created", &created), ("claimed", &claimed), ("completed", &completed), ("taken", &own)] {
+    for (action, counts) in
+        [("created", &created), ("claimed", &claimed), ("completed", &completed), ("claimed as a path", &own)]
+    {
         let twice: Vec<_> = counts.iter().filter(|(_, count)| **count > 1).collect();
-        ensure!(twice.is_empty(), "{what} more than once: {twice:?}");
+        ensure!(twice.is_empty(), "{action} more than once: {twice:?}");
     }
-    for (title, id) in &book.created {
-        let found = tasks.get(title.as_str()).with_context(|| format!("{title} was acknowledged and is gone"))?;
+    for (title, id) in &record.created {
+        let found = tasks.get(title.as_str()).with_context(|| format!("{title} was acknowledged and is missing"))?;
         ensure!(found[0]["id"] == **id, "{title} is {} and was acknowledged as {id}", found[0]["id"]);
         ensure!(created.contains_key(id), "{title} has no event");
     }
-    for (task, agent) in &book.claimed {
+    for (task, agent) in &record.claimed {
         let holder = events.iter().find(|event| event["action"] == "task.assigned" && event["task_id"] == **task);
-        ensure!(holder.is_some_and(|event| event["agent_id"] == **agent), "{task} was granted to {agent}: {holder:?}");
+        ensure!(
+            holder.is_some_and(|event| event["agent_id"] == **agent),
+            "{task} was acknowledged for {agent}, the log says {holder:?}"
+        );
     }
-    for task in &book.completed {
-        ensure!(completed.contains_key(task), "{task} was completed and is not");
+    for task in &record.completed {
+        ensure!(completed.contains_key(task), "the completion of {task} was acknowledged and is missing");
     }
-    for path in &book.own_paths {
-        ensure!(own.contains_key(path), "{path} was granted and is free");
+    for path in &record.own_paths {
+        ensure!(own.contains_key(path), "the claim of {path} was acknowledged and is missing");
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Two hundred readers of the stream, some slow, some that never read: every reader gets everything, the writers are
-//! held up by nobody, and the daemon's memory stays bounded.
+//! Two hundred readers of the stream, some slow, some that never read: every reader receives everything, no reader delays the
+//! writers, and the daemon's memory stays bounded.
 
 use anyhow::{Context, ensure};
 use rookery_testkit::daemon::Daemon;
@@ -17,7 +17,7 @@ const EVENTS_EACH: usize = 125;
 const EVENTS: usize = WRITERS * EVENTS_EACH;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_streams_of_which_twenty_are_never_read() -> anyhow::Result<()> {
+async fn two_hundred_streams_with_stalled_readers_lose_nothing() -> anyhow::Result<()> {
     let daemon = crate::daemon().start()?;
     for writer in 0..WRITERS {
         announce(&daemon, &format!("writer-{writer}")).await?;
@@ -75,14 +75,14 @@ async fn write(daemon: &Daemon) -> anyhow::Result<()> {
 #[derive(Clone, Copy)]
 enum Pace {
     Quick,
-    /// Lets others go first after every event.
+    /// Pauses after every event.
     Slow,
 }
 
 async fn read(mut follower: Follower, first: u64, pace: Pace) -> anyhow::Result<()> {
     for seq in first..first + EVENTS as u64 {
         let sent = follower.next().await?.with_context(|| format!("the stream ended before {seq}"))?;
-        ensure!(sent.seq == seq, "{} came where {seq} belongs", sent.seq);
+        ensure!(sent.seq == seq, "got {}, expected {seq}", sent.seq);
         if let Pace::Slow = pace {
             tokio::time::sleep(std::time::Duration::from_micros(500)).await;
         }
@@ -99,12 +99,12 @@ async fn read_one_writer(mut follower: Follower, writer: String) -> anyhow::Resu
     Ok(())
 }
 
-/// What is published is kept for readers who are behind, but only so much of it.
+/// The daemon keeps a limited number of published events for slow readers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_events_that_nobody_reads_do_not_pile_up() -> anyhow::Result<()> {
+async fn large_events_with_stalled_readers_do_not_fill_memory() -> anyhow::Result<()> {
     const LARGE: usize = 60_000;
     const EACH: usize = 100;
-    // On a busy machine, writing takes longer than a stalled stream is kept by default.
+    // On a busy machine, the writes take longer than the default timeout of a stalled stream.
     let daemon = crate::daemon().env("ROOKERY_WRITE_TIMEOUT", "300s").start()?;
     announce(&daemon, "writer").await?;
     let mut never = Vec::new();
@@ -122,12 +122,12 @@ async fn large_events_that_nobody_reads_do_not_pile_up() -> anyhow::Result<()> {
         Ok(())
     };
     within("the writers", writing).await??;
-    // Those who begin at the beginning are all behind, and do not take what is read for them.
+    // Readers that start at the beginning are all behind, and do not receive the events that the daemon reads for them.
     for _ in 0..NEVER_READ {
         never.push(Follower::request(daemon.url(), "?after=0", None, ReceiveBuffer::Small).await?);
     }
     let open = || async { Ok((daemon.get("/admin/info").await?.body["subscriptions"] == never.len()).then_some(())) };
-    eventually("all streams are open", open).await?;
+    eventually("all streams to be open", open).await?;
     for _ in 0..20 {
         ensure!(report(&daemon, "writer", LARGE).await?.status.as_u16() == 201);
     }
@@ -137,9 +137,9 @@ async fn large_events_that_nobody_reads_do_not_pile_up() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the daemon has in memory now; nothing where the system does not tell.
+/// The daemon's resident memory, or 0 where the system has no `/proc`.
 fn memory_mib(daemon: &Daemon) -> anyhow::Result<u64> {
-    let pid = daemon.pid().context("the daemon is gone")?;
+    let pid = daemon.pid().context("the daemon does not run")?;
     let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return Ok(0) };
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;

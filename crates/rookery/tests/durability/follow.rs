@@ -1,4 +1,4 @@
-//! A reader that resumes by its last id sees every event once and in order, however often the daemon dies.
+//! A reader that resumes from its last id sees every event once and in order, across crashes of the daemon.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::ledger::read_log;
+use crate::store_checks::read_log;
 use crate::wire::{Follower, StreamEvent, announce, within};
 
 const CRASHES: u64 = 6;
 const WRITERS: usize = 4;
-/// So many new events between two crashes.
-const STRIDE: u64 = 60;
+/// New events between two crashes.
+const EVENTS_PER_CRASH: u64 = 60;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follower_misses_and_repeats_nothing_over_crashes() -> anyhow::Result<()> {
+async fn follower_resumes_after_crash_without_gap_or_duplicate() -> anyhow::Result<()> {
     let mut daemon = crate::daemon().start()?;
     let (address, url) = watch::channel(daemon.url().to_owned());
     let (seen, mut progress) = watch::channel(0_u64);
@@ -32,27 +32,27 @@ async fn a_follower_misses_and_repeats_nothing_over_crashes() -> anyhow::Result<
     let (end, ends_at) = watch::channel(None);
     let following = tokio::spawn(follow(url, seen, ends_at));
     for crash in 1..=CRASHES {
-        within("the follower comes along", progress.wait_for(|seq| *seq >= crash * STRIDE)).await??;
+        within("the follower to catch up", progress.wait_for(|seq| *seq >= crash * EVENTS_PER_CRASH)).await??;
         daemon.kill()?;
         daemon.restart()?;
         address.send_replace(daemon.url().to_owned());
     }
-    within("the follower comes along", progress.wait_for(|seq| *seq >= (CRASHES + 1) * STRIDE)).await??;
+    within("the follower to catch up", progress.wait_for(|seq| *seq >= (CRASHES + 1) * EVENTS_PER_CRASH)).await??;
     stop.send_replace(true);
-    while let Some(ended) = within("writers end", writers.join_next()).await? {
+    while let Some(ended) = within("the writers to end", writers.join_next()).await? {
         ended??;
     }
     let log = read_log(&daemon).await?;
     end.send_replace(Some(log.len() as u64));
-    let followed = within("the follower arrives", following).await???;
-    ensure!(followed.len() == log.len(), "{} events were followed, {} are there", followed.len(), log.len());
+    let followed = within("the follower to finish", following).await???;
+    ensure!(followed.len() == log.len(), "{} events were received, the log has {}", followed.len(), log.len());
     for (sent, event) in followed.iter().zip(&log) {
-        ensure!(sent.event()? == *event, "the stream said {} and the log {event}", sent.data);
+        ensure!(sent.event()? == *event, "the stream sent {}, the log has {event}", sent.data);
     }
     Ok(())
 }
 
-/// Follows from the beginning up to the seq that is made known in the end.
+/// Follows the stream from the beginning up to the seq in `end`, which is set last.
 async fn follow(
     mut url: watch::Receiver<String>,
     seen: watch::Sender<u64>,
@@ -76,7 +76,7 @@ async fn follow(
                 _ = end.changed() => continue,
             };
             let Some(sent) = sent else { break };
-            ensure!(sent.seq == here + 1, "{} came after {here}", sent.seq);
+            ensure!(sent.seq == here + 1, "got {} after {here}", sent.seq);
             seen.send_replace(sent.seq);
             followed.push(sent);
         }

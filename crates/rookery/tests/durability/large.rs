@@ -1,4 +1,4 @@
-//! A log of some size is opened and answered from like a small one.
+//! A daemon on a long log answers correctly.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use rookery_testkit::daemon::Engine;
 use rookery_testkit::postgres::Schema;
 use serde_json::Value;
 
-use crate::ledger::{seq_of, verify};
+use crate::store_checks::{seq_of, verify};
 use crate::wire::{Follower, create_task, position, within};
 
 const AGENTS: usize = 20;
@@ -28,12 +28,12 @@ const TASKS: usize = 4_000;
 const CLAIMED: usize = 2_000;
 const FILES: usize = 1_000;
 const REPORTS: usize = 13_000;
-/// One more: the first agent to join becomes the lead.
+/// One event more than requests: the first agent becomes the lead.
 const EVENTS: usize = AGENTS + 1 + TASKS + CLAIMED + FILES + REPORTS;
-const AT_ONCE: usize = 500;
+const BATCH_SIZE: usize = 500;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn twenty_thousand_events_are_no_burden() -> anyhow::Result<()> {
+async fn log_of_twenty_thousand_events_is_served() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let schema = (Engine::from_env()? == Engine::Postgres).then(Schema::new).transpose()?;
     fill(&*open(folder.path(), schema.as_ref()).await?).await?;
@@ -51,8 +51,8 @@ async fn twenty_thousand_events_are_no_burden() -> anyhow::Result<()> {
         Ok(reply.body.as_array().context("no list")?.clone())
     };
     let newest = events("limit=100").await?;
-    let places = newest.iter().map(seq_of).collect::<anyhow::Result<Vec<_>>>()?;
-    ensure!(places == (1..=EVENTS as u64).rev().take(100).collect::<Vec<_>>(), "{places:?}");
+    let seqs = newest.iter().map(seq_of).collect::<anyhow::Result<Vec<_>>>()?;
+    ensure!(seqs == (1..=EVENTS as u64).rev().take(100).collect::<Vec<_>>(), "{seqs:?}");
     let onward = events(&format!("after={}&limit=1000", EVENTS / 2)).await?;
     ensure!(onward.len() == 1_000 && seq_of(&onward[0])? == EVENTS as u64 / 2 + 1);
 
@@ -62,7 +62,7 @@ async fn twenty_thousand_events_are_no_burden() -> anyhow::Result<()> {
         ("action=x.rare&limit=1000", REPORTS / 1_000),
         ("resource=src/77.rs&limit=1000", 1),
         ("task_id=task_77&limit=1000", 2),
-        ("agent_id=nobody-like-this", 0),
+        ("agent_id=unknown-agent", 0),
     ] {
         let found = events(query).await?;
         ensure!(found.len() == wanted, "{query} finds {} events, not {wanted}", found.len());
@@ -72,18 +72,18 @@ async fn twenty_thousand_events_are_no_burden() -> anyhow::Result<()> {
     let page = daemon.get("/tasks?status=queued&limit=10").await?.body;
     ensure!(page.as_array().map(Vec::len) == Some(10), "{page}");
 
-    // It goes on growing, and a reader who was away catches up from anywhere.
+    // The log keeps growing, and a reader can resume from any position.
     ensure!(create_task(&daemon, "one more").await?.status.as_u16() == 201);
     let mut follower = Follower::open(daemon.url(), "", Some("15000")).await?;
     for seq in 15_001..=EVENTS as u64 + 1 {
         let sent = within("the next event", follower.next()).await??.context("the stream ended")?;
-        ensure!(sent.seq == seq, "{} came where {seq} belongs", sent.seq);
+        ensure!(sent.seq == seq, "got {}, expected {seq}", sent.seq);
     }
     daemon.kill()?;
     verify(&daemon).await
 }
 
-/// The store that the daemon is going to open.
+/// Opens the store that the daemon will use.
 async fn open(root: &Path, schema: Option<&Schema>) -> anyhow::Result<Box<dyn Store>> {
     let (board, clock) = (Arc::new(PresenceBoard::default()), Arc::new(SystemClock::default()));
     let log_id = LogId::from("log_large");
@@ -103,7 +103,7 @@ async fn open(root: &Path, schema: Option<&Schema>) -> anyhow::Result<Box<dyn St
     Ok(Box::new(PostgresStore::open(options).await?))
 }
 
-/// Writes the log as fast as the store takes it, without a daemon.
+/// Writes the log directly to the store, without a daemon.
 async fn fill(store: &dyn Store) -> anyhow::Result<()> {
     submit(store, (0..AGENTS).map(join)).await?;
     submit(store, (0..TASKS).map(create)).await?;
@@ -117,7 +117,8 @@ async fn fill(store: &dyn Store) -> anyhow::Result<()> {
 
 async fn submit(store: &dyn Store, mut submissions: impl Iterator<Item = Submission>) -> anyhow::Result<()> {
     loop {
-        let waiting: Vec<_> = submissions.by_ref().take(AT_ONCE).map(|submission| store.submit(submission)).collect();
+        let waiting: Vec<_> =
+            submissions.by_ref().take(BATCH_SIZE).map(|submission| store.submit(submission)).collect();
         if waiting.is_empty() {
             return Ok(());
         }

@@ -1,7 +1,7 @@
-//! The real daemon under load, killed, starved of disk, and with clients that misbehave: what was acknowledged is there
-//! exactly once, streams have neither gap nor repeat, and nobody who does not read holds up anybody else.
+//! The real daemon under load, with crashes, a full disk and misbehaving clients: acknowledged writes are present exactly
+//! once, streams have neither gaps nor repeats, and a client that does not read delays no other.
 //!
-//! One file for each promise; [`wire`] speaks to the daemon as a client would, [`ledger`] knows what a log must be.
+//! One file for each promise. [`wire`] sends requests as a client does; [`store_checks`] compares the tables with the log.
 
 mod crash;
 #[cfg(target_os = "linux")]
@@ -9,9 +9,9 @@ mod disk;
 mod fan_out;
 mod follow;
 mod large;
-mod ledger;
 mod stalled;
 mod stop;
+mod store_checks;
 mod wire;
 
 use rookery_testkit::daemon::Setup;

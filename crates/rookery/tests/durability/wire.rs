@@ -1,4 +1,4 @@
-//! The daemon's clients: what they send, and requests that stop halfway.
+//! Requests of a client, whole and unfinished.
 
 use anyhow::{Context, ensure};
 use rookery_testkit::daemon::{Daemon, HttpReply};
@@ -8,15 +8,15 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Everything the daemon sends until it closes the connection; a reset counts as closed.
+/// Reads everything until the daemon closes or resets the connection.
 pub async fn read_to_end(stream: &mut TcpStream) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
-    drop(within("the daemon closes the connection", stream.read_to_end(&mut bytes)).await?);
+    drop(within("the daemon to close the connection", stream.read_to_end(&mut bytes)).await?);
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Begins a request and leaves it under way: its body never comes.
-pub async fn half_a_request(url: &str, agent: &str) -> anyhow::Result<TcpStream> {
+/// Starts a request whose body never arrives.
+pub async fn send_unfinished_request(url: &str, agent: &str) -> anyhow::Result<TcpStream> {
     let mut stream = connect(url, ReceiveBuffer::Default).await?;
     let head = format!(
         "POST /tasks HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Agent-Id: {agent}\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{{"
@@ -25,13 +25,14 @@ pub async fn half_a_request(url: &str, agent: &str) -> anyhow::Result<TcpStream>
     Ok(stream)
 }
 
+/// Registers an agent.
 pub async fn announce(daemon: &Daemon, agent: &str) -> anyhow::Result<()> {
     let reply = daemon.post("/agents/announce", json!({"id": agent, "tool": "test", "role": "worker"})).await?;
-    ensure!(reply.status.is_success(), "{agent} could not join: {reply:?}");
+    ensure!(reply.status.is_success(), "{agent} could not register: {reply:?}");
     Ok(())
 }
 
-/// Tells the team something of about `bytes` bytes.
+/// Appends an event of about `bytes` bytes.
 pub async fn report(daemon: &Daemon, agent: &str, bytes: usize) -> anyhow::Result<HttpReply> {
     let body = json!({"agent_id": agent, "action": "x.note", "metadata": {"text": "n".repeat(bytes)}});
     daemon.post("/events", body).await
@@ -46,5 +47,5 @@ pub fn code(reply: &HttpReply) -> &str {
 }
 
 pub fn position(reply: &HttpReply) -> anyhow::Result<u64> {
-    Ok(reply.headers.get("x-rookery-seq").context("an answer without a position")?.to_str()?.parse()?)
+    Ok(reply.headers.get("x-rookery-seq").context("the answer has no position")?.to_str()?.parse()?)
 }

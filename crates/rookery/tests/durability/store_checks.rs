@@ -1,4 +1,4 @@
-//! Whether a log is the ground of every derived row, whatever happened to the daemon.
+//! Checks that the tables of a store are the fold of its log.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use rookery_store::{LogQuery, RowQuery};
 use rookery_testkit::daemon::Daemon;
 pub use rookery_testkit::event_log::{check_single_holder, count_by, read_log, seq_of};
 
-/// The derived rows and tallies of a daemon's store are the fold of its log. Nobody may write it meanwhile.
+/// Fails unless the rows and tallies of a daemon's store are the fold of its log. No daemon may write it meanwhile.
 pub async fn verify(daemon: &Daemon) -> anyhow::Result<()> {
     if daemon.store().is_none() {
         verify_file(&daemon.root().join(".rookery/rookery.db")).await?;
@@ -19,7 +19,7 @@ pub async fn verify(daemon: &Daemon) -> anyhow::Result<()> {
     daemon.replay_verify()
 }
 
-/// The same without the program's own word.
+/// Checks an SQLite file without the program under test.
 async fn verify_file(database: &Path) -> anyhow::Result<()> {
     let reader = Reader::open(database, 1)?;
     let mut fold = Fold::default();
@@ -29,11 +29,11 @@ async fn verify_file(database: &Path) -> anyhow::Result<()> {
             break head;
         }
         for row in &rows {
-            ensure!(row.seq == fold.upto().next(), "{} stands where {} belongs", row.seq, fold.upto().next());
+            ensure!(row.seq == fold.upto().next(), "got seq {}, expected {}", row.seq, fold.upto().next());
             fold.add(row);
         }
     };
-    ensure!(head.head == fold.upto() && head.floor == Seq(1), "the head row says {head:?}");
+    ensure!(head.head == fold.upto() && head.floor == Seq(1), "the head row has {head:?}");
     let keys: Vec<_> = fold.rows().keys().cloned().collect();
     let (stored, _) = reader.rows(keys.clone()).await?;
     let stored: HashMap<_, _> = keys.into_iter().zip(stored).filter_map(|(key, row)| Some((key, row?))).collect();
@@ -43,7 +43,7 @@ async fn verify_file(database: &Path) -> anyhow::Result<()> {
     for table in Table::ALL {
         let (rows, _) = reader.list(RowQuery::all(table)).await?;
         let folded = fold.rows().keys().filter(|key| key.table() == table).count();
-        ensure!(rows.len() == folded, "{table:?} has {} rows and should have {folded}", rows.len());
+        ensure!(rows.len() == folded, "{table:?} has {} rows, the fold has {folded}", rows.len());
     }
     Ok(())
 }
