@@ -1,4 +1,4 @@
-//! The same tasks and the same files claimed through all nodes at once: one winner each, and everybody is told so.
+//! Concurrent claims of the same tasks and files through all nodes: each has one winner, and all replies agree.
 
 use anyhow::ensure;
 use reqwest::Method;
@@ -7,43 +7,43 @@ use rookery_testkit::postgres::Schema;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::checker::{Log, one_log, position};
+use crate::checker::{Log, position, read_common_log};
 use crate::nodes::{Addresses, Nodes, announce, text};
-use crate::record::Recorder;
+use crate::recorder::Recorder;
 
-const THINGS: usize = 1_000;
+const ITEMS: usize = 1_000;
 const AGENTS: usize = 12;
-/// How many things are fought for at the same time.
-const AT_ONCE: usize = 24;
+/// The number of items that are claimed at the same time.
+const CONCURRENT_ITEMS: usize = 24;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_task_and_every_file_has_one_winner() -> anyhow::Result<()> {
+async fn concurrent_claims_through_all_nodes_have_one_winner() -> anyhow::Result<()> {
     let schema = Schema::new()?;
-    let nodes = Nodes::three(&schema.url()).await?;
-    let recorders = Recorder::everywhere(&nodes.addresses());
+    let nodes = Nodes::start_three(&schema.url()).await?;
+    let recorders = Recorder::start_everywhere(&nodes.addresses());
     for agent in 0..AGENTS {
         announce(&nodes[agent % nodes.count()], &name(agent)).await?;
     }
-    let (http, mut fights) = (client()?, JoinSet::new());
-    let mut told = Vec::with_capacity(2 * 3 * THINGS);
-    for number in 0..THINGS {
-        if fights.len() >= AT_ONCE
-            && let Some(done) = fights.join_next().await
+    let (http, mut contests) = (client()?, JoinSet::new());
+    let mut replies = Vec::with_capacity(2 * 3 * ITEMS);
+    for number in 0..ITEMS {
+        if contests.len() >= CONCURRENT_ITEMS
+            && let Some(done) = contests.join_next().await
         {
-            told.extend(done??);
+            replies.extend(done??);
         }
-        fights.spawn(fight(http.clone(), nodes.addresses(), number));
+        contests.spawn(contest(http.clone(), nodes.addresses(), number));
     }
-    while let Some(done) = fights.join_next().await {
-        told.extend(done??);
+    while let Some(done) = contests.join_next().await {
+        replies.extend(done??);
     }
-    let log = one_log(&nodes, recorders).await?;
-    ensure!(told.len() == 2 * 3 * THINGS, "{} answers", told.len());
-    for answer in &told {
-        answer.agrees(&log)?;
+    let log = read_common_log(&nodes, recorders).await?;
+    ensure!(replies.len() == 2 * 3 * ITEMS, "{} answers", replies.len());
+    for reply in &replies {
+        reply.check(&log)?;
     }
-    let granted = told.iter().filter(|answer| answer.outcome == Outcome::Granted).count();
-    ensure!(granted == 2 * THINGS, "{granted} grants for {} things", 2 * THINGS);
+    let granted = replies.iter().filter(|reply| reply.outcome == Outcome::Granted).count();
+    ensure!(granted == 2 * ITEMS, "{granted} grants for {} items", 2 * ITEMS);
     Ok(())
 }
 
@@ -51,8 +51,8 @@ fn name(agent: usize) -> String {
     format!("agent-{agent}")
 }
 
-/// One file and one task, each wanted by three agents through three nodes at the same moment.
-async fn fight(http: reqwest::Client, addresses: Addresses, number: usize) -> anyhow::Result<Vec<Told>> {
+/// Lets three agents claim the same file and the same task at once, through three nodes.
+async fn contest(http: reqwest::Client, addresses: Addresses, number: usize) -> anyhow::Result<Vec<ClaimReply>> {
     let send = |method: Method, at: usize, path: &str, body: Value| {
         read(http.request(method, format!("{}{path}", addresses.of(at % 3))).json(&body))
     };
@@ -69,20 +69,20 @@ async fn fight(http: reqwest::Client, addresses: Addresses, number: usize) -> an
     let (files, tasks) = tokio::join!(async { tokio::try_join!(claim(0), claim(1), claim(2)) }, async {
         tokio::try_join!(start(0), start(1), start(2))
     });
-    let mut told = Vec::new();
+    let mut replies = Vec::new();
     for (at, reply) in <[HttpReply; 3]>::from(files?).iter().enumerate() {
-        told.push(Told::of_file(&file, agent(at), reply)?);
+        replies.push(ClaimReply::of_file(&file, agent(at), reply)?);
     }
     for (at, reply) in <[HttpReply; 3]>::from(tasks?).iter().enumerate() {
-        told.push(Told::of_task(&task, agent(at), reply)?);
+        replies.push(ClaimReply::of_task(&task, agent(at), reply)?);
     }
-    Ok(told)
+    Ok(replies)
 }
 
-/// What somebody was told about a claim.
+/// The reply to a claim.
 #[derive(Debug)]
-struct Told {
-    what: String,
+struct ClaimReply {
+    item: String,
     agent: String,
     outcome: Outcome,
     at: Option<u64>,
@@ -91,42 +91,42 @@ struct Told {
 #[derive(PartialEq, Eq, Debug)]
 enum Outcome {
     Granted,
-    /// Refused, because this agent has it.
+    /// Rejected, because this agent holds it.
     Taken {
         by: String,
     },
-    Refused,
+    Rejected,
 }
 
-impl Told {
-    fn of_file(path: &str, agent: String, reply: &HttpReply) -> anyhow::Result<Told> {
+impl ClaimReply {
+    fn of_file(path: &str, agent: String, reply: &HttpReply) -> anyhow::Result<ClaimReply> {
         let outcome = match (reply.status.as_u16(), &reply.body["granted"]) {
             (200, Value::Bool(true)) => Outcome::Granted,
             (409, Value::Bool(false)) => Outcome::Taken { by: text(&reply.body["owner"])? },
             _ => anyhow::bail!("{reply:?}"),
         };
-        Ok(Told { what: path.to_owned(), agent, outcome, at: Some(position(reply)?) })
+        Ok(ClaimReply { item: path.to_owned(), agent, outcome, at: Some(position(reply)?) })
     }
 
-    /// A refusal is an error, and errors tell no position.
-    fn of_task(task: &str, agent: String, reply: &HttpReply) -> anyhow::Result<Told> {
+    /// A rejection is an error, and errors have no position.
+    fn of_task(task: &str, agent: String, reply: &HttpReply) -> anyhow::Result<ClaimReply> {
         let (outcome, at) = match (reply.status.as_u16(), reply.body["code"].as_str()) {
             (200, _) => (Outcome::Granted, Some(position(reply)?)),
-            (409, Some("ALREADY_CLAIMED")) => (Outcome::Refused, None),
+            (409, Some("ALREADY_CLAIMED")) => (Outcome::Rejected, None),
             _ => anyhow::bail!("{reply:?}"),
         };
-        Ok(Told { what: task.to_owned(), agent, outcome, at })
+        Ok(ClaimReply { item: task.to_owned(), agent, outcome, at })
     }
 
-    fn agrees(&self, log: &Log) -> anyhow::Result<()> {
-        ensure!(log.grants(&self.what) == 1, "{} was given {} times", self.what, log.grants(&self.what));
-        let holder = log.holder_at(&self.what, self.at.unwrap_or(u64::MAX));
-        let right = match &self.outcome {
+    fn check(&self, log: &Log) -> anyhow::Result<()> {
+        ensure!(log.grants(&self.item) == 1, "{} was claimed {} times", self.item, log.grants(&self.item));
+        let holder = log.holder_at(&self.item, self.at.unwrap_or(u64::MAX));
+        let is_right = match &self.outcome {
             Outcome::Granted => holder == Some(&self.agent),
             Outcome::Taken { by } => holder == Some(by) && *by != self.agent,
-            Outcome::Refused => holder != Some(&self.agent),
+            Outcome::Rejected => holder != Some(&self.agent),
         };
-        ensure!(right, "{self:?}, and the log says {holder:?}");
+        ensure!(is_right, "{self:?}, but the log has the holder {holder:?}");
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! Writers at every node, who send every write with a key until it is answered, at another node if need be. They note what
-//! they were told, and the log must say the same.
+//! Writers at every node. They retry every write with the same idempotency key until it is answered, at another node if
+//! necessary, and record the replies for a comparison with the log.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,13 +16,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::checker::{Log, position};
-use crate::nodes::{Addresses, Impatient, Nodes, announce, code, impatient, lock};
+use crate::nodes::{Addresses, Nodes, TimeoutClient, announce, code, lock, timeout_client};
 
-/// Files that everybody wants.
+/// Files that all writers claim.
 const SHARED_FILES: u32 = 5;
-/// What may be answered while something is broken; the same key makes it safe to ask again.
-const ASK_AGAIN: [&str; 5] = ["STORE_UNAVAILABLE", "OUTCOME_UNKNOWN", "BUSY", "STOPPING", "TIMEOUT"];
-const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// The error codes under faults. The idempotency key makes a retry safe.
+const RETRYABLE_CODES: [&str; 5] = ["STORE_UNAVAILABLE", "OUTCOME_UNKNOWN", "BUSY", "STOPPING", "TIMEOUT"];
+const RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// A team that writes in the background.
 #[derive(Debug)]
@@ -33,25 +33,26 @@ pub struct Load {
 
 #[derive(Debug, Default)]
 struct Team {
-    book: Mutex<Book>,
-    /// How many writes each node has answered.
+    record: Mutex<WriteRecord>,
+    /// The number of writes that each node has answered.
     answered: watch::Sender<Vec<usize>>,
     stop: watch::Sender<bool>,
 }
 
-/// How long a writer waits for a node before it asks another.
+/// How long a writer waits for a node before it tries another.
 #[derive(Clone, Copy, Debug)]
-pub struct Waits(pub Duration);
+pub struct AnswerTimeout(pub Duration);
 
-impl Waits {
-    /// Moves on from a node that does not answer.
-    pub const BRIEFLY: Waits = Waits(Duration::from_secs(3));
-    /// Longer than any node may take to answer something.
-    pub const FOR_AN_ANSWER: Waits = Waits(Duration::from_secs(40));
+impl AnswerTimeout {
+    /// Leaves a node that does not answer soon.
+    pub const SHORT: AnswerTimeout = AnswerTimeout(Duration::from_secs(3));
+    /// Longer than the daemon's own timeout of a request.
+    pub const LONG: AnswerTimeout = AnswerTimeout(Duration::from_secs(40));
 }
 
 impl Load {
-    pub async fn begin(nodes: &Nodes, writers: usize, waits: Waits) -> anyhow::Result<Load> {
+    /// Starts writers at all nodes.
+    pub async fn start(nodes: &Nodes, writers: usize, timeout: AnswerTimeout) -> anyhow::Result<Load> {
         let team = Arc::new(Team::default());
         team.answered.send_replace(vec![0; nodes.count()]);
         let mut running = JoinSet::new();
@@ -63,43 +64,47 @@ impl Load {
                 home: number % nodes.count(),
                 team: team.clone(),
                 addresses: nodes.addresses(),
-                http: impatient(waits.0)?,
+                http: timeout_client(timeout.0)?,
                 random: StdRng::from_os_rng(),
                 writes: 0,
             };
-            running.spawn(writer.work());
+            running.spawn(writer.run());
         }
         Ok(Load { team, writers: running })
     }
 
-    /// Waits until this node has answered so many more writes.
-    pub async fn goes_on_at(&mut self, node: usize, writes: usize) -> anyhow::Result<()> {
+    /// Waits until a node has answered this many more writes.
+    pub async fn wait_for_writes_at(&mut self, node: usize, writes: usize) -> anyhow::Result<()> {
         let mut answered = self.team.answered.subscribe();
         let enough = answered.borrow_and_update()[node] + writes;
         let waiting = async {
             tokio::select! {
                 reached = answered.wait_for(|answered| answered[node] >= enough) => reached.map(drop).context("no team"),
-                Some(ended) = self.writers.join_next() => ended?.context("a writer ended before it was told to"),
+                Some(ended) = self.writers.join_next() => ended?.context("a writer ended before the stop"),
             }
         };
-        within("writes are answered", waiting).await?
+        within("answers to writes", waiting).await?
     }
 
-    /// Waits until every one of these nodes has answered so many more writes.
-    pub async fn goes_on(&mut self, nodes: impl IntoIterator<Item = usize>, writes: usize) -> anyhow::Result<()> {
+    /// Waits until each of these nodes has answered this many more writes.
+    pub async fn wait_for_writes(
+        &mut self,
+        nodes: impl IntoIterator<Item = usize>,
+        writes: usize,
+    ) -> anyhow::Result<()> {
         for node in nodes {
-            self.goes_on_at(node, writes).await?;
+            self.wait_for_writes_at(node, writes).await?;
         }
         Ok(())
     }
 
-    /// How often each code was answered so far.
+    /// The number of answers with each error code so far.
     pub fn codes(&self) -> BTreeMap<String, usize> {
-        lock(&self.team.book).codes.clone()
+        lock(&self.team.record).codes.clone()
     }
 
-    /// Lets every writer finish what it is about, and tells what they know.
-    pub async fn end(mut self) -> anyhow::Result<Book> {
+    /// Lets every writer finish its current write, and returns the record.
+    pub async fn stop(mut self) -> anyhow::Result<WriteRecord> {
         self.team.stop.send_replace(true);
         let ending = async {
             while let Some(ended) = self.writers.join_next().await {
@@ -107,56 +112,56 @@ impl Load {
             }
             anyhow::Ok(())
         };
-        within("the writers end", ending).await??;
-        Ok(std::mem::take(&mut *lock(&self.team.book)))
+        within("the end of the writers", ending).await??;
+        Ok(std::mem::take(&mut *lock(&self.team.record)))
     }
 }
 
-/// What writers were told, and what they gave up on.
+/// The acknowledged writes, and those without an outcome.
 #[derive(Debug, Default)]
-pub struct Book {
-    notes: Vec<Told>,
-    own_files: Vec<Told>,
-    shared_files: Vec<Told>,
-    /// Texts of which a node said that nothing was done, and nobody asked again.
+pub struct WriteRecord {
+    notes: Vec<WriteReply>,
+    own_files: Vec<WriteReply>,
+    shared_files: Vec<WriteReply>,
+    /// Texts of notes that a node reported as not applied, and that were not retried.
     undone: Vec<String>,
-    /// How often an answer did not come.
+    /// The number of requests without an answer.
     pub unanswered: usize,
-    /// How often another node told what an earlier try had done.
+    /// The number of replies that repeat the reply to an earlier attempt.
     pub replayed: usize,
     pub codes: BTreeMap<String, usize>,
 }
 
-/// An answer that says that something was done or given.
+/// The reply to a write.
 #[derive(Debug)]
-struct Told {
-    what: String,
-    /// Whom the answer says holds it.
+struct WriteReply {
+    item: String,
+    /// The holder in the reply.
     holder: Option<String>,
     at: u64,
-    /// The answer of an earlier try, told at the place where the log was by then.
-    replayed: bool,
+    /// Whether this repeats the reply to an earlier attempt, at a later position.
+    is_replayed: bool,
 }
 
-impl Book {
-    /// Nothing acknowledged is lost, nothing is done twice, and every answer is what the log says at its place.
-    pub fn agrees(&self, log: &Log) -> anyhow::Result<()> {
+impl WriteRecord {
+    /// Fails if an acknowledged write is lost, a write was applied twice, or a reply differs from the log at its position.
+    pub fn check(&self, log: &Log) -> anyhow::Result<()> {
         let notes = log.notes()?;
         let twice: Vec<_> = notes.iter().filter(|(_, (times, _))| *times > 1).collect();
-        ensure!(twice.is_empty(), "done more than once: {twice:?}");
-        for told in &self.notes {
-            let (_, place) = notes.get(told.what.as_str()).with_context(|| format!("lost: {told:?}"))?;
-            ensure!(*place == told.at || (told.replayed && *place < told.at), "{told:?} stands at {place}");
+        ensure!(twice.is_empty(), "applied more than once: {twice:?}");
+        for reply in &self.notes {
+            let (_, seq) = notes.get(reply.item.as_str()).with_context(|| format!("lost: {reply:?}"))?;
+            ensure!(*seq == reply.at || (reply.is_replayed && *seq < reply.at), "{reply:?} is logged at {seq}");
         }
         for text in &self.undone {
-            ensure!(!notes.contains_key(text.as_str()), "{text} was said not to be done, and is");
+            ensure!(!notes.contains_key(text.as_str()), "{text} was reported as not applied, but is logged");
         }
-        for told in &self.own_files {
-            ensure!(log.grants(&told.what) == 1, "{told:?} was given {} times", log.grants(&told.what));
+        for reply in &self.own_files {
+            ensure!(log.grants(&reply.item) == 1, "{reply:?} was claimed {} times", log.grants(&reply.item));
         }
-        for told in self.own_files.iter().chain(self.shared_files.iter().filter(|told| !told.replayed)) {
-            let holder = log.holder_at(&told.what, told.at);
-            ensure!(holder == told.holder.as_deref(), "{told:?}, and the log says {holder:?}");
+        for reply in self.own_files.iter().chain(self.shared_files.iter().filter(|reply| !reply.is_replayed)) {
+            let holder = log.holder_at(&reply.item, reply.at);
+            ensure!(holder == reply.holder.as_deref(), "{reply:?}, but the log has the holder {holder:?}");
         }
         Ok(())
     }
@@ -171,29 +176,29 @@ struct Writer {
     home: usize,
     team: Arc<Team>,
     addresses: Addresses,
-    http: Impatient,
+    http: TimeoutClient,
     random: StdRng,
     writes: usize,
 }
 
-/// How a write ended.
+/// The outcome of a write.
 enum WriteOutcome {
     Answered(HttpReply),
-    /// A node said that nothing was done, and nobody asked again.
-    Undone,
-    /// Nobody knows.
-    GivenUp,
+    /// A node reported that nothing was applied, and the write was not retried.
+    NotApplied,
+    /// The outcome is unknown.
+    Unknown,
 }
 
 impl Writer {
-    async fn work(mut self) -> anyhow::Result<()> {
+    async fn run(mut self) -> anyhow::Result<()> {
         let stop = self.team.stop.subscribe();
         for step in 0.. {
             if *stop.borrow() {
                 break;
             }
             match step % 3 {
-                0 => self.tell(step).await?,
+                0 => self.write_note(step).await?,
                 1 => self.claim_own(step).await?,
                 _ => self.claim_shared().await?,
             }
@@ -201,17 +206,18 @@ impl Writer {
         Ok(())
     }
 
-    async fn tell(&mut self, step: usize) -> anyhow::Result<()> {
+    async fn write_note(&mut self, step: usize) -> anyhow::Result<()> {
         let text = format!("{step} of {}", self.me);
         let body = json!({"agent_id": self.me, "action": "x.note", "metadata": {"text": text}});
         match self.write("/events", body).await? {
             WriteOutcome::Answered(reply) => {
                 ensure!(reply.status == 201, "{reply:?}");
-                let told = Told { what: text, holder: None, at: position(&reply)?, replayed: is_replayed(&reply) };
-                lock(&self.team.book).notes.push(told);
+                let reply =
+                    WriteReply { item: text, holder: None, at: position(&reply)?, is_replayed: is_replayed(&reply) };
+                lock(&self.team.record).notes.push(reply);
             }
-            WriteOutcome::Undone => lock(&self.team.book).undone.push(text),
-            WriteOutcome::GivenUp => {}
+            WriteOutcome::NotApplied => lock(&self.team.record).undone.push(text),
+            WriteOutcome::Unknown => {}
         }
         Ok(())
     }
@@ -221,8 +227,8 @@ impl Writer {
         let body = json!({"path": path, "agent_id": self.me});
         if let WriteOutcome::Answered(reply) = self.write("/resources/claim", body).await? {
             ensure!(reply.body["granted"] == true, "{reply:?}");
-            let told = self.told(path, &reply)?;
-            lock(&self.team.book).own_files.push(told);
+            let claim = self.read_claim(path, &reply)?;
+            lock(&self.team.record).own_files.push(claim);
         }
         Ok(())
     }
@@ -231,54 +237,59 @@ impl Writer {
         let path = format!("shared/{}.rs", self.random.random_range(0..SHARED_FILES));
         let body = json!({"path": path, "agent_id": self.me});
         let WriteOutcome::Answered(reply) = self.write("/resources/claim", body.clone()).await? else { return Ok(()) };
-        let told = self.told(path, &reply)?;
-        lock(&self.team.book).shared_files.push(told);
+        let claim = self.read_claim(path, &reply)?;
+        lock(&self.team.record).shared_files.push(claim);
         if reply.body["granted"] == true {
             self.write("/resources/release", body).await?;
         }
         Ok(())
     }
 
-    fn told(&self, path: String, reply: &HttpReply) -> anyhow::Result<Told> {
+    fn read_claim(&self, path: String, reply: &HttpReply) -> anyhow::Result<WriteReply> {
         let holder = match reply.body["granted"].as_bool() {
             Some(true) => self.me.as_str(),
-            Some(false) => reply.body["owner"].as_str().context("refused for nobody")?,
+            Some(false) => reply.body["owner"].as_str().context("the rejection has no owner")?,
             None => anyhow::bail!("{reply:?}"),
         };
-        Ok(Told { what: path, holder: Some(holder.to_owned()), at: position(reply)?, replayed: is_replayed(reply) })
+        Ok(WriteReply {
+            item: path,
+            holder: Some(holder.to_owned()),
+            at: position(reply)?,
+            is_replayed: is_replayed(reply),
+        })
     }
 
-    /// Sends a write until it is answered, always with the same key, to the next node after each failure. Sometimes it is
-    /// left at what is known.
+    /// Retries a write with the same key until it is answered, at the next node after each failure. Sometimes gives up
+    /// instead.
     async fn write(&mut self, path: &str, body: Value) -> anyhow::Result<WriteOutcome> {
         self.writes += 1;
         let key = format!("{}-{}", self.me, self.writes);
-        let mut unknown = false;
+        let mut is_unknown = false;
         for at in (0..self.addresses.count()).cycle().skip(self.home) {
             let url = format!("{}{path}", self.addresses.of(at));
             match self.http.send(Method::POST, url, &key, &body).await {
                 Ok(reply) if reply.status.is_server_error() || reply.status == 408 => {
                     let code = code(&reply).to_owned();
-                    ensure!(ASK_AGAIN.contains(&code.as_str()), "{reply:?}");
-                    unknown |= ["OUTCOME_UNKNOWN", "TIMEOUT"].contains(&code.as_str());
-                    *lock(&self.team.book).codes.entry(code).or_default() += 1;
+                    ensure!(RETRYABLE_CODES.contains(&code.as_str()), "{reply:?}");
+                    is_unknown |= ["OUTCOME_UNKNOWN", "TIMEOUT"].contains(&code.as_str());
+                    *lock(&self.team.record).codes.entry(code).or_default() += 1;
                 }
                 Ok(reply) => {
                     self.team.answered.send_modify(|answered| answered[at] += 1);
-                    lock(&self.team.book).replayed += usize::from(is_replayed(&reply));
+                    lock(&self.team.record).replayed += usize::from(is_replayed(&reply));
                     return Ok(WriteOutcome::Answered(reply));
                 }
                 Err(_) => {
-                    unknown = true;
-                    lock(&self.team.book).unanswered += 1;
+                    is_unknown = true;
+                    lock(&self.team.record).unanswered += 1;
                 }
             }
             if self.random.random_bool(0.05) {
-                return Ok(if unknown { WriteOutcome::GivenUp } else { WriteOutcome::Undone });
+                return Ok(if is_unknown { WriteOutcome::Unknown } else { WriteOutcome::NotApplied });
             }
-            tokio::time::sleep(ASK_AGAIN_AFTER).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
-        Ok(WriteOutcome::GivenUp)
+        Ok(WriteOutcome::Unknown)
     }
 }
 

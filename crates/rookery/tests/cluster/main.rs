@@ -1,8 +1,8 @@
-//! Several real daemons over one real PostgreSQL: one order for all, one holder for everything, whatever becomes of a
-//! node, of the database, or of the network between them.
+//! Several real daemons over one real PostgreSQL: one order of events and one holder of everything, under crashes and pauses
+//! of nodes, failures of the database and a broken network.
 //!
-//! One file for each promise. [`nodes`] starts the daemons, [`load`] writes through all of them and knows what it was
-//! told, [`record`] follows their streams, and [`checker`] compares what was told with the log.
+//! One file for each promise. [`nodes`] starts the daemons, [`load`] writes through all of them and records the replies,
+//! [`recorder`] follows their streams, and [`checker`] compares replies and streams with the log.
 
 mod checker;
 mod claims;
@@ -12,11 +12,11 @@ mod database;
 mod load;
 mod messages;
 mod nodes;
-mod older;
+mod outdated_node;
 mod own_writes;
 mod pause;
-mod record;
-mod room;
+mod recorder;
+mod saturation;
 mod schemas;
 mod shared;
 mod sites;

@@ -11,12 +11,12 @@ use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// A daemon that watches no files: these tests change none.
+/// A daemon that does not watch files, since these tests change none.
 pub fn setup() -> Setup {
     Setup::new(env!("CARGO_BIN_EXE_rookery")).arg("--no-watch")
 }
 
-/// Nodes in the order in which they were started; the first begins with all duties.
+/// The nodes in the order of their start. The first one gets all leader roles.
 #[derive(Debug)]
 pub struct Nodes {
     daemons: Vec<Daemon>,
@@ -32,7 +32,7 @@ impl Index<usize> for Nodes {
 }
 
 impl Nodes {
-    /// One for each URL of the store, as it is, with a lead who takes no part.
+    /// Starts a node for each store URL, and registers a lead that writes nothing.
     pub async fn start(urls: &[String]) -> anyhow::Result<Nodes> {
         Nodes::start_as(setup(), urls).await
     }
@@ -40,14 +40,14 @@ impl Nodes {
     pub async fn start_as(setup: Setup, urls: &[String]) -> anyhow::Result<Nodes> {
         let started = urls.iter().map(|url| setup.clone().store(url).start());
         let daemons: Vec<Daemon> = started.collect::<anyhow::Result<_>>()?;
-        // The first to join becomes the lead, who may do what others may not.
+        // The first agent becomes the lead, which has more rights.
         announce(&daemons[0], "lead").await?;
         let urls = watch::Sender::new(daemons.iter().map(|daemon| daemon.url().to_owned()).collect());
         Ok(Nodes { daemons, urls })
     }
 
-    /// Three that share a store.
-    pub async fn three(url: &str) -> anyhow::Result<Nodes> {
+    /// Starts three nodes that share a store.
+    pub async fn start_three(url: &str) -> anyhow::Result<Nodes> {
         Nodes::start(&[url.to_owned(), url.to_owned(), url.to_owned()]).await
     }
 
@@ -67,7 +67,7 @@ impl Nodes {
         self.daemons[at].kill()
     }
 
-    /// Starts it again in its folder, and tells everybody where.
+    /// Restarts a node in its folder, and publishes its new address.
     pub fn restart(&mut self, at: usize) -> anyhow::Result<()> {
         self.daemons[at].restart()?;
         let url = self.daemons[at].url().to_owned();
@@ -75,16 +75,16 @@ impl Nodes {
         Ok(())
     }
 
-    /// Waits until every node answers and takes writes.
-    pub async fn ready(&self) -> anyhow::Result<()> {
+    /// Waits until every node accepts writes.
+    pub async fn wait_until_ready(&self) -> anyhow::Result<()> {
         for daemon in &self.daemons {
-            ready(daemon).await?;
+            wait_until_ready(daemon).await?;
         }
         Ok(())
     }
 }
 
-/// Where the nodes are reached now.
+/// The current addresses of the nodes.
 #[derive(Clone, Debug)]
 pub struct Addresses {
     urls: watch::Receiver<Vec<String>>,
@@ -100,13 +100,14 @@ impl Addresses {
     }
 }
 
+/// Registers an agent.
 pub async fn announce(daemon: &Daemon, agent: &str) -> anyhow::Result<()> {
     let reply = daemon.post("/agents/announce", json!({"id": agent, "tool": "test", "role": "worker"})).await?;
-    ensure!(reply.status.is_success(), "{agent} could not join: {reply:?}");
+    ensure!(reply.status.is_success(), "{agent} could not register: {reply:?}");
     Ok(())
 }
 
-/// Tells the team something that can be found in the log again.
+/// Appends a note with a text that can be found in the log.
 pub async fn note(daemon: &Daemon, agent: &str, text: &str) -> anyhow::Result<HttpReply> {
     daemon.post("/events", json!({"agent_id": agent, "action": "x.note", "metadata": {"text": text}})).await
 }
@@ -116,16 +117,18 @@ pub fn code(reply: &HttpReply) -> &str {
 }
 
 pub fn text(value: &Value) -> anyhow::Result<String> {
-    Ok(value.as_str().with_context(|| format!("{value} is no text"))?.to_owned())
+    Ok(value.as_str().with_context(|| format!("{value} is not a text"))?.to_owned())
 }
 
-pub async fn ready(daemon: &Daemon) -> anyhow::Result<()> {
-    eventually("the node is ready", async || Ok(readiness(daemon).await.filter(|status| *status == 200))).await?;
+/// Waits until a node accepts writes.
+pub async fn wait_until_ready(daemon: &Daemon) -> anyhow::Result<()> {
+    eventually("the node to be ready", async || Ok(readiness(daemon).await.filter(|status| *status == 200))).await?;
     Ok(())
 }
 
-pub async fn unready(daemon: &Daemon) -> anyhow::Result<()> {
-    eventually("the node says that it cannot write", async || {
+/// Waits until a node reports that it cannot write.
+pub async fn wait_until_unready(daemon: &Daemon) -> anyhow::Result<()> {
+    eventually("the node to report that it cannot write", async || {
         Ok(readiness(daemon).await.filter(|status| *status == 503))
     })
     .await?;
@@ -136,8 +139,13 @@ async fn readiness(daemon: &Daemon) -> Option<u16> {
     Some(daemon.get("/readyz").await.ok()?.status.as_u16())
 }
 
-/// As the owner of the node's folder.
-pub async fn as_person(daemon: &Daemon, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<HttpReply> {
+/// Sends a request as the person that owns the node's folder.
+pub async fn send_as_person(
+    daemon: &Daemon,
+    method: Method,
+    path: &str,
+    body: Option<Value>,
+) -> anyhow::Result<HttpReply> {
     let request = daemon.request(method, path).bearer_auth(daemon.person_key()?);
     read(match body {
         Some(body) => request.json(&body),
@@ -146,27 +154,27 @@ pub async fn as_person(daemon: &Daemon, method: Method, path: &str, body: Option
     .await
 }
 
-/// The nodes as one of them sees them.
-pub async fn seen_by(daemon: &Daemon) -> anyhow::Result<Vec<Value>> {
+/// The list of nodes in the status of one of them.
+pub async fn nodes_seen_by(daemon: &Daemon) -> anyhow::Result<Vec<Value>> {
     let status = daemon.get("/status").await?;
     ensure!(status.status.is_success(), "{status:?}");
     Ok(status.body["nodes"].as_array().context("no nodes")?.clone())
 }
 
-/// The process that has this duty, as one node sees it.
-pub async fn holder_of(daemon: &Daemon, duty: &str) -> anyhow::Result<Option<u64>> {
-    let nodes = seen_by(daemon).await?;
+/// The process id of the holder of a leader role, in the status of one node.
+pub async fn leader_of(daemon: &Daemon, role: &str) -> anyhow::Result<Option<u64>> {
+    let nodes = nodes_seen_by(daemon).await?;
     let holder =
-        nodes.iter().find(|node| node["leader_roles"].as_array().is_some_and(|duties| duties.contains(&json!(duty))));
+        nodes.iter().find(|node| node["leader_roles"].as_array().is_some_and(|roles| roles.contains(&json!(role))));
     Ok(holder.and_then(|node| node["pid"].as_u64()))
 }
 
-/// Waits until all duties are with others than this process; how long that took.
-pub async fn duties_leave(asked: &Daemon, pid: u32) -> anyhow::Result<Duration> {
+/// Waits until other processes than this one hold all leader roles, and returns the time that it took.
+pub async fn wait_for_take_over(asked: &Daemon, pid: u32) -> anyhow::Result<Duration> {
     let watch = Stopwatch::start();
-    eventually("the duties are taken up by another node", async || {
-        for duty in ["sweeper", "timers", "effects", "upkeep"] {
-            match holder_of(asked, duty).await? {
+    eventually("another node to take over the leader roles", async || {
+        for role in ["sweeper", "timers", "effects", "upkeep"] {
+            match leader_of(asked, role).await? {
                 Some(holder) if holder != u64::from(pid) => {}
                 _ => return Ok(None),
             }
@@ -177,11 +185,11 @@ pub async fn duties_leave(asked: &Daemon, pid: u32) -> anyhow::Result<Duration> 
     Ok(watch.elapsed())
 }
 
-/// Waits until nobody has a duty.
-pub async fn duties_rest(asked: &Daemon) -> anyhow::Result<()> {
-    eventually("nobody has a duty", async || {
-        for duty in ["sweeper", "timers", "effects", "upkeep"] {
-            if holder_of(asked, duty).await?.is_some() {
+/// Waits until no node holds a leader role.
+pub async fn wait_for_no_leader(asked: &Daemon) -> anyhow::Result<()> {
+    eventually("all leader roles to be free", async || {
+        for role in ["sweeper", "timers", "effects", "upkeep"] {
+            if leader_of(asked, role).await?.is_some() {
                 return Ok(None);
             }
         }
@@ -190,18 +198,18 @@ pub async fn duties_rest(asked: &Daemon) -> anyhow::Result<()> {
     .await
 }
 
-/// A client that gives up on a node that does not answer.
-pub fn impatient(limit: Duration) -> anyhow::Result<Impatient> {
-    Ok(Impatient { http: client()?, limit })
+/// Creates a client with a timeout for every request.
+pub fn timeout_client(limit: Duration) -> anyhow::Result<TimeoutClient> {
+    Ok(TimeoutClient { http: client()?, limit })
 }
 
 #[derive(Clone, Debug)]
-pub struct Impatient {
+pub struct TimeoutClient {
     http: reqwest::Client,
     limit: Duration,
 }
 
-impl Impatient {
+impl TimeoutClient {
     pub async fn send(&self, method: Method, url: String, key: &str, body: &Value) -> anyhow::Result<HttpReply> {
         read(self.request(method, url).header("Idempotency-Key", key).json(body)).await
     }
@@ -225,7 +233,7 @@ impl Stopwatch {
     }
 }
 
-/// Shared by the tasks of a test.
+/// A value that the tasks of a test share.
 pub type Shared<T> = Arc<std::sync::Mutex<T>>;
 
 pub fn lock<T>(shared: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {

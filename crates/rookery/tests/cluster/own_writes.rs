@@ -1,4 +1,4 @@
-//! A node answers by the writes that it acknowledged, also while the other nodes write as fast as they can.
+//! A node's answers reflect the writes that it acknowledged, even under load from other nodes.
 
 use anyhow::ensure;
 use futures_util::future::try_join_all;
@@ -7,8 +7,8 @@ use rookery_testkit::daemon::{Daemon, read};
 use rookery_testkit::postgres::Schema;
 use serde_json::json;
 
-use crate::load::{Load, Waits};
-use crate::nodes::{Nodes, announce, as_person, code, text};
+use crate::load::{AnswerTimeout, Load};
+use crate::nodes::{Nodes, announce, code, send_as_person, text};
 
 const CLIENTS: usize = 8;
 const AGENTS_PER_CLIENT: usize = 15;
@@ -17,10 +17,10 @@ const AGENTS_PER_CLIENT: usize = 15;
 async fn registration_under_load_counts_for_next_call_on_same_node() -> anyhow::Result<()> {
     let schema = Schema::new()?;
     let nodes = Nodes::start(&[schema.url(), schema.url()]).await?;
-    let mut load = Load::begin(&nodes, 6, Waits::FOR_AN_ANSWER).await?;
-    load.goes_on(0..2, 10).await?;
+    let mut load = Load::start(&nodes, 6, AnswerTimeout::LONG).await?;
+    load.wait_for_writes(0..2, 10).await?;
     try_join_all((0..CLIENTS).map(|client| register_agents(&nodes[client % nodes.count()], client))).await?;
-    load.end().await?;
+    load.stop().await?;
     Ok(())
 }
 
@@ -39,7 +39,7 @@ async fn register_agents(node: &Daemon, client: usize) -> anyhow::Result<()> {
 
 /// Has the agent register again with a token, so that its id needs a credential from then on.
 async fn bind_to_token(node: &Daemon, agent: &str) -> anyhow::Result<()> {
-    let created = as_person(node, Method::POST, "/admin/tokens", Some(json!({"agent": agent}))).await?;
+    let created = send_as_person(node, Method::POST, "/admin/tokens", Some(json!({"agent": agent}))).await?;
     let token = text(&created.body["token"])?;
     let profile = json!({"id": agent, "tool": "test", "role": "worker"});
     let registered = read(node.request(Method::POST, "/agents/announce").bearer_auth(token).json(&profile)).await?;

@@ -1,4 +1,4 @@
-//! Two projects in one database.
+//! Two projects in one database, each in its own schema.
 
 use anyhow::{Context, ensure};
 use reqwest::Method;
@@ -10,10 +10,10 @@ use rookery_testkit::stream::Follower;
 use rookery_testkit::wait::within;
 use serde_json::json;
 
-use crate::nodes::{announce, as_person, note, seen_by, setup, text};
+use crate::nodes::{announce, nodes_seen_by, note, send_as_person, setup, text};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_projects_of_one_database_know_nothing_of_each_other() -> anyhow::Result<()> {
+async fn projects_in_one_database_are_isolated() -> anyhow::Result<()> {
     let (one, other) = (Schema::new()?, Schema::new()?);
     let a = setup().store(one.url()).start()?;
     let b = setup().store(other.url()).start()?;
@@ -31,14 +31,14 @@ async fn two_projects_of_one_database_know_nothing_of_each_other() -> anyhow::Re
     ensure!(of_b.iter().all(|event| event["agent_id"] == "berta"), "{of_b:?}");
     for event in &of_b {
         let sent = within("the next event", stream.next()).await??.context("the stream ended")?;
-        ensure!(sent.event()? == *event, "{} came instead of {event}", sent.data);
+        ensure!(sent.event()? == *event, "got {} instead of {event}", sent.data);
     }
-    // Agents, nodes with all their duties, the project.
+    // Agents, nodes with all leader roles, the project.
     let mut projects = Vec::new();
     for (daemon, agent) in [(&a, "anna"), (&b, "berta")] {
         let agents = daemon.get("/agents").await?.body;
         ensure!(agents.as_array().map(Vec::len) == Some(1) && agents[0]["id"] == agent, "{agents}");
-        let nodes = seen_by(daemon).await?;
+        let nodes = nodes_seen_by(daemon).await?;
         ensure!(nodes.len() == 1 && nodes[0]["pid"].as_u64() == daemon.pid().map(u64::from), "{nodes:?}");
         ensure!(nodes[0]["leader_roles"].as_array().map(Vec::len) == Some(LeaderRole::ALL.len()), "{nodes:?}");
         let info = daemon.get("/admin/info").await?.body;
@@ -46,13 +46,13 @@ async fn two_projects_of_one_database_know_nothing_of_each_other() -> anyhow::Re
     }
     ensure!(projects[0].0 != projects[1].0 && projects[0].1 != projects[1].1, "{projects:?}");
     // Tokens.
-    let made = as_person(&a, Method::POST, "/admin/tokens", Some(json!({"agent": "anna"}))).await?;
+    let made = send_as_person(&a, Method::POST, "/admin/tokens", Some(json!({"agent": "anna"}))).await?;
     let secret = text(&made.body["token"])?;
     for (daemon, status) in [(&a, 200), (&b, 401)] {
         let reply = read(daemon.request(Method::GET, "/agents").bearer_auth(&secret)).await?;
         ensure!(reply.status == status, "{reply:?}");
     }
-    let listed = as_person(&b, Method::GET, "/admin/tokens", None).await?.body;
+    let listed = send_as_person(&b, Method::GET, "/admin/tokens", None).await?.body;
     ensure!(listed == json!([]), "{listed}");
     Ok(())
 }
