@@ -42,7 +42,7 @@ async fn files_outside_the_folder_cannot_be_written() {
 }
 
 #[tokio::test]
-async fn a_project_that_is_not_the_agents_cannot_be_written() {
+async fn project_is_read_only_for_worktree_agent() {
     let target = Target::new();
     let attack = target
         .attack_from(
@@ -61,7 +61,7 @@ async fn processes_outside_can_neither_be_seen_nor_signalled() {
         format!("kill -9 {daemon}; kill -9 $PPID; kill -9 -1; ls /proc | grep -x {daemon} && echo seen; exit 0");
     let attack = target.attack(&script).await;
     assert!(!attack.transcript.contains("seen"), "{attack:?}");
-    assert_eq!(target.daemon().get("/healthz").await.unwrap().status, 200, "the daemon lives");
+    assert_eq!(target.daemon().get("/healthz").await.unwrap().status, 200, "the daemon must survive");
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn mounts_namespaces_and_devices_cannot_be_changed() {
 }
 
 #[tokio::test]
-async fn sockets_of_the_system_are_not_there() {
+async fn system_sockets_are_not_reachable() {
     let target = Target::new();
     let attack = target
         .attack_in_python(
@@ -100,13 +100,14 @@ async fn abstract_sockets_of_the_machine_are_not_reached() {
     let target = Target::new();
     let name = format!("rookery-escape-{}", std::process::id());
     let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
-    let _listener = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
+    let listener = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
     let script = format!(
         "import socket\ns = socket.socket(socket.AF_UNIX)\ntry:\n    s.connect('\\0{name}')\n    print('connected')\n\
          except OSError as error:\n    print('refused', error)"
     );
     let attack = target.attack_in_python(&Seat::shared(), &script).await;
     assert!(attack.transcript.contains("refused") && !attack.transcript.contains("connected"), "{attack:?}");
+    drop(listener);
 }
 
 #[tokio::test]
@@ -136,7 +137,7 @@ async fn loopback_services_are_not_reached_directly_or_through_the_proxy() {
 }
 
 #[tokio::test]
-async fn a_rule_for_one_port_opens_no_other() {
+async fn network_rule_for_one_port_opens_no_other() {
     let (target, open, closed) = (Target::new(), Sink::open().await, Sink::open().await);
     let seat = Seat::shared().with(format!("sandbox: {{network: ['localhost:{}']}}", open.port()));
     let script = format!(
@@ -147,6 +148,6 @@ async fn a_rule_for_one_port_opens_no_other() {
         closed.port()
     );
     let attack = target.attack_in_python(&seat, &script).await;
-    assert!(open.received().contains("/from-inside"), "the rule works: {attack:?}");
+    assert!(open.received().contains("/from-inside"), "the rule must work: {attack:?}");
     assert_eq!(closed.received(), "", "{attack:?}");
 }

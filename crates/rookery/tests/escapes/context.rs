@@ -8,7 +8,7 @@ use rookery_testkit::wait::eventually;
 
 use crate::target::{Seat, Target};
 
-/// The line that each attempt prints at its end, so that a script that failed early is not taken for one that was refused.
+/// The last line of each script, so that an early failure is not mistaken for a rejection.
 const DONE: &str = "print('attempt', 'complete')";
 const COMPLETE: &str = "attempt complete";
 
@@ -95,7 +95,7 @@ print(rk.tool('channel_read'))
 }
 
 #[tokio::test]
-async fn pipes_in_the_context_folder_do_not_hold_the_daemon_up() {
+async fn pipes_in_the_context_folder_do_not_block_the_daemon() {
     let target = Target::new();
     let script = format!(
         "folder = os.environ['PROJECT'] + '/.workflow'
@@ -115,7 +115,7 @@ rk.tool('channel_send', message='hello')
     assert!(attack.transcript.contains(COMPLETE), "{attack:?}");
     assert!(target.run(&["context", "configure", "--instance", "later", "--provider", "file"]).await.status.success());
     let rendered = target.root().join(".workflow/later/channel.md");
-    eventually("another instance is rendered", || async { Ok(rendered.exists().then_some(())) }).await.unwrap();
+    eventually("the other instance to be rendered", || async { Ok(rendered.exists().then_some(())) }).await.unwrap();
 }
 
 #[tokio::test]

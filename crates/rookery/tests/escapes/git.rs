@@ -15,7 +15,7 @@ hostile() {
 commit() { git -c user.name=e -c user.email=e@example.invalid commit -qm "$1"; }
 "#;
 
-/// Python that asks for everything that the daemon does with a workspace, and prints the answers.
+/// Python that requests every workspace operation of the daemon, and prints the answers.
 const EVERYTHING: &str = r#"
 def everything(workspace, merge=True):
     print(rk.tool("workspace_list", include_changes=True))

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::target::{Seat, Target};
 
-/// A target with a lead that is not the attacker: the first agent of a project leads it.
+/// A target whose lead is not the attacker. The first agent of a project becomes its lead.
 async fn led_by_another() -> Target {
     let target = Target::new();
     let lead = json!({"id": "boss", "name": "boss", "tool": "custom", "role": "lead"});
@@ -14,7 +14,8 @@ async fn led_by_another() -> Target {
     target
 }
 
-fn facts_by(target: &Target, actor: &str) -> Vec<Value> {
+/// The log rows whose actor contains this text.
+fn rows_by(target: &Target, actor: &str) -> Vec<Value> {
     let all = target.daemon().export().unwrap();
     all.into_iter().filter(|row| row["actor"].to_string().contains(actor)).collect()
 }
@@ -22,7 +23,7 @@ fn facts_by(target: &Target, actor: &str) -> Vec<Value> {
 #[tokio::test]
 async fn request_in_the_name_of_another_agent_is_rejected() {
     let target = led_by_another().await;
-    let before = facts_by(&target, "boss").len();
+    let before = rows_by(&target, "boss").len();
     let attack = target
         .attack_in_python(
             &Seat::shared(),
@@ -43,8 +44,8 @@ async fn request_in_the_name_of_another_agent_is_rejected() {
     for line in answers {
         assert!(line.contains("(403,"), "{line}\n{attack:?}");
     }
-    assert_eq!(facts_by(&target, "boss").len(), before, "nothing was done as the boss");
-    assert_eq!(target.daemon().get("/agents/ghost").await.unwrap().status, 404, "no agent was made up");
+    assert_eq!(rows_by(&target, "boss").len(), before, "no event may have the boss as its author");
+    assert_eq!(target.daemon().get("/agents/ghost").await.unwrap().status, 404, "no unknown agent may be registered");
 }
 
 #[tokio::test]
@@ -73,7 +74,7 @@ async fn credentials_of_others_do_not_pass_the_gate() {
 }
 
 #[tokio::test]
-async fn pipelined_requests_are_stamped_one_by_one() {
+async fn pipelined_requests_get_the_sandbox_identity_each() {
     let target = led_by_another().await;
     let attack = target
         .attack_in_python(
@@ -96,14 +97,14 @@ async fn pipelined_requests_are_stamped_one_by_one() {
 }
 
 #[tokio::test]
-async fn sandbox_takes_part_without_a_key_of_its_own() {
+async fn sandboxed_agent_acts_without_a_session_key() {
     let target = Target::new();
     let attack = target
         .attack("echo keys=$(env | grep -c ROOKERY_SESSION); $RK context send 'hello from inside' && echo sent; ls -R $PROJECT/.rookery /run/rookery; echo done")
         .await;
     assert!(attack.transcript.contains("sent") && attack.transcript.contains("done"), "{attack:?}");
     assert!(!attack.transcript.contains("person.key"), "{attack:?}");
-    let by_raider = facts_by(&target, "raider@raid");
+    let by_raider = rows_by(&target, "raider@raid");
     assert!(by_raider.iter().any(|row| row["kind"] == "message.sent"), "{by_raider:?}");
     assert!(attack.transcript.contains("keys=0"), "no session in the environment: {attack:?}");
 }
@@ -165,6 +166,6 @@ async fn sockets_of_instances_do_not_lead_around_the_gate() {
         .await;
     assert!(attack.transcript.contains("done"), "{attack:?}");
     let answers: Vec<_> = attack.transcript.lines().filter(|line| line.contains("CONTEXT")).collect();
-    assert!(!answers.is_empty(), "the socket of the instance was there: {attack:?}");
+    assert!(!answers.is_empty(), "the socket of the instance must exist: {attack:?}");
     assert!(answers.iter().all(|answer| !answer.contains("HTTP/1.1")), "{answers:?}");
 }

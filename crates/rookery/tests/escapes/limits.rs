@@ -14,7 +14,7 @@ async fn exhaust(limit: &str, script: &str) -> (Target, Attack) {
     (target, attack)
 }
 
-/// How many processes have this argument.
+/// The number of processes with this argument.
 fn count_processes(argument: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let is_one = |line: Vec<u8>| line.split(|byte| *byte == 0).any(|word| word == argument.as_bytes());
@@ -26,8 +26,8 @@ async fn many_processes_end_the_turn() {
     let script = "for i in $(seq 300); do setsid env -i sleep 987651 & done; wait";
     let (_target, attack) = exhaust("processes: 64", script).await;
     let wanted = "raider started more than 64 processes (limit `sandbox.limits.processes`)";
-    assert!(attack.said.contains(wanted), "{attack:?}");
-    assert_eq!(count_processes("987651"), 0, "those that left their session and environment ended too");
+    assert!(attack.output.contains(wanted), "{attack:?}");
+    assert_eq!(count_processes("987651"), 0, "processes that left their session and environment must end too");
 }
 
 #[tokio::test]
@@ -39,7 +39,7 @@ for _ in range(9):
 time.sleep(600)
 " rookery-fork-tree"#;
     let (_target, attack) = exhaust("processes: 64", script).await;
-    assert!(attack.said.contains("limit `sandbox.limits.processes`"), "{attack:?}");
+    assert!(attack.output.contains("limit `sandbox.limits.processes`"), "{attack:?}");
     assert_eq!(count_processes("rookery-fork-tree"), 0);
 }
 
@@ -52,11 +52,11 @@ time.sleep(600)
 " & done; wait"#;
     let (_target, attack) = exhaust("memory: 256MiB", script).await;
     let wanted = "raider used more than 256MiB of memory (limit `sandbox.limits.memory`)";
-    assert!(attack.said.contains(wanted), "{attack:?}");
+    assert!(attack.output.contains(wanted), "{attack:?}");
 }
 
 #[tokio::test]
-async fn temporary_folders_have_a_size() {
+async fn temporary_folders_are_limited_in_size() {
     let script = "for folder in /tmp /var/tmp /dev/shm /run; do dd if=/dev/zero of=$folder/big bs=1M count=100 2>/dev/null; \
                   [ $(stat -c %s $folder/big) -gt 40000000 ] && echo filled $folder; rm -f $folder/big; done; \
                   echo x >/dev/new && echo wrote devices; echo x >/dev/null && echo done";
@@ -73,7 +73,7 @@ async fn full_disk_ends_the_turn() {
         );
         let (_target, attack) = exhaust("disk: 4MiB", &script).await;
         let wanted = "raider wrote more than 4MiB in one turn (limit `sandbox.limits.disk`)";
-        assert!(attack.said.contains(wanted), "{folder}: {attack:?}");
+        assert!(attack.output.contains(wanted), "{folder}: {attack:?}");
     }
 }
 
@@ -82,7 +82,7 @@ async fn endless_work_ends_the_turn() {
     for script in ["while :; do :; done", "while :; do timeout 0.2 sh -c 'while :; do :; done'; done"] {
         let (_target, attack) = exhaust("cpu_time: 1s", script).await;
         let wanted = "raider used more than 1s of CPU time (limit `sandbox.limits.cpu_time`)";
-        assert!(attack.said.contains(wanted), "{script}: {attack:?}");
+        assert!(attack.output.contains(wanted), "{script}: {attack:?}");
     }
 }
 
@@ -103,11 +103,11 @@ except OSError as error: print('wrote', os.path.getsize('big'), error.strerror)
     assert!(attack.transcript.contains("Too many open files"), "{attack:?}");
     assert!(attack.transcript.contains("wrote 1048576 File too large"), "{attack:?}");
     let (_target, attack) = exhaust("file_size: 1MiB", "exec dd if=/dev/zero of=big bs=1M count=4").await;
-    assert!(attack.said.contains("raider wrote a file of more than 1MiB"), "{attack:?}");
+    assert!(attack.output.contains("raider wrote a file of more than 1MiB"), "{attack:?}");
 }
 
 #[tokio::test]
-async fn nested_user_namespaces_are_off() {
+async fn nested_user_namespaces_are_rejected() {
     let target = Target::new();
     let attack = target
         .attack("unshare -U true && echo nested; unshare -Ur mount -t tmpfs x /mnt && echo mounted; echo done")
@@ -119,7 +119,7 @@ async fn nested_user_namespaces_are_off() {
 struct Delegated(PathBuf);
 
 impl Delegated {
-    /// None where this user cannot make one.
+    /// `None` if this user cannot make a control group.
     fn make() -> Option<Delegated> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let is_group = |line: &&str| line.split_once(" - ").is_some_and(|(_, kind)| kind.starts_with("cgroup2 "));
@@ -144,7 +144,7 @@ impl Delegated {
 impl Drop for Delegated {
     fn drop(&mut self) {
         drop(fs::write(self.0.join("cgroup.kill"), "1"));
-        // Groups of processes that are ending cannot be removed yet.
+        // A group can be removed only after its processes have ended.
         for _ in 0..100 {
             self.groups_inside().iter().for_each(|name| drop(fs::remove_dir(self.0.join(name))));
             if fs::remove_dir(&self.0).is_ok() {
@@ -182,5 +182,5 @@ async fn delegated_control_group_holds_the_sandbox() {
         assert_eq!(attack.transcript.contains(limit), is_there, "{controller}: {attack:?}");
     }
     assert_eq!(count_processes("987652"), 0);
-    assert_eq!(group.groups_inside(), ["rookery-supervisors"], "the sandbox's own is removed");
+    assert_eq!(group.groups_inside(), ["rookery-supervisors"], "the group of the sandbox must be removed");
 }

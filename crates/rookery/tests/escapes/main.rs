@@ -1,8 +1,8 @@
 //! Attempts to escape: hostile agent programs in a real sandbox, started by `rookery run` from a workflow file, beside a real
 //! daemon. Every attempt runs through [`Target::attack`](target::Target::attack), which fails if anything outside the agent's
-//! own folder changed or a secret was found where the agent can read it. An attempt asserts in addition what is specific to it.
+//! own folder changed or a secret was found where the agent can read it. Each test adds its own assertions.
 //!
-//! One file per way out. The tests need bubblewrap and user namespaces, and fail where these do not work: a machine that
+//! One file for each way out. The tests need bubblewrap and user namespaces, and fail where these do not work: a machine that
 //! cannot test the sandbox must not report that it holds.
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]

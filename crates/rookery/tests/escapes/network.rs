@@ -1,11 +1,11 @@
-//! Address tricks: making the daemon or the proxy send something where the agent cannot.
+//! Address tricks: making the daemon or the proxy send requests to hosts that the agent cannot reach.
 
 use rookery_testkit::wait::eventually;
 
 use crate::sink::Sink;
 use crate::target::{Seat, Target};
 
-/// Registers a card with an endpoint in every way that there is, and sends a message to it.
+/// Python helpers that build cards with endpoints and messages to them.
 const CARDS: &str = "
 import time
 own = os.environ['ROOKERY_AGENT_ID']

@@ -1,12 +1,12 @@
-//! Taking every stream, connection or download so that nobody else gets one.
+//! Exhausting streams, connections or downloads, so that others get none.
 
 use reqwest::Method;
 use rookery_testkit::wait::eventually;
 
 use crate::target::{Attack, Seat, Target};
 
-/// Runs an attack that takes what it can, writes `taken` and keeps it all until `release` is there; `meanwhile` is what a
-/// person does at that time.
+/// Runs an attack that takes as much as it can, writes the file `taken`, and holds everything until the file `release`
+/// exists. Awaits `meanwhile`, the person's actions, while the attack holds everything.
 async fn hold(target: &Target, script: &str, meanwhile: impl Future<Output = ()>) -> Attack {
     let script = format!(
         "import socket, time\n\
@@ -24,7 +24,7 @@ async fn hold(target: &Target, script: &str, meanwhile: impl Future<Output = ()>
     );
     let (taken, release) = (target.root().join("taken"), target.root().join("release"));
     let person = async {
-        eventually("the agent has taken what it can", || async { Ok(taken.exists().then_some(())) }).await.unwrap();
+        eventually("the agent to take as much as it can", || async { Ok(taken.exists().then_some(())) }).await.unwrap();
         meanwhile.await;
         std::fs::write(release, "").unwrap();
     };
@@ -40,7 +40,7 @@ async fn streams_of_a_sandbox_leave_room_for_the_person() {
     let key = format!("Bearer {}", target.daemon().person_key().unwrap());
     let meanwhile = async {
         let request = target.daemon().request(Method::GET, "/events/stream").header("authorization", key);
-        assert_eq!(request.send().await.unwrap().status(), 200, "the person follows what happens");
+        assert_eq!(request.send().await.unwrap().status(), 200, "the person must get a stream");
     };
     let attack = hold(&target, "kept = [get('/events/stream') for _ in range(60)]\ncount(kept)", meanwhile).await;
     assert!(!attack.transcript.contains("200:60"), "{attack:?}");

@@ -14,24 +14,25 @@ use tempfile::TempDir;
 
 pub const ROOKERY: &str = env!("CARGO_BIN_EXE_rookery");
 
-/// A text that stands in a private file of the person's and nowhere else.
+/// A text that only a private file of the person contains.
 const SECRET: &str = "the-persons-private-key-7f3a91";
 
+/// A home, a project and a daemon that an agent attacks.
 pub struct Target {
     daemon: Daemon,
     base: TempDir,
-    /// Where `rookery` is started in.
+    /// The control group in which `rookery` starts.
     control_group: Option<PathBuf>,
 }
 
-/// Where the hostile agent works, and what its workflow file says besides.
+/// The workspace of the hostile agent, and further keys of its workflow file.
 #[derive(Clone, Debug)]
 pub struct Seat {
     /// `shared` or `worktree`.
     workspace: &'static str,
     /// Further keys of the agent, as lines of YAML.
     more: Vec<String>,
-    /// The keys that say what runs the agent. None runs the attack as a shell script.
+    /// The backend of the agent. `None` runs the attack as a shell script.
     backend: Option<&'static str>,
 }
 
@@ -41,14 +42,14 @@ impl Seat {
         Seat { workspace: "shared", more: vec![], backend: None }
     }
 
-    /// An agent in a worktree of its own, to which the project is read-only.
+    /// An agent in its own worktree, for which the project is read-only.
     pub fn worktree() -> Seat {
         Seat { workspace: "worktree", ..Seat::shared() }
     }
 
-    /// Runs the agent by a program that [`Target::install`] made, and not the attack's script.
+    /// Runs the agent with a program that [`Target::install`] made, instead of the attack's script.
     #[must_use]
-    pub fn by(self, backend: &'static str) -> Seat {
+    pub fn with_backend(self, backend: &'static str) -> Seat {
         Seat { backend: Some(backend), ..self }
     }
 
@@ -60,12 +61,12 @@ impl Seat {
     }
 }
 
-/// An attack that was made, with what its agent printed.
+/// The results of an attack.
 #[derive(Debug)]
 pub struct Attack {
     pub code: Option<i32>,
     /// The output of `rookery run`.
-    pub said: String,
+    pub output: String,
     /// The output of the agent's program.
     pub transcript: String,
 }
@@ -75,7 +76,7 @@ impl Target {
         Target::with(|setup| setup)
     }
 
-    /// A target whose daemon is set up differently.
+    /// A target whose daemon has another setup.
     pub fn with(configure: impl FnOnce(Setup) -> Setup) -> Target {
         let available = SandboxSupport::of_this_machine();
         assert!(available.fix_hint().is_none(), "the escape tests need a sandbox: {available}");
@@ -119,8 +120,8 @@ impl Target {
         self.base.path().canonicalize().unwrap().join("home")
     }
 
-    /// The file that code of the agent makes if it ever runs outside of its sandbox. In there, nothing below the home can be
-    /// written but the agent's folder, so that only an escape makes it.
+    /// The file that the agent's code creates if it ever runs outside of its sandbox. Inside, only the agent's folder can be
+    /// written, so that the file proves an escape.
     pub fn trophy(&self) -> PathBuf {
         self.home().join("escaped")
     }
@@ -162,10 +163,9 @@ impl Target {
         fs::write(folder.join("attack.sh"), format!("cat >/dev/null\n{script}\n")).unwrap();
         fs::write(folder.join("rk.py"), include_str!("rk.py")).unwrap();
         fs::write(folder.join("team.yaml"), self.workflow_file(seat)).unwrap();
-        let before = self.outside(seat);
+        let before = self.fingerprint_outside(seat);
         let output = self.run(&["run", ".attack/team.yaml", "--instance", "raid", "--verbose"]).await;
-        let said = text(&output);
-        let attack = Attack { code: output.status.code(), said, transcript: self.transcript() };
+        let attack = Attack { code: output.status.code(), output: text(&output), transcript: self.transcript() };
         self.assert_nothing_escaped(seat, &before, &attack);
         attack
     }
@@ -207,15 +207,15 @@ impl Target {
         command.env("PATH", format!("{}:{path}", self.programs().display()));
         command.args(arguments).current_dir(self.root()).env("HOME", self.home());
         command.stdin(Stdio::null()).kill_on_drop(true);
-        within("the command ends", command.output()).await.unwrap().unwrap()
+        within("the end of the command", command.output()).await.unwrap().unwrap()
     }
 
-    /// Runs a shell line as the person, in the project: what they do after the agent has worked.
+    /// Runs a shell line as the person, in the project, after the agent has worked.
     pub fn as_person(&self, line: &str) -> String {
         text(&shell(&self.home(), &self.root(), line))
     }
 
-    /// Uses git in the project as a person does, so that whatever an agent left for it to run would run now.
+    /// Uses git in the project as a person does, which runs any code that an agent planted for git.
     pub fn person_uses_git(&self) {
         for line in
             ["git status", "git diff", "git log -1 -p", "git stash list", "git branch", "git add -A -n", "git fetch"]
@@ -225,8 +225,8 @@ impl Target {
         assert!(!self.trophy().exists(), "the person's own git ran code of the agent");
     }
 
-    /// Everything that an agent of this seat must not change, with a fingerprint of each file.
-    pub fn outside(&self, seat: &Seat) -> BTreeMap<PathBuf, String> {
+    /// Fingerprints of all files that an agent of this seat must not change.
+    pub fn fingerprint_outside(&self, seat: &Seat) -> BTreeMap<PathBuf, String> {
         let mut found = BTreeMap::new();
         let (root, shared) = (self.root(), seat.workspace == "shared");
         walk(self.base.path(), &mut |path, fingerprint| {
@@ -235,41 +235,41 @@ impl Target {
                 return;
             };
             let is_git = inside.starts_with(".git");
-            let is_trap =
+            let is_guarded =
                 GUARDED.iter().any(|name| inside == Path::new(name) || inside.starts_with(format!("{name}/")));
             let is_key = inside == Path::new(".rookery/person.key");
             let is_own = [".rookery", ".worktrees", ".workflow"].iter().any(|name| inside.starts_with(name));
             let is_project = !shared && !is_git && !is_own && inside != Path::new("daemon.stderr");
-            if is_trap || is_key || is_project {
+            if is_guarded || is_key || is_project {
                 found.insert(path.to_owned(), fingerprint);
             }
         });
-        // Worktrees lie beside the project, and belong to the agents in them.
+        // Worktrees are beside the project, and belong to their agents.
         found.retain(|path, _| !path.starts_with(self.home().join("project-worktrees")));
         found
     }
 
     fn assert_nothing_escaped(&self, seat: &Seat, before: &BTreeMap<PathBuf, String>, attack: &Attack) {
         assert!(!self.trophy().exists(), "code of the agent ran outside of its sandbox: {attack:?}");
-        let after = self.outside(seat);
+        let after = self.fingerprint_outside(seat);
         let changed: Vec<_> =
             before.keys().chain(after.keys()).filter(|path| before.get(*path) != after.get(*path)).collect();
         assert!(changed.is_empty(), "changed outside of the sandbox: {changed:?}\n{attack:?}");
         for secret in [SECRET, &self.daemon.person_key().unwrap()] {
             assert!(!attack.transcript.contains(secret), "the agent printed a secret: {attack:?}");
-            let mut places = Vec::new();
+            let mut copies = Vec::new();
             let private = [self.home().join(".ssh/id_ed25519"), self.root().join(".rookery/person.key")];
             walk_contents(self.base.path(), &mut |path, bytes| {
                 if !private.iter().any(|own| own == path) && contains(bytes, secret) {
-                    places.push(path.to_owned());
+                    copies.push(path.to_owned());
                 }
             });
-            assert!(places.is_empty(), "a secret was copied to {places:?}: {attack:?}");
+            assert!(copies.is_empty(), "a secret was copied to {copies:?}: {attack:?}");
         }
     }
 }
 
-/// Files of the repository that a person's own git goes by or runs.
+/// Files of the repository that a person's git reads settings from or runs.
 const GUARDED: [&str; 6] =
     [".git/config", ".git/hooks", ".git/config.worktree", ".git/commondir", ".git/info/attributes", ".git/modules"];
 
@@ -277,14 +277,14 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-#[expect(clippy::disallowed_methods, reason = "what a person does in a shell is done here")]
+#[expect(clippy::disallowed_methods, reason = "runs a shell line as a person would")]
 fn shell(home: &Path, folder: &Path, line: &str) -> Output {
     let mut command = Command::new("sh");
     command.args(["-c", line]).current_dir(folder).env("HOME", home).env("GIT_TERMINAL_PROMPT", "0");
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// Calls back with every file, folder and link below a folder and a fingerprint of it.
+/// Calls `found` with the path and fingerprint of every file, folder and link below a folder.
 fn walk(folder: &Path, found: &mut impl FnMut(&Path, String)) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
