@@ -1,4 +1,4 @@
-//! A server under test in a process of its own, which goes away with its handle.
+//! A server under test in its own process, which is killed when its handle is dropped.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -16,32 +16,32 @@ use crate::{machine, work};
 pub(crate) struct Daemon {
     child: Child,
     pub(crate) address: SocketAddr,
-    /// From starting the process until it said that it was ready.
+    /// The time from starting the process until it was ready.
     pub(crate) ready_in: Duration,
 }
 
 impl Daemon {
-    /// The real daemon, with its defaults, for the project in `root`.
+    /// Starts the real daemon, with its defaults, for the project in `root`.
     pub(crate) async fn start(root: &Path) -> anyhow::Result<Daemon> {
         Daemon::start_with(&sibling("rookery")?, root, &[]).await
     }
 
-    /// The same on PostgreSQL.
+    /// Starts the real daemon on PostgreSQL.
     pub(crate) async fn start_on(root: &Path, store: &str) -> anyhow::Result<Daemon> {
         Daemon::start_program(&sibling("rookery")?, root, store).await
     }
 
-    /// The same of another build.
+    /// Starts another build of the daemon.
     pub(crate) async fn start_program(program: &Path, root: &Path, store: &str) -> anyhow::Result<Daemon> {
         Daemon::start_with(program, root, &["--store", store]).await
     }
 
-    /// The same with further arguments of `up`.
+    /// Starts a build of the daemon with further arguments of `up`.
     pub(crate) async fn start_with(program: &Path, root: &Path, arguments: &[&str]) -> anyhow::Result<Daemon> {
         Daemon::start_command(command(program), root, arguments).await
     }
 
-    /// A build under callgrind, which writes the instructions that it counted to `counts` when the daemon stops.
+    /// Starts a build under callgrind, which writes its instruction counts to `counts` when the daemon stops.
     pub(crate) async fn start_counted(program: &Path, root: &Path, counts: &Path) -> anyhow::Result<Daemon> {
         let mut valgrind = command(Path::new("valgrind"));
         valgrind.args(["--tool=callgrind", "--quiet"]);
@@ -59,17 +59,17 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// The bare HTTP server that is compared with.
+    /// Starts the bare HTTP server for comparison.
     pub(crate) fn echo() -> anyhow::Result<Daemon> {
         Daemon::helper("echo")
     }
 
-    /// The bare MCP server that is compared with.
+    /// Starts the bare MCP server for comparison.
     pub(crate) fn mcp_echo() -> anyhow::Result<Daemon> {
         Daemon::helper("mcp-echo")
     }
 
-    /// The bare WebSocket server that is compared with.
+    /// Starts the bare WebSocket server for comparison.
     pub(crate) fn ws_echo() -> anyhow::Result<Daemon> {
         Daemon::helper("ws-echo")
     }
@@ -107,7 +107,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// A team of as many agents as there are clients.
+    /// Registers as many agents as there are clients.
     pub(crate) async fn announce(&self, agents: usize) -> anyhow::Result<()> {
         let mut connection = Connection::open(self.address).await?;
         for at in 0..agents {
@@ -130,7 +130,7 @@ impl Daemon {
         Ok((read("VmRSS").context("no VmRSS")?, read("RssAnon").context("no RssAnon")?))
     }
 
-    /// Asks it to stop and waits.
+    /// Asks the process to stop, and waits.
     pub(crate) fn stop(mut self) -> anyhow::Result<()> {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
@@ -138,7 +138,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Ends it at once, as a crash would.
+    /// Kills the process, as a crash would.
     pub(crate) fn kill(mut self) -> anyhow::Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -148,7 +148,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Both fail if it has ended already, which is what is wanted.
+        // Both fail if the process has ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -159,14 +159,14 @@ fn command(program: &Path) -> Command {
     Command::new(program)
 }
 
-/// The program itself, for a project.
+/// A command of the real program, for a project.
 pub(crate) fn rookery(root: &Path) -> anyhow::Result<Command> {
     let mut command = command(&sibling("rookery")?);
     command.current_dir(root).env_remove("ROOKERY_DIR").env_remove("ROOKERY_STORE");
     Ok(command)
 }
 
-/// A program that was built with this one.
+/// The path of a program that was built with this one.
 pub(crate) fn sibling(name: &str) -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe()?.with_file_name(name);
     if !program.is_file() {

@@ -1,4 +1,4 @@
-//! The long log: made once by the real store and kept, because it takes a while.
+//! The long log. The real store makes it once, and it is kept because that takes long.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -14,16 +14,16 @@ use rookery_store::{Store, Submission};
 
 use crate::{Plan, say, work};
 
-/// Counts up when the log is made in another way.
+/// The version of the log's content. A new version replaces a kept log.
 const MADE: &str = "3";
 const AGENTS: u64 = 200;
 const RUNS: u64 = 1_000;
 const THREADS: u64 = 5_000;
 const AT_ONCE: u64 = 512;
-/// Created, claimed, started, completed.
+/// The events created, claimed, started and completed.
 const EVENTS_OF_A_TASK: u64 = 4;
 
-/// A project with a long log in it.
+/// A project with a long log.
 #[derive(Debug)]
 pub(crate) struct LongLog {
     pub(crate) root: PathBuf,
@@ -66,7 +66,7 @@ impl LongLog {
         join_all(workers).await.into_iter().collect::<anyhow::Result<()>>()
     }
 
-    /// Some run, thread, agent and task of the log, another for each number.
+    /// Picks a run, thread, agent and task of the log for each number.
     pub(crate) fn pick(&self, at: u64) -> Pick {
         let at = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
         Pick {
@@ -78,7 +78,7 @@ impl LongLog {
     }
 }
 
-/// A project that is made once and found again, unless it is to be made in another way by now.
+/// Makes a project, unless one of the same version was kept.
 pub(crate) async fn kept(
     root: &Path,
     way: &str,
@@ -98,7 +98,7 @@ pub(crate) async fn kept(
     Ok(std::fs::write(made, way)?)
 }
 
-/// Where the store of a project lies.
+/// The path of a project's store.
 pub(crate) fn database(root: &Path) -> PathBuf {
     root.join(".rookery/rookery.db")
 }
@@ -123,12 +123,12 @@ fn agent(at: u64) -> AgentId {
     AgentId::new(work::agent((at % AGENTS) as usize))
 }
 
-/// As long as real ids, in their order, and found again by its number.
+/// A task id as long as a real one, in ascending order, computed from its number.
 fn task(at: u64) -> TaskId {
     TaskId::new(format!("task_{at:09}{:012x}", at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16))
 }
 
-/// One task from its creation to its end.
+/// Takes one task from its creation to its completion.
 async fn live_through(store: &SqliteStore, at: u64) -> anyhow::Result<()> {
     let (id, agent) = (task(at), agent(at));
     let caller = Caller::asserted(agent.clone());

@@ -1,4 +1,4 @@
-//! A thousand subscribers in one process: does each get everything, how soon, and what do the writers pay for them.
+//! A thousand subscribers in one process: completeness, delay, and the cost for the writers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +21,9 @@ use crate::{Plan, say};
 
 const SUBSCRIBERS: usize = 1_000;
 const PER_SECOND: u64 = 10_000;
-/// How often the paced writer commits: what a group commit takes on a usual disk.
+/// The commit interval of the paced writer, about the time of a group commit on a usual disk.
 const TICK: Duration = Duration::from_millis(5);
-/// How long stragglers may take after the last event.
+/// The time limit for late subscribers after the last event.
 const PATIENCE: Duration = Duration::from_secs(10);
 const WRITERS: usize = 64;
 
@@ -34,7 +34,7 @@ pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     slowed(plan, &runtime, report)
 }
 
-/// An engine on some store, with nothing running beside it.
+/// Creates an engine on a store, without services.
 pub(crate) fn engine(plan: &Plan, store: Arc<dyn Store>, board: Arc<PresenceBoard>) -> Engine {
     Engine::new(Parts {
         store,
@@ -51,12 +51,12 @@ pub(crate) fn engine(plan: &Plan, store: Arc<dyn Store>, board: Arc<PresenceBoar
             site: Site { id: "site_bench".into(), root: "bench".to_owned() },
             started_at: Timestamp(0),
         },
-        // What is measured is how fast it goes, not how fast one sender may.
+        // The rate limit of a single sender must not affect the measurement.
         config: Config::new("bench", &plan.folder, Settings { envelopes_per_minute: u32::MAX, ..Settings::default() }),
     })
 }
 
-/// Events at a steady pace, committed in memory so that only the delivery is measured.
+/// Commits events in memory at a steady pace, so that only the delivery is measured.
 fn paced(plan: &Plan, runtime: &tokio::runtime::Runtime, report: &mut Report) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let board = Arc::new(PresenceBoard::default());
@@ -110,15 +110,15 @@ fn told(sent: u64) -> Told {
     }
 }
 
-/// What one subscriber saw.
+/// The observations of one subscriber.
 #[derive(Default)]
 struct Seen {
     count: u64,
-    /// For each stretch of the log, how old its oldest event was, in nanoseconds.
+    /// The age of the oldest event in each chunk of the log, in nanoseconds.
     ages: Vec<u64>,
 }
 
-/// Reads until everything is there, or nothing comes for too long.
+/// Reads until everything has arrived, or until a timeout without events.
 async fn follow(mut subscription: Subscription, total: u64, begun: Stopwatch) -> Seen {
     let mut seen = Seen::default();
     let mut last = None;
@@ -153,7 +153,7 @@ impl Client for Writing {
     }
 }
 
-/// The same closed loop of writers on the real store, in turns with and without subscribers.
+/// Runs a closed loop of writers on the real store, alternating with and without subscribers.
 fn slowed(plan: &Plan, runtime: &tokio::runtime::Runtime, report: &mut Report) -> anyhow::Result<()> {
     let scratch = plan.scratch()?;
     let load = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

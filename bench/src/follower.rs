@@ -1,6 +1,6 @@
-//! A connection that hands out events for as long as it lives: read, counted, and checked for order.
+//! A reader of an endless connection, which counts events and checks their order.
 //!
-//! It only counts, because a load generator must not cost more than what it loads.
+//! It only counts, because a load generator must cost less than its target.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::http::Connection;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Tells the tally of every whole event at the beginning of some bytes; how many bytes those are.
+/// Adds every complete event at the start of some bytes to the tally. Returns the number of bytes of these events.
 pub(crate) type Scan = fn(&[u8], &mut Tally) -> usize;
 
 pub(crate) struct Follower {
@@ -23,7 +23,7 @@ pub(crate) struct Follower {
     tally: Tally,
 }
 
-/// The events that have come.
+/// The count of received events.
 #[derive(Default)]
 pub(crate) struct Tally {
     last: Option<u64>,
@@ -32,7 +32,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// An event has come, with its place if it tells one.
+    /// Counts an event, with its position if it has one.
     pub(crate) fn saw(&mut self, seq: Option<u64>) {
         self.count += 1;
         self.broken |= seq.is_none() || self.last.is_some_and(|last| seq != Some(last + 1));
@@ -45,13 +45,13 @@ impl Tally {
 }
 
 impl Follower {
-    /// Sends a request whose answer, of this status, does not end.
+    /// Sends a request whose answer has this status and does not end.
     pub(crate) async fn open(address: SocketAddr, request: &[u8], status: u16, scan: Scan) -> anyhow::Result<Follower> {
         let (socket, buffer) = Connection::open(address).await?.follow(request, status).await?;
         Ok(Follower { socket, buffer, scan, tally: Tally::default() })
     }
 
-    /// Reads until the target is reached or nothing comes for too long; how many events came in order.
+    /// Reads up to the target or a timeout without events. Returns the number of events in order.
     pub(crate) async fn read(mut self, mut target: watch::Receiver<Option<u64>>) -> u64 {
         loop {
             let done = (self.scan)(&self.buffer, &mut self.tally);
@@ -72,7 +72,7 @@ impl Follower {
         }
     }
 
-    /// The whole lines that have come since; `None` once the stream has ended.
+    /// The complete lines since the last call; `None` at the end of the stream.
     pub(crate) async fn lines(&mut self) -> Option<Vec<Vec<u8>>> {
         loop {
             if let Some(end) = self.buffer.iter().rposition(|byte| *byte == b'\n') {

@@ -1,4 +1,4 @@
-//! A lean HTTP/1.1 client over one kept connection: a load generator must not cost more than what it loads.
+//! A lean HTTP/1.1 client over one persistent connection. A load generator must cost less than its target.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ pub(crate) fn request(method: &str, path: &str, body: Option<&str>) -> Vec<u8> {
     }
 }
 
-/// The same with a body of another kind.
+/// Builds a request with another content type.
 pub(crate) fn request_with(method: &str, path: &str, kind: &str, body: &str) -> Vec<u8> {
     let head = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: {kind}\r\n");
     format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes()
@@ -65,7 +65,7 @@ impl Connection {
         Ok(self.buffer.drain(..length).collect())
     }
 
-    /// A body in pieces, each with its length before it; the last one is empty.
+    /// Reads a chunked body.
     async fn chunks(&mut self) -> anyhow::Result<Vec<u8>> {
         let mut body = Vec::new();
         loop {
@@ -85,7 +85,7 @@ impl Connection {
         }
     }
 
-    /// Sends a request whose answer does not end, and hands over what follows the head.
+    /// Sends a request whose answer does not end, and returns the bytes after the head.
     pub(crate) async fn follow(mut self, request: &[u8], expected: u16) -> anyhow::Result<(TcpStream, Vec<u8>)> {
         self.stream.write_all(request).await?;
         let (status, head, _) = self.head().await?;
@@ -95,7 +95,7 @@ impl Connection {
         Ok((self.stream, self.buffer.split_off(head)))
     }
 
-    /// Reads until the head is there: status, its length, and that of the body.
+    /// Reads the head. Returns the status, the length of the head, and the framing of the body.
     async fn head(&mut self) -> anyhow::Result<(u16, usize, Length)> {
         let head = loop {
             if let Some(at) = self.buffer.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -121,7 +121,7 @@ impl Connection {
     }
 }
 
-/// How the end of a body is told.
+/// The framing of a body.
 #[derive(Clone, Copy, Debug)]
 enum Length {
     Known(usize),

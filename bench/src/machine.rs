@@ -1,4 +1,4 @@
-//! The machine that figures belong to.
+//! The machine on which the figures were measured.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,11 +16,11 @@ pub(crate) struct Facts {
     kernel: String,
     file_system: String,
     sqlite: &'static str,
-    /// The load average over a minute, at the end of the run: others who used the machine.
+    /// The load average over a minute at the end of the run, which shows other use of the machine.
     load: String,
 }
 
-/// `folder` lies on the disk that was measured.
+/// Describes the machine. `folder` is on the measured disk.
 pub(crate) fn facts(folder: &Path) -> anyhow::Result<Facts> {
     let uname = rustix::system::uname();
     let memory = field("/proc/meminfo", "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
@@ -50,7 +50,7 @@ fn today() -> String {
         .unwrap_or_default()
 }
 
-/// The value of `name: value` in a file of the kernel's.
+/// The value of `name: value` in a file of the kernel.
 pub(crate) fn field(file: &str, name: &str) -> Option<String> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.split(':').next().is_some_and(|found| found.trim() == name))?;

@@ -1,21 +1,21 @@
-//! Benchmarks: what the machine can do, what we make of it, and whether the promised ratios hold.
+//! Benchmarks: the limits of the machine, our figures beside them, and the promised ratios.
 //!
 //! | part | question |
 //! |---|---|
-//! | `create` | what durable task creation costs beside a bare SQLite writer and a bare HTTP server |
-//! | `ingest` | what an envelope costs beside a bare SQLite writer, alone and 500 at a time |
-//! | `fanout` | whether a thousand subscribers get everything in time, and what they cost the writers |
+//! | `create` | the cost of durable task creation beside a bare SQLite writer and a bare HTTP server |
+//! | `ingest` | the cost of an envelope beside a bare SQLite writer, alone and 500 at a time |
+//! | `fanout` | whether a thousand subscribers receive everything in time, and their cost for the writers |
 //! | `stream` | the same over sockets, with 200 event streams |
 //! | `websocket` | the same by WebSocket, beside a bare server that stores nothing |
 //! | `replay` | how quickly a long log is read back as messages |
 //! | `reads` | whether a long log is as quick to read as a short one |
-//! | `daemon` | how long it takes to start, and how much memory it needs |
-//! | `mcp` | what calling tools costs beside a bare server of the same SDK, and a durable write beside REST |
-//! | `routing` | what a decision about who does a task takes among 10, 1,000 and 10,000 agents |
+//! | `daemon` | the daemon's start time and memory |
+//! | `mcp` | the cost of tool calls beside a bare server of the same SDK, and a durable write beside REST |
+//! | `routing` | the time of a routing decision among 10, 1,000 and 10,000 agents |
 //! | `runner` | how quickly scripted agents answer each other, in ever larger teams |
-//! | `postgres` | what PostgreSQL makes of the same beside SQLite, with one, two and four daemons |
+//! | `postgres` | PostgreSQL beside SQLite, with one, two and four daemons |
 //!
-//! Absolute figures are this machine's. What is compared runs interleaved in short slices, and ratios are taken within a
+//! Absolute figures are this machine's. Compared parts run interleaved in short slices, and ratios are taken within a
 //! round: see `docs/performance.md`.
 
 mod create;
@@ -100,7 +100,7 @@ enum Part {
     Postgres,
 }
 
-/// What a run starts as a process of its own.
+/// The helper processes of a run.
 #[derive(Debug, Subcommand)]
 enum Helper {
     /// Serve the bare HTTP server that is compared with
@@ -116,17 +116,17 @@ enum Helper {
     WsEcho,
 }
 
-/// How much is measured.
+/// The extent of the measurement.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) rounds: usize,
-    /// How long one slice of a round takes.
+    /// The duration of one slice of a round.
     pub(crate) slice: Duration,
-    /// How long a steady load goes on.
+    /// The duration of a steady load.
     pub(crate) steady: Duration,
-    /// Events in the long log.
+    /// The number of events in the long log.
     pub(crate) events: u64,
-    /// Where files are written: on the disk that is measured.
+    /// The folder for files, on the measured disk.
     pub(crate) folder: PathBuf,
 }
 
@@ -142,7 +142,7 @@ impl Plan {
         Plan { rounds, slice: millis(400), steady: millis(3_000), events: 1_000_000, folder }
     }
 
-    /// A folder on the measured disk that goes away at the end.
+    /// Creates a folder on the measured disk that is removed in the end.
     pub(crate) fn scratch(&self) -> anyhow::Result<tempfile::TempDir> {
         std::fs::create_dir_all(&self.folder)?;
         tempfile::Builder::new().prefix("run-").tempdir_in(&self.folder).context("cannot make a scratch folder")

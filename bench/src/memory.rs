@@ -1,4 +1,4 @@
-//! The daemon as a process: how soon it is ready, and how much memory it holds.
+//! The daemon's start time and memory.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::sample::Spread;
 use crate::stream::{self, STREAMS};
 
 const STARTS: usize = 5;
-/// Reads all over the log before its memory is looked at.
+/// The number of reads across the log before memory is measured.
 const READS: u64 = 1_000;
 const SETTLE: Duration = Duration::from_secs(2);
 
@@ -55,7 +55,7 @@ async fn measure(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     report.add(Figure::new(format!("{name}: memory of its own"), own, "MiB"));
     streams.iter().for_each(tokio::task::JoinHandle::abort);
 
-    // A write, so that the store is in use when the process is ended.
+    // A write, so that the store is in use when the process is killed.
     daemon.announce(1).await?;
     daemon.kill()?;
     let daemon = Daemon::start(&log.root).await?;

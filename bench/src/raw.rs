@@ -1,8 +1,7 @@
-//! What SQLite can do at best with the same rows: a thread that does nothing but write them, many in one commit.
+//! SQLite's ceiling for the same rows: a thread that only writes them, many in one commit.
 //!
-//! The database is made by our own store, and the rows are copies of what it wrote for something of each agent: the same
-//! columns, indexes and bytes, whatever the schema becomes. The settings and the care for the write-ahead log are the
-//! store's, too.
+//! Our store makes the database, and the rows are copies of those that it wrote for each agent, with the same columns, indexes
+//! and bytes, even when the schema changes. The settings and the handling of the write-ahead log are the store's, too.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -26,22 +25,22 @@ const PRAGMAS: &str = "
     PRAGMA temp_store = MEMORY;
 ";
 
-/// What is written again and again: one row of the log and one of another table.
+/// The rows to write repeatedly: one of the log and one of another table.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
-    /// The id in the rows that another takes the place of.
+    /// The id in the rows to replace.
     pub(crate) id: String,
-    /// Where the log tells of it.
+    /// The seq of the log row.
     pub(crate) seq: u64,
 }
 
-/// Where the other row lies, and what else a commit changes.
+/// The table of the other row, and the other changes of a commit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub(crate) table: &'static str,
-    /// The column that is its place in the log.
+    /// The column with its position in the log.
     pub(crate) place: &'static str,
-    /// Tallies that count it.
+    /// The tallies that count the row.
     pub(crate) tallies: &'static str,
     pub(crate) mint: fn() -> String,
 }
@@ -54,18 +53,18 @@ struct Template {
     other: Row,
 }
 
-/// A row as it was found in its table.
+/// A row as read from its table.
 #[derive(Clone, Debug)]
 struct Row {
     insert: String,
     values: Vec<Value>,
-    /// Columns that count up with the log.
+    /// The columns that increase with the log.
     counted: Vec<usize>,
 }
 
 type Rows = (Vec<Value>, Vec<Value>);
 
-/// What is written in one commit, with whatever else waits.
+/// Rows to write in one commit, together with other waiting rows.
 struct Job {
     rows: Vec<Rows>,
     reply: oneshot::Sender<()>,
@@ -87,7 +86,7 @@ pub(crate) struct RawClient {
 }
 
 impl Raw {
-    /// A writer of a database that our store made, with a pattern for each client.
+    /// Starts a writer for a database that our store made, with a pattern for each client.
     pub(crate) fn open(path: &Path, target: Target, patterns: Vec<Pattern>) -> anyhow::Result<Raw> {
         let connection = Connection::open(path)?;
         connection.execute_batch(PRAGMAS)?;
@@ -108,7 +107,7 @@ impl Raw {
         self.bulk_clients(count, 1)
     }
 
-    /// Clients that each write so many at once.
+    /// Creates clients that each write this many rows at once.
     pub(crate) fn bulk_clients(&self, count: usize, at_once: usize) -> Vec<RawClient> {
         let client = |template| RawClient { jobs: self.jobs.clone(), template, at_once, mint: self.target.mint };
         self.templates.iter().take(count).cloned().map(client).collect()
@@ -141,7 +140,7 @@ impl Row {
         Ok(Row { insert, values, counted })
     }
 
-    /// The row with another id in it.
+    /// Replaces the id in the row.
     fn with_id(&self, old: &str, new: &str) -> Vec<Value> {
         self.values
             .iter()
@@ -172,7 +171,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Ends when no client is left, or at the first failure, which the clients then notice.
+    /// Runs until no client is left, or until the first error, which the clients then notice.
     fn run(self) {
         drop(self.work());
     }
@@ -218,7 +217,7 @@ impl Writer {
         self.connection.prepare_cached("UPDATE log_head SET head = ?1")?.execute([seq])?;
         self.connection.prepare_cached("COMMIT")?.execute([])?;
         for reply in replies {
-            // Whoever no longer waits needs no answer.
+            // A client that stopped waiting needs no answer.
             let _ = reply.send(());
         }
         Ok(seq)
@@ -236,14 +235,14 @@ fn counted(mut values: Vec<Value>, row: &Row, seq: i64) -> Vec<Value> {
     values
 }
 
-/// Moves the write-ahead log into the database beside the writer, for as long as the process lives.
+/// Checkpoints the write-ahead log beside the writer, as long as the process lives.
 fn checkpoint(path: &Path) {
     let upkeep = Upkeep::default();
     let Ok(connection) = Connection::open(path) else { return };
     loop {
         std::thread::sleep(upkeep.every);
         if wal_bytes(path) > upkeep.above_bytes {
-            // A failure only leaves the log longer.
+            // An error only leaves the log longer.
             drop(connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())));
         }
     }

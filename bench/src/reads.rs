@@ -1,4 +1,4 @@
-//! Reads in a long log, through the engine in this process: each must be as quick as in a short one.
+//! Reads of a long log through the engine in this process. Each must be as quick as in a short log.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     })
 }
 
-/// Each kind of read in turn; what stands before their names tells the store.
+/// Measures each kind of read in turn. `store` is the prefix of the figures' names.
 pub(crate) async fn measure(
     store: &str,
     plan: &Plan,

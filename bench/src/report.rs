@@ -1,4 +1,4 @@
-//! Figures: what was measured, what was promised, and whether it holds. As a table for people, as JSON for later.
+//! Figures with their promised limits, as a table for people and as JSON.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub(crate) struct Figure {
     name: String,
     measured: f64,
     unit: &'static str,
-    /// The quartiles, where rounds were compared.
+    /// The quartiles, if several rounds were compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     quartiles: Option<(f64, f64)>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ impl Figure {
         Figure { name: name.into(), measured, unit, quartiles: None, bound: None, holds: None }
     }
 
-    /// The middle of what several rounds measured.
+    /// Creates a figure from the median of several rounds.
     pub(crate) fn spread(name: impl Into<String>, spread: Spread, unit: &'static str) -> Figure {
         Figure { quartiles: Some((spread.low, spread.high)), ..Figure::new(name, spread.median, unit) }
     }
@@ -107,7 +107,7 @@ impl Report {
         lines.join("\n")
     }
 
-    /// Writes the figures beside earlier ones; the file's name.
+    /// Writes the figures beside earlier ones, and returns the name of the file.
     pub(crate) fn save(&self, folder: &Path, machine: &Facts) -> anyhow::Result<String> {
         std::fs::create_dir_all(folder)?;
         let name = format!("{}-{}.json", machine.date.replace([':', '-'], ""), machine.commit);

@@ -1,4 +1,4 @@
-//! Daemons over one store, asked over REST.
+//! Daemons over one store, with REST clients.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::http::{self, Connection};
 use crate::sample::{Client, Slice, closed_loop};
 use crate::work;
 
-/// Each client has asked at least once before anything counts.
+/// Every client sends at least one request before the measurement.
 const WARM_UP: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct Rest {
     pub(crate) daemons: Vec<Daemon>,
 }
 
-/// A client with a connection of its own and one request that it repeats.
+/// A client with its own connection, which repeats one request.
 #[derive(Debug)]
 pub(crate) struct HttpClient {
     connection: Connection,
@@ -33,7 +33,7 @@ impl HttpClient {
         Ok(HttpClient { connection: Connection::open(address).await?, request, expected: 201 })
     }
 
-    /// One agent, as it stands.
+    /// Reads one agent.
     pub(crate) async fn reading(address: SocketAddr, at: usize) -> anyhow::Result<HttpClient> {
         let request = http::request("GET", &format!("/agents/{}", work::agent(at)), None);
         Ok(HttpClient { connection: Connection::open(address).await?, request, expected: 200 })
@@ -51,14 +51,14 @@ impl Client for HttpClient {
 }
 
 impl Rest {
-    /// One daemon on SQLite, with a team of agents.
+    /// Starts one daemon on SQLite, with a team of agents.
     pub(crate) async fn start(folder: &Path, agents: usize) -> anyhow::Result<Rest> {
         let daemon = Daemon::start(&project(folder, "sqlite")?).await?;
         daemon.announce(agents).await?;
         Ok(Rest { daemons: vec![daemon] })
     }
 
-    /// Any number of daemons on one schema of PostgreSQL, with a team of agents.
+    /// Starts daemons on one schema of PostgreSQL, with a team of agents.
     pub(crate) async fn shared(folder: &Path, store: &str, daemons: usize, agents: usize) -> anyhow::Result<Rest> {
         let mut started = Vec::new();
         for at in 0..daemons {
@@ -69,7 +69,7 @@ impl Rest {
         Ok(Rest { daemons: started })
     }
 
-    /// Clients, spread evenly over the daemons.
+    /// Connects clients, spread evenly over the daemons.
     async fn clients(&self, count: usize) -> anyhow::Result<Vec<HttpClient>> {
         let mut clients = Vec::new();
         for (at, daemon) in (0..count).zip(self.daemons.iter().cycle()) {
@@ -78,8 +78,8 @@ impl Rest {
         Ok(clients)
     }
 
-    /// A closed loop, with what the daemons counted meanwhile. The connections are new each time: a daemon closes those
-    /// that are idle for as long as a round may take.
+    /// Runs a closed loop, and reads the daemons' counters. The connections are new each time, since a daemon would close
+    /// connections that are idle for a whole round.
     pub(crate) async fn slice(&self, clients: usize, length: Duration) -> anyhow::Result<Slice> {
         let mut crowd = self.clients(clients).await?;
         closed_loop(&mut crowd, WARM_UP).await?;
@@ -107,7 +107,7 @@ fn project(folder: &Path, name: &str) -> anyhow::Result<std::path::PathBuf> {
     Ok(root)
 }
 
-/// What a daemon's writer has done so far.
+/// The counters of a daemon's writer.
 struct Counts {
     batches: f64,
     events: f64,
@@ -118,7 +118,7 @@ impl Counts {
         let mut connection = Connection::open(address).await?;
         let reply = connection.ask(&http::request("GET", "/metrics", None)).await?;
         let text = String::from_utf8(reply.body)?;
-        // A writer that has not written yet has not counted either.
+        // A writer that has not written yet has no counters.
         let count = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
             line.map_or(Some(0.0), |count| count.trim().parse().ok()).with_context(|| format!("{name} is no number"))

@@ -1,4 +1,4 @@
-//! Who shall do a task, among ever more agents: what one decision takes in the process that makes it.
+//! The time of a routing decision in this process, with growing numbers of agents.
 
 use std::hint::black_box;
 
@@ -16,7 +16,7 @@ use crate::stopwatch::Stopwatch;
 use crate::{Plan, say};
 
 const TEAMS: [usize; 3] = [10, 1_000, 10_000];
-/// What is promised for a team of a thousand.
+/// The promised limit for a team of a thousand.
 const MOST_MICROS: f64 = 500.0;
 
 pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
@@ -34,7 +34,7 @@ pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How long one decision takes, on average of as many as fit into a slice.
+/// The average time of a decision, over as many as fit into a slice.
 fn micros(plan: &Plan, team: &Candidates, demand: &TaskDemand) -> f64 {
     let begun = Stopwatch::start();
     let mut decisions = 0_u32;
@@ -49,7 +49,7 @@ fn anybody() -> anyhow::Result<TaskDemand> {
     Ok(TaskDemand { requires: needs(&["skill:research@^1.0"])?, ..TaskDemand::default() })
 }
 
-/// Everything that a request can ask for.
+/// A request with all kinds of requirements.
 fn picky() -> anyhow::Result<TaskDemand> {
     Ok(TaskDemand {
         requires: needs(&["skill:research@^1.0", "tool:browser"])?,

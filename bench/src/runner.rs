@@ -1,9 +1,9 @@
-//! A team of scripted agents that answer each other: how many messages pass in a second, how soon a message becomes a turn, and
-//! what it takes, for ever larger teams.
+//! Teams of scripted agents that answer each other: messages per second, the delay from a message to its turn, and the memory,
+//! for growing teams.
 //!
-//! Agents work in pairs: each message wakes the other one, who looks at something and answers, as often as there are messages to
-//! send. So half of the team is at work at any time, and what is measured is the way of a message through daemon and runner and
-//! back. Times are those of the log: when a message was stored, and when the turn about it was.
+//! Agents work in pairs. Each message wakes the other agent, which reads something and answers, until all messages are sent. So
+//! half of the team is at work at any time, and the figures show the way of a message through daemon and runner and back. Times
+//! are those of the log: of the message, and of the turn about it.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -21,13 +21,13 @@ use crate::sample::percentile;
 use crate::{Plan, machine, say};
 
 const TEAMS: [usize; 4] = [10, 50, 100, 200];
-/// The team that the figures are told of in full.
+/// The team size for which the daemon's memory is reported.
 const TEAM: usize = 50;
 const MESSAGES: usize = 10_000;
 const QUICK_MESSAGES: usize = 600;
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What one team did.
+/// The results of one team.
 struct Measured {
     per_second: f64,
     p50_ms: f64,
@@ -57,7 +57,7 @@ pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
 async fn measure(plan: &Plan, agents: usize, messages: usize) -> anyhow::Result<Measured> {
     let scratch = plan.scratch()?;
     let root = scratch.path();
-    // What would take such a team for a storm.
+    // The storm guard would stop such a team.
     fs::write(root.join("rookery.toml"), "message_hops = 1000000\nmessages_per_minute = 1000000\n")?;
     fs::write(root.join("team.yaml"), team(agents, messages / agents))?;
     let daemon = Daemon::start(root).await?;
@@ -82,7 +82,7 @@ async fn measure(plan: &Plan, agents: usize, messages: usize) -> anyhow::Result<
     })
 }
 
-/// Pairs, of which one begins.
+/// Pairs of agents, one of which begins.
 fn team(agents: usize, turns: usize) -> String {
     let mut text = String::from("agents:\n");
     for at in 0..agents {
@@ -97,7 +97,7 @@ fn team(agents: usize, turns: usize) -> String {
     text
 }
 
-/// Waits until the team is done; the most memory that it took, in MiB.
+/// Waits until the team is done, and returns its peak memory in MiB.
 async fn watch(mut runner: Child, root: &Path) -> anyhow::Result<f64> {
     let file = format!("/proc/{}/status", runner.id());
     let mut most = 0.0_f64;
@@ -113,7 +113,7 @@ async fn watch(mut runner: Child, root: &Path) -> anyhow::Result<f64> {
     }
 }
 
-/// When each message was stored, in milliseconds, and how long each waited for its turn, sorted.
+/// The time of each message in milliseconds, and the sorted delays until their turns.
 fn times(root: &Path) -> anyhow::Result<(Vec<i64>, Vec<u64>)> {
     let output = daemon::rookery(root)?.arg("export").output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

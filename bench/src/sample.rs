@@ -1,4 +1,4 @@
-//! Samples of one slice, and what many rounds of them say.
+//! Samples of one slice, and statistics over many rounds.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use futures_util::future::join_all;
 
 use crate::stopwatch::Stopwatch;
 
-/// What one slice measured.
+/// The measurement of one slice.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slice {
     pub(crate) per_second: f64,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
-    /// Events in a commit, where that can be told.
+    /// The average number of events in a commit, if known.
     pub(crate) batch: Option<f64>,
 }
 
@@ -28,12 +28,12 @@ impl Slice {
     }
 }
 
-/// Does one thing after another; each waits for its answer.
+/// A client that waits for each answer before its next request.
 pub(crate) trait Client {
     async fn act(&mut self) -> anyhow::Result<()>;
 }
 
-/// Lets every client act in a closed loop for as long as the slice takes.
+/// Runs all clients in a closed loop for the duration of the slice.
 pub(crate) async fn closed_loop<C: Client>(clients: &mut [C], length: Duration) -> anyhow::Result<Slice> {
     let begun = Stopwatch::start();
     let clients = clients.iter_mut().map(|client| async move {
@@ -52,13 +52,13 @@ pub(crate) async fn closed_loop<C: Client>(clients: &mut [C], length: Duration) 
     Ok(Slice::of(all, begun.elapsed()))
 }
 
-/// A value at a share of the sorted samples; 0 if there are none.
+/// A percentile of the sorted samples, or 0 without samples.
 pub(crate) fn percentile(sorted: &[u64], share: f64) -> f64 {
     let at = ((sorted.len() as f64 * share).ceil() as usize).clamp(1, sorted.len().max(1)) - 1;
     sorted.get(at).copied().unwrap_or_default() as f64
 }
 
-/// The middle of some figures and the quartiles around it.
+/// The median of some figures, with its quartiles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,

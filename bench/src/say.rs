@@ -1,4 +1,4 @@
-//! What a run prints: progress on stderr, the table on stdout.
+//! Output of a run: progress on stderr, the table on stdout.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the one place of this crate that prints")]
 
 use std::fmt::Display;

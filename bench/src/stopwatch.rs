@@ -1,4 +1,4 @@
-//! Time as a benchmark needs it: the one place of this crate that reads a clock.
+//! Time measurement, the one place of this crate that reads a clock.
 
 use std::time::{Duration, Instant};
 

@@ -66,7 +66,7 @@ pub(crate) async fn open(address: SocketAddr) -> anyhow::Result<Follower> {
     Follower::open(address, &http::request("GET", "/events/stream", None), 200, scan).await
 }
 
-/// An event's place stands on a line of its own.
+/// An event's position is on its own line.
 fn scan(bytes: &[u8], tally: &mut Tally) -> usize {
     let mut done = 0;
     while let Some(end) = bytes[done..].iter().position(|byte| *byte == b'\n') {

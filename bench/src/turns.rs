@@ -1,4 +1,4 @@
-//! Taking turns: what is compared is measured in slices, one after the other, round by round.
+//! Interleaving: the compared parts are measured in slices, one after the other, round by round.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::rest::Rest;
 use crate::sample::{Client, Slice, Spread, closed_loop};
 use crate::{Plan, say};
 
-/// Between two slices, for what the last one left behind.
+/// The pause between two slices, for leftover work of the last one.
 const GAP: Duration = Duration::from_millis(30);
 
-/// One of those that take turns.
+/// A part of the comparison.
 pub(crate) struct Runner<'a> {
     pub(crate) name: &'static str,
     pub(crate) clients: usize,
@@ -50,10 +50,10 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Every round measures everyone once, each time beginning with another.
+/// Measures every part once in each round, which starts with another part each time.
 pub(crate) fn rotate(runners: &mut [Runner<'_>], plan: &Plan) -> anyhow::Result<()> {
     for runner in runners.iter_mut() {
-        // Connections, caches and files are warm before anything counts.
+        // Warms up connections, caches and files.
         (runner.run)(plan.slice / 2)?;
     }
     let count = runners.len();
@@ -69,17 +69,17 @@ pub(crate) fn rotate(runners: &mut [Runner<'_>], plan: &Plan) -> anyhow::Result<
     Ok(())
 }
 
-/// What one of them measured, round by round.
+/// The measurements of one part, by round.
 pub(crate) fn slices<'r>(runners: &'r [Runner<'_>], name: &str, clients: usize) -> &'r [Slice] {
     runners.iter().find(|runner| runner.name == name && runner.clients == clients).map_or(&[], |found| &found.slices)
 }
 
-/// One beside another, within each round.
+/// The ratio of two parts within each round.
 pub(crate) fn ratio(one: &[Slice], other: &[Slice], of: fn(&Slice) -> f64) -> Spread {
     Spread::of(one.iter().zip(other).map(|(one, other)| of(one) / of(other)))
 }
 
-/// The rate of one in percent of another's.
+/// The rate of one part in percent of another's.
 pub(crate) fn share(one: &[Slice], other: &[Slice]) -> Spread {
     let spread = ratio(one, other, |slice| slice.per_second);
     Spread { median: spread.median * 100.0, low: spread.low * 100.0, high: spread.high * 100.0 }

@@ -1,4 +1,4 @@
-//! The command that everything is measured with: an agent asks for a piece of work.
+//! The command that all parts measure: an agent creates a task.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) fn mint() -> TaskId {
     TaskId::new(RandomIds.mint("task_"))
 }
 
-/// The request's body as it goes over the wire.
+/// The body of the request.
 pub(crate) fn body(agent: &str) -> String {
     serde_json::json!({
         "title": TITLE, "description": DESCRIPTION, "assigned_by": agent, "resources": [RESOURCE],
@@ -39,7 +39,7 @@ pub(crate) fn body(agent: &str) -> String {
     .to_string()
 }
 
-/// The same request as it reaches the store.
+/// The same request as a submission to the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     caller: Caller,
@@ -70,14 +70,14 @@ impl Order {
     }
 }
 
-/// A store as the daemon opens it.
+/// Opens an SQLite store as the daemon does.
 pub(crate) fn open(path: &Path) -> anyhow::Result<SqliteStore> {
     let clock = Arc::new(SystemClock::default());
     let board = Arc::new(PresenceBoard::default());
     Ok(SqliteStore::open(Options::new(path, LogId::new(RandomIds.mint("log_")), clock, board))?)
 }
 
-/// The same on PostgreSQL.
+/// Opens a PostgreSQL store as the daemon does.
 pub(crate) async fn open_postgres(url: &str) -> anyhow::Result<PostgresStore> {
     let options = postgres::Options {
         address: url.parse()?,
@@ -95,7 +95,7 @@ pub(crate) async fn open_postgres(url: &str) -> anyhow::Result<PostgresStore> {
     Ok(PostgresStore::open(options).await?)
 }
 
-/// Bytes with another text in the place of one that has the same length.
+/// Replaces a text in some bytes by another one of the same length.
 pub(crate) fn replaced(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     if let Some(at) = bytes.windows(old.len()).position(|window| window == old) {
@@ -104,7 +104,7 @@ pub(crate) fn replaced(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A team of as many agents as there are clients.
+/// Registers as many agents as there are clients.
 pub(crate) async fn announce(store: &dyn Store, agents: usize) -> anyhow::Result<()> {
     for at in 0..agents {
         let id = agent(at);

@@ -1,4 +1,4 @@
-//! The ceiling of the HTTP side: the same JSON parsed and sent back by a bare server, in a process of its own.
+//! The ceiling of HTTP: a bare server in its own process that parses the same JSON and sends it back.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -17,7 +17,7 @@ struct NewTask {
     resources: Vec<String>,
 }
 
-/// Serves until the process is ended.
+/// Serves until the process ends.
 pub(crate) fn serve() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {

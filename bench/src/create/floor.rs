@@ -1,4 +1,4 @@
-//! The machine's own floor: a 4 KiB append that is on disk.
+//! The machine's floor: a durable append of 4 KiB.
 
 use std::fs::File;
 use std::io::Write;

@@ -1,5 +1,5 @@
 //! Durable task creation: the machine's floor, a bare SQLite writer, our store in this process, and the daemon over REST,
-//! all alive at the same time and measured in turns.
+//! all running at the same time and measured in turns.
 
 pub(super) mod echo;
 mod floor;
@@ -17,7 +17,7 @@ use crate::sample::Spread;
 use crate::turns::{Runner, ratio, rotate, share, slices};
 use crate::work::{self, Order};
 
-/// How many clients are tried, each of them waiting for its answer.
+/// The numbers of clients, each of which waits for its answer.
 const CLIENTS: [usize; 3] = [1, 8, 64];
 const MOST: usize = 64;
 
@@ -29,7 +29,7 @@ const ECHO: &str = "bare axum, JSON echoed";
 
 pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     let scratch = plan.scratch()?;
-    // The clients share one thread, which is as lean for those in this process as for those over sockets.
+    // All clients share one thread, so that those in this process have no advantage over those over sockets.
     let load = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut floor = floor::Floor::open(scratch.path())?;
     let raw = load.block_on(raw(&scratch.path().join("raw.db")))?;
@@ -53,7 +53,7 @@ pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets the store make a database and write a task of each agent into it, for the bare writer to copy.
+/// Makes a database with our store, and writes a task of each agent, for the bare writer to copy.
 async fn raw(path: &Path) -> anyhow::Result<Raw> {
     let store = work::open(path)?;
     work::announce(&store, MOST).await?;

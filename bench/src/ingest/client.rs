@@ -1,4 +1,4 @@
-//! Those who send envelopes, and wait for the answer before they send again.
+//! Clients that send envelopes, each of which waits for the answer before the next one.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::sample::Client;
 
 const PATH: &str = "/clutch/v0/messages";
 
-/// Whoever an envelope says that it is from.
+/// The caller for the sender of an envelope.
 pub(crate) fn caller(from: &Actor) -> Caller {
     match from {
         Actor::Agent(agent) => Caller::asserted(agent.clone()),
@@ -21,7 +21,7 @@ pub(crate) fn caller(from: &Actor) -> Caller {
     }
 }
 
-/// What is sent in one call.
+/// The content of one call.
 #[derive(Debug)]
 struct Mail {
     template: Template,
@@ -45,7 +45,7 @@ impl Mail {
     }
 }
 
-/// Hands envelopes to the engine in this process.
+/// Sends envelopes to the engine in this process.
 #[derive(Debug)]
 pub(super) struct OwnSender {
     engine: Engine,

@@ -1,14 +1,14 @@
-//! The envelope that everything is measured with: what a tool found, as an agent passes it on.
+//! The measured envelope: a tool's result that an agent passes on.
 
 use rookery_engine::{Ids, RandomIds};
 use serde_json::json;
 
 use crate::work;
 
-/// Where the id goes.
+/// The placeholder for the id.
 const PLACE: &str = "{id}";
 
-/// An envelope whose id is still to be put in.
+/// An envelope with a placeholder for its id.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
     before: String,
@@ -44,7 +44,7 @@ impl Template {
         format!("{}{id}{}", self.before, self.after)
     }
 
-    /// So many envelopes, one on each line.
+    /// Renders this many envelopes, one on each line.
     pub(crate) fn lines(&self, count: usize) -> String {
         (0..count).map(|_| self.with(&mint()) + "\n").collect()
     }

@@ -1,7 +1,7 @@
-//! Envelopes on their way in: one by one and many in a call, beside a bare SQLite writer of the same rows, all alive at the
-//! same time and measured in turns.
+//! Receiving envelopes, one by one and many in a call, beside a bare SQLite writer of the same rows. All run at the same time
+//! and are measured in turns.
 //!
-//! An envelope of the kind that is only recorded, so that what is measured is what every envelope costs.
+//! The envelope is of a type that is only recorded, so that its cost is the cost of every envelope.
 
 mod client;
 mod envelope;
@@ -24,12 +24,12 @@ use crate::{Plan, fanout, work};
 pub(crate) use client::caller;
 use client::{HttpSender, OwnSender};
 
-/// How many clients send one envelope after the other.
+/// The number of clients that send one envelope at a time.
 const CLIENTS: [usize; 2] = [1, 32];
 const MOST: usize = 32;
-/// How many envelopes a call carries where it carries many.
+/// The number of envelopes in a large call.
 const LINES: usize = 500;
-/// Each client has asked at least once before anything counts.
+/// Every client sends at least one request before the measurement.
 const WARM_UP: Duration = Duration::from_millis(20);
 
 const RAW: &str = "raw SQLite group commit of an envelope";
@@ -68,7 +68,7 @@ pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     daemon.stop()
 }
 
-/// Lets the store make a database and take in an envelope of each agent, for the bare writer to copy.
+/// Makes a database with our store, and sends an envelope of each agent, for the bare writer to copy.
 async fn raw(plan: &Plan, path: &Path) -> anyhow::Result<Raw> {
     let store = Arc::new(work::open(path)?);
     work::announce(store.as_ref(), MOST).await?;
@@ -89,7 +89,7 @@ async fn recorded(engine: &Engine, at: usize) -> anyhow::Result<Pattern> {
     Ok(Pattern { id, seq })
 }
 
-/// Clients with new connections each time: a daemon closes those that are idle for as long as a round may take.
+/// Connects new clients each time, since a daemon would close connections that are idle for a whole round.
 fn over_http<'a>(
     name: &'static str,
     load: &'a tokio::runtime::Runtime,

@@ -1,4 +1,4 @@
-//! The ceiling of the MCP side: a server that does nothing but what the SDK does, in a process of its own.
+//! The ceiling of MCP: a server in its own process that does nothing beyond the SDK.
 
 use axum::serve::ListenerExt;
 use rmcp::model::{
@@ -31,7 +31,7 @@ impl ServerHandler for Echo {
     }
 }
 
-/// Serves until the process is ended.
+/// Serves until the process ends.
 pub(crate) fn serve() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -39,7 +39,7 @@ pub(crate) fn serve() -> anyhow::Result<()> {
         say::data(format_args!("listening on http://{}", listener.local_addr()?));
         let sessions = std::sync::Arc::new(LocalSessionManager::default());
         let service = StreamableHttpService::new(|| Ok(Echo), sessions, StreamableHttpServerConfig::default());
-        // With it off, an answer in two pieces waits for the client's acknowledgement of the first.
+        // Without it, an answer in two pieces waits for the client's acknowledgement of the first.
         let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
         axum::serve(listener, axum::Router::new().route_service("/mcp", service)).await?;
         Ok(())

@@ -1,5 +1,5 @@
 //! Tools called over MCP, by clients that keep a session: a read beside a bare server of the same SDK and a bare HTTP
-//! server, a durable write beside the same one over REST, and how much of a model's room the lists of tools take.
+//! server, a durable write beside the same one over REST, and the share of a model's context that the lists of tools take.
 
 pub(crate) mod echo;
 pub(crate) mod session;
@@ -21,10 +21,10 @@ use crate::{Plan, work};
 use session::{Calls, Session, ToolClient};
 use writes::RestClaims;
 
-/// How many clients are tried, each of them waiting for its answer.
+/// The numbers of clients, each of which waits for its answer.
 const CLIENTS: [usize; 2] = [1, 32];
 const MOST: usize = 32;
-/// Each client has asked at least once before anything counts.
+/// Every client sends at least one request before the measurement.
 const WARM_UP: Duration = Duration::from_millis(20);
 
 const AXUM: &str = "bare axum, JSON echoed";
@@ -57,13 +57,13 @@ pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     load.block_on(sizes::add(address, report))
 }
 
-/// A file that only one client of one runner ever claims.
+/// A file that only one client claims.
 pub(crate) fn path(name: &str, clients: usize, at: usize) -> String {
     format!("src/{}-{clients}/{at}.rs", name.replace(' ', "-"))
 }
 
-/// Clients that keep their sessions from slice to slice. Their connections are new each time: a daemon closes those that
-/// are idle for as long as a round may take.
+/// Clients that keep their sessions from slice to slice. Their connections are new each time, since a daemon would close
+/// connections that are idle for a whole round.
 pub(crate) fn tool_runner<'a>(
     name: &'static str,
     load: &'a Runtime,

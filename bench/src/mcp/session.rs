@@ -1,4 +1,4 @@
-//! A client that keeps a session and calls tools, one after the other.
+//! A client that keeps a session and calls one tool after the other.
 
 use std::net::SocketAddr;
 
@@ -10,12 +10,12 @@ use crate::sample::Client;
 
 const VERSION: &str = "2025-11-25";
 
-/// A session that was opened, and a connection to speak in it.
+/// An open session, with a connection.
 #[derive(Debug)]
 pub(crate) struct Session {
     address: SocketAddr,
     connection: Connection,
-    /// What every request begins with, up to its length.
+    /// The start of every request, up to its length.
     head: String,
 }
 
@@ -46,7 +46,7 @@ impl Session {
         self.connection.ask(request.as_bytes()).await
     }
 
-    /// What a method answers, as it stands in the reply: plain JSON, or an event among those of a stream.
+    /// Calls a method, and returns the reply, whose body is plain JSON or an event stream.
     pub(crate) async fn ask(&mut self, id: u64, method: &str, params: &str) -> anyhow::Result<Reply> {
         let reply = self.send(&message(id, method, params)).await?;
         ensure!(reply.status == 200, "{method} was answered with {}", reply.status);
@@ -58,14 +58,14 @@ fn message(id: u64, method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
 }
 
-/// The JSON of an answer, whichever way it came.
+/// Returns the JSON of an answer in either form.
 pub(crate) fn answer(reply: &Reply) -> anyhow::Result<Value> {
     let text = std::str::from_utf8(&reply.body)?;
     let data = text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim).find(|data| !data.is_empty());
     Ok(serde_json::from_str(data.unwrap_or(text))?)
 }
 
-/// What a client calls, over and over, and what shows in an answer that it was done.
+/// The call that a client repeats, and the text in an answer that proves its success.
 #[derive(Debug)]
 pub(crate) struct Calls {
     params: Vec<String>,
@@ -84,7 +84,7 @@ impl Calls {
         Calls { params: vec![call.to_string()], done: r#""structuredContent""# }
     }
 
-    /// Takes a file and gives it back: each is a fact that must be on disk before it is answered.
+    /// Claims and releases a file. Both events must be durable before the answer.
     pub(crate) fn claiming(path: &str) -> Calls {
         let call = |name: &str| json!({"name": name, "arguments": {"path": path}}).to_string();
         let params = vec![call("resource_claim"), call("resource_release")];

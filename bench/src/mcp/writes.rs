@@ -9,7 +9,7 @@ use crate::http::{self, Connection};
 use crate::sample::Client;
 use crate::work;
 
-/// Takes a file and gives it back, over and over.
+/// A client that claims and releases a file in a loop.
 #[derive(Debug)]
 pub(super) struct RestClaims {
     connection: Connection,

@@ -1,4 +1,4 @@
-//! How soon a stream of one node shows what was asked of another: the commit, the notification, the look at the log.
+//! The delay from a request at one node to the event in a stream of another: commit, notification, reading the log.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,12 +15,12 @@ use crate::sample::percentile;
 use crate::stopwatch::Stopwatch;
 use crate::{Plan, say, stream, work};
 
-/// Requests come at a pace that leaves the machine idle in between.
+/// The interval of requests, which leaves the machine idle in between.
 const EVERY: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) fn run(plan: &Plan, databases: &Databases, report: &mut Report) -> anyhow::Result<()> {
-    // Readers must not wait until the one who asks has been served.
+    // Readers must not wait for the client that writes.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(measure(plan, databases, report))
 }
@@ -55,7 +55,7 @@ struct Sent {
     answered: u64,
 }
 
-/// Creates tasks at a steady pace; when each was asked for and answered.
+/// Creates tasks at a steady pace. Returns the times of each request and answer.
 async fn ask(address: SocketAddr, begun: Stopwatch, length: Duration) -> anyhow::Result<HashMap<String, Sent>> {
     let request = http::request("POST", "/tasks", Some(&work::body(&work::agent(0))));
     let mut connection = Connection::open(address).await?;
@@ -74,7 +74,7 @@ async fn ask(address: SocketAddr, begun: Stopwatch, length: Duration) -> anyhow:
     Ok(sent)
 }
 
-/// Follows a stream: which task appeared when.
+/// Follows a stream. Returns the time at which each task appeared.
 async fn watch(address: SocketAddr, begun: Stopwatch) -> anyhow::Result<mpsc::UnboundedReceiver<(String, u64)>> {
     let mut stream = stream::open(address).await?;
     let (tell, told) = mpsc::unbounded_channel();
@@ -96,7 +96,7 @@ fn task_of(line: &[u8]) -> Option<String> {
     Some(event["task_id"].as_str()?.to_owned())
 }
 
-/// How long it took each to appear.
+/// The delay of each task.
 async fn seen(
     mut told: mpsc::UnboundedReceiver<(String, u64)>,
     sent: &HashMap<String, Sent>,

@@ -1,4 +1,4 @@
-//! Reads and starts on a long log in PostgreSQL: a copy of the one that SQLite is measured with.
+//! Reads and starts on a long log in PostgreSQL: a copy of the log for SQLite.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! PostgreSQL beside SQLite: durable task creation by one, two and four daemons, with growing numbers of clients; how soon
-//! another node's streams are told; reads and starts on a long log.
+//! PostgreSQL beside SQLite: durable task creation by one, two and four daemons, with growing numbers of clients; the
+//! delay until another node's streams show an event; reads and starts on a long log.
 
 mod delivery;
 mod long;
@@ -14,10 +14,10 @@ use crate::sample::Spread;
 use crate::turns::{Runner, rotate, share, slices};
 use crate::{Plan, say};
 
-/// How many clients are tried, each of them waiting for its answer.
+/// The numbers of clients, each of which waits for its answer.
 const CLIENTS: [usize; 4] = [1, 8, 64, 256];
 const MOST: usize = 256;
-/// The number that figures are promised for.
+/// The number of clients for which figures are promised.
 const USUAL: usize = 64;
 
 const SQLITE: &str = "SQLite over REST";
@@ -39,7 +39,7 @@ fn create(plan: &Plan, databases: &Databases, report: &mut Report) -> anyhow::Re
     let sqlite = load.block_on(Rest::start(scratch.path(), MOST))?;
     let raw = raw::Raw::open(databases, &load)?;
     let shared = |daemons| {
-        // A database for each: notifications wake every listener of theirs.
+        // One database each, since a notification wakes all listeners of its database.
         let store = databases.create(&format!("daemons_{daemons}"))?;
         load.block_on(Rest::shared(scratch.path(), &store, daemons, MOST))
     };

@@ -1,7 +1,7 @@
-//! What PostgreSQL can do at best with the same rows under the same order: a task that locks the head row, writes whatever
-//! waits with `UNNEST`, and commits. Two exchanges a batch; nothing is looked up, decided, encoded or announced.
+//! PostgreSQL's ceiling for the same rows in the same order: a task that locks the head row, writes all waiting rows with
+//! `UNNEST`, and commits. A batch takes two round trips, without reads, decisions, encoding or notifications.
 //!
-//! The schema is made by our own store, and the rows are copies of what it wrote for a task of each agent.
+//! Our store makes the schema, and the rows are copies of those that it wrote for a task of each agent.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ enum Value {
     Int(Option<i32>),
 }
 
-/// The rows of one agent's task, and the id in them that another takes the place of.
+/// The rows of one agent's task, and the id in them to replace.
 #[derive(Clone, Debug)]
 struct Template {
     id: String,
@@ -40,11 +40,11 @@ struct Template {
     task: Vec<Value>,
 }
 
-/// How rows of a table are written.
+/// The insertion of rows into a table.
 #[derive(Debug)]
 struct Insert {
     sql: String,
-    /// Columns that count up with the log.
+    /// The columns that increase with the log.
     counted: Vec<usize>,
 }
 
@@ -73,7 +73,7 @@ impl Raw {
         let (jobs, waiting) = mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new().name("raw-postgres".to_owned());
-        // Ends when no client is left, or at the first failure, which the clients then notice.
+        // Ends when no client is left, or at the first error, which the clients then notice.
         thread.spawn(move || drop(runtime.block_on(write(&url, &log, &task, waiting))))?;
         Ok(Raw { jobs, templates })
     }
@@ -94,7 +94,7 @@ impl Client for RawClient {
     }
 }
 
-/// Lets the store make the schema and write a task of each agent into it.
+/// Makes the schema with our store, and writes a task of each agent.
 async fn seed(url: &str) -> anyhow::Result<(Vec<Template>, Insert, Insert)> {
     let store = work::open_postgres(url).await?;
     work::announce(&store, MOST).await?;
@@ -139,7 +139,7 @@ impl Insert {
         Ok(Insert { sql, counted })
     }
 
-    /// Rows as columns, with their places in the log.
+    /// Converts rows to columns, with their positions in the log.
     fn columns(&self, rows: Vec<Vec<Value>>, first: i64) -> Vec<Box<dyn ToSql + Sync + Send>> {
         let mut columns: Vec<Vec<Value>> = vec![Vec::with_capacity(rows.len()); rows.first().map_or(0, Vec::len)];
         for (seq, row) in (first..).zip(rows) {
@@ -180,7 +180,7 @@ fn values(row: &Row) -> anyhow::Result<Vec<Value>> {
     row.columns().iter().enumerate().map(value).collect()
 }
 
-/// The row with another id in it.
+/// Replaces the id in the row.
 fn with_id(values: &[Value], old: &str, new: &TaskId) -> Vec<Value> {
     let replaced = |value: &Value| match value {
         Value::Text(Some(text)) if text.contains(old) => Value::Text(Some(text.replace(old, new.as_str()))),
@@ -227,7 +227,7 @@ async fn write(
             database.batch_execute("COMMIT"),
         )?;
         for reply in replies {
-            // Whoever no longer waits needs no answer.
+            // A client that stopped waiting needs no answer.
             let _ = reply.send(());
         }
     }

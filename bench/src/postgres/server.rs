@@ -1,9 +1,9 @@
-//! A private PostgreSQL that writes through to the disk, with a database for each of those that share it.
+//! A private PostgreSQL with durable commits and one database for each user of it.
 
 use anyhow::Context;
 use rookery_testdb::{Programs, Server, psql};
 
-/// Why there is no PostgreSQL to measure, if there is none.
+/// The reason why PostgreSQL cannot be measured, if it is missing.
 pub(crate) fn available() -> anyhow::Result<()> {
     Programs::find().map(drop)
 }
@@ -18,13 +18,13 @@ impl Databases {
         Ok(Databases { server: Server::durable().context("cannot start PostgreSQL")? })
     }
 
-    /// The URL of a new and empty database.
+    /// Creates an empty database and returns its URL.
     pub(crate) fn create(&self, name: &str) -> anyhow::Result<String> {
         self.server.psql(&format!("CREATE DATABASE {name}"))?;
         Ok(self.server.url_of(name))
     }
 
-    /// What the server does by itself some time after so many rows have come: statistics, and which rows all may see.
+    /// Runs the maintenance that the server would otherwise start by itself after many inserts: statistics and visibility.
     pub(crate) fn tidy(&self, name: &str) -> anyhow::Result<()> {
         psql(&self.server.url_of(name), "VACUUM (ANALYZE)").map(drop)
     }

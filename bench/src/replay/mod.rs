@@ -1,5 +1,5 @@
-//! How quickly a long log is read back as messages: as facts in this process, which is the ceiling, and from the daemon
-//! by pages and by WebSocket; and the same for a run of envelopes ([`run_log`]), with what it takes to fold its rows anew.
+//! Reading a long log back as messages: as events in this process, which is the ceiling, and from the daemon by pages and by
+//! WebSocket. The same for a run of envelopes ([`run_log`]), with the rebuild of its tables.
 
 mod rebuild;
 mod run_log;
@@ -46,7 +46,7 @@ async fn measure(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     run_of_envelopes(plan, report).await
 }
 
-/// Rates count envelopes, though each leads to more than one fact on average.
+/// Rates count envelopes, although an envelope causes more than one event on average.
 async fn run_of_envelopes(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     let log = RunLog::get(plan).await?;
     let folded = rebuild::in_memory(&log).await?;
@@ -109,7 +109,7 @@ async fn read_pages(daemon: &Daemon, head: u64, what: &str) -> anyhow::Result<()
     Ok(())
 }
 
-/// The place to go on from, which a page tells last.
+/// The position of the next page, from the end of a page.
 fn next(body: &[u8]) -> Option<u64> {
     let digits = body.strip_suffix(b"}")?.rsplit(|byte| *byte == b':').next()?;
     std::str::from_utf8(digits).ok()?.parse().ok()

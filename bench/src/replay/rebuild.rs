@@ -1,5 +1,5 @@
-//! What it takes to make the derived rows anew from the log: their fold in memory, which is the ceiling, and the store doing
-//! it as it does when an older program made them.
+//! Rebuilding the tables from the log: the fold in memory, which is the ceiling, and the store's rebuild of tables that an
+//! older program made.
 
 use rookery_store::replay::Fold;
 use rookery_store::{FORMAT, LogQuery, Store};
@@ -10,7 +10,7 @@ use super::run_log::RunLog;
 use crate::stopwatch::Stopwatch;
 use crate::work;
 
-/// Envelopes a second.
+/// Folds the log in memory, and returns the rate in envelopes per second.
 pub(super) async fn in_memory(log: &RunLog) -> anyhow::Result<f64> {
     let store = work::open(&log.database())?;
     let (watch, mut fold) = (Stopwatch::start(), Fold::default());
@@ -26,7 +26,8 @@ pub(super) async fn in_memory(log: &RunLog) -> anyhow::Result<f64> {
     Ok(rate)
 }
 
-/// The same, written: the rows are said to be of the format before this one.
+/// Lets the store rebuild its tables, by marking them as of the previous format, and returns the rate in envelopes per
+/// second.
 pub(super) async fn in_the_store(log: &RunLog) -> anyhow::Result<f64> {
     let database = log.database();
     Connection::open(&database)?.execute("UPDATE log_head SET format = ?1", [FORMAT - 1])?;

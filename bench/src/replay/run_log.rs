@@ -1,7 +1,7 @@
-//! A long run of envelopes: taken in once by the real engine and kept, because it takes a while.
+//! A long run of envelopes. The real engine receives it once, and it is kept because that takes long.
 //!
-//! One task is open from the beginning to the end, and the others are part of it: each is asked for, accepted, reported on
-//! and brought to its end.
+//! One task is open during the whole run, and the others are its subtasks. Each is requested, accepted, reported on and
+//! completed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use crate::ingest::caller;
 use crate::{Plan, data, fanout, say, work};
 
 pub(crate) const RUN: &str = "run_long";
-/// Counts up when the log is made in another way.
+/// The version of the log's content. A new version replaces a kept log.
 const MADE: &str = "1";
 const AGENTS: u64 = 200;
 const ROOT: &str = "task_root";
-/// Asked for, accepted, told of seven times, done.
+/// A request, an acceptance, seven progress reports and a result.
 const ENVELOPES_OF_A_TASK: u64 = 10;
-/// As many as a call may carry.
+/// The most envelopes in a call.
 const TASKS_AT_ONCE: u64 = 100;
 
-/// A project with such a run in it.
+/// A project with such a run.
 #[derive(Debug)]
 pub(super) struct RunLog {
     pub(super) root: PathBuf,

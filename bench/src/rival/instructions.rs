@@ -1,7 +1,7 @@
-//! Instructions per request of two builds, counted by callgrind inside of the daemon.
+//! Instructions per request of two builds, counted by callgrind in the daemon.
 //!
-//! Each path is run in fresh daemons, with few and with many requests. The difference leaves out start, set-up and stop. What the
-//! daemon does beside the requests only adds to a count, so the least of several counts is taken.
+//! Each path is run in fresh daemons, with few and with many requests. The difference leaves out start, set-up and stop. Other
+//! work of the daemon can only increase a count, so the lowest of several counts is used.
 
 use std::path::Path;
 

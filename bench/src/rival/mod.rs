@@ -16,7 +16,7 @@ use crate::{Plan, say};
 /// No rate may fall, and no time or size grow, by more than this many percent.
 const TOLERATED: f64 = 5.0;
 
-/// A program to compare, and how figures name it.
+/// A program to compare, with its name in the figures.
 #[derive(Debug)]
 struct Build {
     name: &'static str,
@@ -34,7 +34,7 @@ pub(crate) fn run(plan: &Plan, other: &Path, report: &mut Report) -> anyhow::Res
     start::run(plan, &builds, report)
 }
 
-/// Counts instructions instead of time: the same on a busy machine.
+/// Counts instructions instead of time, which gives the same result on a busy machine.
 pub(crate) fn count_instructions(plan: &Plan, other: &Path, report: &mut Report) -> anyhow::Result<()> {
     instructions::run(plan, &builds(other)?, report)
 }
@@ -48,7 +48,7 @@ fn builds(other: &Path) -> anyhow::Result<Builds> {
 }
 
 impl Build {
-    /// Starts the daemon on SQLite in a folder below `folder` that bears `purpose`.
+    /// Starts the daemon on SQLite in a folder below `folder` named after `purpose`.
     async fn start(&self, folder: &Path, purpose: &str) -> anyhow::Result<Daemon> {
         Daemon::start_with(&self.program, &self.root(folder, purpose)?, &[]).await
     }
@@ -60,7 +60,7 @@ impl Build {
     }
 }
 
-/// Adds what each build measured and the ratio of both within each round, in percent.
+/// Adds the figures of each build, and the ratio of both within each round, in percent.
 fn compare(name: &str, unit: &'static str, builds: &Builds, rounds: &[[f64; 2]], report: &mut Report) -> Spread {
     for (at, build) in builds.iter().enumerate() {
         let spread = Spread::of(rounds.iter().map(|round| round[at]));

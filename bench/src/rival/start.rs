@@ -1,4 +1,4 @@
-//! How soon each build is ready on a log of the same length, and how much memory it holds then.
+//! The start time and memory of each build, on a log of the same length.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ async fn measure(plan: &Plan, builds: &Builds, report: &mut Report) -> anyhow::R
     Ok(())
 }
 
-/// The seconds until the daemon is ready, and its own memory in MiB a moment later.
+/// The seconds until the daemon is ready, and its private memory in MiB right after.
 async fn start_once(build: &Build, scratch: &tempfile::TempDir) -> anyhow::Result<(f64, f64)> {
     let daemon = build.start(scratch.path(), "start").await?;
     tokio::time::sleep(SETTLE).await;

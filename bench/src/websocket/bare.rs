@@ -1,4 +1,4 @@
-//! The ceiling: a bare server that hands every message it gets to every connection, and keeps none.
+//! The ceiling: a bare server that sends every received message to every connection, and stores none.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +13,7 @@ use tokio::sync::broadcast;
 
 use crate::say;
 
-/// As many as may be on their way.
+/// The most messages on their way to connections.
 const KEPT: usize = 65_536;
 
 #[derive(Clone)]
@@ -22,7 +22,7 @@ struct Hub {
     sender: broadcast::Sender<Utf8Bytes>,
 }
 
-/// Serves until the process is ended.
+/// Serves until the process ends.
 pub(crate) fn serve() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -48,7 +48,7 @@ async fn publish(State(hub): State<Hub>, Json(task): Json<Value>) -> (StatusCode
         "from": { "agent_id": "agent:bench" }, "to": [], "type": "task.request", "payload": task,
         "meta": { "seq": *count, "kind": "task.created", "version": 1, "auth": "asserted", "via": null, "cause": null },
     });
-    // Nobody may listen yet.
+    // Fails without a listener, which is fine.
     drop(hub.sender.send(format!(r#"{{"seq":{count},"message":{message}}}"#).into()));
     (StatusCode::CREATED, Json(task))
 }

@@ -1,7 +1,7 @@
-//! WebSockets: 200 connections that get every message while others write, beside a bare server that stores nothing.
+//! WebSockets: 200 connections that receive every message while others write, beside a bare server that stores nothing.
 //!
-//! Both are asked by the same writers and read by the same clients, in turns. The bare one sends what it was sent, wrapped
-//! as we wrap it and rendered once for all, which is all that a fan-out has to do.
+//! Both have the same writers and readers, in turns. The bare server wraps every message as we do, renders it once for all
+//! connections, and sends it, which is the least that a fan-out has to do.
 
 pub(crate) mod bare;
 mod reader;
@@ -25,7 +25,7 @@ const READERS: usize = 200;
 const WRITERS: usize = 8;
 const STREAM: &str = "/clutch/v0/stream";
 
-/// One of those that take turns.
+/// A server that takes part in the comparison.
 struct Runner {
     name: &'static str,
     address: SocketAddr,
@@ -36,7 +36,7 @@ struct Runner {
 struct Slice {
     deliveries: f64,
     writes: f64,
-    /// Of all that should have come, how much came, in order and once.
+    /// The share of the expected messages that arrived once and in order.
     share: f64,
 }
 
@@ -57,7 +57,7 @@ async fn measure(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
         runner("rookery, batched", daemon.address, "/clutch/v0/stream?batch=1"),
     ];
     for runner in &mut runners {
-        // Connections, caches and files are warm before anything counts.
+        // Warms up connections, caches and files.
         runner.slice(plan.slice / 2).await?;
         runner.slices.clear();
     }

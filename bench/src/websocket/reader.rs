@@ -20,7 +20,7 @@ fn scan(bytes: &[u8], tally: &mut Tally) -> usize {
         let begin = done + head;
         let Some(payload) = bytes.get(begin..begin + length) else { break };
         if kind == TEXT {
-            // An array has a message on each line.
+            // An array has one message on each line.
             payload.split(|byte| *byte == b'\n').for_each(|line| tally.saw(seq(line)));
         }
         done = begin + length;
@@ -28,7 +28,7 @@ fn scan(bytes: &[u8], tally: &mut Tally) -> usize {
     done
 }
 
-/// Kind, length of the head and length of the payload of a frame from a server.
+/// The kind, head length and payload length of a server's frame.
 fn frame(bytes: &[u8]) -> Option<(u8, usize, usize)> {
     let (kind, short) = (bytes.first()? & 0x0f, bytes.get(1)? & 0x7f);
     Some(match short {
@@ -38,7 +38,7 @@ fn frame(bytes: &[u8]) -> Option<(u8, usize, usize)> {
     })
 }
 
-/// The place that a message tells first.
+/// The position at the start of a message.
 fn seq(line: &[u8]) -> Option<u64> {
     let line = line.strip_prefix(b"[").unwrap_or(line).strip_prefix(br#"{"seq":"#)?;
     let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
