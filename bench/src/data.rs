@@ -15,11 +15,11 @@ use rookery_store::{Store, Submission};
 use crate::{Plan, say, work};
 
 /// The version of the log's content. A new version replaces a kept log.
-const MADE: &str = "3";
+const CONTENT_VERSION: &str = "3";
 const AGENTS: u64 = 200;
 const RUNS: u64 = 1_000;
 const THREADS: u64 = 5_000;
-const AT_ONCE: u64 = 512;
+const CONCURRENT_TASKS: u64 = 512;
 /// The events created, claimed, started and completed.
 const EVENTS_OF_A_TASK: u64 = 4;
 
@@ -34,7 +34,7 @@ impl LongLog {
     pub(crate) async fn get(plan: &Plan) -> anyhow::Result<LongLog> {
         let root = plan.folder.join(format!("log-{}", plan.events));
         let log = LongLog { root, tasks: plan.events / EVENTS_OF_A_TASK };
-        kept(&log.root, MADE, format_args!("{} events", plan.events), async || {
+        make_or_reuse(&log.root, CONTENT_VERSION, format_args!("{} events", plan.events), async || {
             let store = work::open(&log.database())?;
             work::announce(&store, AGENTS as usize).await?;
             log.fill(&store).await?;
@@ -51,7 +51,7 @@ impl LongLog {
 
     async fn fill(&self, store: &SqliteStore) -> anyhow::Result<()> {
         let next = AtomicU64::new(0);
-        let workers = (0..AT_ONCE).map(|_| async {
+        let workers = (0..CONCURRENT_TASKS).map(|_| async {
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 if at >= self.tasks {
@@ -60,7 +60,7 @@ impl LongLog {
                 if at.is_multiple_of(self.tasks / 10) {
                     say::note(format_args!("{} %", 100 * at / self.tasks));
                 }
-                live_through(store, at).await?;
+                run_task(store, at).await?;
             }
         });
         join_all(workers).await.into_iter().collect::<anyhow::Result<()>>()
@@ -79,7 +79,7 @@ impl LongLog {
 }
 
 /// Makes a project, unless one of the same version was kept.
-pub(crate) async fn kept(
+pub(crate) async fn make_or_reuse(
     root: &Path,
     way: &str,
     what: impl Display,
@@ -129,7 +129,7 @@ fn task(at: u64) -> TaskId {
 }
 
 /// Takes one task from its creation to its completion.
-async fn live_through(store: &SqliteStore, at: u64) -> anyhow::Result<()> {
+async fn run_task(store: &SqliteStore, at: u64) -> anyhow::Result<()> {
     let (id, agent) = (task(at), agent(at));
     let caller = Caller::asserted(agent.clone());
     let create = CreateTask {

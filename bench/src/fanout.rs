@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use rookery_core::files::Report as Told;
+use rookery_core::files::Report as AgentReport;
 use rookery_core::{Caller, LogId, Timestamp};
 use rookery_engine::credentials::Trust;
 use rookery_engine::settings::Settings;
@@ -24,14 +24,14 @@ const PER_SECOND: u64 = 10_000;
 /// The commit interval of the paced writer, about the time of a group commit on a usual disk.
 const TICK: Duration = Duration::from_millis(5);
 /// The time limit for late subscribers after the last event.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 const WRITERS: usize = 64;
 
 pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    paced(plan, &runtime, report)?;
+    measure_paced_delivery(plan, &runtime, report)?;
     say::note("paced delivery measured");
-    slowed(plan, &runtime, report)
+    measure_writer_slowdown(plan, &runtime, report)
 }
 
 /// Creates an engine on a store, without services.
@@ -57,7 +57,7 @@ pub(crate) fn engine(plan: &Plan, store: Arc<dyn Store>, board: Arc<PresenceBoar
 }
 
 /// Commits events in memory at a steady pace, so that only the delivery is measured.
-fn paced(plan: &Plan, runtime: &tokio::runtime::Runtime, report: &mut Report) -> anyhow::Result<()> {
+fn measure_paced_delivery(plan: &Plan, runtime: &tokio::runtime::Runtime, report: &mut Report) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let board = Arc::new(PresenceBoard::default());
     let database = Database::new(LogId::from("log_bench"));
@@ -78,7 +78,7 @@ fn paced(plan: &Plan, runtime: &tokio::runtime::Runtime, report: &mut Report) ->
         let due = first + TICK * tick;
         std::thread::sleep(due.saturating_sub(begun.elapsed()));
         let sent = u64::try_from(due.as_nanos()).unwrap_or(u64::MAX);
-        let submissions = (0..batch).map(|_| Submission::new(Caller::asserted("bench"), told(sent))).collect();
+        let submissions = (0..batch).map(|_| Submission::new(Caller::asserted("bench"), agent_report(sent))).collect();
         let outcomes = database.run(submissions, clock.now(), &board, None);
         anyhow::ensure!(outcomes.iter().all(Result::is_ok), "a report was refused");
     }
@@ -97,9 +97,9 @@ fn paced(plan: &Plan, runtime: &tokio::runtime::Runtime, report: &mut Report) ->
     Ok(())
 }
 
-fn told(sent: u64) -> Told {
+fn agent_report(sent: u64) -> AgentReport {
     let metadata = [("sent".to_owned(), sent.into())].into_iter().collect();
-    Told {
+    AgentReport {
         agent: "bench".into(),
         action: "x.bench".to_owned(),
         resource: None,
@@ -123,7 +123,7 @@ async fn follow(mut subscription: Subscription, total: u64, begun: Stopwatch) ->
     let mut seen = Seen::default();
     let mut last = None;
     while seen.count < total {
-        let Ok(Ok(chunk)) = tokio::time::timeout(PATIENCE, subscription.next()).await else { break };
+        let Ok(Ok(chunk)) = tokio::time::timeout(SILENCE_TIMEOUT, subscription.next()).await else { break };
         let rows = chunk.rows();
         let in_order =
             last.is_none_or(|last: rookery_core::Seq| rows.first().is_some_and(|row| row.seq == last.next()));
@@ -132,8 +132,8 @@ async fn follow(mut subscription: Subscription, total: u64, begun: Stopwatch) ->
         }
         last = rows.last().map(|row| row.seq);
         seen.count += rows.len() as u64;
-        if let Some(told) = rows.first().and_then(|row| row.event.get::<Told>())
-            && let Some(sent) = told.metadata.get("sent").and_then(serde_json::Value::as_u64)
+        if let Some(event) = rows.first().and_then(|row| row.event.get::<AgentReport>())
+            && let Some(sent) = event.metadata.get("sent").and_then(serde_json::Value::as_u64)
         {
             seen.ages.push(begun.nanos().saturating_sub(sent));
         }
@@ -154,7 +154,7 @@ impl Client for Writing {
 }
 
 /// Runs a closed loop of writers on the real store, alternating with and without subscribers.
-fn slowed(plan: &Plan, runtime: &tokio::runtime::Runtime, report: &mut Report) -> anyhow::Result<()> {
+fn measure_writer_slowdown(plan: &Plan, runtime: &tokio::runtime::Runtime, report: &mut Report) -> anyhow::Result<()> {
     let scratch = plan.scratch()?;
     let load = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let store = Arc::new(work::open(&scratch.path().join("fanout.db"))?);

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::http::Connection;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Adds every complete event at the start of some bytes to the tally. Returns the number of bytes of these events.
 pub(crate) type Scan = fn(&[u8], &mut Tally) -> usize;
@@ -66,7 +66,7 @@ impl Follower {
                     changed = target.changed() => changed.is_ok(),
                 }
             };
-            if !tokio::time::timeout(PATIENCE, more).await.unwrap_or(false) {
+            if !tokio::time::timeout(SILENCE_TIMEOUT, more).await.unwrap_or(false) {
                 return self.tally.count;
             }
         }

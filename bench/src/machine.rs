@@ -6,7 +6,7 @@ use std::process::Command;
 use serde::Serialize;
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Facts {
+pub(crate) struct MachineInfo {
     pub(crate) date: String,
     pub(crate) commit: String,
     profile: &'static str,
@@ -21,10 +21,10 @@ pub(crate) struct Facts {
 }
 
 /// Describes the machine. `folder` is on the measured disk.
-pub(crate) fn facts(folder: &Path) -> anyhow::Result<Facts> {
+pub(crate) fn read_info(folder: &Path) -> anyhow::Result<MachineInfo> {
     let uname = rustix::system::uname();
     let memory = field("/proc/meminfo", "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
-    Ok(Facts {
+    Ok(MachineInfo {
         date: today(),
         commit: output("git", &["rev-parse", "--short=10", "HEAD"]).unwrap_or_else(|| "unknown".to_owned()),
         profile: if cfg!(debug_assertions) { "debug" } else { "optimised" },

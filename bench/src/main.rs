@@ -223,7 +223,7 @@ fn main() -> anyhow::Result<()> {
     say::data(report.table());
     if !args.no_save {
         let results = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("results");
-        let saved = report.save(&results, &machine::facts(&plan.folder)?)?;
+        let saved = report.save(&results, &machine::read_info(&plan.folder)?)?;
         say::note(format_args!("saved as results/{saved}"));
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde::Serialize;
 
-use crate::machine::Facts;
+use crate::machine::MachineInfo;
 use crate::sample::Spread;
 
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -82,7 +82,7 @@ pub(crate) struct Report {
 
 #[derive(Serialize)]
 struct Saved<'a> {
-    machine: &'a Facts,
+    machine: &'a MachineInfo,
     figures: &'a [Figure],
 }
 
@@ -108,7 +108,7 @@ impl Report {
     }
 
     /// Writes the figures beside earlier ones, and returns the name of the file.
-    pub(crate) fn save(&self, folder: &Path, machine: &Facts) -> anyhow::Result<String> {
+    pub(crate) fn save(&self, folder: &Path, machine: &MachineInfo) -> anyhow::Result<String> {
         std::fs::create_dir_all(folder)?;
         let name = format!("{}-{}.json", machine.date.replace([':', '-'], ""), machine.commit);
         let mut text = serde_json::to_string_pretty(&Saved { machine, figures: &self.figures })?;

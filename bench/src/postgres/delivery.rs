@@ -16,8 +16,8 @@ use crate::stopwatch::Stopwatch;
 use crate::{Plan, say, stream, work};
 
 /// The interval of requests, which leaves the machine idle in between.
-const EVERY: Duration = Duration::from_millis(10);
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_INTERVAL: Duration = Duration::from_millis(10);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(plan: &Plan, databases: &Databases, report: &mut Report) -> anyhow::Result<()> {
     // Readers must not wait for the client that writes.
@@ -32,10 +32,10 @@ async fn measure(plan: &Plan, databases: &Databases, report: &mut Report) -> any
     let begun = Stopwatch::start();
     let (own, others) = (watch(asked.address, begun).await?, watch(other.address, begun).await?);
     let rounds = u32::try_from(plan.rounds)?;
-    let sent = ask(asked.address, begun, plan.steady * rounds / 3).await?;
-    let (own, others) = (seen(own, &sent).await?, seen(others, &sent).await?);
+    let sent = create_tasks(asked.address, begun, plan.steady * rounds / 3).await?;
+    let (own, others) = (delays(own, &sent).await?, delays(others, &sent).await?);
     let answered = sent.values().map(|sent| sent.answered - sent.asked).collect();
-    let rate = format!("{} requests/s", 1_000 / EVERY.as_millis());
+    let rate = format!("{} requests/s", 1_000 / REQUEST_INTERVAL.as_millis());
     add(report, &format!("answer of node A, {rate}"), answered);
     add(report, &format!("from asking node A to its own stream, {rate}"), own);
     add(report, &format!("from asking node A to a stream of node B, {rate}"), others);
@@ -56,10 +56,14 @@ struct Sent {
 }
 
 /// Creates tasks at a steady pace. Returns the times of each request and answer.
-async fn ask(address: SocketAddr, begun: Stopwatch, length: Duration) -> anyhow::Result<HashMap<String, Sent>> {
+async fn create_tasks(
+    address: SocketAddr,
+    begun: Stopwatch,
+    length: Duration,
+) -> anyhow::Result<HashMap<String, Sent>> {
     let request = http::request("POST", "/tasks", Some(&work::body(&work::agent(0))));
     let mut connection = Connection::open(address).await?;
-    let mut ticks = tokio::time::interval(EVERY);
+    let mut ticks = tokio::time::interval(REQUEST_INTERVAL);
     let (mut sent, last) = (HashMap::new(), begun.elapsed() + length);
     while begun.elapsed() < last {
         ticks.tick().await;
@@ -77,18 +81,18 @@ async fn ask(address: SocketAddr, begun: Stopwatch, length: Duration) -> anyhow:
 /// Follows a stream. Returns the time at which each task appeared.
 async fn watch(address: SocketAddr, begun: Stopwatch) -> anyhow::Result<mpsc::UnboundedReceiver<(String, u64)>> {
     let mut stream = stream::open(address).await?;
-    let (tell, told) = mpsc::unbounded_channel();
+    let (sender, receiver) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Some(lines) = stream.lines().await {
             let now = begun.nanos();
             for id in lines.iter().filter_map(|line| task_of(line)) {
-                if tell.send((id, now)).is_err() {
+                if sender.send((id, now)).is_err() {
                     return;
                 }
             }
         }
     });
-    Ok(told)
+    Ok(receiver)
 }
 
 fn task_of(line: &[u8]) -> Option<String> {
@@ -97,13 +101,14 @@ fn task_of(line: &[u8]) -> Option<String> {
 }
 
 /// The delay of each task.
-async fn seen(
-    mut told: mpsc::UnboundedReceiver<(String, u64)>,
+async fn delays(
+    mut appeared: mpsc::UnboundedReceiver<(String, u64)>,
     sent: &HashMap<String, Sent>,
 ) -> anyhow::Result<Vec<u64>> {
     let mut ages = Vec::with_capacity(sent.len());
     while ages.len() < sent.len() {
-        let next = tokio::time::timeout(PATIENCE, told.recv()).await.context("a stream misses something")?;
+        let next =
+            tokio::time::timeout(EVENT_TIMEOUT, appeared.recv()).await.context("timeout of an event on a stream")?;
         let (id, at) = next.context("a stream has ended")?;
         ages.extend(sent.get(&id).map(|sent| at - sent.asked));
     }

@@ -30,19 +30,19 @@ pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
 
 async fn measure(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     let log = LongLog::get(plan).await?;
-    let read = facts(plan, &log.database()).await?;
-    let (head, facts) = (read.rows, read.rows as f64 / read.seconds);
-    say::note("facts read");
+    let read = read_events(plan, &log.database()).await?;
+    let (head, events) = (read.rows, read.rows as f64 / read.seconds);
+    say::note("events read");
     let daemon = Daemon::start(&log.root).await?;
     let pages = pages(&daemon, head).await?;
     say::note("pages read");
     let socket = socket(&daemon, head).await?;
     daemon.stop()?;
     let name = format!("replay of {} events", plan.events);
-    report.add(Figure::new(format!("{name}: facts, in the process"), facts, "/s"));
+    report.add(Figure::new(format!("{name}: facts, in the process"), events, "/s"));
     report.add(Figure::new(format!("{name}: messages by pages"), pages, "/s"));
     report.add(Figure::new(format!("{name}: messages by WebSocket"), socket, "/s"));
-    report.add(Figure::new(format!("{name}: WebSocket / facts in the process"), 100.0 * socket / facts, "%"));
+    report.add(Figure::new(format!("{name}: WebSocket / facts in the process"), 100.0 * socket / events, "%"));
     run_of_envelopes(plan, report).await
 }
 
@@ -53,8 +53,8 @@ async fn run_of_envelopes(plan: &Plan, report: &mut Report) -> anyhow::Result<()
     say::note("rows folded in memory");
     let rebuilt = rebuild::in_the_store(&log).await?;
     say::note("rows rebuilt");
-    let read = facts(plan, &log.database()).await?;
-    let (head, facts) = (read.rows, log.envelopes as f64 / read.seconds);
+    let read = read_events(plan, &log.database()).await?;
+    let (head, events) = (read.rows, log.envelopes as f64 / read.seconds);
     let daemon = Daemon::start(&log.root).await?;
     let watch = Stopwatch::start();
     read_pages(&daemon, head, &format!("/clutch/v0/runs/{}/replay", run_log::RUN)).await?;
@@ -63,7 +63,7 @@ async fn run_of_envelopes(plan: &Plan, report: &mut Report) -> anyhow::Result<()
     let socket = socket(&daemon, head).await? * log.envelopes as f64 / head as f64;
     daemon.stop()?;
     let name = format!("a run of {} envelopes", log.envelopes);
-    report.add(Figure::new(format!("{name}: facts read, in the process"), facts, "/s"));
+    report.add(Figure::new(format!("{name}: facts read, in the process"), events, "/s"));
     report.add(Figure::new(format!("{name}: replay by pages"), pages, "/s"));
     report.add(Figure::new(format!("{name}: replay by WebSocket"), socket, "/s"));
     report.add(Figure::new(format!("{name}: rows folded in memory"), folded, "/s"));
@@ -76,7 +76,7 @@ struct Read {
     seconds: f64,
 }
 
-async fn facts(plan: &Plan, database: &Path) -> anyhow::Result<Read> {
+async fn read_events(plan: &Plan, database: &Path) -> anyhow::Result<Read> {
     let store = Arc::new(work::open(database)?);
     let engine = fanout::engine(plan, store.clone(), Arc::new(PresenceBoard::default()));
     let watch = Stopwatch::start();

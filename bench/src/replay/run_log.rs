@@ -16,7 +16,7 @@ use crate::{Plan, data, fanout, say, work};
 
 pub(crate) const RUN: &str = "run_long";
 /// The version of the log's content. A new version replaces a kept log.
-const MADE: &str = "1";
+const CONTENT_VERSION: &str = "1";
 const AGENTS: u64 = 200;
 const ROOT: &str = "task_root";
 /// A request, an acceptance, seven progress reports and a result.
@@ -34,7 +34,7 @@ pub(super) struct RunLog {
 impl RunLog {
     pub(super) async fn get(plan: &Plan) -> anyhow::Result<RunLog> {
         let log = RunLog { root: plan.folder.join(format!("run-{}", plan.events)), envelopes: plan.events };
-        data::kept(&log.root, MADE, format_args!("{} envelopes", plan.events), async || {
+        data::make_or_reuse(&log.root, CONTENT_VERSION, format_args!("{} envelopes", plan.events), async || {
             let store = Arc::new(work::open(&log.database())?);
             work::announce(store.as_ref(), AGENTS as usize).await?;
             let engine = fanout::engine(plan, store.clone(), Arc::new(PresenceBoard::default()));
@@ -51,7 +51,8 @@ impl RunLog {
     }
 
     async fn fill(&self, engine: &Engine) -> anyhow::Result<()> {
-        take_in(engine, &[asked_for(ROOT, None, 0), told(ROOT, 0, 0, "task.accept", &json!({}))]).await?;
+        take_in(engine, &[request_envelope(ROOT, None, 0), report_envelope(ROOT, 0, 0, "task.accept", &json!({}))])
+            .await?;
         let tasks = self.envelopes / ENVELOPES_OF_A_TASK;
         for first in (0..tasks).step_by(TASKS_AT_ONCE as usize) {
             if first.is_multiple_of((tasks / 10).max(1)) {
@@ -74,17 +75,18 @@ async fn take_in(engine: &Engine, envelopes: &[Value]) -> anyhow::Result<()> {
 /// All envelopes of one task.
 fn life_of(at: u64) -> Vec<Value> {
     let task = format!("task_{at:09}");
-    let mut envelopes = vec![asked_for(&task, Some(ROOT), at), told(&task, at, 0, "task.accept", &json!({}))];
+    let mut envelopes =
+        vec![request_envelope(&task, Some(ROOT), at), report_envelope(&task, at, 0, "task.accept", &json!({}))];
     for step in 1..=7 {
         let payload = json!({ "percent": step * 12, "text": "Read the next part of what has to be read." });
-        envelopes.push(told(&task, at, step, "task.progress", &payload));
+        envelopes.push(report_envelope(&task, at, step, "task.progress", &payload));
     }
     let result = json!({ "summary": "All parts are read, and two of them have to be split.", "parts": 7 });
-    envelopes.push(told(&task, at, 8, "task.result", &result));
+    envelopes.push(report_envelope(&task, at, 8, "task.result", &result));
     envelopes
 }
 
-fn asked_for(task: &str, parent: Option<&str>, at: u64) -> Value {
+fn request_envelope(task: &str, parent: Option<&str>, at: u64) -> Value {
     let payload = json!({
         "title": format!("Part {at}"),
         "description": "Something that somebody wants to have done, in about as many words as people use.",
@@ -94,7 +96,7 @@ fn asked_for(task: &str, parent: Option<&str>, at: u64) -> Value {
     request
 }
 
-fn told(task: &str, at: u64, step: u64, kind: &str, payload: &Value) -> Value {
+fn report_envelope(task: &str, at: u64, step: u64, kind: &str, payload: &Value) -> Value {
     let from = format!("agent:{}", work::agent((at % AGENTS) as usize));
     envelope(task, &from, &format!("{at}_{step}"), kind, payload)
 }
