@@ -14,7 +14,7 @@ async fn hooks_and_configuration_of_the_repository_cannot_be_planted() {
         )
         .await;
     assert_eq!(attack.code, Some(0), "{attack:?}");
-    assert!(attack.said.contains("raider"), "{attack:?}");
+    assert!(attack.output.contains("raider"), "{attack:?}");
     target.person_uses_git();
     assert_eq!(
         target
@@ -27,7 +27,7 @@ async fn hooks_and_configuration_of_the_repository_cannot_be_planted() {
     assert!(!target.trophy().exists());
 }
 
-/// Makes a git folder `evil` whose settings run code, and tries to lead the project's git to it in every way.
+/// Makes a git folder `evil` whose settings run code, and tries every way to divert the project's git to it.
 const DIVERT: &str = r#"git init -q evil; git -C evil config core.fsmonitor "touch $TROPHY; false"
 cd .git || exit 1
 for file in commondir config.worktree gitdir; do
@@ -42,16 +42,16 @@ cd ..; rm -rf evil; echo done
 "#;
 
 #[tokio::test]
-async fn git_cannot_be_led_to_other_settings() {
+async fn git_cannot_be_diverted_to_other_settings() {
     let target = Target::new();
     let attack = target.attack(DIVERT).await;
     assert!(attack.transcript.contains("done"), "{attack:?}");
     target.person_uses_git();
     for name in ["commondir", "config.worktree", "gitdir", "info/attributes", "remotes/origin", "branches/origin"] {
-        assert!(!target.root().join(".git").join(name).exists(), "{name} is left");
+        assert!(!target.root().join(".git").join(name).exists(), "{name} exists");
     }
     let kept = target.as_person("git commit -q --allow-empty -m mine && git rev-parse --git-common-dir");
-    assert_eq!(kept.trim(), ".git", "the repository is as it was");
+    assert_eq!(kept.trim(), ".git", "the repository must be unchanged");
 }
 
 #[tokio::test]
@@ -118,17 +118,17 @@ async fn folder_to_write_that_became_a_link_is_refused() {
     let attack =
         target.attack_from(&seat, "ls cache/ && echo listed; cat cache/*; echo x >cache/authorized_keys").await;
     assert!(!attack.transcript.contains("listed"), "{attack:?}");
-    assert!(attack.said.contains("a link leads from"), "{attack:?}");
+    assert!(attack.output.contains("a link leads from"), "{attack:?}");
 }
 
 #[tokio::test]
-async fn repository_made_by_an_agent_is_told() {
+async fn repository_made_by_an_agent_is_reported() {
     let target = Target::new();
     let attack = target.attack("git init -q vendor; git -C vendor commit -q --allow-empty -m x; echo done").await;
-    assert!(attack.said.contains("vendor/.git: an agent created this repository"), "{attack:?}");
+    assert!(attack.output.contains("vendor/.git: an agent created this repository"), "{attack:?}");
 }
 
-/// Leads every name that the runner might write while it replaces `.cursor/mcp.json` to a private file of the person's.
+/// Links every name that the runner might write while it overrides `.cursor/mcp.json` to a private file of the person.
 const DIVERT_OVERRIDE: &str = r#"mkdir -p .cursor; echo '{}' >.cursor/mcp.json
 for name in mcp.rookery-new mcp.json.rookery-new mcp.json.rookery-kept mcp.rookery-kept mcp.json.tmp; do
   ln -s "$PROJECT/.rookery/person.key" .cursor/$name
@@ -139,11 +139,11 @@ async fn overridden_file_is_not_written_through_planted_links() {
     let target = Target::new();
     target.install("cursor-agent", "cat .cursor/mcp.json >seen.json 2>/dev/null; echo fake");
     target.attack(DIVERT_OVERRIDE).await;
-    let attack = target.attack_from(&Seat::shared().by("cursor"), "").await;
+    let attack = target.attack_from(&Seat::shared().with_backend("cursor"), "").await;
     let seen = std::fs::read_to_string(target.root().join("seen.json")).unwrap_or_default();
-    assert!(seen.contains("rookery"), "the file was replaced for the turn: {attack:?}");
+    assert!(seen.contains("rookery"), "the file must be overridden during the turn: {attack:?}");
     let restored = std::fs::read_to_string(target.root().join(".cursor/mcp.json")).unwrap();
-    assert_eq!(restored, "{}\n", "and restored");
+    assert_eq!(restored, "{}\n", "the file must be restored");
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn override_in_a_folder_that_is_a_link_is_refused() {
     let target = Target::new();
     target.install("cursor-agent", "echo fake");
     target.attack("ln -s $PERSON_HOME/.config .cursor").await;
-    let attack = target.attack_from(&Seat::shared().by("cursor"), "").await;
+    let attack = target.attack_from(&Seat::shared().with_backend("cursor"), "").await;
     assert_ne!(attack.code, Some(0), "{attack:?}");
-    assert!(attack.said.contains(".cursor"), "the reason is told: {attack:?}");
+    assert!(attack.output.contains(".cursor"), "the reason must be printed: {attack:?}");
 }

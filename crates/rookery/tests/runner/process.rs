@@ -8,7 +8,7 @@ use std::time::Duration;
 use rookery_runner::process::{
     ExecShim, Finished, NotStarted, OutputStream, ProcessEnd, Program, RunLimits, end_orphans, run,
 };
-use rookery_testkit::patience::{eventually, within};
+use rookery_testkit::wait::{eventually, within};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
 use tokio::sync::Notify;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use jiff::civil::date;
 use jiff::tz::TimeZone;
 use rookery_runner::file::{Blocker, Plan, Ready, Refused, Source, Surroundings};
-use rookery_runner::sandbox::{Available, NestedNamespaces};
+use rookery_runner::sandbox::{NestedNamespaces, SandboxSupport};
 
 /// Some of the tools that agents are given.
 const TOOLS: [&str; 8] = [
@@ -48,7 +48,7 @@ pub fn surroundings() -> Surroundings<'static> {
         tools: TOOLS.map(str::to_owned).to_vec(),
         now: date(2026, 3, 6).at(12, 0, 0, 0).to_zoned(TimeZone::UTC).unwrap(),
         find_program: &|name| (name != "codex").then(|| Path::new("/usr/bin").join(name)),
-        sandbox: Available::Yes {
+        sandbox: SandboxSupport::Yes {
             bwrap: "/usr/bin/bwrap".into(),
             version: "bubblewrap 0.11".to_owned(),
             nested: NestedNamespaces::Off,
@@ -91,7 +91,7 @@ fn everything_that_is_wrong_is_told_as_written_down() {
 fn plan_names_everything_that_is_missing_on_this_machine() {
     let text = "agents:\n  ada: {backend: codex, sandbox: false}\n  ben: {backend: command, command: [./lint, --all]}\n  \
         eve: {model: openai/gpt-5}\n  zoe: {backend: mock, script: [pass]}\nparams: [{name: pr, required: true}]\nkickoff: '@ada hello'\n";
-    let here = Surroundings { sandbox: Available::Missing, find_program: &|_| None, ..surroundings() };
+    let here = Surroundings { sandbox: SandboxSupport::Missing, find_program: &|_| None, ..surroundings() };
     let ready = Ready::check(&source("good", "here.yaml", text), "pr-1", &[], &here).unwrap();
     let plan = Plan::of(&ready, &here);
     let named: Vec<String> = plan.hindrances.iter().map(ToString::to_string).collect();

@@ -18,7 +18,7 @@ pub fn fuzz_one(data: &[u8]) {
         tools: vec!["channel_send".to_owned()],
         now,
         find_program: &|name| Some(Path::new("/usr/bin").join(name)),
-        sandbox: rookery_runner::sandbox::Available::Missing,
+        sandbox: rookery_runner::sandbox::SandboxSupport::Missing,
     };
     match Ready::check(&source, "pr-1", &[], &surroundings) {
         Ok(_) => {}

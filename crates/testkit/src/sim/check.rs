@@ -1,4 +1,4 @@
-//! What must hold, whatever happens. Each check is one function that names what it found.
+//! The checks: invariants that hold under all faults. Each check is a function that reports a violation under its name.
 
 pub(super) mod deliveries;
 pub(super) mod envelopes;
@@ -22,136 +22,146 @@ use rookery_store::node::LeaderRole;
 use rookery_store::replay::Fold;
 use rookery_store::{Committed, LogHead};
 
-use super::model::{Model, Redone, request_of};
+use super::model::{Model, Redecision, request_of};
 
-/// A check that failed, and what it saw.
+/// A violation check, with details.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
     pub check: &'static str,
-    pub what: String,
+    pub details: String,
 }
 
-pub(super) type Checked = Result<(), Violation>;
+pub(super) type CheckResult = Result<(), Violation>;
 
-fn violated(check: &'static str, what: impl Into<String>) -> Checked {
-    Err(Violation { check, what: what.into() })
+fn violation(check: &'static str, details: impl Into<String>) -> CheckResult {
+    Err(Violation { check, details: details.into() })
 }
 
-/// A request as its sender knows it.
+/// A command as its sender knows it.
 #[derive(Clone, Debug)]
-pub(super) struct Sent {
+pub(super) struct SentCommand {
     pub(super) id: String,
     pub(super) caller: Caller,
     pub(super) command: Box<AnyCommand>,
+    /// Whether the command has an idempotency key.
     pub(super) keyed: bool,
-    /// The head of the log when it was first sent.
+    /// The head of the log when the command was first sent.
     pub(super) since: Seq,
 }
 
-/// The log has every seq once, in order. Told with each new row, before it is taken in.
-pub(super) fn seq_is_gap_free(model: &Model, row: &LogRow) -> Checked {
+/// The log has every seq once, in order. Runs with each new row, before it is added to the model.
+pub(super) fn seq_is_gap_free(model: &Model, row: &LogRow) -> CheckResult {
     if row.seq == model.head().next() {
         return Ok(());
     }
-    violated("seq_is_gap_free", format!("{} follows {}", row.seq, model.head()))
+    violation("seq_is_gap_free", format!("{} follows {}", row.seq, model.head()))
 }
 
-/// What stands as an agent's doing was done by whoever is known as that agent: an id that is bound to a credential is
-/// not merely asserted. Told before the row is taken in.
-pub(super) fn sealed_ids_are_proven(model: &Model, row: &LogRow) -> Checked {
+/// An event of an agent with a credential comes from a caller that proved the id, and did not merely assert it. Runs
+/// before the row is added to the model.
+pub(super) fn ids_with_credentials_are_proven(model: &Model, row: &LogRow) -> CheckResult {
     let Actor::Agent(id) = &row.actor else { return Ok(()) };
     match model.row(&Key::Agent(id.clone())) {
         Some(Row::Agent(agent)) if agent.has_credential && !matches!(row.auth, Auth::Token | Auth::Session) => {
-            violated("sealed_ids_are_proven", format!("{} of {id} is known by {:?}", row.event.kind(), row.auth))
+            violation(
+                "ids_with_credentials_are_proven",
+                format!("{} of {id} has the authentication {:?}", row.event.kind(), row.auth),
+            )
         }
         _ => Ok(()),
     }
 }
 
-/// A task changes hands only by a fact that says so, and says from whom. Told before the row is taken in.
-pub(super) fn task_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
+/// A task changes its holder only by an event that names the previous holder. Runs before the row is added to the model.
+pub(super) fn task_claims_change_by_events(model: &Model, row: &LogRow) -> CheckResult {
     for key in row.event.write_set(row.seq) {
         let Some(Row::Task(old)) = model.row(&key) else { continue };
         let new = apply_row(model.row(&key).cloned(), &key, &row.event, EventStamp { seq: row.seq, at: row.at });
-        // What nobody holds may be taken out of a plan.
+        // A task without a holder may be removed from a plan.
         if new.is_none() && matches!(row.event.typed(), EventRef::TaskRemoved(_)) && old.held_by().is_none() {
             continue;
         }
         let Some(Row::Task(new)) = new else {
-            return violated("task_claims_end_by_facts", format!("{key:?} vanished by {}", row.event.kind()));
+            return violation("task_claims_change_by_events", format!("{key:?} vanished by {}", row.event.kind()));
         };
         if old.claim == new.claim {
             continue;
         }
-        let said = match row.event.typed() {
-            EventRef::TaskClaimed(fact) => fact.from.as_ref(),
-            EventRef::TaskReleased(fact) => fact.holder.as_ref(),
-            EventRef::TaskCompleted(fact) => fact.holder.as_ref(),
-            EventRef::TaskFailed(fact) => fact.holder.as_ref(),
-            EventRef::TaskTimedOut(fact) => fact.holder.as_ref(),
-            EventRef::TaskCancelled(fact) => fact.holder.as_ref(),
-            EventRef::TaskSkipped(fact) => fact.holder.as_ref(),
-            EventRef::TaskReopened(fact) => fact.holder.as_ref(),
+        let named = match row.event.typed() {
+            EventRef::TaskClaimed(event) => event.from.as_ref(),
+            EventRef::TaskReleased(event) => event.holder.as_ref(),
+            EventRef::TaskCompleted(event) => event.holder.as_ref(),
+            EventRef::TaskFailed(event) => event.holder.as_ref(),
+            EventRef::TaskTimedOut(event) => event.holder.as_ref(),
+            EventRef::TaskCancelled(event) => event.holder.as_ref(),
+            EventRef::TaskSkipped(event) => event.holder.as_ref(),
+            EventRef::TaskReopened(event) => event.holder.as_ref(),
             _ => {
                 let kind = row.event.kind();
-                return violated("task_claims_end_by_facts", format!("{key:?} changed hands by {kind}"));
+                return violation("task_claims_change_by_events", format!("{key:?} changed its holder by {kind}"));
             }
         };
-        if said != old.holder() {
-            let what = format!("{}: {} took it from {said:?}, held by {:?}", new.id, row.event.kind(), old.holder());
-            return violated("task_claims_end_by_facts", what);
+        if named != old.holder() {
+            let details = format!(
+                "{}: {} names the previous holder {named:?}, held by {:?}",
+                new.id,
+                row.event.kind(),
+                old.holder()
+            );
+            return violation("task_claims_change_by_events", details);
         }
     }
     Ok(())
 }
 
-/// A path changes hands only by a fact that says so. Told before the row is taken in.
-pub(super) fn file_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
+/// A path changes its holder only by an event that names the previous holder. Runs before the row is added to the model.
+pub(super) fn file_claims_change_by_events(model: &Model, row: &LogRow) -> CheckResult {
     for key in row.event.write_set(row.seq) {
         let Some(Row::File(old)) = model.row(&key) else { continue };
         let Some(holder) = old.holder() else { continue };
         let new = apply_row(model.row(&key).cloned(), &key, &row.event, EventStamp { seq: row.seq, at: row.at });
         let Some(Row::File(new)) = new else {
-            return violated("file_claims_end_by_facts", format!("{key:?} vanished by {}", row.event.kind()));
+            return violation("file_claims_change_by_events", format!("{key:?} vanished by {}", row.event.kind()));
         };
         if new.holder() == Some(holder) {
             continue;
         }
-        let said = match row.event.typed() {
-            EventRef::FileClaimed(fact) => fact.from.as_ref(),
-            EventRef::FileReleased(fact) => Some(&fact.holder),
-            EventRef::ClaimForced(fact) => Some(&fact.loser),
-            EventRef::ConflictResolved(fact) => Some(&fact.holder),
+        let named = match row.event.typed() {
+            EventRef::FileClaimed(event) => event.from.as_ref(),
+            EventRef::FileReleased(event) => Some(&event.holder),
+            EventRef::ClaimForced(event) => Some(&event.loser),
+            EventRef::ConflictResolved(event) => Some(&event.holder),
             _ => None,
         };
-        if said != Some(holder) {
-            let what = format!("{}: {} took it from {said:?}, held by {holder}", new.path, row.event.kind());
-            return violated("file_claims_end_by_facts", what);
+        if named != Some(holder) {
+            let details =
+                format!("{}: {} names the previous holder {named:?}, held by {holder}", new.path, row.event.kind());
+            return violation("file_claims_change_by_events", details);
         }
     }
     Ok(())
 }
 
-/// Where an agent stands with a message only goes on, from queued to read to acked, and is never gone. Told before the
-/// row is taken in.
-pub(super) fn deliveries_only_go_on(model: &Model, row: &LogRow) -> Checked {
+/// The state of a delivery only advances, from queued to read to acked, and a delivery never disappears. Runs before the
+/// row is added to the model.
+pub(super) fn deliveries_only_advance(model: &Model, row: &LogRow) -> CheckResult {
     for key in row.event.write_set(row.seq) {
         let Some(Row::Delivery(old)) = model.row(&key) else { continue };
         let new = apply_row(model.row(&key).cloned(), &key, &row.event, EventStamp { seq: row.seq, at: row.at });
         match new {
             Some(Row::Delivery(new)) if new.standing >= old.standing => {}
             other => {
-                let what = format!("{key:?} went from {:?} to {other:?} by {}", old.standing, row.event.kind());
-                return violated("deliveries_only_go_on", what);
+                let details = format!("{key:?} went from {:?} to {other:?} by {}", old.standing, row.event.kind());
+                return violation("deliveries_only_advance", details);
             }
         }
     }
     Ok(())
 }
 
-/// No two agents hold the same path, or one above or below the other's. Told after each command's last fact: those
-/// of one command are committed, and shown, together.
-pub(super) fn one_holder_per_path(model: &Model) -> Checked {
+/// No two agents hold overlapping paths. Runs after the last event of each command, since the events of a command are
+/// committed and shown together.
+pub(super) fn one_holder_per_path(model: &Model) -> CheckResult {
     let held: Vec<_> = model
         .rows()
         .filter_map(|(_, row)| if let Row::File(file) = row { Some((file, file.holder()?)) } else { None })
@@ -160,17 +170,17 @@ pub(super) fn one_holder_per_path(model: &Model) -> Checked {
         for (other, rival) in &held {
             if holder != rival && one.path.overlaps(&other.path) {
                 let head = model.head();
-                let what = format!("at {head}: {holder} holds {}, {rival} holds {}", one.path, other.path);
-                return violated("one_holder_per_path", what);
+                let details = format!("at {head}: {holder} holds {}, {rival} holds {}", one.path, other.path);
+                return violation("one_holder_per_path", details);
             }
         }
     }
     Ok(())
 }
 
-/// A run counts its tasks rightly, and has ended if and only if none of them is open, unless it was given up.
-/// Told after each command's last fact.
-pub(super) fn runs_follow_their_tasks(model: &Model) -> Checked {
+/// A run's counts fit its tasks, and it has ended if and only if none of them is open, unless it was abandoned. Runs after
+/// the last event of each command.
+pub(super) fn runs_follow_their_tasks(model: &Model) -> CheckResult {
     let mut left: BTreeMap<&RunId, (u32, u32, u32)> = BTreeMap::new();
     for (_, row) in model.rows() {
         if let Row::Task(task) = row {
@@ -186,29 +196,29 @@ pub(super) fn runs_follow_their_tasks(model: &Model) -> Checked {
         let follows = match run.status {
             RunStatus::Abandoned => true,
             RunStatus::Completed => unfinished == 0,
-            // Somebody may have called it that before.
+            // A caller may have set this status earlier.
             RunStatus::Failed => tasks == 0 || unfinished > 0,
             _ => tasks == 0 || unfinished > failed,
         };
         if (run.tasks, run.unfinished, run.failed) != (tasks, unfinished, failed) || !follows {
-            let what = format!("at {}: {} of {tasks} tasks are left of {run:?}", model.head(), unfinished);
-            return violated("runs_follow_their_tasks", what);
+            let details = format!("at {}: {} of {tasks} tasks are left of {run:?}", model.head(), unfinished);
+            return violation("runs_follow_their_tasks", details);
         }
     }
     Ok(())
 }
 
-/// A change of lead starts from the one who holds the position. Told before the row is taken in.
-pub(super) fn lead_changes_by_facts(model: &Model, row: &LogRow) -> Checked {
-    let EventRef::LeadChosen(fact) = row.event.typed() else { return Ok(()) };
+/// A change of the lead names the current lead as the previous one. Runs before the row is added to the model.
+pub(super) fn lead_changes_by_events(model: &Model, row: &LogRow) -> CheckResult {
+    let EventRef::LeadChosen(event) = row.event.typed() else { return Ok(()) };
     let holder = lead(model);
-    let asked = matches!(model.row(&Key::lead()), Some(Row::Lead(lead)) if lead.asked);
-    let changes = fact.holder.as_ref() != holder || fact.asked != asked;
-    if fact.previous.as_ref() == holder && changes {
+    let was_asked = matches!(model.row(&Key::lead()), Some(Row::Lead(lead)) if lead.asked);
+    let changes = event.holder.as_ref() != holder || event.asked != was_asked;
+    if event.previous.as_ref() == holder && changes {
         return Ok(());
     }
-    let what = format!("at {}: from {:?} to {:?}, held by {holder:?}", row.seq, fact.previous, fact.holder);
-    violated("lead_changes_by_facts", what)
+    let details = format!("at {}: from {:?} to {:?}, held by {holder:?}", row.seq, event.previous, event.holder);
+    violation("lead_changes_by_events", details)
 }
 
 fn lead(model: &Model) -> Option<&AgentId> {
@@ -218,8 +228,8 @@ fn lead(model: &Model) -> Option<&AgentId> {
     }
 }
 
-/// Somebody leads exactly if somebody is here, and it is one of those. Told after each command's last fact.
-pub(super) fn lead_is_one_of_the_live(model: &Model) -> Checked {
+/// There is a lead if and only if an agent is online, and the lead is online. Runs after the last event of each command.
+pub(super) fn lead_is_online(model: &Model) -> CheckResult {
     let live: Vec<&AgentId> = model
         .rows()
         .filter_map(|(_, row)| if let Row::Agent(agent) = row { agent.is_online().then_some(&agent.id) } else { None })
@@ -227,12 +237,13 @@ pub(super) fn lead_is_one_of_the_live(model: &Model) -> Checked {
     match lead(model) {
         None if live.is_empty() => Ok(()),
         Some(lead) if live.contains(&lead) => Ok(()),
-        lead => violated("lead_is_one_of_the_live", format!("at {}: {lead:?} of {live:?}", model.head())),
+        lead => violation("lead_is_online", format!("at {}: {lead:?} of {live:?}", model.head())),
     }
 }
 
-/// Who holds something is here to be missed: else nothing would ever free it. Told after each command's last fact.
-pub(super) fn holders_are_here(model: &Model) -> Checked {
+/// Every holder is online. The sweeper would never free the claims of an offline holder. Runs after the last event of each
+/// command.
+pub(super) fn holders_are_online(model: &Model) -> CheckResult {
     for (key, row) in model.rows() {
         let holder = match row {
             Row::Task(task) => task.holder(),
@@ -243,8 +254,8 @@ pub(super) fn holders_are_here(model: &Model) -> Checked {
         match model.row(&Key::Agent(holder.clone())) {
             Some(Row::Agent(agent)) if agent.is_online() => {}
             _ => {
-                let what = format!("at {}: {key:?} is held by {holder}, who is not here", model.head());
-                return violated("holders_are_here", what);
+                let details = format!("at {}: {key:?} is held by {holder}, which is not online", model.head());
+                return violation("holders_are_online", details);
             }
         }
     }
@@ -252,7 +263,7 @@ pub(super) fn holders_are_here(model: &Model) -> Checked {
 }
 
 /// Each agent's count of tasks is the number of tasks that it holds.
-pub(super) fn holdings_are_counted(model: &Model) -> Checked {
+pub(super) fn holdings_are_counted(model: &Model) -> CheckResult {
     let mut held: BTreeMap<&AgentId, u32> = BTreeMap::new();
     for (_, row) in model.rows() {
         if let Row::Task(task) = row
@@ -265,63 +276,62 @@ pub(super) fn holdings_are_counted(model: &Model) -> Checked {
         if let Row::Agent(agent) = row
             && agent.holding != held.get(&agent.id).copied().unwrap_or(0)
         {
-            let what = format!("{} counts {}, holds {:?}", agent.id, agent.holding, held.get(&agent.id));
-            return violated("holdings_are_counted", what);
+            let details = format!("{} counts {}, holds {:?}", agent.id, agent.holding, held.get(&agent.id));
+            return violation("holdings_are_counted", details);
         }
     }
     Ok(())
 }
 
-/// What the world knows about the node that declared an agent offline.
+/// The world's knowledge about an agent that a node declared offline.
 #[derive(Debug)]
 pub(super) struct OfflineEvidence {
-    /// How long the node had been watching without a break when it looked, on its monotonic clock: it was there, able to,
-    /// and had the duty.
-    pub(super) clear_millis: u64,
-    /// How long ago the node itself took a sign of life of the agent.
-    pub(super) taken_millis_ago: Option<u64>,
-    /// How long ago each other node did that has been there without a break since.
-    pub(super) taken_elsewhere_millis_ago: Vec<u64>,
-    /// How long ago any node wrote one down.
+    /// How long the node had watched without a break as the sweeper, on its monotonic clock.
+    pub(super) watched_millis: u64,
+    /// How long ago the node itself received a sign of life of the agent.
+    pub(super) heard_millis_ago: Option<u64>,
+    /// How long ago each other node received one, for nodes that have run without a break since.
+    pub(super) heard_elsewhere_millis_ago: Vec<u64>,
+    /// How long ago any node wrote one to the database.
     pub(super) written_millis_ago: Option<u64>,
 }
 
-/// How long a sign of life may be on its way from one node to another.
-const ON_ITS_WAY_MILLIS: u64 = 15_000;
+/// The longest time for a sign of life to travel from one node to another.
+const PRESENCE_TRAVEL_MILLIS: u64 = 15_000;
 
-/// Nobody is declared offline but after a full period of clear sight without a sign of life.
-pub(super) fn expired_after_clear_sight(agent: &AgentId, evidence: &Evidence, sight: &OfflineEvidence) -> Checked {
+/// An agent is declared offline only after a full timeout in which a node watched and received no sign of life.
+pub(super) fn expiry_needs_full_watch(agent: &AgentId, evidence: &Evidence, known: &OfflineEvidence) -> CheckResult {
     if evidence.source.is_none() {
         return Ok(());
     }
     let limit = evidence.limit_millis;
     let within = |ago: Option<u64>, limit: u64| ago.is_some_and(|ago| ago < limit);
-    let told = |ago: &u64| (ON_ITS_WAY_MILLIS..limit).contains(ago);
-    if sight.clear_millis < limit
-        || within(sight.taken_millis_ago, limit)
-        || sight.taken_elsewhere_millis_ago.iter().any(told)
-        || within(sight.written_millis_ago, limit.saturating_sub(ON_ITS_WAY_MILLIS))
+    let is_shared = |ago: &u64| (PRESENCE_TRAVEL_MILLIS..limit).contains(ago);
+    if known.watched_millis < limit
+        || within(known.heard_millis_ago, limit)
+        || known.heard_elsewhere_millis_ago.iter().any(is_shared)
+        || within(known.written_millis_ago, limit.saturating_sub(PRESENCE_TRAVEL_MILLIS))
     {
-        return violated("expired_after_clear_sight", format!("{agent} by {evidence:?} with {sight:?}"));
+        return violation("expiry_needs_full_watch", format!("{agent} by {evidence:?} with {known:?}"));
     }
     Ok(())
 }
 
-/// What is done out of a duty is done by the node that has it when it is committed: at every seq one epoch is in force.
-/// Told with each new row, by the node that wrote it.
-pub(super) fn duties_are_done_by_whoever_has_them(row: &LogRow, writer: &NodeId, database: &Database) -> Checked {
-    let Some(duty) = out_of_duty(row) else { return Ok(()) };
-    match database.posts().get(&duty) {
+/// The work of a leader role is committed only by the node that holds the role at that time, so that one epoch is in force
+/// at every seq. Runs with each new row and the node that wrote it.
+pub(super) fn leader_work_is_done_by_the_leader(row: &LogRow, writer: &NodeId, database: &Database) -> CheckResult {
+    let Some(role) = leader_role_of(row) else { return Ok(()) };
+    match database.posts().get(&role) {
         Some(post) if post.node == *writer => Ok(()),
         post => {
-            let what = format!("{} {} was written by {writer}, {post:?}", row.seq, row.event.kind());
-            violated("duties_are_done_by_whoever_has_them", what)
+            let details = format!("{} {} was written by {writer}, {post:?}", row.seq, row.event.kind());
+            violation("leader_work_is_done_by_the_leader", details)
         }
     }
 }
 
-/// The duty that leads to such a fact; only our own subscribers act as the system.
-fn out_of_duty(row: &LogRow) -> Option<LeaderRole> {
+/// The leader role whose work appends such an event. Only the daemon's own subscribers act as the system.
+fn leader_role_of(row: &LogRow) -> Option<LeaderRole> {
     match row.event.typed() {
         _ if row.actor != Actor::System => None,
         EventRef::AgentWentOffline(_) => Some(LeaderRole::Sweeper),
@@ -329,7 +339,7 @@ fn out_of_duty(row: &LogRow) -> Option<LeaderRole> {
         | EventRef::TaskTimedOut(_)
         | EventRef::RoutingResumed(_)
         | EventRef::DependentsUnblocked(_) => Some(LeaderRole::Timers),
-        EventRef::TaskReleased(fact) if fact.because == ReleaseCause::NotAccepted => Some(LeaderRole::Timers),
+        EventRef::TaskReleased(event) if event.because == ReleaseCause::NotAccepted => Some(LeaderRole::Timers),
         EventRef::IntentClosed(_) => Some(LeaderRole::Effects),
         EventRef::MessagesAcked(_) | EventRef::DeliveryAbandoned(_) => Some(LeaderRole::Courier),
         EventRef::RoutingDecided(_) | EventRef::RoutingFailed(_) | EventRef::TaskForwarded(_) => {
@@ -339,51 +349,57 @@ fn out_of_duty(row: &LogRow) -> Option<LeaderRole> {
     }
 }
 
-/// Some time after the faults have stopped, each duty is kept by a node that lives.
-pub(super) fn every_duty_is_kept(database: &Database, now: Timestamp, alive: &[&NodeId]) -> Checked {
+/// Soon after the faults have stopped, a living node holds each leader role.
+pub(super) fn every_leader_role_is_held(database: &Database, now: Timestamp, alive: &[&NodeId]) -> CheckResult {
     let posts = database.posts();
-    for duty in LeaderRole::ALL {
-        match posts.get(&duty) {
+    for role in LeaderRole::ALL {
+        match posts.get(&role) {
             Some(post) if post.until > now && alive.contains(&&post.node) => {}
-            post => return violated("every_duty_is_kept", format!("{} at {now:?}: {post:?}", duty.name())),
+            post => return violation("every_leader_role_is_held", format!("{} at {now:?}: {post:?}", role.name())),
         }
     }
     Ok(())
 }
 
-/// What was acknowledged is what the log says at that place: the command, decided again there, has the same facts and
-/// the same answer.
-pub(super) fn reply_agrees_with_the_log(model: &Model, sent: &Sent, committed: &Committed) -> Checked {
+/// An acknowledged reply agrees with the log: decided again at the same seq, the command has the same events and the same
+/// reply.
+pub(super) fn reply_agrees_with_the_log(model: &Model, sent: &SentCommand, committed: &Committed) -> CheckResult {
     let check = "reply_agrees_with_the_log";
     if committed.at > model.head() {
-        return violated(check, format!("{} was told {}, the log ends at {}", sent.id, committed.at, model.head()));
+        return violation(
+            check,
+            format!("{} has a reply at {}, the log ends at {}", sent.id, committed.at, model.head()),
+        );
     }
     if committed.duplicate && was_redacted(model, &committed.reply, committed.at) {
         return Ok(());
     }
-    // A refused claim did nothing; the same key may have been granted it after that.
-    let refused = matches!(committed.reply, AnyReply::FileClaim(FileClaimOutcome::Refused { .. }));
-    match model.carried_out(&sent.id).first().filter(|first| !refused || **first <= committed.at) {
+    // A rejected file claim did nothing. A retry with the same key may have succeeded later.
+    let was_refused = matches!(committed.reply, AnyReply::FileClaim(FileClaimOutcome::Refused { .. }));
+    match model.executions(&sent.id).first().filter(|first| !was_refused || **first <= committed.at) {
         Some(first) => {
-            let facts = model.decided_from(*first);
-            let end = facts.last().map_or(*first, |row| row.seq);
+            let events = model.events_of_command(*first);
+            let end = events.last().map_or(*first, |row| row.seq);
             if !committed.duplicate && end != committed.at {
-                return violated(check, format!("{} was told {}, it ended at {end}", sent.id, committed.at));
+                return violation(
+                    check,
+                    format!("{} has a reply at {}, its last event is at {end}", sent.id, committed.at),
+                );
             }
-            was_decided(model, sent, Seq(first.0 - 1), facts, &committed.reply)
+            check_decision(model, sent, Seq(first.0 - 1), events, &committed.reply)
         }
         None if committed.duplicate => {
-            let mut places = (sent.since.0..=committed.at.0).rev().map(Seq);
-            if places.any(|at| was_decided(model, sent, at, &[], &committed.reply).is_ok()) {
+            let mut seqs = (sent.since.0..=committed.at.0).rev().map(Seq);
+            if seqs.any(|at| check_decision(model, sent, at, &[], &committed.reply).is_ok()) {
                 return Ok(());
             }
-            violated(check, format!("{} never had the answer {:?}", sent.id, committed.reply))
+            violation(check, format!("{} never had the reply {:?}", sent.id, committed.reply))
         }
-        None => was_decided(model, sent, committed.at, &[], &committed.reply),
+        None => check_decision(model, sent, committed.at, &[], &committed.reply),
     }
 }
 
-/// A remembered answer whose row was touched by a redacted fact shows the row as it was after the redaction.
+/// Whether a remembered reply shows a row as it was after a redaction of an event that changed the row.
 fn was_redacted(model: &Model, answer: &AnyReply, at: Seq) -> bool {
     let AnyReply::Row(key, shown) = answer else { return false };
     let touched = |seq: Seq| {
@@ -391,80 +407,86 @@ fn was_redacted(model: &Model, answer: &AnyReply, at: Seq) -> bool {
         row.is_some_and(|row| row.event.write_set(row.seq).contains(key))
     };
     let redactions = model.log().iter().filter_map(|row| match row.event.typed() {
-        EventRef::LogRedacted(fact) if touched(fact.seq) => Some(row.seq),
+        EventRef::LogRedacted(event) if touched(event.seq) => Some(row.seq),
         _ => None,
     });
     let mut after = redactions.flat_map(|seq| (seq.0..=at.0).map(Seq));
     after.any(|seq| model.row_at(key, seq) == Some(&shown.0))
 }
 
-fn was_decided(model: &Model, sent: &Sent, before: Seq, rows: &[LogRow], answer: &AnyReply) -> Checked {
+/// Fails unless the command, decided after `before`, has these events and this reply.
+fn check_decision(model: &Model, sent: &SentCommand, before: Seq, rows: &[LogRow], answer: &AnyReply) -> CheckResult {
     let check = "reply_agrees_with_the_log";
     let at = rows.first().map_or(Timestamp(0), |row| row.at);
     let decision = match model.decide_at(before, &sent.caller, &sent.command, at) {
-        Redone::Decided(decision) => decision,
+        Redecision::Decided(decision) => decision,
         other => {
-            return violated(check, format!("{} ({}) after {before}: {other:?}", sent.id, sent.command.name()));
+            return violation(check, format!("{} ({}) after {before}: {other:?}", sent.id, sent.command.name()));
         }
     };
     if !decision.events.iter().eq(rows.iter().map(|row| &row.event)) {
-        let what = format!("{} ({:?}) after {before} decides other facts than {rows:?}", sent.id, sent.command);
-        return violated(check, what);
+        let details = format!("{} ({:?}) after {before} decides other events than {rows:?}", sent.id, sent.command);
+        return violation(check, details);
     }
-    // A caller without a name acts as the holder of what it changes.
+    // An anonymous caller acts as the holder of the row that it changes.
     let author = match (&sent.caller.actor, rows.first().and_then(|row| row.event.holder())) {
         (Actor::Anonymous, Some(holder)) => Actor::Agent(holder.clone()),
         (actor, _) => actor.clone(),
     };
     if let Some(row) = rows.iter().find(|row| row.actor != author) {
-        return violated(check, format!("{} of {} stands as by {}", sent.id, sent.caller.actor, row.actor));
+        return violation(check, format!("{} of {} has the author {}", sent.id, sent.caller.actor, row.actor));
     }
     let end = rows.last().map_or(before, |row| row.seq);
-    let expected = model.reply(decision.reply, before.next(), end);
+    let expected = model.expected_reply(decision.reply, before.next(), end);
     if expected != *answer {
-        return violated(check, format!("{} was told {answer:?}, the log says {expected:?}", sent.id));
+        return violation(check, format!("{} received {answer:?}, the log says {expected:?}", sent.id));
     }
     Ok(())
 }
 
-/// A refusal was right at some place of the log between asking and being told.
-pub(super) fn refusal_is_justified(model: &Model, sent: &Sent, asked: Seq, refusal: &Rejection) -> Checked {
-    let refused = |at: Seq| {
-        let redone = model.decide_at(at, &sent.caller, &sent.command, Timestamp(0));
-        matches!(redone, Redone::Refused(again) if again.code == refusal.code)
+/// A rejection was right at some seq between the request and its answer.
+pub(super) fn rejection_is_justified(
+    model: &Model,
+    sent: &SentCommand,
+    asked: Seq,
+    rejection: &Rejection,
+) -> CheckResult {
+    let is_rejected = |at: Seq| {
+        let redecision = model.decide_at(at, &sent.caller, &sent.command, Timestamp(0));
+        matches!(redecision, Redecision::Rejected(again) if again.code == rejection.code)
     };
-    if (asked.0..=model.head().0).rev().map(Seq).any(refused) {
+    if (asked.0..=model.head().0).rev().map(Seq).any(is_rejected) {
         return Ok(());
     }
-    violated("refusal_is_justified", format!("{} ({:?}) was told {refusal:?}", sent.id, sent.command))
+    violation("rejection_is_justified", format!("{} ({:?}) was rejected with {rejection:?}", sent.id, sent.command))
 }
 
-/// Who is told that nothing was done finds nothing done.
-pub(super) fn failure_left_no_trace(model: &Model, sent: &Sent) -> Checked {
-    if sent.keyed || model.carried_out(&sent.id).is_empty() {
+/// A request whose answer says that nothing was committed left no events.
+pub(super) fn failure_left_no_trace(model: &Model, sent: &SentCommand) -> CheckResult {
+    if sent.keyed || model.executions(&sent.id).is_empty() {
         return Ok(());
     }
-    violated("failure_left_no_trace", format!("{} was carried out at {:?}", sent.id, model.carried_out(&sent.id)))
+    violation("failure_left_no_trace", format!("{} was executed at {:?}", sent.id, model.executions(&sent.id)))
 }
 
-/// A request is carried out once: those with a key however often they come, the others because they are sent once.
-/// Told before the row is taken in.
-pub(super) fn request_is_applied_once(model: &Model, row: &LogRow) -> Checked {
+/// A request is executed once. One with a key may arrive repeatedly; others are sent once. Runs before the row is added to
+/// the model.
+pub(super) fn request_is_applied_once(model: &Model, row: &LogRow) -> CheckResult {
     let Some(request) = request_of(row) else { return Ok(()) };
-    match model.carried_out(&request) {
+    match model.executions(&request) {
         [] => Ok(()),
-        before => violated("request_is_applied_once", format!("{request} at {before:?} and at {}", row.seq)),
+        before => violation("request_is_applied_once", format!("{request} at {before:?} and at {}", row.seq)),
     }
 }
 
-/// Whoever sends a key again is told what was told before, but for what was redacted meanwhile. A claim that was refused
-/// did nothing, and may be granted later.
-pub(super) fn key_has_one_answer(model: &mut Model, sent: &Sent, committed: &Committed) -> Checked {
+/// A repeated idempotency key gets the first reply, except for texts redacted in the meantime. A rejected file claim did
+/// nothing, and may succeed later.
+pub(super) fn key_has_one_answer(model: &mut Model, sent: &SentCommand, committed: &Committed) -> CheckResult {
     let answer = &committed.reply;
     if !sent.keyed || was_redacted(model, answer, committed.at) {
         return Ok(());
     }
-    let done_before = model.carried_out(&sent.id).first().is_some_and(|first| *first <= committed.at);
+    let done_before = model.executions(&sent.id).first().is_some_and(|first| *first <= committed.at);
     if matches!(answer, AnyReply::FileClaim(FileClaimOutcome::Refused { .. })) && !committed.duplicate && !done_before {
         return Ok(());
     }
@@ -472,11 +494,11 @@ pub(super) fn key_has_one_answer(model: &mut Model, sent: &Sent, committed: &Com
     if first == answer {
         return Ok(());
     }
-    violated("key_has_one_answer", format!("{} was told {first:?}, then {answer:?}", sent.id))
+    violation("key_has_one_answer", format!("{} received {first:?}, then {answer:?}", sent.id))
 }
 
-/// Rows and tallies as stored are the fold of the log as stored.
-pub(super) fn rows_are_the_fold_of_the_log(database: &Database) -> Checked {
+/// The stored rows and tallies equal the fold of the stored log.
+pub(super) fn rows_are_the_fold_of_the_log(database: &Database) -> CheckResult {
     let mut fold = Fold::default();
     database.log().iter().for_each(|row| fold.add(row));
     let (rows, tallies) = database.stored();
@@ -484,19 +506,19 @@ pub(super) fn rows_are_the_fold_of_the_log(database: &Database) -> Checked {
     if differences.is_empty() {
         return Ok(());
     }
-    violated("rows_are_the_fold_of_the_log", differences.join("; "))
+    violation("rows_are_the_fold_of_the_log", differences.join("; "))
 }
 
-/// Every fact that ever stood in the log still does; a redaction takes its texts and nothing else.
-pub(super) fn facts_never_change(model: &Model, database: &Database) -> Checked {
+/// Every event of the log stays as it is, except that a redaction removes its texts.
+pub(super) fn events_never_change(model: &Model, database: &Database) -> CheckResult {
     let stored = database.log();
     if stored.len() != model.log().len() {
-        return violated("facts_never_change", format!("{} rows of {}", stored.len(), model.log().len()));
+        return violation("events_never_change", format!("{} rows of {}", stored.len(), model.log().len()));
     }
     let redacted: Vec<Seq> = model
         .log()
         .iter()
-        .filter_map(|row| if let EventRef::LogRedacted(fact) = row.event.typed() { Some(fact.seq) } else { None })
+        .filter_map(|row| if let EventRef::LogRedacted(event) = row.event.typed() { Some(event.seq) } else { None })
         .collect();
     for (stored, written) in stored.iter().zip(model.log()) {
         let same = if redacted.contains(&stored.seq) {
@@ -504,10 +526,10 @@ pub(super) fn facts_never_change(model: &Model, database: &Database) -> Checked 
         } else {
             stored.event == written.event && stored.body == written.body
         };
-        let placed = stored.seq == written.seq && stored.at == written.at && stored.actor == written.actor;
-        if !same || !placed {
-            let what = format!("{} was {:?} and is {:?}", written.seq, written.event, stored.event);
-            return violated("facts_never_change", what);
+        let same_place = stored.seq == written.seq && stored.at == written.at && stored.actor == written.actor;
+        if !same || !same_place {
+            let details = format!("{} was {:?} and is {:?}", written.seq, written.event, stored.event);
+            return violation("events_never_change", details);
         }
     }
     Ok(())
@@ -518,24 +540,24 @@ fn same_document(one: &[u8], other: &[u8]) -> bool {
     read(one).is_some() && read(one) == read(other)
 }
 
-/// A subscriber is handed every row once and in order.
-pub(super) fn stream_is_in_order(cursor: Seq, row: &LogRow) -> Checked {
+/// A subscriber receives every row once and in order.
+pub(super) fn stream_is_in_order(cursor: Seq, row: &LogRow) -> CheckResult {
     if row.seq == cursor.next() {
         return Ok(());
     }
-    violated("stream_is_in_order", format!("{} came after {cursor}", row.seq))
+    violation("stream_is_in_order", format!("{} came after {cursor}", row.seq))
 }
 
-/// A reader of a history that a restored backup replaced cannot go on as if nothing had happened.
-pub(super) fn abandoned_position_is_refused(position: &Position, head: &LogHead) -> Checked {
+/// A position in a log that a restored backup replaced is rejected.
+pub(super) fn abandoned_position_is_refused(position: &Position, head: &LogHead) -> CheckResult {
     if subscribe::check(position, head).is_err() {
         return Ok(());
     }
-    violated("abandoned_position_is_refused", format!("{position} is taken for a place in {head:?}"))
+    violation("abandoned_position_is_refused", format!("{position} is accepted as a position in {head:?}"))
 }
 
-/// At rest nothing is left to be done: no intents, no timers that are due everywhere.
-pub(super) fn nothing_is_left_open(model: &Model, earliest: Timestamp) -> Checked {
+/// After the faults, no work is open: no intents, and no timers that are due on every node.
+pub(super) fn nothing_is_left_open(model: &Model, earliest: Timestamp) -> CheckResult {
     let open = model.rows().find(|(_, row)| match row {
         Row::Intent(_) => true,
         Row::Timer(timer) => timer.due <= earliest,
@@ -544,30 +566,30 @@ pub(super) fn nothing_is_left_open(model: &Model, earliest: Timestamp) -> Checke
     });
     match open {
         None => Ok(()),
-        Some((key, _)) => violated("nothing_is_left_open", format!("{key:?}")),
+        Some((key, _)) => violation("nothing_is_left_open", format!("{key:?}")),
     }
 }
 
-/// At rest exactly those agents are here that still show signs of life, and did not leave on purpose.
-pub(super) fn the_silent_are_offline(model: &Model, speaking: &[AgentId]) -> Checked {
+/// After the faults, the agents that still send signs of life are online, and no others, apart from those that left.
+pub(super) fn silent_agents_are_offline(model: &Model, speaking: &[AgentId]) -> CheckResult {
     for (_, row) in model.rows() {
         let Row::Agent(agent) = row else { continue };
         if !agent.has_left() && agent.is_online() != speaking.contains(&agent.id) {
-            return violated("the_silent_are_offline", format!("{} is {:?}", agent.id, agent.membership));
+            return violation("silent_agents_are_offline", format!("{} is {:?}", agent.id, agent.membership));
         }
     }
     Ok(())
 }
 
-/// Whether a row is the last of what one command decided, given what follows it.
+/// Whether a row is the last one of its command, given the next row.
 pub(super) fn ends_a_command(next: Option<&LogRow>) -> bool {
     next.is_none_or(|next| next.part_index == 0)
 }
 
-/// A declaration by us, with its evidence.
-pub(super) fn declaration(row: &LogRow) -> Option<(&AgentId, &Evidence)> {
+/// The agent that the daemon declared offline, with its evidence.
+pub(super) fn offline_declaration(row: &LogRow) -> Option<(&AgentId, &Evidence)> {
     match row.event.typed() {
-        EventRef::AgentWentOffline(fact) if row.actor == Actor::System => Some((&fact.agent, &fact.evidence)),
+        EventRef::AgentWentOffline(event) if row.actor == Actor::System => Some((&event.agent, &event.evidence)),
         _ => None,
     }
 }

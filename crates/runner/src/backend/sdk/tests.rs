@@ -157,7 +157,7 @@ async fn model_reads_edits_and_answers_over_every_api() {
         assert_eq!(said(&ended), Some("Done, as you wished."), "{provider}");
         assert!(matches!(ended.verdict, TurnVerdict::Done { worked: true, .. }));
         assert_eq!(fs::read_to_string(agent.file("a.txt")).unwrap(), "two\n", "{provider}");
-        agent.server.ended(KEY).unwrap();
+        agent.server.check_finished(KEY).unwrap();
         let usage = Usage { input_tokens: 40, output_tokens: 20, cost_usd: None };
         assert_eq!((ended.usage, ended.conversation.as_deref()), (usage, Some("turn_1")), "{provider}");
         assert!(events.contains(&BackendEvent::Used(usage)), "{provider}: {events:?}");
@@ -169,7 +169,7 @@ async fn model_reads_edits_and_answers_over_every_api() {
         assert_eq!(lines, ["Let me look.", "At both.", "Done, as you wished."], "{provider} tells whole lines");
         let failed = events.iter().filter(|event| matches!(event, BackendEvent::ToolFailed { .. })).count();
         assert_eq!(failed, 2, "{provider}: {events:?}");
-        let asked = agent.server.asked(KEY);
+        let asked = agent.server.requests(KEY);
         assert_eq!((asked[0].system.as_str(), asked[0].model.as_str()), ("You are a.", KEY), "{provider}");
         let names: Vec<&str> = asked[0].tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["edit", "read"], "{provider}");
@@ -206,8 +206,8 @@ async fn temporary_errors_are_retried_over_every_api() {
         assert_eq!(failure(&first).why, Why::Limited { retry_after: Duration::ZERO }, "{provider}");
         let (second, _) = agent.turn(&turn("turn_2", None)).await;
         assert_eq!(said(&second), Some("here"), "{provider}");
-        agent.server.ended(KEY).unwrap();
-        assert_eq!(agent.server.asked(KEY).len(), 7, "{provider}");
+        agent.server.check_finished(KEY).unwrap();
+        assert_eq!(agent.server.requests(KEY).len(), 7, "{provider}");
     })
     .await;
 }
@@ -218,7 +218,7 @@ async fn provider_that_wants_a_long_pause_limits_the_account() {
         let agent = SdkAgent::new(provider, Script::new().limit(90).say("later")).await;
         let (ended, _) = agent.turn(&turn("turn_1", None)).await;
         assert_eq!(failure(&ended).why, Why::Limited { retry_after: Duration::from_secs(90) }, "{provider}");
-        assert_eq!(agent.server.asked(KEY).len(), 1, "it is not asked again meanwhile");
+        assert_eq!(agent.server.requests(KEY).len(), 1, "it is not asked again meanwhile");
     })
     .await;
 }
@@ -233,12 +233,12 @@ async fn permanent_errors_are_not_retried_and_have_a_hint() {
             assert_eq!(failure.why, Why::Hopeless, "{provider} {status}: {failure:?}");
             assert!(failure.hint.as_ref().unwrap().contains(hint), "{provider} {status}: {failure:?}");
             assert!(failure.reason.contains("no, because of …"), "the key is not repeated: {}", failure.reason);
-            assert_eq!(agent.server.asked(KEY).len(), 1);
+            assert_eq!(agent.server.requests(KEY).len(), 1);
         }
         let agent = SdkAgent::new(provider, Script::new().fail_for_good(500, "sorry")).await;
         let (ended, _) = agent.turn(&turn("turn_1", None)).await;
         assert_eq!(failure(&ended).why, Why::Fault, "{provider}");
-        assert_eq!(agent.server.asked(KEY).len(), 4);
+        assert_eq!(agent.server.requests(KEY).len(), 4);
     })
     .await;
 }
@@ -297,7 +297,7 @@ async fn conversation_resumes_after_a_restart() {
         agent.restart();
         let (second, events) = agent.turn(&turn("turn_2", first.conversation.as_deref())).await;
         assert_eq!((said(&second), notes(&events)), (Some("As I said, one."), String::new()), "{provider}");
-        let asked = agent.server.asked(KEY).pop().unwrap();
+        let asked = agent.server.requests(KEY).pop().unwrap();
         assert_eq!((asked.said.join(" "), asked.results.len()), ("It says one.".to_owned(), 1), "{provider}");
         // A crash during a write keeps the old file; a damaged one is reported all the same.
         let file = agent.folder.path().join("state/conversation.json");
@@ -307,7 +307,7 @@ async fn conversation_resumes_after_a_restart() {
         let (third, events) = agent.turn(&turn("turn_3", second.conversation.as_deref())).await;
         assert!(notes(&events).contains("damaged"), "{events:?}");
         assert_eq!(third.conversation.as_deref(), Some("turn_3"), "{provider}");
-        assert!(agent.server.asked(KEY).pop().unwrap().said.is_empty(), "{provider}");
+        assert!(agent.server.requests(KEY).pop().unwrap().said.is_empty(), "{provider}");
     })
     .await;
 }
@@ -371,7 +371,7 @@ async fn answer_limit_is_sent_in_the_form_of_each_api() {
     ] {
         let agent = SdkAgent::with(provider, Script::new().say("x"), |seat| seat.max_tokens = Some(77)).await;
         agent.turn(&turn("turn_1", None)).await;
-        assert_eq!(agent.server.asked(KEY)[0].body.pointer(place), Some(&json!(77)), "{provider}");
+        assert_eq!(agent.server.requests(KEY)[0].body.pointer(place), Some(&json!(77)), "{provider}");
     }
 }
 
@@ -379,7 +379,7 @@ async fn answer_limit_is_sent_in_the_form_of_each_api() {
 async fn signature_of_google_is_sent_back() {
     let agent = SdkAgent::new("google", Script::new().call("read", |_| Ok(json!({"path": "x"}))).say("x")).await;
     agent.turn(&turn("turn_1", None)).await;
-    let asked = agent.server.asked(KEY).pop().unwrap();
+    let asked = agent.server.requests(KEY).pop().unwrap();
     let part = asked.body.pointer("/contents/1/parts/0").unwrap();
     assert_eq!(part["thoughtSignature"], "signed call_0_0", "{part}");
 }
@@ -390,7 +390,7 @@ async fn endless_turn_is_stopped_after_the_maximum_of_requests() {
     let agent = SdkAgent::new("openai", script).await;
     let (ended, _) = agent.turn(&turn("turn_1", None)).await;
     assert!(failure(&ended).reason.contains("60 times"), "{ended:?}");
-    assert_eq!(agent.server.asked(KEY).len(), MAX_REQUESTS);
+    assert_eq!(agent.server.requests(KEY).len(), MAX_REQUESTS);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What must hold of the router. Who fits is worked out here once more, from the words of cards and requests alone.
+//! Checks of the router. They compute the fitting agents independently, from the texts of cards and requests alone.
 
 use rookery_core::model::addressee::Address;
 use rookery_core::model::agent::Agent;
@@ -12,38 +12,43 @@ use rookery_core::model::task::{AlarmKind, RequestTerms, Task};
 use rookery_core::traits::LogRow;
 use rookery_core::{Actor, AgentId, EventRef, Key, Row};
 
-use super::{Checked, violated};
+use super::{CheckResult, violation};
 use crate::sim::model::Model;
 
-/// Nobody is given a task whom a hard filter excludes at that moment. Told before the row is taken in.
-pub(in crate::sim) fn hard_filters_hold(model: &Model, row: &LogRow) -> Checked {
-    let EventRef::RoutingDecided(fact) = row.event.typed() else { return Ok(()) };
+/// The router gives no task to an agent that a hard filter excludes at that time. Runs before the row is added to the model.
+pub(in crate::sim) fn hard_filters_hold(model: &Model, row: &LogRow) -> CheckResult {
+    let EventRef::RoutingDecided(event) = row.event.typed() else { return Ok(()) };
     let wrong = |why: &str| {
-        violated("hard_filters_hold", format!("{} gives {} to {:?}: {why}", row.seq, fact.task, fact.choice.selected))
+        violation(
+            "hard_filters_hold",
+            format!("{} gives {} to {:?}: {why}", row.seq, event.task, event.choice.selected),
+        )
     };
-    let Some(Row::Task(task)) = model.row(&Key::Task(fact.task.clone())) else { return wrong("there is no such task") };
-    let Some(terms) = task.to_be_routed() else { return wrong("it is not to be routed") };
-    let agent = fact.choice.selected.as_ref().and_then(|agent| model.row(&Key::Agent(agent.clone())));
-    let Some(Row::Agent(agent)) = agent else { return wrong("there is no such agent") };
+    let Some(Row::Task(task)) = model.row(&Key::Task(event.task.clone())) else {
+        return wrong("the task does not exist");
+    };
+    let Some(terms) = task.to_be_routed() else { return wrong("the task does not wait for routing") };
+    let agent = event.choice.selected.as_ref().and_then(|agent| model.row(&Key::Agent(agent.clone())));
+    let Some(Row::Agent(agent)) = agent else { return wrong("the agent does not exist") };
     match excluded(model, terms, agent) {
         None => Ok(()),
         Some(filter) => wrong(filter),
     }
 }
 
-/// Nobody takes by itself what the router would not have given it. Told before the row is taken in.
-pub(in crate::sim) fn hard_filters_hold_for_claims(model: &Model, row: &LogRow) -> Checked {
-    let EventRef::TaskClaimed(fact) = row.event.typed() else { return Ok(()) };
-    let Some(Row::Task(task)) = model.row(&Key::Task(fact.task.clone())) else { return Ok(()) };
+/// An agent claims no task that a hard filter keeps from it. Runs before the row is added to the model.
+pub(in crate::sim) fn hard_filters_hold_for_claims(model: &Model, row: &LogRow) -> CheckResult {
+    let EventRef::TaskClaimed(event) = row.event.typed() else { return Ok(()) };
+    let Some(Row::Task(task)) = model.row(&Key::Task(event.task.clone())) else { return Ok(()) };
     let Some(terms) = task.origin.terms.as_deref() else { return Ok(()) };
-    if task.reserved_for.as_ref() == Some(&fact.agent) || has_authority(model, &row.actor) {
+    if task.reserved_for.as_ref() == Some(&event.agent) || has_authority(model, &row.actor) {
         return Ok(());
     }
-    let Some(Row::Agent(agent)) = model.row(&Key::Agent(fact.agent.clone())) else { return Ok(()) };
+    let Some(Row::Agent(agent)) = model.row(&Key::Agent(event.agent.clone())) else { return Ok(()) };
     match excluded(model, terms, agent) {
         None => Ok(()),
         Some(why) => {
-            violated("hard_filters_hold_for_claims", format!("{}: {} takes {}: {why}", row.seq, agent.id, task.id))
+            violation("hard_filters_hold_for_claims", format!("{}: {} claims {}: {why}", row.seq, agent.id, task.id))
         }
     }
 }
@@ -58,8 +63,8 @@ fn has_authority(model: &Model, actor: &Actor) -> bool {
     }
 }
 
-/// Whoever is chosen gets the task and the request with it, all in one commit.
-pub(in crate::sim) fn decisions_are_passed_on(row: &LogRow, rest: &[LogRow]) -> Checked {
+/// The chosen agent gets the reservation and the request in the same commit as the decision.
+pub(in crate::sim) fn decisions_are_forwarded(row: &LogRow, rest: &[LogRow]) -> CheckResult {
     let EventRef::RoutingDecided(decided) = row.event.typed() else { return Ok(()) };
     let chosen = decided.choice.selected.as_ref();
     match (rest.first().map(|row| row.event.typed()), rest.get(1).map(|row| row.event.typed())) {
@@ -71,29 +76,30 @@ pub(in crate::sim) fn decisions_are_passed_on(row: &LogRow, rest: &[LogRow]) -> 
         {
             Ok(())
         }
-        other => violated("decisions_are_passed_on", format!("{} is followed by {other:?}", row.seq)),
+        other => violation("decisions_are_forwarded", format!("{} is followed by {other:?}", row.seq)),
     }
 }
 
-/// At rest no task waits that somebody here could be given. Whoever was asked in vain is asked anew when the time for that
-/// has come, which some clock must tell.
-pub(in crate::sim) fn nobody_waits_in_vain(model: &Model) -> Checked {
+/// After the faults, no task waits that an online agent could get. An agent that declined is asked again at the reroute
+/// alarm, which must be set.
+pub(in crate::sim) fn routable_tasks_are_routed(model: &Model) -> CheckResult {
     for (_, row) in model.rows() {
         let Row::Task(task) = row else { continue };
         let Some(terms) = task.to_be_routed().filter(|_| gives_work(model, task)) else { continue };
-        let asked_later = task.clocks.get(AlarmKind::Reroute).is_some();
-        let rests = |agent: &Agent| asked_later && task.routing.declined_by.contains(&agent.id);
-        let fits = |agent: &Agent| !rests(agent) && excluded(model, terms, agent).is_none();
+        let has_reroute_alarm = task.clocks.get(AlarmKind::Reroute).is_some();
+        let is_asked_later = |agent: &Agent| has_reroute_alarm && task.routing.declined_by.contains(&agent.id);
+        let fits = |agent: &Agent| !is_asked_later(agent) && excluded(model, terms, agent).is_none();
         let fits = |row: &Row| matches!(row, Row::Agent(agent) if fits(agent));
         if let Some((key, _)) = model.rows().find(|(_, row)| fits(row)) {
-            return violated("nobody_waits_in_vain", format!("{} waits, and {key:?} fits", task.id));
+            return violation("routable_tasks_are_routed", format!("{} waits, and {key:?} fits", task.id));
         }
     }
     Ok(())
 }
 
-/// No request waits in an inbox but that of the agent whom its task is kept for. Told after each command's last fact.
-pub(in crate::sim) fn no_request_is_void(model: &Model) -> Checked {
+/// A request is open only in the inbox of the agent for which its task is reserved. Runs after the last event of each
+/// command.
+pub(in crate::sim) fn open_requests_have_reservations(model: &Model) -> CheckResult {
     for (key, row) in model.rows() {
         let Row::Delivery(delivery) = row else { continue };
         let filed = model.row(&Key::Envelope(delivery.message.clone()));
@@ -103,20 +109,26 @@ pub(in crate::sim) fn no_request_is_void(model: &Model) -> Checked {
         }
         let task = delivery.task.as_ref().and_then(|task| model.row(&Key::Task(task.clone())));
         if !matches!(task, Some(Row::Task(task)) if task.reserved_for.as_ref() == Some(&delivery.agent)) {
-            return violated("no_request_is_void", format!("at {}: {key:?} asks for {task:?}", model.head()));
+            return violation(
+                "open_requests_have_reservations",
+                format!("at {}: {key:?} asks for {task:?}", model.head()),
+            );
         }
     }
     Ok(())
 }
 
-/// At rest everybody who has a card has the request for what is kept for it.
-pub(in crate::sim) fn what_is_given_is_passed_on(model: &Model) -> Checked {
+/// After the faults, every agent with a card has the request for each task that is reserved for it.
+pub(in crate::sim) fn reserved_tasks_are_forwarded(model: &Model) -> CheckResult {
     for (_, row) in model.rows() {
         let Row::Task(task) = row else { continue };
         let Some(to) = task.to_be_passed_on() else { continue };
         let agent = model.row(&Key::Agent(to.clone()));
         if matches!(agent, Some(Row::Agent(agent)) if agent.profile.card.is_some() && agent.is_online()) {
-            return violated("what_is_given_is_passed_on", format!("{} is kept for {to}, who was not told", task.id));
+            return violation(
+                "reserved_tasks_are_forwarded",
+                format!("{} is reserved for {to}, which has no request", task.id),
+            );
         }
     }
     Ok(())
@@ -129,7 +141,7 @@ fn gives_work(model: &Model, task: &Task) -> bool {
     }
 }
 
-/// The filter that keeps a task from an agent, if one does.
+/// The hard filter that excludes an agent from a task, if any.
 fn excluded(model: &Model, terms: &RequestTerms, agent: &Agent) -> Option<&'static str> {
     let (card, policy) = (Card::of(agent), &terms.policy);
     let trust = policy.trust_level.unwrap_or(TrustLevel::Sandbox);
@@ -139,15 +151,15 @@ fn excluded(model: &Model, terms: &RequestTerms, agent: &Agent) -> Option<&'stat
         _ => true,
     };
     let filters = [
-        ("it is not here", !agent.is_online()),
+        ("it is offline", !agent.is_online()),
         ("it is paused", agent.paused.is_some()),
-        ("it was not asked", !is_asked(terms, agent)),
-        ("no sandbox", policy.sandbox == Some(true) && card.security.sandbox != Some(true)),
-        ("not trusted", !card.capabilities.iter().any(|one| one.trust() >= trust) && trust > TrustLevel::Sandbox),
-        ("a tool that is not allowed", !terms.requires.iter().all(|need| allowed(&need))),
-        ("it has enough to do", full),
-        ("no network", policy.network.is_some_and(|needed| card.network() < needed)),
-        ("something that is required", !terms.requires.iter().all(|need| meets(&card, need, policy, trust))),
+        ("it is not addressed", !is_addressed(terms, agent)),
+        ("it has no sandbox", policy.sandbox == Some(true) && card.security.sandbox != Some(true)),
+        ("it is not trusted", !card.capabilities.iter().any(|one| one.trust() >= trust) && trust > TrustLevel::Sandbox),
+        ("a required tool is not allowed", !terms.requires.iter().all(|need| allowed(&need))),
+        ("it is at its limit", full),
+        ("it has no network", policy.network.is_some_and(|needed| card.network() < needed)),
+        ("it lacks a required capability", !terms.requires.iter().all(|need| meets(&card, need, policy, trust))),
     ];
     filters.into_iter().find(|(_, excludes)| *excludes).map(|(why, _)| why)
 }
@@ -157,8 +169,8 @@ fn load(model: &Model, agent: &AgentId) -> usize {
     model.rows().filter(|(_, row)| held(row)).count()
 }
 
-/// Names count before groups, and groups before whoever the router chooses.
-fn is_asked(terms: &RequestTerms, agent: &Agent) -> bool {
+/// Whether a request addresses an agent: by name, else by group, else to any agent.
+fn is_addressed(terms: &RequestTerms, agent: &Agent) -> bool {
     let mut named =
         terms.to.iter().filter_map(|to| if let Address::Agent(id) = to { Some(id) } else { None }).peekable();
     if named.peek().is_some() {
@@ -169,7 +181,7 @@ fn is_asked(terms: &RequestTerms, agent: &Agent) -> bool {
     groups.peek().is_none()
         || groups.any(|name| match Group::named(name) {
             Some(group) => group.has(agent.profile.role),
-            // Whoever was in it when the request came.
+            // The members at the time of the request.
             None => terms.members.contains(&agent.id),
         })
 }
@@ -178,7 +190,7 @@ fn is_tool(need: &Requirement) -> bool {
     need.kind() == "tool"
 }
 
-/// The words of the script: skills with and without versions, and one tool.
+/// Whether a card meets a requirement of the script: a skill with or without a version, or a tool.
 fn meets(card: &Card, need: &Requirement, policy: &Policy, trust: TrustLevel) -> bool {
     if is_tool(need) {
         return card.tools().any(|tool| tool == need.name());

@@ -1,4 +1,4 @@
-//! What a runner asks for: that a team begins and ends, that its agents are woken, and what came of it.
+//! Commands of a runner: starting and ending teams and turns.
 
 use rand::Rng;
 use rand::seq::IndexedRandom;
@@ -15,27 +15,27 @@ use rookery_core::{AgentId, AnyCommand, IntentId, Key, MessageId, Row, TeamId, T
 use super::Script;
 use super::messages::GUARD;
 
-const TEAM: &str = "@default";
+const TEAM_ID: &str = "@default";
 
 impl Script<'_> {
-    /// Mostly what fits how the team is, and sometimes what does not.
-    pub(super) fn runner(&mut self) -> AnyCommand {
+    /// A command that usually fits the state of the team.
+    pub(super) fn runner_command(&mut self) -> AnyCommand {
         let Some(team) = self.team().filter(|team| team.is_live()).cloned() else { return self.start_team() };
         match self.rng.random_range(0..100) {
             0..6 => self.start_team(),
             6..14 => self.kick_off(&team),
-            14..17 => self.say(),
-            17..20 => self.ask_stop(&team),
+            14..17 => self.announce(),
+            17..20 => self.request_stop(&team),
             20..22 => self.end_team(&team),
-            22..24 => self.launch(),
-            24..30 => self.pause(),
-            30..63 => self.wake(&team),
+            22..24 => self.request_team_start(),
+            24..30 => self.pause_or_resume(),
+            30..63 => self.start_turn(&team),
             _ => self.end_turn(),
         }
     }
 
     fn team(&self) -> Option<&Team> {
-        match self.model.row(&Key::Team(TEAM.into())) {
+        match self.model.row(&Key::Team(TEAM_ID.into())) {
             Some(Row::Team(team)) => Some(team),
             _ => None,
         }
@@ -46,7 +46,7 @@ impl Script<'_> {
         let only = self.agent();
         let (team, agents, mode) = match self.rng.random_range(0..6) {
             0 => (TeamId::from(only.as_str()), vec![member(&only)], Mode::Standalone),
-            _ => (TeamId::from(TEAM), self.agents.iter().map(member).collect(), Mode::Start),
+            _ => (TeamId::from(TEAM_ID), self.agents.iter().map(member).collect(), Mode::Start),
         };
         let pid = self.rng.random_range(1..4);
         let (host, boot_id) = ("host-1".to_owned(), "boot-1".to_owned());
@@ -55,8 +55,8 @@ impl Script<'_> {
         StartTeam { team, workflow: "w".to_owned(), file: None, mode, agents, runner, takeover }.into()
     }
 
-    /// Whoever is paused goes on soon: nothing else would happen.
-    fn pause(&mut self) -> AnyCommand {
+    /// Resumes a paused agent, or else pauses one, so that no pause lasts long.
+    fn pause_or_resume(&mut self) -> AnyCommand {
         let paused = self.model.rows().find_map(|(_, row)| match row {
             Row::Agent(agent) if agent.paused.is_some() => Some(agent.id.clone()),
             _ => None,
@@ -67,30 +67,30 @@ impl Script<'_> {
         }
     }
 
-    fn launch(&mut self) -> AnyCommand {
-        let intent = IntentId::new(format!("int_launch_{}", self.fresh));
+    fn request_team_start(&mut self) -> AnyCommand {
+        let intent = IntentId::new(format!("int_launch_{}", self.serial));
         let file = if self.rng.random_bool(0.5) { "team.yaml" } else { "bad.yaml" };
         let launch = TeamStartSpec { file: file.to_owned(), params: vec![] };
-        RequestTeamStart { intent, team: TEAM.into(), launch, site: "site_0".into() }.into()
+        RequestTeamStart { intent, team: TEAM_ID.into(), launch, site: "site_0".into() }.into()
     }
 
-    fn fresh_message(&self, part: &str) -> MessageId {
-        MessageId::new(format!("msg_{part}_{:08}", self.fresh))
+    fn new_message_id(&self, part: &str) -> MessageId {
+        MessageId::new(format!("msg_{part}_{:08}", self.serial))
     }
 
     fn kick_off(&mut self, team: &Team) -> AnyCommand {
         let text = Some(format!("@{} begin", self.agent()));
-        let messages = [self.fresh_message("began"), self.fresh_message("kickoff")];
+        let messages = [self.new_message_id("began"), self.new_message_id("kickoff")];
         let mentions = self.rng.random_bool(0.3).then(|| vec![self.agent().to_string()]);
         KickOff { team: team.id().clone(), generation: self.generation(team), text, mentions, messages }.into()
     }
 
-    fn say(&mut self) -> AnyCommand {
+    fn announce(&mut self) -> AnyCommand {
         let text = format!("@{} enough", self.agent());
-        AnnounceToTeam { team: TEAM.into(), message: self.fresh_message("said"), text }.into()
+        AnnounceToTeam { team: TEAM_ID.into(), message: self.new_message_id("said"), text }.into()
     }
 
-    fn ask_stop(&mut self, team: &Team) -> AnyCommand {
+    fn request_stop(&mut self, team: &Team) -> AnyCommand {
         let member = self.rng.random_bool(0.5).then(|| self.agent());
         RequestTeamStop { team: team.id().clone(), member, reason: self.reason() }.into()
     }
@@ -100,16 +100,16 @@ impl Script<'_> {
         EndTeam { team: team.id().clone(), generation: self.generation(team), how, reason: self.reason() }.into()
     }
 
-    /// That of now, or rarely one before it.
+    /// The current generation, or rarely the previous one.
     fn generation(&mut self, team: &Team) -> u64 {
         if self.rng.random_bool(0.1) { team.of.generation.saturating_sub(1) } else { team.of.generation }
     }
 
-    fn wake(&mut self, team: &Team) -> AnyCommand {
+    fn start_turn(&mut self, team: &Team) -> AnyCommand {
         let agent = self.agent();
         let standing = if self.rng.random_bool(0.6) { Standing::Queued } else { Standing::Read };
         StartTurn {
-            turn: TurnId::new(format!("turn_{:08}", self.fresh)),
+            turn: TurnId::new(format!("turn_{:08}", self.serial)),
             team: team.id().clone(),
             generation: self.generation(team),
             attempt: self.rng.random_range(1..4),
@@ -137,7 +137,7 @@ impl Script<'_> {
             usage: Usage { input_tokens: 3, output_tokens: 2, cost_micros: Some(1) },
             notes: Notes::default(),
             said: self.rng.random_bool(0.5).then(|| format!("@{} text 1", self.agent())),
-            message: self.fresh_message("turn"),
+            message: self.new_message_id("turn"),
             people: vec![],
             guard: GUARD,
         }
