@@ -142,3 +142,31 @@ async fn serve() -> Json<impl Serialize> {
 fn with_body_mut(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete].into_iter().flatten()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn references(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                found.extend(fields.get("$ref").and_then(Value::as_str).map(str::to_owned));
+                fields.values().for_each(|field| references(field, found));
+            }
+            Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_reference_resolves() {
+        let document = serde_json::to_value(description()).unwrap();
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        let missing: Vec<&String> = found
+            .iter()
+            .filter(|reference| reference.strip_prefix('#').is_none_or(|pointer| document.pointer(pointer).is_none()))
+            .collect();
+        assert!(!found.is_empty() && missing.is_empty(), "{missing:?}");
+    }
+}

@@ -84,7 +84,13 @@ use super::{
         admin::held::list,
         admin::held::decide,
     ),
-    components(schemas(wire::ResourceFilter, wire::RequestedStatus, wire::TaskStatus, wire::HandoffStatus))
+    components(schemas(
+        wire::Included,
+        wire::ResourceFilter,
+        wire::RequestedStatus,
+        wire::TaskStatus,
+        wire::HandoffStatus
+    ))
 )]
 struct RestApi;
 
