@@ -32,7 +32,7 @@ async fn a_new_task_has_the_contracts_fields_and_defaults() {
         "title",
     ];
     let beyond: Vec<&str> = fields(task).into_iter().filter(|name| !contract.contains(name)).collect();
-    assert_eq!(beyond, ["attempt", "run_id", "state"]);
+    assert_eq!(beyond, ["attempt", "run_id", "state", "state_since"]);
     assert!(text(&task["id"]).starts_with("task_"));
     assert_time(&task["created_at"]);
     for (field, value) in [

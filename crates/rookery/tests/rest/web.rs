@@ -315,7 +315,8 @@ async fn people_and_agents_talk_in_the_same_channel() {
     assert_eq!(first.body["priority"], "high");
     let answer = json!({"text": "@anna yes", "reply_to": first.body["id"]});
     let answer = say(&[("x-agent-id", "ada")], answer).await;
-    assert_eq!((answer.body["from"].clone(), answer.body["unknown"].clone()), (json!("ada"), json!(["anna"])));
+    assert_eq!((&answer.body["from"], &answer.body["unknown"]), (&json!("ada"), &json!([])));
+    assert_eq!(answer.body["people"], json!(["anna"]), "a person is reached by name");
     assert_refused(&say(&[], json!({"text": "hi"})).await, 403, "FORBIDDEN", "nobody in particular");
     assert_refused(&say(&browser.headers(), json!({})).await, 400, "INVALID", "text is required");
 

@@ -19,7 +19,7 @@ const MAX_ANSWER_BYTES: usize = 16 << 20;
 /// Maximum size of an error body that is read.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 /// Ends some streams; it is not JSON.
-const END_OF_STREAM: &str = "[END_OF_STREAM]";
+const END_OF_STREAM: &str = "[DONE]";
 
 #[derive(Debug)]
 pub(super) struct Exchange {
