@@ -65,6 +65,8 @@ pub enum ColumnTest {
     IsNot(ColumnValue),
     Present,
     Above(i64),
+    /// A text after this one, byte by byte.
+    After(String),
     AtMost(i64),
 }
 
@@ -80,6 +82,7 @@ impl ColumnTest {
             ColumnTest::IsNot(unwanted) => value != unwanted,
             ColumnTest::Present => *value != ColumnValue::Null,
             ColumnTest::Above(bound) => integer.is_some_and(|integer| integer > *bound),
+            ColumnTest::After(bound) => matches!(value, ColumnValue::Text(text) if text.as_bytes() > bound.as_bytes()),
             ColumnTest::AtMost(bound) => integer.is_some_and(|integer| integer <= *bound),
         }
     }

@@ -104,7 +104,8 @@ fn test(binder: &mut Binder, table: Table, condition: &Condition) -> String {
         ColumnTest::IsNot(_) => "TRUE".to_owned(),
         ColumnTest::Above(bound) if kind == ColumnKind::Integer => compare(">", ColumnValue::Integer(*bound)),
         ColumnTest::AtMost(bound) if kind == ColumnKind::Integer => compare("<=", ColumnValue::Integer(*bound)),
-        ColumnTest::Above(_) | ColumnTest::AtMost(_) => NEVER.to_owned(),
+        ColumnTest::After(bound) if kind == ColumnKind::Text => compare(">", ColumnValue::Text(bound.clone())),
+        ColumnTest::Above(_) | ColumnTest::AtMost(_) | ColumnTest::After(_) => NEVER.to_owned(),
         ColumnTest::In(wanted) => {
             let mut terms: Vec<String> =
                 wanted.iter().filter(|wanted| fits(wanted)).map(|wanted| compare("=", wanted.clone())).collect();

@@ -11,7 +11,7 @@ use rookery_core::model::handoff::Handoff;
 use rookery_core::model::task::{Task, TaskState};
 use rookery_core::traits::LogRow;
 use rookery_core::{AgentId, HandoffId, Key, Row, Seq, TaskId};
-use rookery_store::query::ColumnTest;
+use rookery_store::query::{ColumnTest, KEY};
 use rookery_store::{LogHead, LogQuery, RowQuery};
 
 pub use groups::Members;
@@ -67,10 +67,29 @@ pub struct TaskShape {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FileFilter {
-    All,
+pub enum FileState {
+    Any,
     Claimed,
     Conflicted,
+}
+
+/// Which files, in the order of their paths.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileFilter {
+    pub state: FileState,
+    /// Files after this key.
+    pub after: Option<String>,
+    pub limit: Option<u32>,
+}
+
+/// Which handoffs, in the order they were offered.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct HandoffFilter {
+    pub status: Option<&'static str>,
+    pub to: Option<AgentId>,
+    /// Handoffs offered after this one.
+    pub after: Option<Seq>,
+    pub limit: Option<u32>,
 }
 
 /// Everything at one position.
@@ -144,18 +163,21 @@ impl QueryHandle<'_> {
             .collect())
     }
 
-    pub async fn files(&self, filter: FileFilter) -> Result<At<Vec<File>>, EngineError> {
+    pub async fn files(&self, filter: &FileFilter) -> Result<At<Vec<File>>, EngineError> {
         let (rows, head) = self.engine.store().list(filter.query()).await?;
         Ok(At { value: files_of(rows), head })
     }
 
-    pub async fn handoffs(&self, status: Option<&str>, to: Option<&AgentId>) -> Result<At<Vec<Handoff>>, EngineError> {
-        let mut query = RowQuery::all(Table::Handoffs).ordered_by("created");
-        if let Some(status) = status {
+    pub async fn handoffs(&self, filter: &HandoffFilter) -> Result<At<Vec<Handoff>>, EngineError> {
+        let mut query = RowQuery::all(Table::Handoffs).ordered_by("created").at_most(filter.limit);
+        if let Some(status) = filter.status {
             query = query.with("status", ColumnTest::Is(status.into()));
         }
-        if let Some(to) = to {
+        if let Some(to) = &filter.to {
             query = query.with("recipient", ColumnTest::Is(to.as_str().into()));
+        }
+        if let Some(after) = filter.after {
+            query = query.with("created", above(after));
         }
         let (rows, head) = self.engine.store().list(query).await?;
         Ok(At { value: handoffs_of(rows), head })
@@ -164,7 +186,7 @@ impl QueryHandle<'_> {
     pub async fn snapshot(&self) -> Result<At<Snapshot>, EngineError> {
         let queries = vec![
             agents_query(),
-            FileFilter::All.query(),
+            RowQuery::all(Table::Files),
             RowQuery::all(Table::Tasks).ordered_by("created"),
             RowQuery::all(Table::Handoffs).ordered_by("created"),
             RowQuery::all(Table::Leadership),
@@ -180,6 +202,11 @@ impl QueryHandle<'_> {
             lead: next().into_iter().find_map(|row| if let Row::Lead(lead) = row { lead.holder } else { None }),
         };
         Ok(At { value, head })
+    }
+
+    /// The head of the log.
+    pub async fn head(&self) -> Result<LogHead, EngineError> {
+        Ok(self.engine.store().rows(vec![]).await?.1)
     }
 
     pub async fn tallies(&self) -> Result<At<BTreeMap<String, u64>>, EngineError> {
@@ -208,7 +235,7 @@ impl TaskFilter {
             all = all.with("assignee", ColumnTest::Is(assignee.as_str().into()));
         }
         if let Some(after) = self.after {
-            all = all.with("created", ColumnTest::Above(i64::try_from(after.0).unwrap_or(i64::MAX)));
+            all = all.with("created", above(after));
         }
         if self.any_of.is_empty() {
             return vec![all];
@@ -235,14 +262,22 @@ impl TaskShape {
 }
 
 impl FileFilter {
-    fn query(self) -> RowQuery {
-        let all = RowQuery::all(Table::Files);
-        match self {
-            FileFilter::All => all,
-            FileFilter::Claimed => all.with("holder", ColumnTest::Present),
-            FileFilter::Conflicted => all.with("state", ColumnTest::Is("conflicted".into())),
+    fn query(&self) -> RowQuery {
+        let all = RowQuery::all(Table::Files).at_most(self.limit);
+        let query = match self.state {
+            FileState::Any => all,
+            FileState::Claimed => all.with("holder", ColumnTest::Present),
+            FileState::Conflicted => all.with("state", ColumnTest::Is("conflicted".into())),
+        };
+        match &self.after {
+            Some(after) => query.with(KEY, ColumnTest::After(after.clone())),
+            None => query,
         }
     }
+}
+
+fn above(seq: Seq) -> ColumnTest {
+    ColumnTest::Above(i64::try_from(seq.0).unwrap_or(i64::MAX))
 }
 
 fn agents_query() -> RowQuery {

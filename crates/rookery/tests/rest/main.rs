@@ -7,6 +7,7 @@ mod bad_input;
 mod cli;
 mod events;
 mod handoffs;
+mod lists;
 mod offline;
 mod parity;
 mod resources;

@@ -392,6 +392,8 @@ async fn conditions_mean_the_same_everywhere(world: &World) {
         ("held_by", ColumnTest::Is(ColumnValue::Integer(1)), &[]),
         ("held_by", ColumnTest::IsNot(ColumnValue::Integer(1)), &["task_1", "task_2", "task_3"]),
         ("held_by", ColumnTest::Above(0), &[]),
+        ("key", ColumnTest::After("task_1".to_owned()), &["task_2", "task_3"]),
+        ("created", ColumnTest::After("1".to_owned()), &[]),
         ("created", ColumnTest::Above(3), &["task_2", "task_3"]),
         ("created", ColumnTest::AtMost(3), &["task_1"]),
         ("created", ColumnTest::Is(text("3")), &[]),

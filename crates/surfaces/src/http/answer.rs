@@ -22,7 +22,8 @@ pub fn at<T: Serialize>(found: At<T>) -> Response {
     placed(Json(found.value).into_response(), &found.head)
 }
 
-fn placed(mut response: Response, head: &LogHead) -> Response {
+/// Names the position in the headers.
+pub fn placed(mut response: Response, head: &LogHead) -> Response {
     response.headers_mut().insert("x-rookery-seq", HeaderValue::from(head.head.0));
     if let Ok(log) = HeaderValue::from_str(head.log.as_str()) {
         response.headers_mut().insert("x-rookery-log", log);

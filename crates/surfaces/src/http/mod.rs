@@ -17,6 +17,7 @@
 //! | `peer` | processes that may use the Unix sockets |
 //! | `response_body` | the body of a response while it is being sent |
 //! | `server` | TCP, TLS and the Unix socket |
+//! | `shared_body` | large answers that readers of one position share |
 //! | `state` | the state that all handlers share |
 
 pub(crate) mod answer;
@@ -33,6 +34,7 @@ pub(crate) mod paths;
 mod peer;
 mod response_body;
 pub mod server;
+pub(crate) mod shared_body;
 pub mod state;
 
 pub use error::HttpError;

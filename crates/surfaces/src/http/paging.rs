@@ -4,7 +4,14 @@ use rookery_core::Seq;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use super::error::HttpError;
+
 const PAGE: u32 = 100;
+
+/// Rejects pages without an entry.
+pub fn ensure_limit(limit: Option<u32>) -> Result<(), HttpError> {
+    if limit == Some(0) { Err(HttpError::invalid("limit must be at least 1")) } else { Ok(()) }
+}
 
 #[derive(Debug, Deserialize, IntoParams)]
 pub struct PageQuery {

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::instance_sockets::Sockets;
 use super::limits::{Limits, Places, Pool};
+use super::shared_body::SharedAnswers;
 
 /// This process as surfaces show it.
 #[derive(Clone, Debug)]
@@ -42,6 +43,7 @@ struct Inner {
     about: About,
     limits: Limits,
     pools: Pools,
+    shared_answers: SharedAnswers,
     stopping: CancellationToken,
 }
 
@@ -69,7 +71,8 @@ impl App {
     pub fn new(engine: Engine, about: About) -> App {
         let limits = Limits::new(engine.settings());
         let pools = Pools::new(&limits);
-        let inner = Inner { engine, about, limits, pools, stopping: CancellationToken::new() };
+        let shared_answers = SharedAnswers::default();
+        let inner = Inner { engine, about, limits, pools, shared_answers, stopping: CancellationToken::new() };
         App { inner: Arc::new(inner) }
     }
 
@@ -111,6 +114,11 @@ impl App {
     /// Everything that is shared among callers.
     pub fn pools(&self) -> [&Arc<Pool>; 4] {
         [self.streams(), self.requests(), self.downloads(), self.connections()]
+    }
+
+    /// Large answers that readers share.
+    pub(crate) fn shared_answers(&self) -> &SharedAnswers {
+        &self.inner.shared_answers
     }
 
     /// Cancelled when the daemon stops: streams end by it.

@@ -8,6 +8,7 @@ use rookery_core::model::document::{Document, DocumentId};
 use rookery_core::model::document_path::DocumentPath;
 use rookery_core::model::handoff::Handoff;
 use rookery_core::{Actor, AgentId, Authority, Caller, Code, Instance, MessageId, Rejection};
+use rookery_engine::query::HandoffFilter;
 use serde_json::{Value, json};
 
 use super::call::Call;
@@ -209,7 +210,8 @@ fn offered_handoff(handoff: Handoff) -> Value {
 
 /// The inbox as JSON. Looking at it marks nothing.
 async fn read_inbox(call: &Call, agent: &AgentId) -> Result<String, ToolError> {
-    let offered = call.engine().query().handoffs(Some("pending"), Some(agent)).await?;
+    let pending = HandoffFilter { status: Some("pending"), to: Some(agent.clone()), ..HandoffFilter::default() };
+    let offered = call.engine().query().handoffs(&pending).await?;
     let handoffs: Vec<_> = offered.value.into_iter().map(offered_handoff).collect();
     let waiting = call.engine().inbox().peek(agent, None).await?;
     let here = Instance::of(agent);

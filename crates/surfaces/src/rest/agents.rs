@@ -1,12 +1,14 @@
 //! Agents: announcing, heartbeats, status, leaving.
 
+use std::sync::Arc;
+
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use rookery_core::agents::{CurrentTask, LeaveTeam, PauseAgent, RegisterAgent, ResumeAgent, SetAgentStatus};
 use rookery_core::model::agent::{Agent, Profile, StatedRole};
-use rookery_core::{AgentId, Code};
-use rookery_engine::Committed;
+use rookery_core::{AgentId, Code, Seq};
+use rookery_engine::{At, Committed};
 
 use super::translate;
 use super::wire;
@@ -15,6 +17,8 @@ use crate::http::HttpError;
 use crate::http::answer;
 use crate::http::answer::Done;
 use crate::http::extract::{self, Call, JsonBody, MaybeBody, Query, Segment};
+use crate::http::paging;
+use crate::http::shared_body::{self, NextChunk, Version};
 
 /// Register an agent, or update one and bring it back.
 #[utoipa::path(post, path = "/agents/announce", tag = "agents", request_body = wire::AnnounceRequest,
@@ -130,12 +134,59 @@ pub async fn leave(
     }
 }
 
-/// All agents that have not left.
-#[utoipa::path(get, path = "/agents", tag = "agents", responses((status = 200, body = Vec<wire::Agent>)))]
-pub async fn list(State(app): State<App>, call: Call) -> Result<Response, HttpError> {
+/// Agents that have not left, in the order they joined: all, or pages by `limit` and `after`.
+#[utoipa::path(get, path = "/agents", tag = "agents", params(wire::AgentListQuery),
+    responses((status = 200, body = Vec<wire::Agent>)))]
+pub async fn list(
+    State(app): State<App>,
+    call: Call,
+    headers: HeaderMap,
+    query: Query<wire::AgentListQuery>,
+) -> Result<Response, HttpError> {
     call.reader().await?;
-    let found = app.engine().query().agents().await?;
-    Ok(answer::at(found.map(|agents| agents.into_iter().map(|agent| shown(&app, agent)).collect::<Vec<_>>())))
+    let wire::AgentListQuery { limit, after } = query.0;
+    paging::ensure_limit(limit)?;
+    if limit.is_some() || after.is_some() {
+        let found = app.engine().query().agents().await?;
+        let joined = match after.as_deref().map(AgentId::from) {
+            None => None,
+            Some(id) => Some(joined(&app, &id).await?),
+        };
+        let page = |agents: Vec<Agent>| {
+            let later = agents.into_iter().filter(|agent| joined.is_none_or(|joined| agent.joined > joined));
+            later
+                .take(limit.map_or(usize::MAX, |limit| limit as usize))
+                .map(|agent| shown(&app, agent))
+                .collect::<Vec<_>>()
+        };
+        return Ok(answer::at(found.map(page)));
+    }
+    let head = app.engine().query().head().await?;
+    if let Some(response) = shared_body::not_modified(&headers, &head) {
+        return Ok(response);
+    }
+    let read = async || {
+        let At { value: agents, head } = app.engine().query().agents().await?;
+        let part = shared_body::render_part(|_| Ok(())).await?;
+        Ok(Version { head, agents: agents.into(), part })
+    };
+    let version = app.shared_answers().get("/agents", |version| version.covers(&head), read).await?;
+    let agents = render(&app, version.agents.clone(), "[", "]");
+    Ok(version.respond(&headers, Some(agents)))
+}
+
+/// When an agent joined, whether or not it has left since.
+async fn joined(app: &App, id: &AgentId) -> Result<Seq, HttpError> {
+    let known = app.engine().query().agent(id).await?.value;
+    let missing = || HttpError::invalid(format!("after: {id} is not an agent known here"));
+    Ok(known.ok_or_else(missing)?.joined)
+}
+
+/// Renders agents with their newest heartbeats.
+pub fn render(app: &App, agents: Arc<[Agent]>, before: &'static str, after: &'static str) -> NextChunk {
+    let (app, count) = (app.clone(), agents.len());
+    let values = (0..count).filter_map(move |index| Some(shown(&app, agents.get(index)?.clone())));
+    shared_body::render_lazily(before, after, values)
 }
 
 /// One agent of the team; with `?include=left` also one that has left.

@@ -1,17 +1,19 @@
 //! Handoffs: offering a task with what the next agent needs to know, and answering once.
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use rookery_core::handoffs::{AcceptHandoff, OfferHandoff, RejectHandoff};
 use rookery_core::model::handoff::HandoffNote;
 use rookery_core::{AgentId, Code, HandoffId, TaskId};
+use rookery_engine::query::HandoffFilter;
 
 use super::{translate, wire};
 use crate::http::App;
 use crate::http::HttpError;
 use crate::http::answer;
 use crate::http::extract::{self, Call, JsonBody, Query, Segment};
+use crate::http::{paging, shared_body};
 
 /// Offer a task to another agent, or to whoever takes it.
 #[utoipa::path(post, path = "/handoffs", tag = "handoffs", request_body = wire::NewHandoff,
@@ -72,19 +74,39 @@ pub async fn reject(
     Ok(answer::written(StatusCode::OK, &committed, wire::Rejected { rejected: true }))
 }
 
-/// Handoffs in the order they were offered.
+/// Handoffs in the order they were offered: all, or pages by `limit` and `after`.
 #[utoipa::path(get, path = "/handoffs", tag = "handoffs", params(wire::HandoffQuery),
     responses((status = 200, body = Vec<wire::Handoff>)))]
-pub async fn list(State(app): State<App>, call: Call, query: Query<wire::HandoffQuery>) -> Result<Response, HttpError> {
+pub async fn list(
+    State(app): State<App>,
+    call: Call,
+    headers: HeaderMap,
+    query: Query<wire::HandoffQuery>,
+) -> Result<Response, HttpError> {
     call.reader().await?;
-    let status = query.0.status.map(|status| match status {
+    let wire::HandoffQuery { status, to_agent, limit, after } = query.0;
+    paging::ensure_limit(limit)?;
+    let status = status.map(|status| match status {
         wire::HandoffStatus::Pending => "pending",
         wire::HandoffStatus::Accepted => "accepted",
         wire::HandoffStatus::Rejected => "rejected",
     });
-    let to = query.0.to_agent.as_deref().map(AgentId::from);
-    let found = app.engine().query().handoffs(status, to.as_ref()).await?;
-    Ok(answer::at(found.map(|handoffs| handoffs.into_iter().map(translate::handoff).collect::<Vec<_>>())))
+    let after = match after.as_deref().map(HandoffId::from) {
+        None => None,
+        Some(id) => match app.engine().query().handoff(&id).await?.value {
+            Some(handoff) => Some(handoff.created),
+            None => return Err(HttpError::invalid(format!("after: {id} is not a handoff known here"))),
+        },
+    };
+    let filter = HandoffFilter { status, to: to_agent.as_deref().map(AgentId::from), after, limit };
+    let read = async || {
+        let found = app.engine().query().handoffs(&filter).await?;
+        Ok(found.map(|handoffs| handoffs.into_iter().map(translate::handoff).collect::<Vec<_>>()))
+    };
+    match filter.limit {
+        Some(_) => Ok(answer::at(read().await?)),
+        None => shared_body::respond_with_list(&app, &headers, &format!("/handoffs {filter:?}"), read).await,
+    }
 }
 
 /// One handoff.

@@ -1,18 +1,18 @@
 //! Resources: claims on paths, locks, conflicts.
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use rookery_core::files::{ClaimMode, LockFile, ReleaseFile, ResolveConflict, UnlockFile};
 use rookery_core::model::file::{File, FileClaimOutcome, FileReleaseOutcome};
 use rookery_core::{AgentId, Rejection};
 use rookery_engine::Committed;
-use rookery_engine::query::FileFilter;
+use rookery_engine::query::{FileFilter, FileState};
 
 use super::translate;
 use super::wire::{self, ClaimResult, ReleaseResult, ResourceFilter};
 use crate::http::extract::{self, Call, JsonBody, Query, Segment};
-use crate::http::{App, HttpError, answer, paths};
+use crate::http::{App, HttpError, answer, paging, paths, shared_body};
 
 /// Claim a path before changing it.
 #[utoipa::path(post, path = "/resources/claim", tag = "resources", request_body = wire::ClaimRequest,
@@ -85,22 +85,36 @@ fn respond(committed: Committed<File>) -> Response {
     answer::written(StatusCode::OK, &committed, translate::resource(file))
 }
 
-/// Every path that was claimed, locked or changed at some time.
+/// Every path that was claimed, locked or changed at some time, in the order of paths: all, or pages by `limit` and `after`.
 #[utoipa::path(get, path = "/resources", tag = "resources", params(wire::ResourceQuery),
     responses((status = 200, body = Vec<wire::Resource>)))]
 pub async fn list(
     State(app): State<App>,
     call: Call,
+    headers: HeaderMap,
     query: Query<wire::ResourceQuery>,
 ) -> Result<Response, HttpError> {
     call.reader().await?;
-    let filter = match query.0.filter {
-        None => FileFilter::All,
-        Some(ResourceFilter::Claimed) => FileFilter::Claimed,
-        Some(ResourceFilter::Conflicted) => FileFilter::Conflicted,
+    let wire::ResourceQuery { filter, limit, after } = query.0;
+    paging::ensure_limit(limit)?;
+    let state = match filter {
+        None => FileState::Any,
+        Some(ResourceFilter::Claimed) => FileState::Claimed,
+        Some(ResourceFilter::Conflicted) => FileState::Conflicted,
     };
-    let found = app.engine().query().files(filter).await?;
-    Ok(answer::at(found.map(|files| files.into_iter().map(translate::resource).collect::<Vec<_>>())))
+    let after = match after {
+        None => None,
+        Some(path) => Some(app.engine().paths().resolve(&path).await?.key().to_owned()),
+    };
+    let filter = FileFilter { state, after, limit };
+    let read = async || {
+        let found = app.engine().query().files(&filter).await?;
+        Ok(found.map(|files| files.into_iter().map(translate::resource).collect::<Vec<_>>()))
+    };
+    match filter.limit {
+        Some(_) => Ok(answer::at(read().await?)),
+        None => shared_body::respond_with_list(&app, &headers, &format!("/resources {filter:?}"), read).await,
+    }
 }
 
 /// One path.

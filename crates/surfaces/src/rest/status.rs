@@ -1,15 +1,18 @@
 //! Health and state: totals, and everything at one position.
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use rookery_core::model::{agent, file, task};
 use rookery_engine::At;
+use rookery_engine::query::Snapshot;
 
 use super::{agents, translate, wire};
 use crate::http::App;
 use crate::http::HttpError;
 use crate::http::answer;
 use crate::http::extract::Call;
+use crate::http::shared_body::{self, PartWriter, Version};
 
 /// The version of the contract, not of the program.
 const CONTRACT: &str = "0.1";
@@ -45,21 +48,35 @@ pub async fn status(State(app): State<App>, call: Call) -> Result<Response, Http
     Ok(answer::at(At { value: report, head }))
 }
 
-/// Everything at one position.
-#[utoipa::path(get, path = "/state", tag = "state", responses((status = 200, body = wire::StateSnapshot)))]
-pub async fn state(State(app): State<App>, call: Call) -> Result<Response, HttpError> {
+/// Everything at one position. With `If-None-Match`, 304 while nothing was appended to the log; heartbeats are not in it.
+#[utoipa::path(get, path = "/state", tag = "state", responses(
+    (status = 200, body = wire::StateSnapshot), (status = 304, description = "Nothing has changed.")))]
+pub async fn state(State(app): State<App>, call: Call, headers: HeaderMap) -> Result<Response, HttpError> {
     call.reader().await?;
-    let found = app.engine().query().snapshot().await?;
-    let snapshot = found.value;
-    let body = wire::StateSnapshot {
-        agents: snapshot.agents.into_iter().map(|agent| agents::shown(&app, agent)).collect(),
-        resources: snapshot.files.into_iter().map(translate::resource).collect(),
-        tasks: snapshot.tasks.into_iter().map(translate::task).collect(),
-        handoffs: snapshot.handoffs.into_iter().map(translate::handoff).collect(),
-        lead: snapshot.lead.map(|agent| agent.to_string()),
-        event_count: event_count(&found.head),
+    let head = app.engine().query().head().await?;
+    if let Some(response) = shared_body::not_modified(&headers, &head) {
+        return Ok(response);
+    }
+    let answers = app.shared_answers();
+    let version = answers.get("/state", |version| version.covers(&head), || render_state(&app)).await?;
+    let agents = agents::render(&app, version.agents.clone(), "{\"agents\":[", "],");
+    Ok(version.respond(&headers, Some(agents)))
+}
+
+/// Renders a [`wire::StateSnapshot`] without its agents.
+async fn render_state(app: &App) -> Result<Version, HttpError> {
+    let At { value: snapshot, head } = app.engine().query().snapshot().await?;
+    let Snapshot { agents, files, tasks, handoffs, lead } = snapshot;
+    let event_count = event_count(&head);
+    let render = move |writer: &mut PartWriter| {
+        writer.text("\"resources\":").array(files.into_iter().map(translate::resource))?;
+        writer.text(",\"tasks\":").array(tasks.into_iter().map(translate::task))?;
+        writer.text(",\"handoffs\":").array(handoffs.into_iter().map(translate::handoff))?;
+        writer.text(",\"lead\":").value(&lead.map(|agent| agent.to_string()))?;
+        writer.text(",\"event_count\":").value(&event_count)?.text("}");
+        Ok(())
     };
-    Ok(answer::at(At { value: body, head: found.head }))
+    Ok(Version { head, agents: agents.into(), part: shared_body::render_part(render).await? })
 }
 
 fn nodes(app: &App) -> Vec<wire::NodeInfo> {

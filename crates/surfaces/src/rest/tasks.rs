@@ -1,7 +1,7 @@
 //! Tasks: creating, moving along, listing, and a person's hand on them.
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use rookery_core::kernel::limit;
 use rookery_core::model::task::{Outcome, Task, TaskState};
@@ -17,7 +17,7 @@ use super::translate;
 use super::wire::{self, RequestedStatus};
 use crate::http::answer::Done;
 use crate::http::extract::{self, Call, JsonBody, MaybeBody, Query, Segment};
-use crate::http::{App, HttpError, answer};
+use crate::http::{App, HttpError, answer, paging, shared_body};
 
 /// Create a task; one with `assigned_to` is kept for that agent.
 #[utoipa::path(post, path = "/tasks", tag = "tasks", request_body = wire::NewTask,
@@ -132,15 +132,18 @@ fn respond(status: StatusCode, committed: &Committed<Task>) -> Response {
     answer::written_task(status, committed, translate::task(committed.reply.clone()))
 }
 
-/// Tasks in the order they were created.
+/// Tasks in the order they were created: all, or pages by `limit` and `after`.
 #[utoipa::path(get, path = "/tasks", tag = "tasks", params(wire::TaskQuery),
     responses((status = 200, body = Vec<wire::Task>)))]
-pub async fn list(State(app): State<App>, call: Call, query: Query<wire::TaskQuery>) -> Result<Response, HttpError> {
+pub async fn list(
+    State(app): State<App>,
+    call: Call,
+    headers: HeaderMap,
+    query: Query<wire::TaskQuery>,
+) -> Result<Response, HttpError> {
     call.reader().await?;
     let query = query.0;
-    if query.limit == Some(0) {
-        return Err(HttpError::invalid("limit must be at least 1"));
-    }
+    paging::ensure_limit(query.limit)?;
     let after = match &query.after {
         None => None,
         Some(id) => match app.engine().query().task(&TaskId::from(id.as_str())).await?.value {
@@ -154,8 +157,14 @@ pub async fn list(State(app): State<App>, call: Call, query: Query<wire::TaskQue
         after,
         limit: query.limit,
     };
-    let found = app.engine().query().tasks(&filter).await?;
-    Ok(answer::at(found.map(|tasks| tasks.into_iter().map(translate::task).collect::<Vec<_>>())))
+    let read = async || {
+        let found = app.engine().query().tasks(&filter).await?;
+        Ok(found.map(|tasks| tasks.into_iter().map(translate::task).collect::<Vec<_>>()))
+    };
+    match filter.limit {
+        Some(_) => Ok(answer::at(read().await?)),
+        None => shared_body::respond_with_list(&app, &headers, &format!("/tasks {filter:?}"), read).await,
+    }
 }
 
 /// One task.

@@ -105,6 +105,16 @@ pub struct HeartbeatRequest {
     pub session_id: Option<String>,
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct AgentListQuery {
+    /// At most this many.
+    #[param(minimum = 1)]
+    pub limit: Option<u32>,
+    /// Agents that joined after the one with this id.
+    pub after: Option<String>,
+}
+
 /// Whether an agent that left is shown.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -227,6 +237,11 @@ pub struct LockRequest {
 pub struct ResourceQuery {
     /// `claimed` or `conflicted`.
     pub filter: Option<ResourceFilter>,
+    /// At most this many.
+    #[param(minimum = 1)]
+    pub limit: Option<u32>,
+    /// Paths after this one.
+    pub after: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
@@ -409,6 +424,11 @@ pub struct Rejected {
 pub struct HandoffQuery {
     pub status: Option<HandoffStatus>,
     pub to_agent: Option<String>,
+    /// At most this many.
+    #[param(minimum = 1)]
+    pub limit: Option<u32>,
+    /// Handoffs offered after the one with this id.
+    pub after: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, ToSchema)]

@@ -2,7 +2,7 @@
 
 use rookery_core::files::{ClaimMode, ReleaseFile};
 use rookery_core::model::file::{File, FileClaimOutcome, FileReleaseOutcome};
-use rookery_engine::query::FileFilter;
+use rookery_engine::query::{FileFilter, FileState};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -140,12 +140,13 @@ struct ResourceListResult {
 
 async fn list(call: Call, asked: ResourceListArgs) -> ToolAnswer<ResourceListResult> {
     call.reader().await?;
-    let filter = match asked.filter.unwrap_or(ResourceFilter::Claimed) {
-        ResourceFilter::Claimed => FileFilter::Claimed,
-        ResourceFilter::Conflicted => FileFilter::Conflicted,
-        ResourceFilter::All => FileFilter::All,
+    let state = match asked.filter.unwrap_or(ResourceFilter::Claimed) {
+        ResourceFilter::Claimed => FileState::Claimed,
+        ResourceFilter::Conflicted => FileState::Conflicted,
+        ResourceFilter::All => FileState::Any,
     };
-    let resources = call.engine().query().files(filter).await?.value.into_iter().map(shown).collect();
+    let filter = FileFilter { state, after: None, limit: None };
+    let resources = call.engine().query().files(&filter).await?.value.into_iter().map(shown).collect();
     Ok(ToolReply::new(ResourceListResult { resources }))
 }
 
