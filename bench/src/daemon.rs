@@ -61,22 +61,27 @@ impl Daemon {
 
     /// Starts the bare HTTP server for comparison.
     pub(crate) fn echo() -> anyhow::Result<Daemon> {
-        Daemon::helper("echo")
+        Daemon::helper(&["echo"])
     }
 
     /// Starts the bare MCP server for comparison.
     pub(crate) fn mcp_echo() -> anyhow::Result<Daemon> {
-        Daemon::helper("mcp-echo")
+        Daemon::helper(&["mcp-echo"])
     }
 
     /// Starts the bare WebSocket server for comparison.
     pub(crate) fn ws_echo() -> anyhow::Result<Daemon> {
-        Daemon::helper("ws-echo")
+        Daemon::helper(&["ws-echo"])
     }
 
-    fn helper(name: &str) -> anyhow::Result<Daemon> {
+    /// Starts a bare HTTP server that sends the bytes of a file.
+    pub(crate) fn bytes(file: &Path) -> anyhow::Result<Daemon> {
+        Daemon::helper(&["bytes", &file.to_string_lossy()])
+    }
+
+    fn helper(arguments: &[&str]) -> anyhow::Result<Daemon> {
         let mut command = command(&std::env::current_exe()?);
-        command.arg(name);
+        command.args(arguments);
         Daemon::launch(command)
     }
 
@@ -128,6 +133,17 @@ impl Daemon {
             text.split(' ').next()?.parse::<f64>().ok().map(|kib| kib / 1024.0)
         };
         Ok((read("VmRSS").context("no VmRSS")?, read("RssAnon").context("no RssAnon")?))
+    }
+
+    /// The peak of resident memory in MiB since the last reset.
+    pub(crate) fn peak_memory_mib(&self) -> anyhow::Result<f64> {
+        let text = machine::field(&format!("/proc/{}/status", self.child.id()), "VmHWM").context("no VmHWM")?;
+        let kib: f64 = text.split(' ').next().unwrap_or_default().parse()?;
+        Ok(kib / 1024.0)
+    }
+
+    pub(crate) fn reset_peak_memory(&self) -> anyhow::Result<()> {
+        std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").context("cannot reset the peak of memory")
     }
 
     /// Asks the process to stop, and waits.

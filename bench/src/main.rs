@@ -9,6 +9,7 @@
 //! | `websocket` | the same by WebSocket, beside a bare server that stores nothing |
 //! | `replay` | how quickly a long log is read back as messages |
 //! | `reads` | whether a long log is as quick to read as a short one |
+//! | `state` | whether `/state` of 50,000 tasks is sent as quickly as a bare server sends the same bytes, and the memory for 64 readers |
 //! | `daemon` | the daemon's start time and memory |
 //! | `mcp` | the cost of tool calls beside a bare server of the same SDK, and a durable write beside REST |
 //! | `routing` | the time of a routing decision among 10, 1,000 and 10,000 agents |
@@ -39,6 +40,7 @@ mod routing;
 mod runner;
 mod sample;
 mod say;
+mod state;
 mod stopwatch;
 mod stream;
 mod turns;
@@ -93,6 +95,7 @@ enum Part {
     Websocket,
     Replay,
     Reads,
+    State,
     Daemon,
     Mcp,
     Routing,
@@ -114,6 +117,10 @@ enum Helper {
     /// Serve the bare WebSocket server that is compared with
     #[command(hide = true)]
     WsEcho,
+
+    /// Serve the bytes of a file, to compare with
+    #[command(hide = true)]
+    Bytes { file: PathBuf },
 }
 
 /// The extent of the measurement.
@@ -151,10 +158,11 @@ impl Plan {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    match args.helper {
+    match &args.helper {
         Some(Helper::Echo) => return create::echo::serve(),
         Some(Helper::McpEcho) => return mcp::echo::serve(),
         Some(Helper::WsEcho) => return websocket::bare::serve(),
+        Some(Helper::Bytes { file }) => return state::serve(file),
         None => {}
     }
     let plan = Plan::of(&args);
@@ -195,6 +203,10 @@ fn main() -> anyhow::Result<()> {
     if wanted(Part::Reads) {
         say::heading("reads in a long log");
         reads::run(&plan, &mut report)?;
+    }
+    if wanted(Part::State) {
+        say::heading("the state of a large team");
+        state::run(&plan, &mut report)?;
     }
     if wanted(Part::Daemon) {
         say::heading("start and memory");

@@ -35,7 +35,11 @@ impl HttpClient {
 
     /// Reads one agent.
     pub(crate) async fn reading(address: SocketAddr, at: usize) -> anyhow::Result<HttpClient> {
-        let request = http::request("GET", &format!("/agents/{}", work::agent(at)), None);
+        HttpClient::getting(address, &format!("/agents/{}", work::agent(at))).await
+    }
+
+    pub(crate) async fn getting(address: SocketAddr, path: &str) -> anyhow::Result<HttpClient> {
+        let request = http::request("GET", path, None);
         Ok(HttpClient { connection: Connection::open(address).await?, request, expected: 200 })
     }
 }

@@ -36,7 +36,7 @@ export function EventList({ count, render, label, role = 'list', onStart, onSigh
   const frame = useRef<HTMLDivElement>(null);
   const [following, setFollowing] = useState(focus === undefined);
   const [seen, setSeen] = useState(count);
-  // Rows get their heights as they are shown, which scrolls too: only what the person did stops following.
+  // Rows get their heights as they are shown, which scrolls too: only the person's own scrolling stops following.
   const touched = useRef(false);
   const follow = following && !paused;
   const toEnd = () => count > 0 && list.current?.scrollToIndex(count - 1, { align: 'end' });
@@ -59,13 +59,19 @@ export function EventList({ count, render, label, role = 'list', onStart, onSigh
   }, [follow, count]);
 
   const isThere = focus !== undefined && focus >= 0;
+  const shown = useRef<string | number>(undefined);
   useEffect(() => {
-    if (!isThere) return;
+    const key = focusKey ?? focus;
+    if (!isThere || key === undefined) return;
+    // While rows are still loaded around it, it stays in sight, until the person scrolls or the list follows the end.
+    if (shown.current !== key) touched.current = false;
+    else if (touched.current || following) return;
+    shown.current = key;
     setFollowing(false);
     list.current?.scrollToIndex(focus, { align: 'center' });
     const frame = requestAnimationFrame(() => isAtEnd() && setFollowing(true));
     return () => cancelAnimationFrame(frame);
-  }, [focusKey ?? focus, isThere]);
+  }, [focusKey ?? focus, isThere, focus, count]);
 
   useEffect(() => {
     if (goToEnd === 0) return;

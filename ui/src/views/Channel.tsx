@@ -36,7 +36,7 @@ export function ChannelView({ channel, onMenu }: { channel: string } & WithMenu)
   const world = useWorld();
   const mayAct = useMayAct();
   const events = useEventsBeside(channel, entries);
-  const newSince = useNewSince(channel, entries.at(-1)?.seq);
+  const newSince = useNewSince(channel, loaded, entries.at(-1)?.seq);
   const replies = useMemo(() => byRoot(entries), [entries]);
   const reviews = useMemo(() => reviewRequests(entries, world.tasks), [entries, world.tasks]);
   const thread = place.query.get('thread');
@@ -57,9 +57,13 @@ export function ChannelView({ channel, onMenu }: { channel: string } & WithMenu)
   const toggle = (key: string) => setOpened((before) => (before.has(key) ? new Set([...before].filter((other) => other !== key)) : new Set([...before, key])));
   const [cursor, setCursor] = useState<string>();
   const [sent, setSent] = useState(0);
-  const wanted = cursor ?? (place.query.has('seq') ? `m${place.query.get('seq')}` : root === undefined ? start : undefined);
-  const focus = wanted === undefined ? undefined : items.findIndex((item) => item.key === wanted);
-  useRows({ count: items.length, chosen: focus ?? items.length, move: (index) => setCursor(items[index]?.key) }, (deed, index) => {
+  const chosenKey = cursor ?? (place.query.has('seq') ? `m${place.query.get('seq')}` : undefined);
+  const indexOf = (key: string | undefined) => (key === undefined ? undefined : items.findIndex((item) => item.key === key));
+  const chosen = indexOf(chosenKey);
+  // Where the channel opens is in sight, but nothing is chosen by that.
+  const wanted = chosenKey ?? (root === undefined ? start : undefined);
+  const focus = indexOf(wanted);
+  useRows({ count: items.length, chosen: chosen ?? items.length, move: (index) => setCursor(items[index]?.key) }, (deed, index) => {
     const item = items[index];
     if (deed === 'reply' && item?.is === 'entry' && !root) go(withQuery(place, { thread: item.entry.id }));
     else if (deed === 'reply') compose.current?.focus();
@@ -92,7 +96,7 @@ export function ChannelView({ channel, onMenu }: { channel: string } & WithMenu)
             count={items.length} stamp={items} label={`Messages in ${channelTitle(channel)}`} role="log" onStart={earlier} shift={shift} focus={focus} focusKey={wanted} goToEnd={sent}
             render={(index) => {
               const item = items[index] as Marked;
-              return <div key={item.key}><Shown item={item} me={me} replies={replies} reviews={reviews} channel={channel} chosen={index === focus} inThread={root !== undefined} open={opened.has(item.key)} onToggle={toggle} /></div>;
+              return <div key={item.key}><Shown item={item} me={me} replies={replies} reviews={reviews} channel={channel} chosen={index === chosen} inThread={root !== undefined} open={opened.has(item.key)} onToggle={toggle} /></div>;
             }}
           />
         )}
@@ -121,15 +125,16 @@ function Tabs({ channel, detail }: { channel: string; detail: Detail }) {
 }
 
 /** Up to where the person had read when the channel was opened; what is in sight counts as read from then on. */
-function useNewSince(channel: string, last: number | undefined): number | undefined {
+function useNewSince(channel: string, loaded: boolean, last: number | undefined): number | undefined {
   const log = useStore((state) => state.log);
   const since = useRef<{ log: string; seq: number | undefined }>({ log: '', seq: undefined });
   // Before anything is marked as read here.
   if (log !== since.current.log) since.current = { log, seq: seenUpto(log, channel) };
   useEffect(() => {
-    if (!log || (last !== undefined && document.hidden)) return;
+    // Before the messages are loaded there is nothing that could have been read.
+    if (!log || !loaded || (last !== undefined && document.hidden)) return;
     markSeen(log, channel, last ?? 0);
-  }, [last, channel, log]);
+  }, [loaded, last, channel, log]);
   return since.current.seq;
 }
 

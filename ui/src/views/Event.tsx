@@ -42,7 +42,7 @@ export default function EventView({ seq, onMenu }: { seq: number } & WithMenu) {
             <h2 className="title">{isDeed(event) ? `${event.actor} ` : ''}{describe(event, names)}</h2>
             <dl className="facts">
               <dt>When</dt><dd>{full(event.at)}</dd>
-              <dt>Kind</dt><dd className="mono">{eventName(event)}</dd>
+              <dt>Kind</dt><dd className="mono">{eventName(event)}{event.kind === eventName(event) ? null : ` (${event.kind} in the log)`}</dd>
               <dt>Author</dt><dd>{event.actor}, known by {event.auth}</dd>
               <dt>Run</dt><dd><a className="mono" href={at('runs', event.run)}>{event.run}</a></dd>
               {event.task && <><dt>Task</dt><dd><a href={at('tasks', event.task)}>{names.task(event.task)}</a></dd></>}

@@ -67,7 +67,7 @@ pub struct TaskShape {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FileState {
+pub enum FileSelection {
     Any,
     Claimed,
     Conflicted,
@@ -76,7 +76,7 @@ pub enum FileState {
 /// Which files, in the order of their paths.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileFilter {
-    pub state: FileState,
+    pub state: FileSelection,
     /// Files after this key.
     pub after: Option<String>,
     pub limit: Option<u32>,
@@ -265,9 +265,9 @@ impl FileFilter {
     fn query(&self) -> RowQuery {
         let all = RowQuery::all(Table::Files).at_most(self.limit);
         let query = match self.state {
-            FileState::Any => all,
-            FileState::Claimed => all.with("holder", ColumnTest::Present),
-            FileState::Conflicted => all.with("state", ColumnTest::Is("conflicted".into())),
+            FileSelection::Any => all,
+            FileSelection::Claimed => all.with("holder", ColumnTest::Present),
+            FileSelection::Conflicted => all.with("state", ColumnTest::Is("conflicted".into())),
         };
         match &self.after {
             Some(after) => query.with(KEY, ColumnTest::After(after.clone())),

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use super::{Config, KnownContent, Observation, WatchWarning, WatchedClaims, Watcher, WatcherStatus};
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::query::{FileFilter, FileState};
+use crate::query::{FileFilter, FileSelection};
 
 /// Whether the project's files are watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,7 +117,7 @@ async fn follow_claims(engine: &Engine, claims: &watch::Sender<Arc<WatchedClaims
 async fn follow_once(engine: &Engine, claims: &watch::Sender<Arc<WatchedClaims>>) -> Result<(), EngineError> {
     let mut subscription = engine.subscribe(None).await?;
     loop {
-        let claimed = FileFilter { state: FileState::Claimed, after: None, limit: None };
+        let claimed = FileFilter { state: FileSelection::Claimed, after: None, limit: None };
         let files = engine.query().files(&claimed).await?;
         claims.send_replace(Arc::new(watched_files(&files.value, |file| content_is_ours(engine, file))));
         while !subscription.next().await?.rows().iter().any(|row| changes_claims(&row.event)) {}

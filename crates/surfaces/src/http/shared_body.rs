@@ -27,28 +27,30 @@ use super::state::App;
 
 /// The size of a chunk, which is also the most that is buffered for one reader.
 const CHUNK_BYTES: usize = 64 << 10;
+/// How many chunks are rendered for one reader before its answer begins.
+const READY_CHUNKS: usize = 2;
 /// How many different answers are kept at once.
 const MAX_ANSWERS: usize = 8;
 /// How much memory versions that were replaced may hold for slow readers; twice the newest version is always allowed.
 const MAX_REPLACED_BYTES: u64 = 32 << 20;
 
 /// A piece of an answer, rendered once.
-pub struct Part {
+struct AnswerPart {
     bytes: u64,
     /// `None` once it was dropped.
     chunks: Mutex<Option<Vec<Bytes>>>,
 }
 
-impl fmt::Debug for Part {
+impl fmt::Debug for AnswerPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Part({} bytes)", self.bytes)
+        write!(f, "AnswerPart({} bytes)", self.bytes)
     }
 }
 
-impl Part {
-    fn chunk(&self, index: usize) -> Result<Option<Bytes>, Dropped> {
+impl AnswerPart {
+    fn chunk(&self, index: usize) -> Result<Option<Bytes>, VersionDropped> {
         let chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
-        chunks.as_ref().map(|chunks| chunks.get(index).cloned()).ok_or(Dropped)
+        chunks.as_ref().map(|chunks| chunks.get(index).cloned()).ok_or(VersionDropped)
     }
 
     fn is_dropped(&self) -> bool {
@@ -63,31 +65,31 @@ impl Part {
 /// The rest of the answer is gone: the reader was too slow.
 #[derive(Debug, thiserror::Error)]
 #[error("the state changed too often for a reader this slow")]
-struct Dropped;
+struct VersionDropped;
 
 /// Renders JSON into chunks.
 #[derive(Default)]
-pub struct PartWriter {
+pub struct AnswerWriter {
     chunks: Vec<Bytes>,
     buffer: Vec<u8>,
     bytes: u64,
 }
 
-impl PartWriter {
-    pub fn text(&mut self, text: &str) -> &mut PartWriter {
+impl AnswerWriter {
+    pub fn text(&mut self, text: &str) -> &mut AnswerWriter {
         self.push(text.as_bytes());
         self
     }
 
     /// A value as JSON.
-    pub fn value<T: Serialize>(&mut self, value: &T) -> Result<&mut PartWriter, HttpError> {
+    pub fn value<T: Serialize>(&mut self, value: &T) -> Result<&mut AnswerWriter, HttpError> {
         serde_json::to_writer(&mut *self, value)
             .map_err(|error| HttpError::new(Code::Internal, format!("the answer cannot be rendered: {error}")))?;
         Ok(self)
     }
 
     /// Values as a JSON array.
-    pub fn array<T: Serialize>(&mut self, values: impl IntoIterator<Item = T>) -> Result<&mut PartWriter, HttpError> {
+    pub fn array<T: Serialize>(&mut self, values: impl IntoIterator<Item = T>) -> Result<&mut AnswerWriter, HttpError> {
         self.push(b"[");
         for (index, value) in values.into_iter().enumerate() {
             if index > 0 {
@@ -99,9 +101,9 @@ impl PartWriter {
         Ok(self)
     }
 
-    pub fn finish(&mut self) -> Arc<Part> {
+    fn finish(&mut self) -> Arc<AnswerPart> {
         self.end_chunk();
-        Arc::new(Part { bytes: self.bytes, chunks: Mutex::new(Some(std::mem::take(&mut self.chunks))) })
+        Arc::new(AnswerPart { bytes: self.bytes, chunks: Mutex::new(Some(std::mem::take(&mut self.chunks))) })
     }
 
     fn push(&mut self, mut bytes: &[u8]) {
@@ -128,7 +130,7 @@ impl PartWriter {
     }
 }
 
-impl Write for PartWriter {
+impl Write for AnswerWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.push(bytes);
         Ok(bytes.len())
@@ -141,14 +143,30 @@ impl Write for PartWriter {
 
 /// An answer as it is at one position of the log.
 #[derive(Clone, Debug)]
-pub struct Version {
+pub struct AnswerVersion {
     pub head: LogHead,
     /// Rows that each reader is sent as they are now, since their heartbeats are not in the log.
     pub agents: Arc<[Agent]>,
-    pub part: Arc<Part>,
+    part: Arc<AnswerPart>,
 }
 
-impl Version {
+impl AnswerVersion {
+    /// Renders the shared part on a thread where that may take long.
+    pub async fn render(
+        head: LogHead,
+        agents: Arc<[Agent]>,
+        render: impl FnOnce(&mut AnswerWriter) -> Result<(), HttpError> + Send + 'static,
+    ) -> Result<AnswerVersion, HttpError> {
+        let rendering = tokio::task::spawn_blocking(move || {
+            let mut writer = AnswerWriter::default();
+            render(&mut writer)?;
+            Ok(writer.finish())
+        });
+        let ended = |error| HttpError::new(Code::Internal, format!("rendering ended early: {error}"));
+        let part = rendering.await.map_err(ended).and_then(|rendered| rendered)?;
+        Ok(AnswerVersion { head, agents, part })
+    }
+
     /// Whether it is as new as a position that the reader knows of.
     pub fn covers(&self, head: &LogHead) -> bool {
         self.head.log == head.log && self.head.head >= head.head
@@ -156,13 +174,21 @@ impl Version {
 
     /// The answer to a request, with the chunks that `first` renders before those that are shared; 304 if the request names
     /// this version.
-    pub fn respond(self, request: &HeaderMap, first: Option<NextChunk>) -> Response {
+    pub fn respond(self, request: &HeaderMap, mut first: Option<NextChunk>) -> Response {
         if let Some(response) = not_modified(request, &self.head) {
             return response;
         }
-        let body = SharedBody { first, remaining: self.part.bytes, part: self.part, next: 0 };
+        // Of a short list, the whole is known before the head is sent, and so is its length.
+        let mut ready = VecDeque::new();
+        while let Some(next) = first.as_mut().filter(|_| ready.len() < READY_CHUNKS) {
+            match next() {
+                Some(chunk) => ready.push_back(chunk),
+                None => first = None,
+            }
+        }
+        let body = SharedBody { ready, first, remaining: self.part.bytes, part: self.part, next: 0 };
         let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        tagged(answer::placed(([json], Body::new(body)).into_response(), &self.head), &self.head)
+        with_entity_tag(answer::placed(([json], Body::new(body)).into_response(), &self.head), &self.head)
     }
 }
 
@@ -211,7 +237,7 @@ pub fn not_modified(request: &HeaderMap, head: &LogHead) -> Option<Response> {
             .any(|one| one.trim() == "*" || one.trim().trim_start_matches("W/") == tag.trim_start_matches("W/"))
     };
     let is_known = request.get_all(header::IF_NONE_MATCH).iter().any(names_it);
-    is_known.then(|| tagged(answer::placed(StatusCode::NOT_MODIFIED.into_response(), head), head))
+    is_known.then(|| with_entity_tag(answer::placed(StatusCode::NOT_MODIFIED.into_response(), head), head))
 }
 
 /// Weak, because heartbeats change an answer but are not in the log.
@@ -219,7 +245,7 @@ fn entity_tag(head: &LogHead) -> String {
     format!("W/\"{}:{}\"", head.log.as_str(), head.head.0)
 }
 
-fn tagged(mut response: Response, head: &LogHead) -> Response {
+fn with_entity_tag(mut response: Response, head: &LogHead) -> Response {
     if let Ok(tag) = HeaderValue::from_str(&entity_tag(head)) {
         response.headers_mut().insert(header::ETAG, tag);
     }
@@ -228,8 +254,9 @@ fn tagged(mut response: Response, head: &LogHead) -> Response {
 }
 
 struct SharedBody {
+    ready: VecDeque<Bytes>,
     first: Option<NextChunk>,
-    part: Arc<Part>,
+    part: Arc<AnswerPart>,
     /// The next chunk of the part.
     next: usize,
     /// The bytes of the part that were not sent yet.
@@ -244,7 +271,8 @@ impl HttpBody for SharedBody {
         mut self: Pin<&mut Self>,
         _context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if let Some(chunk) = self.first.as_mut().and_then(|first| first()) {
+        let ready = self.ready.pop_front();
+        if let Some(chunk) = ready.or_else(|| self.first.as_mut().and_then(|first| first())) {
             return Poll::Ready(Some(Ok(Frame::data(chunk))));
         }
         self.first = None;
@@ -263,31 +291,18 @@ impl HttpBody for SharedBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.first.is_none() && self.remaining == 0
+        self.ready.is_empty() && self.first.is_none() && self.remaining == 0
     }
 
     fn size_hint(&self) -> SizeHint {
+        let known = self.remaining + self.ready.iter().map(|chunk| chunk.len() as u64).sum::<u64>();
         let mut hint = SizeHint::new();
-        hint.set_lower(self.remaining);
+        hint.set_lower(known);
         if self.first.is_none() {
-            hint.set_upper(self.remaining);
+            hint.set_upper(known);
         }
         hint
     }
-}
-
-/// Renders a part on a thread where that may take long.
-pub async fn render_part(
-    render: impl FnOnce(&mut PartWriter) -> Result<(), HttpError> + Send + 'static,
-) -> Result<Arc<Part>, HttpError> {
-    let rendering = tokio::task::spawn_blocking(move || {
-        let mut writer = PartWriter::default();
-        render(&mut writer)?;
-        Ok(writer.finish())
-    });
-    rendering
-        .await
-        .unwrap_or_else(|error| Err(HttpError::new(Code::Internal, format!("rendering ended early: {error}"))))
 }
 
 /// A list of which all readers at one position are sent the same bytes. `name` tells it from other lists.
@@ -307,21 +322,20 @@ where
     }
     let render = async || {
         let At { value, head } = read().await?;
-        let part = render_part(move |writer| writer.array(value).map(drop)).await?;
-        Ok(Version { head, agents: Arc::new([]), part })
+        AnswerVersion::render(head, Arc::new([]), move |writer| writer.array(value).map(drop)).await
     };
     let version = app.shared_answers().get(name, |version| version.covers(&head), render).await?;
     Ok(version.respond(request, None))
 }
 
-type Slot = Arc<tokio::sync::Mutex<Option<Version>>>;
+type AnswerSlot = Arc<tokio::sync::Mutex<Option<AnswerVersion>>>;
 
 /// The newest version of each answer, and the replaced ones that readers are still sent.
 #[derive(Debug, Default)]
 pub struct SharedAnswers {
     /// The most recently used last.
-    slots: Mutex<Vec<(String, Slot)>>,
-    replaced: Mutex<VecDeque<Weak<Part>>>,
+    slots: Mutex<Vec<(String, AnswerSlot)>>,
+    replaced: Mutex<VecDeque<Weak<AnswerPart>>>,
 }
 
 impl SharedAnswers {
@@ -330,11 +344,11 @@ impl SharedAnswers {
     pub async fn get<F>(
         &self,
         name: &str,
-        is_current: impl Fn(&Version) -> bool,
+        is_current: impl Fn(&AnswerVersion) -> bool,
         render: impl FnOnce() -> F,
-    ) -> Result<Version, HttpError>
+    ) -> Result<AnswerVersion, HttpError>
     where
-        F: Future<Output = Result<Version, HttpError>>,
+        F: Future<Output = Result<AnswerVersion, HttpError>>,
     {
         let slot = self.slot(name);
         let mut newest = slot.lock().await;
@@ -351,11 +365,11 @@ impl SharedAnswers {
         Ok(version)
     }
 
-    fn slot(&self, name: &str) -> Slot {
+    fn slot(&self, name: &str) -> AnswerSlot {
         let mut slots = lock(&self.slots);
         let slot = match slots.iter().position(|(known, _)| known == name) {
             Some(index) => slots.remove(index).1,
-            None => Slot::default(),
+            None => AnswerSlot::default(),
         };
         slots.push((name.to_owned(), slot.clone()));
         let evicted = if slots.len() > MAX_ANSWERS { Some(slots.remove(0).1) } else { None };
@@ -369,7 +383,7 @@ impl SharedAnswers {
     }
 
     /// Notes a part that was replaced, and drops the oldest of those that readers still use beyond the limit.
-    fn add_replaced(&self, part: Arc<Part>, newest_bytes: u64) {
+    fn add_replaced(&self, part: Arc<AnswerPart>, newest_bytes: u64) {
         let mut replaced = lock(&self.replaced);
         replaced.push_back(Arc::downgrade(&part));
         // From here on, only readers hold it.
@@ -403,12 +417,12 @@ mod tests {
         LogHead { log: LogId::new("log"), floor: Seq(1), head: Seq(seq) }
     }
 
-    fn version(seq: u64, bytes: usize) -> Version {
-        let part = PartWriter::default().text(&"x".repeat(bytes)).finish();
-        Version { head: head(seq), agents: Arc::new([]), part }
+    fn version(seq: u64, bytes: usize) -> AnswerVersion {
+        let part = AnswerWriter::default().text(&"x".repeat(bytes)).finish();
+        AnswerVersion { head: head(seq), agents: Arc::new([]), part }
     }
 
-    async fn newest(answers: &SharedAnswers, name: &str, seq: u64, bytes: usize) -> Version {
+    async fn newest(answers: &SharedAnswers, name: &str, seq: u64, bytes: usize) -> AnswerVersion {
         let current = head(seq);
         answers.get(name, |known| known.covers(&current), async || Ok(version(seq, bytes))).await.unwrap()
     }
@@ -450,10 +464,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn body_has_what_is_rendered_lazily_and_then_the_shared_part() {
-        let mut writer = PartWriter::default();
+    async fn body_has_the_lazily_rendered_chunks_before_the_shared_part() {
+        let mut writer = AnswerWriter::default();
         let part = writer.text("\"tasks\":").array(0..40_000).unwrap().text("}").finish();
-        let version = Version { head: head(1), agents: Arc::new([]), part };
+        let version = AnswerVersion { head: head(1), agents: Arc::new([]), part };
         let names = (0..20_000).map(|number| format!("agent-{number}"));
         let expected: Vec<String> = names.clone().collect();
         let first = render_lazily("{\"agents\":[", "],", names);
@@ -461,6 +475,15 @@ mod tests {
         let read: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(read["agents"], serde_json::json!(expected));
         assert_eq!(read["tasks"].as_array().unwrap().len(), 40_000);
+    }
+
+    #[tokio::test]
+    async fn length_is_known_if_the_lazily_rendered_list_is_short() {
+        let short = render_lazily("[", "]", 0..3);
+        let body = version(1, 5).respond(&HeaderMap::new(), Some(short)).into_body();
+        assert_eq!(body.size_hint().exact(), Some(7 + 5));
+        let long = render_lazily("[", "]", 0..100_000);
+        assert_eq!(version(1, 5).respond(&HeaderMap::new(), Some(long)).into_body().size_hint().exact(), None);
     }
 
     #[tokio::test]

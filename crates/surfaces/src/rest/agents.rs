@@ -18,7 +18,7 @@ use crate::http::answer;
 use crate::http::answer::Done;
 use crate::http::extract::{self, Call, JsonBody, MaybeBody, Query, Segment};
 use crate::http::paging;
-use crate::http::shared_body::{self, NextChunk, Version};
+use crate::http::shared_body::{self, AnswerVersion, NextChunk};
 
 /// Register an agent, or update one and bring it back.
 #[utoipa::path(post, path = "/agents/announce", tag = "agents", request_body = wire::AnnounceRequest,
@@ -150,7 +150,7 @@ pub async fn list(
         let found = app.engine().query().agents().await?;
         let joined = match after.as_deref().map(AgentId::from) {
             None => None,
-            Some(id) => Some(joined(&app, &id).await?),
+            Some(id) => Some(find_join_position(&app, &id).await?),
         };
         let page = |agents: Vec<Agent>| {
             let later = agents.into_iter().filter(|agent| joined.is_none_or(|joined| agent.joined > joined));
@@ -167,8 +167,7 @@ pub async fn list(
     }
     let read = async || {
         let At { value: agents, head } = app.engine().query().agents().await?;
-        let part = shared_body::render_part(|_| Ok(())).await?;
-        Ok(Version { head, agents: agents.into(), part })
+        AnswerVersion::render(head, agents.into(), |_| Ok(())).await
     };
     let version = app.shared_answers().get("/agents", |version| version.covers(&head), read).await?;
     let agents = render(&app, version.agents.clone(), "[", "]");
@@ -176,7 +175,7 @@ pub async fn list(
 }
 
 /// When an agent joined, whether or not it has left since.
-async fn joined(app: &App, id: &AgentId) -> Result<Seq, HttpError> {
+async fn find_join_position(app: &App, id: &AgentId) -> Result<Seq, HttpError> {
     let known = app.engine().query().agent(id).await?.value;
     let missing = || HttpError::invalid(format!("after: {id} is not an agent known here"));
     Ok(known.ok_or_else(missing)?.joined)

@@ -7,7 +7,7 @@ use rookery_core::files::{ClaimMode, LockFile, ReleaseFile, ResolveConflict, Unl
 use rookery_core::model::file::{File, FileClaimOutcome, FileReleaseOutcome};
 use rookery_core::{AgentId, Rejection};
 use rookery_engine::Committed;
-use rookery_engine::query::{FileFilter, FileState};
+use rookery_engine::query::{FileFilter, FileSelection};
 
 use super::translate;
 use super::wire::{self, ClaimResult, ReleaseResult, ResourceFilter};
@@ -98,9 +98,9 @@ pub async fn list(
     let wire::ResourceQuery { filter, limit, after } = query.0;
     paging::ensure_limit(limit)?;
     let state = match filter {
-        None => FileState::Any,
-        Some(ResourceFilter::Claimed) => FileState::Claimed,
-        Some(ResourceFilter::Conflicted) => FileState::Conflicted,
+        None => FileSelection::Any,
+        Some(ResourceFilter::Claimed) => FileSelection::Claimed,
+        Some(ResourceFilter::Conflicted) => FileSelection::Conflicted,
     };
     let after = match after {
         None => None,

@@ -12,7 +12,7 @@ use crate::http::App;
 use crate::http::HttpError;
 use crate::http::answer;
 use crate::http::extract::Call;
-use crate::http::shared_body::{self, PartWriter, Version};
+use crate::http::shared_body::{self, AnswerVersion, AnswerWriter};
 
 /// The version of the contract, not of the program.
 const CONTRACT: &str = "0.1";
@@ -64,11 +64,11 @@ pub async fn state(State(app): State<App>, call: Call, headers: HeaderMap) -> Re
 }
 
 /// Renders a [`wire::StateSnapshot`] without its agents.
-async fn render_state(app: &App) -> Result<Version, HttpError> {
+async fn render_state(app: &App) -> Result<AnswerVersion, HttpError> {
     let At { value: snapshot, head } = app.engine().query().snapshot().await?;
     let Snapshot { agents, files, tasks, handoffs, lead } = snapshot;
     let event_count = event_count(&head);
-    let render = move |writer: &mut PartWriter| {
+    let render = move |writer: &mut AnswerWriter| {
         writer.text("\"resources\":").array(files.into_iter().map(translate::resource))?;
         writer.text(",\"tasks\":").array(tasks.into_iter().map(translate::task))?;
         writer.text(",\"handoffs\":").array(handoffs.into_iter().map(translate::handoff))?;
@@ -76,7 +76,7 @@ async fn render_state(app: &App) -> Result<Version, HttpError> {
         writer.text(",\"event_count\":").value(&event_count)?.text("}");
         Ok(())
     };
-    Ok(Version { head, agents: agents.into(), part: shared_body::render_part(render).await? })
+    AnswerVersion::render(head, agents.into(), render).await
 }
 
 fn nodes(app: &App) -> Vec<wire::NodeInfo> {

@@ -2,7 +2,7 @@
 
 use rookery_core::files::{ClaimMode, ReleaseFile};
 use rookery_core::model::file::{File, FileClaimOutcome, FileReleaseOutcome};
-use rookery_engine::query::{FileFilter, FileState};
+use rookery_engine::query::{FileFilter, FileSelection};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -141,9 +141,9 @@ struct ResourceListResult {
 async fn list(call: Call, asked: ResourceListArgs) -> ToolAnswer<ResourceListResult> {
     call.reader().await?;
     let state = match asked.filter.unwrap_or(ResourceFilter::Claimed) {
-        ResourceFilter::Claimed => FileState::Claimed,
-        ResourceFilter::Conflicted => FileState::Conflicted,
-        ResourceFilter::All => FileState::Any,
+        ResourceFilter::Claimed => FileSelection::Claimed,
+        ResourceFilter::Conflicted => FileSelection::Conflicted,
+        ResourceFilter::All => FileSelection::Any,
     };
     let filter = FileFilter { state, after: None, limit: None };
     let resources = call.engine().query().files(&filter).await?.value.into_iter().map(shown).collect();
