@@ -47,6 +47,8 @@ pub struct Access {
     person_key: Option<String>,
     /// By the hash of the secret.
     tokens: RwLock<HashMap<String, Token>>,
+    /// Held while the tokens are read and put in place, so that an earlier read never replaces a later one.
+    reloading: tokio::sync::Mutex<()>,
     codes: SignInCodes,
     /// When each browser session was last used here, by its id.
     used: Mutex<HashMap<String, Timestamp>>,
@@ -59,6 +61,7 @@ impl Access {
             trust,
             person_key: person_key.map(hash),
             tokens: RwLock::default(),
+            reloading: tokio::sync::Mutex::default(),
             codes: SignInCodes::default(),
             used: Mutex::default(),
             team_sessions: TeamSessions::default(),
@@ -69,14 +72,16 @@ impl Access {
         self.trust
     }
 
-    /// Reads the tokens anew: at start, and after one was created or revoked.
+    /// Reads the tokens again: at start, and after one was created or revoked.
     pub(crate) async fn reload(&self, store: &dyn Store) -> Result<(), ReadError> {
+        let turn = self.reloading.lock().await;
         let tokens = store.tokens().await?;
         let by_hash = tokens.into_iter().map(|token| (token.hash.clone(), token)).collect();
         let by_hash: HashMap<String, Token> = by_hash;
         let known: std::collections::HashSet<&str> = by_hash.values().map(|token| token.id.as_str()).collect();
         self.used.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, _| known.contains(id.as_str()));
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = by_hash;
+        drop(turn);
         Ok(())
     }
 

@@ -35,7 +35,9 @@ async fn locked_table_delays_or_rejects_requests_without_restart() -> anyhow::Re
         Ok((query_value(&schema, &locks)? == "1").then_some(()))
     })
     .await?;
-    let reading: Vec<_> = (0..READERS).map(|_| tokio::spawn(read(nodes[0].request(Method::GET, "/tasks")))).collect();
+    // Pages are read for each reader; the whole list would be read once for all of them.
+    let page = |_| tokio::spawn(read(nodes[0].request(Method::GET, "/tasks?limit=1000")));
+    let reading: Vec<_> = (0..READERS).map(page).collect();
     eventually("every read connection to wait for the table", async || {
         let waiting = query_value(&schema, &format!("SELECT count(*) FROM pg_locks WHERE {of_tasks} AND NOT granted"))?;
         Ok((waiting.parse::<usize>()? >= READ_CONNECTIONS).then_some(()))
