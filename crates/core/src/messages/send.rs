@@ -170,7 +170,7 @@ struct Named {
 #[derive(Default)]
 struct Replies {
     root: Option<MessageId>,
-    /// Who wrote in it, the author of its first message too.
+    /// Its authors, the one of the first message included.
     authors: Vec<AgentId>,
 }
 

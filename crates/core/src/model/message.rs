@@ -140,7 +140,7 @@ pub struct Message {
     pub sent: Seq,
     /// Its time in the thread: later than that of every entry before it.
     pub at: Timestamp,
-    /// Who wrote in the thread of replies that it began, each once, the first [`limit::LIST_ENTRIES`] of them.
+    /// The authors of replies in its thread, each once: the first [`limit::LIST_ENTRIES`] of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repliers: Vec<AgentId>,
 }

@@ -68,7 +68,7 @@ async fn ids_arguments_and_words_differ_as_listed() {
     assert_eq!(a.refused("workflow_create", created).await["code"], "INVALID_INPUT");
     let idle = json!({"status": "idle"});
     assert_eq!(a.refused("agent_heartbeat", idle).await["code"], "INVALID_INPUT");
-    // What is under way is under way again.
+    // Starting a task that is in progress changes nothing.
     a.call("task_claim", json!({"task_id": tasks["first"]})).await;
     for _ in 0..2 {
         a.call("task_update_status", json!({"id": tasks["first"], "status": "in_progress"})).await;

@@ -215,18 +215,18 @@ async fn registration_again_keeps_what_it_does_not_name() {
     let daemon = setup().start().unwrap();
     let a = connect(&daemon, Way::Session, Some("a")).await;
     let whole = json!({"name": "Ada", "runtime": "codex", "role": "reviewer", "capabilities": ["rust", "sql"],
-        "workspace_path": "/work/a", "metadata": {"team": "core"}});
+        "workspace_path": "/projects/a", "metadata": {"team": "core"}});
     a.call("agent_register", whole).await;
     let updates = async || daemon.get("/events?action=x.agent.updated").await.unwrap().body;
     let before = updates().await;
     a.call("agent_register", json!({"name": "Ada", "runtime": "codex"})).await;
     let shown = a.call("agent_get", json!({"id": "a"})).await;
     let kept = ["role", "capabilities", "workspace_path", "metadata"].map(|field| shown[field].clone());
-    assert_eq!(kept, [json!("reviewer"), json!(["rust", "sql"]), json!("/work/a"), json!({"team": "core"})]);
+    assert_eq!(kept, [json!("reviewer"), json!(["rust", "sql"]), json!("/projects/a"), json!({"team": "core"})]);
     assert_eq!(updates().await, before, "nothing changed");
     a.call("agent_register", json!({"name": "Ada", "runtime": "codex", "capabilities": [], "role": "lead"})).await;
     let shown = a.call("agent_get", json!({"id": "a"})).await;
-    assert_eq!((&shown["capabilities"], &shown["workspace_path"]), (&json!([]), &json!("/work/a")));
+    assert_eq!((&shown["capabilities"], &shown["workspace_path"]), (&json!([]), &json!("/projects/a")));
     assert_eq!(shown["role"], "lead", "as it was given");
     let leads = a.call("agent_list", json!({"role": "lead"})).await;
     assert_eq!(leads["agents"].as_array().unwrap().len(), 1);

@@ -23,10 +23,10 @@ const AGENT: &str = "coder@pr-1";
 /// Whether there can be sandboxes here. If not, what is not tested is said where everybody sees it.
 fn possible() -> bool {
     let available = SandboxSupport::of_this_machine();
-    if let Some(mend) = available.fix_hint() {
+    if let Some(hint) = available.fix_hint() {
         use std::io::Write;
         let mut stderr = std::io::stderr();
-        writeln!(stderr, "NOT TESTED: {available}; to test it, {mend}").unwrap();
+        writeln!(stderr, "NOT TESTED: {available}; to test it, {hint}").unwrap();
     }
     available.fix_hint().is_none()
 }

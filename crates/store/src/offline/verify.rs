@@ -29,7 +29,7 @@ pub struct VerifyReport {
     pub differences: Vec<String>,
 }
 
-/// Folds the whole log anew and compares. What it needs of memory does not grow with the log.
+/// Folds the whole log again and compares. The rows in memory are bounded, however long the log is.
 pub fn verify(source: &mut dyn Source, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport, OfflineError> {
     verify_within(ROWS_IN_MEMORY, source, progress)
 }

@@ -246,7 +246,7 @@ pub async fn end(call: Call, Segment(id): Segment, body: JsonBody<EndTurnRequest
     Ok(respond(StatusCode::OK, committed))
 }
 
-/// A turn is the agent's own doing, whoever runs it: its events have the agent as their author.
+/// The agent is the author of its turn's events, no matter who runs it.
 fn in_the_name_of(runner: Caller, agent: &AgentId) -> Caller {
     let through = runner.acting_through.clone().or_else(|| Some(runner.actor.to_string()));
     Caller { actor: Actor::Agent(agent.clone()), acting_through: through, ..runner }

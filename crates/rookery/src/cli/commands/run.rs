@@ -23,7 +23,7 @@ pub struct Args {
     /// The workflow file
     file: PathBuf,
 
-    /// What this team is called, to run a file several times side by side; `default` if left out
+    /// Name of the team's instance, to run a file several times side by side; `default` if left out
     #[arg(long, value_name = "NAME")]
     instance: Option<String>,
 

@@ -21,7 +21,7 @@ pub struct Args {
     /// The workflow file
     file: PathBuf,
 
-    /// What this team is called, to start a file several times side by side
+    /// Name of the team's instance, to start a file several times side by side
     #[arg(long, value_name = "NAME", default_value = "default")]
     instance: String,
 
