@@ -11,7 +11,7 @@ const FIELDS: [&str; 8] =
     ["capabilities", "current_task", "id", "joined_at", "last_heartbeat", "role", "status", "tool"];
 
 #[tokio::test]
-async fn announcing_answers_with_the_agent_and_its_defaults() {
+async fn announce_returns_the_agent_with_defaults() {
     let team = team(&[]).await;
     let reply = team.post("/agents/announce", json!({"id": "claude-code-1", "tool": "claude-code"})).await.unwrap();
     assert_eq!(reply.status, 201);
@@ -32,23 +32,23 @@ async fn announcing_answers_with_the_agent_and_its_defaults() {
 }
 
 #[tokio::test]
-async fn what_an_agent_says_of_itself_is_returned_everywhere() {
+async fn announced_profile_is_returned_by_every_endpoint() {
     let team = team(&[]).await;
-    let said = json!({"id": "cursor-1", "tool": "cursor", "role": "specialist", "capabilities": ["code", "review"],
+    let profile = json!({"id": "cursor-1", "tool": "cursor", "role": "specialist", "capabilities": ["code", "review"],
         "name": "Cursor", "workspace_path": "/tmp/elsewhere", "metadata": {"model": "x", "n": 1}, "unknown": [1]});
-    let announced = team.post("/agents/announce", said.clone()).await.unwrap().body;
+    let announced = team.post("/agents/announce", profile.clone()).await.unwrap().body;
     let listed = team.ok("/agents").await[0].clone();
     let in_state = team.ok("/state").await["agents"][0].clone();
     for agent in [announced, listed, team.ok("/agents/cursor-1").await, in_state] {
         for field in ["id", "tool", "role", "capabilities", "name", "workspace_path", "metadata"] {
-            assert_eq!(agent[field], said[field], "{field}");
+            assert_eq!(agent[field], profile[field], "{field}");
         }
         assert_eq!(agent.get("unknown"), None);
     }
 }
 
 #[tokio::test]
-async fn id_and_tool_are_required() {
+async fn announce_without_id_or_tool_is_rejected() {
     let team = team(&[]).await;
     for body in [
         json!({}),
@@ -64,7 +64,7 @@ async fn id_and_tool_are_required() {
 }
 
 #[tokio::test]
-async fn names_of_other_authors_cannot_be_taken() {
+async fn reserved_or_malformed_agent_id_is_rejected() {
     let team = team(&[]).await;
     let odd = ["@x", "x@", "a@b@c", "a@default", "a\u{200b}"];
     for id in ["system", "watcher", "person:anna", "group:workers", "a b", "a\nb"].into_iter().chain(odd) {
@@ -75,12 +75,12 @@ async fn names_of_other_authors_cannot_be_taken() {
 }
 
 #[tokio::test]
-async fn announcing_again_updates_and_keeps_claims() {
+async fn repeated_announce_updates_profile_and_keeps_claims() {
     let team = team(&["a"]).await;
     let before = team.ok("/agents/a").await;
-    team.claimed("src/a.rs", "a").await;
-    let task = team.task().await;
-    team.moved(&task, "in_progress", "a").await;
+    team.claim("src/a.rs", "a").await;
+    let task = team.create_task().await;
+    team.move_task(&task, "in_progress", "a").await;
     let again = team.post("/agents/announce", json!({"id": "a", "tool": "other", "capabilities": []})).await.unwrap();
     assert_eq!(again.status, 201);
     assert_eq!((&again.body["tool"], &again.body["capabilities"]), (&json!("other"), &json!([])));
@@ -91,11 +91,11 @@ async fn announcing_again_updates_and_keeps_claims() {
     assert_eq!(team.ok("/status").await["agents"]["total"], 1);
     let head = team.head().await;
     team.post("/agents/announce", json!({"id": "a", "tool": "other", "capabilities": []})).await.unwrap();
-    assert_eq!(team.head().await, head, "nothing new was said");
+    assert_eq!(team.head().await, head, "nothing changed");
 }
 
 #[tokio::test]
-async fn announcing_brings_an_offline_agent_back() {
+async fn announce_brings_offline_agent_back() {
     let team = team(&["a", "b"]).await;
     set_status(&team, "b", "offline").await;
     assert_eq!(team.ok("/status").await["agents"], json!({"total": 2, "active": 1, "lead": "a"}));
@@ -104,14 +104,14 @@ async fn announcing_brings_an_offline_agent_back() {
 }
 
 #[tokio::test]
-async fn the_first_agent_leads_until_one_asks() {
+async fn first_agent_leads_until_another_asks_for_the_lead() {
     let team = team(&[]).await;
     assert_eq!(team.lead().await, Value::Null);
     team.announce("first", "worker").await;
     assert_eq!(team.lead().await, "first");
     team.announce("asks", "lead").await;
     assert_eq!(team.lead().await, "asks");
-    // One that asked keeps the position; the other keeps the role it asked for.
+    // An agent that asked keeps the lead; the other keeps the role that it asked for.
     assert_eq!(team.announce("late", "lead").await["role"], "lead");
     assert_eq!(team.lead().await, "asks");
     assert_eq!(team.ok("/state").await["lead"], "asks");
@@ -122,7 +122,7 @@ async fn the_first_agent_leads_until_one_asks() {
 }
 
 #[tokio::test]
-async fn the_oldest_that_asked_then_specialists_then_workers_succeed() {
+async fn lead_succession_prefers_oldest_asker_then_specialist_then_worker() {
     let team = team(&[]).await;
     for (id, role) in
         [("w1", "worker"), ("s1", "specialist"), ("l1", "lead"), ("s2", "specialist"), ("l2", "lead"), ("l3", "lead")]
@@ -137,14 +137,14 @@ async fn the_oldest_that_asked_then_specialists_then_workers_succeed() {
     assert_eq!(leads, [json!("l1"), json!("l2"), json!("l3"), json!("s1"), json!("s2"), json!("w1"), Value::Null]);
     let decisions = team.events("authority.decision").await;
     assert_eq!(decisions.last().unwrap()["metadata"]["because"], "vacated");
-    // A promoted lead that never asked yields to one that does.
+    // A promoted lead that never asked yields to one that asks.
     team.announce("w2", "worker").await;
     team.announce("l4", "lead").await;
     assert_eq!(team.lead().await, "l4");
 }
 
 #[tokio::test]
-async fn a_lead_that_comes_back_to_an_empty_seat_is_chosen_once() {
+async fn lead_returning_to_vacant_lead_is_chosen_once() {
     let team = team(&[]).await;
     team.announce("a", "lead").await;
     set_status(&team, "a", "offline").await;
@@ -156,35 +156,35 @@ async fn a_lead_that_comes_back_to_an_empty_seat_is_chosen_once() {
 }
 
 #[tokio::test]
-async fn a_heartbeat_is_a_sign_of_life_and_no_event() {
+async fn heartbeat_of_online_agent_appends_no_event() {
     let team = team(&["a"]).await;
     let (head, before) = (team.head().await, team.ok("/agents/a").await["last_heartbeat"].as_i64().unwrap());
     eventually("a later heartbeat", || async {
-        assert_reply(&beat(&team, "a").await, 200, json!({"ok": true}));
+        assert_reply(&send_heartbeat(&team, "a").await, 200, json!({"ok": true}));
         (team.ok("/agents/a").await["last_heartbeat"].as_i64().unwrap() > before).then_some(())
     })
     .await;
     assert_eq!(team.head().await, head);
-    assert_error(&beat(&team, "nobody-knows").await, 404, "AGENT_NOT_FOUND", "Agent not found");
+    assert_error(&send_heartbeat(&team, "nobody-knows").await, 404, "AGENT_NOT_FOUND", "Agent not found");
 }
 
 #[tokio::test]
-async fn a_heartbeat_brings_an_offline_agent_back() {
+async fn heartbeat_brings_offline_agent_back() {
     let team = team(&["a", "b"]).await;
     set_status(&team, "b", "offline").await;
     assert_eq!(team.ok("/agents/b").await["status"], "offline");
-    assert_reply(&beat(&team, "b").await, 200, json!({"ok": true}));
+    assert_reply(&send_heartbeat(&team, "b").await, 200, json!({"ok": true}));
     assert_eq!(team.ok("/agents/b").await["status"], "idle");
     let events = team.events("agent.heartbeat").await;
     assert_eq!(events.iter().map(|event| &event["agent_id"]).collect::<Vec<_>>(), ["b"]);
 }
 
 #[tokio::test]
-async fn a_late_heartbeat_does_not_bring_back_one_that_left() {
+async fn late_heartbeat_of_departed_agent_is_rejected() {
     let team = team(&["a", "b"]).await;
     team.delete("/agents/b").await.unwrap();
     let head = team.head().await;
-    let late = beat(&team, "b").await;
+    let late = send_heartbeat(&team, "b").await;
     assert_error(&late, 404, "AGENT_NOT_FOUND", "Agent not found: 'b' has left the team");
     assert_eq!(late.body["hint"], "register it again first");
     let status = team.patch("/agents/b/status", json!({"status": "idle"})).await.unwrap();
@@ -192,12 +192,12 @@ async fn a_late_heartbeat_does_not_bring_back_one_that_left() {
     assert_eq!(team.head().await, head);
     assert_eq!(team.ok("/agents").await.as_array().unwrap().len(), 1);
     team.announce("b", "worker").await;
-    assert_reply(&beat(&team, "b").await, 200, json!({"ok": true}));
+    assert_reply(&send_heartbeat(&team, "b").await, 200, json!({"ok": true}));
     assert_eq!(team.ok("/agents").await.as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]
-async fn every_status_can_be_set_and_read() {
+async fn every_agent_status_can_be_set_and_read() {
     let team = team(&["a", "b"]).await;
     for status in ["working", "blocked", "waiting_review", "idle", "offline", "idle"] {
         set_status(&team, "b", status).await;
@@ -207,11 +207,11 @@ async fn every_status_can_be_set_and_read() {
     }
     let head = team.head().await;
     set_status(&team, "b", "idle").await;
-    assert_eq!(team.head().await, head, "the same status again is no news");
+    assert_eq!(team.head().await, head, "the same status appends no event");
 }
 
 #[tokio::test]
-async fn a_status_needs_a_known_word_and_a_known_agent() {
+async fn status_change_with_unknown_status_or_agent_is_rejected() {
     let team = team(&["a"]).await;
     let path = |id: &str| format!("/agents/{id}/status");
     assert_error(&team.patch(&path("a"), json!({})).await.unwrap(), 400, "INVALID", "status is required");
@@ -223,11 +223,11 @@ async fn a_status_needs_a_known_word_and_a_known_agent() {
 }
 
 #[tokio::test]
-async fn going_offline_frees_what_the_agent_holds() {
+async fn offline_status_releases_claims_and_tasks() {
     let team = team(&["a", "b"]).await;
-    team.claimed("x", "a").await;
-    let task = team.task().await;
-    team.moved(&task, "in_progress", "a").await;
+    team.claim("x", "a").await;
+    let task = team.create_task().await;
+    team.move_task(&task, "in_progress", "a").await;
     set_status(&team, "a", "offline").await;
     assert_eq!(team.resource("x").await["state"], "free");
     let task = team.ok(&format!("/tasks/{task}")).await;
@@ -236,13 +236,13 @@ async fn going_offline_frees_what_the_agent_holds() {
 }
 
 #[tokio::test]
-async fn leaving_frees_everything_and_keeps_the_agent_readable() {
+async fn departure_releases_everything_and_keeps_agent_readable() {
     let team = team(&["a", "b"]).await;
-    team.claimed("x", "b").await;
-    team.claimed("dir/", "b").await;
-    let task = team.task().await;
-    team.moved(&task, "in_progress", "b").await;
-    let reserved = team.task_with(json!({"assigned_to": "b"})).await;
+    team.claim("x", "b").await;
+    team.claim("dir/", "b").await;
+    let task = team.create_task().await;
+    team.move_task(&task, "in_progress", "b").await;
+    let reserved = team.create_task_with(json!({"assigned_to": "b"})).await;
     assert_reply(&team.delete("/agents/b").await.unwrap(), 200, json!({"ok": true}));
     for path in ["x", "dir/"] {
         let resource = team.resource(path).await;
@@ -267,40 +267,40 @@ async fn leaving_frees_everything_and_keeps_the_agent_readable() {
 }
 
 #[tokio::test]
-async fn ids_may_be_like_our_words_and_contain_slashes() {
+async fn agent_ids_may_equal_path_segments_and_contain_slashes() {
     let team = team(&[]).await;
     for (id, path) in
         [("announce", "announce"), ("team/a", "team%2Fa"), ("ä", "%C3%A4"), ("name@instance", "name@instance")]
     {
         team.announce(id, "worker").await;
         assert_eq!(team.ok(&format!("/agents/{path}")).await["id"], id);
-        assert_eq!(beat(&team, path).await.status, 200, "{id}");
+        assert_eq!(send_heartbeat(&team, path).await.status, 200, "{id}");
         assert_eq!(team.delete(&format!("/agents/{path}")).await.unwrap().status, 200, "{id}");
     }
 }
 
 #[tokio::test]
-async fn the_status_of_an_agent_follows_its_work() {
+async fn agent_status_follows_its_task() {
     let team = team(&["lead", "a"]).await;
-    let task = team.task().await;
+    let task = team.create_task().await;
     let seen = async || {
         let agent = team.ok("/agents/a").await;
         (text(&agent["status"]), agent["current_task"].as_str().map(str::to_owned))
     };
-    team.moved(&task, "assigned", "a").await;
+    team.move_task(&task, "assigned", "a").await;
     assert_eq!(seen().await, ("working".to_owned(), Some(task.clone())));
     set_status(&team, "a", "blocked").await;
     assert_eq!(seen().await.0, "blocked", "an explicit status lasts");
-    team.moved(&task, "in_progress", "a").await;
+    team.move_task(&task, "in_progress", "a").await;
     assert_eq!(seen().await, ("working".to_owned(), Some(task.clone())));
-    team.moved(&task, "review", "a").await;
+    team.move_task(&task, "review", "a").await;
     assert_eq!(seen().await.0, "waiting_review");
-    team.moved(&task, "done", "a").await;
+    team.move_task(&task, "done", "a").await;
     assert_eq!(seen().await, ("idle".to_owned(), None));
 }
 
 #[tokio::test]
-async fn an_identified_caller_speaks_for_itself_unless_it_leads() {
+async fn identified_caller_acts_only_for_itself_unless_it_leads() {
     let team = team(&["lead", "a", "b"]).await;
     let as_b = [("x-agent-id", "b")];
     let status = Some(json!({"status": "blocked"}));
@@ -312,18 +312,18 @@ async fn an_identified_caller_speaks_for_itself_unless_it_leads() {
         "FORBIDDEN",
         "'b' may not act as 'a'",
     );
-    let beat = team.send(Method::POST, "/agents/a/heartbeat", &as_b, None).await;
-    assert_refused(&beat, 403, "FORBIDDEN", "'b' may not act as 'a'");
-    let announced = Some(json!({"id": "a", "tool": "stolen"}));
-    let stolen = team.send(Method::POST, "/agents/announce", &as_b, announced).await;
-    assert_refused(&stolen, 403, "FORBIDDEN", "'b' may not act as 'a'");
+    let refused_beat = team.send(Method::POST, "/agents/a/heartbeat", &as_b, None).await;
+    assert_refused(&refused_beat, 403, "FORBIDDEN", "'b' may not act as 'a'");
+    let taken_id = Some(json!({"id": "a", "tool": "stolen"}));
+    let refused_announce = team.send(Method::POST, "/agents/announce", &as_b, taken_id).await;
+    assert_refused(&refused_announce, 403, "FORBIDDEN", "'b' may not act as 'a'");
     assert_eq!(team.ok("/agents/a").await["status"], "idle");
     let by_lead = team.send(Method::PATCH, "/agents/a/status", &[("x-agent-id", "lead")], status).await;
     assert_reply(&by_lead, 200, json!({"ok": true}));
     assert_eq!(team.as_person(Method::DELETE, "/agents/a", None).await.status, 200);
 }
 
-async fn beat(team: &Team, id: &str) -> rookery_testkit::daemon::HttpReply {
+async fn send_heartbeat(team: &Team, id: &str) -> rookery_testkit::daemon::HttpReply {
     team.send(Method::POST, &format!("/agents/{id}/heartbeat"), &[], None).await
 }
 
@@ -333,16 +333,16 @@ async fn set_status(team: &Team, id: &str, status: &str) {
 }
 
 #[tokio::test]
-async fn role_of_an_agent_is_kept_in_its_own_words() {
+async fn custom_agent_role_is_kept_verbatim() {
     let team = team(&["a"]).await;
-    for (said, shown) in [("reviewer", "reviewer"), ("coordinator", "coordinator"), ("specialist", "specialist")] {
-        let announced = team.post("/agents/announce", json!({"id": "b", "tool": "t", "role": said})).await.unwrap();
+    for (role, shown) in [("reviewer", "reviewer"), ("coordinator", "coordinator"), ("specialist", "specialist")] {
+        let announced = team.post("/agents/announce", json!({"id": "b", "tool": "t", "role": role})).await.unwrap();
         assert_eq!((announced.status.as_u16(), &announced.body["role"]), (201, &json!(shown)));
         assert_eq!(team.ok("/agents/b").await["role"], shown);
         let card = team.ok("/clutch/v0/agents/b").await;
         assert_eq!(card["meta"]["role"], shown, "{card}");
     }
-    // A role that has no rules counts as a worker's.
+    // A role without rules counts as a worker's.
     team.announce("c", "reviewer").await;
     let metadata = team.ok("/events?action=agent.joined&agent_id=c").await[0]["metadata"].clone();
     assert_eq!((&metadata["role"], &metadata["role_name"]), (&json!("worker"), &json!("reviewer")));
@@ -351,12 +351,12 @@ async fn role_of_an_agent_is_kept_in_its_own_words() {
 }
 
 #[tokio::test]
-async fn session_of_a_heartbeat_is_shown_with_its_agent_and_logged_once() {
+async fn heartbeat_session_is_shown_with_its_agent_and_logged_once() {
     let team = team(&["a"]).await;
     assert!(team.ok("/agents/a").await.get("session_id").is_none());
     for _ in 0..2 {
-        let beat = json!({"session_id": "session-1738756800-12345", "anything": 1});
-        assert_reply(&team.post("/agents/a/heartbeat", beat).await.unwrap(), 200, json!({"ok": true}));
+        let body = json!({"session_id": "session-1738756800-12345", "anything": 1});
+        assert_reply(&team.post("/agents/a/heartbeat", body).await.unwrap(), 200, json!({"ok": true}));
         assert_eq!(team.ok("/agents/a").await["session_id"], "session-1738756800-12345");
     }
     assert_eq!(team.events("x.agent.updated").await.len(), 1);

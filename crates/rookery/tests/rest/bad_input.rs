@@ -1,4 +1,4 @@
-//! What is wrong in a request is named, answered in JSON, and changes nothing.
+//! Faulty requests: each is rejected with a JSON error that names the fault, and changes nothing.
 
 use std::time::Duration;
 
@@ -10,7 +10,13 @@ use tokio::net::TcpStream;
 
 use crate::support::{DEADLINE, Team, assert_json, assert_refused, eventually, setup, team, team_of};
 
-async fn raw_body(team: &Team, method: Method, path: &str, kind: Option<&str>, body: impl Into<Vec<u8>>) -> HttpReply {
+async fn send_raw_body(
+    team: &Team,
+    method: Method,
+    path: &str,
+    kind: Option<&str>,
+    body: impl Into<Vec<u8>>,
+) -> HttpReply {
     let mut request = team.request(method, path).body(body.into());
     if let Some(kind) = kind {
         request = request.header("content-type", kind);
@@ -40,51 +46,57 @@ fn method(name: &str) -> Method {
 }
 
 #[tokio::test]
-async fn a_body_must_be_sent_as_json() {
+async fn body_without_json_content_type_is_rejected() {
     let team = team(&["a"]).await;
     let head = team.head().await;
-    let also = [
+    let without_required_body = [
         ("POST", "/agents/a/heartbeat"),
         ("DELETE", "/agents/a"),
         ("POST", "/tasks/task_x/cancel"),
         ("POST", "/tasks/task_x/retry"),
     ];
-    for (verb, path) in WRITES.into_iter().chain(also) {
+    for (verb, path) in WRITES.into_iter().chain(without_required_body) {
         for kind in [None, Some("text/plain"), Some("application/x-www-form-urlencoded"), Some("application/jsonp")] {
-            let reply = raw_body(&team, method(verb), path, kind, "{}").await;
+            let reply = send_raw_body(&team, method(verb), path, kind, "{}").await;
             assert_refused(&reply, 415, "UNSUPPORTED_MEDIA_TYPE", "application/json");
         }
     }
     assert_eq!(team.head().await, head);
     for kind in ["application/json; charset=utf-8", "Application/JSON"] {
-        let reply = raw_body(&team, Method::POST, "/events", Some(kind), r#"{"agent_id":"a","action":"x.n"}"#).await;
+        let reply =
+            send_raw_body(&team, Method::POST, "/events", Some(kind), r#"{"agent_id":"a","action":"x.n"}"#).await;
         assert_eq!(reply.status, 201, "{kind}");
     }
-    // Without a body no type is needed.
+    // A request without a body needs no content type.
     for path in ["/agents/a/heartbeat"] {
         assert_eq!(team.send(Method::POST, path, &[], None).await.status, 200);
     }
 }
 
 #[tokio::test]
-async fn what_is_no_json_is_refused_everywhere() {
+async fn malformed_json_is_rejected_by_every_write() {
     let team = team(&["a"]).await;
     let head = team.head().await;
     let broken: [&[u8]; 8] =
         [b"", b"{", b"null x", b"[1]", b"\"text\"", b"{\"id\":\"a\"}{}", b"\xff\xfe", b"{\"agent_id\":\"\xff\"}"];
     for (verb, path) in WRITES {
         for body in broken {
-            let reply = raw_body(&team, method(verb), path, Some("application/json"), body).await;
+            let reply = send_raw_body(&team, method(verb), path, Some("application/json"), body).await;
             assert_refused(&reply, 400, "INVALID", "");
         }
         let deep = format!("{}{}", "[".repeat(50_000), "]".repeat(50_000));
-        assert_refused(&raw_body(&team, method(verb), path, Some("application/json"), deep).await, 400, "INVALID", "");
+        assert_refused(
+            &send_raw_body(&team, method(verb), path, Some("application/json"), deep).await,
+            400,
+            "INVALID",
+            "",
+        );
     }
     assert_eq!(team.head().await, head);
 }
 
 #[tokio::test]
-async fn the_field_of_the_wrong_type_is_named() {
+async fn field_of_wrong_type_is_named_in_the_error() {
     let team = team(&["a"]).await;
     let head = team.head().await;
     let cases = [
@@ -112,7 +124,7 @@ async fn the_field_of_the_wrong_type_is_named() {
 }
 
 #[tokio::test]
-async fn limits_have_names() {
+async fn value_over_its_limit_is_named_in_the_error() {
     let team = team(&["a"]).await;
     let head = team.head().await;
     let long = |bytes: usize| "x".repeat(bytes);
@@ -132,18 +144,18 @@ async fn limits_have_names() {
     let claim = json!({"path": long(5000), "agent_id": "a"});
     assert_refused(&team.post("/resources/claim", claim).await.unwrap(), 400, "INVALID", "path");
     assert_eq!(team.head().await, head);
-    // What is just small enough is taken and comes back whole.
-    let kept = team.task_with(json!({"description": long(200_000)})).await;
+    // A value just below its limit is accepted and returned unchanged.
+    let kept = team.create_task_with(json!({"description": long(200_000)})).await;
     assert_eq!(kept["description"].as_str().unwrap().len(), 200_000);
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_too_large() {
+async fn body_over_size_limit_is_rejected() {
     let team = team(&["a"]).await;
     let head = team.head().await;
     for path in ["/events", "/tasks", "/agents/a/heartbeat"] {
         let body = format!("{{\"x\":\"{}\"}}", "y".repeat(1024 * 1024));
-        let reply = raw_body(&team, Method::POST, path, Some("application/json"), body).await;
+        let reply = send_raw_body(&team, Method::POST, path, Some("application/json"), body).await;
         assert_refused(&reply, 413, "TOO_LARGE", "1048576");
     }
     assert_eq!(team.head().await, head);
@@ -153,7 +165,7 @@ async fn a_body_over_the_limit_is_too_large() {
 }
 
 #[tokio::test]
-async fn unknown_paths_and_methods_are_answered_in_json() {
+async fn unknown_path_or_method_returns_json_error() {
     let team = team(&["a"]).await;
     for path in ["/nothing", "/agents/a/b/c", "/task", "/uis", "/api/v1/agents", "/Agents"] {
         for verb in ["GET", "POST", "DELETE"] {
@@ -185,9 +197,9 @@ async fn unknown_paths_and_methods_are_answered_in_json() {
 }
 
 #[tokio::test]
-async fn queries_name_what_is_wrong() {
+async fn invalid_query_parameter_is_named_in_the_error() {
     let team = team(&["a"]).await;
-    for (path, word) in [
+    for (path, field) in [
         ("/tasks?limit=-1", "limit"),
         ("/tasks?limit=99999999999", "limit"),
         ("/tasks?status=", "status"),
@@ -198,20 +210,20 @@ async fn queries_name_what_is_wrong() {
         ("/events/stream?resource=/etc/passwd", "path"),
         ("/events/stream?after=x", "position"),
     ] {
-        assert_refused(&team.get(path).await.unwrap(), 400, "INVALID", word);
+        assert_refused(&team.get(path).await.unwrap(), 400, "INVALID", field);
     }
     assert_eq!(team.get("/tasks?unknown=1").await.unwrap().status, 200, "unknown parameters are passed over");
 }
 
 #[tokio::test]
-async fn addresses_have_a_limit() {
+async fn address_over_length_limit_is_rejected() {
     let team = team(&["a"]).await;
     let reply = team.get(&format!("/resources/{}", "x".repeat(9000))).await.unwrap();
     assert_refused(&reply, 414, "TOO_LARGE", "address");
 }
 
-/// What the daemon answers to these bytes until it closes the connection or has answered `wanted`.
-async fn talk(team: &Team, bytes: &[u8], wanted: &str) -> String {
+/// Sends bytes and returns the answer, up to `wanted` or to the end of the connection.
+async fn exchange_bytes(team: &Team, bytes: &[u8], wanted: &str) -> String {
     let mut stream = TcpStream::connect(team.url().trim_start_matches("http://")).await.unwrap();
     // The other side may close before it has read everything.
     drop(stream.write_all(bytes).await);
@@ -230,36 +242,36 @@ async fn talk(team: &Team, bytes: &[u8], wanted: &str) -> String {
 }
 
 #[tokio::test]
-async fn huge_headers_are_refused_and_the_daemon_lives() {
+async fn oversized_headers_and_garbage_do_not_stop_the_daemon() {
     let team = team(&["a"]).await;
     let one = format!("GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Big: {}\r\n\r\n", "x".repeat(200_000));
     let many: String = (0..5000).map(|n| format!("X-{n}: y\r\n")).collect();
     let many = format!("GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\n{many}\r\n");
     for request in [one, many] {
-        let answer = talk(&team, request.as_bytes(), "\r\n\r\n").await;
+        let answer = exchange_bytes(&team, request.as_bytes(), "\r\n\r\n").await;
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
     }
     for garbage in
         [&b"\x16\x03\x01\x02\x00\x01\x00"[..], b"GET\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", b"\0\0\0\0\r\n\r\n"]
     {
-        let answer = talk(&team, garbage, "\r\n\r\n").await;
+        let answer = exchange_bytes(&team, garbage, "\r\n\r\n").await;
         assert!(!answer.contains(" 200 "), "{answer}");
     }
     assert_eq!(team.get("/healthz").await.unwrap().status, 200);
 }
 
 #[tokio::test]
-async fn a_body_that_never_comes_is_given_up() {
+async fn missing_body_ends_in_a_timeout() {
     let team = team_of(setup().arg("--no-watch").env("ROOKERY_REQUEST_TIMEOUT", "1s"), &["a"]).await;
     let request = "POST /events HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{\"agent_id\"";
-    let answer = talk(&team, request.as_bytes(), "\"code\"").await;
+    let answer = exchange_bytes(&team, request.as_bytes(), "\"code\"").await;
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
     assert!(answer.contains("\"code\":\"TIMEOUT\""), "{answer}");
     assert_eq!(team.events("x.n").await, Vec::<Value>::new());
 }
 
 #[tokio::test]
-async fn a_request_cut_short_leaves_no_trace() {
+async fn truncated_request_leaves_no_trace() {
     let team = team(&["a"]).await;
     let head = team.head().await;
     for _ in 0..20 {
@@ -273,10 +285,10 @@ async fn a_request_cut_short_leaves_no_trace() {
 }
 
 #[tokio::test]
-async fn one_agent_cannot_take_every_place() {
+async fn in_flight_limit_per_agent_leaves_room_for_others() {
     let limited = setup().arg("--no-watch").env("ROOKERY_MAX_IN_FLIGHT_PER_AGENT", "1");
     let team = team_of(limited, &["a"]).await;
-    // A body that is not there yet keeps the only place taken; unless it found it taken itself, by the call before.
+    // A request whose body has not arrived yet takes the only place, unless the call before still held it.
     let begun = "POST /events HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Agent-Id: a\r\nContent-Type: application/json\r\n\
         Content-Length: 31\r\n\r\n";
     let (mut slow, refused) = eventually("the place is taken", || async {

@@ -1,4 +1,4 @@
-//! The command line over a real daemon: what people see and do, exit codes, JSON.
+//! The command line with a real daemon: tables, JSON, exit codes.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use crate::support::{Team, setup, team, team_of, text};
 
 /// Exit code, stdout and stderr of `rookery`, run in the project's folder.
 pub fn rookery(root: &Path, args: &[&str]) -> (i32, String, String) {
-    with_store(root, None, args)
+    rookery_with_store(root, None, args)
 }
 
-/// The same in a project whose store is named by the environment.
-pub fn with_store(root: &Path, store: Option<String>, args: &[&str]) -> (i32, String, String) {
+/// As [`rookery`], in a project whose store is named by the environment.
+pub fn rookery_with_store(root: &Path, store: Option<String>, args: &[&str]) -> (i32, String, String) {
     let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rookery"));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
         command.env_remove(name);
@@ -36,19 +36,19 @@ fn run_json(team: &Team, args: &[&str]) -> Value {
 }
 
 #[track_caller]
-fn fails(team: &Team, args: &[&str], code: i32, word: &str) {
+fn assert_failure(team: &Team, args: &[&str], code: i32, expected: &str) {
     let (found, stdout, stderr) = rookery(team.root(), args);
     assert_eq!(found, code, "{args:?}: {stdout}{stderr}");
-    assert!(stderr.contains(word) && stderr.contains("hint"), "{args:?}: {stderr}");
+    assert!(stderr.contains(expected) && stderr.contains("hint"), "{args:?}: {stderr}");
     assert_eq!(stdout, "", "{args:?}");
 }
 
 #[tokio::test]
-async fn tables_and_json_show_the_same() {
+async fn tables_and_json_output_agree() {
     let team = team(&["lead", "a"]).await;
-    let task = team.task().await;
-    team.moved(&task, "in_progress", "a").await;
-    team.claimed("src/x.rs", "a").await;
+    let task = team.create_task().await;
+    team.move_task(&task, "in_progress", "a").await;
+    team.claim("src/x.rs", "a").await;
     let offered = json!({"from_agent": "a", "task_id": task, "summary": "half done"});
     let handoff = text(&team.post("/handoffs", offered).await.unwrap().body["id"]);
     for (args, path) in [
@@ -81,7 +81,7 @@ async fn tables_and_json_show_the_same() {
 }
 
 #[tokio::test]
-async fn the_log_is_shown_oldest_first_with_the_numbers_that_redact_takes() {
+async fn log_is_listed_oldest_first_with_numbers_for_redact() {
     let team = team(&["a", "b"]).await;
     let note = json!({"agent_id": "b", "action": "x.note", "metadata": {"text": "secret-123"}});
     let event = team.post("/events", note).await.unwrap().body;
@@ -95,74 +95,74 @@ async fn the_log_is_shown_oldest_first_with_the_numbers_that_redact_takes() {
     assert!(text.trim_start().starts_with(&seq) && text.contains("  note  ") && !text.contains("x.note"), "{text}");
     assert_eq!(run_json(&team, &["redact", &seq])["redacted"], json!([event["seq"]]));
     assert!(!run(&team, &["log", "--json"]).contains("secret-123"));
-    fails(&team, &["redact", "9999"], 1, "9999");
+    assert_failure(&team, &["redact", "9999"], 1, "9999");
     assert!(run(&team, &["redact", "--match", "never-there"]).contains("nothing to redact"));
 }
 
 #[tokio::test]
 async fn retry_with_reopen_reopens_an_ended_task_and_its_dependents() {
     let team = team(&["lead", "a"]).await;
-    let (first, other) = (team.task().await, team.task().await);
+    let (first, other) = (team.create_task().await, team.create_task().await);
     let dependent = team.post("/tasks", json!({"title": "t", "assigned_by": "lead", "depends_on": [first]})).await;
     let dependent = text(&dependent.unwrap().body["id"]);
     for task in [&first, &dependent] {
-        team.moved(task, "in_progress", "a").await;
-        team.moved(task, "done", "a").await;
+        team.move_task(task, "in_progress", "a").await;
+        team.move_task(task, "done", "a").await;
     }
     let state = async |task: &str| team.ok(&format!("/tasks/{task}")).await["state"].clone();
-    fails(&team, &["retry", &first], 1, "INVALID_TRANSITION");
+    assert_failure(&team, &["retry", &first], 1, "INVALID_TRANSITION");
     let answer = run_json(&team, &["retry", &first, "--reopen"]);
     assert_eq!(answer, json!({"run_id": "run_default", "task_id": first, "state": "pending", "attempt": 2}));
     assert_eq!((state(&first).await, state(&dependent).await), (json!("pending"), json!("pending")));
-    fails(&team, &["retry", &first, "--reopen"], 1, "INVALID_TRANSITION");
-    fails(&team, &["retry", "task_ghost", "--reopen"], 1, "TASK_NOT_FOUND");
+    assert_failure(&team, &["retry", &first, "--reopen"], 1, "INVALID_TRANSITION");
+    assert_failure(&team, &["retry", "task_ghost", "--reopen"], 1, "TASK_NOT_FOUND");
     run(&team, &["cancel", &other]);
-    let told = run(&team, &["retry", &other, "--reopen"]);
+    let printed = run(&team, &["retry", &other, "--reopen"]);
     assert_eq!(
-        told,
+        printed,
         format!("{other} is open again for attempt 2, with its subtasks and the tasks that depend on it\n")
     );
 }
 
 #[tokio::test]
-async fn a_persons_hand_reaches_everything() {
+async fn person_can_assign_cancel_release_and_resolve_by_command() {
     let team = team(&["lead", "a", "b"]).await;
-    let task = team.task().await;
+    let task = team.create_task().await;
     assert_eq!(run_json(&team, &["assign", &task, "a"])["assigned_to"], "a");
-    team.moved(&task, "in_progress", "a").await;
+    team.move_task(&task, "in_progress", "a").await;
     assert!(run(&team, &["assign", &task, "b"]).contains("assigned to b"));
     assert_eq!(team.ok(&format!("/tasks/{task}")).await["assigned_to"], "b");
     let decision = team.events("authority.decision").await.pop().unwrap();
     assert_eq!((&decision["agent_id"], &decision["task_id"]), (&json!("person:local"), &json!(task)));
-    fails(&team, &["assign", &task, "ghost"], 1, "Agent not found");
-    fails(&team, &["assign", "task_ghost", "a"], 1, "Task not found");
-    fails(&team, &["retry", &task], 1, "INVALID_TRANSITION");
+    assert_failure(&team, &["assign", &task, "ghost"], 1, "Agent not found");
+    assert_failure(&team, &["assign", "task_ghost", "a"], 1, "Task not found");
+    assert_failure(&team, &["retry", &task], 1, "INVALID_TRANSITION");
     assert_eq!(run_json(&team, &["cancel", &task, "--reason", "no need"])["state"], "cancelled");
-    fails(&team, &["cancel", &task], 1, "cancelled");
+    assert_failure(&team, &["cancel", &task], 1, "cancelled");
 
-    team.claimed("src/x.rs", "a").await;
+    team.claim("src/x.rs", "a").await;
     assert!(run(&team, &["release", "src/x.rs"]).contains("a held it"));
     assert_eq!(team.resource("src/x.rs").await["state"], "free");
-    fails(&team, &["release", "src/x.rs"], 1, "nobody holds");
-    fails(&team, &["release", "ghost"], 1, "not tracked");
-    team.claimed("src/x.rs", "a").await;
+    assert_failure(&team, &["release", "src/x.rs"], 1, "nobody holds");
+    assert_failure(&team, &["release", "ghost"], 1, "not tracked");
+    team.claim("src/x.rs", "a").await;
     let changed = json!({"agent_id": "b", "action": "resource.modified", "resource": "src/x.rs"});
     team.post("/events", changed).await.unwrap();
     assert!(run(&team, &["resources", "--conflicted"]).contains("conflicted"));
     assert_eq!(run_json(&team, &["resolve", "src/x.rs", "--pick", "b"])["owner"], "b");
-    fails(&team, &["resolve", "src/x.rs", "--pick", "b"], 1, "NOT_CONFLICTED");
+    assert_failure(&team, &["resolve", "src/x.rs", "--pick", "b"], 1, "NOT_CONFLICTED");
 }
 
 #[tokio::test]
-async fn a_folder_claim_is_released_by_its_name() {
+async fn folder_claim_is_released_by_its_name() {
     let team = team(&["a"]).await;
-    team.claimed("src/deep/", "a").await;
+    team.claim("src/deep/", "a").await;
     run(&team, &["release", "src/deep/"]);
     assert_eq!(team.resource("src/deep/").await["state"], "free");
 }
 
 #[tokio::test]
-async fn tokens_are_made_listed_and_revoked() {
+async fn token_commands_create_list_and_revoke() {
     let team = team_of(setup().arg("--no-watch").arg("--require-token"), &[]).await;
     let (code, stdout, stderr) =
         rookery(team.root(), &["token", "create", "--agent", "a", "--expires", "30d", "--label", "ci"]);
@@ -181,14 +181,14 @@ async fn tokens_are_made_listed_and_revoked() {
     let id = text(&listed[0]["id"]);
     run(&team, &["token", "revoke", &id]);
     assert_eq!(team.send(Method::GET, "/status", &with, None).await.status, 401);
-    fails(&team, &["token", "revoke", &id], 1, "Token not found");
+    assert_failure(&team, &["token", "revoke", &id], 1, "Token not found");
     assert_eq!(rookery(team.root(), &["token", "create", "--agent", "a", "--role", "god"]).0, 2);
-    // The command line still works: it has the person's key.
+    // The command line still works: it uses the person's key.
     assert_eq!(run_json(&team, &["agents"]), json!([]));
 }
 
 #[tokio::test]
-async fn without_a_daemon_the_code_is_three() {
+async fn command_without_daemon_exits_with_code_three() {
     let mut team = team(&["a"]).await;
     team.kill().unwrap();
     for args in [&["status"][..], &["agents"], &["log"], &["cancel", "task_x"]] {
@@ -203,7 +203,7 @@ async fn without_a_daemon_the_code_is_three() {
 }
 
 #[tokio::test]
-async fn any_folder_of_the_project_will_do() {
+async fn command_in_subfolder_finds_the_project() {
     let team = team(&["a"]).await;
     let deep = team.root().join("src/deep");
     std::fs::create_dir_all(&deep).unwrap();
@@ -213,7 +213,7 @@ async fn any_folder_of_the_project_will_do() {
 }
 
 #[tokio::test]
-async fn down_stops_the_daemon_cleanly() {
+async fn down_command_is_a_clean_shutdown() {
     let mut team = team(&["a"]).await;
     run(&team, &["down"]);
     assert!(team.get("/healthz").await.is_err());

@@ -1,32 +1,32 @@
-//! Handoffs: offering, answering once, and what moves with an acceptance.
+//! Handoffs: offers, their single answer, and the transfer of task and claims.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{Team, assert_error, assert_json, assert_refused, assert_reply, assert_time, fields, team, text};
 
-/// A task that `a` works on.
-async fn working(team: &Team, resources: Value) -> String {
-    let task = text(&team.task_with(json!({"resources": resources})).await["id"]);
-    team.moved(&task, "in_progress", "a").await;
+/// A task in progress that `a` holds.
+async fn task_in_progress(team: &Team, resources: Value) -> String {
+    let task = text(&team.create_task_with(json!({"resources": resources})).await["id"]);
+    team.move_task(&task, "in_progress", "a").await;
     task
 }
 
-async fn offer(team: &Team, task: &str, to: Value) -> String {
+async fn offer_handoff(team: &Team, task: &str, to: Value) -> String {
     let body = json!({"from_agent": "a", "to_agent": to, "task_id": task, "summary": "half done"});
     let reply = team.post("/handoffs", body).await.unwrap();
     assert_eq!(reply.status, 201, "{}", reply.body);
     text(&reply.body["id"])
 }
 
-async fn answer(team: &Team, handoff: &str, how: &str, agent: &str) -> rookery_testkit::daemon::HttpReply {
+async fn answer_handoff(team: &Team, handoff: &str, how: &str, agent: &str) -> rookery_testkit::daemon::HttpReply {
     team.patch(&format!("/handoffs/{handoff}/{how}"), json!({"agent_id": agent})).await.unwrap()
 }
 
 #[tokio::test]
-async fn an_offer_is_kept_as_given() {
+async fn handoff_offer_is_returned_as_given() {
     let team = team(&["lead", "a", "b"]).await;
-    let task = working(&team, json!([])).await;
+    let task = task_in_progress(&team, json!([])).await;
     let body = json!({"from_agent": "a", "to_agent": "b", "task_id": task, "summary": "Completed the structure",
         "files_modified": ["src/auth.ts"], "files_created": ["src/auth-utils.ts"],
         "context": "JWT with 1h expiry", "blockers": ["Need rate limiting on /login"]});
@@ -64,9 +64,9 @@ async fn an_offer_is_kept_as_given() {
 }
 
 #[tokio::test]
-async fn what_may_be_left_out_has_defaults_and_the_rest_is_required() {
+async fn handoff_offer_has_defaults_and_required_fields() {
     let team = team(&["lead", "a"]).await;
-    let task = working(&team, json!([])).await;
+    let task = task_in_progress(&team, json!([])).await;
     let full = json!({"from_agent": "a", "task_id": task, "summary": "s"});
     for missing in ["from_agent", "task_id", "summary"] {
         let mut body = full.clone();
@@ -106,17 +106,17 @@ async fn what_may_be_left_out_has_defaults_and_the_rest_is_required() {
 }
 
 #[tokio::test]
-async fn accepting_moves_the_task_and_its_claims_in_one_step() {
+async fn accepted_handoff_moves_task_and_claims_in_one_step() {
     let team = team(&["lead", "a", "b"]).await;
-    let task = working(&team, json!(["listed.rs"])).await;
-    team.claimed("listed.rs", "a").await;
-    team.claimed("own.rs", "a").await;
+    let task = task_in_progress(&team, json!(["listed.rs"])).await;
+    team.claim("listed.rs", "a").await;
+    team.claim("own.rs", "a").await;
     let for_task = json!({"path": "for-task.rs", "agent_id": "a", "task_id": task});
     team.post("/resources/claim", for_task).await.unwrap();
     let fence = team.ok(&format!("/tasks/{task}")).await["fence"].to_string();
-    let handoff = offer(&team, &task, json!("b")).await;
+    let handoff = offer_handoff(&team, &task, json!("b")).await;
     let head = team.head().await;
-    let accepted = answer(&team, &handoff, "accept", "b").await;
+    let accepted = answer_handoff(&team, &handoff, "accept", "b").await;
     assert_reply(&accepted, 200, json!({"accepted": true}));
     let moved = team.ok(&format!("/tasks/{task}")).await;
     assert_eq!(accepted.headers["x-fence"].to_str().unwrap(), moved["fence"].to_string());
@@ -124,14 +124,14 @@ async fn accepting_moves_the_task_and_its_claims_in_one_step() {
     for (path, owner) in [("listed.rs", "b"), ("for-task.rs", "b"), ("own.rs", "a")] {
         assert_eq!(team.resource(path).await["owner"], owner, "{path}");
     }
-    // One step: the events follow each other without anything between.
+    // One step: the events follow each other without a gap.
     let events = team.ok(&format!("/events?after={head}")).await;
     let actions: Vec<&Value> = events.as_array().unwrap().iter().map(|event| &event["action"]).collect();
     assert_eq!(actions, ["handoff.accepted", "task.assigned", "resource.claimed", "resource.claimed"]);
     assert_eq!(team.ok("/agents/a").await["current_task"], Value::Null);
     assert_eq!(team.ok("/agents/b").await["current_task"], json!(task));
     assert_eq!(team.ok(&format!("/handoffs/{handoff}")).await["status"], "accepted");
-    // The one before is a zombie now.
+    // The previous holder has an outdated fence now.
     let late = team
         .send(
             Method::PATCH,
@@ -141,15 +141,15 @@ async fn accepting_moves_the_task_and_its_claims_in_one_step() {
         )
         .await;
     assert_refused(&late, 409, "STALE_FENCE", &fence);
-    assert_refused(&team.move_task(&task, "done", "a").await, 403, "NOT_HOLDER", "belongs to b");
-    team.moved(&task, "done", "b").await;
+    assert_refused(&team.try_move_task(&task, "done", "a").await, 403, "NOT_HOLDER", "belongs to b");
+    team.move_task(&task, "done", "b").await;
 }
 
 #[tokio::test]
-async fn a_rejection_keeps_everything_and_says_why() {
+async fn rejected_handoff_keeps_holder_and_records_reason() {
     let team = team(&["lead", "a", "b"]).await;
-    let task = working(&team, json!([])).await;
-    let handoff = offer(&team, &task, json!("b")).await;
+    let task = task_in_progress(&team, json!([])).await;
+    let handoff = offer_handoff(&team, &task, json!("b")).await;
     let body = json!({"agent_id": "b", "reason": "Missing test coverage"});
     let reply = team.patch(&format!("/handoffs/{handoff}/reject"), body).await.unwrap();
     assert_reply(&reply, 200, json!({"rejected": true}));
@@ -157,61 +157,66 @@ async fn a_rejection_keeps_everything_and_says_why() {
     assert_eq!(team.ok(&format!("/handoffs/{handoff}")).await["status"], "rejected");
     let event = team.events("handoff.rejected").await.pop().unwrap();
     assert_eq!((&event["agent_id"], &event["metadata"]["reason"]), (&json!("b"), &json!("Missing test coverage")));
-    let plain = offer(&team, &task, json!("b")).await;
-    assert_reply(&answer(&team, &plain, "reject", "b").await, 200, json!({"rejected": true}));
+    let plain = offer_handoff(&team, &task, json!("b")).await;
+    assert_reply(&answer_handoff(&team, &plain, "reject", "b").await, 200, json!({"rejected": true}));
     assert_eq!(team.events("handoff.rejected").await.pop().unwrap()["metadata"]["reason"], "");
 }
 
 #[tokio::test]
-async fn a_handoff_is_answered_once_by_whom_it_is_for() {
+async fn handoff_is_answered_once_by_its_recipient() {
     let team = team(&["lead", "a", "b", "c"]).await;
-    let task = working(&team, json!([])).await;
-    let handoff = offer(&team, &task, json!("b")).await;
+    let task = task_in_progress(&team, json!([])).await;
+    let handoff = offer_handoff(&team, &task, json!("b")).await;
     for how in ["accept", "reject"] {
-        assert_refused(&answer(&team, &handoff, how, "c").await, 403, "FORBIDDEN", "is for b");
-        assert_refused(&answer(&team, &handoff, how, "ghost").await, 404, "AGENT_NOT_FOUND", "Agent not found");
-        assert_error(&answer(&team, "hoff_ghost", how, "b").await, 404, "HANDOFF_NOT_FOUND", "Handoff not found");
-        let nobody = team.patch(&format!("/handoffs/{handoff}/{how}"), json!({})).await.unwrap();
-        assert_refused(&nobody, 400, "INVALID", "agent_id is required");
+        assert_refused(&answer_handoff(&team, &handoff, how, "c").await, 403, "FORBIDDEN", "is for b");
+        assert_refused(&answer_handoff(&team, &handoff, how, "ghost").await, 404, "AGENT_NOT_FOUND", "Agent not found");
+        assert_error(
+            &answer_handoff(&team, "hoff_ghost", how, "b").await,
+            404,
+            "HANDOFF_NOT_FOUND",
+            "Handoff not found",
+        );
+        let unnamed = team.patch(&format!("/handoffs/{handoff}/{how}"), json!({})).await.unwrap();
+        assert_refused(&unnamed, 400, "INVALID", "agent_id is required");
     }
-    assert_reply(&answer(&team, &handoff, "accept", "b").await, 200, json!({"accepted": true}));
-    for (how, who) in [("accept", "b"), ("reject", "b"), ("accept", "b")] {
-        assert_refused(&answer(&team, &handoff, how, who).await, 409, "ALREADY_ANSWERED", "accepted already");
+    assert_reply(&answer_handoff(&team, &handoff, "accept", "b").await, 200, json!({"accepted": true}));
+    for (how, agent) in [("accept", "b"), ("reject", "b"), ("accept", "b")] {
+        assert_refused(&answer_handoff(&team, &handoff, how, agent).await, 409, "ALREADY_ANSWERED", "accepted already");
     }
     assert_error(&team.get("/handoffs/hoff_ghost").await.unwrap(), 404, "HANDOFF_NOT_FOUND", "Handoff not found");
 }
 
 #[tokio::test]
-async fn an_open_offer_goes_to_the_first_that_takes_it() {
+async fn open_handoff_goes_to_the_first_that_accepts() {
     let team = team(&["lead", "a", "b", "c"]).await;
-    let task = working(&team, json!([])).await;
-    let handoff = offer(&team, &task, Value::Null).await;
-    assert_reply(&answer(&team, &handoff, "accept", "c").await, 200, json!({"accepted": true}));
-    assert_refused(&answer(&team, &handoff, "accept", "b").await, 409, "ALREADY_ANSWERED", "already");
+    let task = task_in_progress(&team, json!([])).await;
+    let handoff = offer_handoff(&team, &task, Value::Null).await;
+    assert_reply(&answer_handoff(&team, &handoff, "accept", "c").await, 200, json!({"accepted": true}));
+    assert_refused(&answer_handoff(&team, &handoff, "accept", "b").await, 409, "ALREADY_ANSWERED", "already");
     assert_eq!(team.ok(&format!("/tasks/{task}")).await["assigned_to"], "c");
 }
 
 #[tokio::test]
-async fn only_the_holder_offers_what_it_holds() {
+async fn handoff_offer_of_another_holder_is_rejected() {
     let team = team(&["lead", "a", "b"]).await;
-    let task = working(&team, json!([])).await;
+    let task = task_in_progress(&team, json!([])).await;
     let by_b = json!({"from_agent": "b", "to_agent": "b", "task_id": task, "summary": "mine now"});
     assert_refused(&team.post("/handoffs", by_b).await.unwrap(), 403, "NOT_HOLDER", "belongs to a");
-    // What changed hands meanwhile cannot be accepted from the one before.
-    let first = offer(&team, &task, json!("lead")).await;
-    let second = offer(&team, &task, json!("b")).await;
-    assert_eq!(answer(&team, &second, "accept", "b").await.status, 200);
-    assert_refused(&answer(&team, &first, "accept", "lead").await, 409, "ALREADY_CLAIMED", "held by b");
+    // An offer of a previous holder cannot be accepted.
+    let first = offer_handoff(&team, &task, json!("lead")).await;
+    let second = offer_handoff(&team, &task, json!("b")).await;
+    assert_eq!(answer_handoff(&team, &second, "accept", "b").await.status, 200);
+    assert_refused(&answer_handoff(&team, &first, "accept", "lead").await, 409, "ALREADY_CLAIMED", "held by b");
 }
 
 #[tokio::test]
-async fn lists_are_filtered() {
+async fn handoff_list_is_filtered() {
     let team = team(&["lead", "a", "b"]).await;
-    let task = working(&team, json!([])).await;
-    let pending = offer(&team, &task, json!("b")).await;
-    let open = offer(&team, &task, Value::Null).await;
-    let rejected = offer(&team, &task, json!("b")).await;
-    answer(&team, &rejected, "reject", "b").await;
+    let task = task_in_progress(&team, json!([])).await;
+    let pending = offer_handoff(&team, &task, json!("b")).await;
+    let open = offer_handoff(&team, &task, Value::Null).await;
+    let rejected = offer_handoff(&team, &task, json!("b")).await;
+    answer_handoff(&team, &rejected, "reject", "b").await;
     let list = async |query: &str| -> Vec<String> {
         let found = team.ok(&format!("/handoffs{query}")).await;
         found.as_array().unwrap().iter().map(|handoff| text(&handoff["id"])).collect()

@@ -1,4 +1,4 @@
-//! `/state` and lists: pages, and answers that are not sent again.
+//! `/state` and lists: pages, and answers that are not sent again while nothing changed.
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ fn ids(list: &Value, field: &str) -> Vec<String> {
 }
 
 /// Reads a list by pages of two.
-async fn pages(team: &Team, path: &str, field: &str) -> Vec<Vec<String>> {
+async fn read_pages(team: &Team, path: &str, field: &str) -> Vec<Vec<String>> {
     let mut pages = Vec::new();
     let mut next = format!("{path}?limit=2");
     loop {
@@ -22,22 +22,22 @@ async fn pages(team: &Team, path: &str, field: &str) -> Vec<Vec<String>> {
 }
 
 #[tokio::test]
-async fn lists_come_in_pages_by_limit_and_cursor() {
+async fn lists_are_paged_by_limit_and_cursor() {
     let team = team(&["a", "b", "c"]).await;
     for path in ["src/a.rs", "src/b.rs", "src/c.rs"] {
         let claim = json!({"path": path, "agent_id": "a"});
         assert_eq!(team.post("/resources/claim", claim).await.unwrap().status, 200);
     }
     for _ in 0..3 {
-        let task = team.task().await;
-        team.moved(&task, "in_progress", "a").await;
+        let task = team.create_task().await;
+        team.move_task(&task, "in_progress", "a").await;
         let offer = json!({"from_agent": "a", "task_id": task, "summary": "half done"});
         assert_eq!(team.post("/handoffs", offer).await.unwrap().status, 201);
     }
     for (path, field) in [("/agents", "id"), ("/resources", "path"), ("/tasks", "id"), ("/handoffs", "id")] {
         let whole = ids(&team.ok(path).await, field);
         assert_eq!(whole.len(), 3, "{path}");
-        let paged = pages(&team, path, field).await;
+        let paged = read_pages(&team, path, field).await;
         assert_eq!(paged, [whole[..2].to_vec(), whole[2..].to_vec()], "{path}");
         let empty = team.send(Method::GET, &format!("{path}?limit=0"), &[], None).await;
         assert_refused(&empty, 400, "INVALID", "limit must be at least 1");
@@ -49,7 +49,7 @@ async fn lists_come_in_pages_by_limit_and_cursor() {
 }
 
 #[tokio::test]
-async fn answer_is_not_sent_again_until_the_log_grows() {
+async fn list_with_etag_is_not_modified_until_the_log_grows() {
     let team = team(&["a"]).await;
     for path in ["/state", "/agents", "/resources", "/tasks", "/handoffs"] {
         let first = team.send(Method::GET, path, &[], None).await;
@@ -58,7 +58,7 @@ async fn answer_is_not_sent_again_until_the_log_grows() {
         let again = team.send(Method::GET, path, &[("if-none-match", &tag)], None).await;
         assert_eq!(again.status, StatusCode::NOT_MODIFIED, "{path}");
         assert_eq!(again.headers["x-rookery-seq"], first.headers["x-rookery-seq"], "{path}");
-        let task = team.task().await;
+        let task = team.create_task().await;
         let changed = team.send(Method::GET, path, &[("if-none-match", &tag)], None).await;
         assert_eq!(changed.status, StatusCode::OK, "{path}");
         assert_ne!(changed.headers["etag"], tag, "{path}");

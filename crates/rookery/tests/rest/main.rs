@@ -1,4 +1,4 @@
-//! The REST face end to end: the real program, a real store, real sockets. Each test has a daemon of its own.
+//! The REST API end to end: the real program, a real store, real sockets. Each test has its own daemon.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 

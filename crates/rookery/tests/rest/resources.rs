@@ -1,4 +1,4 @@
-//! Resources: claims on paths and subtrees, releases, force, locks, how paths are read.
+//! Resources: claims on paths and subtrees, releases, force, locks, and equal spellings of a path.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use crate::support::{Team, assert_error, assert_json, assert_refused, assert_reply, assert_time, fields, team, text};
 
 #[tokio::test]
-async fn a_claim_is_granted_once_and_shown() {
+async fn claim_of_claimed_path_is_denied_with_its_owner() {
     let team = team(&["claude-code-1", "cursor-1"]).await;
-    team.claimed("src/index.ts", "claude-code-1").await;
-    let refused = team.claim("src/index.ts", "cursor-1").await;
+    team.claim("src/index.ts", "claude-code-1").await;
+    let refused = team.try_claim("src/index.ts", "cursor-1").await;
     assert_json(&refused);
-    let told = json!({"granted": false, "owner": "claude-code-1", "reason": "Resource claimed by claude-code-1"});
-    assert_reply(&refused, 409, told);
+    let denial = json!({"granted": false, "owner": "claude-code-1", "reason": "Resource claimed by claude-code-1"});
+    assert_reply(&refused, 409, denial);
     let resource = team.resource("src/index.ts").await;
     let contract = ["claimed_at", "content_hash", "last_modified_by", "owner", "path", "state"];
     assert_eq!(fields(&resource).into_iter().filter(|name| !contract.contains(name)).collect::<Vec<_>>(), ["fence"]);
@@ -33,16 +33,16 @@ async fn a_claim_is_granted_once_and_shown() {
 }
 
 #[tokio::test]
-async fn a_claimed_file_is_known_by_its_content() {
+async fn claimed_file_has_its_content_hash() {
     let team = team(&["a"]).await;
     std::fs::write(team.root().join("hello"), "hello\n").unwrap();
-    team.claimed("hello", "a").await;
+    team.claim("hello", "a").await;
     let sha256 = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
     assert_eq!(team.resource("hello").await["content_hash"], sha256);
 }
 
 #[tokio::test]
-async fn path_and_agent_are_required() {
+async fn claim_without_path_or_agent_is_rejected() {
     let team = team(&["a"]).await;
     for verb in ["claim", "release"] {
         for body in [json!({}), json!({"path": "x"}), json!({"agent_id": "a"}), json!({"path": "", "agent_id": "a"})] {
@@ -53,20 +53,20 @@ async fn path_and_agent_are_required() {
 }
 
 #[tokio::test]
-async fn the_owner_claiming_again_makes_no_event() {
+async fn duplicate_claim_by_owner_appends_no_event() {
     let team = team(&["a"]).await;
-    team.claimed("x", "a").await;
+    team.claim("x", "a").await;
     let head = team.head().await;
-    team.claimed("./x", "a").await;
+    team.claim("./x", "a").await;
     assert_eq!(team.head().await, head);
 }
 
 #[tokio::test]
-async fn strangers_and_those_who_left_are_refused_without_an_owner() {
+async fn claim_by_unknown_or_departed_agent_is_denied_without_owner() {
     let team = team(&["a", "b"]).await;
     team.delete("/agents/b").await.unwrap();
     for agent in ["ghost", "b"] {
-        let reply = team.claim("x", agent).await;
+        let reply = team.try_claim("x", agent).await;
         assert_eq!(reply.status, 409);
         assert_eq!(fields(&reply.body), ["granted", "reason"], "{}", reply.body);
         assert_eq!(reply.body["granted"], false);
@@ -93,24 +93,24 @@ async fn claim_for_an_unknown_task_is_granted_with_a_note() {
 }
 
 #[tokio::test]
-async fn every_spelling_is_one_path() {
+async fn claims_treat_all_spellings_as_one_path() {
     let team = team(&["a", "b"]).await;
     std::fs::create_dir(team.root().join("src")).unwrap();
     std::os::unix::fs::symlink("src", team.root().join("link")).unwrap();
-    team.claimed("./src//x/../a.rs", "a").await;
+    team.claim("./src//x/../a.rs", "a").await;
     let absolute = team.root().join("src/a.rs").display().to_string();
     for path in ["src/a.rs", "./src/a.rs", "src/./a.rs", "link/a.rs", &absolute] {
-        assert_eq!(team.claim(path, "b").await.body["owner"], "a", "{path}");
+        assert_eq!(team.try_claim(path, "b").await.body["owner"], "a", "{path}");
     }
     // Case is kept.
-    team.claimed("src/A.rs", "b").await;
-    // The same letters, composed and decomposed.
-    team.claimed("caf\u{e9}", "a").await;
-    assert_eq!(team.claim("cafe\u{301}", "b").await.body["owner"], "a");
+    team.claim("src/A.rs", "b").await;
+    // The same characters, composed and decomposed.
+    team.claim("caf\u{e9}", "a").await;
+    assert_eq!(team.try_claim("cafe\u{301}", "b").await.body["owner"], "a");
 }
 
 #[tokio::test]
-async fn paths_that_lead_out_are_refused() {
+async fn path_outside_project_is_rejected() {
     let team = team(&["a"]).await;
     std::os::unix::fs::symlink("/etc", team.root().join("out")).unwrap();
     for path in ["/etc/passwd", "../x", "a/../../x", "a\0b", ".", "out/passwd", "/"] {
@@ -129,28 +129,28 @@ async fn paths_that_lead_out_are_refused() {
 }
 
 #[tokio::test]
-async fn a_subtree_holds_what_is_below_and_meets_what_is_above() {
+async fn subtree_claim_excludes_paths_below_and_subtrees_above() {
     let team = team(&["a", "b"]).await;
-    team.claimed("src/core/", "a").await;
+    team.claim("src/core/", "a").await;
     for path in ["src/core/x.rs", "src/core/deep/er/", "src/core/", "src/core", "src/"] {
-        let reply = team.claim(path, "b").await;
+        let reply = team.try_claim(path, "b").await;
         assert_eq!((reply.status.as_u16(), &reply.body["owner"]), (409, &json!("a")), "{path}");
         assert!(text(&reply.body["reason"]).starts_with("Resource claimed by a"), "{}", reply.body);
     }
     for path in ["src/corex", "src/other.rs", "src/cor/"] {
-        team.claimed(path, "b").await;
+        team.claim(path, "b").await;
     }
-    team.claimed("src/core/x.rs", "a").await;
+    team.claim("src/core/x.rs", "a").await;
     assert_eq!(team.resource("src/core/").await["owner"], "a");
     assert_reply(&team.release("src/core/", "a").await, 200, json!({"released": true}));
-    assert_eq!(team.claim("src/core/x.rs", "b").await.body["owner"], "a", "a claim of its own stands");
-    team.claimed("src/core/y.rs", "b").await;
+    assert_eq!(team.try_claim("src/core/x.rs", "b").await.body["owner"], "a", "the claim on the file remains");
+    team.claim("src/core/y.rs", "b").await;
 }
 
 #[tokio::test]
-async fn a_release_says_whether_it_was_one() {
+async fn release_reports_whether_a_claim_ended() {
     let team = team(&["lead", "a", "b"]).await;
-    team.claimed("x", "a").await;
+    team.claim("x", "a").await;
     let by_other = team.release("x", "b").await;
     assert_reply(&by_other, 200, json!({"released": false, "reason": "x is claimed by a"}));
     let unknown = team.release("never", "a").await;
@@ -163,14 +163,14 @@ async fn a_release_says_whether_it_was_one() {
     assert_eq!((&resource["state"], &resource["owner"]), (&json!("free"), &Value::Null));
     assert_eq!(resource["claimed_at"], Value::Null);
     assert_eq!(team.ok("/status").await["resources"], json!({"total": 1, "claimed": 0, "conflicted": 0}));
-    team.claimed("x", "b").await;
+    team.claim("x", "b").await;
     assert_reply(&team.release("x", "lead").await, 200, json!({"released": true}));
 }
 
 #[tokio::test]
-async fn a_fence_guards_a_release() {
+async fn release_with_outdated_fence_is_rejected() {
     let team = team(&["a"]).await;
-    team.claimed("x", "a").await;
+    team.claim("x", "a").await;
     let fence = team.resource("x").await["fence"].to_string();
     let body = Some(json!({"path": "x", "agent_id": "a"}));
     let stale = team.send(Method::POST, "/resources/release", &[("x-fence", "1")], body.clone()).await;
@@ -180,11 +180,11 @@ async fn a_fence_guards_a_release() {
 }
 
 #[tokio::test]
-async fn lists_are_filtered() {
+async fn resource_list_is_filtered() {
     let team = team(&["a"]).await;
-    team.claimed("b", "a").await;
-    team.claimed("a", "a").await;
-    team.claimed("free", "a").await;
+    team.claim("b", "a").await;
+    team.claim("a", "a").await;
+    team.claim("free", "a").await;
     team.release("free", "a").await;
     let list = async |query: &str| -> Vec<String> {
         let found = team.ok(&format!("/resources{query}")).await;
@@ -198,7 +198,7 @@ async fn lists_are_filtered() {
 }
 
 #[tokio::test]
-async fn paths_in_addresses_may_be_anything_a_file_can_be_called() {
+async fn resource_address_accepts_any_file_name() {
     let team = team(&["a"]).await;
     for (path, address) in [
         ("src/deep/er.rs", "src/deep/er.rs"),
@@ -216,15 +216,15 @@ async fn paths_in_addresses_may_be_anything_a_file_can_be_called() {
         ("claim/deeper", "claim/deeper"),
         ("folder/", "folder/"),
     ] {
-        team.claimed(path, "a").await;
+        team.claim(path, "a").await;
         assert_eq!(team.resource(address).await["path"], path);
     }
 }
 
 #[tokio::test]
-async fn only_the_lead_and_people_force_a_claim_and_the_loser_is_told() {
+async fn forced_claim_needs_lead_or_person_and_records_the_previous_owner() {
     let team = team(&["lead", "a", "b"]).await;
-    team.claimed("x", "a").await;
+    team.claim("x", "a").await;
     let force = |agent: &str| json!({"path": "x", "agent_id": agent, "force": true});
     let by_b = team.post("/resources/claim", force("b")).await.unwrap();
     assert_refused(&by_b, 403, "FORBIDDEN", "only the lead or a person may force a claim");
@@ -238,13 +238,13 @@ async fn only_the_lead_and_people_force_a_claim_and_the_loser_is_told() {
     assert_reply(&for_b, 200, json!({"granted": true}));
     assert_eq!(team.resource("x").await["owner"], "b");
     assert_eq!(team.ok("/status").await["resources"]["claimed"], 1);
-    // Nobody in the way: forcing is claiming.
+    // A free path: forcing is claiming.
     let free = json!({"path": "free", "agent_id": "b", "force": true});
     assert_reply(&team.post("/resources/claim", free).await.unwrap(), 200, json!({"granted": true}));
 }
 
 #[tokio::test]
-async fn a_locked_path_cannot_be_claimed() {
+async fn claim_of_locked_path_is_denied() {
     let team = team(&["lead", "a"]).await;
     let post = async |team: &Team, verb: &str, agent: &str, path: &str| {
         team.post(&format!("/resources/{verb}"), json!({"path": path, "agent_id": agent})).await.unwrap()
@@ -252,23 +252,23 @@ async fn a_locked_path_cannot_be_claimed() {
     assert_refused(&post(&team, "lock", "a", "x").await, 403, "FORBIDDEN", "only the lead or a person may lock");
     let locked = post(&team, "lock", "lead", "x").await;
     assert_eq!((locked.status.as_u16(), &locked.body["state"]), (200, &json!("locked")));
-    let refused = team.claim("x", "a").await;
+    let refused = team.try_claim("x", "a").await;
     assert_reply(&refused, 409, json!({"granted": false, "reason": "Resource locked by lead"}));
-    assert_eq!(team.claim("x", "lead").await.status, 409, "nobody means nobody");
+    assert_eq!(team.try_claim("x", "lead").await.status, 409, "the lock holds for its owner too");
     assert_refused(&post(&team, "unlock", "a", "x").await, 403, "FORBIDDEN", "unlock");
     assert_eq!(post(&team, "unlock", "lead", "x").await.body["state"], "free");
-    team.claimed("x", "a").await;
+    team.claim("x", "a").await;
     post(&team, "lock", "lead", "dir/").await;
-    assert_eq!(team.claim("dir/file", "a").await.status, 409);
+    assert_eq!(team.try_claim("dir/file", "a").await.status, 409);
     assert_refused(&post(&team, "unlock", "lead", "never").await, 404, "RESOURCE_NOT_FOUND", "not tracked");
     let by_person = team.as_person(Method::POST, "/resources/lock", Some(json!({"path": "y"}))).await;
     assert_eq!(by_person.body["state"], "locked");
 }
 
 #[tokio::test]
-async fn resolving_needs_authority_and_a_conflict() {
+async fn resolve_needs_authority_and_a_conflict() {
     let team = team(&["lead", "a", "b"]).await;
-    team.claimed("x", "a").await;
+    team.claim("x", "a").await;
     let resolve = |agent: &str, winner: &str| json!({"path": "x", "winner": winner, "agent_id": agent});
     let none = team.post("/resources/resolve", resolve("lead", "a")).await.unwrap();
     assert_refused(&none, 409, "NOT_CONFLICTED", "x has no conflict");
@@ -293,13 +293,13 @@ async fn resolving_needs_authority_and_a_conflict() {
 }
 
 #[tokio::test]
-async fn a_path_in_a_worktree_is_the_path_of_the_repository() {
+async fn worktree_path_is_claimed_as_its_repository_path() {
     let team = team(&["a", "b"]).await;
     let elsewhere = tempfile::tempdir().unwrap();
     let worktree = elsewhere.path().canonicalize().unwrap();
     let entry = team.root().join(".git/worktrees/wt");
     std::fs::create_dir_all(&entry).unwrap();
     std::fs::write(entry.join("gitdir"), format!("{}/.git\n", worktree.display())).unwrap();
-    team.claimed(&worktree.join("src/a.rs").display().to_string(), "a").await;
-    assert_eq!(team.claim("src/a.rs", "b").await.body["owner"], "a");
+    team.claim(&worktree.join("src/a.rs").display().to_string(), "a").await;
+    assert_eq!(team.try_claim("src/a.rs", "b").await.body["owner"], "a");
 }

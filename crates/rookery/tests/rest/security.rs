@@ -1,4 +1,4 @@
-//! Who may do what: browsers, tokens, sealed ids, files and sockets.
+//! Permissions: browsers, tokens, bound ids, files and sockets.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn only_our_own_names_are_answered() {
+async fn foreign_host_header_is_rejected() {
     let team = team(&["a"]).await;
     let port = team.url().rsplit(':').next().unwrap().to_owned();
     for host in [
@@ -39,10 +39,10 @@ async fn only_our_own_names_are_answered() {
 }
 
 #[tokio::test]
-async fn other_origins_are_refused_and_nothing_invites_them() {
+async fn foreign_origin_is_rejected_without_cors_headers() {
     let team = team(&["a"]).await;
     let head = team.head().await;
-    let own = team.url().to_owned();
+    let own_origin = team.url().to_owned();
     let note = Some(json!({"agent_id": "a", "action": "x.n"}));
     for origin in
         ["https://evil.example", "null", "http://127.0.0.1:1", "http://localhost", "file://", "chrome-extension://x"]
@@ -57,15 +57,15 @@ async fn other_origins_are_refused_and_nothing_invites_them() {
         assert!(preflight.headers.keys().all(|name| !name.as_str().starts_with("access-control")));
     }
     assert_eq!(team.head().await, head);
-    let reply = team.send(Method::POST, "/events", &[("origin", &own)], note).await;
+    let reply = team.send(Method::POST, "/events", &[("origin", &own_origin)], note).await;
     assert_eq!(reply.status, 201);
     assert!(!reply.headers.contains_key("access-control-allow-origin"));
 }
 
 #[tokio::test]
-async fn no_get_writes_anything() {
+async fn get_requests_append_no_event() {
     let team = team(&["a"]).await;
-    team.claimed("x", "a").await;
+    team.claim("x", "a").await;
     let head = team.head().await;
     for path in [
         "/",
@@ -92,7 +92,7 @@ async fn no_get_writes_anything() {
 }
 
 #[tokio::test]
-async fn another_projects_daemon_says_so() {
+async fn request_for_another_project_is_rejected() {
     let team = team(&["a"]).await;
     let own = team.get("/status").await.unwrap().headers["x-rookery-project"].to_str().unwrap().to_owned();
     assert_eq!(team.send(Method::GET, "/status", &[("x-rookery-project", &own)], None).await.status, 200);
@@ -106,7 +106,7 @@ async fn another_projects_daemon_says_so() {
 }
 
 #[tokio::test]
-async fn nobody_is_a_person_by_word_alone() {
+async fn asserted_person_without_credential_has_no_authority() {
     let team = team(&["lead", "a"]).await;
     for name in ["person:anna", "system", "watcher"] {
         let reply =
@@ -126,7 +126,7 @@ async fn nobody_is_a_person_by_word_alone() {
     }
 }
 
-/// A daemon that wants tokens, and its agents' tokens.
+/// A daemon that requires tokens, and its agents' tokens.
 struct Guarded(Team);
 
 impl Guarded {
@@ -134,8 +134,8 @@ impl Guarded {
         Guarded(team_of(setup().args(["--no-watch", "--require-token"]), &[]).await)
     }
 
-    /// The secret and the id of a new token.
-    async fn token(&self, fields: Value) -> (String, String) {
+    /// Creates a token; returns its secret and its id.
+    async fn create_token(&self, fields: Value) -> (String, String) {
         let reply = self.0.as_person(Method::POST, "/admin/tokens", Some(fields)).await;
         assert_eq!(reply.status, 201, "{}", reply.body);
         (text(&reply.body["token"]), text(&reply.body["id"]))
@@ -145,11 +145,11 @@ impl Guarded {
         self.0.send(method, path, &[("authorization", &format!("Bearer {secret}"))], body).await
     }
 
-    /// An agent with a token, announced.
+    /// Announces an agent with its own token, and returns the token.
     async fn agent(&self, id: &str) -> String {
-        let (secret, _) = self.token(json!({"agent": id})).await;
-        let said = json!({"id": id, "tool": "test"});
-        assert_eq!(self.send(&secret, Method::POST, "/agents/announce", Some(said)).await.status, 201);
+        let (secret, _) = self.create_token(json!({"agent": id})).await;
+        let profile = json!({"id": id, "tool": "test"});
+        assert_eq!(self.send(&secret, Method::POST, "/agents/announce", Some(profile)).await.status, 201);
         secret
     }
 }
@@ -165,7 +165,7 @@ impl Args for rookery_testkit::daemon::Setup {
 }
 
 #[tokio::test]
-async fn without_a_token_nothing_but_a_probe_is_answered() {
+async fn request_without_token_is_rejected_except_probes() {
     let guarded = Guarded::start().await;
     let team = &guarded.0;
     for path in [
@@ -210,7 +210,7 @@ async fn without_a_token_nothing_but_a_probe_is_answered() {
 }
 
 #[tokio::test]
-async fn a_token_acts_only_as_its_agent() {
+async fn token_acts_only_as_its_agent() {
     let guarded = Guarded::start().await;
     let lead = guarded.agent("lead").await;
     let (a, b) = (guarded.agent("a").await, guarded.agent("b").await);
@@ -256,18 +256,18 @@ async fn a_token_acts_only_as_its_agent() {
     let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
     assert_refused(&guarded.0.send(Method::GET, "/status", &headers, None).await, 403, "FORBIDDEN", "not for 'a'");
     assert_eq!(guarded.0.as_person(Method::GET, "/status", None).await.body["event_count"], head);
-    // The holder of the position leads, whatever its token.
+    // The agent that holds the lead may act for others, whatever its token.
     let by_lead = Some(json!({"status": "review", "agent_id": "a"}));
     assert_reply(&guarded.send(&lead, Method::PATCH, &path, by_lead).await, 200, json!({"ok": true}));
 }
 
 #[tokio::test]
-async fn roles_end_where_they_should() {
+async fn token_roles_limit_permissions() {
     let guarded = Guarded::start().await;
     guarded.agent("first").await;
-    let (observer, _) = guarded.token(json!({"agent": "eye", "role": "observer"})).await;
-    let (lead, _) = guarded.token(json!({"agent": "boss", "role": "lead"})).await;
-    let (person, _) = guarded.token(json!({"agent": "anna", "role": "person"})).await;
+    let (observer, _) = guarded.create_token(json!({"agent": "eye", "role": "observer"})).await;
+    let (lead, _) = guarded.create_token(json!({"agent": "boss", "role": "lead"})).await;
+    let (person, _) = guarded.create_token(json!({"agent": "anna", "role": "person"})).await;
     let agent = guarded.agent("a").await;
     // An observer reads and changes nothing.
     for path in ["/status", "/state", "/events", "/agents"] {
@@ -300,12 +300,12 @@ async fn roles_end_where_they_should() {
     let locked = guarded.send(&person, Method::GET, "/events?action=x.file.locked", None).await;
     let by: Vec<&Value> = locked.body.as_array().unwrap().iter().map(|event| &event["agent_id"]).collect();
     assert_eq!(by, ["person:anna", "boss"]);
-    // A lead speaks for agents, and for nobody else.
-    let spoken = |name: &str| {
+    // A lead speaks for agents only.
+    let speaking_as = |name: &str| {
         vec![("authorization".to_owned(), format!("Bearer {lead}")), ("x-agent-id".to_owned(), name.to_owned())]
     };
     for (name, status) in [("a", 200), ("person:anna", 403), ("system", 403), ("watcher", 403), ("anonymous", 403)] {
-        let headers = spoken(name);
+        let headers = speaking_as(name);
         let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let reply = guarded.0.send(Method::POST, "/resources/lock", &headers, lock("z")).await;
         assert_eq!(reply.status.as_u16(), status, "{name}: {}", reply.body);
@@ -313,9 +313,9 @@ async fn roles_end_where_they_should() {
 }
 
 #[tokio::test]
-async fn tokens_are_shown_once_and_end() {
+async fn token_is_shown_once_and_ends_by_revocation_or_expiry() {
     let guarded = Guarded::start().await;
-    let (secret, id) = guarded.token(json!({"agent": "a", "label": "laptop"})).await;
+    let (secret, id) = guarded.create_token(json!({"agent": "a", "label": "laptop"})).await;
     assert!(secret.starts_with("rkt_") && secret.len() > 30, "{}", secret.len());
     let listed = guarded.0.as_person(Method::GET, "/admin/tokens", None).await.body;
     assert_eq!((&listed[0]["id"], &listed[0]["agent"]), (&json!(id), &json!("a")));
@@ -332,7 +332,7 @@ async fn tokens_are_shown_once_and_end() {
     assert_refused(&guarded.send(&secret, Method::GET, "/status", None).await, 401, "UNAUTHENTICATED", "token");
     let again = guarded.0.as_person(Method::DELETE, &format!("/admin/tokens/{id}"), None).await;
     assert_error(&again, 404, "TOKEN_NOT_FOUND", "Token not found");
-    let (short, _) = guarded.token(json!({"agent": "a", "expires_in_seconds": 1})).await;
+    let (short, _) = guarded.create_token(json!({"agent": "a", "expires_in_seconds": 1})).await;
     eventually("the token expires", || async {
         (guarded.send(&short, Method::GET, "/status", None).await.status == 401).then_some(())
     })
@@ -350,39 +350,39 @@ async fn tokens_are_shown_once_and_end() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_with_its_token() {
+async fn revoked_token_ends_its_stream() {
     let guarded = Guarded::start().await;
-    let (secret, id) = guarded.token(json!({"agent": "eye", "role": "observer"})).await;
+    let (secret, id) = guarded.create_token(json!({"agent": "eye", "role": "observer"})).await;
     let bearer = format!("Bearer {secret}");
     let mut stream = Sse::open_with(&guarded.0, "/events/stream", &[("authorization", &bearer)]).await;
     guarded.agent("a").await;
     assert_eq!(stream.next().await.event["action"], "agent.joined");
     guarded.0.as_person(Method::DELETE, &format!("/admin/tokens/{id}"), None).await;
     guarded.agent("b").await;
-    // What was under way may still come; the end must, before anything about `b`.
+    // Events under way may still arrive; the stream must end before any event about `b`.
     while let Some(block) = stream.block().await {
         assert!(!block.contains("\"b\""), "{block}");
     }
 }
 
 #[tokio::test]
-async fn tokens_of_people_and_names_of_agents_do_not_look_alike() {
+async fn token_name_confusable_with_another_name_is_rejected() {
     let guarded = Guarded::start().await;
-    guarded.token(json!({"agent": "anna", "role": "person"})).await;
-    let (reviewer, _) = guarded.token(json!({"agent": "reviewer"})).await;
+    guarded.create_token(json!({"agent": "anna", "role": "person"})).await;
+    let (reviewer, _) = guarded.create_token(json!({"agent": "reviewer"})).await;
     let tokens = |body: Value| guarded.0.as_person(Method::POST, "/admin/tokens", Some(body));
     for name in ["Anna", "аnna"] {
         assert_refused(&tokens(json!({"agent": name})).await, 400, "INVALID", "");
     }
-    // A person whose name an agent has already would be taken for it.
-    let said = json!({"id": "reviewer", "tool": "test"});
-    assert_eq!(guarded.send(&reviewer, Method::POST, "/agents/announce", Some(said)).await.status, 201);
+    // A person named like an existing agent could be taken for it.
+    let profile = json!({"id": "reviewer", "tool": "test"});
+    assert_eq!(guarded.send(&reviewer, Method::POST, "/agents/announce", Some(profile)).await.status, 201);
     let person = tokens(json!({"agent": "Reviewer", "role": "person"})).await;
     assert_refused(&person, 409, "ALREADY_EXISTS", "the agent 'reviewer' could be taken for that person");
 }
 
 #[tokio::test]
-async fn tokens_outlive_a_restart() {
+async fn tokens_survive_a_restart() {
     let mut guarded = Guarded::start().await;
     let secret = guarded.agent("a").await;
     guarded.0.restart().unwrap();
@@ -390,10 +390,10 @@ async fn tokens_outlive_a_restart() {
 }
 
 #[tokio::test]
-async fn an_id_bound_to_a_token_cannot_be_asserted() {
+async fn id_bound_to_a_token_cannot_be_asserted_without_it() {
     let team = team(&["lead"]).await;
-    let made = team.as_person(Method::POST, "/admin/tokens", Some(json!({"agent": "a"}))).await;
-    let bearer = format!("Bearer {}", text(&made.body["token"]));
+    let created = team.as_person(Method::POST, "/admin/tokens", Some(json!({"agent": "a"}))).await;
+    let bearer = format!("Bearer {}", text(&created.body["token"]));
     let own = [("authorization", bearer.as_str())];
     let announced = team.send(Method::POST, "/agents/announce", &own, Some(json!({"id": "a", "tool": "t"}))).await;
     assert_eq!(announced.status, 201, "{}", announced.body);
@@ -418,7 +418,7 @@ async fn an_id_bound_to_a_token_cannot_be_asserted() {
         }
     }
     assert_eq!(team.head().await, head);
-    // What is only asserted is no sign of life either.
+    // An asserted id is no sign of life either.
     team.send(Method::GET, "/status", &[("x-agent-id", "a")], None).await;
     assert_eq!(team.ok("/agents/a").await["last_heartbeat"], seen);
     assert_reply(&team.send(Method::POST, "/agents/a/heartbeat", &own, None).await, 200, json!({"ok": true}));
@@ -427,7 +427,7 @@ async fn an_id_bound_to_a_token_cannot_be_asserted() {
 }
 
 #[tokio::test]
-async fn a_shared_address_needs_tokens() {
+async fn shared_address_without_required_tokens_is_rejected() {
     for host in ["0.0.0.0", "::"] {
         let error = setup().arg("--host").arg(host).start().unwrap_err().to_string();
         assert!(error.contains("require-token") || error.contains("require_token"), "{error}");
@@ -442,7 +442,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn files_and_socket_are_this_users_alone() {
+async fn files_and_socket_are_readable_by_their_user_only() {
     let team = team(&["a"]).await;
     let folder = team.root().join(".rookery");
     assert_eq!(mode(&folder), 0o700);
@@ -453,19 +453,20 @@ async fn files_and_socket_are_this_users_alone() {
     assert_eq!(mode(Path::new(&socket).parent().unwrap()), 0o700);
     assert_eq!(file["url"], team.url());
     assert_eq!(file["pid"], json!(team.pid()));
-    // HTTP over it, whatever Host says.
-    let status = over_socket(&socket, "GET /status HTTP/1.1\r\nHost: rookery\r\nConnection: close\r\n\r\n").await;
+    // HTTP over the socket, with any Host.
+    let status =
+        request_over_socket(&socket, "GET /status HTTP/1.1\r\nHost: rookery\r\nConnection: close\r\n\r\n").await;
     assert!(status.starts_with("HTTP/1.1 200 OK\r\n") && status.contains("\"version\":\"0.1\""), "{status}");
     let body = r#"{"path":"x","agent_id":"a"}"#;
     let claim = format!(
         "POST /resources/claim HTTP/1.1\r\nHost: rookery\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
-    assert!(over_socket(&socket, &claim).await.ends_with("{\"granted\":true}"));
+    assert!(request_over_socket(&socket, &claim).await.ends_with("{\"granted\":true}"));
     assert_eq!(team.resource("x").await["owner"], "a");
 }
 
-async fn over_socket(path: &str, request: &str) -> String {
+async fn request_over_socket(path: &str, request: &str) -> String {
     let mut stream = UnixStream::connect(path).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
@@ -474,7 +475,7 @@ async fn over_socket(path: &str, request: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_second_daemon_on_the_same_folder_refuses_to_start() {
+async fn second_daemon_on_the_same_folder_does_not_start() {
     let team = team(&["a"]).await;
     let error = setup().start_at(team.root()).unwrap_err().to_string();
     assert!(error.contains(&team.pid().unwrap().to_string()) || error.contains(team.url()), "{error}");
@@ -482,19 +483,19 @@ async fn a_second_daemon_on_the_same_folder_refuses_to_start() {
 }
 
 #[tokio::test]
-async fn secrets_can_be_taken_out_of_the_log() {
+async fn redaction_removes_secret_and_keeps_its_event() {
     let team = team(&["a"]).await;
     let secret = "sk-live-0123456789";
     let body = json!({"agent_id": "a", "action": "x.note", "metadata": {"text": format!("the key is {secret}")}});
     let event = team.post("/events", body).await.unwrap().body;
-    let task = team.task_with(json!({"description": secret})).await;
+    let task = team.create_task_with(json!({"description": secret})).await;
     let redacted = team.as_person(Method::POST, "/admin/redact", Some(json!({"match": "sk-live-[0-9]+"}))).await;
     assert_eq!(redacted.status, 200, "{}", redacted.body);
     assert!(redacted.body["redacted"].as_array().unwrap().contains(&event["seq"]));
     let state = team.ok("/state").await.to_string() + &team.ok("/events?limit=1000").await.to_string();
     assert!(!state.contains(secret));
     let kept = team.ok(&format!("/events/{}", text(&event["id"]))).await;
-    assert_eq!((&kept["seq"], &kept["action"]), (&event["seq"], &json!("x.note")), "that it happened stays");
+    assert_eq!((&kept["seq"], &kept["action"]), (&event["seq"], &json!("x.note")), "the event itself stays");
     assert_eq!(team.ok(&format!("/tasks/{}", text(&task["id"]))).await["status"], "queued");
     let newest = team.ok("/events?limit=1").await[0].clone();
     assert_eq!(newest["action"], "x.log.redacted");
@@ -509,19 +510,20 @@ async fn secrets_can_be_taken_out_of_the_log() {
     assert_refused(&unknown, 404, "EVENT_NOT_FOUND", "99999");
 }
 
-/// A request too long to stand in the log.
-async fn long(team: &Team, method: Method, path: &str, body: Value) -> HttpReply {
+/// Sends a request whose body is too long for the log, so that it becomes an artifact.
+async fn send_long_body(team: &Team, method: Method, path: &str, body: Value) -> HttpReply {
     let body = body.to_string() + &" ".repeat(70_000);
     read(team.request(method, path).header("content-type", "application/json").body(body)).await.unwrap()
 }
 
-/// A long note; the same bytes each time.
-async fn long_note(team: &Team) -> Value {
-    long(team, Method::POST, "/events", json!({"agent_id": "a", "action": "x.note"})).await.body["seq"].clone()
+/// Reports a note with a long body; its bytes are the same each time.
+async fn report_long_note(team: &Team) -> Value {
+    send_long_body(team, Method::POST, "/events", json!({"agent_id": "a", "action": "x.note"})).await.body["seq"]
+        .clone()
 }
 
-/// How many artifacts the store has, wherever it keeps them.
-fn artifacts(team: &Team) -> usize {
+/// The number of artifacts in the store.
+fn count_artifacts(team: &Team) -> usize {
     match team.schema() {
         Some(schema) => schema.psql("SELECT count(*) FROM artifacts").unwrap().trim().parse().unwrap(),
         None => std::fs::read_dir(team.root().join(".rookery/artifacts")).map_or(0, |entries| entries.count()),
@@ -529,53 +531,53 @@ fn artifacts(team: &Team) -> usize {
 }
 
 #[tokio::test]
-async fn a_long_body_goes_with_the_last_event_that_names_it() {
+async fn long_body_is_erased_with_its_last_redacted_event() {
     let team = team(&["a"]).await;
     let start = json!({"status": "in_progress", "agent_id": "a"});
-    assert_eq!(long(&team, Method::PATCH, "/tasks/task_none", start).await.status, 404);
-    assert_eq!(artifacts(&team), 0, "a refused request leaves nothing behind");
-    let (first, second) = (long_note(&team).await, long_note(&team).await);
-    assert_eq!(artifacts(&team), 1);
+    assert_eq!(send_long_body(&team, Method::PATCH, "/tasks/task_none", start).await.status, 404);
+    assert_eq!(count_artifacts(&team), 0, "a refused request leaves nothing behind");
+    let (first, second) = (report_long_note(&team).await, report_long_note(&team).await);
+    assert_eq!(count_artifacts(&team), 1);
     for (seq, left) in [(first, 1), (second, 0)] {
         let redacted = team.as_person(Method::POST, "/admin/redact", Some(json!({"seqs": [seq]}))).await;
         assert_eq!((redacted.status.as_u16(), redacted.body.get("pending")), (200, None), "{}", redacted.body);
-        assert_eq!(artifacts(&team), left);
+        assert_eq!(count_artifacts(&team), left);
     }
 }
 
 #[tokio::test]
-async fn an_erasure_that_fails_is_not_called_done_and_is_tried_again() {
+async fn failed_erasure_is_pending_and_retried() {
     let team = team(&["a"]).await;
     if let Some(schema) = team.schema() {
-        return an_erasure_that_waits_for_a_hold(&team, schema).await;
+        return check_erasure_waits_for_hold(&team, schema).await;
     }
-    let seq = long_note(&team).await;
-    let artifacts = team.root().join(".rookery/artifacts");
-    let file = std::fs::read_dir(&artifacts).unwrap().next().unwrap().unwrap().path();
-    // A folder cannot be removed as a file is.
+    let seq = report_long_note(&team).await;
+    let count_artifacts = team.root().join(".rookery/artifacts");
+    let file = std::fs::read_dir(&count_artifacts).unwrap().next().unwrap().unwrap().path();
+    // The removal fails: a folder stands in place of the file.
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
     let redacted = team.as_person(Method::POST, "/admin/redact", Some(json!({"seqs": [seq]}))).await;
     assert_eq!(redacted.body["pending"].as_array().unwrap().len(), 1, "{}", redacted.body);
     std::fs::remove_dir(&file).unwrap();
     let closed = |events: &Value| (!events.as_array().unwrap().is_empty()).then_some(());
-    team.until("another try", "/events?action=x.intent.closed", closed).await;
+    team.wait_for("another try", "/events?action=x.intent.closed", closed).await;
 }
 
-/// Where artifacts lie in a database, one that is being stored again is what keeps it from being erased.
-async fn an_erasure_that_waits_for_a_hold(team: &Team, schema: &Schema) {
-    let seq = long_note(team).await;
+/// In a database, a hold by a store under way keeps the artifact from being erased.
+async fn check_erasure_waits_for_hold(team: &Team, schema: &Schema) {
+    let seq = report_long_note(team).await;
     schema.psql("INSERT INTO artifact_holds SELECT 'somebody', sha256, 1e15 FROM artifacts").unwrap();
     let redacted = team.as_person(Method::POST, "/admin/redact", Some(json!({"seqs": [seq]}))).await;
     assert_eq!(redacted.body["pending"].as_array().unwrap().len(), 1, "{}", redacted.body);
     schema.psql("DELETE FROM artifact_holds").unwrap();
     let closed = |events: &Value| (!events.as_array().unwrap().is_empty()).then_some(());
-    team.until("another try", "/events?action=x.intent.closed", closed).await;
-    assert_eq!(artifacts(team), 0);
+    team.wait_for("another try", "/events?action=x.intent.closed", closed).await;
+    assert_eq!(count_artifacts(team), 0);
 }
 
 #[tokio::test]
-async fn probes_and_measures_answer() {
+async fn probes_metrics_and_api_docs_are_served() {
     let team = team(&["a"]).await;
     assert_reply(&team.get("/healthz").await.unwrap(), 200, json!({"ok": true}));
     assert_reply(&team.get("/readyz").await.unwrap(), 200, json!({"ok": true}));

@@ -1,4 +1,4 @@
-//! Fair shares: one caller cannot take what the others, and people first, need.
+//! Fair shares: one caller cannot take the places that others, and people first, need.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use tokio::net::TcpStream;
 use crate::cli::rookery;
 use crate::support::{Team, assert_refused, eventually, setup, team_of, text};
 
-/// The headers of the project's owner.
-fn person(team: &Team) -> String {
+/// The `Authorization` value of the project's owner.
+fn owner_bearer(team: &Team) -> String {
     format!("Bearer {}", team.person_key().unwrap())
 }
 
-/// Opens a stream and keeps it, or tells with which status it was refused.
-async fn stream(team: &Team, headers: &[(&str, &str)]) -> Result<reqwest::Response, u16> {
+/// Opens a stream and keeps it; an error is the status of the refusal.
+async fn open_stream(team: &Team, headers: &[(&str, &str)]) -> Result<reqwest::Response, u16> {
     let mut request = team.request(Method::GET, "/events/stream");
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -33,11 +33,11 @@ async fn stream(team: &Team, headers: &[(&str, &str)]) -> Result<reqwest::Respon
     Ok(response)
 }
 
-/// As many streams as a caller gets, and the status of the refusal.
-async fn all_streams(team: &Team, headers: &[(&str, &str)]) -> (Vec<reqwest::Response>, u16) {
+/// Opens all streams that a caller may have; returns them with the status of the refusal.
+async fn open_all_streams(team: &Team, headers: &[(&str, &str)]) -> (Vec<reqwest::Response>, u16) {
     let mut open = Vec::new();
     loop {
-        match stream(team, headers).await {
+        match open_stream(team, headers).await {
             Ok(response) => open.push(response),
             Err(status) => return (open, status),
         }
@@ -48,19 +48,19 @@ async fn all_streams(team: &Team, headers: &[(&str, &str)]) -> (Vec<reqwest::Res
 async fn streams_of_one_caller_leave_room_for_others() {
     let limits = setup().arg("--no-watch").env("ROOKERY_MAX_SUBSCRIPTIONS", "64");
     let team = team_of(limits.env("ROOKERY_MAX_STREAMS_PER_CALLER", "8"), &["a", "greedy"]).await;
-    let (open, status) = all_streams(&team, &[("x-agent-id", "greedy")]).await;
+    let (open, status) = open_all_streams(&team, &[("x-agent-id", "greedy")]).await;
     assert_eq!((open.len(), status), (8, 429), "its own share");
     let refused = team.send(Method::GET, "/events/stream", &[("x-agent-id", "greedy")], None).await;
     assert_refused(&refused, 429, "TOO_MANY_SUBSCRIBERS", "this caller");
     assert!(refused.headers.contains_key("retry-after") && refused.body["hint"].is_string(), "{}", refused.body);
     let waits = "/clutch/v0/agents/greedy/inbox?wait=30s";
     assert_eq!(team.send(Method::GET, waits, &[("x-agent-id", "greedy")], None).await.status, 429, "of all kinds");
-    assert!(stream(&team, &[("x-agent-id", "a")]).await.is_ok());
-    // Callers without a name are one caller.
-    let (unnamed, status) = all_streams(&team, &[]).await;
+    assert!(open_stream(&team, &[("x-agent-id", "a")]).await.is_ok());
+    // Callers without a name count as one caller.
+    let (unnamed, status) = open_all_streams(&team, &[]).await;
     assert_eq!((unnamed.len(), status), (16, 429));
     drop(open);
-    let again = || async { stream(&team, &[("x-agent-id", "greedy")]).await.ok() };
+    let again = || async { open_stream(&team, &[("x-agent-id", "greedy")]).await.ok() };
     eventually("the places are free again", again).await;
 }
 
@@ -68,18 +68,18 @@ async fn streams_of_one_caller_leave_room_for_others() {
 async fn streams_of_all_agents_leave_room_for_people() {
     let limits = setup().arg("--no-watch").env("ROOKERY_MAX_SUBSCRIPTIONS", "64");
     let team = team_of(limits.env("ROOKERY_MAX_STREAMS_PER_CALLER", "1000"), &["greedy"]).await;
-    let (open, status) = all_streams(&team, &[("x-agent-id", "greedy")]).await;
-    assert_eq!((open.len(), status), (56, 429), "all that is not kept for people");
-    assert_eq!(stream(&team, &[]).await.unwrap_err(), 503);
-    let key = person(&team);
-    assert!(stream(&team, &[("authorization", &key)]).await.is_ok());
-    let taken = metric(&team, "rookery_places_taken{pool=\"streams\"}").await;
+    let (open, status) = open_all_streams(&team, &[("x-agent-id", "greedy")]).await;
+    assert_eq!((open.len(), status), (56, 429), "all places that are not kept for people");
+    assert_eq!(open_stream(&team, &[]).await.unwrap_err(), 503);
+    let key = owner_bearer(&team);
+    assert!(open_stream(&team, &[("authorization", &key)]).await.is_ok());
+    let taken = read_metric(&team, "rookery_places_taken{pool=\"streams\"}").await;
     assert!(taken >= 56.0, "{taken}");
-    assert!(metric(&team, "rookery_refused_places_total{pool=\"streams\",reason=\"pool\"}").await >= 1.0);
+    assert!(read_metric(&team, "rookery_refused_places_total{pool=\"streams\",reason=\"pool\"}").await >= 1.0);
 }
 
-/// One of the daemon's measures.
-async fn metric(team: &Team, name: &str) -> f64 {
+/// The value of one of the daemon's metrics.
+async fn read_metric(team: &Team, name: &str) -> f64 {
     let text = team.request(Method::GET, "/metrics").send().await.unwrap().text().await.unwrap();
     text.lines().find_map(|line| line.strip_prefix(name)).map_or(0.0, |value| value.trim().parse().unwrap())
 }
@@ -101,8 +101,8 @@ async fn idle_tcp_connections_do_not_lock_out_the_command_line() {
     assert_eq!(status, 0, "{out}{err}");
 }
 
-/// An artifact of so many bytes.
-async fn artifact(team: &Team, bytes: usize) -> String {
+/// Uploads an artifact of this size and returns its path.
+async fn upload_artifact(team: &Team, bytes: usize) -> String {
     let upload = team.request(Method::POST, "/clutch/v0/artifacts").body(vec![7; bytes]);
     let reply = read(upload.header("content-type", "application/octet-stream")).await.unwrap();
     assert_eq!(reply.status, 201, "{}", reply.body);
@@ -110,7 +110,7 @@ async fn artifact(team: &Team, bytes: usize) -> String {
 }
 
 /// Begins a download and reads nothing of its body.
-async fn begin(team: &Team, path: &str, agent: &str) -> Result<reqwest::Response, Value> {
+async fn begin_download(team: &Team, path: &str, agent: &str) -> Result<reqwest::Response, Value> {
     let response = team.request(Method::GET, path).header("x-agent-id", agent).send().await.unwrap();
     match response.status().as_u16() {
         200 => Ok(response),
@@ -122,32 +122,36 @@ async fn begin(team: &Team, path: &str, agent: &str) -> Result<reqwest::Response
 async fn downloads_are_bounded_until_they_are_sent() {
     let limits = setup().arg("--no-watch").env("ROOKERY_MAX_DOWNLOADS", "16");
     let team = team_of(limits.env("ROOKERY_MAX_DOWNLOADS_PER_CALLER", "2"), &["a", "greedy"]).await;
-    let path = artifact(&team, 16 << 20).await;
+    let path = upload_artifact(&team, 16 << 20).await;
     let mut under_way = Vec::new();
     for _ in 0..2 {
-        under_way.push(begin(&team, &path, "greedy").await.unwrap());
+        under_way.push(begin_download(&team, &path, "greedy").await.unwrap());
     }
-    let refused = begin(&team, &path, "greedy").await.unwrap_err();
+    let refused = begin_download(&team, &path, "greedy").await.unwrap_err();
     assert_eq!((&refused["code"], &refused["retryable"]), (&"TOO_MANY_DOWNLOADS".into(), &true.into()), "{refused}");
-    let other = begin(&team, &path, "a").await.unwrap();
-    assert_eq!(other.bytes().await.unwrap().len(), 16 << 20, "others are served, to the end");
-    // One that is read to its end makes room, and so does one that is given up.
+    let other = begin_download(&team, &path, "a").await.unwrap();
+    assert_eq!(other.bytes().await.unwrap().len(), 16 << 20, "other callers are served completely");
+    // A download that ends makes room, and so does one that the client drops.
     under_way.pop().unwrap().bytes().await.unwrap();
-    under_way.push(eventually("room", || async { begin(&team, &path, "greedy").await.ok() }).await);
+    under_way.push(eventually("room", || async { begin_download(&team, &path, "greedy").await.ok() }).await);
     drop(under_way);
-    eventually("room", || async { begin(&team, &path, "greedy").await.ok() }).await;
+    eventually("room", || async { begin_download(&team, &path, "greedy").await.ok() }).await;
 }
 
-/// A connection that speaks HTTP/2.
+/// Opens an HTTP/2 connection.
 async fn http2(team: &Team) -> http2::SendRequest<Empty<Bytes>> {
     let address = team.url().strip_prefix("http://").unwrap().to_owned();
-    let stream = TokioIo::new(TcpStream::connect(&address).await.unwrap());
-    let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    let open_stream = TokioIo::new(TcpStream::connect(&address).await.unwrap());
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), open_stream).await.unwrap();
     tokio::spawn(connection);
     sender
 }
 
-async fn ask(sender: &mut http2::SendRequest<Empty<Bytes>>, team: &Team, path: &str) -> hyper::Response<Incoming> {
+async fn get_http2(
+    sender: &mut http2::SendRequest<Empty<Bytes>>,
+    team: &Team,
+    path: &str,
+) -> hyper::Response<Incoming> {
     let request = hyper::Request::get(format!("{}{path}", team.url())).body(Empty::new()).unwrap();
     sender.send_request(request).await.unwrap()
 }
@@ -156,12 +160,12 @@ async fn ask(sender: &mut http2::SendRequest<Empty<Bytes>>, team: &Team, path: &
 async fn stalled_http2_downloads_are_bounded_and_end() {
     let limits = setup().arg("--no-watch").env("ROOKERY_WRITE_TIMEOUT", "4s");
     let team = team_of(limits.env("ROOKERY_MAX_DOWNLOADS", "16"), &[]).await;
-    let path = artifact(&team, 4 << 20).await;
+    let path = upload_artifact(&team, 4 << 20).await;
     let mut sender = http2(&team).await;
     let mut stalled = Vec::new();
     let mut refused = 0;
     for _ in 0..16 {
-        let response = ask(&mut sender, &team, &path).await;
+        let response = get_http2(&mut sender, &team, &path).await;
         match response.status().as_u16() {
             200 => stalled.push(response),
             429 => refused += 1,
@@ -169,16 +173,16 @@ async fn stalled_http2_downloads_are_bounded_and_end() {
         }
     }
     assert_eq!((stalled.len(), refused), (4, 12), "callers without a name have a quarter");
-    assert_eq!(metric(&team, "rookery_places_taken{pool=\"downloads\"}").await, 4.0);
-    let free = || async { (metric(&team, "rookery_places_taken{pool=\"downloads\"}").await == 0.0).then_some(()) };
+    assert_eq!(read_metric(&team, "rookery_places_taken{pool=\"downloads\"}").await, 4.0);
+    let free = || async { (read_metric(&team, "rookery_places_taken{pool=\"downloads\"}").await == 0.0).then_some(()) };
     eventually("stalled downloads are given up", free).await;
     for response in stalled {
-        assert!(response.into_body().collect().await.is_err(), "none of them is taken for whole");
+        assert!(response.into_body().collect().await.is_err(), "none is taken for complete");
     }
-    assert!(metric(&team, "rookery_stalled_responses_total").await >= 1.0);
+    assert!(read_metric(&team, "rookery_stalled_responses_total").await >= 1.0);
 
-    // Slow is not stalled.
-    let mut body = ask(&mut http2(&team).await, &team, &path).await.into_body();
+    // A slow reader is not a stalled one.
+    let mut body = get_http2(&mut http2(&team).await, &team, &path).await.into_body();
     let mut received = 0;
     while let Some(frame) = body.frame().await {
         let before = received / (1 << 20);
@@ -191,7 +195,7 @@ async fn stalled_http2_downloads_are_bounded_and_end() {
 }
 
 #[tokio::test]
-async fn answers_that_are_not_read_keep_their_place() {
+async fn unread_responses_keep_their_place_until_the_write_timeout() {
     let limits = setup().arg("--no-watch").env("ROOKERY_WRITE_TIMEOUT", "4s");
     let team = team_of(limits.env("ROOKERY_MAX_REQUESTS", "16"), &["a"]).await;
     for _ in 0..40 {
@@ -201,7 +205,7 @@ async fn answers_that_are_not_read_keep_their_place() {
     let mut sender = http2(&team).await;
     let mut open = Vec::new();
     let refused = loop {
-        let response = ask(&mut sender, &team, "/events?limit=1000").await;
+        let response = get_http2(&mut sender, &team, "/events?limit=1000").await;
         if response.status() != 200 {
             break response;
         }

@@ -1,10 +1,10 @@
-//! The event stream: its exact form, resuming, filters, and the end of the daemon.
+//! The event stream: its exact form, resuming, filters, and its end at a shutdown.
 
 use serde_json::json;
 
 use crate::support::{Sse, Team, setup, team, team_of, text};
 
-async fn note(team: &Team, agent: &str, n: usize) {
+async fn report_note(team: &Team, agent: &str, n: usize) {
     let body = json!({"agent_id": agent, "action": "x.n", "metadata": {"n": n}});
     assert_eq!(team.post("/events", body).await.unwrap().status, 201);
 }
@@ -14,13 +14,13 @@ fn numbers(frames: &[crate::support::Frame]) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn events_come_in_the_contracts_form() {
+async fn stream_frame_has_the_documented_form() {
     let team = team(&["claude-code-1"]).await;
     let mut stream = Sse::open(&team, "/events/stream", None).await;
     let header = |name: &str| stream.headers()[name].to_str().unwrap().to_owned();
     assert_eq!(header("content-type"), "text/event-stream");
     assert_eq!(header("cache-control"), "no-cache");
-    team.claimed("src/index.ts", "claude-code-1").await;
+    team.claim("src/index.ts", "claude-code-1").await;
     let frame = stream.next().await;
     let lines: Vec<&str> = frame.raw.split('\n').collect();
     assert_eq!(lines.len(), 2, "{}", frame.raw);
@@ -40,11 +40,11 @@ async fn events_come_in_the_contracts_form() {
 }
 
 #[tokio::test]
-async fn a_stream_begins_now_unless_told_where() {
+async fn stream_starts_at_head_unless_given_a_position() {
     let team = team(&["a"]).await;
-    note(&team, "a", 1).await;
+    report_note(&team, "a", 1).await;
     let mut now = Sse::open(&team, "/events/stream", None).await;
-    note(&team, "a", 2).await;
+    report_note(&team, "a", 2).await;
     assert_eq!(now.next().await.event["metadata"]["n"], 2);
     let mut all = Sse::open(&team, "/events/stream?after=0", None).await;
     let count = team.head().await as usize;
@@ -53,50 +53,50 @@ async fn a_stream_begins_now_unless_told_where() {
 }
 
 #[tokio::test]
-async fn resuming_leaves_no_gap_and_repeats_nothing() {
+async fn resumed_stream_has_no_gap_and_no_repeat() {
     let team = team(&["a"]).await;
     let mut first = Sse::open(&team, "/events/stream", None).await;
     for n in 0..40 {
-        note(&team, "a", n).await;
+        report_note(&team, "a", n).await;
     }
     let seen = first.take(15).await;
     drop(first);
     for n in 40..60 {
-        note(&team, "a", n).await;
+        report_note(&team, "a", n).await;
     }
-    // The header wins over the address: browsers resend the address as it was.
+    // The header wins over the address: browsers resend the address unchanged.
     let mut again = Sse::open(&team, "/events/stream?after=0", Some(&seen[14].id)).await;
     for n in 60..80 {
-        note(&team, "a", n).await;
+        report_note(&team, "a", n).await;
     }
     let rest = again.take(65).await;
     assert_eq!([numbers(&seen), numbers(&rest)].concat(), (0..80).collect::<Vec<_>>());
-    // A bare place is read as one of this log.
-    let bare = seen[14].id.rsplit(':').next().unwrap();
+    // A position without a log id is read as one of this log.
+    let bare_position = seen[14].id.rsplit(':').next().unwrap();
     assert_eq!(
-        Sse::open(&team, &format!("/events/stream?after={bare}"), None).await.next().await.event["metadata"]["n"],
+        Sse::open(&team, &format!("/events/stream?after={bare_position}"), None).await.next().await.event["metadata"]["n"],
         15
     );
 }
 
 #[tokio::test]
-async fn resuming_works_across_a_crash_of_the_daemon() {
+async fn stream_resumes_across_a_daemon_crash() {
     let mut team = team(&["a"]).await;
     let mut stream = Sse::open(&team, "/events/stream", None).await;
     for n in 0..10 {
-        note(&team, "a", n).await;
+        report_note(&team, "a", n).await;
     }
     let seen = stream.take(7).await;
     team.restart().unwrap();
     for n in 10..20 {
-        note(&team, "a", n).await;
+        report_note(&team, "a", n).await;
     }
     let mut again = Sse::open(&team, "/events/stream", Some(&seen[6].id)).await;
     assert_eq!(numbers(&again.take(13).await), (7..20).collect::<Vec<_>>());
 }
 
 #[tokio::test]
-async fn writers_that_race_lose_nothing_for_a_reader() {
+async fn concurrent_writers_lose_no_event_for_a_stream() {
     let team = team(&["a"]).await;
     let mut stream = Sse::open(&team, "/events/stream", None).await;
     let mut writers = tokio::task::JoinSet::new();
@@ -124,16 +124,16 @@ async fn writers_that_race_lose_nothing_for_a_reader() {
 }
 
 #[tokio::test]
-async fn filters_pass_what_was_asked_for() {
+async fn stream_filters_select_matching_events() {
     let team = team(&["a", "b"]).await;
     let mut by_agent = Sse::open(&team, "/events/stream?agent_id=b", None).await;
     let mut by_action = Sse::open(&team, "/events/stream?action=resource.released", None).await;
     let mut by_path = Sse::open(&team, "/events/stream?resource=./src//x", None).await;
     let mut by_all = Sse::open(&team, "/events/stream?resource=src/x&agent_id=b&action=resource.claimed", None).await;
-    team.claimed("src/x", "a").await;
-    team.claimed("y", "a").await;
+    team.claim("src/x", "a").await;
+    team.claim("y", "a").await;
     team.release("src/x", "a").await;
-    team.claimed("src/x", "b").await;
+    team.claim("src/x", "b").await;
     let shown = |frame: &crate::support::Frame| {
         let event = &frame.event;
         format!("{} {} {}", text(&event["agent_id"]), text(&event["action"]), text(&event["resource"]))
@@ -143,33 +143,33 @@ async fn filters_pass_what_was_asked_for() {
     let path: Vec<String> = by_path.take(3).await.iter().map(shown).collect();
     assert_eq!(path, ["a resource.claimed src/x", "a resource.released src/x", "b resource.claimed src/x"]);
     assert_eq!(shown(&by_all.next().await), "b resource.claimed src/x");
-    // A filtered stream resumes by the same ids, over what was passed by.
-    let last = by_action.next_after_release(&team).await;
+    // A filtered stream resumes by the same ids, past events that it filtered out.
+    let last = by_action.release_and_read_id(&team).await;
     let mut resumed = Sse::open(&team, "/events/stream?action=resource.released", Some(&last)).await;
     team.release("y", "a").await;
     assert_eq!(shown(&resumed.next().await), "a resource.released y");
 }
 
 impl Sse {
-    /// Releases once more and gives the id of that event.
-    async fn next_after_release(&mut self, team: &Team) -> String {
+    /// Releases once more and returns the id of that event.
+    async fn release_and_read_id(&mut self, team: &Team) -> String {
         team.release("src/x", "b").await;
         self.next().await.id
     }
 }
 
 #[tokio::test]
-async fn a_stop_of_the_daemon_ends_the_stream_and_soon() {
+async fn shutdown_ends_open_streams_promptly() {
     let mut team = team(&["a"]).await;
     let mut stream = Sse::open(&team, "/events/stream", None).await;
-    note(&team, "a", 1).await;
+    report_note(&team, "a", 1).await;
     stream.next().await;
     assert_eq!(team.stop().unwrap(), Some(0));
     assert_eq!(stream.block().await, None);
 }
 
 #[tokio::test]
-async fn no_more_streams_than_allowed() {
+async fn stream_over_the_subscription_limit_is_rejected() {
     let team = team_of(setup().arg("--no-watch").env("ROOKERY_MAX_SUBSCRIPTIONS", "1"), &["a"]).await;
     let open = Sse::open(&team, "/events/stream", None).await;
     let reply = team.get("/events/stream").await.unwrap();

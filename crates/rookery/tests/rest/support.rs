@@ -1,4 +1,4 @@
-//! A team for one test: a daemon, agents, and short words for what tests ask of them.
+//! A team for one test: a daemon, agents, and short calls for the requests of tests.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub fn setup() -> Setup {
     Setup::new(env!("CARGO_BIN_EXE_rookery")).env("ROOKERY_LOG", "error")
 }
 
-/// A daemon with the words that tests use.
+/// A daemon with short calls for tests.
 pub struct Team(pub Daemon);
 
 impl Deref for Team {
@@ -30,7 +30,7 @@ impl DerefMut for Team {
     }
 }
 
-/// A daemon that watches no files, with these agents; the first of them leads.
+/// A daemon without a file watcher, with these agents; the first of them leads.
 pub async fn team(agents: &[&str]) -> Team {
     team_of(setup().arg("--no-watch"), agents).await
 }
@@ -50,12 +50,12 @@ impl Team {
         reply.body
     }
 
-    pub async fn claim(&self, path: &str, agent: &str) -> HttpReply {
+    pub async fn try_claim(&self, path: &str, agent: &str) -> HttpReply {
         self.post("/resources/claim", json!({"path": path, "agent_id": agent})).await.unwrap()
     }
 
-    pub async fn claimed(&self, path: &str, agent: &str) {
-        let reply = self.claim(path, agent).await;
+    pub async fn claim(&self, path: &str, agent: &str) {
+        let reply = self.try_claim(path, agent).await;
         assert_eq!((reply.status.as_u16(), reply.body), (200, json!({"granted": true})), "{path} by {agent}");
     }
 
@@ -68,7 +68,7 @@ impl Team {
     }
 
     /// Creates a task with these fields beside title and assigned_by.
-    pub async fn task_with(&self, fields: Value) -> Value {
+    pub async fn create_task_with(&self, fields: Value) -> Value {
         let mut body = json!({"title": "work", "assigned_by": "somebody"});
         for (name, value) in fields.as_object().unwrap() {
             body[name] = value.clone();
@@ -78,21 +78,21 @@ impl Team {
         reply.body
     }
 
-    /// The id of a new task.
-    pub async fn task(&self) -> String {
-        text(&self.task_with(json!({})).await["id"])
+    /// Creates a task and returns its id.
+    pub async fn create_task(&self) -> String {
+        text(&self.create_task_with(json!({})).await["id"])
     }
 
-    pub async fn move_task(&self, id: &str, status: &str, agent: &str) -> HttpReply {
+    pub async fn try_move_task(&self, id: &str, status: &str, agent: &str) -> HttpReply {
         self.patch(&format!("/tasks/{id}"), json!({"status": status, "agent_id": agent})).await.unwrap()
     }
 
-    pub async fn moved(&self, id: &str, status: &str, agent: &str) {
-        let reply = self.move_task(id, status, agent).await;
+    pub async fn move_task(&self, id: &str, status: &str, agent: &str) {
+        let reply = self.try_move_task(id, status, agent).await;
         assert_eq!((reply.status.as_u16(), reply.body), (200, json!({"ok": true})), "{status} by {agent}");
     }
 
-    /// What a successful GET answers.
+    /// Returns the body of a GET that must succeed.
     pub async fn ok(&self, path: &str) -> Value {
         let reply = self.get(path).await.unwrap();
         assert_eq!(reply.status, 200, "{path}: {}", reply.body);
@@ -131,20 +131,20 @@ impl Team {
         read(request).await.unwrap()
     }
 
-    /// As the project's owner.
+    /// Sends a request as the project's owner.
     pub async fn as_person(&self, method: Method, path: &str, body: Option<Value>) -> HttpReply {
         let key = format!("Bearer {}", self.person_key().unwrap());
         self.send(method, path, &[("authorization", &key)], body).await
     }
 
-    /// Asks until the answer is there.
-    pub async fn until<T>(&self, what: &str, path: &str, seen: impl Fn(&Value) -> Option<T>) -> T {
-        eventually(what, || async { seen(&self.ok(path).await) }).await
+    /// Repeats a GET until `seen` accepts its body.
+    pub async fn wait_for<T>(&self, goal: &str, path: &str, seen: impl Fn(&Value) -> Option<T>) -> T {
+        eventually(goal, || async { seen(&self.ok(path).await) }).await
     }
 }
 
-/// Tries until there is an answer, or panics at the deadline.
-pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut attempt: impl FnMut() -> F) -> T {
+/// Repeats an attempt until it yields a value; panics at the deadline.
+pub async fn eventually<T, F: Future<Output = Option<T>>>(goal: &str, mut attempt: impl FnMut() -> F) -> T {
     let trying = async {
         loop {
             if let Some(found) = attempt().await {
@@ -153,7 +153,7 @@ pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut attemp
             tokio::time::sleep(Duration::from_millis(25)).await;
         }
     };
-    tokio::time::timeout(DEADLINE, trying).await.unwrap_or_else(|_| panic!("never came: {what}"))
+    tokio::time::timeout(DEADLINE, trying).await.unwrap_or_else(|_| panic!("timed out waiting for: {goal}"))
 }
 
 pub fn text(value: &Value) -> String {
@@ -165,7 +165,7 @@ pub fn assert_reply(reply: &HttpReply, status: u16, body: Value) {
     assert_eq!((reply.status.as_u16(), &reply.body), (status, &body));
 }
 
-/// The error, exactly; `code` beside it.
+/// Asserts the exact error and its code.
 #[track_caller]
 pub fn assert_error(reply: &HttpReply, status: u16, code: &str, error: &str) {
     let found = (reply.status.as_u16(), reply.body["code"].as_str(), reply.body["error"].as_str());
@@ -173,11 +173,11 @@ pub fn assert_error(reply: &HttpReply, status: u16, code: &str, error: &str) {
     assert_json(reply);
 }
 
-/// The error's status and code, and a word that it must contain.
+/// Asserts the error's status and code, and a part of its text.
 #[track_caller]
-pub fn assert_refused(reply: &HttpReply, status: u16, code: &str, word: &str) {
+pub fn assert_refused(reply: &HttpReply, status: u16, code: &str, part: &str) {
     assert_eq!((reply.status.as_u16(), reply.body["code"].as_str()), (status, Some(code)), "{}", reply.body);
-    assert!(reply.body["error"].as_str().is_some_and(|error| error.contains(word)), "{word}: {}", reply.body);
+    assert!(reply.body["error"].as_str().is_some_and(|error| error.contains(part)), "{part}: {}", reply.body);
     assert_json(reply);
 }
 
@@ -194,7 +194,7 @@ pub fn fields(value: &Value) -> Vec<&str> {
     names
 }
 
-/// Whether it is a time of today, in milliseconds and not in seconds.
+/// Asserts a time of our era in milliseconds, not in seconds.
 #[track_caller]
 pub fn assert_time(value: &Value) {
     let millis = value.as_i64().unwrap_or_else(|| panic!("{value} is not a time"));
@@ -235,7 +235,7 @@ impl Sse {
         self.response.headers()
     }
 
-    /// The next event; comments are passed over.
+    /// The next event; comments are skipped.
     pub async fn next(&mut self) -> Frame {
         // Keep-alives must not keep a test alive.
         tokio::time::timeout(DEADLINE, self.event()).await.expect("the event never came")
@@ -254,7 +254,7 @@ impl Sse {
         }
     }
 
-    /// The next event with this action, whatever comes before it.
+    /// The next event with this action; others before it are skipped.
     pub async fn next_of(&mut self, action: &str) -> Frame {
         loop {
             let frame = self.next().await;
@@ -272,7 +272,7 @@ impl Sse {
         frames
     }
 
-    /// What stands before the next empty line; `None` at the end.
+    /// The text before the next empty line, or `None` at the end of the stream.
     pub async fn block(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {

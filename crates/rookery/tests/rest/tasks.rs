@@ -1,4 +1,4 @@
-//! Tasks: creating, the words of PATCH, dependencies, who may change what, lists.
+//! Tasks: creation, the statuses of PATCH, dependencies, permissions, lists.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn a_new_task_has_the_contracts_fields_and_defaults() {
+async fn new_task_has_documented_fields_and_defaults() {
     let team = team(&["claude-code-1"]).await;
     let reply = team.post("/tasks", json!({"title": "Implement auth", "assigned_by": "claude-code-1"})).await.unwrap();
     assert_eq!(reply.status, 201);
@@ -55,11 +55,11 @@ async fn a_new_task_has_the_contracts_fields_and_defaults() {
 }
 
 #[tokio::test]
-async fn everything_given_is_kept() {
+async fn task_keeps_all_given_fields() {
     let team = team(&["a", "b"]).await;
-    let dep = team.task().await;
+    let dep = team.create_task().await;
     let task = team
-        .task_with(
+        .create_task_with(
             json!({"description": "Build JWT auth", "assigned_to": "b", "resources": ["./src//auth.ts", "docs/"],
             "depends_on": [dep]}),
         )
@@ -68,14 +68,14 @@ async fn everything_given_is_kept() {
     assert_eq!(task["assigned_to"], "b");
     assert_eq!(task["resources"], json!(["src/auth.ts", "docs/"]));
     assert_eq!(task["depends_on"], json!([dep]));
-    let free = team.task_with(json!({"assigned_to": "b"})).await;
+    let free = team.create_task_with(json!({"assigned_to": "b"})).await;
     assert_eq!((&free["status"], &free["assigned_to"]), (&json!("assigned"), &json!("b")));
     assert_eq!(team.ok("/agents/b").await["status"], "idle", "a reservation is not work yet");
     assert_eq!(team.ok("/resources").await, json!([]), "a task's resources claim nothing by themselves");
 }
 
 #[tokio::test]
-async fn what_is_missing_or_unknown_is_named() {
+async fn task_with_missing_or_unknown_fields_is_rejected() {
     let team = team(&["a"]).await;
     for body in
         [json!({}), json!({"title": "x"}), json!({"assigned_by": "a"}), json!({"title": "", "assigned_by": "a"})]
@@ -91,42 +91,42 @@ async fn what_is_missing_or_unknown_is_named() {
     for (field, value) in [("assigned_to", json!("ghost")), ("depends_on", json!(["task_ghost"]))] {
         assert_refused(&team.post("/tasks", base(field, value)).await.unwrap(), 400, "UNKNOWN_REFERENCE", field);
     }
-    let dep = team.task().await;
+    let dep = team.create_task().await;
     assert_refused(&team.post("/tasks", base("depends_on", json!([dep, dep]))).await.unwrap(), 400, "INVALID", "twice");
     assert_eq!(team.post("/tasks", base("resources", json!(["../out"]))).await.unwrap().status, 400);
     assert_eq!(team.ok("/tasks").await.as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn patch_needs_status_and_agent_and_a_known_task() {
+async fn patch_without_status_agent_or_known_task_is_rejected() {
     let team = team(&["a"]).await;
-    let task = team.task().await;
+    let task = team.create_task().await;
     for body in
         [json!({}), json!({"status": "done"}), json!({"agent_id": "a"}), json!({"status": "done", "agent_id": ""})]
     {
         let reply = team.patch(&format!("/tasks/{task}"), body).await.unwrap();
         assert_error(&reply, 400, "INVALID", "status and agent_id are required");
     }
-    let unknown = team.move_task(&task, "finished", "a").await;
+    let unknown = team.try_move_task(&task, "finished", "a").await;
     assert_refused(&unknown, 400, "INVALID", "field 'status'");
     for status in ["queued", "assigned", "in_progress", "review", "done", "blocked"] {
-        assert_error(&team.move_task("task_ghost", status, "a").await, 404, "TASK_NOT_FOUND", "Task not found");
+        assert_error(&team.try_move_task("task_ghost", status, "a").await, 404, "TASK_NOT_FOUND", "Task not found");
     }
     assert_error(&team.get("/tasks/task_ghost").await.unwrap(), 404, "TASK_NOT_FOUND", "Task not found");
-    let stranger = team.move_task(&task, "in_progress", "ghost").await;
+    let stranger = team.try_move_task(&task, "in_progress", "ghost").await;
     assert_error(&stranger, 404, "AGENT_NOT_FOUND", "Agent not found");
 }
 
 #[tokio::test]
-async fn the_words_of_patch_move_the_state_machine() {
+async fn patch_statuses_move_the_task_state() {
     let team = team(&["lead", "a"]).await;
-    let task = team.task().await;
+    let task = team.create_task().await;
     let shown = async || {
         let task = team.ok(&format!("/tasks/{task}")).await;
         (text(&task["status"]), text(&task["state"]), task["assigned_to"].as_str().map(str::to_owned))
     };
     let a = Some("a".to_owned());
-    for (word, state, holder) in [
+    for (status, state, holder) in [
         ("assigned", "pending", &a),
         ("queued", "pending", &None),
         ("in_progress", "in_progress", &a),
@@ -138,15 +138,15 @@ async fn the_words_of_patch_move_the_state_machine() {
         ("in_progress", "in_progress", &a),
         ("done", "completed", &a),
     ] {
-        team.moved(&task, word, "a").await;
-        assert_eq!(shown().await, (word.to_owned(), state.to_owned(), holder.clone()), "after {word}");
+        team.move_task(&task, status, "a").await;
+        assert_eq!(shown().await, (status.to_owned(), state.to_owned(), holder.clone()), "after {status}");
     }
     let done = team.ok(&format!("/tasks/{task}")).await;
     assert_time(&done["started_at"]);
     assert_time(&done["completed_at"]);
-    let told: Vec<String> = team.actions().await.into_iter().filter(|action| action.starts_with("task.")).collect();
+    let logged: Vec<String> = team.actions().await.into_iter().filter(|action| action.starts_with("task.")).collect();
     assert_eq!(
-        told,
+        logged,
         [
             "task.created",
             "task.assigned",
@@ -164,27 +164,27 @@ async fn the_words_of_patch_move_the_state_machine() {
 }
 
 #[tokio::test]
-async fn the_same_word_again_is_answered_without_a_new_event() {
+async fn repeated_patch_status_appends_no_event() {
     let team = team(&["a"]).await;
-    let task = team.task().await;
-    for word in ["queued", "assigned", "in_progress", "review"] {
-        team.moved(&task, word, "a").await;
+    let task = team.create_task().await;
+    for status in ["queued", "assigned", "in_progress", "review"] {
+        team.move_task(&task, status, "a").await;
         let head = team.head().await;
-        team.moved(&task, word, "a").await;
-        assert_eq!(team.head().await, head, "{word}");
+        team.move_task(&task, status, "a").await;
+        assert_eq!(team.head().await, head, "{status}");
     }
 }
 
 #[tokio::test]
-async fn blocked_keeps_its_reason_and_done_its_outcome() {
+async fn blocked_task_shows_reason_and_done_task_its_outcome() {
     let team = team(&["a"]).await;
-    let task = team.task().await;
-    team.moved(&task, "in_progress", "a").await;
+    let task = team.create_task().await;
+    team.move_task(&task, "in_progress", "a").await;
     let path = format!("/tasks/{task}");
     team.patch(&path, json!({"status": "blocked", "agent_id": "a", "reason": "no key"})).await.unwrap();
     assert_eq!(team.ok(&path).await["reason"], "no key");
     assert_eq!(team.events("task.blocked").await[0]["metadata"]["reason"], "no key");
-    team.moved(&task, "in_progress", "a").await;
+    team.move_task(&task, "in_progress", "a").await;
     assert_eq!(team.ok(&path).await.get("reason"), None);
     let done = json!({"status": "done", "agent_id": "a", "outcome": "merged", "outcome_detail": {"n": 1}});
     team.patch(&path, done).await.unwrap();
@@ -193,17 +193,17 @@ async fn blocked_keeps_its_reason_and_done_its_outcome() {
 }
 
 #[tokio::test]
-async fn failed_task_is_found_by_its_status_and_says_since_when() {
+async fn failed_task_is_listed_by_status_with_its_time() {
     let team = team(&["a"]).await;
-    let (failed, blocked) = (team.task().await, team.task().await);
+    let (failed, blocked) = (team.create_task().await, team.create_task().await);
     for task in [&failed, &blocked] {
-        team.moved(task, "in_progress", "a").await;
+        team.move_task(task, "in_progress", "a").await;
     }
     let path = format!("/tasks/{failed}");
     let started = team.ok(&path).await["started_at"].as_i64().unwrap();
     let change = json!({"status": "failed", "agent_id": "a", "reason": "no key"});
     assert_eq!(team.patch(&path, change).await.unwrap().status, 200);
-    team.moved(&blocked, "blocked", "a").await;
+    team.move_task(&blocked, "blocked", "a").await;
     let shown = team.ok(&path).await;
     assert_eq!((&shown["status"], &shown["state"]), (&json!("blocked"), &json!("failed")));
     assert!(shown["state_since"].as_i64().unwrap() >= started, "{shown}");
@@ -216,17 +216,17 @@ async fn failed_task_is_found_by_its_status_and_says_since_when() {
 }
 
 #[tokio::test]
-async fn what_the_state_machine_refuses_is_a_conflict_with_a_code() {
+async fn invalid_transition_is_a_conflict_with_a_code() {
     let team = team(&["lead", "a"]).await;
-    let task = team.task().await;
-    for word in ["review", "done", "blocked"] {
-        assert_refused(&team.move_task(&task, word, "a").await, 409, "INVALID_TRANSITION", &task);
+    let task = team.create_task().await;
+    for status in ["review", "done", "blocked"] {
+        assert_refused(&team.try_move_task(&task, status, "a").await, 409, "INVALID_TRANSITION", &task);
     }
-    team.moved(&task, "in_progress", "a").await;
-    team.moved(&task, "done", "a").await;
-    for who in ["a", "lead"] {
-        for word in ["queued", "assigned", "in_progress", "review", "done", "blocked"] {
-            assert_refused(&team.move_task(&task, word, who).await, 409, "INVALID_TRANSITION", "completed");
+    team.move_task(&task, "in_progress", "a").await;
+    team.move_task(&task, "done", "a").await;
+    for agent in ["a", "lead"] {
+        for status in ["queued", "assigned", "in_progress", "review", "done", "blocked"] {
+            assert_refused(&team.try_move_task(&task, status, agent).await, 409, "INVALID_TRANSITION", "completed");
         }
     }
     let head = team.head().await;
@@ -238,36 +238,36 @@ async fn what_the_state_machine_refuses_is_a_conflict_with_a_code() {
 }
 
 #[tokio::test]
-async fn a_task_waits_for_its_dependencies_by_name() {
+async fn task_with_open_dependencies_is_blocked_and_names_them() {
     let team = team(&["a"]).await;
-    let (one, two) = (team.task().await, team.task().await);
-    let waiting = team.task_with(json!({"depends_on": [one, two], "assigned_to": "a"})).await;
+    let (one, two) = (team.create_task().await, team.create_task().await);
+    let waiting = team.create_task_with(json!({"depends_on": [one, two], "assigned_to": "a"})).await;
     assert_eq!((&waiting["status"], &waiting["state"]), (&json!("blocked"), &json!("pending")));
     let id = text(&waiting["id"]);
-    let refused = team.move_task(&id, "in_progress", "a").await;
+    let refused = team.try_move_task(&id, "in_progress", "a").await;
     assert_refused(&refused, 409, "DEPENDENCIES_UNFINISHED", &one);
     assert_refused(&refused, 409, "DEPENDENCIES_UNFINISHED", &two);
     for (dep, left) in [(&one, json!([two])), (&two, Value::Null)] {
-        team.moved(dep, "in_progress", "a").await;
-        team.moved(dep, "done", "a").await;
+        team.move_task(dep, "in_progress", "a").await;
+        team.move_task(dep, "done", "a").await;
         assert_eq!(team.ok(&format!("/tasks/{id}")).await.get("waiting_on").cloned().unwrap_or_default(), left);
     }
     assert_eq!(team.ok(&format!("/tasks/{id}")).await["status"], "assigned");
-    team.moved(&id, "in_progress", "a").await;
-    // What is finished already is not waited for.
-    assert_eq!(team.task_with(json!({"depends_on": [one]})).await["status"], "queued");
+    team.move_task(&id, "in_progress", "a").await;
+    // A finished dependency is not waited for.
+    assert_eq!(team.create_task_with(json!({"depends_on": [one]})).await["status"], "queued");
 }
 
 #[tokio::test]
-async fn only_the_holder_the_lead_and_people_change_a_held_task() {
+async fn held_task_is_changed_only_by_holder_lead_or_person() {
     let team = team(&["lead", "a", "b"]).await;
-    let task = team.task().await;
-    team.moved(&task, "in_progress", "a").await;
-    for word in ["queued", "review", "done", "blocked"] {
-        assert_refused(&team.move_task(&task, word, "b").await, 403, "NOT_HOLDER", "belongs to a");
+    let task = team.create_task().await;
+    team.move_task(&task, "in_progress", "a").await;
+    for status in ["queued", "review", "done", "blocked"] {
+        assert_refused(&team.try_move_task(&task, status, "b").await, 403, "NOT_HOLDER", "belongs to a");
     }
-    for word in ["assigned", "in_progress"] {
-        assert_refused(&team.move_task(&task, word, "b").await, 409, "ALREADY_CLAIMED", "claimed by a");
+    for status in ["assigned", "in_progress"] {
+        assert_refused(&team.try_move_task(&task, status, "b").await, 409, "ALREADY_CLAIMED", "claimed by a");
     }
     let spoofed = team
         .send(
@@ -278,33 +278,33 @@ async fn only_the_holder_the_lead_and_people_change_a_held_task() {
         )
         .await;
     assert_refused(&spoofed, 403, "FORBIDDEN", "'b' may not act as 'a'");
-    team.moved(&task, "review", "lead").await;
+    team.move_task(&task, "review", "lead").await;
     let by_person = Some(json!({"status": "done", "agent_id": "a"}));
     assert_eq!(team.as_person(Method::PATCH, &format!("/tasks/{task}"), by_person).await.status, 200);
-    let reserved = text(&team.task_with(json!({"assigned_to": "a"})).await["id"]);
-    for word in ["assigned", "in_progress"] {
-        assert_refused(&team.move_task(&reserved, word, "b").await, 409, "RESERVED_FOR_OTHER", "reserved for a");
+    let reserved = text(&team.create_task_with(json!({"assigned_to": "a"})).await["id"]);
+    for status in ["assigned", "in_progress"] {
+        assert_refused(&team.try_move_task(&reserved, status, "b").await, 409, "RESERVED_FOR_OTHER", "reserved for a");
     }
-    team.moved(&reserved, "in_progress", "a").await;
+    team.move_task(&reserved, "in_progress", "a").await;
 }
 
 #[tokio::test]
-async fn one_of_many_that_claim_at_once_gets_the_task() {
+async fn concurrent_task_claims_have_one_winner() {
     let agents: Vec<String> = (0..8).map(|n| format!("agent-{n}")).collect();
-    // The lead is not among them: it may start a task for its holder.
+    // The lead does not compete: it may start a task for its holder.
     let team = team(&["lead"]).await;
     for agent in &agents {
         team.announce(agent, "worker").await;
     }
-    let task = team.task().await;
-    let mut asked = tokio::task::JoinSet::new();
+    let task = team.create_task().await;
+    let mut requests = tokio::task::JoinSet::new();
     for agent in agents {
         let body = json!({"status": "in_progress", "agent_id": agent});
         let request = team.request(Method::PATCH, &format!("/tasks/{task}")).json(&body);
-        asked.spawn(async move { (agent, read(request).await.unwrap()) });
+        requests.spawn(async move { (agent, read(request).await.unwrap()) });
     }
     let mut winners = Vec::new();
-    for (agent, reply) in asked.join_all().await {
+    for (agent, reply) in requests.join_all().await {
         match reply.status.as_u16() {
             200 => winners.push(agent),
             status => assert_eq!((status, &reply.body["code"]), (409, &json!("ALREADY_CLAIMED"))),
@@ -315,11 +315,11 @@ async fn one_of_many_that_claim_at_once_gets_the_task() {
 }
 
 #[tokio::test]
-async fn a_fence_of_an_older_grant_is_refused() {
+async fn outdated_task_fence_is_rejected() {
     let team = team(&["a", "b"]).await;
-    let task = team.task().await;
+    let task = team.create_task().await;
     let path = format!("/tasks/{task}");
-    let granted = team.move_task(&task, "in_progress", "a").await;
+    let granted = team.try_move_task(&task, "in_progress", "a").await;
     let fence = granted.headers["x-fence"].to_str().unwrap().to_owned();
     assert_eq!(team.ok(&path).await["fence"].to_string(), fence);
     let review = json!({"status": "review", "agent_id": "a"});
@@ -329,9 +329,9 @@ async fn a_fence_of_an_older_grant_is_refused() {
         team.send(Method::PATCH, &path, &headers, Some(body)).await
     };
     assert_reply(&send(fenced(&fence), review.clone()).await, 200, json!({"ok": true}));
-    team.moved(&task, "in_progress", "a").await;
-    team.moved(&task, "queued", "a").await;
-    let again = team.move_task(&task, "in_progress", "a").await;
+    team.move_task(&task, "in_progress", "a").await;
+    team.move_task(&task, "queued", "a").await;
+    let again = team.try_move_task(&task, "in_progress", "a").await;
     assert_refused(&send(fenced(&fence), review.clone()).await, 409, "STALE_FENCE", &fence);
     let newer = again.headers["x-fence"].to_str().unwrap().to_owned();
     assert_ne!(newer, fence);
@@ -340,18 +340,18 @@ async fn a_fence_of_an_older_grant_is_refused() {
 }
 
 #[tokio::test]
-async fn lists_are_filtered_and_paged_in_the_order_of_creation() {
+async fn task_list_is_filtered_and_paged_in_creation_order() {
     let team = team(&["a", "b"]).await;
     let mut ids = Vec::new();
     for (n, to) in [None, Some("a"), Some("b"), None, None, None].into_iter().enumerate() {
-        ids.push(text(&team.task_with(json!({"title": format!("t{n}"), "assigned_to": to})).await["id"]));
+        ids.push(text(&team.create_task_with(json!({"title": format!("t{n}"), "assigned_to": to})).await["id"]));
     }
-    let dependent = text(&team.task_with(json!({"depends_on": [ids[0]]})).await["id"]);
-    team.moved(&ids[3], "in_progress", "a").await;
-    team.moved(&ids[4], "in_progress", "b").await;
-    team.moved(&ids[4], "review", "b").await;
-    team.moved(&ids[5], "in_progress", "b").await;
-    team.moved(&ids[5], "done", "b").await;
+    let dependent = text(&team.create_task_with(json!({"depends_on": [ids[0]]})).await["id"]);
+    team.move_task(&ids[3], "in_progress", "a").await;
+    team.move_task(&ids[4], "in_progress", "b").await;
+    team.move_task(&ids[4], "review", "b").await;
+    team.move_task(&ids[5], "in_progress", "b").await;
+    team.move_task(&ids[5], "done", "b").await;
     let list = async |query: &str| -> Vec<String> {
         let tasks = team.ok(&format!("/tasks{query}")).await;
         tasks.as_array().unwrap().iter().map(|task| text(&task["id"])).collect()
@@ -377,31 +377,31 @@ async fn lists_are_filtered_and_paged_in_the_order_of_creation() {
 }
 
 #[tokio::test]
-async fn file_claims_made_for_a_task_end_with_it() {
+async fn file_claims_for_a_task_end_with_it() {
     let team = team(&["a"]).await;
-    let task = team.task_with(json!({"resources": ["own"]})).await;
+    let task = team.create_task_with(json!({"resources": ["own"]})).await;
     let id = text(&task["id"]);
-    team.moved(&id, "in_progress", "a").await;
+    team.move_task(&id, "in_progress", "a").await;
     let with_task = json!({"path": "for-task", "agent_id": "a", "task_id": id});
     assert_reply(&team.post("/resources/claim", with_task).await.unwrap(), 200, json!({"granted": true}));
-    team.claimed("apart", "a").await;
+    team.claim("apart", "a").await;
     assert_eq!(team.resource("for-task").await["task_id"], json!(id));
-    team.moved(&id, "done", "a").await;
+    team.move_task(&id, "done", "a").await;
     assert_eq!(team.resource("for-task").await["state"], "free");
     assert_eq!(team.resource("apart").await["state"], "claimed");
 }
 
 #[tokio::test]
-async fn the_lead_and_people_assign_and_cancel() {
+async fn lead_and_people_assign_and_cancel_tasks() {
     let team = team(&["lead", "a", "b"]).await;
-    let task = team.task().await;
-    let post = async |who: &str, what: &str, body: Value| {
-        team.send(Method::POST, &format!("/tasks/{task}/{what}"), &[("x-agent-id", who)], Some(body)).await
+    let task = team.create_task().await;
+    let post = async |agent: &str, action: &str, body: Value| {
+        team.send(Method::POST, &format!("/tasks/{task}/{action}"), &[("x-agent-id", agent)], Some(body)).await
     };
     assert_refused(&post("a", "assign", json!({"agent_id": "b"})).await, 403, "FORBIDDEN", "lead or a person");
     let assigned = post("lead", "assign", json!({"agent_id": "a"})).await;
     assert_eq!((assigned.status.as_u16(), &assigned.body["assigned_to"]), (200, &json!("a")));
-    team.moved(&task, "in_progress", "a").await;
+    team.move_task(&task, "in_progress", "a").await;
     let again = post("lead", "assign", json!({"agent_id": "b"})).await;
     assert_eq!((&again.body["assigned_to"], &again.body["status"]), (&json!("b"), &json!("assigned")));
     let decisions = team.events("authority.decision").await;
@@ -422,7 +422,7 @@ async fn the_lead_and_people_assign_and_cancel() {
 }
 
 #[tokio::test]
-async fn an_idempotency_key_makes_a_repeat_harmless() {
+async fn idempotency_key_makes_duplicate_request_harmless() {
     let team = team(&["a"]).await;
     let body = json!({"title": "once", "assigned_by": "a"});
     let key = [("idempotency-key", "k-1")];
@@ -433,7 +433,7 @@ async fn an_idempotency_key_makes_a_repeat_harmless() {
     assert_eq!(team.ok("/tasks").await.as_array().unwrap().len(), 1);
     let other = team.send(Method::POST, "/tasks", &key, Some(json!({"title": "two", "assigned_by": "a"}))).await;
     assert_refused(&other, 422, "IDEMPOTENCY_MISMATCH", "");
-    // Another sender has keys of its own.
+    // Idempotency keys are per sender.
     let by_b = team.send(Method::POST, "/tasks", &key, Some(json!({"title": "two", "assigned_by": "b"}))).await;
     assert_eq!(by_b.status, 201);
     let long = "k".repeat(257);
@@ -442,9 +442,9 @@ async fn an_idempotency_key_makes_a_repeat_harmless() {
 }
 
 #[tokio::test]
-async fn every_write_honours_the_key_also_after_a_restart() {
+async fn idempotency_key_survives_a_restart_for_every_write() {
     let mut team = team(&["a", "b"]).await;
-    let task = team.task().await;
+    let task = team.create_task().await;
     let writes = [
         (Method::POST, "/agents/announce".to_owned(), json!({"id": "c", "tool": "t"}), 201),
         (Method::PATCH, "/agents/b/status".to_owned(), json!({"status": "blocked"}), 200),
@@ -460,22 +460,22 @@ async fn every_write_honours_the_key_also_after_a_restart() {
         let body = (!body.is_null()).then(|| body.clone());
         let reply = team.send(method.clone(), path, &[("idempotency-key", &format!("w{n}"))], body).await;
         assert_eq!(reply.status.as_u16(), *status, "{path}: {}", reply.body);
-        answers.push(steady(reply.body));
+        answers.push(without_heartbeat(reply.body));
     }
     let head = team.head().await;
     team.restart().unwrap();
     for (n, (method, path, body, status)) in writes.iter().enumerate() {
         let body = (!body.is_null()).then(|| body.clone());
         let reply = team.send(method.clone(), path, &[("idempotency-key", &format!("w{n}"))], body).await;
-        assert_eq!((reply.status.as_u16(), &steady(reply.body)), (*status, &answers[n]), "{path}");
+        assert_eq!((reply.status.as_u16(), &without_heartbeat(reply.body)), (*status, &answers[n]), "{path}");
     }
-    assert_eq!(team.head().await, head, "nothing was done twice");
+    assert_eq!(team.head().await, head, "no repeat appended an event");
 }
 
 #[tokio::test]
-async fn a_claim_that_was_refused_may_be_asked_for_again_with_the_same_key() {
+async fn denied_claim_can_be_retried_with_the_same_idempotency_key() {
     let team = team(&["a", "b"]).await;
-    team.claimed("p", "a").await;
+    team.claim("p", "a").await;
     let ask = || team.send(Method::POST, "/resources/claim", &[("idempotency-key", "k")], claim("p", "b"));
     assert_eq!(ask().await.status, 409);
     team.post("/resources/release", json!({"path": "p", "agent_id": "a"})).await.unwrap();
@@ -486,8 +486,8 @@ fn claim(path: &str, agent: &str) -> Option<Value> {
     Some(json!({"path": path, "agent_id": agent}))
 }
 
-/// Without the newest sign of life: asking again is one.
-fn steady(mut body: Value) -> Value {
+/// Drops the last heartbeat, which a repeated request renews.
+fn without_heartbeat(mut body: Value) -> Value {
     if let Some(body) = body.as_object_mut() {
         body.remove("last_heartbeat");
     }
@@ -495,7 +495,7 @@ fn steady(mut body: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_creator_cannot_be_made_up_by_an_identified_caller() {
+async fn identified_caller_cannot_name_another_creator() {
     let team = team(&["lead", "a"]).await;
     let body = Some(json!({"title": "x", "assigned_by": "lead"}));
     let refused = team.send(Method::POST, "/tasks", &[("x-agent-id", "a")], body.clone()).await;
@@ -503,22 +503,22 @@ async fn a_creator_cannot_be_made_up_by_an_identified_caller() {
     assert_eq!(team.send(Method::POST, "/tasks", &[("x-agent-id", "lead")], body).await.status, 201);
 }
 
-/// More than three events name.
+/// More dependents than three events can name.
 const DEPENDENTS: usize = 900;
 
 #[tokio::test]
-async fn every_dependent_is_announced_once_though_the_daemon_is_killed_meanwhile() {
+async fn dependents_are_announced_once_despite_daemon_crashes() {
     let mut team = team(&["a"]).await;
-    let dep = team.task().await;
-    let create = || async { text(&team.task_with(json!({"depends_on": [dep]})).await["id"]) };
+    let dep = team.create_task().await;
+    let create = || async { text(&team.create_task_with(json!({"depends_on": [dep]})).await["id"]) };
     let created = futures_util::stream::iter(0..DEPENDENTS).map(|_| create()).buffer_unordered(16);
     let dependents: BTreeSet<String> = created.collect().await;
-    team.moved(&dep, "in_progress", "a").await;
-    team.moved(&dep, "done", "a").await;
-    // First before most of them are announced, then while they are.
+    team.move_task(&dep, "in_progress", "a").await;
+    team.move_task(&dep, "done", "a").await;
+    // Killed first before most of them are announced, then during the announcements.
     team.kill().unwrap();
     team.restart().unwrap();
-    eventually("more are announced", || async {
+    eventually("a further batch is announced", || async {
         (!team.events("x.task.dependents_unblocked").await.is_empty()).then_some(())
     })
     .await;
@@ -535,7 +535,7 @@ async fn every_dependent_is_announced_once_though_the_daemon_is_killed_meanwhile
         (announced.len() >= DEPENDENTS).then_some(announced)
     })
     .await;
-    assert_eq!(announced.len(), DEPENDENTS, "none twice");
+    assert_eq!(announced.len(), DEPENDENTS, "no dependent twice");
     assert_eq!(BTreeSet::from_iter(announced), dependents);
     let tasks = team.ok("/tasks").await;
     let waiting = tasks.as_array().unwrap().iter().filter(|task| task["status"] == "blocked").count();
@@ -544,11 +544,11 @@ async fn every_dependent_is_announced_once_though_the_daemon_is_killed_meanwhile
 }
 
 #[tokio::test]
-async fn everything_is_there_after_a_crash() {
+async fn crash_preserves_the_whole_state() {
     let mut team = team(&["a", "b"]).await;
-    let task = team.task().await;
-    team.moved(&task, "in_progress", "a").await;
-    team.claimed("src/", "b").await;
+    let task = team.create_task().await;
+    team.move_task(&task, "in_progress", "a").await;
+    team.claim("src/", "b").await;
     let steady = async |team: &Team| {
         let mut state = team.ok("/state").await;
         for agent in state["agents"].as_array_mut().unwrap() {

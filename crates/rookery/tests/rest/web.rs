@@ -1,4 +1,4 @@
-//! What a browser gets: the web UI or the page without it, signing in, and what the UI asks of the daemon.
+//! The web UI in a browser: its page, signing in, and the requests of the UI.
 
 use reqwest::{Method, StatusCode};
 use rookery_testkit::daemon::read;
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::cli::rookery;
 use crate::support::{DEADLINE, Team, assert_refused, setup, team, team_of, text};
 
-/// The code of a new sign-in link.
-async fn code(team: &Team, person: &str) -> String {
+/// Creates a sign-in link for a person and returns its code.
+async fn create_sign_in_code(team: &Team, person: &str) -> String {
     let reply = team.as_person(Method::POST, "/session/sign-in-links", Some(json!({ "person": person }))).await;
     assert_eq!(reply.status, 201, "{}", reply.body);
     text(&reply.body["path"]).strip_prefix("/ui/sign-in#").unwrap().to_owned()
@@ -24,10 +24,10 @@ struct Browser {
 }
 
 impl Browser {
-    async fn signed_in(team: &Team, person: &str) -> Browser {
-        let code = code(team, person).await;
+    async fn sign_in(team: &Team, person: &str) -> Browser {
+        let create_sign_in_code = create_sign_in_code(team, person).await;
         let firefox = [("user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0")];
-        let reply = team.send(Method::POST, "/session", &firefox, Some(json!({ "code": code }))).await;
+        let reply = team.send(Method::POST, "/session", &firefox, Some(json!({ "code": create_sign_in_code }))).await;
         assert_eq!(reply.status, 200, "{}", reply.body);
         let set = reply.headers["set-cookie"].to_str().unwrap().to_owned();
         assert!(set.contains("HttpOnly") && set.contains("SameSite=Strict"), "{set}");
@@ -44,11 +44,11 @@ impl Browser {
 #[tokio::test]
 async fn sign_in_link_signs_a_person_in_once() {
     let team = team(&["a"]).await;
-    let code = code(&team, "anna").await;
+    let create_sign_in_code = create_sign_in_code(&team, "anna").await;
     assert_eq!(team.ok("/session").await["person"], Value::Null);
-    let reply = team.post("/session", json!({ "code": code })).await.unwrap();
+    let reply = team.post("/session", json!({ "code": create_sign_in_code })).await.unwrap();
     assert_eq!(reply.status, 200);
-    let again = team.post("/session", json!({ "code": code })).await.unwrap();
+    let again = team.post("/session", json!({ "code": create_sign_in_code })).await.unwrap();
     assert_refused(&again, 401, "UNAUTHENTICATED", "used already");
     assert!(!again.headers.contains_key("set-cookie"));
     let wrong = team.post("/session", json!({ "code": "guess" })).await.unwrap();
@@ -56,11 +56,11 @@ async fn sign_in_link_signs_a_person_in_once() {
 }
 
 #[tokio::test]
-async fn cookie_of_a_page_that_came_by_tls_is_sent_by_tls_only() {
+async fn session_cookie_of_tls_page_is_secure_only() {
     let team = team(&[]).await;
     let by_tls = team.url().replace("http://", "https://");
     for (origin, secure) in [(by_tls.as_str(), true), (team.url(), false)] {
-        let body = json!({ "code": code(&team, "anna").await });
+        let body = json!({ "code": create_sign_in_code(&team, "anna").await });
         let reply = team.send(Method::POST, "/session", &[("origin", origin)], Some(body)).await;
         assert_eq!(reply.status, 200, "{origin}: {}", reply.body);
         assert_eq!(reply.headers["set-cookie"].to_str().unwrap().ends_with("; Secure"), secure, "{origin}");
@@ -68,7 +68,7 @@ async fn cookie_of_a_page_that_came_by_tls_is_sent_by_tls_only() {
 }
 
 #[tokio::test]
-async fn only_a_person_makes_sign_in_links() {
+async fn sign_in_link_request_needs_a_person() {
     let team = team(&["lead"]).await;
     for headers in [&[][..], &[("x-agent-id", "lead")]] {
         let reply = team.send(Method::POST, "/session/sign-in-links", headers, None).await;
@@ -81,7 +81,7 @@ async fn only_a_person_makes_sign_in_links() {
 #[tokio::test]
 async fn browser_session_acts_as_its_person_and_outlives_a_restart() {
     let mut team = team(&["a"]).await;
-    let browser = Browser::signed_in(&team, "anna").await;
+    let browser = Browser::sign_in(&team, "anna").await;
     let session = team.send(Method::GET, "/session", &browser.headers(), None).await;
     assert_eq!((&session.body["person"], &session.body["session"]), (&json!("anna"), &json!(browser.id)));
     assert_eq!(team.send(Method::GET, "/admin/tokens", &browser.headers(), None).await.body, json!([]));
@@ -101,22 +101,22 @@ async fn browser_session_acts_as_its_person_and_outlives_a_restart() {
     assert_eq!(after.body["person"], "anna");
 }
 
-/// A server on another port of this host is sent the cookie, and nothing else.
+/// A server on another port of this host receives the cookie and nothing else.
 #[tokio::test]
 async fn cookie_without_the_stored_secret_cannot_act_or_read_in_private() {
     let open = team(&["a"]).await;
-    let browser = Browser::signed_in(&open, "anna").await;
+    let browser = Browser::sign_in(&open, "anna").await;
     let stolen = [("cookie", browser.cookie.as_str())];
     assert_eq!(open.send(Method::GET, "/session", &stolen, None).await.body["person"], Value::Null);
     let token = json!({"agent": "eve", "role": "person"});
-    let made = open.send(Method::POST, "/admin/tokens", &stolen, Some(token.clone())).await;
-    assert_refused(&made, 403, "FORBIDDEN", "only a person");
+    let created = open.send(Method::POST, "/admin/tokens", &stolen, Some(token.clone())).await;
+    assert_refused(&created, 403, "FORBIDDEN", "only a person");
     for path in ["/admin/tokens", "/admin/messages/held", "/sessions"] {
         assert_eq!(open.send(Method::GET, path, &stolen, None).await.status, 403, "{path}");
     }
     let say = open.send(Method::POST, "/channels/default/messages", &stolen, Some(json!({"text": "hi"}))).await;
     assert_refused(&say, 403, "FORBIDDEN", "nobody in particular");
-    // Neither do both halves of which one is wrong, nor one half in both places.
+    // Both halves with one of them wrong, or one half in both places, are rejected too.
     for (cookie, secret) in [(browser.cookie.as_str(), "guess"), ("x=y", browser.secret.as_str())] {
         let with = [("cookie", cookie), ("x-rookery-browser", secret)];
         let reply = open.send(Method::POST, "/admin/tokens", &with, Some(token.clone())).await;
@@ -129,7 +129,7 @@ async fn cookie_without_the_stored_secret_cannot_act_or_read_in_private() {
     }
 
     let closed = team_of(setup().arg("--no-watch").arg("--require-token"), &[]).await;
-    let browser = Browser::signed_in(&closed, "anna").await;
+    let browser = Browser::sign_in(&closed, "anna").await;
     let stolen = [("cookie", browser.cookie.as_str())];
     for path in ["/state", "/events/stream", "/clutch/v0/messages", "/session", "/metrics"] {
         assert_eq!(closed.send(Method::GET, path, &stolen, None).await.status, 401, "{path}");
@@ -141,7 +141,7 @@ async fn cookie_without_the_stored_secret_cannot_act_or_read_in_private() {
 #[tokio::test]
 async fn signing_out_revokes_the_session_and_ends_its_streams() {
     let team = team(&[]).await;
-    let (one, two) = (Browser::signed_in(&team, "anna").await, Browser::signed_in(&team, "ben").await);
+    let (one, two) = (Browser::sign_in(&team, "anna").await, Browser::sign_in(&team, "ben").await);
     let listed = team.send(Method::GET, "/sessions", &one.headers(), None).await.body;
     let shown: Vec<(&Value, &Value, &Value)> =
         listed.as_array().unwrap().iter().map(|s| (&s["person"], &s["browser"], &s["current"])).collect();
@@ -171,11 +171,11 @@ async fn signing_out_revokes_the_session_and_ends_its_streams() {
     assert_refused(&gone, 404, "SESSION_NOT_FOUND", "no browser session");
 }
 
-/// A page cannot send headers with a WebSocket: its half of the session is the first frame.
+/// A page cannot send headers with a WebSocket, so its half of the session is the first frame.
 #[tokio::test]
 async fn websocket_needs_the_stored_secret_in_its_first_frame() {
     let team = team_of(setup().arg("--no-watch").arg("--require-token"), &[]).await;
-    let browser = Browser::signed_in(&team, "anna").await;
+    let browser = Browser::sign_in(&team, "anna").await;
     let cookie = [("cookie", browser.cookie.as_str())];
     let open = async |query: &str| Socket::connect(team.url(), query, &cookie, ReceiveBuffer::Default).await.unwrap();
     assert_eq!(open("").await.unwrap_err().status, 401, "the cookie alone opens nothing");
@@ -200,7 +200,7 @@ async fn websocket_needs_the_stored_secret_in_its_first_frame() {
 #[tokio::test]
 async fn sessions_command_lists_and_revokes() {
     let team = team(&[]).await;
-    let (one, two) = (Browser::signed_in(&team, "anna").await, Browser::signed_in(&team, "ben").await);
+    let (one, two) = (Browser::sign_in(&team, "anna").await, Browser::sign_in(&team, "ben").await);
     let run = async |args: &[&str]| {
         let (status, out, err) = rookery(team.root(), args);
         assert_eq!(status, 0, "{err}");
@@ -216,7 +216,7 @@ async fn sessions_command_lists_and_revokes() {
     assert_eq!(team.send(Method::GET, "/session", &two.headers(), None).await.status, 401);
 }
 
-/// Redirected output is kept, so nothing in it may sign anyone in.
+/// Redirected output is stored, so nothing in it may sign anyone in.
 #[expect(clippy::disallowed_methods, reason = "the daemon whose output is redirected is started here")]
 #[tokio::test]
 async fn redirected_output_has_no_sign_in_link() {
@@ -238,15 +238,15 @@ async fn redirected_output_has_no_sign_in_link() {
         .stderr(log)
         .spawn()
         .unwrap();
-    let said = crate::support::eventually("the daemon says where it listens", || async {
-        let said = std::fs::read_to_string(fresh.path().join("up.log")).unwrap();
-        said.contains("web UI: ").then_some(said)
+    let output = crate::support::eventually("the daemon says where it listens", || async {
+        let output = std::fs::read_to_string(fresh.path().join("up.log")).unwrap();
+        output.contains("web UI: ").then_some(output)
     })
     .await;
     let published = std::fs::read_to_string(fresh.path().join(".rookery/daemon.json")).unwrap();
     daemon.kill().unwrap();
     daemon.wait().unwrap();
-    assert!(!said.contains("sign-in#") && said.contains("rookery open"), "{said}");
+    assert!(!output.contains("sign-in#") && output.contains("rookery open"), "{output}");
     assert!(!published.contains("sign-in#"), "{published}");
 }
 
@@ -283,7 +283,7 @@ async fn requests_of_other_sites_are_refused_unless_they_open_a_page() {
 async fn reading_in_a_browser_brings_no_agent_back() {
     let setup = setup().arg("--no-watch").arg("--set").arg("call_only_offline_after=200ms");
     let team = team_of(setup, &["w1"]).await;
-    team.until("w1 is offline", "/agents/w1", |agent| (agent["status"] == "offline").then_some(())).await;
+    team.wait_for("w1 is offline", "/agents/w1", |agent| (agent["status"] == "offline").then_some(())).await;
     for browser in [
         [("sec-fetch-site", "same-origin"), ("sec-fetch-mode", "cors")],
         [("sec-fetch-site", "none"), ("sec-fetch-mode", "navigate")],
@@ -294,16 +294,16 @@ async fn reading_in_a_browser_brings_no_agent_back() {
         assert_eq!(reply.status, 200, "{}", reply.body);
         assert_eq!(team.ok("/agents/w1").await["status"], "offline", "{browser:?}");
     }
-    // As `fetch` of Node.js sends it.
+    // The headers of `fetch` in Node.js.
     let program = [("sec-fetch-mode", "cors"), ("user-agent", "node")];
     assert_eq!(team.send(Method::GET, "/clutch/v0/agents/w1/inbox", &program, None).await.status, 200);
     assert_ne!(team.ok("/agents/w1").await["status"], "offline", "a program that pulls its inbox is back");
 }
 
 #[tokio::test]
-async fn people_and_agents_talk_in_the_same_channel() {
+async fn people_and_agents_share_a_channel() {
     let team = team(&["ada", "bob"]).await;
-    let browser = Browser::signed_in(&team, "anna").await;
+    let browser = Browser::sign_in(&team, "anna").await;
     let say = async |headers: &[(&str, &str)], body: Value| {
         team.send(Method::POST, "/channels/default/messages", headers, Some(body)).await
     };
@@ -333,9 +333,9 @@ async fn people_and_agents_talk_in_the_same_channel() {
 }
 
 #[tokio::test]
-async fn a_document_is_written_over_the_version_that_was_read() {
+async fn document_write_with_outdated_version_is_rejected() {
     let team = team(&["ada"]).await;
-    let browser = Browser::signed_in(&team, "anna").await;
+    let browser = Browser::sign_in(&team, "anna").await;
     let path = "/contexts/default/documents/notes/plan.md";
     let write = async |body: Value| team.send(Method::PUT, path, &browser.headers(), Some(body)).await;
     assert_eq!(write(json!({"text": "one", "version": 0})).await.body["version"], 1);
@@ -352,15 +352,15 @@ async fn a_document_is_written_over_the_version_that_was_read() {
     let versions: Vec<&Value> = history.as_array().unwrap().iter().map(|change| &change["version"]).collect();
     assert_eq!(versions, [2, 1]);
     assert_eq!(team.ok("/contexts/default/documents").await[0]["path"], "notes/plan.md");
-    let nobody = team.send(Method::PUT, path, &[], Some(json!({"text": "x", "version": 2}))).await;
-    assert_refused(&nobody, 403, "FORBIDDEN", "nobody in particular");
+    let anonymous = team.send(Method::PUT, path, &[], Some(json!({"text": "x", "version": 2}))).await;
+    assert_refused(&anonymous, 403, "FORBIDDEN", "nobody in particular");
     let missing = team.send(Method::GET, "/contexts/default/documents/none.md", &[], None).await;
     assert_eq!(missing.status, 404);
 }
 
-/// The same whether this program carries the UI or not; what differs is looked at where it does.
+/// Holds with and without the built UI in the program; differences are tested where they are.
 #[tokio::test]
-async fn views_are_pages_and_files_that_are_missing_are_missing() {
+async fn ui_views_are_pages_and_missing_files_are_not_found() {
     let team = team(&["a"]).await;
     let page = |path: &str| team.request(Method::GET, path).header("accept", "text/html,*/*");
     for path in ["/", "/ui", "/ui/", "/ui/tasks/task_1", "/ui/c/default"] {
@@ -378,7 +378,7 @@ async fn views_are_pages_and_files_that_are_missing_are_missing() {
 }
 
 #[tokio::test]
-async fn hashed_files_are_kept_for_ever_and_the_page_never() {
+async fn hashed_files_are_immutable_and_the_page_is_not_cached() {
     let team = team(&[]).await;
     let get = |path: &str, encoding: &str| team.request(Method::GET, path).header("accept-encoding", encoding);
     let index = team.request(Method::GET, "/ui/").header("accept", "text/html").send().await.unwrap();
