@@ -1,15 +1,15 @@
-//! Arguments that are not as they should be: what a caller is told, and that nothing happens.
+//! Invalid arguments: the error that a caller gets, and that nothing happens.
 
 use serde_json::{Map, Value, json};
 
-use crate::support::{Way, connect, exported, setup, task, text};
+use crate::support::{Transport, connect, create_task, export_log, setup, text};
 
-/// Words of the language that the daemon is written in, which say nothing to whoever calls it.
-const FOREIGN: [&str; 12] =
+/// Terms of Rust that an error for a caller must not contain.
+const RUST_TERMS: [&str; 12] =
     ["u8", "u32", "u64", "i64", "f64", "usize", "enum", "struct", "variant", "sequence", "invalid type", "expected"];
 
-/// A value that the schema does not allow.
-fn wrong(schema: &Value) -> Option<Value> {
+/// A value that the schema does not allow, if there is one.
+fn invalid_value(schema: &Value) -> Option<Value> {
     let kinds = schema.to_string();
     let takes = |kind: &str| kinds.contains(&format!("\"{kind}\""));
     if !takes("type") {
@@ -19,40 +19,40 @@ fn wrong(schema: &Value) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn a_wrong_argument_is_named_in_words_of_json() {
+async fn wrong_argument_type_is_reported_in_json_terms() {
     let daemon = setup().start().unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
     let mut seen = 0;
     for tool in a.service.list_all_tools().await.unwrap() {
         let none = Map::new();
         let fields = tool.input_schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
         for (name, schema) in fields {
-            let Some(value) = wrong(schema) else { continue };
-            let refused = a.refused(&tool.name, json!({ name: value })).await;
-            let said = text(&refused["message"]);
+            let Some(value) = invalid_value(schema) else { continue };
+            let refused = a.call_rejected(&tool.name, json!({ name: value })).await;
+            let message = text(&refused["message"]);
             assert_eq!(refused["code"], "INVALID_INPUT", "{}: {refused}", tool.name);
-            assert!(said.starts_with(&format!("argument '{name}': must be ")), "{}: {said}", tool.name);
-            for word in FOREIGN {
-                assert!(!said.split([' ', ',', ':']).any(|said| said == word), "{}: {said}", tool.name);
+            assert!(message.starts_with(&format!("argument '{name}': must be ")), "{}: {message}", tool.name);
+            for term in RUST_TERMS {
+                assert!(!message.split([' ', ',', ':']).any(|part| part == term), "{}: {message}", tool.name);
             }
             seen += 1;
         }
     }
     assert!(seen > 100, "{seen}");
-    let missing = a.refused("channel_send", json!({})).await;
+    let missing = a.call_rejected("channel_send", json!({})).await;
     assert_eq!(missing["message"], "argument 'message' is missing; it must be a string");
-    let to = a.refused("coord_publish_message", json!({"type": "GENERAL", "subject": "x", "to": 7})).await;
+    let to = a.call_rejected("coord_publish_message", json!({"type": "GENERAL", "subject": "x", "to": 7})).await;
     assert_eq!(to["message"], "argument 'to': must be a list of strings or a string, not the number 7");
 }
 
 #[tokio::test]
-async fn an_empty_name_is_no_name() {
+async fn empty_name_argument_is_rejected() {
     let daemon = setup().start().unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
     a.register("a").await;
-    let task = task(&daemon, Some("a")).await;
+    let task = create_task(&daemon, Some("a")).await;
     a.call("document_write", json!({"content": "as it was"})).await;
-    let before = exported(&daemon).len();
+    let before = export_log(&daemon).len();
     for (tool, arguments, field) in [
         ("channel_send", json!({"message": "for one alone"}), "to"),
         ("coord_publish_message", json!({"type": "GENERAL", "subject": "for one alone"}), "to"),
@@ -76,28 +76,28 @@ async fn an_empty_name_is_no_name() {
         for empty in ["", "  "] {
             let mut arguments = arguments.clone();
             arguments[field] = empty.into();
-            let refused = a.refused(tool, arguments).await;
+            let refused = a.call_rejected(tool, arguments).await;
             assert_eq!(refused["code"], "INVALID_INPUT", "{tool}: {refused}");
             assert!(text(&refused["message"]).contains(&format!("argument '{field}'")), "{tool}: {refused}");
         }
     }
-    for nobody in [json!("@"), json!(" @ ")] {
-        a.refused("channel_send", json!({"message": "x", "to": nobody})).await;
+    for empty_name in [json!("@"), json!(" @ ")] {
+        a.call_rejected("channel_send", json!({"message": "x", "to": empty_name})).await;
     }
-    a.refused("coord_publish_message", json!({"type": "GENERAL", "subject": "x", "to": ["a", ""]})).await;
-    assert_eq!(exported(&daemon).len(), before, "nothing was done");
+    a.call_rejected("coord_publish_message", json!({"type": "GENERAL", "subject": "x", "to": ["a", ""]})).await;
+    assert_eq!(export_log(&daemon).len(), before, "no event was appended");
 }
 
 #[tokio::test]
-async fn a_limit_is_clamped_and_none_is_a_mistake() {
+async fn large_limit_is_clamped_and_non_positive_limit_is_rejected() {
     let daemon = setup().start().unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
     a.register("a").await;
     a.call("document_write", json!({"content": "one"})).await;
     a.call("document_write", json!({"content": "two"})).await;
-    a.says("channel_send", json!({"message": "one"})).await;
-    a.says("channel_send", json!({"message": "two"})).await;
-    let task = task(&daemon, Some("a")).await;
+    a.call_text("channel_send", json!({"message": "one"})).await;
+    a.call_text("channel_send", json!({"message": "two"})).await;
+    let task = create_task(&daemon, Some("a")).await;
     let mut seen = 0;
     for tool in a.service.list_all_tools().await.unwrap() {
         let fields = tool.input_schema["properties"].as_object().unwrap();
@@ -109,11 +109,11 @@ async fn a_limit_is_clamped_and_none_is_a_mistake() {
             if fields.contains_key("timeout_seconds") {
                 arguments["timeout_seconds"] = 0.into();
             }
-            for none in [json!(0), json!(-5), json!(1.5)] {
-                arguments[limit] = none;
-                let refused = a.refused(&tool.name, arguments.clone()).await;
-                let said = format!("argument '{limit}': must be a whole number, 1 or more");
-                assert_eq!(refused["message"], said, "{}", tool.name);
+            for invalid in [json!(0), json!(-5), json!(1.5)] {
+                arguments[limit] = invalid;
+                let refused = a.call_rejected(&tool.name, arguments.clone()).await;
+                let expected = format!("argument '{limit}': must be a whole number, 1 or more");
+                assert_eq!(refused["message"], expected, "{}", tool.name);
             }
             for large in [json!(1_001), json!(5_000_000_000_u64), json!(1e30)] {
                 arguments[limit] = large;

@@ -1,22 +1,24 @@
-//! `rookery mcp`: what only the bridge does.
+//! `rookery mcp`: behaviour of the bridge alone.
 
 use futures_util::future::join_all;
 use rmcp::model::SubscribeRequestParams;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
-use crate::support::{DEADLINE, Way, connect, exported, facts, inbox, setup, start_bridge, task};
+use crate::support::{
+    DEADLINE, Transport, connect, create_task, export_log, inbox_uri, rows_of_kind, setup, start_bridge,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_of_the_daemon_loses_no_call() {
+async fn daemon_restart_loses_no_bridge_call() {
     let mut daemon = setup().start().unwrap();
-    for way in [Way::Bridge, Way::BridgeAlone] {
-        let client = connect(&daemon, way, None).await;
-        let id = client.register(&format!("{way:?}")).await;
-        let before = facts(&daemon, "task.claimed").len();
+    for transport in [Transport::Bridge, Transport::StatelessBridge] {
+        let client = connect(&daemon, transport, None).await;
+        let id = client.register(&format!("{transport:?}")).await;
+        let before = rows_of_kind(&daemon, "task.claimed").len();
         let mut tasks = Vec::new();
         for _ in 0..20 {
-            tasks.push(task(&daemon, None).await);
+            tasks.push(create_task(&daemon, None).await);
         }
         let claims = join_all(tasks.iter().map(|task| client.call("task_claim", json!({"task_id": task}))));
         let restart = async {
@@ -24,66 +26,66 @@ async fn a_restart_of_the_daemon_loses_no_call() {
             tokio::task::block_in_place(|| daemon.restart()).unwrap();
         };
         let (answers, ()) = tokio::join!(claims, restart);
-        assert!(answers.iter().all(|answer| answer["success"] == true), "{way:?}: {answers:?}");
-        assert_eq!(facts(&daemon, "task.claimed").len(), before + 20, "{way:?}");
-        // It is still who it was.
+        assert!(answers.iter().all(|answer| answer["success"] == true), "{transport:?}: {answers:?}");
+        assert_eq!(rows_of_kind(&daemon, "task.claimed").len(), before + 20, "{transport:?}");
+        // The client is still the same agent.
         let held = client.call("task_get", json!({"id": tasks[0]})).await;
-        assert_eq!(held["assigned_agent_id"], Value::from(id.as_str()), "{way:?}");
+        assert_eq!(held["assigned_agent_id"], Value::from(id.as_str()), "{transport:?}");
         let offer = json!({"task_id": tasks[0], "summary": "take it"});
-        assert_eq!(client.call("handoff_create", offer).await["status"], "pending", "{way:?}");
+        assert_eq!(client.call("handoff_create", offer).await["status"], "pending", "{transport:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_it_followed_it_follows_after_a_restart() {
+async fn bridge_subscription_survives_a_restart() {
     let mut daemon = setup().start().unwrap();
-    let mut client = connect(&daemon, Way::Bridge, Some("a")).await;
+    let mut client = connect(&daemon, Transport::Bridge, Some("a")).await;
     client.register("a").await;
     #[expect(deprecated, reason = "this is how clients of the older versions do it")]
-    client.service.subscribe(SubscribeRequestParams::new(inbox("a"))).await.unwrap();
+    client.service.subscribe(SubscribeRequestParams::new(inbox_uri("a"))).await.unwrap();
     tokio::task::block_in_place(|| daemon.restart()).unwrap();
-    // Something may have happened meanwhile, so it is told to look.
-    assert_eq!(client.hears().await, inbox("a"));
-    task(&daemon, Some("a")).await;
-    assert_eq!(client.hears().await, inbox("a"));
+    // The inbox may have changed during the restart, so the client is notified.
+    assert_eq!(client.next_resource_update().await, inbox_uri("a"));
+    create_task(&daemon, Some("a")).await;
+    assert_eq!(client.next_resource_update().await, inbox_uri("a"));
 }
 
 #[tokio::test]
-async fn nobody_else_speaks_as_its_agent() {
+async fn bridge_agent_cannot_be_asserted_without_its_credential() {
     let daemon = setup().start().unwrap();
-    let bridge = connect(&daemon, Way::Bridge, Some("a")).await;
+    let bridge = connect(&daemon, Transport::Bridge, Some("a")).await;
     bridge.register("a").await;
-    let task = task(&daemon, None).await;
-    let by_word = connect(&daemon, Way::Session, Some("a")).await;
-    assert_eq!(by_word.refused("task_claim", json!({"task_id": task})).await["code"], "CREDENTIAL_REQUIRED");
-    // Another one of the same owner is the same agent; its key says so, and is nowhere to be read.
-    let again = connect(&daemon, Way::Bridge, Some("a")).await;
+    let task = create_task(&daemon, None).await;
+    let asserted = connect(&daemon, Transport::Session, Some("a")).await;
+    assert_eq!(asserted.call_rejected("task_claim", json!({"task_id": task})).await["code"], "CREDENTIAL_REQUIRED");
+    // Another bridge of the same owner is the same agent; its key proves it and is never written to the log.
+    let again = connect(&daemon, Transport::Bridge, Some("a")).await;
     let claimed = again.call("task_claim", json!({"task_id": task})).await;
     assert_eq!(claimed["success"], true);
-    assert!(exported(&daemon).iter().all(|row| !row.to_string().contains("rks.")), "a key is in the log");
-    assert_eq!(facts(&daemon, "task.claimed")[0]["auth"], "session");
+    assert!(export_log(&daemon).iter().all(|row| !row.to_string().contains("rks.")), "a key is in the log");
+    assert_eq!(rows_of_kind(&daemon, "task.claimed")[0]["auth"], "session");
 }
 
 #[tokio::test]
-async fn it_keeps_its_agent_alive() {
+async fn bridge_heartbeats_keep_its_agent_online() {
     let setup = setup().env("ROOKERY_OFFLINE_AFTER", "2s").env("ROOKERY_HEARTBEAT_INTERVAL", "1s");
     let daemon = setup.start().unwrap();
     std::fs::write(daemon.root().join("rookery.toml"), "heartbeat_interval = \"1s\"\n").unwrap();
-    let client = connect(&daemon, Way::Bridge, Some("a")).await;
+    let client = connect(&daemon, Transport::Bridge, Some("a")).await;
     client.register("a").await;
     let seen = async || daemon.get("/agents/a").await.unwrap().body["last_heartbeat"].as_i64().unwrap();
     let first = seen().await;
-    let grows = async {
+    let heartbeats = async {
         while seen().await < first + 3_000 {
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(DEADLINE, grows).await.expect("no heartbeat comes");
+    tokio::time::timeout(DEADLINE, heartbeats).await.expect("no heartbeat arrives");
     assert_ne!(daemon.get("/agents/a").await.unwrap().body["status"], "offline");
 }
 
 #[tokio::test]
-async fn it_starts_the_daemon_of_a_project_and_answers_whatever_it_is_asked() {
+async fn bridge_starts_the_daemon_and_answers_malformed_requests() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join(".rookery")).unwrap();
     let mut bridge = start_bridge(folder.path(), "team", Some("a"));
@@ -102,29 +104,29 @@ async fn it_starts_the_daemon_of_a_project_and_answers_whatever_it_is_asked() {
     let hello = ask(&hello.to_string()).await;
     assert_eq!(hello["result"]["serverInfo"]["name"], "rookery", "{hello}");
     stdin.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n").await.unwrap();
-    // It ends with its client, and at once.
+    // The bridge ends promptly with its client.
     drop(stdin);
     let ended = tokio::time::timeout(std::time::Duration::from_secs(4), bridge.wait()).await;
-    assert!(ended.expect("it goes on without a client").unwrap().success());
+    assert!(ended.expect("the bridge keeps running without a client").unwrap().success());
     let down = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rookery")).arg("down").current_dir(folder.path()).ok();
     down.unwrap();
 }
 
 #[tokio::test]
-async fn agent_that_left_by_the_bridge_is_not_asked_for_a_credential() {
+async fn agent_unregistered_by_the_bridge_needs_no_credential() {
     let daemon = setup().start().unwrap();
-    let client = connect(&daemon, Way::Bridge, None).await;
+    let client = connect(&daemon, Transport::Bridge, None).await;
     let id = client.register("a").await;
     client.call("agent_unregister", json!({})).await;
-    assert_eq!(client.call("agent_unregister", json!({"id": id})).await["success"], true, "it is out already");
-    assert_eq!(client.refused("agent_heartbeat", json!({"agent_id": id})).await["code"], "AGENT_NOT_FOUND");
+    assert_eq!(client.call("agent_unregister", json!({"id": id})).await["success"], true, "it has left already");
+    assert_eq!(client.call_rejected("agent_heartbeat", json!({"agent_id": id})).await["code"], "AGENT_NOT_FOUND");
     assert_eq!(client.register("a").await, id, "a bridge is one agent");
 }
 
 #[tokio::test]
 async fn session_of_the_bridge_is_shown_with_its_agent() {
     let daemon = setup().start().unwrap();
-    let client = connect(&daemon, Way::Bridge, Some("a")).await;
+    let client = connect(&daemon, Transport::Bridge, Some("a")).await;
     let shown = daemon.get("/agents/a").await.unwrap().body;
     assert!(shown["session_id"].as_str().unwrap().starts_with("session-"), "{shown}");
     drop(client);

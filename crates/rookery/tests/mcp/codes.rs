@@ -1,11 +1,11 @@
-//! What goes wrong is said by a code, in a form that never changes.
+//! Error codes of tools, in a form that never changes.
 
 use serde_json::{Value, json};
 
-use crate::support::{Way, connect, plan, setup};
+use crate::support::{Transport, connect, create_planned_workflow, setup};
 
-/// Exactly these fields, of these kinds.
-fn is_well_formed(refused: &Value, code: &str, recoverable: bool) {
+/// Asserts an error with exactly these fields and types.
+fn assert_well_formed(refused: &Value, code: &str, recoverable: bool) {
     let fields = refused.as_object().unwrap();
     let names: Vec<&str> = fields.keys().map(String::as_str).collect();
     assert!(
@@ -22,14 +22,17 @@ fn is_well_formed(refused: &Value, code: &str, recoverable: bool) {
 }
 
 #[tokio::test]
-async fn every_code_in_its_exact_form() {
+async fn every_error_code_has_its_exact_form() {
     let daemon = setup().start().unwrap();
-    let (a, b) = (connect(&daemon, Way::Alone, Some("a")).await, connect(&daemon, Way::Alone, Some("b")).await);
+    let (a, b) = (
+        connect(&daemon, Transport::Stateless, Some("a")).await,
+        connect(&daemon, Transport::Stateless, Some("b")).await,
+    );
     a.register("a").await;
     b.register("b").await;
     let tasks =
         json!([{"name": "held"}, {"name": "free"}, {"name": "waits", "depends_on": ["held"]}, {"name": "done"}]);
-    let (workflow, tasks) = plan(&a, tasks).await;
+    let (workflow, tasks) = create_planned_workflow(&a, tasks).await;
     let id = |name: &str| tasks[name].clone();
     for task in ["held", "done"] {
         a.call("task_claim", json!({"task_id": id(task)})).await;
@@ -38,120 +41,132 @@ async fn every_code_in_its_exact_form() {
     a.call("task_update_status", json!({"id": id("done"), "status": "completed", "outcome": "x"})).await;
     a.call("template_create", json!({"name": "t", "from_workflow_id": workflow})).await;
 
-    let unknown = |code: &'static str, tool: &'static str, arguments: Value| (code, false, tool, arguments);
-    let mendable = |code: &'static str, tool: &'static str, arguments: Value| (code, true, tool, arguments);
+    let permanent = |code: &'static str, tool: &'static str, arguments: Value| (code, false, tool, arguments);
+    let recoverable_error = |code: &'static str, tool: &'static str, arguments: Value| (code, true, tool, arguments);
     let no_plan = json!({"summary": "s", "tasks": [{"name": "n"}]});
     for (code, recoverable, tool, arguments) in [
-        unknown("WORKFLOW_NOT_FOUND", "workflow_get", json!({"id": "wf_x"})),
-        unknown("WORKFLOW_NOT_FOUND", "workflow_get", json!({"id": "wf_x", "include_tasks": true})),
-        unknown("WORKFLOW_NOT_FOUND", "workflow_set_plan", json!({"id": "wf_x", "plan": no_plan})),
-        unknown("WORKFLOW_NOT_FOUND", "workflow_next_tasks", json!({"workflow_id": "wf_x"})),
-        unknown("WORKFLOW_NOT_FOUND", "workflow_progress", json!({"workflow_id": "wf_x"})),
-        unknown("WORKFLOW_NOT_FOUND", "workflow_summary", json!({"id": "wf_x"})),
-        unknown("WORKFLOW_NOT_FOUND", "workflow_update_status", json!({"id": "wf_x", "status": "paused"})),
-        unknown("WORKFLOW_NOT_FOUND", "workflow_add_task", json!({"workflow_id": "wf_x", "name": "n"})),
-        unknown("WORKFLOW_NOT_FOUND", "workflow_remove_task", json!({"workflow_id": "wf_x", "task_id": id("free")})),
-        unknown("WORKFLOW_NOT_FOUND", "template_create", json!({"name": "u", "from_workflow_id": "wf_x"})),
-        unknown("TASK_NOT_FOUND", "task_get", json!({"id": "tk_x"})),
-        unknown("TASK_NOT_FOUND", "task_claim", json!({"task_id": "tk_x"})),
-        unknown("TASK_NOT_FOUND", "task_release", json!({"task_id": "tk_x"})),
-        unknown("TASK_NOT_FOUND", "task_load_context", json!({"task_id": "tk_x"})),
-        unknown("TASK_NOT_FOUND", "task_update_status", json!({"id": "tk_x", "status": "in_progress"})),
-        unknown("TASK_NOT_FOUND", "task_check_dependencies", json!({"task_id": "tk_x"})),
-        unknown("TASK_NOT_FOUND", "task_set_plan", json!({"id": "tk_x", "plan": {"approach": "a", "steps": []}})),
-        unknown(
+        permanent("WORKFLOW_NOT_FOUND", "workflow_get", json!({"id": "wf_x"})),
+        permanent("WORKFLOW_NOT_FOUND", "workflow_get", json!({"id": "wf_x", "include_tasks": true})),
+        permanent("WORKFLOW_NOT_FOUND", "workflow_set_plan", json!({"id": "wf_x", "plan": no_plan})),
+        permanent("WORKFLOW_NOT_FOUND", "workflow_next_tasks", json!({"workflow_id": "wf_x"})),
+        permanent("WORKFLOW_NOT_FOUND", "workflow_progress", json!({"workflow_id": "wf_x"})),
+        permanent("WORKFLOW_NOT_FOUND", "workflow_summary", json!({"id": "wf_x"})),
+        permanent("WORKFLOW_NOT_FOUND", "workflow_update_status", json!({"id": "wf_x", "status": "paused"})),
+        permanent("WORKFLOW_NOT_FOUND", "workflow_add_task", json!({"workflow_id": "wf_x", "name": "n"})),
+        permanent("WORKFLOW_NOT_FOUND", "workflow_remove_task", json!({"workflow_id": "wf_x", "task_id": id("free")})),
+        permanent("WORKFLOW_NOT_FOUND", "template_create", json!({"name": "u", "from_workflow_id": "wf_x"})),
+        permanent("TASK_NOT_FOUND", "task_get", json!({"id": "tk_x"})),
+        permanent("TASK_NOT_FOUND", "task_claim", json!({"task_id": "tk_x"})),
+        permanent("TASK_NOT_FOUND", "task_release", json!({"task_id": "tk_x"})),
+        permanent("TASK_NOT_FOUND", "task_load_context", json!({"task_id": "tk_x"})),
+        permanent("TASK_NOT_FOUND", "task_update_status", json!({"id": "tk_x", "status": "in_progress"})),
+        permanent("TASK_NOT_FOUND", "task_check_dependencies", json!({"task_id": "tk_x"})),
+        permanent("TASK_NOT_FOUND", "task_set_plan", json!({"id": "tk_x", "plan": {"approach": "a", "steps": []}})),
+        permanent(
             "TASK_NOT_FOUND",
             "task_replan",
             json!({"id": "tk_x", "reason": "r", "new_plan": {"approach": "a", "steps": []}}),
         ),
-        unknown("TASK_NOT_FOUND", "checkpoint_add", json!({"task_id": "tk_x", "type": "progress", "summary": "s"})),
-        unknown("TASK_NOT_FOUND", "checkpoint_list", json!({"task_id": "tk_x"})),
-        unknown(
+        permanent("TASK_NOT_FOUND", "checkpoint_add", json!({"task_id": "tk_x", "type": "progress", "summary": "s"})),
+        permanent("TASK_NOT_FOUND", "checkpoint_list", json!({"task_id": "tk_x"})),
+        permanent(
             "TASK_NOT_FOUND",
             "workflow_add_task",
             json!({"workflow_id": workflow, "name": "n", "after_task": "x"}),
         ),
-        unknown("AGENT_NOT_FOUND", "agent_get", json!({"id": "ag_x"})),
-        unknown("TEMPLATE_NOT_FOUND", "template_apply", json!({"template_id": "tmpl_x", "workflow_name": "n"})),
-        unknown("INVALID_TRANSITION", "task_update_status", json!({"id": id("done"), "status": "in_progress"})),
-        unknown("INVALID_TRANSITION", "task_claim", json!({"task_id": id("done")})),
-        unknown(
+        permanent("AGENT_NOT_FOUND", "agent_get", json!({"id": "ag_x"})),
+        permanent("TEMPLATE_NOT_FOUND", "template_apply", json!({"template_id": "tmpl_x", "workflow_name": "n"})),
+        permanent("INVALID_TRANSITION", "task_update_status", json!({"id": id("done"), "status": "in_progress"})),
+        permanent("INVALID_TRANSITION", "task_claim", json!({"task_id": id("done")})),
+        permanent(
             "INVALID_TRANSITION",
             "task_update_status",
             json!({"id": id("free"), "status": "completed", "outcome": "x"}),
         ),
-        unknown("INVALID_STATE", "workflow_set_plan", json!({"id": workflow, "plan": no_plan})),
-        unknown("INVALID_STATE", "task_set_plan", json!({"id": id("held"), "plan": {"approach": "a", "steps": []}})),
-        unknown(
+        permanent("INVALID_STATE", "workflow_set_plan", json!({"id": workflow, "plan": no_plan})),
+        permanent("INVALID_STATE", "task_set_plan", json!({"id": id("held"), "plan": {"approach": "a", "steps": []}})),
+        permanent(
             "INVALID_STATE",
             "task_replan",
             json!({"id": id("free"), "reason": "r", "new_plan": {"approach": "a", "steps": []}}),
         ),
-        unknown("TASK_NOT_REMOVABLE", "workflow_remove_task", json!({"workflow_id": workflow, "task_id": id("held")})),
-        unknown("NOT_CLAIMED", "task_release", json!({"task_id": id("free")})),
-        mendable("TASK_BLOCKED", "task_update_status", json!({"id": id("waits"), "status": "in_progress"})),
-        mendable("MISSING_OUTCOME", "task_update_status", json!({"id": id("held"), "status": "completed"})),
-        mendable("MISSING_ERROR", "task_update_status", json!({"id": id("held"), "status": "failed"})),
-        mendable("DUPLICATE_TASK_NAME", "workflow_add_task", json!({"workflow_id": workflow, "name": "free"})),
-        mendable(
+        permanent(
+            "TASK_NOT_REMOVABLE",
+            "workflow_remove_task",
+            json!({"workflow_id": workflow, "task_id": id("held")}),
+        ),
+        permanent("NOT_CLAIMED", "task_release", json!({"task_id": id("free")})),
+        recoverable_error("TASK_BLOCKED", "task_update_status", json!({"id": id("waits"), "status": "in_progress"})),
+        recoverable_error("MISSING_OUTCOME", "task_update_status", json!({"id": id("held"), "status": "completed"})),
+        recoverable_error("MISSING_ERROR", "task_update_status", json!({"id": id("held"), "status": "failed"})),
+        recoverable_error("DUPLICATE_TASK_NAME", "workflow_add_task", json!({"workflow_id": workflow, "name": "free"})),
+        recoverable_error(
             "SELF_DEPENDENCY",
             "workflow_add_task",
             json!({"workflow_id": workflow, "name": "n", "depends_on": ["n"]}),
         ),
-        mendable(
+        recoverable_error(
             "UNKNOWN_DEPENDENCY",
             "workflow_add_task",
             json!({"workflow_id": workflow, "name": "n", "depends_on": ["x"]}),
         ),
-        mendable(
+        recoverable_error(
             "NAME_CONFLICT",
             "workflow_replan",
             json!({"workflow_id": workflow, "plan": {"summary": "", "reason": "", "tasks": [{"name": "held"}]}}),
         ),
-        mendable("DUPLICATE_TEMPLATE", "template_create", json!({"name": "t", "from_workflow_id": workflow})),
-        mendable("INVALID_INPUT", "task_load_context", json!({"task_id": id("held"), "max_tokens": 499})),
-        mendable("INVALID_INPUT", "task_update_status", json!({"id": id("held"), "status": "dancing"})),
-        mendable(
+        recoverable_error("DUPLICATE_TEMPLATE", "template_create", json!({"name": "t", "from_workflow_id": workflow})),
+        recoverable_error("INVALID_INPUT", "task_load_context", json!({"task_id": id("held"), "max_tokens": 499})),
+        recoverable_error("INVALID_INPUT", "task_update_status", json!({"id": id("held"), "status": "dancing"})),
+        recoverable_error(
             "INVALID_INPUT",
             "task_update_status",
             json!({"id": id("held"), "status": "review", "waiting_for": "input"}),
         ),
-        mendable("INVALID_INPUT", "checkpoint_add", json!({"task_id": id("held"), "type": "gossip", "summary": "s"})),
-        mendable("INVALID_INPUT", "checkpoint_add", json!({"task_id": id("held"), "type": "progress", "summary": " "})),
-        mendable("INVALID_INPUT", "workflow_create", json!({"name": "n"})),
-        mendable(
+        recoverable_error(
+            "INVALID_INPUT",
+            "checkpoint_add",
+            json!({"task_id": id("held"), "type": "gossip", "summary": "s"}),
+        ),
+        recoverable_error(
+            "INVALID_INPUT",
+            "checkpoint_add",
+            json!({"task_id": id("held"), "type": "progress", "summary": " "}),
+        ),
+        recoverable_error("INVALID_INPUT", "workflow_create", json!({"name": "n"})),
+        recoverable_error(
             "INVALID_INPUT",
             "workflow_create",
             json!({"name": "", "source_type": "prompt", "source_content": "x"}),
         ),
-        mendable(
+        recoverable_error(
             "TOO_LARGE",
             "checkpoint_add",
             json!({"task_id": id("held"), "type": "progress", "summary": "x".repeat(20_000)}),
         ),
     ] {
-        is_well_formed(&a.refused(tool, arguments).await, code, recoverable);
+        assert_well_formed(&a.call_rejected(tool, arguments).await, code, recoverable);
     }
-    is_well_formed(&b.refused("task_release", json!({"task_id": id("held")})).await, "NOT_ASSIGNED", false);
+    assert_well_formed(&b.call_rejected("task_release", json!({"task_id": id("held")})).await, "NOT_ASSIGNED", false);
     let foreign = json!({"id": id("held"), "status": "completed", "outcome": "mine now"});
-    is_well_formed(&b.refused("task_update_status", foreign).await, "NOT_ASSIGNED", false);
+    assert_well_formed(&b.call_rejected("task_update_status", foreign).await, "NOT_ASSIGNED", false);
     let early = json!({"task_id": id("free"), "type": "progress", "summary": "s"});
-    is_well_formed(&b.refused("checkpoint_add", early).await, "NOT_CLAIMED", false);
-    let stranger = connect(&daemon, Way::Alone, None).await;
+    assert_well_formed(&b.call_rejected("checkpoint_add", early).await, "NOT_CLAIMED", false);
+    let stranger = connect(&daemon, Transport::Stateless, None).await;
     let claim = json!({"task_id": id("held"), "agent_id": "ag_x"});
-    is_well_formed(&stranger.refused("task_claim", claim.clone()).await, "AGENT_NOT_FOUND", false);
-    is_well_formed(&stranger.refused("task_release", claim).await, "AGENT_NOT_FOUND", false);
+    assert_well_formed(&stranger.call_rejected("task_claim", claim.clone()).await, "AGENT_NOT_FOUND", false);
+    assert_well_formed(&stranger.call_rejected("task_release", claim).await, "AGENT_NOT_FOUND", false);
     let open = json!({"name": "n", "source_type": "prompt", "source_content": "x"});
-    is_well_formed(&stranger.refused("workflow_create", open).await, "NO_IDENTITY", true);
-    is_well_formed(&a.refused("task_get", json!({"id": 7})).await, "INVALID_INPUT", true);
+    assert_well_formed(&stranger.call_rejected("workflow_create", open).await, "NO_IDENTITY", true);
+    assert_well_formed(&a.call_rejected("task_get", json!({"id": 7})).await, "INVALID_INPUT", true);
 }
 
 #[tokio::test]
-async fn a_pause_may_ask_and_a_release_may_tell_why() {
+async fn pause_and_release_keep_their_reason() {
     let daemon = setup().start().unwrap();
-    let a = connect(&daemon, Way::Alone, Some("a")).await;
+    let a = connect(&daemon, Transport::Stateless, Some("a")).await;
     a.register("a").await;
-    let (_, tasks) = plan(&a, json!([{"name": "one"}])).await;
+    let (_, tasks) = create_planned_workflow(&a, json!([{"name": "one"}])).await;
     let task = &tasks["one"];
     a.call("task_claim", json!({"task_id": task})).await;
     a.call("task_update_status", json!({"id": task, "status": "in_progress"})).await;

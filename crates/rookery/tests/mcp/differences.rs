@@ -1,8 +1,8 @@
-//! Differences from the documents of the tools that docs/differences.md lists and no other test shows.
+//! Differences from the documents of the tools that docs/differences.md lists and no other test covers.
 
 use serde_json::{Value, json};
 
-use crate::support::{Way, connect, connect_to, plan, setup, text};
+use crate::support::{Transport, connect, connect_to, create_planned_workflow, setup, text};
 
 /// Tools of the first implementation that its document does not name.
 const ABSENT: [&str; 14] = [
@@ -23,19 +23,20 @@ const ABSENT: [&str; 14] = [
 ];
 
 #[tokio::test]
-async fn tools_that_the_document_does_not_name_are_absent() {
+async fn undocumented_tools_are_absent() {
     let daemon = setup().start().unwrap();
-    let client = connect_to(&daemon, Way::Session, "", None).await;
+    let client = connect_to(&daemon, Transport::Session, "", None).await;
     let tools = client.service.list_all_tools().await.unwrap();
     assert!(tools.iter().all(|tool| !ABSENT.contains(&tool.name.as_ref())));
 }
 
 #[tokio::test]
-async fn empty_fields_are_left_out_and_json_stays_json() {
+async fn empty_fields_are_omitted_and_json_stays_json() {
     let daemon = setup().start().unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
     a.register("a").await;
-    let (_, tasks) = plan(&a, json!([{"name": "first"}, {"name": "second", "depends_on": ["first"]}])).await;
+    let (_, tasks) =
+        create_planned_workflow(&a, json!([{"name": "first"}, {"name": "second", "depends_on": ["first"]}])).await;
     a.call("task_claim", json!({"task_id": tasks["first"]})).await;
     let context = a.call("task_load_context", json!({"task_id": tasks["first"]})).await;
     for field in ["plan", "outcome", "updated_at", "initial_plan", "repository_id", "workspace_id"] {
@@ -44,7 +45,7 @@ async fn empty_fields_are_left_out_and_json_stays_json() {
     let done = json!({"id": tasks["first"], "status": "completed", "outcome": "o", "outcome_detail": {"files": 2}});
     a.call("task_update_status", done.clone()).await;
     let again = json!({"id": tasks["first"], "status": "completed", "outcome": "o"});
-    assert_eq!(a.refused("task_update_status", again).await["code"], "INVALID_TRANSITION");
+    assert_eq!(a.call_rejected("task_update_status", again).await["code"], "INVALID_TRANSITION");
     assert_eq!(a.call("task_get", json!({"id": tasks["first"]})).await["outcome_detail"], json!({"files": 2}));
     let claimed = a.call("task_claim", json!({"task_id": tasks["second"]})).await;
     assert!(claimed["fence"].is_u64(), "{claimed}");
@@ -54,20 +55,21 @@ async fn empty_fields_are_left_out_and_json_stays_json() {
 }
 
 #[tokio::test]
-async fn ids_arguments_and_words_differ_as_listed() {
+async fn ids_arguments_and_statuses_differ_as_listed() {
     let daemon = setup().start().unwrap();
-    let (a, b) = (connect(&daemon, Way::Session, Some("a")).await, connect(&daemon, Way::Session, None).await);
+    let (a, b) =
+        (connect(&daemon, Transport::Session, Some("a")).await, connect(&daemon, Transport::Session, None).await);
     a.register("a").await;
     let id = b.register("b").await;
     assert_eq!(id.strip_prefix("ag_").map(str::len), Some(12));
-    let (workflow, tasks) = plan(&a, json!([{"name": "first"}])).await;
-    for (made, prefix) in [(&workflow, "wf_"), (&tasks["first"], "tk_")] {
-        assert_eq!(made.strip_prefix(prefix).map(str::len), Some(21), "{made}");
+    let (workflow, tasks) = create_planned_workflow(&a, json!([{"name": "first"}])).await;
+    for (id, prefix) in [(&workflow, "wf_"), (&tasks["first"], "tk_")] {
+        assert_eq!(id.strip_prefix(prefix).map(str::len), Some(21), "{id}");
     }
-    let created = json!({"name": "n", "source_type": "prompt", "source_content": "x", "repository_path": "/r"});
-    assert_eq!(a.refused("workflow_create", created).await["code"], "INVALID_INPUT");
+    let with_repository = json!({"name": "n", "source_type": "prompt", "source_content": "x", "repository_path": "/r"});
+    assert_eq!(a.call_rejected("workflow_create", with_repository).await["code"], "INVALID_INPUT");
     let idle = json!({"status": "idle"});
-    assert_eq!(a.refused("agent_heartbeat", idle).await["code"], "INVALID_INPUT");
+    assert_eq!(a.call_rejected("agent_heartbeat", idle).await["code"], "INVALID_INPUT");
     // Starting a task that is in progress changes nothing.
     a.call("task_claim", json!({"task_id": tasks["first"]})).await;
     for _ in 0..2 {

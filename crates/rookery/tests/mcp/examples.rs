@@ -1,20 +1,20 @@
-//! The examples of the reference, played one after the other: each of them works.
+//! The examples of the reference, played in order.
 
 use std::collections::HashMap;
 
 use rookery_surfaces::mcp::examples::{REPOSITORY, STORY, filled};
 use serde_json::Value;
 
-use crate::support::{Way, connect, setup};
+use crate::support::{Transport, connect, setup};
 use crate::workspaces::project;
 
 #[tokio::test]
-async fn every_example_works() {
+async fn every_reference_example_succeeds() {
     let (_folder, root) = project();
     let daemon = setup().start_at(&root).unwrap();
     let agents = [
-        ("ada", connect(&daemon, Way::Session, Some("ada")).await),
-        ("ben", connect(&daemon, Way::Session, Some("ben")).await),
+        ("ada", connect(&daemon, Transport::Session, Some("ada")).await),
+        ("ben", connect(&daemon, Transport::Session, Some("ben")).await),
     ];
     let agents = HashMap::from(agents);
     let mut known: HashMap<&str, Value> = HashMap::from([(REPOSITORY, Value::from(root.to_str().unwrap()))]);
@@ -22,9 +22,9 @@ async fn every_example_works() {
         let arguments = filled(example.arguments, &|name| known.get(name).cloned());
         let arguments = arguments.unwrap_or_else(|| panic!("{}: {}", example.tool, example.arguments));
         let answer = agents[example.by].call(example.tool, arguments).await;
-        for (name, place) in example.keeps {
-            let kept = answer.pointer(place).unwrap_or_else(|| panic!("{place} in {answer}"));
-            known.insert(name, kept.clone());
+        for (name, pointer) in example.keeps {
+            let value = answer.pointer(pointer).unwrap_or_else(|| panic!("{pointer} in {answer}"));
+            known.insert(name, value.clone());
         }
         let refused =
             ["success", "granted", "released", "accepted", "rejected"].iter().any(|word| answer[*word] == false);

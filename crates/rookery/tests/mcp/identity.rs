@@ -1,4 +1,4 @@
-//! Who a call comes from, and whom it is about: one name for an agent, whatever way it is written.
+//! The caller of a tool and the agent it names: one agent, however its name is written.
 
 use std::collections::HashMap;
 
@@ -7,20 +7,22 @@ use reqwest::header::{HeaderName, HeaderValue};
 use rookery_testkit::daemon::Daemon;
 use serde_json::{Value, json};
 
-use crate::support::{Client, Way, connect, connect_to, connect_with, facts, plan, setup, text};
+use crate::support::{
+    Client, Transport, connect, connect_to, connect_with, create_planned_workflow, rows_of_kind, setup, text,
+};
 
-/// A client in an instance, as `rookery mcp --instance` makes one.
-async fn inside(daemon: &Daemon, instance: &str, agent: Option<&str>) -> Client {
+/// Connects inside an instance, as `rookery mcp --instance` does.
+async fn connect_in_instance(daemon: &Daemon, instance: &str, agent: Option<&str>) -> Client {
     let mut headers = HashMap::new();
     headers.insert(HeaderName::from_static("x-rookery-instance"), HeaderValue::from_str(instance).unwrap());
     if let Some(agent) = agent {
         headers.insert(HeaderName::from_static("x-agent-id"), HeaderValue::from_str(agent).unwrap());
     }
-    connect_with(daemon, Way::Session, "", agent, headers).await
+    connect_with(daemon, Transport::Session, "", agent, headers).await
 }
 
 #[tokio::test]
-async fn the_bridge_takes_no_name_that_no_agent_can_have() {
+async fn bridge_with_invalid_agent_name_exits_with_an_error() {
     let daemon = setup().start().unwrap();
     for name in ["person:anna", "system", "group:workers", "two words", "a@b@c", "x@"] {
         let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rookery"));
@@ -28,81 +30,81 @@ async fn the_bridge_takes_no_name_that_no_agent_can_have() {
             command.env_remove(name);
         }
         let output = command.current_dir(daemon.root()).args(["mcp", "--agent", name]).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{name}: {said}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{name}: {message}");
         assert!(
-            said.contains(&format!("no agent can be called '{name}'")) && said.contains("an agent's name"),
-            "{said}"
+            message.contains(&format!("no agent can be called '{name}'")) && message.contains("an agent's name"),
+            "{message}"
         );
     }
 }
 
 #[tokio::test]
-async fn no_tool_makes_an_agent_of_a_name_that_none_can_have() {
+async fn tool_call_with_invalid_agent_name_registers_no_agent() {
     let daemon = setup().start().unwrap();
-    let nobody = connect(&daemon, Way::Session, None).await;
+    let unnamed = connect(&daemon, Transport::Session, None).await;
     for name in ["@x", "x@", "a@b@c", "a b", &"x".repeat(129)] {
         for (tool, arguments) in [
             ("channel_send", json!({"agent_id": name, "message": "here I am"})),
             ("coord_send_heartbeat", json!({"agent_id": name})),
             ("agent_heartbeat", json!({"agent_id": name})),
         ] {
-            let refused = nobody.refused(tool, arguments).await;
+            let refused = unnamed.call_rejected(tool, arguments).await;
             let code = if name.len() > 128 { "TOO_LARGE" } else { "INVALID_INPUT" };
             assert_eq!(refused["code"], code, "{tool} {name}: {refused}");
             assert!(text(&refused["suggestion"]).contains("'name@instance'"), "{tool} {name}: {refused}");
         }
     }
-    assert_eq!(facts(&daemon, "agent.registered"), Vec::<Value>::new());
-    let there = connect(&daemon, Way::Session, Some("reviewer@pr-1")).await;
+    assert_eq!(rows_of_kind(&daemon, "agent.registered"), Vec::<Value>::new());
+    let there = connect(&daemon, Transport::Session, Some("reviewer@pr-1")).await;
     there.call("channel_send", json!({"message": "here I am"})).await;
-    assert_eq!(facts(&daemon, "agent.registered").len(), 1);
+    assert_eq!(rows_of_kind(&daemon, "agent.registered").len(), 1);
 }
 
 #[tokio::test]
-async fn a_name_in_full_is_the_same_agent() {
+async fn full_agent_name_is_the_same_agent() {
     let daemon = setup().start().unwrap();
-    let rev = connect(&daemon, Way::Bridge, Some("rev@default")).await;
+    let rev = connect(&daemon, Transport::Bridge, Some("rev@default")).await;
     assert_eq!(rev.register("rev").await, "rev");
-    for named in ["rev", "rev@default"] {
-        let asked = json!({"name": "w", "source_type": "prompt", "source_content": "x", "agent_id": named});
+    for name in ["rev", "rev@default"] {
+        let asked = json!({"name": "w", "source_type": "prompt", "source_content": "x", "agent_id": name});
         rev.call("workflow_create", asked).await;
-        assert_eq!(rev.call("agent_get", json!({"id": named})).await["id"], "rev");
+        assert_eq!(rev.call("agent_get", json!({"id": name})).await["id"], "rev");
     }
-    let authors: Vec<String> = facts(&daemon, "run.created").iter().map(|fact| text(&fact["actor"])).collect();
+    let authors: Vec<String> = rows_of_kind(&daemon, "run.created").iter().map(|row| text(&row["actor"])).collect();
     assert_eq!(authors, ["rev", "rev"]);
 }
 
 #[tokio::test]
-async fn inside_an_instance_a_bare_name_is_that_of_a_member() {
+async fn bare_name_inside_an_instance_is_its_member() {
     let daemon = setup().start().unwrap();
-    let nobody = inside(&daemon, "pr-9", None).await;
-    nobody.call("channel_send", json!({"agent_id": "reviewer", "message": "by argument"})).await;
-    let reviewer = inside(&daemon, "pr-9", Some("reviewer@pr-9")).await;
+    let unnamed = connect_in_instance(&daemon, "pr-9", None).await;
+    unnamed.call("channel_send", json!({"agent_id": "reviewer", "message": "by argument"})).await;
+    let reviewer = connect_in_instance(&daemon, "pr-9", Some("reviewer@pr-9")).await;
     reviewer.call("channel_send", json!({"agent_id": "reviewer", "message": "by both"})).await;
-    let newcomer = inside(&daemon, "pr-9", None).await;
+    let newcomer = connect_in_instance(&daemon, "pr-9", None).await;
     let id = newcomer.register("newcomer").await;
     assert!(id.ends_with("@pr-9"), "{id}");
     newcomer.call("channel_send", json!({"message": "registered"})).await;
-    let entries = nobody.call("channel_peek", json!({})).await["entries"].clone();
-    let told: Vec<String> = entries.as_array().unwrap().iter().map(|entry| text(&entry["message"])).collect();
-    assert_eq!(told, ["by argument", "by both", "registered"]);
-    let project = connect(&daemon, Way::Session, None).await;
-    assert_eq!(project.call("channel_peek", json!({})).await["entries"], json!([]), "nothing is said elsewhere");
+    let entries = unnamed.call("channel_peek", json!({})).await["entries"].clone();
+    let messages: Vec<String> = entries.as_array().unwrap().iter().map(|entry| text(&entry["message"])).collect();
+    assert_eq!(messages, ["by argument", "by both", "registered"]);
+    let project = connect(&daemon, Transport::Session, None).await;
+    assert_eq!(project.call("channel_peek", json!({})).await["entries"], json!([]), "other channels stay empty");
     project.call("channel_send", json!({"agent_id": "outside", "message": "hello"})).await;
     for (asked, id) in [("reviewer", "reviewer@pr-9"), ("outside", "outside")] {
-        assert_eq!(nobody.call("agent_get", json!({"id": asked})).await["id"], id);
+        assert_eq!(unnamed.call("agent_get", json!({"id": asked})).await["id"], id);
     }
 }
 
 #[tokio::test]
-async fn the_lead_acts_as_another_with_every_tool_and_nobody_else_does() {
+async fn only_the_lead_acts_as_another_agent_with_any_tool() {
     let daemon = setup().start().unwrap();
-    let lead = connect(&daemon, Way::Session, Some("lead")).await;
+    let lead = connect(&daemon, Transport::Session, Some("lead")).await;
     lead.register("lead").await;
-    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
     a.register("a").await;
-    let sealed = connect(&daemon, Way::Bridge, Some("sealed")).await;
+    let sealed = connect(&daemon, Transport::Bridge, Some("sealed")).await;
     sealed.register("sealed").await;
     let calls = |agent: &str| {
         [
@@ -117,39 +119,40 @@ async fn the_lead_acts_as_another_with_every_tool_and_nobody_else_does() {
         lead.call(tool, arguments).await;
     }
     for (tool, arguments) in calls("lead") {
-        assert_eq!(a.refused(tool, arguments).await["code"], "FORBIDDEN", "{tool}");
+        assert_eq!(a.call_rejected(tool, arguments).await["code"], "FORBIDDEN", "{tool}");
     }
     for (tool, arguments) in calls("sealed") {
-        assert_eq!(lead.refused(tool, arguments).await["code"], "CREDENTIAL_REQUIRED", "{tool}");
+        assert_eq!(lead.call_rejected(tool, arguments).await["code"], "CREDENTIAL_REQUIRED", "{tool}");
     }
 }
 
 #[tokio::test]
-async fn whoever_asks_about_an_agent_is_not_taken_for_it() {
+async fn query_about_an_agent_does_not_identify_as_it() {
     let daemon = setup().start().unwrap();
-    let worker = connect(&daemon, Way::Session, Some("wkr")).await;
+    let worker = connect(&daemon, Transport::Session, Some("wkr")).await;
     worker.register("wkr").await;
-    let other = connect(&daemon, Way::Session, Some("other")).await;
+    let other = connect(&daemon, Transport::Session, Some("other")).await;
     other.call("channel_send", json!({"message": "@wkr look"})).await;
-    let nobody = connect(&daemon, Way::Session, None).await;
-    let about = nobody.raw("agent_get", json!({"agent_id": "wkr"})).await;
-    assert_eq!((about.content.len(), about.meta), (1, None), "what waits is not for everybody");
-    let own = nobody.raw("agent_update", json!({"id": "wkr", "metadata": {"k": 1}})).await;
-    assert_eq!(own.content.len(), 2, "it says that it is the agent");
+    let unnamed = connect(&daemon, Transport::Session, None).await;
+    let about = unnamed.call_raw("agent_get", json!({"agent_id": "wkr"})).await;
+    assert_eq!((about.content.len(), about.meta), (1, None), "other callers are not told of its unread messages");
+    let own = unnamed.call_raw("agent_update", json!({"id": "wkr", "metadata": {"k": 1}})).await;
+    assert_eq!(own.content.len(), 2, "an update identifies as the agent");
 }
 
 #[tokio::test]
-async fn what_waits_for_the_agent_that_is_named_counts_against_the_budget() {
+async fn unread_hint_counts_against_the_context_budget() {
     let daemon = setup().start().unwrap();
-    let worker = connect(&daemon, Way::Session, Some("wkr")).await;
+    let worker = connect(&daemon, Transport::Session, Some("wkr")).await;
     worker.register("wkr").await;
-    let (_, tasks) = plan(&worker, json!([{"name": "one", "description": "do ".repeat(2_000)}])).await;
-    let other = connect(&daemon, Way::Session, Some("other")).await;
+    let (_, tasks) =
+        create_planned_workflow(&worker, json!([{"name": "one", "description": "do ".repeat(2_000)}])).await;
+    let other = connect(&daemon, Transport::Session, Some("other")).await;
     other.call("channel_send", json!({"message": "@wkr look"})).await;
-    let nobody = connect_to(&daemon, Way::Session, "workflow", None).await;
+    let unnamed = connect_to(&daemon, Transport::Session, "workflow", None).await;
     for max_tokens in 500..520 {
         let asked = json!({"task_id": tasks["one"], "agent_id": "wkr", "max_tokens": max_tokens});
-        let result = nobody.raw("task_load_context", asked).await;
+        let result = unnamed.call_raw("task_load_context", asked).await;
         let context = result.structured_content.unwrap();
         assert_eq!((&context["unread"], result.content.len()), (&json!(1), 2));
         let shown = context.to_string().chars().count().div_ceil(4);
@@ -158,9 +161,9 @@ async fn what_waits_for_the_agent_that_is_named_counts_against_the_budget() {
 }
 
 #[tokio::test]
-async fn changes_to_an_agent_at_once_all_come_to_pass() {
+async fn concurrent_agent_updates_are_all_applied() {
     let daemon = setup().start().unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
     a.register("a").await;
     let changes = (0..24).map(|at| a.call("agent_update", json!({"metadata": {format!("k{at}"): at}})));
     join_all(changes).await;
@@ -169,34 +172,42 @@ async fn changes_to_an_agent_at_once_all_come_to_pass() {
 }
 
 #[tokio::test]
-async fn what_a_person_opened_no_agent_gives_up_but_the_lead() {
+async fn workflow_of_a_person_is_abandoned_only_by_the_lead() {
     let daemon = setup().start().unwrap();
-    let (lead, a) =
-        (connect(&daemon, Way::Session, Some("lead")).await, connect(&daemon, Way::Session, Some("a")).await);
+    let (lead, a) = (
+        connect(&daemon, Transport::Session, Some("lead")).await,
+        connect(&daemon, Transport::Session, Some("a")).await,
+    );
     lead.register("lead").await;
     a.register("a").await;
     let key = daemon.person_key().unwrap();
     let bearer = HeaderValue::from_str(&format!("Bearer {}", key.trim())).unwrap();
     let headers = HashMap::from([(HeaderName::from_static("authorization"), bearer)]);
-    let person = connect_with(&daemon, Way::Session, "", None, headers).await;
-    let (workflow, _) = plan(&person, json!([{"name": "one", "description": "d"}])).await;
+    let person = connect_with(&daemon, Transport::Session, "", None, headers).await;
+    let (workflow, _) = create_planned_workflow(&person, json!([{"name": "one", "description": "d"}])).await;
     let abandon = json!({"id": workflow, "status": "abandoned"});
-    assert_eq!(a.refused("workflow_update_status", abandon.clone()).await["code"], "FORBIDDEN");
+    assert_eq!(a.call_rejected("workflow_update_status", abandon.clone()).await["code"], "FORBIDDEN");
     lead.call("workflow_update_status", abandon).await;
 }
 
 #[tokio::test]
-async fn call_on_connection_with_several_agents_acts_as_the_holder_of_the_task() {
+async fn call_on_shared_connection_acts_as_the_holder_of_the_task() {
     let daemon = setup().start().unwrap();
-    let shared = connect(&daemon, Way::Session, None).await;
+    let shared = connect(&daemon, Transport::Session, None).await;
     let (one, two) = (shared.register("one").await, shared.register("two").await);
-    let (_, tasks) = plan(&shared, json!([{"name": "first"}, {"name": "second"}, {"name": "third"}])).await;
+    let (_, tasks) =
+        create_planned_workflow(&shared, json!([{"name": "first"}, {"name": "second"}, {"name": "third"}])).await;
     let claim = |task: &str, agent: &str| json!({"task_id": tasks[task], "agent_id": agent});
     shared.call("task_claim", claim("first", &one)).await;
     shared.call("task_claim", claim("second", &two)).await;
     shared.call("task_claim", json!({"task_id": tasks["third"]})).await;
-    let authors = |kind: &str| -> Vec<String> { facts(&daemon, kind).iter().map(|row| text(&row["actor"])).collect() };
-    assert_eq!(authors("task.claimed"), [one.clone(), two.clone(), two.clone()], "the last one takes what is free");
+    let authors =
+        |kind: &str| -> Vec<String> { rows_of_kind(&daemon, kind).iter().map(|row| text(&row["actor"])).collect() };
+    assert_eq!(
+        authors("task.claimed"),
+        [one.clone(), two.clone(), two.clone()],
+        "a free task goes to the last registered agent"
+    );
     let note = |task: &str| json!({"task_id": tasks[task], "type": "progress", "summary": "half"});
     for task in ["first", "second"] {
         shared.call("checkpoint_add", note(task)).await;
@@ -207,13 +218,13 @@ async fn call_on_connection_with_several_agents_acts_as_the_holder_of_the_task()
     assert_eq!(authors("task.completed"), [one.clone(), two.clone()]);
     shared.call("agent_unregister", json!({"id": two})).await;
     shared.call("task_claim", json!({"task_id": tasks["third"]})).await;
-    assert_eq!(authors("task.claimed").last(), Some(&one), "one of them is left");
+    assert_eq!(authors("task.claimed").last(), Some(&one), "the remaining agent acts");
 }
 
 #[tokio::test]
-async fn registration_again_keeps_what_it_does_not_name() {
+async fn registration_again_keeps_unnamed_fields() {
     let daemon = setup().start().unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
     let whole = json!({"name": "Ada", "runtime": "codex", "role": "reviewer", "capabilities": ["rust", "sql"],
         "workspace_path": "/projects/a", "metadata": {"team": "core"}});
     a.call("agent_register", whole).await;
@@ -223,11 +234,11 @@ async fn registration_again_keeps_what_it_does_not_name() {
     let shown = a.call("agent_get", json!({"id": "a"})).await;
     let kept = ["role", "capabilities", "workspace_path", "metadata"].map(|field| shown[field].clone());
     assert_eq!(kept, [json!("reviewer"), json!(["rust", "sql"]), json!("/projects/a"), json!({"team": "core"})]);
-    assert_eq!(updates().await, before, "nothing changed");
+    assert_eq!(updates().await, before, "no event was appended");
     a.call("agent_register", json!({"name": "Ada", "runtime": "codex", "capabilities": [], "role": "lead"})).await;
     let shown = a.call("agent_get", json!({"id": "a"})).await;
     assert_eq!((&shown["capabilities"], &shown["workspace_path"]), (&json!([]), &json!("/projects/a")));
-    assert_eq!(shown["role"], "lead", "as it was given");
+    assert_eq!(shown["role"], "lead", "the given role is kept");
     let leads = a.call("agent_list", json!({"role": "lead"})).await;
     assert_eq!(leads["agents"].as_array().unwrap().len(), 1);
 }
@@ -235,12 +246,16 @@ async fn registration_again_keeps_what_it_does_not_name() {
 #[tokio::test]
 async fn second_registration_in_a_session_without_credential_is_another_agent() {
     let daemon = setup().start().unwrap();
-    let shared = connect(&daemon, Way::Session, None).await;
+    let shared = connect(&daemon, Transport::Session, None).await;
     let first = json!({"name": "one", "runtime": "codex", "capabilities": ["rust"]});
     let one = text(&shared.call("agent_register", first).await["id"]);
     let two = shared.register("two").await;
     assert_ne!(one, two);
     let shown = shared.call("agent_get", json!({"id": one})).await;
-    assert_eq!((&shown["name"], &shown["capabilities"]), (&json!("one"), &json!(["rust"])), "the first is as it was");
+    assert_eq!(
+        (&shown["name"], &shown["capabilities"]),
+        (&json!("one"), &json!(["rust"])),
+        "the first agent is unchanged"
+    );
     assert_eq!(shared.register("two").await, two, "the same name in the same session is the same agent");
 }

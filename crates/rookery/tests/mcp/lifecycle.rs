@@ -1,21 +1,22 @@
-//! An agent's way through a workflow, in the order that agents are told: joining, taking a task, working, leaving; and
-//! going on where another one stopped.
+//! An agent's path through a workflow, in the documented order: registering, claiming, working, leaving, and resuming
+//! the
+//! work of another agent.
 
 use rookery_testkit::daemon::Daemon;
 use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::support::{Client, Way, connect, facts, plan, setup, text};
+use crate::support::{Client, Transport, connect, create_planned_workflow, rows_of_kind, setup, text};
 
-/// Every step as it is written, by a client that nobody knew before.
+/// Every documented step, by a client that is new to the daemon.
 #[tokio::test]
-async fn seven_steps_from_joining_to_leaving() {
+async fn documented_steps_from_registration_to_unregistration_succeed() {
     let daemon = setup().start().unwrap();
-    let planner = connect(&daemon, Way::Session, Some("planner")).await;
+    let planner = connect(&daemon, Transport::Session, Some("planner")).await;
     planner.register("planner").await;
-    let (workflow, _) = plan(&planner, json!([{"name": "Set up OAuth"}, {"name": "Google"}])).await;
-    for way in [Way::Session, Way::Alone, Way::Bridge] {
-        let worker = connect(&daemon, way, None).await;
+    let (workflow, _) = create_planned_workflow(&planner, json!([{"name": "Set up OAuth"}, {"name": "Google"}])).await;
+    for transport in [Transport::Session, Transport::Stateless, Transport::Bridge] {
+        let worker = connect(&daemon, transport, None).await;
         let agent = worker
             .call(
                 "agent_register",
@@ -30,12 +31,14 @@ async fn seven_steps_from_joining_to_leaving() {
             .await;
         assert_eq!((&agent["name"], &agent["status"]), (&json!("worker-1"), &json!("online")));
         let id = text(&agent["id"]);
-        seven_steps(&daemon, &worker, &workflow, &id).await;
-        planner.call("workflow_add_task", json!({"workflow_id": workflow, "name": format!("more for {way:?}")})).await;
+        play_documented_steps(&daemon, &worker, &workflow, &id).await;
+        planner
+            .call("workflow_add_task", json!({"workflow_id": workflow, "name": format!("more for {transport:?}")}))
+            .await;
     }
 }
 
-async fn seven_steps(daemon: &Daemon, worker: &Client, workflow: &str, agent: &str) {
+async fn play_documented_steps(daemon: &Daemon, worker: &Client, workflow: &str, agent: &str) {
     let next = worker.call("workflow_next_tasks", json!({"workflow_id": workflow})).await;
     let task = text(&next["tasks"][0]["id"]);
     let claim = worker.call("task_claim", json!({"task_id": task, "agent_id": agent})).await;
@@ -78,7 +81,7 @@ async fn seven_steps(daemon: &Daemon, worker: &Client, workflow: &str, agent: &s
     assert_eq!(after["outcome_detail"]["packages_added"], json!(["passport"]));
     assert_eq!(after["files_changed"], json!(["package.json", "src/auth/passport.ts"]));
 
-    // The next one fails, and leaving gives nothing back, because a failed task is nobody's.
+    // The next task fails, and leaving releases nothing, because a failed task has no holder.
     let next = worker.call("workflow_next_tasks", json!({"workflow_id": workflow})).await;
     let task = text(&next["tasks"][0]["id"]);
     worker.call("task_claim", json!({"task_id": task, "agent_id": agent})).await;
@@ -90,11 +93,11 @@ async fn seven_steps(daemon: &Daemon, worker: &Client, workflow: &str, agent: &s
     assert_eq!(daemon.get(&format!("/agents/{agent}?include=left")).await.unwrap().body["status"], "offline");
 }
 
-/// The loop that a project writes into its instructions: claim, context, plan, begin, checkpoint, complete.
+/// The loop that projects write into their instructions: claim, context, plan, start, checkpoint, complete.
 #[tokio::test]
-async fn the_work_loop_goes_in_its_written_order() {
+async fn documented_work_loop_completes_its_workflow() {
     let daemon = setup().start().unwrap();
-    let agent = connect(&daemon, Way::Session, None).await;
+    let agent = connect(&daemon, Transport::Session, None).await;
     let id = text(&agent.call("agent_register", json!({"name": "claude", "runtime": "claude_code"})).await["id"]);
     assert_eq!(agent.call("workflow_list", json!({"status": "in_progress"})).await["workflows"], json!([]));
     let created = json!({"name": "OAuth", "source_type": "prompt", "source_content": "add OAuth"});
@@ -141,31 +144,37 @@ async fn the_work_loop_goes_in_its_written_order() {
     assert_eq!(workflow["status"], "completed", "it completes by itself");
     assert_eq!(workflow["tasks"][1]["plan"]["approach"], "as always");
     assert_eq!(workflow["tasks"][1]["context"], json!({"seen": 1}));
-    let begun = facts(&daemon, "run.status_set");
-    assert_eq!(begun.iter().map(|row| text(&row["fact"]["to"])).collect::<Vec<_>>(), ["in_progress", "completed"]);
+    let status_rows = rows_of_kind(&daemon, "run.status_set");
+    assert_eq!(
+        status_rows.iter().map(|row| text(&row["fact"]["to"])).collect::<Vec<_>>(),
+        ["in_progress", "completed"]
+    );
 }
 
-/// Two agents see the same tasks; whoever comes second takes the next one.
+/// Two agents see the same tasks; the second one claims the next task.
 #[tokio::test]
-async fn a_conflict_is_settled_by_taking_the_next_task() {
+async fn conflicting_task_claim_leads_to_the_next_task() {
     let daemon = setup().start().unwrap();
-    let (a, b) = (connect(&daemon, Way::Session, Some("a")).await, connect(&daemon, Way::Alone, Some("b")).await);
+    let (a, b) = (
+        connect(&daemon, Transport::Session, Some("a")).await,
+        connect(&daemon, Transport::Stateless, Some("b")).await,
+    );
     a.register("a").await;
     b.register("b").await;
-    let (workflow, tasks) = plan(&a, json!([{"name": "one"}, {"name": "two"}])).await;
+    let (workflow, tasks) = create_planned_workflow(&a, json!([{"name": "one"}, {"name": "two"}])).await;
     let (first, second) = (claim_next(&a, &workflow, "a").await, claim_next(&b, &workflow, "b").await);
     assert_eq!((first.as_deref(), second.as_deref()), (Some(tasks["one"].as_str()), Some(tasks["two"].as_str())));
     let late = b.call("task_claim", json!({"task_id": tasks["one"], "agent_id": "b"})).await;
     assert_eq!(late, json!({"success": false, "already_claimed_by": "a"}));
     let again = a.call("task_claim", json!({"task_id": tasks["one"], "agent_id": "a"})).await;
-    assert_eq!(again["success"], true, "its holder is told yes");
-    assert_eq!(facts(&daemon, "task.claimed").len(), 2);
-    assert_eq!(claim_next(&b, &workflow, "b").await, None, "nothing is left to take");
+    assert_eq!(again["success"], true, "a repeated claim by the holder succeeds");
+    assert_eq!(rows_of_kind(&daemon, "task.claimed").len(), 2);
+    assert_eq!(claim_next(&b, &workflow, "b").await, None, "no task is left");
 
-    // A stranger is told that it is one, whoever has the task.
+    // An unknown agent is rejected as such, no matter which agent holds the task.
     for task in ["one", "two"] {
-        let stranger = connect(&daemon, Way::Alone, None).await;
-        let refused = stranger.refused("task_claim", json!({"task_id": tasks[task], "agent_id": "ag_x"})).await;
+        let stranger = connect(&daemon, Transport::Stateless, None).await;
+        let refused = stranger.call_rejected("task_claim", json!({"task_id": tasks[task], "agent_id": "ag_x"})).await;
         assert_eq!(refused["code"], "AGENT_NOT_FOUND");
     }
 }
@@ -181,15 +190,16 @@ async fn claim_next(agent: &Client, workflow: &str, id: &str) -> Option<String> 
     None
 }
 
-/// An agent dies in the middle, then the daemon; a new agent finds the work and everything that was left behind.
+/// The agent dies during its work, then the daemon; a new agent finds the task with all its checkpoints.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn work_goes_on_after_the_agent_died_and_the_daemon_was_killed() {
+async fn work_resumes_after_agent_and_daemon_crash() {
     let mut daemon = setup().env("ROOKERY_OFFLINE_AFTER", "1s").start().unwrap();
-    let lead = connect(&daemon, Way::Session, Some("lead")).await;
+    let lead = connect(&daemon, Transport::Session, Some("lead")).await;
     lead.register("lead").await;
-    let (workflow, tasks) = plan(&lead, json!([{"name": "one"}, {"name": "two", "depends_on": ["one"]}])).await;
+    let (workflow, tasks) =
+        create_planned_workflow(&lead, json!([{"name": "one"}, {"name": "two", "depends_on": ["one"]}])).await;
     let task = tasks["one"].clone();
-    let dying = connect(&daemon, Way::Session, Some("dying")).await;
+    let dying = connect(&daemon, Transport::Session, Some("dying")).await;
     dying.register("dying").await;
     dying.call("task_claim", json!({"task_id": task})).await;
     dying.call("task_set_plan", json!({"id": task, "plan": {"approach": "bravely", "steps": ["go"]}})).await;
@@ -208,7 +218,7 @@ async fn work_goes_on_after_the_agent_died_and_the_daemon_was_killed() {
     daemon.kill().unwrap();
     tokio::task::block_in_place(|| daemon.restart()).unwrap();
 
-    let next = connect(&daemon, Way::Alone, None).await;
+    let next = connect(&daemon, Transport::Stateless, None).await;
     let id = text(&next.call("agent_register", json!({"name": "fresh", "runtime": "codex"})).await["id"]);
     let found = next.call("workflow_list", json!({"status": ["in_progress"]})).await;
     assert_eq!(found["workflows"][0]["id"], json!(workflow));

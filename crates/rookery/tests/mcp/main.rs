@@ -1,4 +1,4 @@
-//! The MCP face end to end: the real program, the SDK's own client, every way in. Each test has a daemon of its own.
+//! The MCP API end to end: the real program, the SDK's own client, every transport. Each test has its own daemon.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 

@@ -1,4 +1,4 @@
-//! Mentions that are pushed: by both kinds of streams, and at no sender's cost.
+//! Pushed mentions, by both kinds of streams, without cost for the sender.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use rmcp::model::{SubscribeRequestParams, SubscriptionFilter};
 use rookery_testkit::daemon::Daemon;
 use serde_json::{Value, json};
 
-use crate::push::{open_and_ignore, post, session};
-use crate::support::{Client, Way, connect, facts, inbox, setup, text};
+use crate::push::{open_and_ignore, open_session, post};
+use crate::support::{Client, Transport, connect, inbox_uri, rows_of_kind, setup, text};
 
-/// What a mention says, without what tells one attempt from another.
-fn words(told: &Value) -> (String, String, String) {
-    assert!(text(&told["timestamp"]).ends_with('Z'), "{told}");
-    (text(&told["from"]), text(&told["target"]), text(&told["message"]))
+/// Author, target and text of a mention, without the fields that differ between attempts.
+fn mention_fields(mention: &Value) -> (String, String, String) {
+    assert!(text(&mention["timestamp"]).ends_with('Z'), "{mention}");
+    (text(&mention["from"]), text(&mention["target"]), text(&mention["message"]))
 }
 
 fn expected(message: &str) -> (String, String, String) {
@@ -20,45 +20,45 @@ fn expected(message: &str) -> (String, String, String) {
 }
 
 #[tokio::test]
-async fn a_mention_is_pushed_to_every_client_of_its_target() {
+async fn mention_is_pushed_to_every_client_of_its_target() {
     let daemon = setup().start().unwrap();
-    let reviewer = connect(&daemon, Way::Session, Some("reviewer@pr-1")).await;
+    let reviewer = connect(&daemon, Transport::Session, Some("reviewer@pr-1")).await;
     let mut sessions = Vec::new();
-    for way in [Way::Session, Way::Socket] {
-        let client = connect(&daemon, way, Some("coder@pr-1")).await;
-        client.inbox().await;
+    for transport in [Transport::Session, Transport::Socket] {
+        let client = connect(&daemon, transport, Some("coder@pr-1")).await;
+        client.read_inbox().await;
         #[expect(deprecated, reason = "this is how clients of the older versions do it")]
-        client.service.subscribe(SubscribeRequestParams::new(inbox("coder@pr-1"))).await.unwrap();
+        client.service.subscribe(SubscribeRequestParams::new(inbox_uri("coder@pr-1"))).await.unwrap();
         sessions.push(client);
     }
-    let mut alone = connect(&daemon, Way::Alone, Some("coder@pr-1")).await;
-    let filter = SubscriptionFilter::builder().resource_subscription(inbox("coder@pr-1")).build();
+    let mut alone = connect(&daemon, Transport::Stateless, Some("coder@pr-1")).await;
+    let filter = SubscriptionFilter::builder().resource_subscription(inbox_uri("coder@pr-1")).build();
     let mut listening = alone.service.listen(filter).await.unwrap();
-    reviewer.says("channel_send", json!({"message": "@coder look at this"})).await;
+    reviewer.call_text("channel_send", json!({"message": "@coder look at this"})).await;
     for client in &mut sessions {
-        assert_eq!(words(&client.is_told().await), expected("@coder look at this"));
-        assert_eq!(client.hears().await, inbox("coder@pr-1"));
+        assert_eq!(mention_fields(&client.next_mention().await), expected("@coder look at this"));
+        assert_eq!(client.next_resource_update().await, inbox_uri("coder@pr-1"));
     }
-    assert_eq!(words(&alone.is_told().await), expected("@coder look at this"));
-    let next = tokio::time::timeout(crate::support::DEADLINE, listening.next()).await.expect("nothing is heard");
+    assert_eq!(mention_fields(&alone.next_mention().await), expected("@coder look at this"));
+    let next = tokio::time::timeout(crate::support::DEADLINE, listening.next()).await.expect("no notification arrives");
     assert!(next.unwrap().is_some());
-    let mut other = connect(&daemon, Way::Session, Some("other@pr-1")).await;
-    other.inbox().await;
-    assert!(other.mentions.try_recv().is_err(), "nobody else is told");
+    let mut other = connect(&daemon, Transport::Session, Some("other@pr-1")).await;
+    other.read_inbox().await;
+    assert!(other.mentions.try_recv().is_err(), "no other agent is notified");
 }
 
 #[tokio::test]
-async fn the_bridge_passes_mentions_on() {
+async fn bridge_forwards_mentions() {
     let daemon = setup().start().unwrap();
-    let reviewer = connect(&daemon, Way::Session, Some("reviewer@pr-1")).await;
-    let mut coder = connect(&daemon, Way::Bridge, Some("coder@pr-1")).await;
-    coder.inbox().await;
-    reviewer.says("channel_send", json!({"message": "@coder over the bridge"})).await;
-    assert_eq!(words(&coder.is_told().await), expected("@coder over the bridge"));
+    let reviewer = connect(&daemon, Transport::Session, Some("reviewer@pr-1")).await;
+    let mut coder = connect(&daemon, Transport::Bridge, Some("coder@pr-1")).await;
+    coder.read_inbox().await;
+    reviewer.call_text("channel_send", json!({"message": "@coder over the bridge"})).await;
+    assert_eq!(mention_fields(&coder.next_mention().await), expected("@coder over the bridge"));
 }
 
 /// Waits until an agent is part of the team.
-async fn joins(daemon: &Daemon, agent: &str) {
+async fn wait_for_agent(daemon: &Daemon, agent: &str) {
     rookery_testkit::wait::eventually("an agent that is connected is known", || async {
         let known = daemon.get(&format!("/agents/{agent}")).await?;
         Ok((known.status == 200).then_some(()))
@@ -68,59 +68,62 @@ async fn joins(daemon: &Daemon, agent: &str) {
 }
 
 #[tokio::test]
-async fn whoever_is_connected_is_reached_before_its_first_call() {
+async fn connected_agent_is_reached_before_its_first_call() {
     let daemon = setup().start().unwrap();
-    let reviewer = connect(&daemon, Way::Session, Some("reviewer")).await;
-    for way in [Way::Session, Way::Socket, Way::Bridge] {
-        let name = format!("{way:?}");
-        let mut quiet = connect(&daemon, way, Some(&name)).await;
-        joins(&daemon, &name).await;
+    let reviewer = connect(&daemon, Transport::Session, Some("reviewer")).await;
+    for transport in [Transport::Session, Transport::Socket, Transport::Bridge] {
+        let name = format!("{transport:?}");
+        let mut quiet = connect(&daemon, transport, Some(&name)).await;
+        wait_for_agent(&daemon, &name).await;
         let sent = reviewer.call("channel_send", json!({"message": format!("@{name} are you there?")})).await;
-        assert_eq!(sent["mentions"], json!([name]), "{way:?}");
-        assert_eq!(quiet.is_told().await["target"], name.as_str(), "{way:?}");
+        assert_eq!(sent["mentions"], json!([name]), "{transport:?}");
+        assert_eq!(quiet.next_mention().await["target"], name.as_str(), "{transport:?}");
     }
-    // Without a session there is a stream only if the client asks for one.
-    let mut listens = connect(&daemon, Way::Alone, Some("listens")).await;
-    let _stream = listens.service.listen(SubscriptionFilter::new()).await.unwrap();
-    joins(&daemon, "listens").await;
-    reviewer.says("channel_send", json!({"message": "@listens hello"})).await;
-    assert_eq!(listens.is_told().await["target"], "listens");
-    let _bridge = connect(&daemon, Way::BridgeAlone, Some("bridged")).await;
-    joins(&daemon, "bridged").await;
+    // Without a session there is a stream only if the client requests one.
+    let mut listens = connect(&daemon, Transport::Stateless, Some("listens")).await;
+    let stream = listens.service.listen(SubscriptionFilter::new()).await.unwrap();
+    wait_for_agent(&daemon, "listens").await;
+    reviewer.call_text("channel_send", json!({"message": "@listens hello"})).await;
+    assert_eq!(listens.next_mention().await["target"], "listens");
+    let bridge = connect(&daemon, Transport::StatelessBridge, Some("bridged")).await;
+    wait_for_agent(&daemon, "bridged").await;
+    drop((stream, bridge));
 }
 
 #[tokio::test]
-async fn whoever_follows_its_inbox_is_known_from_then_on() {
+async fn inbox_subscription_registers_its_agent() {
     let daemon = setup().start().unwrap();
     let http = rookery_testkit::daemon::client().unwrap();
-    let id = session(daemon.url(), "quiet").await;
-    assert_eq!(facts(&daemon, "agent.registered").len(), 0, "a session alone is nobody's word to take part");
-    let follow =
+    let id = open_session(daemon.url(), "quiet").await;
+    assert_eq!(rows_of_kind(&daemon, "agent.registered").len(), 0, "a session alone registers no agent");
+    let subscribe =
         |uri: String| json!({"jsonrpc": "2.0", "id": 2, "method": "resources/subscribe", "params": {"uri": uri}});
-    post(&http, daemon.url(), "quiet", Some(&id), follow(inbox("other"))).await;
-    assert_eq!(facts(&daemon, "agent.registered").len(), 0, "somebody else's inbox");
-    let answer = post(&http, daemon.url(), "quiet", Some(&id), follow(inbox("quiet"))).await;
+    post(&http, daemon.url(), "quiet", Some(&id), subscribe(inbox_uri("other"))).await;
+    assert_eq!(rows_of_kind(&daemon, "agent.registered").len(), 0, "the inbox of another agent");
+    let answer = post(&http, daemon.url(), "quiet", Some(&id), subscribe(inbox_uri("quiet"))).await;
     assert!(answer.text().await.unwrap().contains("\"result\""));
     assert_eq!(daemon.get("/agents/quiet").await.unwrap().status, 200);
 }
 
 #[tokio::test]
-async fn looking_around_without_a_name_makes_nobody() {
+async fn unnamed_reads_register_no_agent() {
     let daemon = setup().start().unwrap();
-    for way in [Way::Session, Way::Socket, Way::Bridge, Way::Alone, Way::BridgeAlone] {
-        let client = connect(&daemon, way, None).await;
+    for transport in
+        [Transport::Session, Transport::Socket, Transport::Bridge, Transport::Stateless, Transport::StatelessBridge]
+    {
+        let client = connect(&daemon, transport, None).await;
         client.service.list_all_tools().await.unwrap();
         client.service.list_all_resources().await.unwrap();
         client.call("channel_peek", json!({})).await;
     }
-    assert_eq!(facts(&daemon, "agent.registered").len(), 0);
+    assert_eq!(rows_of_kind(&daemon, "agent.registered").len(), 0);
 }
 
 /// Waits for the next sign of life of an agent.
-async fn shows_itself(daemon: &Daemon, agent: &str) {
-    let looks = connect(daemon, Way::Alone, None).await;
+async fn wait_for_sign_of_life(daemon: &Daemon, agent: &str) {
+    let observer = connect(daemon, Transport::Stateless, None).await;
     let seen = async || {
-        let all = looks.call("coord_get_presence", json!({})).await["instances"].clone();
+        let all = observer.call("coord_get_presence", json!({})).await["instances"].clone();
         let found = all.as_array().unwrap().iter().find(|one| one["instance_id"] == agent).cloned();
         found.expect("an agent that is part of the team")["last_heartbeat"].clone()
     };
@@ -131,61 +134,61 @@ async fn shows_itself(daemon: &Daemon, agent: &str) {
 }
 
 #[tokio::test]
-async fn whoever_leaves_while_it_is_connected_has_left() {
+async fn unregistered_agent_stays_gone_while_connected() {
     let daemon = setup().env("ROOKERY_CONNECTION_OFFLINE_AFTER", "1s").start().unwrap();
-    let reviewer = connect(&daemon, Way::Session, Some("reviewer")).await;
-    joins(&daemon, "reviewer").await;
-    for way in [Way::Session, Way::Bridge] {
-        let name = format!("{way:?}");
-        let client = connect(&daemon, way, Some(&name)).await;
-        joins(&daemon, &name).await;
+    let reviewer = connect(&daemon, Transport::Session, Some("reviewer")).await;
+    wait_for_agent(&daemon, "reviewer").await;
+    for transport in [Transport::Session, Transport::Bridge] {
+        let name = format!("{transport:?}");
+        let client = connect(&daemon, transport, Some(&name)).await;
+        wait_for_agent(&daemon, &name).await;
         client.call("agent_unregister", json!({})).await;
-        // Meanwhile streams show again and again that they are open.
+        // Meanwhile streams keep confirming that they are open.
         for _ in 0..3 {
-            shows_itself(&daemon, "reviewer").await;
+            wait_for_sign_of_life(&daemon, "reviewer").await;
         }
         client.service.list_all_tools().await.unwrap();
         let sent = reviewer.call("channel_send", json!({"message": format!("@{name} bye")})).await;
-        assert_eq!(sent["unknown"], json!([name]), "{way:?}");
+        assert_eq!(sent["unknown"], json!([name]), "{transport:?}");
     }
 }
 
 #[tokio::test]
-async fn what_waits_is_told_when_one_connects() {
+async fn waiting_mention_is_pushed_on_connect() {
     let daemon = setup().start().unwrap();
-    let reviewer = connect(&daemon, Way::Session, Some("reviewer")).await;
-    let coder = connect(&daemon, Way::Alone, Some("coder")).await;
-    coder.inbox().await;
-    reviewer.says("channel_send", json!({"message": "@coder while you were away"})).await;
-    let mut back = connect(&daemon, Way::Session, Some("coder")).await;
-    assert_eq!(words(&back.is_told().await), expected("@coder while you were away"));
-    // One that becomes the agent in its session is told from then on.
-    let mut named = connect(&daemon, Way::Session, None).await;
+    let reviewer = connect(&daemon, Transport::Session, Some("reviewer")).await;
+    let coder = connect(&daemon, Transport::Stateless, Some("coder")).await;
+    coder.read_inbox().await;
+    reviewer.call_text("channel_send", json!({"message": "@coder while you were away"})).await;
+    let mut back = connect(&daemon, Transport::Session, Some("coder")).await;
+    assert_eq!(mention_fields(&back.next_mention().await), expected("@coder while you were away"));
+    // A client that becomes the agent in its session is notified from then on.
+    let mut named = connect(&daemon, Transport::Session, None).await;
     let id = named.register("someone").await;
-    reviewer.says("channel_send", json!({"message": format!("@{id} welcome")})).await;
-    assert_eq!(named.is_told().await["target"], id.as_str());
+    reviewer.call_text("channel_send", json!({"message": format!("@{id} welcome")})).await;
+    assert_eq!(named.next_mention().await["target"], id.as_str());
 }
 
 #[tokio::test]
-async fn an_open_stream_is_a_sign_of_life() {
+async fn open_stream_keeps_its_agent_online() {
     let daemon = setup()
         .env("ROOKERY_CALL_ONLY_OFFLINE_AFTER", "1s")
         .env("ROOKERY_CONNECTION_OFFLINE_AFTER", "1s")
         .start()
         .unwrap();
-    let listens = connect(&daemon, Way::Session, Some("listens")).await;
-    let calls = connect(&daemon, Way::Alone, Some("calls")).await;
-    listens.inbox().await;
-    calls.inbox().await;
+    let listens = connect(&daemon, Transport::Session, Some("listens")).await;
+    let calls = connect(&daemon, Transport::Stateless, Some("calls")).await;
+    listens.read_inbox().await;
+    calls.read_inbox().await;
     let status = async |agent: &str| text(&daemon.get(&format!("/agents/{agent}")).await.unwrap().body["status"]);
-    rookery_testkit::wait::eventually("the one that is silent goes offline", || async {
+    rookery_testkit::wait::eventually("the silent agent goes offline", || async {
         Ok((status("calls").await == "offline").then_some(()))
     })
     .await
     .unwrap();
     assert_ne!(status("listens").await, "offline");
     drop(listens);
-    rookery_testkit::wait::eventually("the one whose stream is closed goes offline", || async {
+    rookery_testkit::wait::eventually("the agent with the closed stream goes offline", || async {
         Ok((status("listens").await == "offline").then_some(()))
     })
     .await
@@ -193,21 +196,21 @@ async fn an_open_stream_is_a_sign_of_life() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_holds_up_no_sender() {
+async fn client_that_does_not_read_does_not_block_senders() {
     let daemon = setup().start().unwrap();
-    let sender = connect(&daemon, Way::Session, Some("sender")).await;
+    let sender = connect(&daemon, Transport::Session, Some("sender")).await;
     let mut streams = Vec::new();
     for _ in 0..5 {
-        let id = session(daemon.url(), "deaf").await;
+        let id = open_session(daemon.url(), "deaf").await;
         streams.push(open_and_ignore(daemon.url(), &id).await);
     }
-    let deaf: Client = connect(&daemon, Way::Alone, Some("deaf")).await;
-    deaf.inbox().await;
+    let unread: Client = connect(&daemon, Transport::Stateless, Some("deaf")).await;
+    unread.read_inbox().await;
     let long = format!("@deaf {}", "x".repeat(20_000));
     for _ in 0..100 {
         let quick =
-            tokio::time::timeout(Duration::from_secs(10), sender.says("channel_send", json!({"message": long})));
+            tokio::time::timeout(Duration::from_secs(10), sender.call_text("channel_send", json!({"message": long})));
         assert_eq!(quick.await.expect("a sender waits for a client that does not read"), "sent");
     }
-    assert_eq!(deaf.inbox().await.len(), 100, "the inbox is the truth");
+    assert_eq!(unread.read_inbox().await.len(), 100, "the inbox has every message");
 }

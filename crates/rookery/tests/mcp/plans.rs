@@ -1,33 +1,35 @@
-//! Plans of workflows: what is refused, what can be changed later, who may, and plans to use again.
+//! Plans of workflows: rejections, later changes, permissions, and templates.
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Way, connect, connect_with, exported, facts, plan, setup, text};
+use crate::support::{
+    Client, Transport, connect, connect_with, create_planned_workflow, export_log, rows_of_kind, setup, text,
+};
 
-async fn one_agent() -> (rookery_testkit::daemon::Daemon, Client) {
+async fn daemon_with_agent() -> (rookery_testkit::daemon::Daemon, Client) {
     let daemon = setup().start().unwrap();
-    let agent = connect(&daemon, Way::Alone, Some("a")).await;
+    let agent = connect(&daemon, Transport::Stateless, Some("a")).await;
     agent.register("a").await;
     (daemon, agent)
 }
 
-async fn workflow(agent: &Client) -> String {
+async fn create_workflow(agent: &Client) -> String {
     let created = json!({"name": "w", "source_type": "github_issue", "source_content": "fix it", "source_ref": "#7"});
     text(&agent.call("workflow_create", created).await["id"])
 }
 
 #[tokio::test]
-async fn a_plan_that_cannot_be_worked_off_is_refused_whole() {
-    let (daemon, agent) = one_agent().await;
-    let id = workflow(&agent).await;
-    let before = exported(&daemon).len();
-    let circle = json!([
+async fn invalid_plan_is_rejected_whole() {
+    let (daemon, agent) = daemon_with_agent().await;
+    let id = create_workflow(&agent).await;
+    let before = export_log(&daemon).len();
+    let cycle = json!([
         {"name": "x", "depends_on": ["y"]},
         {"name": "y", "depends_on": ["z"]},
         {"name": "z", "depends_on": ["x"]},
     ]);
     for (tasks, code, names) in [
-        (circle, "DEPENDENCY_CYCLE", vec!["x", "y", "z"]),
+        (cycle, "DEPENDENCY_CYCLE", vec!["x", "y", "z"]),
         (json!([{"name": "x"}, {"name": "x"}]), "DUPLICATE_TASK_NAME", vec!["'x'"]),
         (json!([{"name": "x", "depends_on": ["x"]}]), "SELF_DEPENDENCY", vec!["'x'"]),
         (json!([{"name": "x", "depends_on": ["nothing"]}]), "UNKNOWN_DEPENDENCY", vec!["'nothing'"]),
@@ -40,29 +42,30 @@ async fn a_plan_that_cannot_be_worked_off_is_refused_whole() {
         ),
     ] {
         let refused =
-            agent.refused("workflow_set_plan", json!({"id": id, "plan": {"summary": "s", "tasks": tasks}})).await;
+            agent.call_rejected("workflow_set_plan", json!({"id": id, "plan": {"summary": "s", "tasks": tasks}})).await;
         assert_eq!((&refused["code"], &refused["recoverable"]), (&json!(code), &json!(true)), "{refused}");
         let message = text(&refused["message"]);
         assert!(names.iter().all(|name| message.contains(name)), "{message}");
     }
-    assert_eq!(exported(&daemon).len(), before, "nothing is half done");
+    assert_eq!(export_log(&daemon).len(), before, "no event was appended");
     let tasks = json!([{"name": "second", "sequence": 2}, {"name": "first", "sequence": 1}]);
     let full = json!({"summary": "s", "approach": "slowly", "risks": ["rain"], "assumptions": ["sun"], "tasks": tasks});
     agent.call("workflow_set_plan", json!({"id": id, "plan": full})).await;
     let planned = agent.call("workflow_get", json!({"id": id, "include_tasks": true})).await;
     assert_eq!((&planned["tasks"][0]["name"], &planned["source_ref"]), (&json!("first"), &json!("#7")));
-    for told in ["s", "slowly", "rain", "sun"] {
-        assert!(text(&planned["plan_summary"]).contains(told), "{planned}");
+    for part in ["s", "slowly", "rain", "sun"] {
+        assert!(text(&planned["plan_summary"]).contains(part), "{planned}");
     }
-    let twice =
-        agent.refused("workflow_set_plan", json!({"id": id, "plan": {"summary": "", "tasks": [{"name": "z"}]}})).await;
+    let twice = agent
+        .call_rejected("workflow_set_plan", json!({"id": id, "plan": {"summary": "", "tasks": [{"name": "z"}]}}))
+        .await;
     assert_eq!((&twice["code"], &twice["recoverable"]), (&json!("INVALID_STATE"), &json!(false)));
 }
 
 #[tokio::test]
-async fn who_takes_a_task_early_is_told_what_comes_first() {
-    let (_daemon, agent) = one_agent().await;
-    let (id, tasks) = plan(
+async fn early_task_claim_lists_its_blocking_tasks() {
+    let (_daemon, agent) = daemon_with_agent().await;
+    let (id, tasks) = create_planned_workflow(
         &agent,
         json!([{"name": "one"}, {"name": "two", "depends_on": ["one"]}, {"name": "three", "depends_on": ["two"]}]),
     )
@@ -70,22 +73,23 @@ async fn who_takes_a_task_early_is_told_what_comes_first() {
     let early = agent.call("task_claim", json!({"task_id": tasks["three"]})).await;
     let two = json!({"id": tasks["two"], "name": "two", "status": "blocked"});
     assert_eq!((&early["success"], &early["blocked_by"]), (&json!(true), &json!([two])));
-    let begun = agent.refused("task_update_status", json!({"id": tasks["three"], "status": "in_progress"})).await;
-    assert_eq!(begun["code"], "TASK_BLOCKED");
+    let started =
+        agent.call_rejected("task_update_status", json!({"id": tasks["three"], "status": "in_progress"})).await;
+    assert_eq!(started["code"], "TASK_BLOCKED");
     let now = agent.call("task_claim", json!({"task_id": tasks["one"]})).await;
     assert_eq!((&now["success"], now.get("blocked_by")), (&json!(true), None));
 
-    let anew = json!({"summary": "without two", "reason": "not needed", "tasks": []});
-    agent.call("workflow_replan", json!({"workflow_id": id, "plan": anew})).await;
+    let new_plan = json!({"summary": "without two", "reason": "not needed", "tasks": []});
+    agent.call("workflow_replan", json!({"workflow_id": id, "plan": new_plan})).await;
     let again = agent.call("task_claim", json!({"task_id": tasks["three"]})).await;
     let one = json!({"id": tasks["one"], "name": "one", "status": "pending"});
-    assert_eq!(again["blocked_by"], json!([one]), "it waits for what the removed one waited for");
+    assert_eq!(again["blocked_by"], json!([one]), "it inherits the dependencies of the removed task");
 }
 
 #[tokio::test]
-async fn a_plan_changes_while_it_is_worked_on() {
-    let (_daemon, agent) = one_agent().await;
-    let (id, tasks) = plan(
+async fn plan_changes_during_work() {
+    let (_daemon, agent) = daemon_with_agent().await;
+    let (id, tasks) = create_planned_workflow(
         &agent,
         json!([{"name": "one"}, {"name": "two", "depends_on": ["one"]}, {"name": "three", "depends_on": ["two"]}]),
     )
@@ -100,10 +104,10 @@ async fn a_plan_changes_while_it_is_worked_on() {
     assert_eq!(waits, json!({"satisfied": false, "pending": [one], "completed": []}));
 
     agent.call("task_claim", json!({"task_id": tasks["one"]})).await;
-    let held = agent.refused("workflow_remove_task", json!({"workflow_id": id, "task_id": tasks["one"]})).await;
+    let held = agent.call_rejected("workflow_remove_task", json!({"workflow_id": id, "task_id": tasks["one"]})).await;
     assert_eq!(held["code"], "TASK_NOT_REMOVABLE");
     let again =
-        json!({"summary": "anew", "reason": "we know more", "tasks": [{"name": "last", "depends_on": ["one"]}]});
+        json!({"summary": "revised", "reason": "we know more", "tasks": [{"name": "last", "depends_on": ["one"]}]});
     let replanned = agent.call("workflow_replan", json!({"workflow_id": id, "plan": again})).await;
     let counts = json!({
         "workflow_id": id,
@@ -114,19 +118,19 @@ async fn a_plan_changes_while_it_is_worked_on() {
     });
     assert_eq!(replanned, counts);
     let taken = json!({"summary": "", "reason": "", "tasks": [{"name": "one"}]});
-    let taken = agent.refused("workflow_replan", json!({"workflow_id": id, "plan": taken})).await;
+    let taken = agent.call_rejected("workflow_replan", json!({"workflow_id": id, "plan": taken})).await;
     assert_eq!(taken["code"], "NAME_CONFLICT");
     let shown = agent.call("workflow_get", json!({"id": id})).await;
-    assert_eq!((&shown["plan_summary"], &shown["tasks"]), (&json!("anew"), &json!([])));
+    assert_eq!((&shown["plan_summary"], &shown["tasks"]), (&json!("revised"), &json!([])));
     assert_eq!(shown["config"]["replan_history"][0]["reason"], "we know more");
 
     agent.call("task_update_status", json!({"id": tasks["one"], "status": "in_progress"})).await;
     let other = json!({"approach": "otherwise", "steps": ["x"]});
     let task = json!({"id": tasks["one"], "reason": "it did not work", "new_plan": other});
     let replanned = agent.call("task_replan", task).await;
-    let told = agent.call("checkpoint_list", json!({"task_id": tasks["one"], "type": ["replan"]})).await;
-    assert_eq!(told["checkpoints"][0]["id"], replanned["checkpoint_id"]);
-    assert_eq!(told["checkpoints"][0]["summary"], "it did not work");
+    let checkpoints = agent.call("checkpoint_list", json!({"task_id": tasks["one"], "type": ["replan"]})).await;
+    assert_eq!(checkpoints["checkpoints"][0]["id"], replanned["checkpoint_id"]);
+    assert_eq!(checkpoints["checkpoints"][0]["summary"], "it did not work");
     agent.call("task_update_status", json!({"id": tasks["one"], "status": "failed", "error": "no"})).await;
     let offered = agent.call("workflow_next_tasks", json!({"workflow_id": id})).await;
     assert_eq!(offered["tasks"][0]["id"], json!(tasks["one"]), "a failed task can be taken");
@@ -138,9 +142,10 @@ async fn a_plan_changes_while_it_is_worked_on() {
 }
 
 #[tokio::test]
-async fn a_workflow_follows_its_tasks_and_can_be_held_up() {
-    let (daemon, agent) = one_agent().await;
-    let (id, tasks) = plan(&agent, json!([{"name": "one"}, {"name": "two"}, {"name": "three"}])).await;
+async fn workflow_status_follows_its_tasks_and_can_be_paused() {
+    let (daemon, agent) = daemon_with_agent().await;
+    let (id, tasks) =
+        create_planned_workflow(&agent, json!([{"name": "one"}, {"name": "two"}, {"name": "three"}])).await;
     let status = async || text(&agent.call("workflow_get", json!({"id": id})).await["status"]);
     assert_eq!(status().await, "ready");
     agent.call("task_claim", json!({"task_id": tasks["one"]})).await;
@@ -149,14 +154,14 @@ async fn a_workflow_follows_its_tasks_and_can_be_held_up() {
     let asked = agent.call("workflow_next_tasks", json!({"workflow_id": id})).await;
     assert_eq!((&asked["tasks"], &asked["workflow_status"]), (&json!([]), &json!("paused")));
     assert_eq!(agent.call("workflow_next_tasks", json!({})).await["tasks"], json!([]));
-    let held = agent.refused("task_claim", json!({"task_id": tasks["two"]})).await;
+    let held = agent.call_rejected("task_claim", json!({"task_id": tasks["two"]})).await;
     assert_eq!(held["code"], "INVALID_STATE");
     let shown = agent.call("workflow_get", json!({"id": id})).await;
     assert_eq!(shown["last_status_reason"], "lunch");
     agent.call("workflow_update_status", json!({"id": id, "status": "in_progress"})).await;
-    let early = agent.refused("workflow_update_status", json!({"id": id, "status": "completed"})).await;
+    let early = agent.call_rejected("workflow_update_status", json!({"id": id, "status": "completed"})).await;
     assert_eq!(early["code"], "INVALID_STATE");
-    let wrong = agent.refused("workflow_update_status", json!({"id": id, "status": "planning"})).await;
+    let wrong = agent.call_rejected("workflow_update_status", json!({"id": id, "status": "planning"})).await;
     assert_eq!(wrong["code"], "INVALID_TRANSITION");
 
     agent.call("task_update_status", json!({"id": tasks["one"], "status": "in_progress"})).await;
@@ -171,8 +176,8 @@ async fn a_workflow_follows_its_tasks_and_can_be_held_up() {
     assert!(text(&text_of["summary"]).contains("1. one [completed] by a: done"), "{text_of}");
     assert!(text_of["token_estimate"].as_u64().unwrap() > 5);
 
-    // Tasks outside of any workflow are one, too, which never ends.
-    let loose = crate::support::task(&daemon, None).await;
+    // Tasks outside of any workflow belong to the default workflow, which never ends.
+    let loose = crate::support::create_task(&daemon, None).await;
     let open = agent.call("workflow_next_tasks", json!({})).await;
     assert_eq!((&open["tasks"][0]["id"], &open["all_complete"]), (&json!(loose), &json!(false)));
     let all = agent.call("workflow_list", json!({})).await;
@@ -180,31 +185,31 @@ async fn a_workflow_follows_its_tasks_and_can_be_held_up() {
 }
 
 #[tokio::test]
-async fn who_opened_a_workflow_steers_it_and_so_do_the_lead_and_people() {
+async fn workflow_is_changed_only_by_creator_lead_or_people() {
     let daemon = setup().start().unwrap();
     let mut agents = vec![];
     for name in ["lead", "a", "b"] {
-        let agent = connect(&daemon, Way::Alone, Some(name)).await;
+        let agent = connect(&daemon, Transport::Stateless, Some(name)).await;
         agent.register(name).await;
         agents.push(agent);
     }
     let [lead, a, b] = agents.as_slice() else { panic!("three agents") };
-    let (id, tasks) = plan(a, json!([{"name": "one"}, {"name": "two"}])).await;
+    let (id, tasks) = create_planned_workflow(a, json!([{"name": "one"}, {"name": "two"}])).await;
     let pause = json!({"id": id, "status": "abandoned"});
-    let refused = b.refused("workflow_update_status", pause.clone()).await;
+    let refused = b.call_rejected("workflow_update_status", pause.clone()).await;
     assert_eq!(refused["code"], "FORBIDDEN");
     assert!(text(&refused["message"]).contains("steered by a"), "{refused}");
     let removal = json!({"workflow_id": id, "task_id": tasks["two"]});
-    assert_eq!(b.refused("workflow_remove_task", removal.clone()).await["code"], "FORBIDDEN");
+    assert_eq!(b.call_rejected("workflow_remove_task", removal.clone()).await["code"], "FORBIDDEN");
     b.call("workflow_add_task", json!({"workflow_id": id, "name": "found on the way"})).await;
     let as_another = json!({"workflow_id": id, "name": "x", "agent_id": "a"});
-    assert_eq!(b.refused("workflow_add_task", as_another.clone()).await["code"], "FORBIDDEN");
+    assert_eq!(b.call_rejected("workflow_add_task", as_another.clone()).await["code"], "FORBIDDEN");
     lead.call("workflow_add_task", as_another).await;
     lead.call("workflow_remove_task", removal).await;
 
     let key = format!("Bearer {}", daemon.person_key().unwrap());
     let header = (reqwest::header::AUTHORIZATION, reqwest::header::HeaderValue::from_str(&key).unwrap());
-    let person = connect_with(&daemon, Way::Alone, "", None, [header].into()).await;
+    let person = connect_with(&daemon, Transport::Stateless, "", None, [header].into()).await;
     let own = json!({"name": "for people", "source_type": "custom", "source_content": ""});
     let own = person.call("workflow_create", own).await;
     assert_eq!(person.call("workflow_get", json!({"id": own["id"]})).await["created_by"], "person:local");
@@ -214,17 +219,20 @@ async fn who_opened_a_workflow_steers_it_and_so_do_the_lead_and_people() {
 }
 
 #[tokio::test]
-async fn a_plan_that_went_well_can_be_used_again() {
-    let (daemon, agent) = one_agent().await;
-    let (id, _) =
-        plan(&agent, json!([{"name": "build {{what}}"}, {"name": "test", "depends_on": ["build {{what}}"]}])).await;
+async fn template_from_a_workflow_creates_another_workflow() {
+    let (daemon, agent) = daemon_with_agent().await;
+    let (id, _) = create_planned_workflow(
+        &agent,
+        json!([{"name": "build {{what}}"}, {"name": "test", "depends_on": ["build {{what}}"]}]),
+    )
+    .await;
     let from = text(&agent.call("template_create", json!({"name": "a feature", "from_workflow_id": id})).await["id"]);
     let tasks = json!([{"name": "ask {{who}}", "parallel_group": "g"}, {"name": "do", "depends_on": ["ask {{who}}"]}]);
     let defined =
         json!({"name": "a bug", "description": "for {{who}}", "template": {"tasks": tasks, "variables": ["why"]}});
     agent.call("template_create", defined.clone()).await;
-    assert_eq!(agent.refused("template_create", defined).await["code"], "DUPLICATE_TEMPLATE");
-    let neither = agent.refused("template_create", json!({"name": "x"})).await;
+    assert_eq!(agent.call_rejected("template_create", defined).await["code"], "DUPLICATE_TEMPLATE");
+    let neither = agent.call_rejected("template_create", json!({"name": "x"})).await;
     assert_eq!(neither["code"], "INVALID_INPUT");
     let listed = agent.call("template_list", json!({})).await["templates"].clone();
     let names: Vec<_> = listed.as_array().unwrap().iter().map(|one| text(&one["name"])).collect();
@@ -232,7 +240,7 @@ async fn a_plan_that_went_well_can_be_used_again() {
     assert_eq!((&listed[0]["variables"], &listed[0]["source"]), (&json!(["who", "why"]), &json!("db")));
     assert_eq!(listed[0]["tasks"][1]["depends_on"], json!(["ask {{who}}"]));
 
-    let missing = agent.refused("template_apply", json!({"template_id": from, "workflow_name": "login"})).await;
+    let missing = agent.call_rejected("template_apply", json!({"template_id": from, "workflow_name": "login"})).await;
     assert_eq!((&missing["code"], &missing["recoverable"]), (&json!("MISSING_VARIABLES"), &json!(true)));
     let filled = json!({
         "template_id": from,
@@ -241,27 +249,27 @@ async fn a_plan_that_went_well_can_be_used_again() {
         "max_parallel_tasks": 3,
     });
     let applied = agent.call("template_apply", filled).await;
-    let made = agent.call("workflow_get", json!({"id": applied["workflow_id"], "include_tasks": true})).await;
+    let created = agent.call("workflow_get", json!({"id": applied["workflow_id"], "include_tasks": true})).await;
     assert_eq!(
-        (&made["status"], &made["source_type"], &made["max_parallel_tasks"]),
+        (&created["status"], &created["source_type"], &created["max_parallel_tasks"]),
         (&json!("ready"), &json!("template"), &json!(3))
     );
-    assert_eq!(made["tasks"][0]["name"], "build the login");
-    assert_eq!(made["tasks"][1]["depends_on"], json!([made["tasks"][0]["id"]]));
-    let unknown = agent.refused("template_apply", json!({"template_id": "tmpl_x", "workflow_name": "x"})).await;
+    assert_eq!(created["tasks"][0]["name"], "build the login");
+    assert_eq!(created["tasks"][1]["depends_on"], json!([created["tasks"][0]["id"]]));
+    let unknown = agent.call_rejected("template_apply", json!({"template_id": "tmpl_x", "workflow_name": "x"})).await;
     assert_eq!(unknown["code"], "TEMPLATE_NOT_FOUND");
-    assert_eq!(facts(&daemon, "template.created").len(), 2);
+    assert_eq!(rows_of_kind(&daemon, "template.created").len(), 2);
 }
 
 #[tokio::test]
-async fn agents_say_what_they_join_for_and_that_they_do_nothing() {
-    let (daemon, agent) = one_agent().await;
-    let (id, tasks) = plan(&agent, json!([{"name": "one"}])).await;
+async fn agent_names_its_workflow_and_clears_its_current_task() {
+    let (daemon, agent) = daemon_with_agent().await;
+    let (id, tasks) = create_planned_workflow(&agent, json!([{"name": "one"}])).await;
     let joining = json!({"name": "b", "runtime": "codex", "workflow_id": id});
-    let other = connect(&daemon, Way::Alone, None).await;
+    let other = connect(&daemon, Transport::Stateless, None).await;
     let b = text(&other.call("agent_register", joining).await["id"]);
     let unknown = json!({"name": "c", "runtime": "codex", "workflow_id": "wf_x"});
-    assert_eq!(other.refused("agent_register", unknown).await["code"], "WORKFLOW_NOT_FOUND");
+    assert_eq!(other.call_rejected("agent_register", unknown).await["code"], "WORKFLOW_NOT_FOUND");
     let there = agent.call("agent_list", json!({"workflow_id": id})).await;
     let there: Vec<String> = there["agents"].as_array().unwrap().iter().map(|one| text(&one["id"])).collect();
     assert_eq!(there, [b]);
@@ -276,16 +284,16 @@ async fn agents_say_what_they_join_for_and_that_they_do_nothing() {
 }
 
 #[tokio::test]
-async fn a_heartbeat_that_names_no_task_there_is_shows_life_all_the_same() {
-    let (daemon, agent) = one_agent().await;
+async fn heartbeat_with_unknown_task_still_keeps_agent_online() {
+    let (daemon, agent) = daemon_with_agent().await;
     agent.call("agent_update", json!({"status": "offline"})).await;
-    let beat = agent.refused("agent_heartbeat", json!({"current_task_id": "tk_nothing", "status": "busy"})).await;
+    let beat = agent.call_rejected("agent_heartbeat", json!({"current_task_id": "tk_nothing", "status": "busy"})).await;
     assert_eq!((&beat["code"], &beat["message"]), (&json!("TASK_NOT_FOUND"), &json!("Task not found: 'tk_nothing'")));
     assert!(beat["suggestion"].as_str().unwrap().contains("sign of life"), "{beat}");
     let shown = daemon.get("/agents/a").await.unwrap().body;
     assert_eq!((&shown["status"], &shown["current_task"]), (&json!("idle"), &Value::Null));
     let head = daemon.get("/status").await.unwrap().body["event_count"].clone();
     let update = json!({"current_task_id": "tk_nothing", "metadata": {"k": 1}});
-    assert_eq!(agent.refused("agent_update", update).await["code"], "TASK_NOT_FOUND");
-    assert_eq!(daemon.get("/status").await.unwrap().body["event_count"], head, "nothing is half done");
+    assert_eq!(agent.call_rejected("agent_update", update).await["code"], "TASK_NOT_FOUND");
+    assert_eq!(daemon.get("/status").await.unwrap().body["event_count"], head, "no event was appended");
 }

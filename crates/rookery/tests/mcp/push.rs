@@ -1,4 +1,4 @@
-//! Being told of what waits for one: by every way in, and at nobody else's cost.
+//! Notifications about an inbox, by every transport, without cost for others.
 
 use std::time::Duration;
 
@@ -7,91 +7,93 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::{Client, DEADLINE, Way, connect, inbox, setup, task};
+use crate::support::{Client, DEADLINE, Transport, connect, create_task, inbox_uri, setup};
 
-async fn follow(client: &Client, uri: &str) {
+async fn subscribe(client: &Client, uri: &str) {
     #[expect(deprecated, reason = "this is how clients of the older versions do it")]
     client.service.subscribe(SubscribeRequestParams::new(uri)).await.unwrap();
 }
 
 #[tokio::test]
-async fn an_inbox_is_listed_read_and_followed() {
+async fn inbox_resource_is_listed_read_and_followed() {
     let daemon = setup().start().unwrap();
-    for way in [Way::Session, Way::Socket, Way::Bridge] {
-        let name = format!("{way:?}");
-        let mut client = connect(&daemon, way, Some(&name)).await;
+    for transport in [Transport::Session, Transport::Socket, Transport::Bridge] {
+        let name = format!("{transport:?}");
+        let mut client = connect(&daemon, transport, Some(&name)).await;
         client.register(&name).await;
         let listed = client.service.list_all_resources().await.unwrap();
-        assert_eq!(listed[0].uri, inbox(&name));
-        follow(&client, &inbox(&name)).await;
-        task(&daemon, Some(&name)).await;
-        assert_eq!(client.hears().await, inbox(&name), "{way:?}");
+        assert_eq!(listed[0].uri, inbox_uri(&name));
+        subscribe(&client, &inbox_uri(&name)).await;
+        create_task(&daemon, Some(&name)).await;
+        assert_eq!(client.next_resource_update().await, inbox_uri(&name), "{transport:?}");
         #[expect(deprecated, reason = "this is how clients of the older versions do it")]
-        client.service.unsubscribe(UnsubscribeRequestParams::new(inbox(&name))).await.unwrap();
-        task(&daemon, Some(&name)).await;
+        client.service.unsubscribe(UnsubscribeRequestParams::new(inbox_uri(&name))).await.unwrap();
+        create_task(&daemon, Some(&name)).await;
         client.call("agent_list", json!({})).await;
-        assert!(client.heard.try_recv().is_err(), "{way:?}");
+        assert!(client.resource_updates.try_recv().is_err(), "{transport:?}");
     }
 }
 
 #[tokio::test]
-async fn without_a_session_one_listens() {
+async fn client_without_session_listens_for_updates() {
     let daemon = setup().start().unwrap();
-    for way in [Way::Alone, Way::BridgeAlone] {
-        let name = format!("{way:?}");
-        let client = connect(&daemon, way, Some(&name)).await;
+    for transport in [Transport::Stateless, Transport::StatelessBridge] {
+        let name = format!("{transport:?}");
+        let client = connect(&daemon, transport, Some(&name)).await;
         client.register(&name).await;
-        let filter = SubscriptionFilter::builder().resource_subscription(inbox(&name)).build();
+        let filter = SubscriptionFilter::builder().resource_subscription(inbox_uri(&name)).build();
         let mut listening = client.service.listen(filter).await.unwrap();
-        task(&daemon, Some(&name)).await;
-        let next = tokio::time::timeout(DEADLINE, listening.next()).await.expect("nothing is heard").unwrap();
-        let Some(ServerNotification::ResourceUpdatedNotification(heard)) = next else { panic!("{way:?}: {next:?}") };
-        assert_eq!(heard.params.uri, inbox(&name), "{way:?}");
+        create_task(&daemon, Some(&name)).await;
+        let next = tokio::time::timeout(DEADLINE, listening.next()).await.expect("no notification arrives").unwrap();
+        let Some(ServerNotification::ResourceUpdatedNotification(update)) = next else {
+            panic!("{transport:?}: {next:?}")
+        };
+        assert_eq!(update.params.uri, inbox_uri(&name), "{transport:?}");
     }
 }
 
 #[tokio::test]
-async fn whoever_listens_misses_nothing_from_the_acknowledgment_on() {
+async fn listener_misses_no_update_after_its_acknowledgment() {
     let daemon = setup().start().unwrap();
-    connect(&daemon, Way::Alone, Some("last")).await.register("last").await;
-    // Looking at the inbox of an agent that was away brings it back, which takes a moment each.
+    connect(&daemon, Transport::Stateless, Some("last")).await.register("last").await;
+    // Looking at the inbox of an offline agent brings it back, which takes a moment each time.
     let mut many = Vec::new();
     for number in 0..50 {
         let name = format!("away-{number}");
-        let away = connect(&daemon, Way::Alone, Some(&name)).await;
+        let away = connect(&daemon, Transport::Stateless, Some(&name)).await;
         away.register(&name).await;
         away.call("agent_update", json!({"status": "offline"})).await;
-        many.push(inbox(&name));
+        many.push(inbox_uri(&name));
     }
-    many.push(inbox("last"));
+    many.push(inbox_uri("last"));
     let filter = SubscriptionFilter::builder().resource_subscriptions(many).build();
-    let client = connect(&daemon, Way::Alone, None).await;
+    let client = connect(&daemon, Transport::Stateless, None).await;
     let mut listening = client.service.listen(filter).await.unwrap();
-    task(&daemon, Some("last")).await;
-    let next = tokio::time::timeout(DEADLINE, listening.next()).await.expect("nothing is heard").unwrap();
-    let Some(ServerNotification::ResourceUpdatedNotification(heard)) = next else { panic!("{next:?}") };
-    assert_eq!(heard.params.uri, inbox("last"));
+    create_task(&daemon, Some("last")).await;
+    let next = tokio::time::timeout(DEADLINE, listening.next()).await.expect("no notification arrives").unwrap();
+    let Some(ServerNotification::ResourceUpdatedNotification(update)) = next else { panic!("{next:?}") };
+    assert_eq!(update.params.uri, inbox_uri("last"));
 }
 
 #[tokio::test]
-async fn an_inbox_is_its_agents_own() {
+async fn inbox_of_another_agent_is_not_readable() {
     let daemon = setup().start().unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
     a.register("a").await;
     let read = |uri: String| a.service.read_resource(rmcp::model::ReadResourceRequestParams::new(uri));
-    assert!(read(inbox("a")).await.is_ok());
-    assert!(read(inbox("b")).await.is_err());
+    assert!(read(inbox_uri("a")).await.is_ok());
+    assert!(read(inbox_uri("b")).await.is_err());
     assert!(read("rookery://elsewhere".to_owned()).await.is_err());
-    // Whoever registered in its session is that agent, also here.
-    let anonymous = connect(&daemon, Way::Session, None).await;
+    // An agent registered in its session owns that inbox here too.
+    let anonymous = connect(&daemon, Transport::Session, None).await;
     let id = anonymous.register("one").await;
     let read = |uri: String| anonymous.service.read_resource(rmcp::model::ReadResourceRequestParams::new(uri));
-    assert!(read(inbox(&id)).await.is_ok());
-    assert!(read(inbox("a")).await.is_err());
+    assert!(read(inbox_uri(&id)).await.is_ok());
+    assert!(read(inbox_uri("a")).await.is_err());
 }
 
-/// A session opened by hand; its id.
-pub async fn session(url: &str, agent: &str) -> String {
+/// Opens a session without the SDK and returns its id.
+pub async fn open_session(url: &str, agent: &str) -> String {
     let http = rookery_testkit::daemon::client().unwrap();
     let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "deaf", "version": "1"}}});
@@ -117,29 +119,29 @@ pub async fn post(
 }
 
 #[tokio::test]
-async fn a_client_that_never_reads_its_stream_hurts_nobody() {
+async fn stream_that_is_never_read_does_not_block_writes() {
     let daemon = setup().start().unwrap();
-    let writer = connect(&daemon, Way::Session, Some("writer")).await;
+    let writer = connect(&daemon, Transport::Session, Some("writer")).await;
     writer.register("writer").await;
-    let deaf = connect(&daemon, Way::Session, Some("deaf")).await;
-    deaf.register("deaf").await;
+    let unread = connect(&daemon, Transport::Session, Some("deaf")).await;
+    unread.register("deaf").await;
     let http = rookery_testkit::daemon::client().unwrap();
     let mut streams = Vec::new();
     let mut sessions = Vec::new();
     for _ in 0..10 {
-        let id = session(daemon.url(), "deaf").await;
+        let id = open_session(daemon.url(), "deaf").await;
         let follow =
-            json!({"jsonrpc": "2.0", "id": 2, "method": "resources/subscribe", "params": {"uri": inbox("deaf")}});
+            json!({"jsonrpc": "2.0", "id": 2, "method": "resources/subscribe", "params": {"uri": inbox_uri("deaf")}});
         assert!(post(&http, daemon.url(), "deaf", Some(&id), follow).await.status().is_success());
         streams.push(open_and_ignore(daemon.url(), &id).await);
         sessions.push(id);
     }
     for _ in 0..200 {
-        let quick = tokio::time::timeout(Duration::from_secs(10), task(&daemon, Some("deaf")));
+        let quick = tokio::time::timeout(Duration::from_secs(10), create_task(&daemon, Some("deaf")));
         quick.await.expect("a write waits for a client that does not read");
     }
     assert!(writer.call("agent_list", json!({})).await["agents"].is_array());
-    // Its own calls are answered too.
+    // The client's own calls are answered too.
     let list = json!({"jsonrpc": "2.0", "id": 3, "method": "tools/list"});
     let answer = post(&http, daemon.url(), "deaf", Some(&sessions[0]), list);
     let answer = tokio::time::timeout(DEADLINE, async { answer.await.text().await.unwrap() }).await.unwrap();

@@ -1,4 +1,4 @@
-//! The daemon goes away and comes back, between calls and in the middle of them, with many clients at work.
+//! Restarts of the daemon between and during calls, with many clients at work.
 
 use futures_util::future::join_all;
 use reqwest::{Method, StatusCode};
@@ -6,14 +6,14 @@ use rookery_testkit::daemon::{Daemon, read};
 use rookery_testkit::event_log::{check_single_holder, read_log};
 use serde_json::{Value, json};
 
-use crate::support::{Client, Way, connect, facts, setup, task, text};
+use crate::support::{Client, Transport, connect, create_task, rows_of_kind, setup, text};
 
 const BRIDGES: usize = 6;
 const TASKS: usize = 10;
 const RESTARTS: usize = 3;
 
-/// Takes its tasks one after the other and completes each.
-async fn works(client: &Client, agent: &str, tasks: &[String]) {
+/// Claims and completes tasks one after the other.
+async fn complete_tasks(client: &Client, agent: &str, tasks: &[String]) {
     for task in tasks {
         let claim = client.call("task_claim", json!({"task_id": task})).await;
         assert_eq!(claim["success"], true, "{agent}: {claim}");
@@ -24,24 +24,25 @@ async fn works(client: &Client, agent: &str, tasks: &[String]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_bridges_work_through_restarts_and_nothing_is_lost_or_done_twice() {
+async fn restarts_under_many_bridges_lose_and_duplicate_nothing() {
     let mut daemon = setup().start().unwrap();
     let mut agents = Vec::new();
     for number in 0..BRIDGES {
-        let (name, way) = (format!("agent-{number}"), if number % 2 == 0 { Way::Bridge } else { Way::BridgeAlone });
-        let client = connect(&daemon, way, Some(&name)).await;
+        let (name, transport) =
+            (format!("agent-{number}"), if number % 2 == 0 { Transport::Bridge } else { Transport::StatelessBridge });
+        let client = connect(&daemon, transport, Some(&name)).await;
         client.register(&name).await;
         let mut tasks = Vec::new();
         for _ in 0..TASKS {
-            tasks.push(task(&daemon, None).await);
+            tasks.push(create_task(&daemon, None).await);
         }
         agents.push((client, name, tasks));
     }
-    let work = join_all(agents.iter().map(|(client, name, tasks)| works(client, name, tasks)));
+    let work = join_all(agents.iter().map(|(client, name, tasks)| complete_tasks(client, name, tasks)));
     let restarts = async {
         for number in 1..=RESTARTS {
-            // Each time in the middle of their work.
-            while completed(&daemon) < number * BRIDGES * TASKS / (RESTARTS + 2) {
+            // Each restart happens during their work.
+            while count_completed(&daemon) < number * BRIDGES * TASKS / (RESTARTS + 2) {
                 tokio::task::yield_now().await;
             }
             tokio::task::block_in_place(|| daemon.restart()).unwrap();
@@ -49,15 +50,15 @@ async fn many_bridges_work_through_restarts_and_nothing_is_lost_or_done_twice() 
     };
     tokio::join!(work, restarts);
     for kind in ["task.claimed", "task.started", "task.completed"] {
-        assert_eq!(facts(&daemon, kind).len(), BRIDGES * TASKS, "{kind}");
+        assert_eq!(rows_of_kind(&daemon, kind).len(), BRIDGES * TASKS, "{kind}");
     }
     check_single_holder(&read_log(&daemon).await.unwrap()).unwrap();
     daemon.replay_verify().unwrap();
 }
 
-/// How many tasks are done, as the log says. The log is read beside the daemon, which may be on its way.
-fn completed(daemon: &Daemon) -> usize {
-    tokio::task::block_in_place(|| facts(daemon, "task.completed").len())
+/// The number of completed tasks in the log, which is read beside the daemon.
+fn count_completed(daemon: &Daemon) -> usize {
+    tokio::task::block_in_place(|| rows_of_kind(daemon, "task.completed").len())
 }
 
 async fn post(daemon: &Daemon, session: Option<&str>, body: Value) -> rookery_testkit::daemon::HttpReply {
@@ -69,22 +70,22 @@ async fn post(daemon: &Daemon, session: Option<&str>, body: Value) -> rookery_te
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_a_restart_ended_says_so_and_another_finds_everything() {
+async fn session_ended_by_a_restart_is_not_found_and_a_new_one_works() {
     let mut daemon = setup().start().unwrap();
     let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
     let session = post(&daemon, None, hello).await.headers["mcp-session-id"].to_str().unwrap().to_owned();
-    let client = connect(&daemon, Way::Session, Some("a")).await;
+    let client = connect(&daemon, Transport::Session, Some("a")).await;
     client.register("a").await;
-    let task = task(&daemon, None).await;
+    let task = create_task(&daemon, None).await;
     client.call("task_claim", json!({"task_id": task})).await;
     tokio::task::block_in_place(|| daemon.restart()).unwrap();
-    // The protocol's word for: begin anew.
+    // 404 tells a client to start a new session.
     let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
     assert_eq!(post(&daemon, Some(&session), list).await.status, StatusCode::NOT_FOUND);
-    let anew = connect(&daemon, Way::Session, Some("a")).await;
-    let held = anew.call("task_get", json!({"id": task})).await;
+    let reconnected = connect(&daemon, Transport::Session, Some("a")).await;
+    let held = reconnected.call("task_get", json!({"id": task})).await;
     assert_eq!(text(&held["assigned_agent_id"]), "a");
-    assert_eq!(anew.call("task_claim", json!({"task_id": task})).await["success"], true);
-    assert_eq!(facts(&daemon, "task.claimed").len(), 1);
+    assert_eq!(reconnected.call("task_claim", json!({"task_id": task})).await["success"], true);
+    assert_eq!(rows_of_kind(&daemon, "task.claimed").len(), 1);
 }

@@ -1,19 +1,19 @@
-//! Whether a result is what its tool announced. Enough of JSON Schema for the schemas that tools have.
+//! Checks results against the output schemas of tools, with as much of JSON Schema as those use.
 
 use serde_json::Value;
 
-/// Fails where a value is not as the schema says: a kind, a field that is missing, a field that nobody announced.
-pub fn conforms(schema: &Value, value: &Value, place: &str) {
+/// Panics where a value differs from the schema: a wrong type, a missing field, an undeclared field.
+pub fn assert_conforms(schema: &Value, value: &Value, place: &str) {
     if let Some(choices) = schema.get("anyOf").and_then(Value::as_array) {
         let fits = |choice: &&Value| choice.get("type").is_none_or(|kind| is_of(kind, value));
         let choice = choices.iter().find(fits).unwrap_or_else(|| panic!("{place}: {value} is none of {schema}"));
-        return conforms(choice, value, place);
+        return assert_conforms(choice, value, place);
     }
     if let Some(kind) = schema.get("type") {
         assert!(is_of(kind, value), "{place}: {value} is not {kind}");
     }
-    if let Some(words) = schema.get("enum").and_then(Value::as_array) {
-        assert!(words.contains(value), "{place}: {value} is not among {words:?}");
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        assert!(values.contains(value), "{place}: {value} is not among {values:?}");
     }
     match value {
         Value::Object(fields) => {
@@ -22,13 +22,13 @@ pub fn conforms(schema: &Value, value: &Value, place: &str) {
             }
             let Some(known) = schema.get("properties") else { return };
             for (name, field) in fields {
-                let announced = known.get(name).unwrap_or_else(|| panic!("{place}: nobody announced {name}"));
-                conforms(announced, field, &format!("{place}.{name}"));
+                let declared = known.get(name).unwrap_or_else(|| panic!("{place}: {name} is not declared"));
+                assert_conforms(declared, field, &format!("{place}.{name}"));
             }
         }
         Value::Array(entries) => {
             for entry in entries {
-                conforms(schema.get("items").unwrap_or(&Value::Bool(true)), entry, place);
+                assert_conforms(schema.get("items").unwrap_or(&Value::Bool(true)), entry, place);
             }
         }
         _ => {}

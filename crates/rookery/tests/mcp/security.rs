@@ -1,4 +1,4 @@
-//! Who is let in, and how much of it.
+//! Access control: hosts, origins, tokens, limits and malformed messages.
 
 use reqwest::{Method, StatusCode};
 use rookery_testkit::daemon::{Daemon, HttpReply, Setup, read};
@@ -20,7 +20,7 @@ async fn post(daemon: &Daemon, path: &str, headers: &[(&str, &str)], body: &Valu
 }
 
 #[tokio::test]
-async fn other_hosts_and_origins_are_refused() {
+async fn foreign_host_or_origin_is_rejected() {
     let daemon = setup().start().unwrap();
     for path in ["/mcp", "/mcp/workflow", "/mcp/context", "/mcp/coord", "/mcp/team"] {
         assert_eq!(post(&daemon, path, &[], &initialize()).await.status, StatusCode::OK, "{path}");
@@ -34,7 +34,7 @@ async fn other_hosts_and_origins_are_refused() {
 }
 
 #[tokio::test]
-async fn where_tokens_are_needed_nothing_goes_without() {
+async fn request_without_required_token_is_rejected() {
     let daemon = setup().arg("--require-token").start().unwrap();
     let bare = post(&daemon, "/mcp", &[], &initialize()).await;
     assert_eq!((bare.status, &bare.body["code"]), (StatusCode::UNAUTHORIZED, &json!("UNAUTHENTICATED")));
@@ -44,7 +44,7 @@ async fn where_tokens_are_needed_nothing_goes_without() {
 }
 
 #[tokio::test]
-async fn messages_are_only_so_large() {
+async fn oversized_request_is_rejected() {
     let daemon = setup().start().unwrap();
     let mut large = initialize();
     large["params"]["clientInfo"]["name"] = "x".repeat(2 << 20).into();
@@ -52,13 +52,13 @@ async fn messages_are_only_so_large() {
     assert_eq!((reply.status, &reply.body["code"]), (StatusCode::PAYLOAD_TOO_LARGE, &json!("TOO_LARGE")));
 }
 
-fn with(name: &str, value: &str) -> Setup {
+fn setup_with(name: &str, value: &str) -> Setup {
     setup().arg("--set").arg(format!("{name}={value}"))
 }
 
 #[tokio::test]
-async fn there_are_only_so_many_sessions() {
-    let daemon = with("max_sessions", "2").start().unwrap();
+async fn session_over_the_limit_is_rejected() {
+    let daemon = setup_with("max_sessions", "2").start().unwrap();
     let mut ids = Vec::new();
     for _ in 0..2 {
         let reply = post(&daemon, "/mcp", &[], &initialize()).await;
@@ -67,12 +67,12 @@ async fn there_are_only_so_many_sessions() {
     let full = post(&daemon, "/mcp/team", &[], &initialize()).await;
     assert_eq!((full.status, &full.body["code"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("TOO_MANY_SESSIONS")));
     let ended = daemon.request(Method::DELETE, "/mcp").header("mcp-session-id", &ids[0]);
-    assert_eq!(read(ended).await.unwrap().status, StatusCode::NO_CONTENT, "clients take 202 for a failure");
+    assert_eq!(read(ended).await.unwrap().status, StatusCode::NO_CONTENT, "clients treat 202 as a failure");
     assert_eq!(post(&daemon, "/mcp/team", &[], &initialize()).await.status, StatusCode::OK);
 }
 
 #[tokio::test]
-async fn a_stranger_is_answered_not_dropped() {
+async fn request_without_session_is_answered_with_an_error() {
     let daemon = setup().start().unwrap();
     let early = json!({"jsonrpc": "2.0", "id": 1, "method": "no/such/thing"});
     let reply = post(&daemon, "/mcp", &[], &early).await;
@@ -81,7 +81,7 @@ async fn a_stranger_is_answered_not_dropped() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_told_so_in_the_words_of_the_protocol() {
+async fn malformed_message_gets_a_json_rpc_error() {
     let daemon = setup().start().unwrap();
     let post = async |kind: &str, body: &str| {
         let request = daemon.request(Method::POST, "/mcp").header("accept", "application/json, text/event-stream");
@@ -99,8 +99,8 @@ async fn what_is_no_message_is_told_so_in_the_words_of_the_protocol() {
     ] {
         let reply = post("application/json", body).await;
         assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{body}: {}", reply.body);
-        let told = (&reply.body["jsonrpc"], &reply.body["error"]["code"], &reply.body["id"]);
-        assert_eq!(told, (&json!("2.0"), &json!(code), &id), "{body}");
+        let error = (&reply.body["jsonrpc"], &reply.body["error"]["code"], &reply.body["id"]);
+        assert_eq!(error, (&json!("2.0"), &json!(code), &id), "{body}");
         assert!(reply.body["error"]["message"].is_string(), "{body}");
     }
     let message = initialize().to_string();

@@ -1,36 +1,49 @@
-//! Agents that answer each other without end, or one that does not stop: what is too much waits for a person.
+//! Agents that reply to each other endlessly, or one that floods another: excess messages wait for a person.
 
 use reqwest::Method;
 use rookery_testkit::daemon::read;
 use serde_json::{Value, json};
 
-use crate::support::{Way, connect, facts, said, setup, text};
+use crate::support::{Transport, connect, first_text, rows_of_kind, setup, text};
 
 #[tokio::test]
-async fn agents_that_answer_each_other_are_stopped() {
+async fn reply_loop_between_agents_is_held() {
     let daemon = setup().env("ROOKERY_MESSAGE_HOPS", "4").start().unwrap();
-    let (a, b) = (connect(&daemon, Way::Session, Some("a")).await, connect(&daemon, Way::Alone, Some("b")).await);
-    a.inbox().await;
-    b.inbox().await;
-    let mut words = Vec::new();
+    let (a, b) = (
+        connect(&daemon, Transport::Session, Some("a")).await,
+        connect(&daemon, Transport::Stateless, Some("b")).await,
+    );
+    a.read_inbox().await;
+    b.read_inbox().await;
+    let mut results = Vec::new();
     for turn in 0..8 {
         let (speaker, other) = if turn % 2 == 0 { (&a, "b") } else { (&b, "a") };
-        speaker.inbox().await;
-        let sent = speaker.raw("channel_send", json!({"message": format!("@{other} thanks")})).await;
-        words.push(said(&sent));
+        speaker.read_inbox().await;
+        let sent = speaker.call_raw("channel_send", json!({"message": format!("@{other} thanks")})).await;
+        results.push(first_text(&sent));
     }
-    assert_eq!(words, ["sent", "sent", "sent", "sent", "sent", "held", "sent", "held"].map(str::to_owned));
-    let held = b.raw("channel_send", json!({"message": "@a thanks again"})).await;
-    let told = held.content[1].as_text().unwrap().text.clone();
-    assert!(told.contains("more than 4 times") && held.structured_content.unwrap()["held"] == told.as_str(), "{told}");
-    assert_eq!(b.says("channel_send", json!({"message": "to nobody in particular"})).await, "sent", "it wakes nobody");
+    assert_eq!(results, ["sent", "sent", "sent", "sent", "sent", "held", "sent", "held"].map(str::to_owned));
+    let held = b.call_raw("channel_send", json!({"message": "@a thanks again"})).await;
+    let notice = held.content[1].as_text().unwrap().text.clone();
+    assert!(
+        notice.contains("more than 4 times") && held.structured_content.unwrap()["held"] == notice.as_str(),
+        "{notice}"
+    );
+    assert_eq!(
+        b.call_text("channel_send", json!({"message": "to nobody in particular"})).await,
+        "sent",
+        "it notifies no agent"
+    );
 }
 
 #[tokio::test]
-async fn one_that_does_not_stop_is_held() {
+async fn messages_over_the_rate_limit_are_held_for_a_person() {
     let daemon = setup().env("ROOKERY_MESSAGES_PER_MINUTE", "3").start().unwrap();
-    let (a, b) = (connect(&daemon, Way::Session, Some("a")).await, connect(&daemon, Way::Alone, Some("b")).await);
-    b.inbox().await;
+    let (a, b) = (
+        connect(&daemon, Transport::Session, Some("a")).await,
+        connect(&daemon, Transport::Stateless, Some("b")).await,
+    );
+    b.read_inbox().await;
     let mut held = Vec::new();
     for number in 0..6 {
         let sent = a.call("channel_send", json!({"message": format!("@b {number}")})).await;
@@ -39,29 +52,33 @@ async fn one_that_does_not_stop_is_held() {
         }
     }
     assert!((2..=3).contains(&held.len()), "{held:?}");
-    assert_eq!(b.inbox().await.len(), 6 - held.len(), "what is held reaches nobody");
+    assert_eq!(b.read_inbox().await.len(), 6 - held.len(), "held messages are not delivered");
     let status = a.call("message_status", json!({"id": held[0]})).await;
     assert_eq!(status["recipients"][0]["status"], "held");
-    assert_eq!(facts(&daemon, "message.held").len(), held.len(), "and nothing is dropped");
-    assert_eq!(b.says("channel_send", json!({"message": "@a fine"})).await, "sent", "others go on");
+    assert_eq!(rows_of_kind(&daemon, "message.held").len(), held.len(), "held messages are not dropped");
+    assert_eq!(
+        b.call_text("channel_send", json!({"message": "@a fine"})).await,
+        "sent",
+        "other senders are not limited"
+    );
 
-    // A person decides: what is released comes as if it were sent now, what is discarded reaches nobody.
+    // A person decides: a released message is delivered as if sent now, a discarded one never.
     let person = daemon.person_key().unwrap();
-    let asks = async |method: Method, path: String, body: Value| {
+    let send_as_person = async |method: Method, path: String, body: Value| {
         let request = daemon.request(method, &path).bearer_auth(person.trim()).json(&body);
         let reply = read(request).await.unwrap();
         assert_eq!(reply.status, 200, "{path}: {}", reply.body);
         reply.body
     };
     assert_eq!(daemon.get("/admin/messages/held").await.unwrap().status, 403);
-    let waiting = asks(Method::GET, "/admin/messages/held".to_owned(), json!(null)).await;
+    let waiting = send_as_person(Method::GET, "/admin/messages/held".to_owned(), json!(null)).await;
     assert_eq!((waiting.as_array().unwrap().len(), &waiting[0]["id"]), (held.len(), &json!(held[0])));
     b.call("inbox_ack", json!({"until": "2999-01-01"})).await;
     let decision = |id: &str| format!("/admin/messages/{id}/decision");
-    asks(Method::POST, decision(&held[0]), json!({"verdict": "deliver"})).await;
-    assert_eq!(b.inbox().await.len(), 1);
-    asks(Method::POST, decision(&held[1]), json!({"verdict": "discard", "reason": "noise"})).await;
-    assert_eq!(b.inbox().await.len(), 1);
+    send_as_person(Method::POST, decision(&held[0]), json!({"verdict": "deliver"})).await;
+    assert_eq!(b.read_inbox().await.len(), 1);
+    send_as_person(Method::POST, decision(&held[1]), json!({"verdict": "discard", "reason": "noise"})).await;
+    assert_eq!(b.read_inbox().await.len(), 1);
     let discarded = a.call("message_status", json!({"id": held[1]})).await;
     assert_eq!(discarded["recipients"][0]["status"], "discarded");
     daemon.replay_verify().unwrap();

@@ -1,4 +1,4 @@
-//! A daemon, clients of it by every way in, and short words for what tests ask of them.
+//! A daemon, its clients by every transport, and short calls for tests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use tokio::process::{Child, Command};
 use tokio::sync::{OnceCell, mpsc};
 
-use crate::schema::conforms;
+use crate::schema::assert_conforms;
 
 /// Long enough for a loaded machine; nothing waits for it unless something is wrong.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -32,29 +32,30 @@ pub fn setup() -> Setup {
 
 /// How a client reaches the daemon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum Transport {
     /// Streamable HTTP with a session.
     Session,
-    /// Streamable HTTP of the version without sessions.
-    Alone,
+    /// Streamable HTTP in the protocol version without sessions.
+    Stateless,
     /// The Unix socket.
     Socket,
     /// `rookery mcp`.
     Bridge,
     /// `rookery mcp`, for a client of the version without sessions.
-    BridgeAlone,
+    StatelessBridge,
 }
 
-pub const WAYS: [Way; 5] = [Way::Session, Way::Alone, Way::Socket, Way::Bridge, Way::BridgeAlone];
+pub const TRANSPORTS: [Transport; 5] =
+    [Transport::Session, Transport::Stateless, Transport::Socket, Transport::Bridge, Transport::StatelessBridge];
 
-/// Hears what the daemon says by itself.
+/// Forwards notifications of the daemon to channels.
 #[derive(Clone, Debug)]
-pub struct Ears {
+pub struct NotificationHandler {
     changes: mpsc::UnboundedSender<String>,
     mentions: mpsc::UnboundedSender<Value>,
 }
 
-impl ClientHandler for Ears {
+impl ClientHandler for NotificationHandler {
     async fn on_resource_updated(&self, params: ResourceUpdatedNotificationParam, _: NotificationContext<RoleClient>) {
         drop(self.changes.send(params.uri));
     }
@@ -66,69 +67,70 @@ impl ClientHandler for Ears {
     }
 }
 
-/// A client that speaks as one agent, or as nobody.
+/// A client that identifies as one agent or as none.
 pub struct Client {
-    pub service: RunningService<RoleClient, Ears>,
-    pub heard: mpsc::UnboundedReceiver<String>,
-    /// What results are announced to look like, by tool.
-    announced: OnceCell<HashMap<String, Value>>,
+    pub service: RunningService<RoleClient, NotificationHandler>,
+    pub resource_updates: mpsc::UnboundedReceiver<String>,
+    /// The declared output schema of each tool.
+    declared: OnceCell<HashMap<String, Value>>,
     pub mentions: mpsc::UnboundedReceiver<Value>,
     _bridge: Option<Child>,
 }
 
-pub async fn connect(daemon: &Daemon, way: Way, agent: Option<&str>) -> Client {
-    connect_to(daemon, way, "", agent).await
+pub async fn connect(daemon: &Daemon, transport: Transport, agent: Option<&str>) -> Client {
+    connect_to(daemon, transport, "", agent).await
 }
 
-/// Connects to a toolset; an empty one is all of them.
-pub async fn connect_to(daemon: &Daemon, way: Way, set: &str, agent: Option<&str>) -> Client {
+/// Connects to a toolset; the empty name means all tools.
+pub async fn connect_to(daemon: &Daemon, transport: Transport, set: &str, agent: Option<&str>) -> Client {
     let name = HeaderName::from_static("x-agent-id");
     let headers = agent.map(|agent| (name, HeaderValue::from_str(agent).unwrap())).into_iter().collect();
-    connect_with(daemon, way, set, agent, headers).await
+    connect_with(daemon, transport, set, agent, headers).await
 }
 
-/// Connects with headers of one's own; the bridge knows none but the agent.
+/// Connects with given headers; the bridge uses only the agent.
 pub async fn connect_with(
     daemon: &Daemon,
-    way: Way,
+    transport: Transport,
     set: &str,
     agent: Option<&str>,
     headers: HashMap<HeaderName, HeaderValue>,
 ) -> Client {
     let path = if set.is_empty() { "/mcp".to_owned() } else { format!("/mcp/{set}") };
     let config = |url: String| StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers.clone());
-    let ((changes, heard), (told, mentions)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
-    let ears = Ears { changes, mentions: told };
+    let ((changes, resource_updates), (mention_sender, mentions)) =
+        (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let handler = NotificationHandler { changes, mentions: mention_sender };
     let mut bridge = None;
-    let service = match way {
-        Way::Session | Way::Alone => {
+    let service = match transport {
+        Transport::Session | Transport::Stateless => {
             let config = config(format!("{}{path}", daemon.url()));
-            let transport = StreamableHttpClientTransport::with_client(client().unwrap(), config);
-            ears.serve_with_lifecycle(transport, lifecycle(way)).await
+            let http = StreamableHttpClientTransport::with_client(client().unwrap(), config);
+            handler.serve_with_lifecycle(http, lifecycle(transport)).await
         }
-        Way::Socket => {
+        Transport::Socket => {
             let socket = daemon.root().join(".rookery/rookery.sock");
             let config = config(format!("http://any-name{path}"));
             let socket = socket.to_str().unwrap();
-            ears.serve(StreamableHttpClientTransport::from_unix_socket_with_config(socket, config)).await
+            handler.serve(StreamableHttpClientTransport::from_unix_socket_with_config(socket, config)).await
         }
-        Way::Bridge | Way::BridgeAlone => {
+        Transport::Bridge | Transport::StatelessBridge => {
             let mut child = start_bridge(daemon.root(), set, agent);
             let pipes = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
             bridge = Some(child);
-            ears.serve_with_lifecycle(pipes, lifecycle(way)).await
+            handler.serve_with_lifecycle(pipes, lifecycle(transport)).await
         }
     };
-    let service = service.unwrap_or_else(|error| panic!("{way:?}: {error}"));
-    Client { service, heard, mentions, announced: OnceCell::new(), _bridge: bridge }
+    let service = service.unwrap_or_else(|error| panic!("{transport:?}: {error}"));
+    Client { service, resource_updates, mentions, declared: OnceCell::new(), _bridge: bridge }
 }
 
-fn lifecycle(way: Way) -> ClientLifecycleMode {
-    match way {
-        Way::Alone | Way::BridgeAlone => {
+fn lifecycle(transport: Transport) -> ClientLifecycleMode {
+    match transport {
+        Transport::Stateless | Transport::StatelessBridge => {
             ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] }
         }
-        Way::Session | Way::Socket | Way::Bridge => ClientLifecycleMode::Initialize,
+        Transport::Session | Transport::Socket | Transport::Bridge => ClientLifecycleMode::Initialize,
     }
 }
 
@@ -151,36 +153,36 @@ pub fn start_bridge(root: &Path, set: &str, agent: Option<&str>) -> Child {
 }
 
 impl Client {
-    pub async fn raw(&self, tool: &str, arguments: Value) -> CallToolResult {
+    pub async fn call_raw(&self, tool: &str, arguments: Value) -> CallToolResult {
         let Value::Object(arguments) = arguments else { panic!("{arguments} are no arguments") };
         let call = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let answered = tokio::time::timeout(DEADLINE, self.service.call_tool(call)).await;
-        answered.unwrap_or_else(|_| panic!("{tool} is not answered")).unwrap_or_else(|error| panic!("{tool}: {error}"))
+        answered.unwrap_or_else(|_| panic!("{tool} timed out")).unwrap_or_else(|error| panic!("{tool}: {error}"))
     }
 
-    /// What a call that succeeds answers.
+    /// Returns the structured result of a call that must succeed.
     pub async fn call(&self, tool: &str, arguments: Value) -> Value {
-        let result = self.raw(tool, arguments).await;
+        let result = self.call_raw(tool, arguments).await;
         assert_ne!(result.is_error, Some(true), "{tool}: {:?}", result.content);
         let value = result.structured_content.unwrap();
-        if let Some(schema) = self.announced.get_or_init(|| self.schemas()).await.get(tool) {
-            conforms(schema, &value, tool);
+        if let Some(schema) = self.declared.get_or_init(|| self.schemas()).await.get(tool) {
+            assert_conforms(schema, &value, tool);
         }
         value
     }
 
-    /// Small sets announce none.
+    /// Output schemas by tool; small toolsets declare none.
     async fn schemas(&self) -> HashMap<String, Value> {
         let tools = self.service.list_all_tools().await.unwrap().into_iter();
         let schema = |schema: Arc<Map<String, Value>>| Value::Object((*schema).clone());
         tools.filter_map(|tool| Some((tool.name.to_string(), schema(tool.output_schema?)))).collect()
     }
 
-    /// What a call that fails says.
-    pub async fn refused(&self, tool: &str, arguments: Value) -> Value {
-        let result = self.raw(tool, arguments).await;
+    /// Returns the error of a call that must fail.
+    pub async fn call_rejected(&self, tool: &str, arguments: Value) -> Value {
+        let result = self.call_raw(tool, arguments).await;
         assert_eq!(result.is_error, Some(true), "{tool}: {:?}", result.structured_content);
-        serde_json::from_str(&said(&result)).unwrap()
+        serde_json::from_str(&first_text(&result)).unwrap()
     }
 
     pub async fn register(&self, name: &str) -> String {
@@ -188,32 +190,32 @@ impl Client {
         text(&registered["id"])
     }
 
-    /// What a call that succeeds says first, as a model reads it.
-    pub async fn says(&self, tool: &str, arguments: Value) -> String {
-        let result = self.raw(tool, arguments).await;
+    /// Returns the first text of a call that must succeed, as a model reads it.
+    pub async fn call_text(&self, tool: &str, arguments: Value) -> String {
+        let result = self.call_raw(tool, arguments).await;
         assert_ne!(result.is_error, Some(true), "{tool}: {:?}", result.content);
-        said(&result)
+        first_text(&result)
     }
 
-    /// The texts of what waits in the inbox, which is shown by this.
-    pub async fn inbox(&self) -> Vec<String> {
+    /// Checks the inbox, which shows its messages, and returns their texts.
+    pub async fn read_inbox(&self) -> Vec<String> {
         let messages = self.call("inbox_check", json!({})).await["messages"].clone();
         messages.as_array().unwrap().iter().map(|message| text(&message["entry"]["message"])).collect()
     }
 
-    /// The next mention that is pushed.
-    pub async fn is_told(&mut self) -> Value {
-        tokio::time::timeout(DEADLINE, self.mentions.recv()).await.expect("nothing is told").unwrap()
+    /// The next pushed mention.
+    pub async fn next_mention(&mut self) -> Value {
+        tokio::time::timeout(DEADLINE, self.mentions.recv()).await.expect("no mention arrives").unwrap()
     }
 
-    /// The next resource that is said to have changed.
-    pub async fn hears(&mut self) -> String {
-        tokio::time::timeout(DEADLINE, self.heard.recv()).await.expect("nothing is heard").unwrap()
+    /// The URI of the next resource that changed.
+    pub async fn next_resource_update(&mut self) -> String {
+        tokio::time::timeout(DEADLINE, self.resource_updates.recv()).await.expect("no notification arrives").unwrap()
     }
 }
 
 /// The first text of a result.
-pub fn said(result: &CallToolResult) -> String {
+pub fn first_text(result: &CallToolResult) -> String {
     result.content[0].as_text().unwrap().text.clone()
 }
 
@@ -221,20 +223,20 @@ pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()
 }
 
-pub fn inbox(agent: &str) -> String {
+pub fn inbox_uri(agent: &str) -> String {
     format!("rookery://agents/{agent}/inbox")
 }
 
-/// A new task, kept for somebody if named.
-pub async fn task(daemon: &Daemon, assigned_to: Option<&str>) -> String {
+/// Creates a task, reserved for an agent if one is named.
+pub async fn create_task(daemon: &Daemon, assigned_to: Option<&str>) -> String {
     let body = json!({"title": "work", "assigned_by": "somebody", "assigned_to": assigned_to});
     let reply = daemon.post("/tasks", body).await.unwrap();
     assert_eq!(reply.status, 201, "{}", reply.body);
     text(&reply.body["id"])
 }
 
-/// A workflow with these tasks, by a caller that is known; and the ids of its tasks by their names.
-pub async fn plan(client: &Client, tasks: Value) -> (String, BTreeMap<String, String>) {
+/// Creates a workflow with these tasks; returns its id and the ids of the tasks by name.
+pub async fn create_planned_workflow(client: &Client, tasks: Value) -> (String, BTreeMap<String, String>) {
     let created = json!({"name": "a workflow", "source_type": "prompt", "source_content": "do it"});
     let workflow = text(&client.call("workflow_create", created).await["id"]);
     let plan = json!({"id": workflow, "plan": {"summary": "the plan", "tasks": tasks}});
@@ -245,11 +247,11 @@ pub async fn plan(client: &Client, tasks: Value) -> (String, BTreeMap<String, St
 }
 
 /// Rows of the log with this kind.
-pub fn facts(daemon: &Daemon, kind: &str) -> Vec<Value> {
-    exported(daemon).into_iter().filter(|row| row["kind"] == kind).collect()
+pub fn rows_of_kind(daemon: &Daemon, kind: &str) -> Vec<Value> {
+    export_log(daemon).into_iter().filter(|row| row["kind"] == kind).collect()
 }
 
-/// The log.
-pub fn exported(daemon: &Daemon) -> Vec<Value> {
+/// All rows of the log.
+pub fn export_log(daemon: &Daemon) -> Vec<Value> {
     daemon.export().unwrap()
 }

@@ -1,16 +1,16 @@
-//! A task's context over the wire: never more than was asked for, and what is left out is said.
+//! Task contexts: never larger than requested, with every omission named.
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Way, connect, plan, said, setup};
+use crate::support::{Client, Transport, connect, create_planned_workflow, first_text, setup};
 
-/// Many tasks before and beside one task, long outcomes, many checkpoints, files held.
-async fn large(agent: &Client) -> String {
+/// A claimed task with many tasks before and beside it, long outcomes, many checkpoints and held files.
+async fn task_with_large_context(agent: &Client) -> String {
     let long = "a sentence of some length about what was done. ".repeat(40);
     let before = (1..=40).map(|n| json!({"name": format!("before {n}"), "description": long, "parallel_group": "g"}));
     let names: Vec<String> = (1..=40).map(|n| format!("before {n}")).collect();
     let now = json!({"name": "now", "description": long, "parallel_group": "g", "depends_on": names});
-    let (_, tasks) = plan(agent, before.chain([now]).collect()).await;
+    let (_, tasks) = create_planned_workflow(agent, before.chain([now]).collect()).await;
     for name in &names {
         let task = &tasks[name];
         agent.call("task_claim", json!({"task_id": task})).await;
@@ -34,12 +34,12 @@ async fn large(agent: &Client) -> String {
 }
 
 #[tokio::test]
-async fn a_context_is_never_larger_than_asked_for_and_says_what_is_missing() {
+async fn task_context_fits_its_budget_and_names_omissions() {
     let daemon = setup().start().unwrap();
-    let agent = connect(&daemon, Way::Alone, Some("a")).await;
+    let agent = connect(&daemon, Transport::Stateless, Some("a")).await;
     agent.register("a").await;
-    let task = large(&agent).await;
-    let other = connect(&daemon, Way::Alone, Some("b")).await;
+    let task = task_with_large_context(&agent).await;
+    let other = connect(&daemon, Transport::Stateless, Some("b")).await;
     other.call("channel_send", json!({"message": "@a are you there?"})).await;
     let mut seen = 0;
     for include in
@@ -47,19 +47,23 @@ async fn a_context_is_never_larger_than_asked_for_and_says_what_is_missing() {
     {
         for max_tokens in [500, 501, 640, 800, 1_000, 1_500, 2_000, 4_000, 8_000, 12_000, 20_000] {
             let asked = json!({"task_id": task, "include": include, "max_tokens": max_tokens});
-            let result = agent.raw("task_load_context", asked).await;
+            let result = agent.call_raw("task_load_context", asked).await;
             let context = result.structured_content.clone().unwrap();
             let estimate = usize::try_from(context["token_estimate"].as_u64().unwrap()).unwrap();
             let texts: usize = result.content.iter().map(|block| block.as_text().unwrap().text.chars().count()).sum();
-            // A program shows its model the texts or the structure; either way it is no more than announced.
+            // A program shows its model either the texts or the structure; neither may exceed the announced size.
             for shown in [texts, context.to_string().chars().count()] {
                 let fits = shown.div_ceil(4) <= estimate && estimate <= max_tokens;
                 assert!(fits, "{shown} characters for {max_tokens}: {estimate}");
             }
-            let mut said: Value = serde_json::from_str(&said(&result)).unwrap();
-            said["notes"] = context["notes"].clone();
-            assert_eq!(said, context);
-            assert_eq!((&context["unread"], result.content.len()), (&json!(1), 2), "what waits is told, and counted");
+            let mut shown_context: Value = serde_json::from_str(&first_text(&result)).unwrap();
+            shown_context["notes"] = context["notes"].clone();
+            assert_eq!(shown_context, context);
+            assert_eq!(
+                (&context["unread"], result.content.len()),
+                (&json!(1), 2),
+                "unread messages are announced, and counted"
+            );
             let newest = context["current_task"]["checkpoints"].as_array().unwrap().last().unwrap().clone();
             assert_eq!((&newest["sequence"], &newest["summary"]), (&json!(60), &json!("step 60")), "{max_tokens}");
             for omitted in context["omitted"].as_array().into_iter().flatten() {
@@ -72,7 +76,7 @@ async fn a_context_is_never_larger_than_asked_for_and_says_what_is_missing() {
             }
         }
     }
-    assert!(seen > 20, "so little room leaves something out");
+    assert!(seen > 20, "small budgets omit parts");
     let usual = agent.call("task_load_context", json!({"task_id": task})).await;
     assert!(usual["token_estimate"].as_u64().unwrap() <= 8_000);
     assert!(usual["omitted"].as_array().unwrap().iter().any(|one| one["what"] == "checkpoints"), "{usual}");
@@ -85,15 +89,15 @@ async fn a_context_is_never_larger_than_asked_for_and_says_what_is_missing() {
 }
 
 #[tokio::test]
-async fn every_part_can_be_left_out() {
+async fn every_part_of_the_task_context_is_optional() {
     let daemon = setup().start().unwrap();
-    let agent = connect(&daemon, Way::Alone, Some("a")).await;
+    let agent = connect(&daemon, Transport::Stateless, Some("a")).await;
     agent.register("a").await;
     let tasks = json!([
         {"name": "one", "description": "first", "parallel_group": "g"},
         {"name": "two", "depends_on": ["one"], "parallel_group": "g"},
     ]);
-    let (_, tasks) = plan(&agent, tasks).await;
+    let (_, tasks) = create_planned_workflow(&agent, tasks).await;
     agent.call("task_claim", json!({"task_id": tasks["one"]})).await;
     agent.call("task_update_status", json!({"id": tasks["one"], "status": "in_progress"})).await;
     let done = json!({"id": tasks["one"], "status": "completed", "outcome": "out", "outcome_detail": {"n": 1}});

@@ -1,4 +1,4 @@
-//! What tools answer, beyond what every face must do alike.
+//! Results of single tools that no other surface has.
 
 use std::collections::HashMap;
 
@@ -6,51 +6,54 @@ use reqwest::header::{HeaderName, HeaderValue};
 use rookery_testkit::daemon::Daemon;
 use serde_json::json;
 
-use crate::support::{Client, Way, connect, connect_with, facts, said, setup, task};
+use crate::support::{Client, Transport, connect, connect_with, create_task, first_text, rows_of_kind, setup};
 
 #[tokio::test]
-async fn a_task_goes_its_way() {
+async fn task_lifecycle_from_claim_to_completion() {
     let daemon = setup().start().unwrap();
-    let (a, b) = (connect(&daemon, Way::Session, Some("a")).await, connect(&daemon, Way::Alone, Some("b")).await);
+    let (a, b) = (
+        connect(&daemon, Transport::Session, Some("a")).await,
+        connect(&daemon, Transport::Stateless, Some("b")).await,
+    );
     for (client, name) in [(&a, "a"), (&b, "b")] {
         assert_eq!(client.register(name).await, name);
     }
-    let task = task(&daemon, None).await;
+    let task = create_task(&daemon, None).await;
     assert_eq!(a.call("task_claim", json!({"task_id": task})).await["success"], true);
     assert_eq!(a.call("task_claim", json!({"task_id": task})).await["success"], true);
     let late = b.call("task_claim", json!({"task_id": task})).await;
     assert_eq!(late, json!({"success": false, "already_claimed_by": "a"}));
 
-    let foreign = b.refused("task_update_status", json!({"id": task, "status": "in_progress"})).await;
+    let foreign = b.call_rejected("task_update_status", json!({"id": task, "status": "in_progress"})).await;
     assert_eq!(foreign["recoverable"], false, "{foreign}");
     a.call("task_update_status", json!({"id": task, "status": "in_progress"})).await;
-    let bare = a.refused("task_update_status", json!({"id": task, "status": "completed"})).await;
+    let bare = a.call_rejected("task_update_status", json!({"id": task, "status": "completed"})).await;
     assert_eq!((&bare["code"], &bare["recoverable"]), (&json!("MISSING_OUTCOME"), &json!(true)));
-    let failed = a.refused("task_update_status", json!({"id": task, "status": "failed"})).await;
+    let failed = a.call_rejected("task_update_status", json!({"id": task, "status": "failed"})).await;
     assert_eq!(failed["code"], "MISSING_ERROR");
     let done = json!({"id": task, "status": "completed", "outcome": "it works", "outcome_detail": {"files": 2}});
     a.call("task_update_status", done).await;
     let task_after = b.call("task_get", json!({"id": task})).await;
     assert_eq!((&task_after["status"], &task_after["outcome"]), (&json!("completed"), &json!("it works")));
     assert_eq!(task_after["outcome_detail"], json!({"files": 2}));
-    let again = a.refused("task_update_status", json!({"id": task, "status": "in_progress"})).await;
+    let again = a.call_rejected("task_update_status", json!({"id": task, "status": "in_progress"})).await;
     assert_eq!(again["code"], "INVALID_TRANSITION");
     assert!(again["suggestion"].is_string());
 }
 
 #[tokio::test]
-async fn one_that_left_registers_before_it_is_heard_again() {
+async fn departed_agent_must_register_again() {
     let daemon = setup().start().unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
     a.register("a").await;
     assert_eq!(a.call("agent_unregister", json!({})).await["success"], true);
-    for (tool, said) in [
+    for (tool, arguments) in [
         ("agent_heartbeat", json!({})),
         ("agent_heartbeat", json!({"status": "busy"})),
         ("agent_update", json!({"status": "online"})),
         ("agent_update", json!({"metadata": {"x": 1}})),
     ] {
-        let refused = a.refused(tool, said).await;
+        let refused = a.call_rejected(tool, arguments).await;
         assert_eq!(refused["code"], "AGENT_NOT_FOUND", "{tool}: {refused}");
         assert_eq!(refused["message"], "Agent not found: 'a' has left the team", "{tool}");
         assert!(refused["suggestion"].as_str().unwrap().contains("agent_register"), "{refused}");
@@ -63,35 +66,37 @@ async fn one_that_left_registers_before_it_is_heard_again() {
 #[tokio::test]
 async fn call_of_worker_for_unknown_agent_is_agent_not_found() {
     let daemon = setup().start().unwrap();
-    let (lead, b) = (connect(&daemon, Way::Session, Some("a")).await, connect(&daemon, Way::Session, Some("b")).await);
+    let (lead, b) =
+        (connect(&daemon, Transport::Session, Some("a")).await, connect(&daemon, Transport::Session, Some("b")).await);
     lead.register("a").await;
     b.register("b").await;
-    for (tool, said) in [
+    for (tool, arguments) in [
         ("agent_heartbeat", json!({"agent_id": "ghost"})),
         ("agent_heartbeat", json!({"agent_id": "ghost", "status": "busy"})),
         ("agent_update", json!({"id": "ghost", "status": "online"})),
         ("agent_unregister", json!({"id": "ghost"})),
     ] {
-        let refused = b.refused(tool, said).await;
+        let refused = b.call_rejected(tool, arguments).await;
         assert_eq!(refused["code"], "AGENT_NOT_FOUND", "{tool}: {refused}");
     }
-    for (tool, said) in [
+    for (tool, arguments) in [
         ("agent_heartbeat", json!({"agent_id": "a"})),
         ("agent_update", json!({"id": "a", "status": "online"})),
         ("agent_unregister", json!({"id": "a"})),
     ] {
-        let refused = b.refused(tool, said).await;
+        let refused = b.call_rejected(tool, arguments).await;
         assert_eq!(refused["code"], "FORBIDDEN", "{tool}: {refused}");
     }
 }
 
 #[tokio::test]
-async fn files_and_handoffs() {
+async fn file_claims_and_handoffs_move_between_agents() {
     let daemon = setup().start().unwrap();
-    let (a, b) = (connect(&daemon, Way::Socket, Some("a")).await, connect(&daemon, Way::Bridge, Some("b")).await);
+    let (a, b) =
+        (connect(&daemon, Transport::Socket, Some("a")).await, connect(&daemon, Transport::Bridge, Some("b")).await);
     a.register("a").await;
     b.register("b").await;
-    let task = task(&daemon, None).await;
+    let task = create_task(&daemon, None).await;
     a.call("task_claim", json!({"task_id": task})).await;
     assert_eq!(
         a.call("resource_claim", json!({"path": "./src/x.rs", "task_id": task})).await,
@@ -115,9 +120,9 @@ async fn files_and_handoffs() {
 }
 
 #[tokio::test]
-async fn whoever_names_itself_to_a_coordination_tool_is_there() {
+async fn named_caller_of_a_coordination_tool_is_present() {
     let daemon = setup().start().unwrap();
-    let stranger = connect(&daemon, Way::Session, Some("p11-guardrails")).await;
+    let stranger = connect(&daemon, Transport::Session, Some("p11-guardrails")).await;
     let present = stranger.call("coord_get_presence", json!({})).await;
     assert_eq!(present["instances"][0]["instance_id"], "p11-guardrails");
     assert_eq!(present["instances"][0]["status"], "active");
@@ -126,44 +131,45 @@ async fn whoever_names_itself_to_a_coordination_tool_is_there() {
 }
 
 #[tokio::test]
-async fn nobody_may_read_and_is_told_how_to_write() {
+async fn unnamed_caller_may_read_and_learns_how_to_identify() {
     let daemon = setup().start().unwrap();
-    for way in [Way::Session, Way::Alone, Way::Bridge] {
-        let nobody = connect(&daemon, way, None).await;
-        assert!(nobody.call("agent_list", json!({})).await["agents"].is_array());
-        let refused = nobody.refused("resource_claim", json!({"path": "x"})).await;
-        assert_eq!(refused["code"], "NO_IDENTITY", "{way:?}");
+    for transport in [Transport::Session, Transport::Stateless, Transport::Bridge] {
+        let unnamed = connect(&daemon, transport, None).await;
+        assert!(unnamed.call("agent_list", json!({})).await["agents"].is_array());
+        let refused = unnamed.call_rejected("resource_claim", json!({"path": "x"})).await;
+        assert_eq!(refused["code"], "NO_IDENTITY", "{transport:?}");
         let advice = refused["suggestion"].as_str().unwrap();
-        for way_in in ["agent_id", "X-Agent-Id", "--agent", "ROOKERY_AGENT_ID"] {
-            assert!(advice.contains(way_in), "{advice}");
+        for option in ["agent_id", "X-Agent-Id", "--agent", "ROOKERY_AGENT_ID"] {
+            assert!(advice.contains(option), "{advice}");
         }
-        assert!(!advice.contains("agent_register"), "not every set has it: {advice}");
-        let wrong = nobody.refused("task_claim", json!({"task_id": 7})).await;
-        assert_eq!((&wrong["code"], &wrong["recoverable"]), (&json!("INVALID_INPUT"), &json!(true)), "{way:?}");
-        let missing = nobody.refused("task_get", json!({"id": "task_none"})).await;
+        assert!(!advice.contains("agent_register"), "not every toolset has that tool: {advice}");
+        let wrong = unnamed.call_rejected("task_claim", json!({"task_id": 7})).await;
+        assert_eq!((&wrong["code"], &wrong["recoverable"]), (&json!("INVALID_INPUT"), &json!(true)), "{transport:?}");
+        let missing = unnamed.call_rejected("task_get", json!({"id": "task_none"})).await;
         assert_eq!((&missing["code"], &missing["recoverable"]), (&json!("TASK_NOT_FOUND"), &json!(false)));
     }
 }
 
 #[tokio::test]
-async fn a_caller_that_is_known_does_not_speak_for_others() {
+async fn identified_caller_does_not_act_for_others() {
     let daemon = setup().start().unwrap();
-    let lead = connect(&daemon, Way::Session, Some("lead")).await;
-    let (a, b) = (connect(&daemon, Way::Session, Some("a")).await, connect(&daemon, Way::Session, Some("b")).await);
+    let lead = connect(&daemon, Transport::Session, Some("lead")).await;
+    let (a, b) =
+        (connect(&daemon, Transport::Session, Some("a")).await, connect(&daemon, Transport::Session, Some("b")).await);
     for (client, name) in [(&lead, "lead"), (&a, "a"), (&b, "b")] {
         client.register(name).await;
     }
-    let task = task(&daemon, None).await;
-    let refused = a.refused("task_claim", json!({"task_id": task, "agent_id": "b"})).await;
+    let task = create_task(&daemon, None).await;
+    let refused = a.call_rejected("task_claim", json!({"task_id": task, "agent_id": "b"})).await;
     assert_eq!(refused["code"], "FORBIDDEN");
-    let text = said(&b.raw("task_claim", json!({"task_id": task})).await);
+    let text = first_text(&b.call_raw("task_claim", json!({"task_id": task})).await);
     assert!(text.starts_with(r#"{"#) && text.contains(r#""success":true"#), "{text}");
 }
 
 #[tokio::test]
-async fn any_call_brings_an_agent_back() {
+async fn call_of_offline_agent_brings_it_back() {
     let daemon = setup().start().unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
     a.register("a").await;
     a.call("agent_update", json!({"status": "offline", "metadata": {"k": 1}})).await;
     assert_eq!(daemon.get("/agents/a").await.unwrap().body["status"], "offline");
@@ -171,33 +177,33 @@ async fn any_call_brings_an_agent_back() {
     assert_eq!((&me["status"], &me["metadata"]), (&json!("online"), &json!({"k": 1})));
 }
 
-/// A client all of whose calls have one key.
-async fn keyed(daemon: &Daemon, agent: Option<&str>, key: &str) -> Client {
+/// A client that sends the same idempotency key with every call.
+async fn connect_with_key(daemon: &Daemon, agent: Option<&str>, key: &str) -> Client {
     let agent_header = agent.map(|agent| ("x-agent-id", agent));
     let headers: HashMap<_, _> = [("idempotency-key", key)]
         .into_iter()
         .chain(agent_header)
         .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
         .collect();
-    connect_with(daemon, Way::Alone, "", agent, headers).await
+    connect_with(daemon, Transport::Stateless, "", agent, headers).await
 }
 
 #[tokio::test]
-async fn a_call_that_is_repeated_under_its_key_is_done_once() {
+async fn duplicate_call_under_one_key_is_executed_once() {
     let daemon = setup().start().unwrap();
-    let new = keyed(&daemon, None, "first").await;
+    let new = connect_with_key(&daemon, None, "first").await;
     let id = new.register("one").await;
     assert_eq!(new.register("one").await, id);
-    assert_eq!(facts(&daemon, "agent.registered").len(), 1);
-    assert!(facts(&daemon, "agent.updated").is_empty());
+    assert_eq!(rows_of_kind(&daemon, "agent.registered").len(), 1);
+    assert!(rows_of_kind(&daemon, "agent.updated").is_empty());
 
-    let task = task(&daemon, None).await;
-    keyed(&daemon, Some(&id), "second").await.call("task_claim", json!({"task_id": task})).await;
-    let again = keyed(&daemon, Some(&id), "third").await;
+    let task = create_task(&daemon, None).await;
+    connect_with_key(&daemon, Some(&id), "second").await.call("task_claim", json!({"task_id": task})).await;
+    let again = connect_with_key(&daemon, Some(&id), "third").await;
     let offer = json!({"task_id": task, "summary": "take it"});
     let (one, other) = (again.call("handoff_create", offer.clone()).await, again.call("handoff_create", offer).await);
     assert_eq!(one, other);
-    assert_eq!(facts(&daemon, "handoff.initiated").len(), 1);
-    let different = again.refused("task_release", json!({"task_id": task})).await;
+    assert_eq!(rows_of_kind(&daemon, "handoff.initiated").len(), 1);
+    let different = again.call_rejected("task_release", json!({"task_id": task})).await;
     assert_eq!(different["code"], "IDEMPOTENCY_MISMATCH");
 }

@@ -1,4 +1,4 @@
-//! What goes over the wire in a session, byte by byte: whichever way a call is answered, its form is the same.
+//! The exact form of answers in a session, the same for every kind of call.
 
 use reqwest::Method;
 use rookery_testkit::daemon::Daemon;
@@ -17,21 +17,22 @@ impl Session<'_> {
             "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}}});
         let opened = post(daemon, None, &hello).await;
         let session = Session { daemon, id: opened.headers()["mcp-session-id"].to_str().unwrap().to_owned() };
-        let begun = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        assert_eq!(post(daemon, Some(&session.id), &begun).await.status(), 202);
+        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        assert_eq!(post(daemon, Some(&session.id), &initialized).await.status(), 202);
         session
     }
 
-    /// The answer to a call: the one event of its stream that says something.
+    /// Calls a tool and returns the only event of its stream that has data.
     async fn call(&self, id: &str, tool: &str, arguments: Value) -> Value {
         let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
             "params": {"name": tool, "arguments": arguments}});
         let reply = post(self.daemon, Some(&self.id), &call).await;
         assert_eq!(reply.headers()["content-type"], "text/event-stream", "{tool}");
         let events = reply.text().await.unwrap();
-        let mut said = events.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| !data.is_empty());
-        let answer = serde_json::from_str(said.next().unwrap()).unwrap();
-        assert_eq!(said.next(), None, "{tool}");
+        let mut events_with_data =
+            events.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| !data.is_empty());
+        let answer = serde_json::from_str(events_with_data.next().unwrap()).unwrap();
+        assert_eq!(events_with_data.next(), None, "{tool}");
         answer
     }
 }
@@ -45,7 +46,7 @@ async fn post(daemon: &Daemon, session: Option<&str>, body: &Value) -> reqwest::
 }
 
 #[tokio::test]
-async fn a_look_up_and_a_change_are_answered_in_one_form() {
+async fn read_and_write_tools_answer_in_one_form() {
     let daemon = setup().start().unwrap();
     let session = Session::begin(&daemon).await;
     let changed = session.call("a", "agent_register", json!({"name": "Ada", "runtime": "codex"})).await;
@@ -56,8 +57,8 @@ async fn a_look_up_and_a_change_are_answered_in_one_form() {
         fields.retain(|field| *field != "_meta");
         assert_eq!(fields, ["content", "isError", "structuredContent"]);
         let text = answer["result"]["content"][0]["text"].as_str().unwrap();
-        let told: Value = serde_json::from_str(text).unwrap();
-        assert_eq!(told["name"], "Ada");
+        let content: Value = serde_json::from_str(text).unwrap();
+        assert_eq!(content["name"], "Ada");
     }
     let refused = [
         session.call("c", "agent_get", json!({"id": "nobody"})).await,

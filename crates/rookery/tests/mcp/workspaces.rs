@@ -1,4 +1,4 @@
-//! Workspaces: real worktrees of real repositories, made and removed by a real daemon that may die at any moment.
+//! Workspaces: real worktrees in real repositories, created and removed by a daemon that may be killed at any moment.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,9 +8,9 @@ use rookery_testkit::daemon::Daemon;
 use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::support::{Client, Way, connect, connect_with, facts, setup, task, text};
+use crate::support::{Client, Transport, connect, connect_with, create_task, rows_of_kind, setup, text};
 
-/// A project that is a repository with one commit, and its daemon.
+/// A project that is a repository with one commit.
 pub fn project() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap().join("app");
@@ -31,60 +31,63 @@ pub fn git(folder: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn wanted(root: &Path, branch: &str) -> Value {
+fn worktree_request(root: &Path, branch: &str) -> Value {
     json!({"branch": branch, "create_worktree": true, "repo_path": root})
 }
 
-async fn made(client: &Client, root: &Path, branch: &str) -> (String, PathBuf) {
-    let made = client.call("workspace_create", wanted(root, branch)).await;
-    (text(&made["id"]), PathBuf::from(text(&made["path"])))
+async fn create_worktree(client: &Client, root: &Path, branch: &str) -> (String, PathBuf) {
+    let created = client.call("workspace_create", worktree_request(root, branch)).await;
+    (text(&created["id"]), PathBuf::from(text(&created["path"])))
 }
 
-async fn listed(client: &Client) -> Vec<Value> {
+async fn list_workspaces(client: &Client) -> Vec<Value> {
     client.call("workspace_list", json!({})).await["workspaces"].as_array().unwrap().clone()
 }
 
 #[tokio::test]
-async fn agents_work_apart_and_end_as_they_say() {
+async fn workspaces_of_two_agents_are_separate_until_merged() {
     let (_folder, root) = project();
     let daemon = setup().start_at(&root).unwrap();
-    let (a, b) = (connect(&daemon, Way::Session, Some("a")).await, connect(&daemon, Way::Alone, Some("b")).await);
+    let (a, b) = (
+        connect(&daemon, Transport::Session, Some("a")).await,
+        connect(&daemon, Transport::Stateless, Some("b")).await,
+    );
     a.register("a").await;
     b.register("b").await;
-    let task = task(&daemon, None).await;
+    let task = create_task(&daemon, None).await;
     let with_task = json!({"branch": "feature/google-oauth", "base_branch": "main", "create_worktree": true,
         "repo_path": root, "task_ids": [task], "workflow_id": "run_default"});
     let (one, (second, _)) =
-        tokio::join!(a.call("workspace_create", with_task), made(&b, &root, "feature/github-oauth"));
+        tokio::join!(a.call("workspace_create", with_task), create_worktree(&b, &root, "feature/github-oauth"));
     let (first, path) = (text(&one["id"]), PathBuf::from(text(&one["path"])));
     assert!(first.starts_with("ws_"));
     assert_eq!(path, root.with_file_name("app-worktrees").join("feature-google-oauth"));
     assert_eq!(git(&path, &["branch", "--show-current"]), "feature/google-oauth\n");
-    let all = listed(&b).await;
+    let all = list_workspaces(&b).await;
     assert_eq!(all.len(), 2);
     assert_eq!((&all[0]["worktree"], &all[0]["folder_exists"]), (&json!("present"), &json!(true)));
     let of_run = b.call("workspace_list", json!({"workflow_id": "run_default", "status": ["active"]})).await;
     assert_eq!(of_run["workspaces"][0]["task_ids"], json!([task]));
 
     let done = json!({"id": first, "status": "merged", "merge_commit": "abc123...", "cleanup_worktree": true});
-    let refused = b.refused("workspace_update", done.clone()).await;
+    let refused = b.call_rejected("workspace_update", done.clone()).await;
     assert_eq!(refused["code"], "FORBIDDEN", "{refused}");
     let updated = a.call("workspace_update", done.clone()).await;
     assert_eq!(updated, json!({"success": true, "worktree_removed": true, "branch": "deleted"}));
     assert!(!path.exists());
-    assert_eq!(a.call("workspace_update", done).await["worktree_removed"], true, "again is no harm");
+    assert_eq!(a.call("workspace_update", done).await["worktree_removed"], true, "a repeated update is harmless");
     let plain = b.call("workspace_update", json!({"id": second, "pr_url": "https://example.com/1"})).await;
     assert_eq!(plain, json!({"success": true}));
-    let again = a.refused("workspace_update", json!({"id": first, "status": "active"})).await;
+    let again = a.call_rejected("workspace_update", json!({"id": first, "status": "active"})).await;
     assert_eq!(again["code"], "INVALID_TRANSITION");
     daemon.replay_verify().unwrap();
 }
 
 #[tokio::test]
-async fn a_workspace_belongs_to_a_workflow_and_its_tasks() {
+async fn workspace_belongs_to_a_workflow_and_its_tasks() {
     let (_folder, root) = project();
     let daemon = setup().start_at(&root).unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
     a.register("a").await;
     let mut flows = vec![];
     for name in ["one", "two"] {
@@ -99,7 +102,7 @@ async fn a_workspace_belongs_to_a_workflow_and_its_tasks() {
         json!({"workflow_id": flow, "branch": branch, "base_branch": "main", "create_worktree": true,
             "repo_path": root, "task_ids": [task]})
     };
-    let mixed = a.refused("workspace_create", with(&flows[0].0, &flows[1].1, "x")).await;
+    let mixed = a.call_rejected("workspace_create", with(&flows[0].0, &flows[1].1, "x")).await;
     assert_eq!(mixed["code"], "WORKFLOW_MISMATCH");
     for (at, (flow, task)) in flows.iter().enumerate() {
         a.call("workspace_create", with(flow, task, &format!("b{at}"))).await;
@@ -113,25 +116,25 @@ async fn a_workspace_belongs_to_a_workflow_and_its_tasks() {
 }
 
 #[tokio::test]
-async fn the_daemons_own_surroundings_do_not_lead_git_astray() {
+async fn git_variables_of_the_daemon_do_not_reach_git() {
     let (_folder, root) = project();
-    let astray = root.join("nowhere");
+    let misdirected = root.join("nowhere");
     let mut setup = setup();
     for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"] {
-        setup = setup.env(name, astray.to_str().unwrap());
+        setup = setup.env(name, misdirected.to_str().unwrap());
     }
     let daemon = setup.start_at(&root).unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
-    let (id, path) = made(&a, &root, "b").await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
+    let (id, path) = create_worktree(&a, &root, "b").await;
     fs::write(path.join("work.txt"), "precious").unwrap();
     let removed = json!({"id": id, "status": "abandoned", "cleanup_worktree": true});
     let kept = text(&a.call("workspace_update", removed).await["backup_ref"]);
     assert_eq!(git(&root, &["show", &format!("{kept}:work.txt")]), "precious");
-    assert!(!astray.exists());
+    assert!(!misdirected.exists());
 }
 
 #[tokio::test]
-async fn an_agent_with_a_token_gets_no_further_than_its_project() {
+async fn token_agent_cannot_create_workspace_outside_its_project() {
     let ((_folder, root), (_elsewhere, other)) = (project(), project());
     let daemon = setup().arg("--require-token").start_at(&root).unwrap();
     let key = daemon.person_key().unwrap();
@@ -141,17 +144,17 @@ async fn an_agent_with_a_token_gets_no_further_than_its_project() {
         let value = reqwest::header::HeaderValue::from_str(&format!("Bearer {secret}")).unwrap();
         [(reqwest::header::AUTHORIZATION, value)].into_iter().collect()
     };
-    let a = connect_with(&daemon, Way::Session, "", None, bearer(&secret)).await;
-    made(&a, &root, "b").await;
-    let refused = a.refused("workspace_create", wanted(&other, "b")).await;
+    let a = connect_with(&daemon, Transport::Session, "", None, bearer(&secret)).await;
+    create_worktree(&a, &root, "b").await;
+    let refused = a.call_rejected("workspace_create", worktree_request(&other, "b")).await;
     assert_eq!(refused["code"], "FORBIDDEN", "{refused}");
-    let person = connect_with(&daemon, Way::Session, "", None, bearer(&key)).await;
-    let refused = person.refused("workspace_create", wanted(&other, "b")).await;
+    let person = connect_with(&daemon, Transport::Session, "", None, bearer(&key)).await;
+    let refused = person.call_rejected("workspace_create", worktree_request(&other, "b")).await;
     assert_eq!(refused["code"], "FORBIDDEN", "{refused}");
     let anywhere = root.with_file_name("anywhere");
-    let mut chosen = wanted(&root, "c");
+    let mut chosen = worktree_request(&root, "c");
     chosen["path"] = json!(anywhere);
-    assert_eq!(a.refused("workspace_create", chosen.clone()).await["code"], "FORBIDDEN");
+    assert_eq!(a.call_rejected("workspace_create", chosen.clone()).await["code"], "FORBIDDEN");
     person.call("workspace_create", chosen).await;
     assert!(anywhere.join("a.txt").is_file(), "people choose any folder");
 }
@@ -161,87 +164,87 @@ async fn slow_git_does_not_block_other_workspaces() {
     let (_folder, root) = project();
     let slow = SlowGit::new(&root, "read-tree*refs/heads/slow");
     let daemon = slow.setup().start_at(&root).unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
-    let waiting = asks(&daemon, "workspace_create", wanted(&root, "slow")).await;
-    until_there_is_one(&daemon, "workspace.created").await;
-    made(&a, &root, "quick").await;
-    assert_eq!(facts(&daemon, "workspace.ready").len(), 1, "the slow one is still being made");
-    slow.let_go();
-    waiting.await.unwrap();
-    assert_eq!(facts(&daemon, "workspace.ready").len(), 2);
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
+    let slow_call = spawn_call(&daemon, "workspace_create", worktree_request(&root, "slow")).await;
+    wait_for_row(&daemon, "workspace.created").await;
+    create_worktree(&a, &root, "quick").await;
+    assert_eq!(rows_of_kind(&daemon, "workspace.ready").len(), 1, "the slow worktree is still under way");
+    slow.release();
+    slow_call.await.unwrap();
+    assert_eq!(rows_of_kind(&daemon, "workspace.ready").len(), 2);
 }
 
 #[tokio::test]
-async fn removing_saves_what_was_not_merged() {
+async fn removed_workspace_saves_unmerged_changes() {
     let (_folder, root) = project();
     let daemon = setup().start_at(&root).unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
-    let (id, path) = made(&a, &root, "b").await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
+    let (id, path) = create_worktree(&a, &root, "b").await;
     fs::write(path.join("a.txt"), "changed\n").unwrap();
     fs::write(path.join("new.bin"), [0_u8, 159, 146, 150]).unwrap();
-    let gone = json!({"id": id, "status": "abandoned", "cleanup_worktree": true});
-    let removed = a.call("workspace_update", gone).await;
+    let abandon = json!({"id": id, "status": "abandoned", "cleanup_worktree": true});
+    let removed = a.call("workspace_update", abandon).await;
     let kept = format!("refs/rookery/backup/{id}");
     assert_eq!((&removed["worktree_removed"], &removed["backup_ref"]), (&json!(true), &json!(kept)));
     assert!(text(&removed["restore_with"]).contains(&kept));
     assert_eq!(git(&root, &["show", &format!("{kept}:a.txt")]), "changed\n");
     git(&root, &["worktree", "add", "--quiet", "--detach", path.to_str().unwrap(), &kept]);
     assert_eq!(fs::read(path.join("new.bin")).unwrap(), [0, 159, 146, 150]);
-    let row = &listed(&a).await[0];
+    let row = &list_workspaces(&a).await[0];
     assert_eq!((&row["worktree"], &row["backup_ref"]), (&json!("removed"), &json!(kept)));
 }
 
 #[tokio::test]
-async fn what_cannot_be_removed_stays_and_the_answer_says_why() {
+async fn locked_worktree_is_kept_with_its_reason() {
     let (_folder, root) = project();
     let daemon = setup().start_at(&root).unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
-    let (id, path) = made(&a, &root, "b").await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
+    let (id, path) = create_worktree(&a, &root, "b").await;
     git(&root, &["worktree", "lock", "--reason", "on a stick", path.to_str().unwrap()]);
-    let gone = json!({"id": id, "status": "abandoned", "cleanup_worktree": true});
-    let kept = a.call("workspace_update", gone.clone()).await;
+    let abandon = json!({"id": id, "status": "abandoned", "cleanup_worktree": true});
+    let kept = a.call("workspace_update", abandon.clone()).await;
     assert_eq!((&kept["success"], &kept["worktree_removed"]), (&json!(true), &json!(false)));
     assert!(text(&kept["kept_because"]).contains("on a stick"), "{kept}");
     assert!(path.is_dir());
     git(&root, &["worktree", "unlock", path.to_str().unwrap()]);
-    assert_eq!(a.call("workspace_update", gone).await["worktree_removed"], true);
+    assert_eq!(a.call("workspace_update", abandon).await["worktree_removed"], true);
 }
 
 #[tokio::test]
-async fn a_merge_is_done_whole_or_not_at_all() {
+async fn workspace_merge_with_conflict_changes_nothing() {
     let (_folder, root) = project();
     let daemon = setup().start_at(&root).unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
-    let (id, path) = made(&a, &root, "b").await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
+    let (id, path) = create_worktree(&a, &root, "b").await;
     fs::write(path.join("a.txt"), "theirs\n").unwrap();
-    let dirty = a.refused("workspace_merge", json!({"id": id})).await;
+    let dirty = a.call_rejected("workspace_merge", json!({"id": id})).await;
     assert_eq!(dirty["code"], "INVALID_STATE", "{dirty}");
     fs::write(root.join("a.txt"), "ours\n").unwrap();
     git(&root, &["commit", "--quiet", "-am", "ours"]);
-    let conflict = a.refused("workspace_merge", json!({"id": id, "commit_changes": true})).await;
+    let conflict = a.call_rejected("workspace_merge", json!({"id": id, "commit_changes": true})).await;
     assert_eq!(conflict["code"], "MERGE_CONFLICT");
     assert!(text(&conflict["message"]).contains("a.txt"), "{conflict}");
     assert_eq!(git(&root, &["status", "--porcelain"]), "");
-    assert_eq!(listed(&a).await[0]["status"], "active");
+    assert_eq!(list_workspaces(&a).await[0]["status"], "active");
 
     git(&path, &["merge", "--quiet", "--strategy=ours", "-m", "resolved", "main"]);
     let merged = a.call("workspace_merge", json!({"id": id})).await;
     assert_eq!(git(&root, &["rev-parse", "main"]).trim(), text(&merged["merge_commit"]));
-    let row = &listed(&a).await[0];
+    let row = &list_workspaces(&a).await[0];
     assert_eq!((&row["status"], &row["merge_commit"]), (&json!("merged"), &merged["merge_commit"]));
     let cleaned = a.call("workspace_update", json!({"id": id, "status": "merged", "cleanup_worktree": true})).await;
     assert_eq!(cleaned, json!({"success": true, "worktree_removed": true, "branch": "deleted"}));
 }
 
 #[tokio::test]
-async fn bad_input_makes_nothing() {
+async fn invalid_workspace_request_creates_nothing() {
     let (folder, root) = project();
     let daemon = setup().start_at(&root).unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
     let outside = tempfile::tempdir().unwrap();
     symlink(outside.path(), root.join("out")).unwrap();
     let with = |change: Value| {
-        let mut asked = wanted(&root, "b");
+        let mut asked = worktree_request(&root, "b");
         asked.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         asked
     };
@@ -279,56 +282,59 @@ async fn bad_input_makes_nothing() {
         (json!({"branch": "b"}), "MISSING_PATH"),
     ];
     for (asked, code) in cases {
-        let refused = a.refused("workspace_create", asked.clone()).await;
+        let refused = a.call_rejected("workspace_create", asked.clone()).await;
         assert_eq!(refused["code"], code, "{asked}: {refused}");
         assert!(!text(&refused["message"]).is_empty());
     }
-    assert_eq!(listed(&a).await, [Value::Null; 0]);
+    assert_eq!(list_workspaces(&a).await, [Value::Null; 0]);
     assert_eq!(git(&root, &["for-each-ref", "--format=%(refname)"]), "refs/heads/main\n");
     assert_eq!(git(&root, &["worktree", "list"]).lines().count(), 1);
     assert!(fs::read_dir(outside.path()).unwrap().next().is_none());
     assert!(!root.with_file_name("app-worktrees").exists());
-    let nobody = connect(&daemon, Way::Alone, None).await;
-    assert_eq!(nobody.refused("workspace_create", wanted(&root, "b")).await["code"], "NO_IDENTITY");
-    assert_eq!(a.refused("workspace_update", json!({"id": "ws_none"})).await["code"], "WORKSPACE_NOT_FOUND");
-    assert_eq!(a.refused("workspace_list", json!({"workflow_id": "wf_none"})).await["code"], "WORKFLOW_NOT_FOUND");
+    let unnamed = connect(&daemon, Transport::Stateless, None).await;
+    assert_eq!(unnamed.call_rejected("workspace_create", worktree_request(&root, "b")).await["code"], "NO_IDENTITY");
+    assert_eq!(a.call_rejected("workspace_update", json!({"id": "ws_none"})).await["code"], "WORKSPACE_NOT_FOUND");
+    assert_eq!(
+        a.call_rejected("workspace_list", json!({"workflow_id": "wf_none"})).await["code"],
+        "WORKFLOW_NOT_FOUND"
+    );
 }
 
 #[tokio::test]
-async fn an_empty_repository_needs_a_commit_first() {
+async fn workspace_in_repository_without_commit_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     git(folder.path(), &["init", "--quiet"]);
     let daemon = setup().start_at(folder.path()).unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
-    let refused = a.refused("workspace_create", wanted(daemon.root(), "b")).await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
+    let refused = a.call_rejected("workspace_create", worktree_request(daemon.root(), "b")).await;
     assert_eq!(refused["code"], "INVALID_STATE");
     assert!(text(&refused["suggestion"]).contains("first commit"), "{refused}");
 }
 
 #[tokio::test]
-async fn a_folder_of_ones_own_can_be_told_and_cleaned_up() {
+async fn existing_worktree_is_registered_and_cleaned_up() {
     let (_folder, root) = project();
     let daemon = setup().start_at(&root).unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
     let path = root.with_file_name("mine");
     git(&root, &["worktree", "add", "--quiet", "-b", "mine", path.to_str().unwrap()]);
-    let told = a.call("workspace_create", json!({"branch": "mine", "path": "../mine"})).await;
-    assert_eq!(told["path"], json!(path));
+    let registered = a.call("workspace_create", json!({"branch": "mine", "path": "../mine"})).await;
+    assert_eq!(registered["path"], json!(path));
     fs::write(path.join("work.txt"), "mine").unwrap();
-    let gone = json!({"id": told["id"], "status": "abandoned", "cleanup_worktree": true});
-    let removed = a.call("workspace_update", gone).await;
+    let abandon = json!({"id": registered["id"], "status": "abandoned", "cleanup_worktree": true});
+    let removed = a.call("workspace_update", abandon).await;
     assert_eq!((&removed["worktree_removed"], &removed["branch"]), (&json!(true), &json!("kept")));
     assert_eq!(git(&root, &["show", &format!("{}:work.txt", text(&removed["backup_ref"]))]), "mine");
 }
 
-/// A git that does what it is asked for and then, for some commands, ends only when it is let go.
+/// A git program that executes each command, and delays the end of some commands until released.
 struct SlowGit {
     folder: tempfile::TempDir,
     gate: PathBuf,
 }
 
 impl SlowGit {
-    /// Waits after commands whose arguments contain a shell pattern.
+    /// Delays commands whose arguments match a shell pattern.
     fn new(root: &Path, pattern: &str) -> SlowGit {
         use std::os::unix::fs::PermissionsExt;
         let slow = SlowGit { folder: tempfile::tempdir().unwrap(), gate: root.join(".git/gate") };
@@ -353,18 +359,18 @@ impl SlowGit {
         setup().env("PATH", std::env::join_paths(all).unwrap().to_str().unwrap())
     }
 
-    fn let_go(&self) {
+    fn release(&self) {
         fs::write(&self.gate, "").unwrap();
     }
 }
 
-async fn until_there_is_one(daemon: &Daemon, kind: &str) {
-    eventually(kind, async || Ok((!facts(daemon, kind).is_empty()).then_some(()))).await.unwrap();
+async fn wait_for_row(daemon: &Daemon, kind: &str) {
+    eventually(kind, async || Ok((!rows_of_kind(daemon, kind).is_empty()).then_some(()))).await.unwrap();
 }
 
-/// Calls a tool and does not care what becomes of the call.
-async fn asks(daemon: &Daemon, tool: &'static str, arguments: Value) -> tokio::task::JoinHandle<()> {
-    let client = connect(daemon, Way::Session, Some("a")).await;
+/// Calls a tool in the background and ignores the outcome.
+async fn spawn_call(daemon: &Daemon, tool: &'static str, arguments: Value) -> tokio::task::JoinHandle<()> {
+    let client = connect(daemon, Transport::Session, Some("a")).await;
     tokio::spawn(async move {
         let Value::Object(arguments) = arguments else { return };
         let call = rmcp::model::CallToolRequestParams::new(tool).with_arguments(arguments);
@@ -373,23 +379,27 @@ async fn asks(daemon: &Daemon, tool: &'static str, arguments: Value) -> tokio::t
 }
 
 #[tokio::test]
-async fn a_daemon_that_dies_while_a_worktree_is_made_finishes_it_later() {
+async fn worktree_creation_is_finished_after_a_daemon_crash() {
     let (_folder, root) = project();
     let slow = SlowGit::new(&root, "read-tree");
     let mut daemon = slow.setup().start_at(&root).unwrap();
-    let asked = asks(&daemon, "workspace_create", wanted(&root, "b")).await;
+    let pending_call = spawn_call(&daemon, "workspace_create", worktree_request(&root, "b")).await;
     let path = root.with_file_name("app-worktrees").join("b");
     eventually("git is at work", async || Ok(path.join("a.txt").exists().then_some(()))).await.unwrap();
     daemon.kill().unwrap();
-    asked.abort();
-    assert!(facts(&daemon, "workspace.ready").is_empty());
+    pending_call.abort();
+    assert!(rows_of_kind(&daemon, "workspace.ready").is_empty());
     daemon.restart().unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
-    let row = &listed(&a).await[0];
-    assert_eq!((&row["worktree"], &row["being"]), (&json!("planned"), &json!("made")), "it says how it is");
-    slow.let_go();
-    until_there_is_one(&daemon, "workspace.ready").await;
-    let row = &listed(&a).await[0];
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
+    let row = &list_workspaces(&a).await[0];
+    assert_eq!(
+        (&row["worktree"], &row["being"]),
+        (&json!("planned"), &json!("made")),
+        "the unfinished creation is shown"
+    );
+    slow.release();
+    wait_for_row(&daemon, "workspace.ready").await;
+    let row = &list_workspaces(&a).await[0];
     assert_eq!((&row["worktree"], row.get("being")), (&json!("present"), None));
     assert_eq!(fs::read_to_string(path.join("a.txt")).unwrap(), "one\n");
     assert_eq!(git(&path, &["status", "--porcelain"]), "");
@@ -397,35 +407,36 @@ async fn a_daemon_that_dies_while_a_worktree_is_made_finishes_it_later() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_dies_while_work_is_saved_loses_none_of_it() {
+async fn daemon_crash_while_saving_work_loses_nothing() {
     let (_folder, root) = project();
     let slow = SlowGit::new(&root, "add*--all");
     let mut daemon = slow.setup().start_at(&root).unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
-    let (id, path) = made(&a, &root, "b").await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
+    let (id, path) = create_worktree(&a, &root, "b").await;
     fs::write(path.join("a.txt"), "precious\n").unwrap();
-    let asked =
-        asks(&daemon, "workspace_update", json!({"id": id, "status": "abandoned", "cleanup_worktree": true})).await;
-    until_there_is_one(&daemon, "workspace.updated").await;
+    let pending_call =
+        spawn_call(&daemon, "workspace_update", json!({"id": id, "status": "abandoned", "cleanup_worktree": true}))
+            .await;
+    wait_for_row(&daemon, "workspace.updated").await;
     let views = || fs::read_dir(root.join(".rookery/git/views")).into_iter().flatten().flatten();
-    eventually("it is being saved", async || {
+    eventually("the work is being saved", async || {
         Ok(views().any(|view| view.path().join("pathspecs").exists()).then_some(()))
     })
     .await
     .unwrap();
     daemon.kill().unwrap();
-    asked.abort();
+    pending_call.abort();
     assert_eq!(fs::read_to_string(path.join("a.txt")).unwrap(), "precious\n");
-    slow.let_go();
+    slow.release();
     daemon.restart().unwrap();
-    until_there_is_one(&daemon, "workspace.removed").await;
+    wait_for_row(&daemon, "workspace.removed").await;
     assert!(!path.exists());
     assert_eq!(git(&root, &["show", &format!("refs/rookery/backup/{id}:a.txt")]), "precious\n");
     daemon.replay_verify().unwrap();
 }
 
-/// Makes git run a program that leaves a mark, wherever a repository's settings can say so.
-fn with_programs(repository: &Path, mark: &Path) {
+/// Makes git run a program that leaves a mark, by every setting of a repository that can name one.
+fn configure_marking_programs(repository: &Path, mark: &Path) {
     let run = format!("sh -c 'touch {}; cat'", mark.display());
     for name in ["filter.e.clean", "filter.e.smudge", "core.fsmonitor", "diff.external", "merge.e.driver"] {
         git(repository, &["config", name, &run]);
@@ -443,15 +454,15 @@ async fn workspace_in_another_repository_is_rejected_and_its_filter_does_not_run
     fs::write(own.join("f"), "one\n").unwrap();
     git(&own, &["add", "f"]);
     git(&own, &["commit", "--quiet", "-m", "f"]);
-    with_programs(&own, &mark);
+    configure_marking_programs(&own, &mark);
     fs::write(own.join("f"), "two\n").unwrap();
     let daemon = setup().start_at(&root).unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
     for asked in [json!({"branch": "main", "path": own}), json!({"branch": "x", "path": own, "repo_path": own})] {
-        let refused = a.refused("workspace_create", asked).await;
+        let refused = a.call_rejected("workspace_create", asked).await;
         assert_eq!(refused["code"], "FORBIDDEN", "{refused}");
     }
-    assert_eq!(a.refused("workspace_create", wanted(&own, "x")).await["code"], "FORBIDDEN");
+    assert_eq!(a.call_rejected("workspace_create", worktree_request(&own, "x")).await["code"], "FORBIDDEN");
     a.call("workspace_list", json!({"include_changes": true})).await;
     assert!(!mark.exists(), "a program of that repository ran");
 }
@@ -461,9 +472,9 @@ async fn programs_in_the_settings_of_the_repository_do_not_run() {
     let (folder, root) = project();
     let mark = folder.path().canonicalize().unwrap().join("mark");
     let daemon = setup().start_at(&root).unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
-    with_programs(&root, &mark);
-    let (id, path) = made(&a, &root, "b").await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
+    configure_marking_programs(&root, &mark);
+    let (id, path) = create_worktree(&a, &root, "b").await;
     fs::write(path.join(".gitattributes"), "* filter=e merge=e\n").unwrap();
     fs::write(path.join("a.txt"), "two\n").unwrap();
     let changes = a.call("workspace_list", json!({"include_changes": true})).await;
@@ -481,8 +492,8 @@ async fn merge_does_not_write_through_links_in_the_git_folder() {
     let victim = folder.path().canonicalize().unwrap().join("victim");
     fs::write(&victim, "precious").unwrap();
     let daemon = setup().start_at(&root).unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
-    let (id, path) = made(&a, &root, "b").await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
+    let (id, path) = create_worktree(&a, &root, "b").await;
     fs::write(path.join("work.txt"), "work").unwrap();
     fs::create_dir_all(root.join(".git/rookery")).unwrap();
     for name in [format!("{id}.lock"), format!("{id}.json"), format!("{id}.new")] {
@@ -493,22 +504,22 @@ async fn merge_does_not_write_through_links_in_the_git_folder() {
     fs::remove_file(root.join(".git/index")).unwrap();
     symlink(&victim, root.join(".git/index")).unwrap();
     fs::write(path.join("more.txt"), "more").unwrap();
-    a.refused("workspace_merge", json!({"id": id, "commit_changes": true})).await;
+    a.call_rejected("workspace_merge", json!({"id": id, "commit_changes": true})).await;
     assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
 }
 
 #[tokio::test]
-async fn many_at_once_get_a_folder_each() {
+async fn concurrent_workspaces_get_separate_folders() {
     let (_folder, root) = project();
     let daemon = setup().start_at(&root).unwrap();
-    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let a = connect(&daemon, Transport::Session, Some("a")).await;
     let branches: Vec<String> = (0..8).map(|number| format!("b/{number}")).collect();
-    let all = futures_util::future::join_all(branches.iter().map(|branch| made(&a, &root, branch))).await;
+    let all = futures_util::future::join_all(branches.iter().map(|branch| create_worktree(&a, &root, branch))).await;
     for ((_, path), branch) in all.iter().zip(&branches) {
         assert_eq!(git(path, &["branch", "--show-current"]).trim(), branch);
         assert_eq!(git(path, &["status", "--porcelain"]), "");
     }
-    // Two branches whose folders would have the same name.
-    let (_, other) = made(&a, &root, "b-0").await;
+    // Two branches whose folder names would collide.
+    let (_, other) = create_worktree(&a, &root, "b-0").await;
     assert!(all.iter().all(|(_, path)| *path != other));
 }
