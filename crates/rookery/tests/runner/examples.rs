@@ -1,5 +1,6 @@
-//! The files in `examples/`: each is right, and each runs. Where one needs a model or a program, scripts stand in for the agents and
-//! everything else is as the file says.
+//! The files in `examples/`: each is valid, and each runs. Scripts replace agents that need a model or a program;
+//! everything else is
+//! as in the file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use crate::stage::{Ran, Stage};
+use crate::stage::{CommandResult, Stage};
 
 type Outcome = anyhow::Result<()>;
 
@@ -15,8 +16,8 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
 }
 
-/// A project that has the examples in it and something to look at.
-async fn project() -> anyhow::Result<Stage> {
+/// A project with the examples and a small repository.
+async fn example_project() -> anyhow::Result<Stage> {
     let stage = Stage::new()?;
     let root = stage.daemon.root().to_path_buf();
     for folder in ["", "prompts", "scripts"] {
@@ -37,8 +38,13 @@ async fn project() -> anyhow::Result<Stage> {
     Ok(stage)
 }
 
-/// Runs an example with scripts in place of its agents: what each is run by, and what belongs to that, is taken away.
-async fn played(stage: &Stage, name: &str, scripts: Value, arguments: &[&str]) -> anyhow::Result<Ran> {
+/// Runs an example with a script in place of each agent; fields of the original backend are removed.
+async fn run_with_scripts(
+    stage: &Stage,
+    name: &str,
+    scripts: Value,
+    arguments: &[&str],
+) -> anyhow::Result<CommandResult> {
     let text = std::fs::read_to_string(examples().join(name))?;
     let mut file: Value = serde_saphyr::from_str(&text)?;
     let agents = file["agents"].as_object_mut().context("it has agents")?;
@@ -57,29 +63,29 @@ async fn played(stage: &Stage, name: &str, scripts: Value, arguments: &[&str]) -
     stage.run(&[&["run", &file][..], arguments].concat()).await
 }
 
-/// Who said what, apart from the system.
-async fn said(stage: &Stage) -> anyhow::Result<Vec<(String, String)>> {
+/// The channel messages of agents, with their authors.
+async fn agent_messages(stage: &Stage) -> anyhow::Result<Vec<(String, String)>> {
     let channel = stage.channel("default").await?;
     Ok(channel.into_iter().filter(|(from, _)| from != "system").collect())
 }
 
 #[tokio::test]
-async fn every_example_is_right() -> Outcome {
-    let stage = project().await?;
+async fn every_example_file_is_valid() -> Outcome {
+    let stage = example_project().await?;
     let mut checked = 0;
     for entry in std::fs::read_dir(examples())? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if !name.ends_with(".yaml") {
             continue;
         }
-        let ran = stage.run(&["check", &format!("examples/{name}"), "--json"]).await?;
-        // Programs that the file names may be missing on this machine; the file has no errors.
-        let plan = ran.json()?;
+        let output = stage.run(&["check", &format!("examples/{name}"), "--json"]).await?;
+        // Programs that the file names may be missing on this machine.
+        let plan = output.json()?;
         let blockers = plan["hindrances"].as_array().into_iter().flatten().map(|one| &one["what"]);
         let missing: Vec<&Value> = blockers.filter(|what| *what != "no_kickoff").collect();
         let expected = ["missing_param", "missing_program", "backend"];
-        let only_here = missing.iter().all(|what| expected.iter().any(|expected| *what == expected));
-        assert!(only_here && ran.code == Some(i32::from(!missing.is_empty())), "{name}: {ran:?}");
+        let only_missing_here = missing.iter().all(|what| expected.iter().any(|expected| *what == expected));
+        assert!(only_missing_here && output.code == Some(i32::from(!missing.is_empty())), "{name}: {output:?}");
         checked += 1;
     }
     assert!(checked >= 7, "{checked} files");
@@ -87,8 +93,8 @@ async fn every_example_is_right() -> Outcome {
 }
 
 #[tokio::test]
-async fn review_of_a_diff() -> Outcome {
-    let stage = project().await?;
+async fn review_example_reviews_a_diff() -> Outcome {
+    let stage = example_project().await?;
     let scripts = json!({
         "reviewer": [
             {"do": [{"append": "- main.txt:2 is not tested\n"}, {"send": "@coder main.txt:2 is not tested"}]},
@@ -96,18 +102,18 @@ async fn review_of_a_diff() -> Outcome {
         ],
         "coder": [{"do": [{"save": {"path": "test.txt", "text": "two"}}, {"say": "Mended, @reviewer please look again"}]}],
     });
-    let ran = played(&stage, "review.yaml", scripts, &["--", "--since", "HEAD~1"]).await?;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert_eq!(ran.stdout, "- main.txt:2 is not tested\n");
+    let output = run_with_scripts(&stage, "review.yaml", scripts, &["--", "--since", "HEAD~1"]).await?;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(output.stdout, "- main.txt:2 is not tested\n");
     let channel = stage.channel("default").await?;
     assert!(channel[1].1.contains("+two") && channel[1].1.contains("What changed since HEAD~1"), "{channel:?}");
-    assert_eq!(said(&stage).await?.last().map(|(_, text)| text.as_str()), Some("Nothing is left."));
+    assert_eq!(agent_messages(&stage).await?.last().map(|(_, text)| text.as_str()), Some("Nothing is left."));
     Ok(())
 }
 
 #[tokio::test]
-async fn plan_build_and_test() -> Outcome {
-    let stage = project().await?;
+async fn build_team_example_plans_builds_and_tests() -> Outcome {
+    let stage = example_project().await?;
     let task = "${{ got.next.tasks.0.id }}";
     let scripts = json!({
         "planner": [{"do": [
@@ -126,8 +132,8 @@ async fn plan_build_and_test() -> Outcome {
         ]}],
         "tester": [{"say": "It shows the orders."}],
     });
-    let ran = played(&stage, "build-team.yaml", scripts, &["--", "--wish", "A page of orders"]).await?;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let output = run_with_scripts(&stage, "build-team.yaml", scripts, &["--", "--wish", "A page of orders"]).await?;
+    assert_eq!(output.code, Some(0), "{output:?}");
     let tasks = stage.daemon.get("/tasks").await?.body;
     assert_eq!((&tasks[0]["title"], &tasks[0]["state"]), (&json!("page"), &json!("completed")), "{tasks}");
     assert!(stage.channel("default").await?[1].1.contains("A page of orders"));
@@ -135,8 +141,8 @@ async fn plan_build_and_test() -> Outcome {
 }
 
 #[tokio::test]
-async fn research_is_held_against_its_schema() -> Outcome {
-    let stage = project().await?;
+async fn research_example_rejects_result_that_breaks_its_schema() -> Outcome {
+    let stage = example_project().await?;
     let task = "task_default_1_research";
     let half = json!({"findings": ["MIT"]});
     let whole = json!({"findings": ["MIT"], "citations": ["Cargo.lock"]});
@@ -153,37 +159,40 @@ async fn research_is_held_against_its_schema() -> Outcome {
         ]}],
         "editor": [{"when": "write it up", "do": [{"write": "# Licences\n\nMIT (Cargo.lock)\n"}, {"say": "Written."}]}],
     });
-    let ran = played(&stage, "research.yaml", scripts, &["--", "--question", "Which licences?"]).await?;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    let said = said(&stage).await?;
-    assert!(said.iter().any(|(_, text)| text.starts_with("refused: ") && text.contains("citations")), "{said:?}");
+    let output = run_with_scripts(&stage, "research.yaml", scripts, &["--", "--question", "Which licences?"]).await?;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let messages = agent_messages(&stage).await?;
+    assert!(
+        messages.iter().any(|(_, text)| text.starts_with("refused: ") && text.contains("citations")),
+        "{messages:?}"
+    );
     let done = stage.daemon.get(&format!("/tasks/{task}")).await?.body;
     assert_eq!(
         (&done["state"], &done["outcome_detail"]["citations"]),
         (&json!("completed"), &json!(["Cargo.lock"])),
         "{done}"
     );
-    assert_eq!(ran.stdout, "# Licences\n\nMIT (Cargo.lock)\n");
+    assert_eq!(output.stdout, "# Licences\n\nMIT (Cargo.lock)\n");
     Ok(())
 }
 
 #[tokio::test]
-async fn two_makes_in_one_team() -> Outcome {
-    let stage = project().await?;
+async fn mixed_example_runs_two_backends_in_one_team() -> Outcome {
+    let stage = example_project().await?;
     let scripts = json!({
         "writer": [{"send": "@critic please review"}, {"when": "comma", "send": "@critic mended, please look again"}],
         "critic": [{"send": "@writer main.txt:1 lacks a comma"}, {"when": "mended", "say": "approved"}],
     });
-    let ran = played(&stage, "mixed.yaml", scripts, &["--", "--task", "Accept trailing commas"]).await?;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    let who: Vec<String> = said(&stage).await?.into_iter().map(|(from, _)| from).collect();
-    assert_eq!(who, ["writer", "critic", "writer", "critic"]);
+    let output = run_with_scripts(&stage, "mixed.yaml", scripts, &["--", "--task", "Accept trailing commas"]).await?;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let authors: Vec<String> = agent_messages(&stage).await?.into_iter().map(|(from, _)| from).collect();
+    assert_eq!(authors, ["writer", "critic", "writer", "critic"]);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_night_without_a_night() -> Outcome {
-    let stage = project().await?;
+async fn nightly_example_wakes_its_agent_on_schedule() -> Outcome {
+    let stage = example_project().await?;
     let text = std::fs::read_to_string(examples().join("nightly.yaml"))?;
     let mut file: Value = serde_saphyr::from_str(&text)?;
     file["agents"]["watchman"] = json!({
@@ -195,25 +204,29 @@ async fn a_night_without_a_night() -> Outcome {
     file["agents"]["mender"] = json!({"backend": "mock", "script": [{"say": "Mended on a branch."}]});
     stage.save("examples/nightly.yaml", &serde_json::to_string(&file)?)?;
     let started = stage.start(&["start", "examples/nightly.yaml"])?;
-    rookery_testkit::wait::eventually("it is mended", async || {
-        let said = said(&stage).await?;
-        Ok(said.iter().any(|(from, text)| from == "mender" && text == "Mended on a branch.").then_some(()))
+    rookery_testkit::wait::eventually("the repair is reported", async || {
+        let messages = agent_messages(&stage).await?;
+        Ok(messages.iter().any(|(from, text)| from == "mender" && text == "Mended on a branch.").then_some(()))
     })
     .await?;
     started.interrupt()?;
-    assert_eq!(started.ended().await?.code, Some(130));
+    assert_eq!(started.finish().await?.code, Some(130));
     Ok(())
 }
 
 #[tokio::test]
-async fn shell_scripts_are_a_team() -> Outcome {
-    let stage = project().await?;
-    let ran = stage.run(&["run", "examples/shell-team.yaml"]).await?;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    let said = said(&stage).await?;
-    assert_eq!(said.iter().map(|(from, _)| from.as_str()).collect::<Vec<_>>(), ["counter", "scribe"], "{said:?}");
-    assert!(said[1].1.starts_with("Written down: ") && said[1].1.ends_with(" lines."), "{said:?}");
-    assert!(ran.stdout.contains("lines, counted by the team"), "{ran:?}");
+async fn shell_team_example_runs_scripts_as_agents() -> Outcome {
+    let stage = example_project().await?;
+    let output = stage.run(&["run", "examples/shell-team.yaml"]).await?;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let messages = agent_messages(&stage).await?;
+    assert_eq!(
+        messages.iter().map(|(from, _)| from.as_str()).collect::<Vec<_>>(),
+        ["counter", "scribe"],
+        "{messages:?}"
+    );
+    assert!(messages[1].1.starts_with("Written down: ") && messages[1].1.ends_with(" lines."), "{messages:?}");
+    assert!(output.stdout.contains("lines, counted by the team"), "{output:?}");
     Ok(())
 }
 
@@ -237,24 +250,24 @@ async fn documents_of_a_finished_run_are_archived_before_another_run_in_default(
         (&["context", "doc", "read", "--instance", "default.1"], "one"),
         (&["context", "doc", "read", "--instance", "default.2"], "two"),
     ] {
-        let ran = stage.run(arguments).await?;
-        assert_eq!((ran.code, ran.stdout.trim()), (Some(0), result), "{arguments:?}: {ran:?}");
+        let output = stage.run(arguments).await?;
+        assert_eq!((output.code, output.stdout.trim()), (Some(0), result), "{arguments:?}: {output:?}");
     }
-    // An instance that was named keeps its documents.
+    // A named instance keeps its documents.
     for _ in 0..2 {
-        let ran = stage.run(&["run", "one.yaml", "--instance", "own"]).await?;
-        assert_eq!((ran.code, ran.stdout.trim()), (Some(0), "one"), "{ran:?}");
+        let output = stage.run(&["run", "one.yaml", "--instance", "own"]).await?;
+        assert_eq!((output.code, output.stdout.trim()), (Some(0), "one"), "{output:?}");
     }
-    let ran = stage.run(&["context", "doc", "list", "--instance", "own.1", "--json"]).await?;
-    assert!(!ran.stdout.contains("notes.md"), "{ran:?}");
+    let output = stage.run(&["context", "doc", "list", "--instance", "own.1", "--json"]).await?;
+    assert!(!output.stdout.contains("notes.md"), "{output:?}");
     stage.daemon.replay_verify()
 }
 
 #[tokio::test]
-async fn the_scripted_one_needs_nothing() -> Outcome {
-    let stage = project().await?;
-    let ran = stage.run(&["run", "examples/scripted.yaml"]).await?;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert_eq!(ran.stdout, "- line 42 has no check\n- verified what coder said\n");
+async fn scripted_example_needs_no_model_or_program() -> Outcome {
+    let stage = example_project().await?;
+    let output = stage.run(&["run", "examples/scripted.yaml"]).await?;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(output.stdout, "- line 42 has no check\n- verified what coder said\n");
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! The runner: whole teams as they are run from the command line, its programs as they are, misbehaving ones among them, and what
-//! they can reach.
+//! The runner: whole teams run from the command line, real and misbehaving agent programs, and their sandboxes.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails its test")]
 

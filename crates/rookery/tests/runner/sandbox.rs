@@ -1,4 +1,4 @@
-//! What a program in a sandbox can see, write and reach: real programs in real sandboxes beside a real daemon.
+//! The limits of a sandbox on files, network and processes: real programs in real sandboxes, with a real daemon.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rookery_client::SessionIssuer;
 use rookery_runner::backend::{BackendEvent, Events};
-use rookery_runner::file::{At, Sandbox as Said, SandboxLimits, SourceLocation};
+use rookery_runner::file::{At, Sandbox as SandboxSetting, SandboxLimits, SourceLocation};
 use rookery_runner::process::{ExecShim, OutputStream, ProcessEnd, Program, RunLimits, run};
 use rookery_runner::sandbox::{Sandbox, SandboxRequest, SandboxSupport};
 use rookery_testkit::daemon::{Daemon, Setup};
@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 const ROOKERY: &str = env!("CARGO_BIN_EXE_rookery");
 const AGENT: &str = "coder@pr-1";
 
-/// Whether there can be sandboxes here. If not, what is not tested is said where everybody sees it.
-fn possible() -> bool {
+/// Whether this machine supports sandboxes. If not, standard error says that the tests were skipped.
+fn sandbox_supported() -> bool {
     let available = SandboxSupport::of_this_machine();
     if let Some(hint) = available.fix_hint() {
         use std::io::Write;
@@ -37,9 +37,9 @@ struct Project {
     home: TempDir,
 }
 
-/// What a program said and how it ended.
+/// The output of a program, its end, and the notes of the sandbox.
 #[derive(Debug)]
-struct Ran {
+struct SandboxedResult {
     end: ProcessEnd,
     out: Vec<String>,
     #[expect(dead_code, reason = "shown where a test fails")]
@@ -70,7 +70,8 @@ impl Project {
         write: &[&str],
         env: &BTreeMap<String, String>,
     ) -> Arc<Sandbox> {
-        let said = |all: &[&str]| all.iter().map(|text| At { value: (*text).to_owned(), place: somewhere() }).collect();
+        let entries =
+            |all: &[&str]| all.iter().map(|text| At { value: (*text).to_owned(), place: source_location() }).collect();
         let request = SandboxRequest {
             agent: AGENT,
             project: self.root(),
@@ -81,7 +82,11 @@ impl Project {
             url: self.daemon.url(),
             socket: Some(&self.root().join(".rookery/rookery.sock")),
             session: &SessionIssuer::new(self.daemon.person_key().unwrap(), AGENT.into(), None),
-            settings: &Said::On { network: said(network), write: said(write), limits: SandboxLimits::default() },
+            settings: &SandboxSetting::On {
+                network: entries(network),
+                write: entries(write),
+                limits: SandboxLimits::default(),
+            },
             program: None,
             env,
         };
@@ -98,36 +103,36 @@ impl Project {
             .sandbox(Some(sandbox.clone()))
     }
 
-    async fn shell(&self, sandbox: &Arc<Sandbox>, script: &str) -> Ran {
+    async fn shell(&self, sandbox: &Arc<Sandbox>, script: &str) -> SandboxedResult {
         self.run(sandbox, &self.program(sandbox, &["sh", "-c", script])).await
     }
 
-    async fn run(&self, sandbox: &Arc<Sandbox>, program: &Program) -> Ran {
-        let (events, mut told) = Events::with_capacity(100);
+    async fn run(&self, sandbox: &Arc<Sandbox>, program: &Program) -> SandboxedResult {
+        let (events, mut notes_of_run) = Events::with_capacity(100);
         sandbox.report_to(&events);
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut hear = |stream, line: &str| match stream {
+        let mut on_line = |stream, line: &str| match stream {
             OutputStream::Stdout => out.push(line.to_owned()),
             OutputStream::Stderr => err.push(line.to_owned()),
         };
         let (transcript, cancel) = (self.home.path().join("transcript"), CancellationToken::new());
         let limits = RunLimits::within(Duration::from_secs(50));
-        let finished = run(program, limits, &transcript, &cancel, &mut hear);
+        let finished = run(program, limits, &transcript, &cancel, &mut on_line);
         let finished = within("a program in a sandbox ends", finished).await.unwrap().unwrap();
         let mut notes = Vec::new();
-        while let Ok(BackendEvent::Note(note)) = told.try_recv() {
+        while let Ok(BackendEvent::Note(note)) = notes_of_run.try_recv() {
             notes.push(note);
         }
-        Ran { end: finished.end, out, err, notes }
+        SandboxedResult { end: finished.end, out, err, notes }
     }
 }
 
-fn somewhere() -> SourceLocation {
+fn source_location() -> SourceLocation {
     SourceLocation { file: "team.yaml".into(), line: 1, column: 1, path: String::new() }
 }
 
-/// A server on this machine that answers everything with its name.
-async fn server(name: &'static str) -> u16 {
+/// Starts a server on this machine that answers every request with its name.
+async fn start_server(name: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
@@ -142,22 +147,22 @@ async fn server(name: &'static str) -> u16 {
     port
 }
 
-/// Asks for a page, as a program that knows nothing of sandboxes does.
+/// Fetches a page like any program unaware of the sandbox.
 const FETCH: &str = "import sys, urllib.request\n\
                      try:\n    print(urllib.request.urlopen(sys.argv[1], timeout=20).read().decode())\n\
                      except Exception as error:\n    print('error', error)";
 
 #[tokio::test]
-async fn it_writes_to_its_own_folder_and_nowhere_else() {
-    if !possible() {
+async fn sandboxed_program_writes_only_to_its_folders() {
+    if !sandbox_supported() {
         return;
     }
-    let place = Project::new();
-    let outside = place.home.path().join("outside");
+    let project = Project::new();
+    let outside = project.home.path().join("outside");
     std::fs::create_dir(&outside).unwrap();
-    let given = place.home.path().join("given");
+    let given = project.home.path().join("given");
     std::fs::create_dir(&given).unwrap();
-    let sandbox = place.sandbox(&[], &[given.to_str().unwrap()]);
+    let sandbox = project.sandbox(&[], &[given.to_str().unwrap()]);
     let script = format!(
         "echo a >mine && echo b >{given}/theirs && cat readme; echo; echo x >/tmp/private && cat /tmp/private; \
          for folder in {outside} /usr/bin /etc /var /; do echo x 2>/dev/null >$folder/rookery-was-here && echo wrote $folder; done; \
@@ -166,34 +171,34 @@ async fn it_writes_to_its_own_folder_and_nowhere_else() {
         given = given.display(),
         outside = outside.display(),
     );
-    let ran = place.shell(&sandbox, &script).await;
-    assert_eq!(ran.out, ["read me", "x", "key=", "daemon.json", "run", "home=0"], "{ran:?}");
-    assert_eq!(std::fs::read_to_string(place.root().join("mine")).unwrap(), "a\n");
+    let output = project.shell(&sandbox, &script).await;
+    assert_eq!(output.out, ["read me", "x", "key=", "daemon.json", "run", "home=0"], "{output:?}");
+    assert_eq!(std::fs::read_to_string(project.root().join("mine")).unwrap(), "a\n");
     assert_eq!(std::fs::read_to_string(given.join("theirs")).unwrap(), "b\n");
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
-    assert!(!Path::new("/tmp/private").exists() && !place.root().join(".rookery/new").exists());
-    let again = place.shell(&sandbox, "cat ~/kept; ls /proc | grep -c '^[0-9]*$'").await;
-    assert_eq!(again.out[0], "ok", "its home is kept between turns");
-    assert!(again.out[1].parse::<u32>().unwrap() < 10, "it sees nobody else's processes: {again:?}");
+    assert!(!Path::new("/tmp/private").exists() && !project.root().join(".rookery/new").exists());
+    let again = project.shell(&sandbox, "cat ~/kept; ls /proc | grep -c '^[0-9]*$'").await;
+    assert_eq!(again.out[0], "ok", "the home folder is kept between turns");
+    assert!(again.out[1].parse::<u32>().unwrap() < 10, "processes outside are invisible: {again:?}");
 }
 
 #[tokio::test]
-async fn it_reaches_the_hosts_that_are_named_and_no_others() {
-    if !possible() {
+async fn sandboxed_program_reaches_only_named_hosts() {
+    if !sandbox_supported() {
         return;
     }
-    let place = Project::new();
-    let (open, closed) = (server("open").await, server("closed").await);
-    let sandbox = place.sandbox(&[&format!("localhost:{open}")], &[]);
-    let fetch = |url: String| place.program(&sandbox, &["python3", "-c", FETCH, &url]);
-    // By the sandbox's own loopback, as a program does that takes loopback for near.
-    let direct = place.run(&sandbox, &fetch(format!("http://localhost:{open}/"))).await;
+    let project = Project::new();
+    let (open, closed) = (start_server("open").await, start_server("closed").await);
+    let sandbox = project.sandbox(&[&format!("localhost:{open}")], &[]);
+    let fetch = |url: String| project.program(&sandbox, &["python3", "-c", FETCH, &url]);
+    // Through the sandbox's own loopback.
+    let direct = project.run(&sandbox, &fetch(format!("http://localhost:{open}/"))).await;
     assert_eq!(direct.out, ["open"], "{direct:?}");
-    let refused = place.run(&sandbox, &fetch(format!("http://localhost:{closed}/"))).await;
-    assert!(refused.out[0].contains("refused"), "its loopback is its own: {refused:?}");
-    // By the proxy, as every program does with anything else.
+    let refused = project.run(&sandbox, &fetch(format!("http://localhost:{closed}/"))).await;
+    assert!(refused.out[0].contains("refused"), "the sandbox has its own loopback: {refused:?}");
+    // Through the proxy, like any program for other hosts.
     let by_proxy = |port: u16| {
-        place.program(&sandbox, &["python3", "-c", FETCH, &format!("http://localhost:{port}/")]).env("BY_PROXY", "1")
+        project.program(&sandbox, &["python3", "-c", FETCH, &format!("http://localhost:{port}/")]).env("BY_PROXY", "1")
     };
     let python = "import os; os.environ['no_proxy'] = ''; os.environ['NO_PROXY'] = ''\n";
     let forced = |port: u16| {
@@ -201,39 +206,39 @@ async fn it_reaches_the_hosts_that_are_named_and_no_others() {
         program.argv[2] = format!("{python}{FETCH}").into();
         program
     };
-    let reached = place.run(&sandbox, &forced(open)).await;
+    let reached = project.run(&sandbox, &forced(open)).await;
     assert_eq!((reached.out, reached.notes), (vec!["open".to_owned()], vec![]));
-    let kept = place.run(&sandbox, &forced(closed)).await;
+    let kept = project.run(&sandbox, &forced(closed)).await;
     assert!(kept.out[0].contains("403"), "{kept:?}");
     assert!(kept.notes[0].starts_with(&format!("{AGENT} was kept from reaching localhost:{closed}: ")), "{kept:?}");
-    let far = place.run(&sandbox, &fetch("http://far.invalid/".to_owned())).await;
+    let far = project.run(&sandbox, &fetch("http://far.invalid/".to_owned())).await;
     assert!(far.out[0].contains("403") && far.notes[0].contains("far.invalid:80"), "{far:?}");
 }
 
 #[tokio::test]
-async fn a_model_on_this_machine_is_reached_if_its_address_is_given() {
-    if !possible() {
+async fn local_model_is_reachable_when_its_address_is_configured() {
+    if !sandbox_supported() {
         return;
     }
-    let place = Project::new();
-    let port = server("model").await;
+    let project = Project::new();
+    let port = start_server("model").await;
     let env = BTreeMap::from([("ANTHROPIC_BASE_URL".to_owned(), format!("http://127.0.0.1:{port}"))]);
-    let sandbox = place.sandbox_of(place.root(), &[], &[], &env);
-    let program = place.program(&sandbox, &["python3", "-c", FETCH, &format!("http://127.0.0.1:{port}/v1/messages")]);
-    assert_eq!(place.run(&sandbox, &program).await.out, ["model"]);
+    let sandbox = project.sandbox_of(project.root(), &[], &[], &env);
+    let program = project.program(&sandbox, &["python3", "-c", FETCH, &format!("http://127.0.0.1:{port}/v1/messages")]);
+    assert_eq!(project.run(&sandbox, &program).await.out, ["model"]);
 }
 
 #[tokio::test]
-async fn it_takes_part_by_commands_by_mcp_and_by_http() {
-    if !possible() {
+async fn sandboxed_agent_uses_commands_mcp_and_http() {
+    if !sandbox_supported() {
         return;
     }
-    let mut place = Project::new();
-    let sandbox = place.sandbox(&[], &[]);
-    let said = place.shell(&sandbox, "$ROOKERY context send 'hello from inside' && $ROOKERY context read").await;
-    assert_eq!(said.end, ProcessEnd::Exited(0), "{said:?}");
-    assert!(said.out.iter().any(|line| line.contains("hello from inside")), "{said:?}");
-    // The bridge, by hand.
+    let mut project = Project::new();
+    let sandbox = project.sandbox(&[], &[]);
+    let output = project.shell(&sandbox, "$ROOKERY context send 'hello from inside' && $ROOKERY context read").await;
+    assert_eq!(output.end, ProcessEnd::Exited(0), "{output:?}");
+    assert!(output.out.iter().any(|line| line.contains("hello from inside")), "{output:?}");
+    // The bridge, spoken to directly.
     let talk = r#"import json, os, subprocess
 bridge = subprocess.Popen([os.environ['ROOKERY'], 'mcp', '--tools', 'team'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 def call(number, method, params):
@@ -249,112 +254,115 @@ print(call(2, 'tools/call', {'name': 'channel_send', 'arguments': {'message': 'b
 bridge.stdin.close()
 bridge.wait()
 "#;
-    let bridged = place.run(&sandbox, &place.program(&sandbox, &["python3", "-c", talk])).await;
+    let bridged = project.run(&sandbox, &project.program(&sandbox, &["python3", "-c", talk])).await;
     assert_eq!(bridged.out, ["False"], "{bridged:?}");
-    let fetched = place
-        .run(&sandbox, &place.program(&sandbox, &["python3", "-c", FETCH, &format!("{}/status", place.daemon.url())]))
+    let fetched = project
+        .run(
+            &sandbox,
+            &project.program(&sandbox, &["python3", "-c", FETCH, &format!("{}/status", project.daemon.url())]),
+        )
         .await;
     assert!(fetched.out[0].contains("agents"), "{fetched:?}");
-    // It is who its session says, and nobody's key is in reach.
-    let sent = place.daemon.export().unwrap().into_iter().filter(|row| row["kind"] == "message.sent");
+    // The agent is the one of its session, and no other credential is in reach.
+    let sent = project.daemon.export().unwrap().into_iter().filter(|row| row["kind"] == "message.sent");
     let actors: Vec<String> = sent.map(|row| row["actor"].to_string()).collect();
     assert_eq!(actors.len(), 2, "{actors:?}");
     assert!(actors.iter().all(|actor| actor.contains(AGENT)), "{actors:?}");
-    let person = place.shell(&sandbox, "$ROOKERY token create --agent x").await;
+    let person = project.shell(&sandbox, "$ROOKERY token create --agent x").await;
     assert_ne!(person.end, ProcessEnd::Exited(0), "{person:?}");
-    // The daemon's socket is made anew by a restart, and the sandbox goes on.
-    place.daemon.restart().unwrap();
-    let again = place.shell(&sandbox, "$ROOKERY context send 'after the restart'").await;
+    // A restart replaces the daemon's socket; the sandbox keeps working.
+    project.daemon.restart().unwrap();
+    let again = project.shell(&sandbox, "$ROOKERY context send 'after the restart'").await;
     assert_eq!(again.end, ProcessEnd::Exited(0), "{again:?}");
-    // Without a daemon none is started inside.
-    place.daemon.kill().unwrap();
-    let alone = place.shell(&sandbox, "$ROOKERY context send 'to nobody'").await;
+    // Without a daemon, none is started inside.
+    project.daemon.kill().unwrap();
+    let alone = project.shell(&sandbox, "$ROOKERY context send 'to nobody'").await;
     assert_eq!(alone.end, ProcessEnd::Exited(3), "{alone:?}");
 }
 
 #[tokio::test]
-async fn a_worktree_is_written_and_committed_to_and_nothing_is_left_for_a_persons_git_to_run() {
-    if !possible() {
+async fn sandboxed_worktree_accepts_commits_and_protects_hooks_and_config() {
+    if !sandbox_supported() {
         return;
     }
-    let place = Project::new();
+    let project = Project::new();
     let git = "git -c user.name=t -c user.email=t@example.com -c init.defaultBranch=main";
     let setup = format!(
         "{git} init -q && {git} add readme && {git} commit -qm first && {git} worktree add -q .worktrees/fix 2>&1 && mkdir -p .git/hooks"
     );
-    outside(place.root(), &setup);
-    let worktree = place.root().join(".worktrees/fix");
-    let sandbox = place.sandbox_of(&worktree, &[], &[], &BTreeMap::new());
+    run_shell(project.root(), &setup);
+    let worktree = project.root().join(".worktrees/fix");
+    let sandbox = project.sandbox_of(&worktree, &[], &[], &BTreeMap::new());
     let script = format!(
         "cd {} && echo new >file && {git} add file && {git} commit -qm second && {git} log --oneline | wc -l; \
          echo evil 2>/dev/null >{root}/.git/hooks/post-checkout && echo hooked; \
          echo evil 2>/dev/null >>{root}/.git/config && echo configured; \
          echo x 2>/dev/null >{root}/readme && echo wrote",
         worktree.display(),
-        root = place.root().display(),
+        root = project.root().display(),
     );
-    let ran = place.shell(&sandbox, &script).await;
-    assert_eq!(ran.out, ["2"], "{ran:?}");
+    let output = project.shell(&sandbox, &script).await;
+    assert_eq!(output.out, ["2"], "{output:?}");
     assert!(worktree.join("file").exists());
-    let shared = place.sandbox(&[], &[]);
+    let shared = project.sandbox(&[], &[]);
     let script = "for path in .git .git/hooks .git/config; do mv $path elsewhere 2>/dev/null && echo moved $path; done; \
                   rm -rf .git/hooks 2>/dev/null && echo removed; git status --short | head -1";
-    let ran = place.shell(&shared, script).await;
-    assert_eq!(ran.out.len(), 1, "{ran:?}");
-    assert!(ran.out[0].starts_with("?? "), "git itself works: {ran:?}");
+    let output = project.shell(&shared, script).await;
+    assert_eq!(output.out.len(), 1, "{output:?}");
+    assert!(output.out[0].starts_with("?? "), "git works inside: {output:?}");
 }
 
-#[expect(clippy::disallowed_methods, reason = "what is there before an agent works")]
-fn outside(folder: &Path, script: &str) {
+#[expect(clippy::disallowed_methods, reason = "sets up the project before an agent works")]
+fn run_shell(folder: &Path, script: &str) {
     let status = std::process::Command::new("sh").args(["-c", script]).current_dir(folder).status().unwrap();
     assert!(status.success(), "{script}");
 }
 
 #[tokio::test]
-async fn it_may_tidy_up_when_it_is_asked_to_end_and_nothing_stays() {
-    if !possible() {
+async fn sandboxed_program_may_clean_up_and_leaves_no_process() {
+    if !sandbox_supported() {
         return;
     }
-    let place = Project::new();
-    let sandbox = place.sandbox(&[], &[]);
+    let project = Project::new();
+    let sandbox = project.sandbox(&[], &[]);
     let script = "trap 'echo tidied; exit 0' TERM; setsid sleep 654321 & echo ready; while :; do sleep 0.1; done";
-    let program = place.program(&sandbox, &["sh", "-c", script]);
-    let (transcript, cancel) = (place.home.path().join("transcript"), CancellationToken::new());
+    let program = project.program(&sandbox, &["sh", "-c", script]);
+    let (transcript, cancel) = (project.home.path().join("transcript"), CancellationToken::new());
     let mut lines = Vec::new();
-    let mut hear = |stream, line: &str| {
+    let mut on_line = |stream, line: &str| {
         if stream == OutputStream::Stdout {
             lines.push(line.to_owned());
         }
         cancel.cancel();
     };
-    let running = run(&program, RunLimits::within(Duration::from_secs(600)), &transcript, &cancel, &mut hear);
-    let finished = within("it ends", running).await.unwrap().unwrap();
+    let running = run(&program, RunLimits::within(Duration::from_secs(600)), &transcript, &cancel, &mut on_line);
+    let finished = within("the program ends", running).await.unwrap().unwrap();
     assert_eq!((finished.end, lines), (ProcessEnd::Cancelled, vec!["ready".to_owned(), "tidied".to_owned()]));
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    let stayed = processes.filter(|entry| {
+    let remaining = processes.filter(|entry| {
         std::fs::read(entry.path().join("cmdline"))
             .is_ok_and(|line| line.split(|byte| *byte == 0).any(|word| word == b"654321"))
     });
-    assert_eq!(stayed.count(), 0);
+    assert_eq!(remaining.count(), 0);
 }
 
 #[tokio::test]
-async fn what_is_not_there_inside_is_told_as_not_started() {
-    if !possible() {
+async fn program_missing_inside_the_sandbox_is_reported_as_not_started() {
+    if !sandbox_supported() {
         return;
     }
-    let place = Project::new();
-    let sandbox = place.sandbox(&[], &[]);
-    let broken = place.root().join("broken");
+    let project = Project::new();
+    let sandbox = project.sandbox(&[], &[]);
+    let broken = project.root().join("broken");
     std::fs::write(&broken, "#!/no/such/interpreter\n").unwrap();
     std::fs::set_permissions(&broken, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let program = place.program(&sandbox, &[broken.to_str().unwrap()]);
-    let (transcript, cancel) = (place.home.path().join("transcript"), CancellationToken::new());
+    let program = project.program(&sandbox, &[broken.to_str().unwrap()]);
+    let (transcript, cancel) = (project.home.path().join("transcript"), CancellationToken::new());
     let refused = run(&program, RunLimits::within(Duration::from_secs(50)), &transcript, &cancel, &mut |_, _| {}).await;
     assert!(refused.unwrap_err().to_string().contains("broken"));
 }
 
-/// What an agent of a team tries, from its file to the log.
+/// The script of a team's agent.
 const WORK: &str = r#"cat >/dev/null
 echo made >made
 echo "key: $(cat .rookery/person.key 2>/dev/null)"
@@ -364,12 +372,12 @@ python3 fetch.py http://far.invalid/
 "#;
 
 #[tokio::test]
-async fn a_team_of_a_file_works_in_its_sandboxes() {
-    if !possible() {
+async fn team_file_agents_work_in_their_sandboxes() {
+    if !sandbox_supported() {
         return;
     }
     let project = Project::new();
-    let near = server("near").await;
+    let near = start_server("near").await;
     let team = format!(
         "agents:\n  worker:\n    backend: command\n    command: [sh, work.sh]\n    sandbox:\n      network: ['localhost:{near}']\n    \
          env: {{NEAR: 'http://localhost:{near}/', OURS: '{ROOKERY}'}}\nkickoff: '@worker begin'\n"
@@ -379,10 +387,10 @@ async fn a_team_of_a_file_works_in_its_sandboxes() {
     {
         std::fs::write(project.root().join(name), text).unwrap();
     }
-    let output = outside_in(project.root(), &[ROOKERY, "run", "team.yaml", "--instance", "pr-1", "--verbose"]).await;
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("worker@pr-1 was kept from reaching far.invalid:80"), "{said}");
+    let output = run_program(project.root(), &[ROOKERY, "run", "team.yaml", "--instance", "pr-1", "--verbose"]).await;
+    let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{printed}");
+    assert!(printed.contains("worker@pr-1 was kept from reaching far.invalid:80"), "{printed}");
     assert_eq!(std::fs::read_to_string(project.root().join("made")).unwrap(), "made\n");
     let transcript = std::fs::read_to_string(project.root().join(".rookery/run/@pr-1/worker/transcript.txt")).unwrap();
     assert!(transcript.starts_with("key: \nnear\nerror HTTP Error 403"), "{transcript}");
@@ -392,8 +400,8 @@ async fn a_team_of_a_file_works_in_its_sandboxes() {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the program under test is started here")]
-async fn outside_in(folder: &Path, argv: &[&str]) -> std::process::Output {
+async fn run_program(folder: &Path, argv: &[&str]) -> std::process::Output {
     let mut command = tokio::process::Command::new(argv[0]);
     command.args(&argv[1..]).current_dir(folder).kill_on_drop(true);
-    within("a team is done", command.output()).await.unwrap().unwrap()
+    within("a team ends", command.output()).await.unwrap().unwrap()
 }

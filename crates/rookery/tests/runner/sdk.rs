@@ -1,4 +1,4 @@
-//! Agents whose models are asked directly, in whole teams: real daemon, real runner, scripted models.
+//! Agents that call models directly, in whole teams: real daemon, real runner, scripted model server.
 
 use rookery_testkit::model::{ModelServer, Script};
 use rookery_testkit::wait::eventually;
@@ -8,7 +8,7 @@ use crate::stage::Stage;
 
 type Outcome = anyhow::Result<()>;
 
-/// The document's simple review. Only the model is another one; what is not said of it is as in the document.
+/// The documented review team with another model.
 fn review(url: &str) -> String {
     format!(
         r#"
@@ -42,7 +42,7 @@ kickoff: |
 const REVIEWER: &str = "the-key-of-reviewer";
 const FINDINGS: &str = "# Findings\n\n1. no check in line 42\n";
 
-fn reviewing(script: Script) -> Script {
+fn review_script(script: Script) -> Script {
     script
         .call_all("I look around.", [("inbox_check", json!({})), ("document_read", json!({}))])
         .call("document_write", |_| Ok(json!({"content": FINDINGS, "base_version": 0})))
@@ -50,22 +50,22 @@ fn reviewing(script: Script) -> Script {
         .say("I have told everybody.")
 }
 
-fn said(channel: &[(String, String)]) -> Vec<(&str, &str)> {
+fn trimmed_texts(channel: &[(String, String)]) -> Vec<(&str, &str)> {
     channel.iter().map(|(from, text)| (from.as_str(), text.trim_end())).collect()
 }
 
 #[tokio::test]
-async fn a_simple_review_runs_as_the_document_describes_with_a_model() -> Outcome {
-    let models = ModelServer::start([(REVIEWER, reviewing(Script::new().fail(529, "overloaded")))]).await?;
+async fn review_team_runs_as_documented_with_a_model() -> Outcome {
+    let models = ModelServer::start([(REVIEWER, review_script(Script::new().fail(529, "overloaded")))]).await?;
     let stage = Stage::new()?;
     stage.save("review.yaml", &review(models.url()))?;
-    let ran = stage.run(&["run", "review.yaml"]).await?;
+    let output = stage.run(&["run", "review.yaml"]).await?;
     models.check_finished(REVIEWER)?;
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), FINDINGS), "{ran:?}");
+    assert_eq!((output.code, output.stdout.as_str()), (Some(0), FINDINGS), "{output:?}");
     let channel = stage.channel("default").await?;
-    let said = said(&channel);
-    assert_eq!(said[2..], [("reviewer", "One finding, see the notes")], "what it says besides is not posted: {said:?}");
-    stage.everything_is_acknowledged_once().await?;
+    let texts = trimmed_texts(&channel);
+    assert_eq!(texts[2..], [("reviewer", "One finding, see the notes")], "its other text is not posted: {texts:?}");
+    stage.check_acknowledged_once().await?;
     let turns = stage.turns("@default").await?;
     let usage = &turns[0]["usage"];
     assert_eq!(
@@ -73,10 +73,10 @@ async fn a_simple_review_runs_as_the_document_describes_with_a_model() -> Outcom
         (1, &json!(40), &json!(20)),
         "{turns:?}"
     );
-    let asked = models.requests(REVIEWER);
-    assert!(asked[0].system.contains("You review code for quality and issues."), "{}", asked[0].system);
-    assert!(asked[0].body["messages"].to_string().contains("line 42 of the diff"));
-    let tools: Vec<&str> = asked[0].tools.iter().map(|tool| tool.name.as_str()).collect();
+    let requests = models.requests(REVIEWER);
+    assert!(requests[0].system.contains("You review code for quality and issues."), "{}", requests[0].system);
+    assert!(requests[0].body["messages"].to_string().contains("line 42 of the diff"));
+    let tools: Vec<&str> = requests[0].tools.iter().map(|tool| tool.name.as_str()).collect();
     for tool in ["channel_send", "document_append", "task_claim", "bash", "read", "edit"] {
         assert!(tools.contains(&tool), "{tool} in {tools:?}");
     }
@@ -84,7 +84,7 @@ async fn a_simple_review_runs_as_the_document_describes_with_a_model() -> Outcom
     stage.daemon.replay_verify()
 }
 
-/// A team of which each has its model elsewhere.
+/// A team in which each agent has another model provider.
 fn team(url: &str) -> String {
     format!(
         r#"
@@ -115,7 +115,7 @@ kickoff: "@planner please"
 }
 
 #[tokio::test]
-async fn models_of_four_makes_work_as_one_team() -> Outcome {
+async fn four_model_providers_work_as_one_team() -> Outcome {
     let home = std::env::var("HOME")?;
     let say =
         |message: &'static str| move |_: &rookery_testkit::model::ToolHistory<'_>| Ok(json!({"message": message}));
@@ -142,52 +142,56 @@ async fn models_of_four_makes_work_as_one_team() -> Outcome {
     let models = ModelServer::start(scripts.into_iter().chain([("judge", Script::new())])).await?;
     let stage = Stage::new()?;
     stage.save("mixed.yaml", &team(models.url()))?;
-    let ran = stage.run(&["run", "mixed.yaml", "--instance", "mixed"]).await?;
+    let output = stage.run(&["run", "mixed.yaml", "--instance", "mixed"]).await?;
     for key in ["planner", home.as_str(), "tester"] {
         models.check_finished(key)?;
     }
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(output.code, Some(0), "{output:?}");
     let channel = stage.channel("mixed").await?;
     let expected = [
         ("planner", "@coder make hello.txt"),
         ("coder", "@tester it is there"),
         ("tester", "@judge it says hello"),
-        // It has no tools, so what it says is posted for it.
+        // An agent without tools gets its answer posted.
         ("judge", "ok"),
     ];
-    assert_eq!(said(&channel)[2..], expected);
+    assert_eq!(trimmed_texts(&channel)[2..], expected);
     assert!(!stage.daemon.root().join("../outside.txt").exists());
-    stage.everything_is_acknowledged_once().await?;
+    stage.check_acknowledged_once().await?;
     stage.daemon.replay_verify()
 }
 
 #[tokio::test]
-async fn a_key_that_is_not_taken_ends_the_run_and_is_named() -> Outcome {
+async fn rejected_api_key_ends_the_run_and_names_its_variable() -> Outcome {
     let script = Script::new().fail_for_good(401, "invalid x-api-key");
     let models = ModelServer::start([(REVIEWER, script)]).await?;
     let stage = Stage::new()?;
     stage.save("review.yaml", &review(models.url()))?;
-    let ran = stage.run(&["run", "review.yaml"]).await?;
-    assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.stderr.contains("invalid x-api-key") && ran.stderr.contains("ANTHROPIC_API_KEY"), "{}", ran.stderr);
-    assert!(!ran.stderr.contains(REVIEWER) && !ran.stdout.contains(REVIEWER), "{ran:?}");
-    assert_eq!(models.requests(REVIEWER).len(), 1, "it is not asked again");
+    let output = stage.run(&["run", "review.yaml"]).await?;
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(
+        output.stderr.contains("invalid x-api-key") && output.stderr.contains("ANTHROPIC_API_KEY"),
+        "{}",
+        output.stderr
+    );
+    assert!(!output.stderr.contains(REVIEWER) && !output.stdout.contains(REVIEWER), "{output:?}");
+    assert_eq!(models.requests(REVIEWER).len(), 1, "the model is not called again");
     let turns = stage.turns("@default").await?;
     assert!(turns.len() == 1 && turns[0]["error"]["hint"].to_string().contains("ANTHROPIC_API_KEY"), "{turns:?}");
     Ok(())
 }
 
 #[tokio::test]
-async fn an_account_that_is_out_of_requests_makes_all_wait_who_use_it_and_nobody_else() -> Outcome {
+async fn rate_limited_account_delays_only_its_agents() -> Outcome {
     const SHARED: &str = "the-key-of-two-agents";
     let models = ModelServer::start([(SHARED, Script::new().limit(300).say("Never."))]).await?;
     let stage = Stage::new()?;
-    let asks = format!(
+    let limited = format!(
         "{{model: anthropic/claude-sonnet-4-5, provider: {{base_url: \"{}\"}}, env: {{ANTHROPIC_API_KEY: {SHARED}}}}}",
         models.url()
     );
     let other = "{backend: mock, script: {turns: [{say: \"${{ inbox.text }}, indeed\"}], then: repeat}}";
-    let file = format!("agents:\n  one: {asks}\n  two: {asks}\n  three: {other}\nkickoff: \"@one begin\"\n");
+    let file = format!("agents:\n  one: {limited}\n  two: {limited}\n  three: {other}\nkickoff: \"@one begin\"\n");
     stage.save("team.yaml", &file)?;
     let runner = stage.start(&["run", "team.yaml"])?;
     eventually("the account is out of requests", async || {
@@ -196,52 +200,52 @@ async fn an_account_that_is_out_of_requests_makes_all_wait_who_use_it_and_nobody
     .await?;
     for text in ["@two @three first", "@two @three second"] {
         stage.as_person("/teams/@default/announcements", json!({ "text": text })).await?;
-        until_said(&stage, &format!("{text}, indeed")).await?;
+        wait_for_message(&stage, &format!("{text}, indeed")).await?;
     }
     let turns = stage.turns("@default").await?;
-    assert!(!turns.iter().any(|turn| turn["agent"] == "two"), "two uses the same account: {turns:?}");
+    assert!(!turns.iter().any(|turn| turn["agent"] == "two"), "agent two shares the account: {turns:?}");
     assert_eq!(models.requests(SHARED).len(), 1);
     runner.interrupt()?;
-    let ran = runner.ended().await?;
-    assert_eq!(ran.code, Some(130), "{ran:?}");
-    assert!(ran.stderr.contains("everybody who uses anthropic (ANTHROPIC_API_KEY) waits 300 s"), "{ran:?}");
+    let output = runner.finish().await?;
+    assert_eq!(output.code, Some(130), "{output:?}");
+    assert!(output.stderr.contains("everybody who uses anthropic (ANTHROPIC_API_KEY) waits 300 s"), "{output:?}");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_runner_that_dies_while_a_model_thinks_does_the_turn_again() -> Outcome {
-    let models = ModelServer::start([(REVIEWER, reviewing(Script::new().stall()))]).await?;
+async fn turn_is_repeated_after_runner_crash_during_a_model_call() -> Outcome {
+    let models = ModelServer::start([(REVIEWER, review_script(Script::new().stall()))]).await?;
     let stage = Stage::new()?;
     stage.save("review.yaml", &review(models.url()))?;
     let runner = stage.start(&["run", "review.yaml"])?;
     eventually("the model is asked", async || Ok((!models.requests(REVIEWER).is_empty()).then_some(()))).await?;
     runner.kill()?;
-    let ran = stage.run(&["run", "review.yaml"]).await?;
+    let output = stage.run(&["run", "review.yaml"]).await?;
     models.check_finished(REVIEWER)?;
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), FINDINGS), "{ran:?}");
-    assert_eq!(said(&stage.channel("default").await?)[2..], [("reviewer", "One finding, see the notes")]);
-    stage.everything_is_acknowledged_once().await?;
+    assert_eq!((output.code, output.stdout.as_str()), (Some(0), FINDINGS), "{output:?}");
+    assert_eq!(trimmed_texts(&stage.channel("default").await?)[2..], [("reviewer", "One finding, see the notes")]);
+    stage.check_acknowledged_once().await?;
     stage.daemon.replay_verify()
 }
 
-async fn until_said(stage: &Stage, text: &str) -> Outcome {
-    eventually("it is said", async || {
+async fn wait_for_message(stage: &Stage, text: &str) -> Outcome {
+    eventually("the message is posted", async || {
         let channel = stage.channel("default").await?;
-        Ok(channel.iter().any(|(_, said)| said.trim_end() == text).then_some(()))
+        Ok(channel.iter().any(|(_, message)| message.trim_end() == text).then_some(()))
     })
     .await
 }
 
 #[tokio::test]
-async fn an_agent_remembers_its_turns_over_a_restart() -> Outcome {
+async fn agent_remembers_its_turns_across_a_restart() -> Outcome {
     let script = Script::new().say("It is forty-two.").say("As I said: forty-two.");
     let models = ModelServer::start([(REVIEWER, script)]).await?;
     let stage = Stage::new()?;
     stage.save("review.yaml", &review(models.url()))?;
     let runner = stage.start(&["start", "review.yaml"])?;
-    until_said(&stage, "It is forty-two.").await?;
-    // Its turn has ended before the next one begins.
-    eventually("the turn is over", async || {
+    wait_for_message(&stage, "It is forty-two.").await?;
+    // The turn ends before the next one starts.
+    eventually("the turn has ended", async || {
         let turns = stage.turns("@default").await?;
         Ok(turns.iter().all(|turn| turn["outcome"] == "done").then_some(()))
     })
@@ -250,10 +254,10 @@ async fn an_agent_remembers_its_turns_over_a_restart() -> Outcome {
     let runner = stage.start(&["start", "review.yaml"])?;
     let sent = stage.run(&["send", "what was it?", "--to", "reviewer"]).await?;
     assert_eq!(sent.code, Some(0), "{sent:?}");
-    until_said(&stage, "As I said: forty-two.").await?;
-    let asked = models.requests(REVIEWER).pop().unwrap();
-    assert_eq!(asked.said, ["It is forty-two."]);
+    wait_for_message(&stage, "As I said: forty-two.").await?;
+    let request = models.requests(REVIEWER).pop().unwrap();
+    assert_eq!(request.said, ["It is forty-two."]);
     runner.interrupt()?;
-    runner.ended().await?;
+    runner.finish().await?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A project with a daemon in which teams are run, and what the log says of them afterwards.
+//! A project with a daemon for running teams, and queries of its log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -14,21 +14,21 @@ pub struct Stage {
     pub daemon: Daemon,
 }
 
-/// A command that has ended.
+/// The result of a command.
 #[derive(Debug)]
-pub struct Ran {
+pub struct CommandResult {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Ran {
+impl CommandResult {
     pub fn json(&self) -> anyhow::Result<Value> {
         serde_json::from_str(&self.stdout).with_context(|| format!("no JSON: {self:?}"))
     }
 }
 
-/// A command that runs.
+/// A running command.
 pub struct Runner {
     child: Child,
 }
@@ -43,8 +43,8 @@ impl Stage {
     }
 
     /// Runs `rookery` in the project to its end.
-    pub async fn run(&self, arguments: &[&str]) -> anyhow::Result<Ran> {
-        self.start(arguments)?.ended().await
+    pub async fn run(&self, arguments: &[&str]) -> anyhow::Result<CommandResult> {
+        self.start(arguments)?.finish().await
     }
 
     pub fn start(&self, arguments: &[&str]) -> anyhow::Result<Runner> {
@@ -72,24 +72,24 @@ impl Stage {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Does something that only a person may.
+    /// Posts a request as a person.
     pub async fn as_person(&self, path: &str, body: Value) -> anyhow::Result<()> {
         let request = self.daemon.request(reqwest::Method::POST, path).bearer_auth(self.daemon.person_key()?);
         request.json(&body).send().await?.error_for_status()?;
         Ok(())
     }
 
-    /// Runs a line of shell in the project, as somebody whom git knows.
+    /// Runs a line of shell in the project with a git identity.
     #[expect(clippy::disallowed_methods, reason = "what people do in a project is done here")]
     pub fn shell(&self, line: &str) -> anyhow::Result<()> {
-        let who = [
+        let identity = [
             ("GIT_AUTHOR_NAME", "a"),
             ("GIT_AUTHOR_EMAIL", "a@b"),
             ("GIT_COMMITTER_NAME", "a"),
             ("GIT_COMMITTER_EMAIL", "a@b"),
         ];
-        let done = Command::new("sh").args(["-c", line]).envs(who).current_dir(self.daemon.root()).output()?;
-        ensure!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
+        let output = Command::new("sh").args(["-c", line]).envs(identity).current_dir(self.daemon.root()).output()?;
+        ensure!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
         Ok(())
     }
 
@@ -97,7 +97,7 @@ impl Stage {
         Ok(self.daemon.get(&format!("/teams/{id}")).await?.body)
     }
 
-    /// The turns of a team, in the order in which they began.
+    /// The turns of a team, oldest first.
     pub async fn turns(&self, team: &str) -> anyhow::Result<Vec<Value>> {
         let reply = self.daemon.get(&format!("/turns?team={team}&limit=1000")).await?;
         let mut turns = reply.body["turns"].as_array().cloned().context("no turns")?;
@@ -105,7 +105,7 @@ impl Stage {
         Ok(turns)
     }
 
-    /// Everything of one kind that is in the log, in its order.
+    /// The events of one kind, oldest first.
     pub async fn events(&self, kind: &str) -> anyhow::Result<Vec<Value>> {
         let reply = self.daemon.get(&format!("/events?action={kind}&limit=1000")).await?;
         let mut events = reply.body.as_array().cloned().with_context(|| format!("no events: {:?}", reply.body))?;
@@ -113,17 +113,17 @@ impl Stage {
         Ok(events)
     }
 
-    /// Who said what in the channel of an instance, in order.
+    /// Author and text of each message in the channel of an instance, oldest first.
     pub async fn channel(&self, instance: &str) -> anyhow::Result<Vec<(String, String)>> {
         let thread = format!("thr_{instance}");
         let text = |event: &Value, field: &str| event["metadata"][field].as_str().unwrap_or_default().to_owned();
-        let said = self.events("x.message.sent").await?;
-        let here = said.iter().filter(|event| event["metadata"]["thread"] == *thread);
+        let sent = self.events("x.message.sent").await?;
+        let here = sent.iter().filter(|event| event["metadata"]["thread"] == *thread);
         Ok(here.map(|event| (text(event, "name"), text(event, "text"))).collect())
     }
 
-    /// Every message and one of its recipients, with how often that was acknowledged.
-    pub async fn acknowledged(&self) -> anyhow::Result<BTreeMap<(String, String), usize>> {
+    /// The number of acknowledgements by message and recipient.
+    pub async fn acknowledgement_counts(&self) -> anyhow::Result<BTreeMap<(String, String), usize>> {
         let mut counts = BTreeMap::new();
         for sent in self.events("x.message.sent").await? {
             let id = sent["metadata"]["message"].as_str().unwrap_or_default().to_owned();
@@ -140,16 +140,16 @@ impl Stage {
         Ok(counts)
     }
 
-    /// Fails unless every message was acknowledged by each of its recipients, once.
-    pub async fn everything_is_acknowledged_once(&self) -> anyhow::Result<()> {
-        let counts = self.acknowledged().await?;
+    /// Fails unless every recipient acknowledged each message exactly once.
+    pub async fn check_acknowledged_once(&self) -> anyhow::Result<()> {
+        let counts = self.acknowledgement_counts().await?;
         let wrong: BTreeSet<_> = counts.iter().filter(|(_, count)| **count != 1).collect();
         ensure!(wrong.is_empty() && !counts.is_empty(), "not acknowledged once: {wrong:?}");
         Ok(())
     }
 
     /// Waits until a team has an open turn of this agent.
-    pub async fn until_working(&self, team: &str, agent: &str) -> anyhow::Result<()> {
+    pub async fn wait_until_working(&self, team: &str, agent: &str) -> anyhow::Result<()> {
         eventually("the agent works", async || {
             let team = self.team(team).await?;
             let agents = team["agents"].as_array().cloned().unwrap_or_default();
@@ -158,7 +158,7 @@ impl Stage {
         .await
     }
 
-    /// Whether a process whose command line contains this is there.
+    /// Whether a process exists whose command line contains this text.
     pub fn is_running(&self, needle: &str) -> bool {
         let Ok(entries) = std::fs::read_dir("/proc") else { return false };
         let lines = entries.flatten().map(|entry| std::fs::read(entry.path().join("cmdline")).unwrap_or_default());
@@ -167,7 +167,7 @@ impl Stage {
 }
 
 impl Drop for Stage {
-    /// A test that failed must not leave runners behind, which would wait for a daemon for ever.
+    /// Kills runners of a failed test, which would wait for their daemon forever.
     fn drop(&mut self) {
         let teams = std::fs::read_dir(self.daemon.root().join(".rookery/run")).into_iter().flatten().flatten();
         for team in teams {
@@ -175,54 +175,54 @@ impl Drop for Stage {
             let line = std::fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default();
             let is_ours = String::from_utf8_lossy(&line).contains(&*self.daemon.root().to_string_lossy());
             if let Some(pid) = pid.trim().parse().ok().and_then(Pid::from_raw).filter(|_| is_ours) {
-                let _may_have_ended = kill_process(pid, Signal::KILL);
+                kill_process(pid, Signal::KILL).ok();
             }
         }
     }
 }
 
 impl Runner {
-    /// Ends it as a power cut would.
+    /// Kills the command, like a power cut.
     pub fn kill(mut self) -> anyhow::Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    pub fn is_over(&self) -> anyhow::Result<bool> {
+    pub fn has_exited(&self) -> anyhow::Result<bool> {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         Ok(waitid(WaitId::Pid(Pid::from_child(&self.child)), look)?.is_some())
     }
 
-    /// As Ctrl-C does.
+    /// Sends SIGINT, like Ctrl-C.
     pub fn interrupt(&self) -> anyhow::Result<()> {
         Ok(kill_process(Pid::from_child(&self.child), Signal::INT)?)
     }
 
-    /// As a machine does that goes down.
+    /// Sends SIGTERM, like a machine that shuts down.
     pub fn terminate(&self) -> anyhow::Result<()> {
         Ok(kill_process(Pid::from_child(&self.child), Signal::TERM)?)
     }
 
-    /// Waits for its end, within bounds.
-    pub async fn ended(self) -> anyhow::Result<Ran> {
+    /// Waits until the command exits, up to the deadline.
+    pub async fn finish(self) -> anyhow::Result<CommandResult> {
         let pid = Pid::from_child(&self.child);
         let waiting = tokio::task::spawn_blocking(move || self.wait());
         match tokio::time::timeout(DEADLINE, waiting).await {
-            Ok(ran) => ran?,
+            Ok(output) => output?,
             Err(_) => {
                 kill_process(pid, Signal::KILL)?;
-                anyhow::bail!("it does not end")
+                anyhow::bail!("the command did not exit before the deadline")
             }
         }
     }
 
-    fn wait(mut self) -> anyhow::Result<Ran> {
+    fn wait(mut self) -> anyhow::Result<CommandResult> {
         let (mut stdout, mut stderr) = (String::new(), String::new());
         let mut errors = self.child.stderr.take().context("no stderr")?;
         let reading = std::thread::spawn(move || errors.read_to_string(&mut stderr).map(|_| stderr));
         self.child.stdout.take().context("no stdout")?.read_to_string(&mut stdout)?;
-        let stderr = reading.join().map_err(|_| anyhow::anyhow!("nobody reads stderr"))??;
-        Ok(Ran { code: self.child.wait()?.code(), stdout, stderr })
+        let stderr = reading.join().map_err(|_| anyhow::anyhow!("the reader of stderr panicked"))??;
+        Ok(CommandResult { code: self.child.wait()?.code(), stdout, stderr })
     }
 }
