@@ -1,7 +1,8 @@
-//! The program as a person or a script meets it: exit codes, what goes to stdout and what to stderr.
+//! The program as people and scripts use it: exit codes, standard output and standard error.
 //!
-//! The daemon is a stand-in that answers from a table, so that these tests hold the command line to the REST contract
-//! and to nothing else.
+//! The daemon is a stand-in that answers from a table, so that these tests check the command line against the REST
+//! contract
+//! alone.
 
 #![expect(clippy::unwrap_used, reason = "a stand-in that fails fails its test")]
 
@@ -35,12 +36,12 @@ impl Project {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let mut table: Answers =
-            answers.iter().map(|(route, status, body)| ((*route).into(), (*status, text(body)))).collect();
+            answers.iter().map(|(route, status, body)| ((*route).into(), (*status, body_text(body)))).collect();
         table.insert("GET /healthz".into(), (200, "{}".into()));
         let seen = Arc::clone(&project.requests);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                answer(stream, &table, &seen);
+                serve_request(stream, &table, &seen);
             }
         });
         let rookery = project.folder.path().join(".rookery");
@@ -68,19 +69,19 @@ impl Project {
         command
     }
 
-    /// The requests of one kind that the stand-in saw, with their bodies.
+    /// The bodies of requests that the stand-in received for one route.
     fn bodies(&self, route: &str) -> Vec<String> {
         let requests = self.requests.lock().unwrap();
-        requests.iter().filter(|(seen, _)| seen == route).map(|(_, body)| body.clone()).collect()
+        requests.iter().filter(|(received, _)| received == route).map(|(_, body)| body.clone()).collect()
     }
 }
 
-/// JSON as it is sent; a text stands for a stream of events.
-fn text(body: &Value) -> String {
+/// JSON as it is sent; a string stands for an event stream.
+fn body_text(body: &Value) -> String {
     body.as_str().map_or_else(|| body.to_string(), str::to_owned)
 }
 
-fn answer(mut stream: TcpStream, table: &Answers, seen: &Mutex<Vec<(String, String)>>) {
+fn serve_request(mut stream: TcpStream, table: &Answers, seen: &Mutex<Vec<(String, String)>>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let (mut line, mut length) = (String::new(), 0);
     reader.read_line(&mut line).unwrap();
@@ -107,7 +108,7 @@ fn answer(mut stream: TcpStream, table: &Answers, seen: &Mutex<Vec<(String, Stri
     write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
 }
 
-fn event(number: u32, action: &str) -> Value {
+fn event_json(number: u32, action: &str) -> Value {
     let id = rookery_core::kernel::event_id::of(rookery_core::Seq(number.into()));
     json!({
         "id": id, "timestamp": 1_700_000_000_000_i64 + i64::from(number), "agent_id": "a", "action": action,
@@ -116,7 +117,7 @@ fn event(number: u32, action: &str) -> Value {
 }
 
 #[test]
-fn a_workflow_file_is_checked_without_a_daemon() {
+fn check_of_workflow_file_needs_no_daemon() {
     let project = Project::without_daemon();
     let file = |text: &str| std::fs::write(project.folder.path().join("team.yaml"), text).unwrap();
     file(
@@ -154,11 +155,11 @@ fn a_workflow_file_is_checked_without_a_daemon() {
     );
     assert!(stderr.contains("error: 2 errors in the file"), "{stderr}");
     let (code, stdout, _) = project.run(&["check", "team.yaml", "--json"]);
-    let told: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!((code, &told["faults"][1]["line"], &told["omitted"]), (2, &json!(2), &json!(0)));
+    let report: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, &report["faults"][1]["line"], &report["omitted"]), (2, &json!(2), &json!(0)));
     let (code, _, _) = project.run(&["check", "nothing.yaml"]);
     assert_eq!(code, 2);
-    assert!(!project.folder.path().join(".rookery").exists(), "nothing was made");
+    assert!(!project.folder.path().join(".rookery").exists(), "nothing was created");
 }
 
 #[test]
@@ -188,11 +189,11 @@ fn commands_without_a_daemon_exit_with_three_and_create_nothing() {
         assert!(stderr.contains("error: no daemon runs for "), "{stderr}");
         assert!(stderr.contains("hint: start one with `rookery up`"), "{stderr}");
     }
-    assert!(!project.folder.path().join(".rookery").exists(), "asking leaves no trace");
+    assert!(!project.folder.path().join(".rookery").exists(), "failing leaves no trace");
 }
 
 #[test]
-fn errors_are_json_for_scripts() {
+fn errors_are_json_with_the_json_flag() {
     let (code, stdout, stderr) = Project::without_daemon().run(&["status", "--json"]);
     let error: Value = serde_json::from_str(&stderr).unwrap();
     assert_eq!((code, stdout.as_str()), (3, ""));
@@ -200,13 +201,13 @@ fn errors_are_json_for_scripts() {
 }
 
 #[test]
-fn stopping_where_nothing_runs_is_done_already() {
+fn down_without_daemon_succeeds() {
     let (code, stdout, stderr) = Project::without_daemon().run(&["down"]);
     assert_eq!((code, stdout.as_str(), stderr.as_str()), (0, "", "no daemon runs for this project\n"));
 }
 
 #[test]
-fn wrong_usage_is_two() {
+fn wrong_usage_exits_with_code_two() {
     let project = Project::without_daemon();
     for arguments in [&["frobnicate"][..], &["resolve", "a.rs"], &["redact"], &["redact", "1", "--match", "x"]] {
         assert_eq!(project.run(arguments).0, 2, "{arguments:?}");
@@ -249,7 +250,7 @@ fn lists_are_tables_for_people_and_json_for_scripts() {
 }
 
 #[test]
-fn a_refusal_shows_error_code_and_hint() {
+fn rejection_is_printed_with_code_and_hint() {
     let refusal = json!({"error": "Task is done", "code": "INVALID_TRANSITION", "hint": "make a new one"});
     let project = Project::with_daemon(&[("POST /tasks/task_1/retry", 409, refusal)]);
     let (code, stdout, stderr) = project.run(&["retry", "task_1"]);
@@ -258,7 +259,7 @@ fn a_refusal_shows_error_code_and_hint() {
 }
 
 #[test]
-fn a_persons_hand_sends_what_the_contract_says() {
+fn person_commands_send_documented_requests() {
     let held = json!({"path": "src/a b.rs", "state": "claimed", "owner": "cursor-1", "claimed_at": 1});
     let project = Project::with_daemon(&[
         ("GET /resources/src/a%20b.rs", 200, held),
@@ -313,7 +314,7 @@ fn a_persons_hand_sends_what_the_contract_says() {
 }
 
 #[test]
-fn a_run_of_many_pages_is_one_tree() {
+fn run_tree_joins_all_pages_of_a_run() {
     let task = |id: &str, parent: Option<&str>, children: Value| json!({"task_id": id, "parent_task_id": parent, "title": id, "state": "pending", "children": children});
     let page = |next: Value, tasks: Value| json!({"run_id": "run_1", "title": "run_1", "status": "in_progress", "task_count": 6, "next": next, "tasks": tasks});
     let first =
@@ -344,7 +345,7 @@ fn a_run_of_many_pages_is_one_tree() {
 }
 
 #[test]
-fn a_file_that_nobody_holds_cannot_be_released() {
+fn release_of_unclaimed_file_fails() {
     let free = json!({"path": "a.rs", "state": "free", "owner": null});
     let project = Project::with_daemon(&[("GET /resources/a.rs", 200, free)]);
     let (code, _, stderr) = project.run(&["release", "a.rs"]);
@@ -353,8 +354,8 @@ fn a_file_that_nobody_holds_cannot_be_released() {
 }
 
 #[test]
-fn the_log_is_shown_oldest_first() {
-    let newest_first = json!([event(2, "task.completed"), event(1, "task.created")]);
+fn log_is_printed_oldest_first() {
+    let newest_first = json!([event_json(2, "task.completed"), event_json(1, "task.created")]);
     let project = Project::with_daemon(&[("GET /events?agent_id=a&action=task.completed&limit=2", 200, newest_first)]);
     let (code, stdout, stderr) = project.run(&["log", "-n", "2", "--agent", "a", "--type", "task.completed"]);
     assert_eq!(code, 0, "{stderr}");
@@ -363,7 +364,7 @@ fn the_log_is_shown_oldest_first() {
 }
 
 #[test]
-fn log_with_an_unknown_type_offers_the_nearest() {
+fn log_with_unknown_type_suggests_the_nearest() {
     let project = Project::with_daemon(&[]);
     let (code, stdout, stderr) = project.run(&["log", "--type", "task.complete"]);
     assert_eq!((code, stdout.as_str()), (2, ""));
@@ -373,12 +374,12 @@ fn log_with_an_unknown_type_offers_the_nearest() {
 
 #[test]
 fn log_shows_each_message_and_action_in_one_line() {
-    let mut said = event(2, "x.message.sent");
-    said["metadata"] = json!({"from": "coder", "form": "entry", "text": "@reviewer please\nlook"});
-    let mut done = event(1, "task.completed");
-    done["task_id"] = "tk_1".into();
+    let mut message = event_json(2, "x.message.sent");
+    message["metadata"] = json!({"from": "coder", "form": "entry", "text": "@reviewer please\nlook"});
+    let mut completed = event_json(1, "task.completed");
+    completed["task_id"] = "tk_1".into();
     let project = Project::with_daemon(&[
-        ("GET /events?limit=50", 200, json!([said, done])),
+        ("GET /events?limit=50", 200, json!([message, completed])),
         ("GET /tasks/tk_1", 200, json!({"id": "tk_1", "title": "Fix login"})),
     ]);
     let (code, stdout, stderr) = project.run(&["log"]);
@@ -389,7 +390,7 @@ fn log_shows_each_message_and_action_in_one_line() {
 }
 
 #[test]
-fn failed_task_is_shown_as_failed() {
+fn failed_task_is_listed_as_failed() {
     let task = |id: &str, status: &str, state: &str| json!({"id": id, "title": id, "status": status, "state": state, "created_at": 9_000_000_000_000_000_i64});
     let tasks =
         json!([task("t1", "blocked", "failed"), task("t2", "blocked", "paused"), task("t3", "done", "completed")]);
@@ -407,11 +408,12 @@ fn failed_task_is_shown_as_failed() {
 }
 
 #[test]
-fn following_goes_on_after_a_lost_connection_where_it_stopped() {
-    let stream = |number: u32| json!(format!(": hello\n\nid: log_1:{number}\ndata: {}\n\n", event(number, "task.x")));
-    // The stand-in closes every stream after its events, and at last refuses, which ends the command.
+fn followed_log_resumes_after_a_lost_connection() {
+    let stream =
+        |number: u32| json!(format!(": hello\n\nid: log_1:{number}\ndata: {}\n\n", event_json(number, "task.x")));
+    // The stand-in closes every stream after its events, and finally rejects one, which ends the command.
     let project = Project::with_daemon(&[
-        ("GET /events?limit=1", 200, json!([event(1, "task.created")])),
+        ("GET /events?limit=1", 200, json!([event_json(1, "task.created")])),
         ("GET /events/stream after log_1:7", 200, stream(8)),
         ("GET /events/stream after log_1:8", 200, stream(9)),
         ("GET /events/stream after log_1:9", 403, json!({"error": "enough"})),
@@ -424,7 +426,7 @@ fn following_goes_on_after_a_lost_connection_where_it_stopped() {
 }
 
 #[test]
-fn generated_things_need_no_daemon() {
+fn completions_man_pages_and_schemas_need_no_daemon() {
     let project = Project::without_daemon();
     for shell in ["bash", "zsh", "fish"] {
         assert!(project.run(&["completions", shell]).1.contains("rookery"));
@@ -441,9 +443,9 @@ fn generated_things_need_no_daemon() {
 fn instructions_are_text_for_people_and_json_for_scripts() {
     let project = Project::without_daemon();
     let json = |arguments: &[&str]| -> Value { serde_json::from_str(&project.run(arguments).1).unwrap() };
-    let told = project.run(&["instructions"]).1;
-    assert!(told.starts_with("## Working in a team"), "{told}");
-    assert_eq!(json(&["instructions", "--json"]), json!({"text": told}));
+    let instructions = project.run(&["instructions"]).1;
+    assert!(instructions.starts_with("## Working in a team"), "{instructions}");
+    assert_eq!(json(&["instructions", "--json"]), json!({"text": instructions}));
     let file = project.folder.path().join("AGENTS.md");
     std::fs::write(&file, "# Mine\r\n").unwrap();
     let into = ["instructions", "--into", "AGENTS.md", "--json"];
@@ -454,7 +456,7 @@ fn instructions_are_text_for_people_and_json_for_scripts() {
 }
 
 #[test]
-fn settings_say_where_they_came_from() {
+fn config_command_shows_the_origin_of_each_setting() {
     let project = Project::without_daemon();
     std::fs::write(project.folder.path().join("rookery.toml"), "port = 5\n").unwrap();
     let output =
@@ -468,15 +470,15 @@ fn settings_say_where_they_came_from() {
 }
 
 #[test]
-fn the_other_name_is_the_same_program() {
+fn agent_worker_is_the_same_program() {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("agent-worker"));
     let output = command.arg("--help").output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
     assert!(help.contains("Usage: agent-worker"), "{help}");
 }
 
-/// A project with a log of its own. No daemon has to run for it: the log is imported.
-fn with_log() -> Project {
+/// A project with its own log, imported without a daemon.
+fn project_with_log() -> Project {
     let project = Project::without_daemon();
     let report = rookery_core::files::Report {
         agent: "a".into(),
@@ -487,10 +489,10 @@ fn with_log() -> Project {
         after_hash: None,
         metadata: Default::default(),
     };
-    let fact = rookery_core::AnyEvent::new(report);
+    let event = rookery_core::AnyEvent::new(report);
     let row = json!({
-        "seq": 1, "at": 1, "kind": fact.kind(), "version": fact.version(), "run": null, "thread": null, "actor": "a",
-        "auth": "none", "cause": null, "part_index": 0, "fact": serde_json::from_slice::<Value>(&fact.encode()).unwrap(), "body": null,
+        "seq": 1, "at": 1, "kind": event.kind(), "version": event.version(), "run": null, "thread": null, "actor": "a",
+        "auth": "none", "cause": null, "part_index": 0, "fact": serde_json::from_slice::<Value>(&event.encode()).unwrap(), "body": null,
     });
     let header = json!({"rookery_export": 1, "log": "log_a", "floor": 1, "head": 1, "format": 1, "project": "p"});
     let lines = format!("{header}\n{row}\n");
@@ -503,8 +505,8 @@ fn with_log() -> Project {
 }
 
 #[test]
-fn a_store_is_moved_once_and_the_old_one_says_where_it_went() {
-    let project = with_log();
+fn store_migration_happens_once_and_the_old_store_names_the_new() {
+    let project = project_with_log();
     let to = format!("sqlite:{}", project.folder.path().canonicalize().unwrap().join("moved.db").display());
     let (code, stdout, stderr) = project.run(&["migrate", "--to", "sqlite:.rookery/rookery.db"]);
     assert_eq!((code, stdout.as_str()), (2, ""), "{stderr}");
@@ -522,7 +524,7 @@ fn a_store_is_moved_once_and_the_old_one_says_where_it_went() {
     assert_eq!(code, 1);
     assert!(stderr.contains("hint: name a place where there is no store yet, or an empty one"), "{stderr}");
 
-    // Somebody has the old store: a copy may be taken, a move not.
+    // The old store is in use: it can be copied, not moved.
     let database = project.folder.path().join(".rookery/rookery.db");
     let artifacts = rookery_store::artifact::ArtifactDir::new(project.folder.path().join(".rookery/artifacts"));
     let held = rookery_store::sqlite::offline::origin(&database, artifacts).unwrap();
@@ -540,7 +542,7 @@ fn a_store_is_moved_once_and_the_old_one_says_where_it_went() {
     assert_eq!((code, stdout), (0, summary), "{stderr}");
     assert!(stderr.contains(&format!("start with `rookery up --store {to}`")), "{stderr}");
 
-    // The old one is read, and not opened by a daemon; the new one is the same log.
+    // The old store is readable, but a daemon does not open it; the new store has the same log.
     assert_eq!(project.run(&["replay", "--verify"]).0, 0);
     let (code, _, stderr) = project.run(&["up", "--port", "0"]);
     assert_eq!(code, 1, "{stderr}");
@@ -555,7 +557,7 @@ fn a_store_is_moved_once_and_the_old_one_says_where_it_went() {
 }
 
 #[test]
-fn a_store_that_is_no_file_says_what_to_do_instead() {
+fn backup_of_postgres_store_names_the_right_tool() {
     let project = Project::without_daemon();
     std::fs::write(project.folder.path().join("backup"), "").unwrap();
     for (arguments, hint) in [
@@ -569,9 +571,9 @@ fn a_store_that_is_no_file_says_what_to_do_instead() {
     }
 }
 
-/// The output of the commonest mistakes: the command, its message, and its exit code.
+/// The output of common mistakes: command, message and exit code.
 #[test]
-fn commonest_errors_name_cause_and_remedy() {
+fn common_errors_name_cause_and_remedy() {
     let lone = Project::without_daemon();
     let save = |project: &Project, text: &str| std::fs::write(project.folder.path().join("team.yaml"), text).unwrap();
     save(&lone, "agents:\n  ada: {backend: clade}\nkickof: '@ada hello'\n");
@@ -623,7 +625,7 @@ fn commonest_errors_name_cause_and_remedy() {
         }
         let output = command.env("PATH", "").output().unwrap();
         let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        // A sound plan is printed to stdout, too, and is no part of the error.
+        // A valid plan is printed to stdout too, and is no part of the error.
         let faults = if output.status.code() == Some(2) { stdout } else { String::new().into() };
         let text = format!(
             "$ rookery {}\n{faults}{stderr}exit code {}\n\n",
