@@ -1,4 +1,4 @@
-//! The runner is killed while a program works: the user's configuration is as before, and the next run does the work.
+//! The runner is killed while a program works: the user's configuration is unchanged, and the next run does the work.
 
 use rookery_testkit::model::{ModelServer, Script};
 use rookery_testkit::wait::eventually;
@@ -8,7 +8,7 @@ use crate::programs::setup;
 use crate::runs::{agent, channel, turns};
 use crate::user::User;
 
-async fn killed_in_a_turn(backend: &'static str) {
+async fn kill_during_turn(backend: &'static str) {
     let daemon = setup().start().unwrap();
     let send = |_: &rookery_testkit::model::ToolHistory<'_>| Ok(json!({"message": "I am back"}));
     // The first request is never answered.
@@ -17,15 +17,15 @@ async fn killed_in_a_turn(backend: &'static str) {
     let user = User::new(&daemon, &model);
     let workflow = format!("agents:\n{}kickoff: \"@solo begin\"\n", agent("solo", backend, &model));
     std::fs::write(daemon.root().join("team.yaml"), &workflow).unwrap();
-    let mut running = user.starts(&daemon, &["run", "team.yaml"]);
-    let asked = async || Ok((!model.requests("solo").is_empty()).then_some(()));
-    let waited = eventually("the model is asked", asked).await;
+    let mut running = user.start(&daemon, &["run", "team.yaml"]);
+    let requested = async || Ok((!model.requests("solo").is_empty()).then_some(()));
+    let waited = eventually("the model is asked", requested).await;
     waited.unwrap_or_else(|error| panic!("{error}\n{}", running.printed()));
     running.kill();
-    user.is_untouched();
-    user.runs(&daemon, &workflow).await;
+    user.assert_untouched();
+    user.run_ok(&daemon, &workflow).await;
     model.check_finished("solo").unwrap();
-    user.is_untouched();
+    user.assert_untouched();
     assert_eq!(channel(&daemon).iter().filter(|(_, text)| text == "I am back").count(), 1);
     let outcomes: Vec<_> = turns(&daemon).iter().map(|turn| turn["how"].clone()).collect();
     assert_eq!(outcomes, ["interrupted", "done"]);
@@ -33,11 +33,11 @@ async fn killed_in_a_turn(backend: &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kill_while_claude_works_costs_nothing() {
-    killed_in_a_turn("claude").await;
+async fn runner_crash_during_claude_turn_loses_nothing() {
+    kill_during_turn("claude").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kill_while_codex_works_costs_nothing() {
-    killed_in_a_turn("codex").await;
+async fn runner_crash_during_codex_turn_loses_nothing() {
+    kill_during_turn("codex").await;
 }

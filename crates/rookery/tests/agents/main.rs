@@ -1,6 +1,6 @@
-//! Real agent programs with scripted models on one real daemon, judged by what its log says.
+//! Real agent programs with scripted models on a real daemon, judged by its log.
 //!
-//! `cargo xtask test --only agents` installs the programs and names them to these tests.
+//! `cargo xtask test --only agents` installs the programs and passes their paths to these tests.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 

@@ -1,13 +1,13 @@
-//! A program that is busy with something else learns that a message waits for it.
+//! A busy program learns that a message waits for it.
 
 use rookery_testkit::daemon::Daemon;
 use rookery_testkit::mcp::call_tool;
 use rookery_testkit::model::{ModelServer, Script};
 use serde_json::json;
 
-use crate::programs::{Agent, Way, claude, codex, setup};
+use crate::programs::{Agent, Transport, claude, codex, setup};
 
-async fn a_message_waits(daemon: &Daemon, agents: [&str; 3]) {
+async fn send_waiting_message(daemon: &Daemon, agents: [&str; 3]) {
     for agent in agents {
         let profile = json!({"name": agent, "runtime": "custom"});
         call_tool(daemon, agent, "agent_register", profile).await.unwrap();
@@ -18,21 +18,21 @@ async fn a_message_waits(daemon: &Daemon, agents: [&str; 3]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_calls_any_tool_sees_that_a_message_waits() {
+async fn any_tool_call_announces_a_waiting_message() {
     let daemon = setup().start().unwrap();
-    a_message_waits(&daemon, ["planner", "claude", "codex"]).await;
+    send_waiting_message(&daemon, ["planner", "claude", "codex"]).await;
     let busy =
         |path: &'static str| Script::new().call("resource_claim", move |_| Ok(json!({"path": path}))).say("done");
     let model = ModelServer::start([("claude", busy("src")), ("codex", busy("docs"))]).await.unwrap();
-    let at = |id| Agent { id, way: Way::Http };
+    let at = |id| Agent { id, transport: Transport::Http };
     tokio::join!(
         claude(at("claude"), &daemon, &model, "Claim the sources."),
         codex(at("codex"), &daemon, &model, "Claim the documents."),
     );
     for agent in ["claude", "codex"] {
         model.check_finished(agent).unwrap();
-        let asked = model.requests(agent);
-        let seen = asked.last().unwrap().results[0].texts.join("\n");
+        let requests = model.requests(agent);
+        let seen = requests.last().unwrap().results[0].texts.join("\n");
         assert!(seen.contains("1 unread message"), "{agent} was shown: {seen}");
     }
 }

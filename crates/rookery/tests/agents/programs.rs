@@ -1,4 +1,4 @@
-//! Claude Code and Codex as somebody would start them, without a person and without the network.
+//! Claude Code and Codex, started without a person and without the network.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,9 +8,9 @@ use rookery_testkit::external_program::{ExternalProgram, ProgramOutcome};
 use rookery_testkit::model::ModelServer;
 use serde_json::json;
 
-/// What an agent may take for everything that it does in a test.
-const AT_MOST: Duration = Duration::from_secs(120);
-/// What the programs call us.
+/// The time limit of a program for its whole part in a test.
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(120);
+/// The name of our MCP server in the programs.
 const SERVER: &str = "rookery";
 
 pub fn setup() -> Setup {
@@ -19,22 +19,22 @@ pub fn setup() -> Setup {
 
 /// How a program reaches the daemon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum Transport {
     /// By its address.
     Http,
     /// By `rookery mcp`.
     Bridge,
 }
 
-/// An agent: the id that it has for the daemon and the key that it has for its model are one.
+/// An agent whose id at the daemon is also its key at the model.
 #[derive(Clone, Copy, Debug)]
 pub struct Agent {
     pub id: &'static str,
-    pub way: Way,
+    pub transport: Transport,
 }
 
 impl Agent {
-    /// Where its tools are: the address, or the command with its arguments.
+    /// The address of its tools.
     fn url(self, daemon: &Daemon) -> String {
         format!("{}/mcp", daemon.url())
     }
@@ -45,7 +45,7 @@ impl Agent {
     }
 }
 
-/// The program that a variable names. Without it a test fails: one that is not run must not look as if it had passed.
+/// The program named by an environment variable. Without it the test fails, so that nothing is skipped silently.
 pub fn program(variable: &str) -> PathBuf {
     let path = std::env::var_os(variable);
     let path = path.unwrap_or_else(|| panic!("{variable} is not set: run `cargo xtask test --only agents`"));
@@ -53,41 +53,41 @@ pub fn program(variable: &str) -> PathBuf {
 }
 
 pub async fn claude(agent: Agent, daemon: &Daemon, model: &ModelServer, prompt: &str) -> ProgramOutcome {
-    let server = match agent.way {
-        Way::Http => json!({"type": "http", "url": agent.url(daemon), "headers": {"X-Agent-Id": agent.id}}),
-        Way::Bridge => {
+    let server = match agent.transport {
+        Transport::Http => json!({"type": "http", "url": agent.url(daemon), "headers": {"X-Agent-Id": agent.id}}),
+        Transport::Bridge => {
             let (command, args) = agent.bridge(daemon);
             json!({"type": "stdio", "command": command, "args": args, "env": {"ROOKERY_AGENT_ID": agent.id}})
         }
     };
     let program = ExternalProgram::new(&program("ROOKERY_TEST_CLAUDE")).unwrap();
-    let config = written(program.home(), &json!({"mcpServers": {SERVER: server}}).to_string());
+    let config = write_config_file(program.home(), &json!({"mcpServers": {SERVER: server}}).to_string());
     let program = program
         .env("ANTHROPIC_BASE_URL", model.url())
         .env("ANTHROPIC_API_KEY", agent.id)
         .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
         .env("CLAUDE_CODE_MAX_RETRIES", "1")
-        // Otherwise it shows a model the tools only when that has searched for them.
+        // Otherwise the model gets the tools only after it searched for them.
         .env("ENABLE_TOOL_SEARCH", "false")
         .args(["-p", "--strict-mcp-config", "--mcp-config", &config])
         .args(["--allowedTools", &format!("mcp__{SERVER}__*"), "--tools", "", "--model", "claude-sonnet-4-5"])
         .args(["--output-format", "stream-json", "--verbose", "--", prompt]);
-    program.run(AT_MOST).await.unwrap()
+    program.run(PROGRAM_TIMEOUT).await.unwrap()
 }
 
-fn written(home: &Path, config: &str) -> String {
+fn write_config_file(home: &Path, config: &str) -> String {
     let path = home.join("mcp.json");
     std::fs::write(&path, config).unwrap();
     path.to_string_lossy().into_owned()
 }
 
 pub async fn codex(agent: Agent, daemon: &Daemon, model: &ModelServer, prompt: &str) -> ProgramOutcome {
-    // TOML writes texts and lists of texts as JSON does.
-    let server = match agent.way {
-        Way::Http => {
+    // TOML writes strings and lists of strings as JSON does.
+    let server = match agent.transport {
+        Transport::Http => {
             format!("url={},http_headers={{\"X-Agent-Id\"={}}}", json!(agent.url(daemon)), json!(agent.id))
         }
-        Way::Bridge => {
+        Transport::Bridge => {
             let (command, args) = agent.bridge(daemon);
             format!("command={},args={},env={{ROOKERY_AGENT_ID={}}}", json!(command), json!(args), json!(agent.id))
         }
@@ -114,5 +114,5 @@ pub async fn codex(agent: Agent, daemon: &Daemon, model: &ModelServer, prompt: &
         .args(["exec", "--json", "--skip-git-repo-check", "--ephemeral", "--ignore-user-config"])
         .args(settings.iter().flat_map(|setting| ["-c", setting]))
         .args([prompt]);
-    program.run(AT_MOST).await.unwrap()
+    program.run(PROGRAM_TIMEOUT).await.unwrap()
 }

@@ -1,5 +1,5 @@
-//! Two programs of different makes work as one team: each registers, claims a task, loads its context, adds a checkpoint,
-//! mentions the other, reads what the other said, and completes.
+//! Two different programs work as one team: each registers, claims a task, loads its context, adds a checkpoint,
+//! mentions the other, reads the other's message, and completes its task.
 
 use rookery_testkit::daemon::Daemon;
 use rookery_testkit::external_program::ProgramOutcome;
@@ -7,7 +7,7 @@ use rookery_testkit::mcp::call_tool;
 use rookery_testkit::model::{ModelServer, Script, ToolHistory};
 use serde_json::{Value, json};
 
-use crate::programs::{Agent, Way, claude, codex, setup};
+use crate::programs::{Agent, Transport, claude, codex, setup};
 
 const CLAUDE: &str = "claude";
 const CODEX: &str = "codex";
@@ -16,39 +16,44 @@ const READY: &str = "@codex the parser is ready: take the printer";
 const THANKS: &str = "@claude the printer prints what the parser read";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn claude_by_address_and_codex_by_the_bridge() {
-    work_together(Way::Http, Way::Bridge).await;
+async fn claude_by_http_and_codex_by_bridge_work_as_a_team() {
+    work_together(Transport::Http, Transport::Bridge).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn claude_by_the_bridge_and_codex_by_address() {
-    work_together(Way::Bridge, Way::Http).await;
+async fn claude_by_bridge_and_codex_by_http_work_as_a_team() {
+    work_together(Transport::Bridge, Transport::Http).await;
 }
 
-async fn work_together(claudes: Way, codexes: Way) {
+async fn work_together(claudes: Transport, codexes: Transport) {
     let daemon = setup().start().unwrap();
-    let workflow = plan(&daemon).await;
-    let scripts = [(CLAUDE, parser(workflow.clone())), (CODEX, printer(workflow))];
+    let workflow = create_workflow(&daemon).await;
+    let scripts = [(CLAUDE, parser_script(workflow.clone())), (CODEX, printer_script(workflow))];
     let model = ModelServer::start(scripts).await.unwrap();
-    let (one, other) = (Agent { id: CLAUDE, way: claudes }, Agent { id: CODEX, way: codexes });
-    let ended = tokio::join!(
+    let (one, other) = (Agent { id: CLAUDE, transport: claudes }, Agent { id: CODEX, transport: codexes });
+    let outcome = tokio::join!(
         claude(one, &daemon, &model, "Do the parser, and tell codex when it is done."),
         codex(other, &daemon, &model, "Wait for the parser, then do the printer."),
     );
-    for (name, ended) in [(CLAUDE, &ended.0), (CODEX, &ended.1)] {
-        assert!(model.check_finished(name).is_ok(), "{}\n{}", model.check_finished(name).unwrap_err(), shown(ended));
+    for (name, outcome) in [(CLAUDE, &outcome.0), (CODEX, &outcome.1)] {
+        assert!(
+            model.check_finished(name).is_ok(),
+            "{}\n{}",
+            model.check_finished(name).unwrap_err(),
+            describe_outcome(outcome)
+        );
     }
-    the_log_shows_it(&daemon);
-    the_models_saw_it(&model);
+    check_log(&daemon);
+    check_model_requests(&model);
     daemon.replay_verify().unwrap();
 }
 
-fn shown(ended: &ProgramOutcome) -> String {
+fn describe_outcome(ended: &ProgramOutcome) -> String {
     format!("it ended with {:?}\n{}\n{}", ended.status, ended.stdout, ended.stderr)
 }
 
-/// A workflow of two tasks of which the second needs the first.
-async fn plan(daemon: &Daemon) -> String {
+/// Creates a workflow of two tasks, the second depending on the first.
+async fn create_workflow(daemon: &Daemon) -> String {
     let made = json!({"name": "a formatter", "source_type": "prompt", "source_content": "write a formatter"});
     call_tool(daemon, "planner", "agent_register", json!({"name": "planner", "runtime": "custom"})).await.unwrap();
     let workflow = call_tool(daemon, "planner", "workflow_create", made).await.unwrap();
@@ -62,8 +67,8 @@ async fn plan(daemon: &Daemon) -> String {
     workflow
 }
 
-/// What Claude's model says.
-fn parser(workflow: String) -> Script {
+/// The script of Claude's model.
+fn parser_script(workflow: String) -> Script {
     Script::new()
         .call("agent_register", |_| Ok(json!({"name": "Claude", "runtime": "claude_code"})))
         .call("workflow_next_tasks", move |_| Ok(json!({"workflow_id": workflow})))
@@ -74,20 +79,20 @@ fn parser(workflow: String) -> Script {
             Ok(json!({"task_id": next(story)?, "type": "decision", "summary": summary}))
         })
         .call("task_update_status", |story| Ok(json!({"id": next(story)?, "status": "completed", "outcome": PARSED})))
-        // Whoever is not there yet cannot be mentioned.
+        // Codex can be mentioned only after it registered.
         .call_until("agent_list", |_| Ok(json!({})), |team| team.to_string().contains(CODEX))
         .call("channel_send", |_| Ok(json!({"message": READY})))
-        .call_until("inbox_wait", |_| Ok(json!({"timeout_seconds": 5})), |inbox| says(inbox, THANKS))
+        .call_until("inbox_wait", |_| Ok(json!({"timeout_seconds": 5})), |inbox| has_message(inbox, THANKS))
         .call("inbox_check", |_| Ok(json!({})))
         .call("inbox_ack", |story| Ok(json!({"until": last_message(story)?})))
         .say("The parser is done, and codex has used it.")
 }
 
-/// What Codex's model says.
-fn printer(workflow: String) -> Script {
+/// The script of Codex's model.
+fn printer_script(workflow: String) -> Script {
     Script::new()
         .call("agent_register", |_| Ok(json!({"name": "Codex", "runtime": "codex"})))
-        .call_until("inbox_wait", |_| Ok(json!({"timeout_seconds": 5})), |inbox| says(inbox, READY))
+        .call_until("inbox_wait", |_| Ok(json!({"timeout_seconds": 5})), |inbox| has_message(inbox, READY))
         .call("inbox_check", |_| Ok(json!({})))
         .call("inbox_ack", |story| Ok(json!({"until": last_message(story)?})))
         .call("workflow_next_tasks", move |_| Ok(json!({"workflow_id": workflow})))
@@ -104,18 +109,18 @@ fn printer(workflow: String) -> Script {
         .say("The printer is done.")
 }
 
-/// The task that can be done next.
+/// The first task that can be claimed.
 fn next(story: &ToolHistory<'_>) -> anyhow::Result<String> {
     story.text("workflow_next_tasks", "/tasks/0/id")
 }
 
-/// The messages of an inbox. One program shows its model a result's text, the other its structure.
+/// The messages of an inbox. One program shows its model the text of a result, the other its structure.
 pub fn messages(inbox: &Value) -> &[Value] {
     let list = inbox.as_array().or_else(|| inbox["messages"].as_array());
     list.map_or(&[], Vec::as_slice)
 }
 
-fn says(inbox: &Value, text: &str) -> bool {
+fn has_message(inbox: &Value, text: &str) -> bool {
     messages(inbox).iter().any(|message| message["entry"]["message"] == text)
 }
 
@@ -125,11 +130,11 @@ fn last_message(story: &ToolHistory<'_>) -> anyhow::Result<Value> {
     Ok(last["entry"]["id"].clone())
 }
 
-/// Everything that was to happen has happened, once, in an order that makes sense, and by whom it should.
-fn the_log_shows_it(daemon: &Daemon) {
+/// Checks that each step happened once, in a sensible order, by the right agent.
+fn check_log(daemon: &Daemon) {
     let log = daemon.export().unwrap();
     let only = |kind: &str, actor: &str| {
-        let rows: Vec<_> = log.iter().filter(|row| row["kind"] == kind && by(row) == actor).collect();
+        let rows: Vec<_> = log.iter().filter(|row| row["kind"] == kind && actor_of(row) == actor).collect();
         let [row] = rows.as_slice() else { panic!("{} rows of {kind} by {actor}: {rows:?}", rows.len()) };
         row["seq"].as_u64().unwrap()
     };
@@ -140,19 +145,19 @@ fn the_log_shows_it(daemon: &Daemon) {
         assert!(only("message.sent", agent) > life[2], "{agent}");
     }
     assert!(only("task.completed", CLAUDE) < only("task.claimed", CODEX));
-    // Each has acknowledged what the other said.
+    // Each has acknowledged the other's message.
     assert!(only("message.acked", CODEX) > only("message.sent", CLAUDE));
     assert!(only("message.acked", CLAUDE) > only("message.sent", CODEX));
     let sent: Vec<_> = log.iter().filter(|row| row["kind"] == "message.sent").map(|row| row.to_string()).collect();
     assert!(sent[0].contains(READY) && sent[1].contains(THANKS), "{sent:?}");
 }
 
-fn by(row: &Value) -> &str {
+fn actor_of(row: &Value) -> &str {
     row["actor"]["agent"].as_str().or(row["actor"].as_str()).unwrap_or_default()
 }
 
-/// What the models were shown of each other's work.
-fn the_models_saw_it(model: &ModelServer) {
+/// Checks that the models were shown each other's work.
+fn check_model_requests(model: &ModelServer) {
     let last = |agent: &str| model.requests(agent).pop().unwrap();
     let shown: Vec<String> = last(CODEX).results.iter().flat_map(|result| result.texts.clone()).collect();
     let context = shown.iter().find(|text| text.contains("dependency_outcomes")).expect("a task's context");

@@ -1,4 +1,4 @@
-//! A user of this machine: a home with the configuration of every program, and a `PATH` on which they are.
+//! A user of this machine: a home with the configuration of every program, and a `PATH` with the programs.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -13,31 +13,31 @@ use tempfile::TempDir;
 
 use crate::programs::program;
 
-/// A program of the tests that stands in for Cursor's.
+/// A stand-in for Cursor's program.
 const FAKE_CURSOR: &str = include_str!("fake-cursor-agent.py");
-/// What the user has in the project for their editor.
+/// The user's editor configuration in the project.
 const PROJECT_SERVERS: &str = "{\r\n  \"mcpServers\": { \"mine\": { \"command\": \"false\" } }\r\n}";
 
 pub struct User {
     home: TempDir,
-    /// Every file of theirs, with what is in it.
+    /// The content of each configuration file of the user.
     before: BTreeMap<PathBuf, Vec<u8>>,
 }
 
 impl User {
-    /// One whose programs ask the scripted model, and who has servers of their own that must not be started.
+    /// A user whose programs call the scripted model, and whose own MCP servers must not be started.
     pub fn new(daemon: &Daemon, model: &ModelServer) -> User {
         let home = tempfile::tempdir().unwrap();
         let mut user = User { home, before: BTreeMap::new() };
         let url = model.url();
-        user.owns(".claude/settings.json", "{\n  // mine\n  \"theme\": \"dark\" }");
-        user.owns(".claude/CLAUDE.md", "Speak plainly.\n");
-        user.owns(".codex/config.toml", &codex_config(url));
-        user.owns(".codex/AGENTS.md", "Speak plainly.\n");
-        user.owns(".config/opencode/opencode.json", &opencode_config(url));
-        user.owns(".gemini/settings.json", GEMINI_SETTINGS);
-        user.owns(".cursor/mcp.json", "{\"mcpServers\": {}}");
-        user.owns(".cursor/cli-config.json", "{ \"version\": 1 }");
+        user.write_config(".claude/settings.json", "{\n  // mine\n  \"theme\": \"dark\" }");
+        user.write_config(".claude/CLAUDE.md", "Speak plainly.\n");
+        user.write_config(".codex/config.toml", &codex_config(url));
+        user.write_config(".codex/AGENTS.md", "Speak plainly.\n");
+        user.write_config(".config/opencode/opencode.json", &opencode_config(url));
+        user.write_config(".gemini/settings.json", GEMINI_SETTINGS);
+        user.write_config(".cursor/mcp.json", "{\"mcpServers\": {}}");
+        user.write_config(".cursor/cli-config.json", "{ \"version\": 1 }");
         let project = daemon.root().join(".cursor/mcp.json");
         write(&project, PROJECT_SERVERS);
         user.before.insert(project, PROJECT_SERVERS.into());
@@ -45,7 +45,7 @@ impl User {
         user
     }
 
-    fn owns(&mut self, path: &str, text: &str) {
+    fn write_config(&mut self, path: &str, text: &str) {
         let path = self.home.path().join(path);
         write(&path, text);
         self.before.insert(path, text.into());
@@ -69,8 +69,8 @@ impl User {
         symlink(&fake, bin.join("cursor-agent")).unwrap();
     }
 
-    /// Fails unless everything of the user's is as it was, to the last byte.
-    pub fn is_untouched(&self) {
+    /// Fails unless all files of the user are unchanged, byte for byte.
+    pub fn assert_untouched(&self) {
         for (path, before) in &self.before {
             let now = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -81,9 +81,9 @@ impl User {
         assert_eq!(beside, 1, "something is left beside {}", cursor.display());
     }
 
-    /// Starts `rookery` as this user would, in the project.
+    /// Starts `rookery` in the project as this user.
     #[expect(clippy::disallowed_methods, reason = "the program under test is started here")]
-    pub fn starts(&self, daemon: &Daemon, arguments: &[&str]) -> Running {
+    pub fn start(&self, daemon: &Daemon, arguments: &[&str]) -> Running {
         let path = std::env::var("PATH").unwrap_or_default();
         let path = format!("{}:{path}", self.home.path().join("bin").display());
         let temp = self.home.path().join("tmp");
@@ -103,44 +103,44 @@ impl User {
         Running { child: command.spawn().unwrap(), output }
     }
 
-    /// Runs a workflow file to its end, and fails unless it ends well.
-    pub async fn runs(&self, daemon: &Daemon, workflow: &str) {
-        let ended = self.ends(daemon, workflow).await;
-        assert_eq!(ended.0, Some(0), "{}", ended.1);
+    /// Runs a workflow file and fails unless it succeeds.
+    pub async fn run_ok(&self, daemon: &Daemon, workflow: &str) {
+        let result = self.run(daemon, workflow).await;
+        assert_eq!(result.0, Some(0), "{}", result.1);
     }
 
-    /// Runs a workflow file to its end: the exit code, and what was printed.
-    pub async fn ends(&self, daemon: &Daemon, workflow: &str) -> (Option<i32>, String) {
+    /// Runs a workflow file; returns the exit code and the output.
+    pub async fn run(&self, daemon: &Daemon, workflow: &str) -> (Option<i32>, String) {
         write(&daemon.root().join("team.yaml"), workflow);
-        let mut running = self.starts(daemon, &["run", "team.yaml", "--verbose", "--timeout", "170s"]);
-        let code = running.ended().await;
+        let mut running = self.start(daemon, &["run", "team.yaml", "--verbose", "--timeout", "170s"]);
+        let code = running.wait().await;
         (code, running.printed())
     }
 }
 
-/// A process of `rookery`, which ends with the test.
+/// A process of `rookery` that is killed with the test.
 pub struct Running {
     child: Child,
     output: PathBuf,
 }
 
 impl Running {
-    /// As a power cut would.
+    /// Kills the process, like a power cut.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Waits for its end: its exit code. Several programs that think take a while on a busy machine.
-    pub async fn ended(&mut self) -> Option<i32> {
+    /// Waits for the exit code; several programs that call models are slow on a busy machine.
+    pub async fn wait(&mut self) -> Option<i32> {
         for _ in 0..3 {
             let child = &mut self.child;
-            let mut over = || child.try_wait().unwrap();
-            if let Ok(status) = eventually("the command ends", || std::future::ready(Ok(over()))).await {
+            let mut exit_status = || child.try_wait().unwrap();
+            if let Ok(status) = eventually("the command ends", || std::future::ready(Ok(exit_status()))).await {
                 return status.code();
             }
         }
-        panic!("it does not end:\n{}", self.printed());
+        panic!("the command did not exit before the deadline:\n{}", self.printed());
     }
 
     pub fn printed(&self) -> String {
@@ -150,8 +150,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ended_already = self.child.kill();
-        let _ended_already = self.child.wait();
+        self.child.kill().ok();
+        self.child.wait().ok();
     }
 }
 

@@ -1,15 +1,17 @@
-//! What a context is kept in, as configured by files, commands and calls.
+//! The storage of contexts, configured by files, commands and requests.
 
 use rookery_testkit::wait::eventually;
 use serde_json::json;
 
-use crate::support::{configure, folder, read, rookery, setup, start, tool_by_http, until_version, with_folder};
+use crate::support::{
+    call_tool_by_http, configure, configure_folder, instance_folder, read, rookery, setup, start, wait_for_version,
+};
 
 #[tokio::test]
-async fn only_people_and_the_lead_configure_and_nonsense_is_refused() {
+async fn context_configuration_needs_authority_and_valid_settings() {
     let daemon = start();
-    let asked = daemon.request(reqwest::Method::PUT, "/contexts/pr-1").json(&json!({})).header("x-agent-id", "ada");
-    assert_eq!(rookery_testkit::daemon::read(asked).await.unwrap().status, 403);
+    let request = daemon.request(reqwest::Method::PUT, "/contexts/pr-1").json(&json!({})).header("x-agent-id", "ada");
+    assert_eq!(rookery_testkit::daemon::read(request).await.unwrap().status, 403);
     for bad in [
         json!({"provider": "cloud"}),
         json!({"dir": "../elsewhere"}),
@@ -25,16 +27,16 @@ async fn only_people_and_the_lead_configure_and_nonsense_is_refused() {
 }
 
 #[tokio::test]
-async fn the_command_line_configures_and_shows() {
+async fn context_command_configures_and_shows_the_folder() {
     let daemon = start();
     let args = ["context", "configure", "--instance", "pr-1", "--folder", "team/notes", "--document", "workspace.md"];
-    let said = rookery(&daemon, &args).await;
-    assert!(said.status.success(), "{said:?}");
-    assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), "the context of pr-1 is kept in team/notes");
+    let output = rookery(&daemon, &args).await;
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "the context of pr-1 is kept in team/notes");
     let notes = daemon.root().join("team/notes");
     eventually("the folder", || async { Ok(notes.join("channel.md").exists().then_some(())) }).await.unwrap();
     std::fs::write(notes.join("workspace.md"), "by hand").unwrap();
-    until_version(&daemon, "workspace.md", "by hand").await;
+    wait_for_version(&daemon, "workspace.md", "by hand").await;
     let shown = rookery(&daemon, &["context", "where", "--json"]).await;
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!((&shown[0]["dir"], &shown[0]["document"]), (&json!("team/notes"), &json!("workspace.md")));
@@ -44,7 +46,7 @@ async fn the_command_line_configures_and_shows() {
 }
 
 #[tokio::test]
-async fn the_projects_file_says_what_holds_for_all_and_can_take_it_back() {
+async fn project_file_sets_and_resets_the_default_context() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rookery.toml");
     std::fs::write(&file, "[context]\nprovider = \"memory\"\ndocument = \"start.md\"\n").unwrap();
@@ -63,14 +65,14 @@ async fn the_projects_file_says_what_holds_for_all_and_can_take_it_back() {
 }
 
 #[tokio::test]
-async fn an_instance_begins_with_the_documents_that_are_configured() {
+async fn instance_starts_with_its_configured_documents() {
     let root = tempfile::tempdir().unwrap();
     std::fs::write(root.path().join("rookery.toml"), "[context]\ndocuments = [\"goals.md\"]\n").unwrap();
     let daemon = setup().start_at(root.path()).unwrap();
-    assert!(!root.path().join(".workflow").exists(), "nobody is there yet");
-    let listed = tool_by_http(daemon.url(), "ada@pr-1", "document_list", json!({})).await;
+    assert!(!root.path().join(".workflow").exists(), "no agent has joined yet");
+    let listed = call_tool_by_http(daemon.url(), "ada@pr-1", "document_list", json!({})).await;
     assert_eq!(listed, ("[\"goals.md\"]".to_owned(), false));
-    let goals = folder(&daemon).join("goals.md");
+    let goals = instance_folder(&daemon).join("goals.md");
     eventually("the file", || async { Ok(goals.exists().then_some(())) }).await.unwrap();
     assert_eq!(read(&goals).as_deref(), Some(""));
 
@@ -79,14 +81,14 @@ async fn an_instance_begins_with_the_documents_that_are_configured() {
     std::fs::write(&mine, "written before anybody was there").unwrap();
     let documents = json!({"documents": ["mine.md", "plans/next.md"]});
     assert_eq!(configure(&daemon, "pr-2", documents).await.status, 200);
-    until_version(&daemon, "mine.md", "written before anybody was there").await;
-    let (text, _) = tool_by_http(daemon.url(), "ada@pr-2", "document_list", json!({})).await;
+    wait_for_version(&daemon, "mine.md", "written before anybody was there").await;
+    let (text, _) = call_tool_by_http(daemon.url(), "ada@pr-2", "document_list", json!({})).await;
     assert_eq!(text, "[\"mine.md\",\"plans/next.md\"]");
     assert_eq!(read(&mine).as_deref(), Some("written before anybody was there"), "nothing is overwritten");
 }
 
 #[test]
-fn a_project_that_would_mix_its_instances_does_not_start() {
+fn project_with_one_folder_for_all_instances_does_not_start() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("rookery.toml"), "[context]\ndir = \"team\"\n").unwrap();
     let error = setup().start_at(folder.path()).unwrap_err().to_string();
@@ -97,14 +99,14 @@ fn a_project_that_would_mix_its_instances_does_not_start() {
 }
 
 #[tokio::test]
-async fn turned_to_memory_files_stay_and_are_followed_no_more() {
+async fn switch_to_memory_keeps_files_and_stops_watching_them() {
     let daemon = start();
-    with_folder(&daemon).await;
-    let notes = folder(&daemon).join("notes.md");
+    configure_folder(&daemon).await;
+    let notes = instance_folder(&daemon).join("notes.md");
     std::fs::write(&notes, "one").unwrap();
-    until_version(&daemon, "notes.md", "one").await;
+    wait_for_version(&daemon, "notes.md", "one").await;
     assert_eq!(configure(&daemon, "pr-1", json!({"provider": "memory"})).await.status, 200);
-    let socket = folder(&daemon).join("context.sock");
+    let socket = instance_folder(&daemon).join("context.sock");
     eventually("the socket is gone", || async { Ok((!socket.exists()).then_some(())) }).await.unwrap();
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), "one");
 }

@@ -1,4 +1,5 @@
-//! The team's context as files of a real daemon: what agents say and write, what people save, sockets and configuration.
+//! The team's context as files of a real daemon: messages and documents of agents, edits of people, sockets,
+//! configuration.
 
 #![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
 

@@ -1,4 +1,4 @@
-//! The socket of an instance and the file that tells programs about it.
+//! The socket of an instance and the configuration file that leads programs to it.
 
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
@@ -8,13 +8,13 @@ use rookery_testkit::daemon::read;
 use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::support::{call, call_with, folder, setup, socket_of, start, tool, with_folder};
+use crate::support::{call, call_tool, call_with, configure_folder, instance_folder, setup, start, wait_for_socket};
 
 #[tokio::test]
-async fn the_socket_is_private_offers_the_context_and_goes_with_the_daemon() {
+async fn context_socket_is_private_and_removed_at_shutdown() {
     let mut daemon = start();
-    with_folder(&daemon).await;
-    let socket = socket_of(&daemon).await;
+    configure_folder(&daemon).await;
+    let socket = wait_for_socket(&daemon).await;
     let found = std::fs::metadata(&socket).unwrap();
     assert!(found.file_type().is_socket() && found.permissions().mode() & 0o777 == 0o600);
     let info = call(&socket, "/mcp", None, "server/discover", json!({})).await;
@@ -22,10 +22,10 @@ async fn the_socket_is_private_offers_the_context_and_goes_with_the_daemon() {
     let info = call(&socket, "/mcp/workflow", None, "server/discover", json!({})).await;
     assert_eq!(info["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "rookery", "{info}");
     daemon.kill().unwrap();
-    assert!(socket.exists(), "nobody could remove it");
+    assert!(socket.exists(), "a killed daemon leaves its socket");
     daemon.restart().unwrap();
-    let socket = socket_of(&daemon).await;
-    eventually("it answers again", || async {
+    let socket = wait_for_socket(&daemon).await;
+    eventually("the socket answers again", || async {
         Ok(reqwest::Client::builder()
             .no_proxy()
             .unix_socket(socket.clone())
@@ -43,21 +43,21 @@ async fn the_socket_is_private_offers_the_context_and_goes_with_the_daemon() {
 }
 
 #[tokio::test]
-async fn a_bare_name_on_the_socket_is_a_member_of_the_instance() {
+async fn bare_name_on_the_socket_is_a_member_of_the_instance() {
     let daemon = start();
-    with_folder(&daemon).await;
-    let socket = socket_of(&daemon).await;
-    assert_eq!(tool(&socket, "reviewer", "channel_send", json!({ "message": "hello" })).await.0, "sent");
-    assert_eq!(tool(&socket, "coder@pr-2", "channel_send", json!({ "message": "elsewhere" })).await.0, "sent");
-    // The same name as an argument: of one that says so already, and of one that gives no other.
+    configure_folder(&daemon).await;
+    let socket = wait_for_socket(&daemon).await;
+    assert_eq!(call_tool(&socket, "reviewer", "channel_send", json!({ "message": "hello" })).await.0, "sent");
+    assert_eq!(call_tool(&socket, "coder@pr-2", "channel_send", json!({ "message": "elsewhere" })).await.0, "sent");
+    // The same name as an argument, with and without the same name as the caller.
     let again = json!({ "message": "again", "agent_id": "reviewer" });
-    assert_eq!(tool(&socket, "reviewer", "channel_send", again.clone()).await.0, "sent");
+    assert_eq!(call_tool(&socket, "reviewer", "channel_send", again.clone()).await.0, "sent");
     call(&socket, "/mcp", None, "tools/call", json!({ "name": "channel_send", "arguments": again })).await;
     let agents = daemon.get("/agents").await.unwrap().body;
     let mut ids: Vec<&str> = agents.as_array().unwrap().iter().map(|agent| agent["id"].as_str().unwrap()).collect();
     ids.sort_unstable();
     assert_eq!(ids, ["coder@pr-2", "reviewer@pr-1"]);
-    // Whoever gives no name looks around in the same instance.
+    // A caller without a name reads the channel of the same instance.
     let read = json!({ "name": "channel_peek", "arguments": {} });
     let answer = call(&socket, "/mcp", None, "tools/call", read).await;
     let entries: Value = serde_json::from_str(answer["result"]["content"][0]["text"].as_str().unwrap()).unwrap();
@@ -66,16 +66,16 @@ async fn a_bare_name_on_the_socket_is_a_member_of_the_instance() {
 }
 
 #[tokio::test]
-async fn a_token_is_for_its_agent_on_the_socket_too() {
+async fn token_on_the_socket_acts_only_as_its_agent() {
     let daemon = start();
-    with_folder(&daemon).await;
-    let socket = socket_of(&daemon).await;
+    configure_folder(&daemon).await;
+    let socket = wait_for_socket(&daemon).await;
     let token = async |agent: &str, role: &str| {
         let request = daemon.request(Method::POST, "/admin/tokens").bearer_auth(daemon.person_key().unwrap());
-        let made = read(request.json(&json!({ "agent": agent, "role": role }))).await.unwrap();
+        let created = read(request.json(&json!({ "agent": agent, "role": role }))).await.unwrap();
         HeaderMap::from_iter([(
             AUTHORIZATION,
-            format!("Bearer {}", made.body["token"].as_str().unwrap()).parse().unwrap(),
+            format!("Bearer {}", created.body["token"].as_str().unwrap()).parse().unwrap(),
         )])
     };
     let send = async |token: &HeaderMap, agent: Option<&str>, arguments: Value| {
@@ -87,7 +87,7 @@ async fn a_token_is_for_its_agent_on_the_socket_too() {
     let hello = json!({ "message": "hello" });
     let named = |agent: &str| json!({ "message": "hello", "agent_id": agent });
     for (token, agent, arguments) in [
-        // Whoever comes first leads, and may speak for others.
+        // The first agent leads, and may act for others.
         (&lead, Some("boss"), hello.clone()),
         (&own, None, hello.clone()),
         (&own, Some("x"), hello.clone()),
@@ -112,13 +112,13 @@ async fn a_token_is_for_its_agent_on_the_socket_too() {
 }
 
 #[tokio::test]
-async fn where_the_address_is_too_long_a_link_leads_to_the_socket() {
+async fn long_socket_path_is_replaced_by_a_link() {
     let folder = tempfile::tempdir().unwrap();
     let deep = folder.path().join("d".repeat(100));
     std::fs::create_dir(&deep).unwrap();
     let run_time = tempfile::tempdir().unwrap();
     let daemon = setup().env("XDG_RUNTIME_DIR", run_time.path().to_str().unwrap()).start_at(&deep).unwrap();
-    with_folder(&daemon).await;
+    configure_folder(&daemon).await;
     let socket = daemon.root().join(".workflow/pr-1/context.sock");
     let link = || async { Ok(std::fs::read_link(&socket).ok()) };
     let far = eventually("the link", link).await.unwrap();
@@ -130,15 +130,15 @@ async fn where_the_address_is_too_long_a_link_leads_to_the_socket() {
 }
 
 #[tokio::test]
-async fn the_configuration_stays_the_same_file_over_restarts() {
+async fn mcp_configuration_file_is_unchanged_by_a_restart() {
     use std::os::unix::fs::MetadataExt;
     let mut daemon = start();
-    with_folder(&daemon).await;
-    let file = folder(&daemon).join("mcp.json");
+    configure_folder(&daemon).await;
+    let file = instance_folder(&daemon).join("mcp.json");
     let before = (std::fs::read(&file).unwrap(), std::fs::metadata(&file).unwrap().ino());
     daemon.restart().unwrap();
-    socket_of(&daemon).await;
-    eventually("a round was made", || async {
+    wait_for_socket(&daemon).await;
+    eventually("the documents are rendered", || async {
         Ok(daemon.get("/contexts/pr-1").await?.body["rendered"].as_bool().filter(|r| *r))
     })
     .await

@@ -1,4 +1,4 @@
-//! A daemon, its folder, and short words for what tests ask of them.
+//! A daemon, its folder, and short calls for tests.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -18,7 +18,7 @@ pub fn start() -> Daemon {
     setup().start().unwrap()
 }
 
-pub fn folder(daemon: &Daemon) -> PathBuf {
+pub fn instance_folder(daemon: &Daemon) -> PathBuf {
     daemon.root().join(".workflow/pr-1")
 }
 
@@ -32,15 +32,15 @@ pub async fn configure(daemon: &Daemon, instance: &str, settings: Value) -> Http
     daemon::read(request.bearer_auth(daemon.person_key().unwrap())).await.unwrap()
 }
 
-/// Configures `pr-1` to be kept in files and waits until its folder is there.
-pub async fn with_folder(daemon: &Daemon) {
+/// Configures `pr-1` to be kept in files and waits for its folder.
+pub async fn configure_folder(daemon: &Daemon) {
     assert_eq!(configure(daemon, "pr-1", json!({})).await.status, 200);
-    eventually("the folder is there", || async { Ok(folder(daemon).join("mcp.json").exists().then_some(())) })
+    eventually("the folder exists", || async { Ok(instance_folder(daemon).join("mcp.json").exists().then_some(())) })
         .await
         .unwrap();
 }
 
-/// What was written into a document, oldest first: by whom, and the words.
+/// The versions of a document, oldest first: author and text.
 pub async fn versions(daemon: &Daemon, path: &str) -> Vec<(String, String)> {
     let mut events: Vec<Value> = Vec::new();
     loop {
@@ -53,18 +53,18 @@ pub async fn versions(daemon: &Daemon, path: &str) -> Vec<(String, String)> {
         events.extend(page.iter().cloned());
     }
     let written = events.iter().filter(|event| event["action"] == "x.document.written");
-    let of = |event: &Value| {
-        let fact = &event["metadata"];
-        let text = |name: &str| fact[name].as_str().unwrap_or_default().to_owned();
-        (fact["path"] == path).then(|| (text("author"), text("text")))
+    let version_of = |event: &Value| {
+        let metadata = &event["metadata"];
+        let text = |name: &str| metadata[name].as_str().unwrap_or_default().to_owned();
+        (metadata["path"] == path).then(|| (text("author"), text("text")))
     };
-    written.filter_map(of).collect()
+    written.filter_map(version_of).collect()
 }
 
-/// Waits until the newest version of a document has these words.
-pub async fn until_version(daemon: &Daemon, path: &str, text: &str) {
-    let what = format!("{path} is '{text}'");
-    eventually(&what, || async { Ok(versions(daemon, path).await.last().filter(|(_, last)| last == text).map(drop)) })
+/// Waits until the newest version of a document has this text.
+pub async fn wait_for_version(daemon: &Daemon, path: &str, text: &str) {
+    let goal = format!("{path} is '{text}'");
+    eventually(&goal, || async { Ok(versions(daemon, path).await.last().filter(|(_, last)| last == text).map(drop)) })
         .await
         .unwrap();
 }
@@ -81,12 +81,12 @@ pub async fn rookery(daemon: &Daemon, args: &[&str]) -> Output {
     run(env!("CARGO_BIN_EXE_rookery"), &all).await
 }
 
-/// Calls a method of the socket's MCP face without a session.
+/// Calls a method of MCP on the socket, without a session.
 pub async fn call(socket: &Path, path: &str, agent: Option<&str>, method: &str, params: Value) -> Value {
     call_with(socket, path, HeaderMap::new(), agent, method, params).await
 }
 
-/// The same with headers of one's own.
+/// The same with additional headers.
 pub async fn call_with(
     socket: &Path,
     path: &str,
@@ -122,26 +122,26 @@ async fn post(client: &reqwest::Client, url: &str, agent: Option<&str>, method: 
     request.send().await.unwrap().json().await.unwrap()
 }
 
-pub async fn socket_of(daemon: &Daemon) -> PathBuf {
-    let socket = folder(daemon).join("context.sock");
+pub async fn wait_for_socket(daemon: &Daemon) -> PathBuf {
+    let socket = instance_folder(daemon).join("context.sock");
     eventually("the socket", || async { Ok(socket.exists().then_some(())) }).await.unwrap();
     socket
 }
 
-/// Calls a tool on an instance's socket: the text it answers with, and whether that is an error.
-pub async fn tool(socket: &Path, agent: &str, name: &str, arguments: Value) -> (String, bool) {
+/// Calls a tool on an instance's socket; returns its text and whether it is an error.
+pub async fn call_tool(socket: &Path, agent: &str, name: &str, arguments: Value) -> (String, bool) {
     let params = json!({ "name": name, "arguments": arguments });
-    said(&call(socket, "/mcp", Some(agent), "tools/call", params).await)
+    text_of_result(&call(socket, "/mcp", Some(agent), "tools/call", params).await)
 }
 
-/// The same at the daemon's own address.
-pub async fn tool_by_http(url: &str, agent: &str, name: &str, arguments: Value) -> (String, bool) {
+/// Calls a tool at the daemon's address; returns its text and whether it is an error.
+pub async fn call_tool_by_http(url: &str, agent: &str, name: &str, arguments: Value) -> (String, bool) {
     let params = json!({ "name": name, "arguments": arguments });
     let client = daemon::client().unwrap();
-    said(&post(&client, &format!("{url}/mcp/context"), Some(agent), "tools/call", params).await)
+    text_of_result(&post(&client, &format!("{url}/mcp/context"), Some(agent), "tools/call", params).await)
 }
 
-fn said(answer: &Value) -> (String, bool) {
+fn text_of_result(answer: &Value) -> (String, bool) {
     let result = &answer["result"];
     let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
     (text.to_owned(), result["isError"] == true)
