@@ -1,6 +1,6 @@
-//! A team that talks: channels, inboxes, messages to everybody, documents and wake-ups, over a store in memory.
+//! Messages of a team: channels, inboxes, broadcasts, documents and notifications, with a store in memory.
 
-#![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -29,9 +29,9 @@ use support::{TIMEOUT, worker};
 
 const HOUR: i64 = 3_600_000;
 #[derive(Debug)]
-struct HandClock(AtomicI64);
+struct ManualClock(AtomicI64);
 
-impl Clock for HandClock {
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp(self.0.load(Ordering::Relaxed))
     }
@@ -43,20 +43,20 @@ impl Clock for HandClock {
 
 struct Team {
     engine: Engine,
-    clock: Arc<HandClock>,
+    clock: Arc<ManualClock>,
 }
 
 impl Team {
     async fn of(agents: &[&str]) -> Team {
         let team = Team::on(&Database::new(LogId::from("log_m")), "one", StormGuard::default());
         for agent in agents {
-            team.joins(agent).await;
+            team.register_agent(agent).await;
         }
         team
     }
 
     fn on(database: &Database, name: &str, storm_guard: StormGuard) -> Team {
-        let clock = Arc::new(HandClock(AtomicI64::new(1_700_000_000_000)));
+        let clock = Arc::new(ManualClock(AtomicI64::new(1_700_000_000_000)));
         let settings = Settings {
             messages_per_minute: storm_guard.per_minute,
             message_hops: storm_guard.hops,
@@ -67,20 +67,20 @@ impl Team {
         Team { engine, clock }
     }
 
-    async fn joins(&self, agent: &str) {
+    async fn register_agent(&self, agent: &str) {
         let register = RegisterAgent::with_profile(agent.into(), worker());
         self.engine.submit(Request::new(by(agent), register)).await.unwrap();
     }
 
-    fn passes(&self, millis: i64) {
+    fn advance_clock(&self, millis: i64) {
         self.clock.0.fetch_add(millis, Ordering::Relaxed);
     }
 
-    async fn says(&self, agent: &str, text: &str) -> Message {
+    async fn send_mention(&self, agent: &str, text: &str) -> Message {
         self.engine.inbox().send(&by(agent), Post::entry(&agent.into(), text)).await.unwrap()
     }
 
-    async fn publishes(&self, agent: &str, topic: &str, to: &[&str]) -> Message {
+    async fn publish(&self, agent: &str, topic: &str, to: &[&str]) -> Message {
         let named = to.iter().map(|agent| AgentId::from(*agent)).collect();
         let to = if to.is_empty() { Addressees::Everyone } else { Addressees::Agents(named) };
         self.engine.inbox().send(&by(agent), Post::coord(&agent.into(), topic, "news", to, "")).await.unwrap()
@@ -125,17 +125,17 @@ fn code(error: EngineError) -> Code {
 }
 
 #[tokio::test]
-async fn a_mention_stays_in_the_inbox_until_it_is_acknowledged() {
+async fn mention_stays_in_the_inbox_until_acknowledged() {
     let team = Team::of(&["reviewer", "coder"]).await;
-    let first = team.says("reviewer", "@coder fix the auth issue").await;
+    let first = team.send_mention("reviewer", "@coder fix the auth issue").await;
     assert_eq!(team.unread("coder").await, (1, 1));
     assert_eq!(team.inbox("coder").await, ["@coder fix the auth issue"]);
     assert_eq!(team.unread("coder").await, (1, 0));
-    assert_eq!(team.inbox("coder").await.len(), 1, "to check is not to acknowledge");
-    let second = team.says("reviewer", "@coder and the other one").await;
+    assert_eq!(team.inbox("coder").await.len(), 1, "checking does not acknowledge");
+    let second = team.send_mention("reviewer", "@coder and the other one").await;
     let until = Until::Time(Timestamp(second.at.0 + 1_000));
     let covered = team.engine.inbox().ack_until(&by("coder"), &"coder".into(), until).await.unwrap();
-    assert_eq!(covered, [first.id().clone()], "what was not shown is not covered by any time");
+    assert_eq!(covered, [first.id().clone()], "a message that was not shown is not acknowledged");
     assert_eq!(team.inbox("coder").await, ["@coder and the other one"]);
     let until = Until::Message(second.id().clone());
     team.engine.inbox().ack_until(&by("coder"), &"coder".into(), until).await.unwrap();
@@ -148,9 +148,9 @@ async fn a_mention_stays_in_the_inbox_until_it_is_acknowledged() {
 }
 
 #[tokio::test]
-async fn peeking_marks_nothing_and_lets_one_acknowledge() {
+async fn peek_leaves_messages_unread_and_permits_acknowledgement() {
     let team = Team::of(&["a", "b"]).await;
-    let message = team.says("a", "@b look").await;
+    let message = team.send_mention("a", "@b look").await;
     let (b, caller) = (AgentId::from("b"), by("b"));
     let inbox = team.engine.inbox();
     let ack = || inbox.ack(&caller, &b, vec![message.id().clone()]);
@@ -163,39 +163,39 @@ async fn peeking_marks_nothing_and_lets_one_acknowledge() {
 }
 
 #[tokio::test]
-async fn what_was_shown_on_one_node_is_acknowledged_on_another() {
+async fn message_read_on_one_node_is_acknowledged_on_another() {
     let database = Database::new(LogId::from("log_m"));
     let one = Team::on(&database, "one", StormGuard::default());
     for agent in ["a", "b"] {
-        one.joins(agent).await;
+        one.register_agent(agent).await;
     }
-    let (first, second) = (one.says("a", "@b first").await, one.says("a", "@b second").await);
-    let news = one.publishes("a", "GENERAL", &[]).await;
+    let (first, second) = (one.send_mention("a", "@b first").await, one.send_mention("a", "@b second").await);
+    let news = one.publish("a", "GENERAL", &[]).await;
     assert_eq!((one.inbox("b").await.len(), one.coord("b").await.len()), (2, 1));
-    let third = one.says("a", "@b third").await;
+    let third = one.send_mention("a", "@b third").await;
     one.engine.inbox().peek(&"b".into(), None).await.unwrap();
 
-    // One that knows nothing but the log: another node, or the same after a restart.
+    // Another node, or the same after a restart: it knows only the log.
     let other = Team::on(&database, "other", StormGuard::default());
     let (b, caller) = (AgentId::from("b"), by("b"));
     other.engine.inbox().ack(&caller, &b, vec![first.id().clone(), news.id().clone()]).await.unwrap();
     let upto = Until::Message(third.id().clone());
     assert_eq!(other.engine.inbox().ack_until(&caller, &b, upto).await.unwrap(), [second.id().clone()]);
     let peeked = other.engine.inbox().ack(&caller, &b, vec![third.id().clone()]).await;
-    assert_eq!(code(peeked.unwrap_err()), Code::NotDelivered, "a peek leaves no trace, so it has to look again");
+    assert_eq!(code(peeked.unwrap_err()), Code::NotDelivered, "a peek leaves no trace on other nodes");
     assert_eq!(other.inbox("b").await, ["@b third"]);
     other.engine.inbox().ack(&caller, &b, vec![third.id().clone()]).await.unwrap();
     assert_eq!(one.inbox("b").await, [""; 0]);
 }
 
 #[tokio::test]
-async fn reading_a_channel_acknowledges_exactly_what_it_returned() {
+async fn channel_read_acknowledges_exactly_the_returned_entries() {
     let team = Team::of(&["a", "b"]).await;
     let mut sent = vec![];
     for at in 0..5 {
-        sent.push(team.says("a", &format!("@b number {at}")).await);
+        sent.push(team.send_mention("a", &format!("@b number {at}")).await);
     }
-    team.says("b", "nothing for anybody").await;
+    team.send_mention("b", "nothing for anybody").await;
     let read = |span: Span| {
         let team = &team;
         async move {
@@ -208,18 +208,18 @@ async fn reading_a_channel_acknowledges_exactly_what_it_returned() {
     assert_eq!(read(last).await, ["@b number 4", "nothing for anybody"]);
     assert_eq!(team.unread("b").await, (4, 4));
     let since = Span { since: Some(sent[1].at), limit: Some(2), before: None };
-    assert_eq!(read(since).await, ["@b number 4", "nothing for anybody"], "the last of those after a time");
+    assert_eq!(read(since).await, ["@b number 4", "nothing for anybody"], "the last entries after a time");
     let since = Span { since: Some(sent[1].at), ..Span::default() };
-    assert_eq!(read(since).await.len(), 4, "that time is not among them");
+    assert_eq!(read(since).await.len(), 4, "the time itself is excluded");
     assert_eq!(team.inbox("b").await, ["@b number 0", "@b number 1"]);
     let peeked = team.engine.inbox().peek_channel(&"b".into(), &Instance::default(), Span::default()).await.unwrap();
     assert_eq!((peeked.value.len(), team.unread("b").await), (6, (2, 0)));
 }
 
 #[tokio::test]
-async fn instances_have_channels_of_their_own() {
+async fn instances_have_separate_channels() {
     let team = Team::of(&["coder", "coder@pr-1", "lead@pr-1"]).await;
-    team.says("lead@pr-1", "@coder here").await;
+    team.send_mention("lead@pr-1", "@coder here").await;
     assert_eq!((team.inbox("coder@pr-1").await.len(), team.inbox("coder").await.len()), (1, 0));
     let entries = |instance: Instance| {
         let team = &team;
@@ -230,45 +230,49 @@ async fn instances_have_channels_of_their_own() {
 }
 
 #[tokio::test]
-async fn messages_to_everybody_are_pending_until_each_acknowledges() {
+async fn broadcast_stays_pending_for_each_agent_until_acknowledged() {
     let team = Team::of(&["a", "b", "c"]).await;
-    let one = team.publishes("a", "STATUS_UPDATE", &[]).await;
-    let two = team.publishes("a", "GENERAL", &["b"]).await;
+    let one = team.publish("a", "STATUS_UPDATE", &[]).await;
+    let two = team.publish("a", "GENERAL", &["b"]).await;
     assert_eq!(team.coord("b").await, [one.id().clone(), two.id().clone()]);
     assert_eq!((team.coord("c").await, team.coord("a").await), (vec![one.id().clone()], vec![]));
     team.engine.inbox().ack(&by("b"), &"b".into(), vec![one.id().clone()]).await.unwrap();
     assert_eq!((team.coord("b").await, team.coord("c").await.len()), (vec![two.id().clone()], 1));
     assert_eq!((team.reached(&one, "b").await, team.reached(&one, "c").await), (Reached::Acked, Reached::Read));
-    let three = team.publishes("c", "GENERAL", &[]).await;
-    assert_eq!(team.coord("b").await, [two.id().clone(), three.id().clone()], "what is settled is not read again");
+    let three = team.publish("c", "GENERAL", &[]).await;
+    assert_eq!(
+        team.coord("b").await,
+        [two.id().clone(), three.id().clone()],
+        "an acknowledged broadcast is not shown again"
+    );
     assert_eq!(team.unread("b").await, (2, 0));
 }
 
 #[tokio::test]
-async fn nothing_new_hides_behind_what_is_old() {
+async fn new_messages_are_shown_despite_many_old_ones() {
     let team = Team::of(&["a", "b"]).await;
     for _ in 0..105 {
-        team.publishes("a", "SESSION_START", &[]).await;
-        team.says("a", "@b old").await;
+        team.publish("a", "SESSION_START", &[]).await;
+        team.send_mention("a", "@b old").await;
     }
-    let issue = team.publishes("a", "BLOCKING_ISSUE", &[]).await;
+    let issue = team.publish("a", "BLOCKING_ISSUE", &[]).await;
     let first = team.coord("b").await;
-    assert_eq!((first.len(), first.last()), (100, Some(issue.id())), "before any session");
+    assert_eq!((first.len(), first.last()), (100, Some(issue.id())), "before session messages");
     assert_eq!(team.inbox("b").await.len(), 100);
-    let general = team.publishes("a", "GENERAL", &["b"]).await;
+    let general = team.publish("a", "GENERAL", &["b"]).await;
     let second = team.coord("b").await;
     assert_eq!((second.contains(issue.id()), second.last()), (true, Some(general.id())));
-    let last = team.says("a", "@b new").await;
+    let last = team.send_mention("a", "@b new").await;
     let waiting = team.engine.inbox().check(&by("b"), &"b".into(), Some(6)).await.unwrap();
     assert_eq!((waiting.has_news(), waiting.more, ids(&waiting.pending).last()), (true, 100, Some(last.id())));
     let waiting = team.engine.inbox().check(&by("b"), &"b".into(), Some(6)).await.unwrap();
     assert_eq!((waiting.has_news(), waiting.count()), (false, 106));
     let unread = team.engine.inbox().count_unread(&"b".into()).await.unwrap();
     assert_eq!((unread.inbox, unread.coord, unread.inbox_read, unread.coord_read), (0, 0, 106, 2));
-    // What was not shown does not keep one from acknowledging what was.
+    // Messages that were not shown do not prevent the acknowledgement of those that were.
     for _ in 0..1_000 {
-        team.passes(1_000);
-        team.says("a", "@b later").await;
+        team.advance_clock(1_000);
+        team.send_mention("a", "@b later").await;
     }
     let until = Until::Message(last.id().clone());
     assert_eq!(team.engine.inbox().ack_until(&by("b"), &"b".into(), until).await.unwrap().len(), 106);
@@ -276,35 +280,35 @@ async fn nothing_new_hides_behind_what_is_old() {
 }
 
 #[tokio::test]
-async fn a_late_joiner_gets_what_still_wants_to_be_acknowledged() {
+async fn late_joiner_gets_recent_unacknowledged_broadcasts() {
     let team = Team::of(&["a"]).await;
-    team.publishes("a", "GENERAL", &[]).await;
-    team.passes(25 * HOUR);
-    let recent = team.publishes("a", "BLOCKING_ISSUE", &[]).await;
-    team.publishes("a", "SESSION_START", &[]).await;
-    team.joins("late").await;
-    let after = team.publishes("a", "SESSION_END", &[]).await;
+    team.publish("a", "GENERAL", &[]).await;
+    team.advance_clock(25 * HOUR);
+    let recent = team.publish("a", "BLOCKING_ISSUE", &[]).await;
+    team.publish("a", "SESSION_START", &[]).await;
+    team.register_agent("late").await;
+    let after = team.publish("a", "SESSION_END", &[]).await;
     assert_eq!(team.coord("late").await, [recent.id().clone(), after.id().clone()]);
-    team.passes(25 * HOUR);
-    assert_eq!(team.coord("late").await, [recent.id().clone()], "sessions that ended a day ago matter to nobody");
+    team.advance_clock(25 * HOUR);
+    assert_eq!(team.coord("late").await, [recent.id().clone()], "session messages expire after a day");
     assert_eq!(team.reached(&after, "late").await, Reached::Acked);
     for _ in 0..120 {
-        team.publishes("a", "GENERAL", &[]).await;
+        team.publish("a", "GENERAL", &[]).await;
     }
-    team.joins("later").await;
+    team.register_agent("later").await;
     assert_eq!(team.engine.inbox().list_coord(&"later".into(), Some(1_000)).await.unwrap().pending.len(), 100);
     assert_eq!(team.engine.inbox().list_coord(&"late".into(), Some(1_000)).await.unwrap().pending.len(), 121);
 }
 
 #[tokio::test]
-async fn a_message_waits_a_day_for_whom_nobody_knows() {
+async fn message_to_unknown_agent_expires_after_a_day() {
     let team = Team::of(&["a"]).await;
-    let message = team.publishes("a", "GENERAL", &["soon", "too-late"]).await;
+    let message = team.publish("a", "GENERAL", &["soon", "too-late"]).await;
     assert!(matches!(team.reached(&message, "soon").await, Reached::Awaited { .. }));
-    team.passes(23 * HOUR);
-    team.joins("soon").await;
-    team.passes(2 * HOUR);
-    team.joins("too-late").await;
+    team.advance_clock(23 * HOUR);
+    team.register_agent("soon").await;
+    team.advance_clock(2 * HOUR);
+    team.register_agent("too-late").await;
     assert_eq!((team.coord("soon").await.len(), team.coord("too-late").await.len()), (1, 0));
     assert_eq!(
         (team.reached(&message, "soon").await, team.reached(&message, "too-late").await),
@@ -313,13 +317,13 @@ async fn a_message_waits_a_day_for_whom_nobody_knows() {
 }
 
 #[tokio::test]
-async fn agents_that_answer_each_other_are_stopped_and_a_person_lets_them_go_on() {
+async fn reply_loop_is_held_until_a_person_releases_it() {
     let team = Team::of(&["a", "b"]).await;
     let mut held = None;
     for at in 0..60 {
         let (from, to) = if at % 2 == 0 { ("a", "b") } else { ("b", "a") };
         team.inbox(from).await;
-        let message = team.says(from, &format!("@{to} your turn")).await;
+        let message = team.send_mention(from, &format!("@{to} your turn")).await;
         if message.fate != Fate::Sent {
             held = Some((at, message));
             break;
@@ -335,30 +339,30 @@ async fn agents_that_answer_each_other_are_stopped_and_a_person_lets_them_go_on(
         (Reached::Queued, 0)
     );
     team.inbox("a").await;
-    assert_eq!(team.says("a", "@b thanks").await.letter.header.hops, 1);
+    assert_eq!(team.send_mention("a", "@b thanks").await.letter.header.hops, 1);
 }
 
 #[tokio::test]
-async fn presence_has_the_words_of_coordination() {
+async fn presence_uses_coordination_statuses() {
     let team = Team::of(&["a", "b"]).await;
-    let words = || async {
+    let statuses = || async {
         let found = team.engine.inbox().instance_presence().await.unwrap();
         found.into_iter().map(|one| (one.agent.to_string(), one.status)).collect::<Vec<_>>()
     };
     let offline =
         SetAgentStatus { agent: "b".into(), status: AgentStatus::Offline, current_task: CurrentTask::AsBefore };
     team.engine.submit(Request::new(by("b"), offline)).await.unwrap();
-    assert_eq!(words().await, [("a".to_owned(), PresenceWord::Active), ("b".to_owned(), PresenceWord::Stale)]);
-    team.passes(15 * 60_000);
-    assert_eq!(words().await[1].1, PresenceWord::Offline);
+    assert_eq!(statuses().await, [("a".to_owned(), PresenceWord::Active), ("b".to_owned(), PresenceWord::Stale)]);
+    team.advance_clock(15 * 60_000);
+    assert_eq!(statuses().await[1].1, PresenceWord::Offline);
     team.engine.submit(Request::new(by("b"), LeaveTeam { agent: "b".into() })).await.unwrap();
-    assert_eq!(words().await[1].1, PresenceWord::Offline, "whoever left is told of for a day");
-    team.passes(24 * 60 * 60_000);
-    assert_eq!(words().await.len(), 1);
+    assert_eq!(statuses().await[1].1, PresenceWord::Offline, "a departed agent is listed for a day");
+    team.advance_clock(24 * 60 * 60_000);
+    assert_eq!(statuses().await.len(), 1);
 }
 
 #[tokio::test]
-async fn two_writers_never_overwrite_each_other_unknowingly() {
+async fn concurrent_document_write_with_stale_base_is_rejected() {
     let team = Team::of(&["a", "b"]).await;
     let id = DocumentId::new(Instance::default().run(), DocumentPath::parse("notes.md").unwrap());
     let write = |agent: &str, text: &str, base: Base| WriteDocument {
@@ -378,18 +382,18 @@ async fn two_writers_never_overwrite_each_other_unknowingly() {
     let done = engine.documents().write(&by("a"), write("a", "one\ntwo\nmine\n", Base::Version(2))).await.unwrap();
     assert!(matches!(done, Changed::Done(document) if document.version == 3));
     let history = engine.documents().history(&id, None).await.unwrap().value;
-    let told: Vec<_> = history.iter().map(|version| (version.version, version.author.as_str())).collect();
-    assert_eq!(told, [(3, "a"), (2, "b"), (1, "a")]);
+    let versions: Vec<_> = history.iter().map(|version| (version.version, version.author.as_str())).collect();
+    assert_eq!(versions, [(3, "a"), (2, "b"), (1, "a")]);
     assert_eq!(engine.documents().text_at(&id, 2).await.unwrap().unwrap().text, "one\ntwo\n");
     assert_eq!(engine.documents().text_at(&id, 9).await.unwrap(), None);
     assert_eq!(engine.documents().list(&id.run).await.unwrap().value.len(), 1);
 }
 
 #[tokio::test]
-async fn an_agent_is_woken_until_it_has_read() {
+async fn agent_is_notified_until_it_reads() {
     let team = Team::of(&["a", "b"]).await;
     rookery_engine::roster_follower::load_state(&team.engine).await.unwrap();
-    let message = team.says("a", "@b before you listened").await;
+    let message = team.send_mention("a", "@b before you listened").await;
     let mut listener = team.engine.dispatcher().wakes().listen(&"b".into());
     let mut following = team.engine.subscribe(None).await.unwrap();
     for attempt in 1..=3 {
@@ -397,20 +401,20 @@ async fn an_agent_is_woken_until_it_has_read() {
         delivery::ring(&team.engine).unwrap();
         let notice = listener.try_next().unwrap();
         assert_eq!((&notice.message, notice.attempt, notice.from.as_str()), (message.id(), attempt, "a"));
-        team.passes(5_000);
+        team.advance_clock(5_000);
     }
     let status = team.engine.inbox().message_status(message.id()).await.unwrap().unwrap();
     assert_eq!((status.recipients[0].notified, status.recipients[0].reached), (3, Reached::Queued));
     team.inbox("b").await;
     following.next().await.unwrap().rows().iter().for_each(|row| delivery::note(&team.engine, row));
-    team.passes(500_000);
+    team.advance_clock(500_000);
     assert_eq!((delivery::ring(&team.engine), listener.try_next()), (None, None));
     let waiting = team.engine.inbox().list(&"b".into(), None).await.unwrap();
     assert_eq!(waiting.pending[0].standing, Standing::Read);
 }
 
 #[tokio::test]
-async fn every_node_wakes_those_that_listen_there() {
+async fn every_node_notifies_its_own_listeners() {
     let database = Database::new(LogId::from("log_m"));
     let one = Team::on(&database, "one", StormGuard::default());
     let two = Team::on(&database, "two", StormGuard::default());
@@ -419,24 +423,24 @@ async fn every_node_wakes_those_that_listen_there() {
         Services::start(&two.engine, WatchMode::Off).await.unwrap(),
     ];
     for agent in ["a", "b", "c"] {
-        one.joins(agent).await;
+        one.register_agent(agent).await;
     }
     let mut there = two.engine.dispatcher().wakes().listen(&"b".into());
     let mut here = one.engine.dispatcher().wakes().listen(&"c".into());
-    one.says("a", "@b and @c, look").await;
+    one.send_mention("a", "@b and @c, look").await;
     for listener in [&mut there, &mut here] {
         let notice = tokio::time::timeout(TIMEOUT, listener.next()).await.unwrap();
         assert_eq!(notice.excerpt, "@b and @c, look");
     }
     assert_eq!((one.unread("b").await, one.unread("a").await), ((1, 1), (0, 0)));
     one.inbox("b").await;
-    assert_eq!(one.unread("b").await, (1, 0), "what this node did is known here at once");
-    let broadcast = one.publishes("b", "BLOCKING_ISSUE", &[]).await;
+    assert_eq!(one.unread("b").await, (1, 0), "a node knows its own writes at once");
+    let broadcast = one.publish("b", "BLOCKING_ISSUE", &[]).await;
     assert_eq!((one.unread("a").await, one.unread("b").await), ((1, 1), (1, 0)));
     let notice = tokio::time::timeout(TIMEOUT, here.next()).await.unwrap();
     assert_eq!((&notice.message, notice.excerpt.as_str()), (broadcast.id(), "news"));
-    one.publishes("a", "SESSION_START", &[]).await;
-    let last = one.says("a", "@c last").await;
+    one.publish("a", "SESSION_START", &[]).await;
+    let last = one.send_mention("a", "@c last").await;
     loop {
         let notice = tokio::time::timeout(TIMEOUT, here.next()).await.unwrap();
         assert_ne!(notice.excerpt, "SESSION_START");

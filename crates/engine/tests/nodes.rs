@@ -1,6 +1,6 @@
-//! Several nodes over one database in memory, each with a folder of its own and all of its subscribers running.
+//! Several nodes over one database in memory, each with its own folder and all subscribers running.
 
-#![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -43,7 +43,7 @@ impl Daemon {
         let services = Services::start(&engine, watching).await.unwrap();
         let mut coverage = services.watch_coverage();
         if watching == WatchMode::On {
-            // Watching begins once the tree has been walked; changes before that are not seen to happen.
+            // Watching begins once the tree has been walked; earlier changes are not noticed.
             tokio::time::timeout(TIMEOUT, coverage.wait_for(|coverage| coverage.is_watching())).await.unwrap().unwrap();
         }
         Daemon { engine, services, folder }
@@ -54,7 +54,7 @@ impl Daemon {
         self.engine.submit(Request::new(Caller::asserted(agent), register)).await.unwrap();
     }
 
-    async fn claims(&self, agent: &str, path: &str) {
+    async fn claim_file(&self, agent: &str, path: &str) {
         let hash = hash_file(self.folder.path(), path).await.unwrap();
         let path = self.engine.paths().parse(path).unwrap();
         let claim = ClaimFile {
@@ -68,8 +68,8 @@ impl Daemon {
         self.engine.submit(Request::new(Caller::asserted(agent), claim)).await.unwrap();
     }
 
-    /// Changes a file in one step; what the watcher should say of it.
-    fn writes(&self, path: &str, before: &str, after: &str) -> Change {
+    /// Changes a file in one step; returns the change that the watcher should report.
+    fn write_file(&self, path: &str, before: &str, after: &str) -> Change {
         let aside = self.folder.path().join(".git");
         std::fs::create_dir_all(&aside).unwrap();
         std::fs::write(aside.join("new"), after).unwrap();
@@ -81,8 +81,8 @@ impl Daemon {
         self.engine.cluster().node().site.id.to_string()
     }
 
-    fn has(&self, duty: LeaderRole) -> bool {
-        self.engine.cluster().leader_epoch(duty).is_some()
+    fn holds(&self, role: LeaderRole) -> bool {
+        self.engine.cluster().leader_epoch(role).is_some()
     }
 
     async fn stop(self) {
@@ -90,17 +90,17 @@ impl Daemon {
     }
 }
 
-/// Looks again and again until it is so.
-async fn until(mut so: impl FnMut() -> bool) {
+/// Polls until a condition holds.
+async fn wait_until(mut condition: impl FnMut() -> bool) {
     let waiting = async {
-        while !so() {
+        while !condition() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     tokio::time::timeout(TIMEOUT, waiting).await.unwrap();
 }
 
-/// What a watcher reported of a claimed file.
+/// A change of a claimed file as reported by a watcher.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Change {
     site: String,
@@ -109,13 +109,13 @@ struct Change {
     after: String,
 }
 
-fn seen(database: &Database) -> Vec<Change> {
+fn reported_changes(database: &Database) -> Vec<Change> {
     let rows = database.log().into_iter().filter_map(|row| match row.event.typed() {
-        EventRef::FileModified(fact) if fact.source == ChangeSource::Watcher => Some(Change {
-            site: fact.site.as_ref().unwrap().to_string(),
-            path: fact.path.to_string(),
-            before: fact.before.clone(),
-            after: fact.after.clone(),
+        EventRef::FileModified(modified) if modified.source == ChangeSource::Watcher => Some(Change {
+            site: modified.site.as_ref().unwrap().to_string(),
+            path: modified.path.to_string(),
+            before: modified.before.clone(),
+            after: modified.after.clone(),
         }),
         _ => None,
     });
@@ -123,33 +123,33 @@ fn seen(database: &Database) -> Vec<Change> {
 }
 
 #[tokio::test]
-async fn another_folders_copy_of_a_claimed_file_is_no_change() {
+async fn claimed_file_of_another_site_is_not_reported_as_changed() {
     let database = Database::new(LogId::from("log"));
     let one = Daemon::start(&database, "one", WatchMode::On, |_| {}).await;
     let other = Daemon::start(&database, "other", WatchMode::On, |_| {}).await;
     one.register("a").await;
-    one.claims("a", "shared.txt").await;
-    // Whoever reports this change has looked at the file that was claimed before.
-    other.claims("a", "own.txt").await;
-    let own = other.writes("own.txt", "the copy of other", "changed");
-    until(|| seen(&database).contains(&own)).await;
-    assert_eq!(seen(&database), [own]);
+    one.claim_file("a", "shared.txt").await;
+    // The report of this change shows that the node has also checked the file claimed before.
+    other.claim_file("a", "own.txt").await;
+    let own = other.write_file("own.txt", "the copy of other", "changed");
+    wait_until(|| reported_changes(&database).contains(&own)).await;
+    assert_eq!(reported_changes(&database), [own]);
 
-    let there = other.writes("shared.txt", "the copy of other", "changed in the other folder");
-    until(|| seen(&database).last() == Some(&there)).await;
-    let here = one.writes("shared.txt", "the copy of one", "changed in the one folder");
-    until(|| seen(&database).last() == Some(&here)).await;
+    let there = other.write_file("shared.txt", "the copy of other", "changed in the other folder");
+    wait_until(|| reported_changes(&database).last() == Some(&there)).await;
+    let here = one.write_file("shared.txt", "the copy of one", "changed in the one folder");
+    wait_until(|| reported_changes(&database).last() == Some(&here)).await;
     one.stop().await;
     other.stop().await;
 }
 
 #[tokio::test]
-async fn a_change_right_after_the_claim_is_seen_in_the_folder_where_it_was_made() {
+async fn change_before_the_claim_commits_is_reported_by_its_site() {
     let database = Database::new(LogId::from("log"));
     let one = Daemon::start(&database, "one", WatchMode::On, |_| {}).await;
     one.register("a").await;
     let before = hash_file(one.folder.path(), "shared.txt").await.unwrap();
-    let expected = one.writes("shared.txt", "the copy of one", "changed between the look and the claim");
+    let expected = one.write_file("shared.txt", "the copy of one", "changed between the look and the claim");
     let path = one.engine.paths().parse("shared.txt").unwrap();
     let claim = ClaimFile {
         path,
@@ -160,12 +160,12 @@ async fn a_change_right_after_the_claim_is_seen_in_the_folder_where_it_was_made(
         insist: ClaimMode::Request,
     };
     one.engine.submit(Request::new(Caller::asserted("a"), claim)).await.unwrap();
-    until(|| seen(&database).last() == Some(&expected)).await;
+    wait_until(|| reported_changes(&database).last() == Some(&expected)).await;
     one.stop().await;
 }
 
 #[tokio::test]
-async fn a_token_that_is_revoked_on_one_node_is_refused_on_all() {
+async fn token_revoked_on_one_node_is_rejected_on_all() {
     let database = Database::new(LogId::from("log"));
     let one = Daemon::start(&database, "one", WatchMode::Off, |_| {}).await;
     let other = Daemon::start(&database, "other", WatchMode::Off, |_| {}).await;
@@ -179,14 +179,14 @@ async fn a_token_that_is_revoked_on_one_node_is_refused_on_all() {
         label: None,
         browser: None,
     };
-    let who = |daemon: &Daemon| {
+    let identify = |daemon: &Daemon| {
         let credentials = Credentials { bearer: Some("secret"), ..Credentials::default() };
         daemon.engine.access().identify(&credentials, Timestamp(1)).map(|caller| caller.actor).map_err(|no| no.code)
     };
     one.engine.access().create_token(token).await.unwrap();
-    until(|| who(&other) == Ok(Actor::Agent("a".into()))).await;
+    wait_until(|| identify(&other) == Ok(Actor::Agent("a".into()))).await;
     assert!(one.engine.access().revoke_token("tok_1").await.unwrap());
-    until(|| who(&other) == Err(Code::Unauthenticated)).await;
+    wait_until(|| identify(&other) == Err(Code::Unauthenticated)).await;
     one.stop().await;
     other.stop().await;
 }
@@ -222,14 +222,14 @@ async fn session_of_a_team_that_ends_on_one_node_is_rejected_on_all() {
     assert_eq!((check(&one, 1), check(&other, 1)), (Ok(()), Ok(())));
     one.engine.submit(Request::new(Caller::person("anna"), end)).await.unwrap();
     assert_eq!(check(&one, 1), Err(Code::Unauthenticated), "from the next request on");
-    until(|| check(&other, 1) == Err(Code::Unauthenticated)).await;
+    wait_until(|| check(&other, 1) == Err(Code::Unauthenticated)).await;
     one.engine.submit(Request::new(Caller::person("anna"), start(2))).await.unwrap();
     assert_eq!((check(&one, 1), check(&one, 2)), (Err(Code::Unauthenticated), Ok(())));
     let third = Daemon::start(&database, "third", WatchMode::Off, |_| {}).await;
     assert_eq!(
         (check(&third, 1), check(&third, 2)),
         (Err(Code::Unauthenticated), Ok(())),
-        "also on a node that starts"
+        "also on a node that starts later"
     );
     for daemon in [one, other, third] {
         daemon.stop().await;
@@ -237,7 +237,7 @@ async fn session_of_a_team_that_ends_on_one_node_is_rejected_on_all() {
 }
 
 #[tokio::test]
-async fn duties_are_had_by_one_node_and_go_over_when_it_stops() {
+async fn leader_roles_are_held_by_one_node_and_move_at_shutdown() {
     let database = Database::new(LogId::from("log"));
     let quick = |settings: &mut Settings| {
         settings.offline_after = Duration::from_millis(500);
@@ -245,15 +245,15 @@ async fn duties_are_had_by_one_node_and_go_over_when_it_stops() {
     };
     let one = Daemon::start(&database, "one", WatchMode::Off, quick).await;
     let other = Daemon::start(&database, "other", WatchMode::Off, quick).await;
-    let has = |daemon: &Daemon| LeaderRole::ALL.map(|duty| daemon.has(duty));
-    assert_eq!((has(&one), has(&other)), ([true; LeaderRole::ALL.len()], [false; LeaderRole::ALL.len()]));
+    let roles = |daemon: &Daemon| LeaderRole::ALL.map(|role| daemon.holds(role));
+    assert_eq!((roles(&one), roles(&other)), ([true; LeaderRole::ALL.len()], [false; LeaderRole::ALL.len()]));
     one.register("a").await;
     one.stop().await;
-    until(|| has(&other) == [true; LeaderRole::ALL.len()]).await;
-    // The new node misses whom only the other one saw, after a full period and no sooner.
+    wait_until(|| roles(&other) == [true; LeaderRole::ALL.len()]).await;
+    // The new node declares the agent offline after its own full timeout.
     let offline = || database.log().iter().any(|row| matches!(row.event.typed(), EventRef::AgentWentOffline(_)));
-    until(offline).await;
-    assert_eq!(other.engine.cluster().nodes().len(), 1, "who departs is not missed");
+    wait_until(offline).await;
+    assert_eq!(other.engine.cluster().nodes().len(), 1, "a departed node is not listed");
     other.stop().await;
-    assert!(database.posts().values().all(|post| post.until == Timestamp(i64::MIN)), "nobody is waited for");
+    assert!(database.posts().values().all(|post| post.until == Timestamp(i64::MIN)), "no lease is left to wait for");
 }

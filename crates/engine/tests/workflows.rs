@@ -1,6 +1,6 @@
-//! Workflows through the one door: planned, worked on in the document's order, read back.
+//! Workflows through the engine: planned, worked on in the documented order, queried.
 
-#![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -30,7 +30,7 @@ fn engine() -> Engine {
     support::engine(&database, Arc::new(SystemClock::default()), node, Config::new("test", "/", Settings::default()))
 }
 
-async fn does<C: Command>(engine: &Engine, command: C) -> C::Reply {
+async fn submit_as_a<C: Command>(engine: &Engine, command: C) -> C::Reply {
     engine.submit(Request::new(Caller::asserted("a"), command)).await.unwrap().reply
 }
 
@@ -41,12 +41,12 @@ fn code(error: EngineError) -> Code {
     }
 }
 
-async fn joins(engine: &Engine, agent: &str) {
+async fn register_agent(engine: &Engine, agent: &str) {
     let register = RegisterAgent::with_profile(agent.into(), support::worker());
     engine.submit(Request::new(Caller::asserted(agent), register)).await.unwrap();
 }
 
-fn brief(title: &str) -> RunSpec {
+fn run_spec(title: &str) -> RunSpec {
     RunSpec {
         title: title.to_owned(),
         source_type: SourceType::Prompt,
@@ -59,7 +59,7 @@ fn brief(title: &str) -> RunSpec {
     }
 }
 
-fn planned(name: &str, depends_on: &[&str]) -> PlannedTask {
+fn planned_task(name: &str, depends_on: &[&str]) -> PlannedTask {
     PlannedTask {
         id: TaskId::new(format!("tk_{name}")),
         title: name.to_owned(),
@@ -71,25 +71,25 @@ fn planned(name: &str, depends_on: &[&str]) -> PlannedTask {
     }
 }
 
-/// A run `wf` with two tasks side by side and one that waits for both.
-async fn with_a_plan() -> Engine {
+/// A run `wf` with two parallel tasks and a third that waits for both.
+async fn engine_with_plan() -> Engine {
     let engine = engine();
-    joins(&engine, "a").await;
-    does(&engine, CreateRun { id: "wf".into(), brief: brief("the run") }).await;
-    let tasks = vec![planned("left", &[]), planned("right", &[]), planned("end", &["left", "right"])];
-    does(&engine, SetRunPlan { run: "wf".into(), summary: "two and one".to_owned(), tasks }).await;
+    register_agent(&engine, "a").await;
+    submit_as_a(&engine, CreateRun { id: "wf".into(), brief: run_spec("the run") }).await;
+    let tasks = vec![planned_task("left", &[]), planned_task("right", &[]), planned_task("end", &["left", "right"])];
+    submit_as_a(&engine, SetRunPlan { run: "wf".into(), summary: "two and one".to_owned(), tasks }).await;
     engine
 }
 
-fn anybody() -> Search {
+fn unrestricted_search() -> Search {
     Search { failed: FailedTasks::Offered, agent: None }
 }
 
-async fn works_off(engine: &Engine, task: &str) {
-    does(engine, ClaimTask { task: task.into(), agent: "a".into() }).await;
+async fn complete_task(engine: &Engine, task: &str) {
+    submit_as_a(engine, ClaimTask { task: task.into(), agent: "a".into() }).await;
     let plan = TaskPlan { approach: "by hand".to_owned(), ..TaskPlan::default() };
-    does(engine, SetTaskPlan { task: task.into(), agent: None, plan, context: serde_json::Map::new() }).await;
-    does(engine, StartTask { task: task.into(), agent: None, held_by_other: HeldByOther::KeepHolder }).await;
+    submit_as_a(engine, SetTaskPlan { task: task.into(), agent: None, plan, context: serde_json::Map::new() }).await;
+    submit_as_a(engine, StartTask { task: task.into(), agent: None, held_by_other: HeldByOther::KeepHolder }).await;
     let checkpoint = AddCheckpoint {
         id: engine.runs().mint_checkpoint(),
         task: task.into(),
@@ -99,70 +99,74 @@ async fn works_off(engine: &Engine, task: &str) {
         detail: None,
         files_changed: vec!["src/main.rs".to_owned()],
     };
-    does(engine, checkpoint).await;
+    submit_as_a(engine, checkpoint).await;
     let outcome = Outcome { text: Some(format!("{task} is done")), detail: None };
     let complete =
         CompleteTask { task: task.into(), agent: None, outcome, outcome_required: Required::Yes, contract: None };
-    does(engine, complete).await;
+    submit_as_a(engine, complete).await;
 }
 
 #[tokio::test]
-async fn no_more_is_recommended_anywhere_than_each_workflow_can_take() {
-    let engine = with_a_plan().await;
-    let narrow = RunSpec { max_parallel_tasks: 1, ..brief("one at a time") };
-    does(&engine, CreateRun { id: "narrow".into(), brief: narrow }).await;
-    let tasks = vec![planned("first", &[]), planned("second", &[]), planned("third", &[])];
-    does(&engine, SetRunPlan { run: "narrow".into(), summary: "three".to_owned(), tasks }).await;
+async fn recommended_task_count_respects_each_workflows_parallelism() {
+    let engine = engine_with_plan().await;
+    let narrow = RunSpec { max_parallel_tasks: 1, ..run_spec("one at a time") };
+    submit_as_a(&engine, CreateRun { id: "narrow".into(), brief: narrow }).await;
+    let tasks = vec![planned_task("first", &[]), planned_task("second", &[]), planned_task("third", &[])];
+    submit_as_a(&engine, SetRunPlan { run: "narrow".into(), summary: "three".to_owned(), tasks }).await;
     let open = async |limit| {
-        let open = engine.runs().next_tasks_anywhere(&anybody(), limit).await.unwrap().value;
+        let open = engine.runs().next_tasks_anywhere(&unrestricted_search(), limit).await.unwrap().value;
         (open.tasks.len(), open.recommended_count)
     };
-    assert_eq!(open(100).await, (5, 3), "two of the one and one of the other");
-    assert_eq!(open(1).await, (1, 1), "no more than are listed");
-    does(&engine, ClaimTask { task: "tk_first".into(), agent: "a".into() }).await;
-    assert_eq!(open(100).await, (4, 2), "the narrow one is full");
-    does(&engine, ClaimTask { task: "tk_left".into(), agent: "a".into() }).await;
+    assert_eq!(open(100).await, (5, 3), "two of one run and one of the other");
+    assert_eq!(open(1).await, (1, 1), "at most the number listed");
+    submit_as_a(&engine, ClaimTask { task: "tk_first".into(), agent: "a".into() }).await;
+    assert_eq!(open(100).await, (4, 2), "the narrow run is full");
+    submit_as_a(&engine, ClaimTask { task: "tk_left".into(), agent: "a".into() }).await;
     assert_eq!(open(100).await, (3, 1));
 }
 
 #[tokio::test]
-async fn what_is_kept_for_an_agent_is_offered_to_it_before_all_else_and_to_nobody_else() {
-    let engine = with_a_plan().await;
-    does(&engine, CreateRun { id: "other".into(), brief: brief("another") }).await;
-    let tasks = vec![planned("own", &[]), planned("free", &[])];
-    does(&engine, SetRunPlan { run: "other".into(), summary: "two".to_owned(), tasks }).await;
+async fn reserved_task_is_offered_first_and_only_to_its_agent() {
+    let engine = engine_with_plan().await;
+    submit_as_a(&engine, CreateRun { id: "other".into(), brief: run_spec("another") }).await;
+    let tasks = vec![planned_task("own", &[]), planned_task("free", &[])];
+    submit_as_a(&engine, SetRunPlan { run: "other".into(), summary: "two".to_owned(), tasks }).await;
     let assign = |task: &str| AssignTask { task: task.into(), to: "a".into() };
     for task in ["tk_own", "tk_end"] {
         engine.submit(Request::new(Caller::person("anna"), assign(task))).await.unwrap();
     }
-    let looks = |agent: Option<&str>| Search { failed: FailedTasks::Offered, agent: agent.map(AgentId::from) };
+    let search = |agent: Option<&str>| Search { failed: FailedTasks::Offered, agent: agent.map(AgentId::from) };
     let found = async |agent, limit| {
-        let open = engine.runs().next_tasks_anywhere(&looks(agent), limit).await.unwrap().value;
+        let open = engine.runs().next_tasks_anywhere(&search(agent), limit).await.unwrap().value;
         open.tasks.into_iter().map(|next| next.task.id.to_string()).collect::<Vec<_>>()
     };
-    assert_eq!(found(Some("a"), 100).await, ["tk_own", "tk_left", "tk_right", "tk_free"], "what waits is not begun");
+    assert_eq!(
+        found(Some("a"), 100).await,
+        ["tk_own", "tk_left", "tk_right", "tk_free"],
+        "a waiting task is not offered"
+    );
     assert_eq!(found(Some("a"), 1).await, ["tk_own"]);
     for other in [None, Some("b")] {
         assert_eq!(found(other, 100).await, ["tk_left", "tk_right", "tk_free"]);
     }
-    let within = engine.runs().next_tasks(&"other".into(), &looks(Some("a"))).await.unwrap().value;
+    let within = engine.runs().next_tasks(&"other".into(), &search(Some("a"))).await.unwrap().value;
     assert_eq!(within.tasks.iter().map(|next| next.task.id.as_str()).collect::<Vec<_>>(), ["tk_own", "tk_free"]);
-    does(&engine, ClaimTask { task: "tk_free".into(), agent: "a".into() }).await;
+    submit_as_a(&engine, ClaimTask { task: "tk_free".into(), agent: "a".into() }).await;
     let pause = SetRunStatus { run: "other".into(), to: RunStatus::Paused, reason: None };
-    does(&engine, pause).await;
-    assert_eq!(found(Some("a"), 100).await, ["tk_left", "tk_right"], "a run that rests gives out nothing");
+    submit_as_a(&engine, pause).await;
+    assert_eq!(found(Some("a"), 100).await, ["tk_left", "tk_right"], "a paused run offers no tasks");
 }
 
 #[tokio::test]
-async fn a_workflow_is_worked_off_and_every_question_is_answered_on_the_way() {
-    let engine = with_a_plan().await;
+async fn workflow_queries_follow_its_progress_to_completion() {
+    let engine = engine_with_plan().await;
     let wf: RunId = "wf".into();
-    let next = engine.runs().next_tasks(&wf, &anybody()).await.unwrap().value;
+    let next = engine.runs().next_tasks(&wf, &unrestricted_search()).await.unwrap().value;
     let ids: Vec<&str> = next.tasks.iter().map(|next| next.task.id.as_str()).collect();
     assert_eq!((ids, next.recommended_count), (vec!["tk_left", "tk_right"], 2));
     assert_eq!((next.tasks[0].can_parallelize, &next.tasks[0].parallel_with), (true, &vec!["tk_right".into()]));
     assert_eq!((next.workflow_status, next.all_complete), (RunStatus::Ready, false));
-    works_off(&engine, "tk_left").await;
+    complete_task(&engine, "tk_left").await;
     let progress = engine.runs().progress(&wf).await.unwrap().value;
     assert_eq!((progress.total_tasks, progress.estimated_remaining), (3, 2));
     assert_eq!(progress.by_status.into_iter().collect::<Vec<_>>(), [("blocked", 1), ("completed", 1), ("pending", 1)]);
@@ -171,25 +175,27 @@ async fn a_workflow_is_worked_off_and_every_question_is_answered_on_the_way() {
     assert_eq!((progress.parallel_groups["both"].task_count, progress.parallel_groups["both"].completed), (3, 1));
     let waits = engine.runs().dependencies(&"tk_end".into()).await.unwrap().value;
     assert_eq!((waits.satisfied, waits.pending.len(), waits.completed.len()), (false, 1, 1));
-    works_off(&engine, "tk_right").await;
-    let next = engine.runs().next_tasks(&wf, &anybody()).await.unwrap().value;
+    complete_task(&engine, "tk_right").await;
+    let next = engine.runs().next_tasks(&wf, &unrestricted_search()).await.unwrap().value;
     assert_eq!(next.tasks[0].dependencies_completed, ["left", "right"]);
-    works_off(&engine, "tk_end").await;
-    assert!(engine.runs().next_tasks(&wf, &anybody()).await.unwrap().value.all_complete);
+    complete_task(&engine, "tk_end").await;
+    assert!(engine.runs().next_tasks(&wf, &unrestricted_search()).await.unwrap().value.all_complete);
     assert_eq!(engine.runs().run(&wf).await.unwrap().value.status, RunStatus::Completed);
-    let told = engine.runs().summary(&wf, SummaryFormat::Markdown).await.unwrap().value;
-    assert!(told.summary.contains("# the run") && told.summary.contains("3. end [completed] by a: tk_end is done"));
-    assert_eq!(told.token_estimate, told.summary.chars().count().div_ceil(4));
-    let told = engine.runs().summary(&wf, SummaryFormat::Json).await.unwrap().value;
-    assert_eq!(serde_json::from_str::<serde_json::Value>(&told.summary).unwrap()["progress"]["total_tasks"], 3);
+    let summary = engine.runs().summary(&wf, SummaryFormat::Markdown).await.unwrap().value;
+    assert!(
+        summary.summary.contains("# the run") && summary.summary.contains("3. end [completed] by a: tk_end is done")
+    );
+    assert_eq!(summary.token_estimate, summary.summary.chars().count().div_ceil(4));
+    let summary = engine.runs().summary(&wf, SummaryFormat::Json).await.unwrap().value;
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&summary.summary).unwrap()["progress"]["total_tasks"], 3);
 }
 
 #[tokio::test]
-async fn context_comes_from_what_is_stored() {
-    let engine = with_a_plan().await;
-    works_off(&engine, "tk_left").await;
-    works_off(&engine, "tk_right").await;
-    does(&engine, ClaimTask { task: "tk_end".into(), agent: "a".into() }).await;
+async fn task_context_is_built_from_stored_rows() {
+    let engine = engine_with_plan().await;
+    complete_task(&engine, "tk_left").await;
+    complete_task(&engine, "tk_right").await;
+    submit_as_a(&engine, ClaimTask { task: "tk_end".into(), agent: "a".into() }).await;
     let end: TaskId = "tk_end".into();
     let context = engine
         .task_context()
@@ -219,7 +225,7 @@ async fn context_comes_from_what_is_stored() {
         resources: vec![],
         depends_on: vec!["tk_left".into()],
     };
-    does(&engine, lone).await;
+    submit_as_a(&engine, lone).await;
     let all = Include { checkpoints: Checkpoints::All, ..Include::default() };
     let context = engine.task_context().load(&"task_1".into(), &all, 500, Beside::default()).await.unwrap().value;
     assert_eq!((context.workflow.unwrap().id.as_str(), context.dependency_outcomes.len()), ("run_default", 1));
@@ -228,11 +234,13 @@ async fn context_comes_from_what_is_stored() {
 #[tokio::test]
 async fn runs_are_listed_newest_first_and_the_default_run_last() {
     let engine = engine();
-    joins(&engine, "a").await;
+    register_agent(&engine, "a").await;
     for n in 1..=5 {
-        does(&engine, CreateRun { id: RunId::new(format!("wf_{n}")), brief: brief(&format!("run {n}")) }).await;
+        submit_as_a(&engine, CreateRun { id: RunId::new(format!("wf_{n}")), brief: run_spec(&format!("run {n}")) })
+            .await;
     }
-    does(&engine, SetRunStatus { run: "wf_2".into(), to: RunStatus::Abandoned, reason: Some("no".to_owned()) }).await;
+    submit_as_a(&engine, SetRunStatus { run: "wf_2".into(), to: RunStatus::Abandoned, reason: Some("no".to_owned()) })
+        .await;
     let list = |status: Vec<RunStatus>, limit, offset| {
         let engine = engine.clone();
         async move {
@@ -254,7 +262,7 @@ async fn runs_are_listed_newest_first_and_the_default_run_last() {
         resources: vec![],
         depends_on: vec![],
     };
-    does(&engine, lone).await;
+    submit_as_a(&engine, lone).await;
     assert_eq!(list(vec![], 3, 3).await, ("wf_2 wf_1 run_default".to_owned(), 6));
     assert_eq!(list(vec![], 3, 0).await, ("wf_5 wf_4 wf_3".to_owned(), 6));
     assert_eq!(list(vec![RunStatus::InProgress], 3, 0).await, ("run_default".to_owned(), 1));
@@ -266,28 +274,28 @@ async fn runs_are_listed_newest_first_and_the_default_run_last() {
 }
 
 #[tokio::test]
-async fn a_changed_plan_tells_what_it_changed() {
-    let engine = with_a_plan().await;
-    let added = AddRunTask { run: "wf".into(), task: planned("mid", &["left"]), after: Some("left".to_owned()) };
-    does(&engine, added).await;
-    let removed = does(&engine, RemoveRunTask { run: "wf".into(), task: "tk_right".into() }).await;
+async fn plan_change_counts_added_removed_and_kept_tasks() {
+    let engine = engine_with_plan().await;
+    let added = AddRunTask { run: "wf".into(), task: planned_task("mid", &["left"]), after: Some("left".to_owned()) };
+    submit_as_a(&engine, added).await;
+    let removed = submit_as_a(&engine, RemoveRunTask { run: "wf".into(), task: "tk_right".into() }).await;
     let change = engine.runs().plan_change(removed.0).await.unwrap();
     assert_eq!((change.removed.len(), change.dependencies_rewired, change.tasks_renumbered), (1, 0, 1));
     let replanned = ReplanRun {
         run: "wf".into(),
         summary: "another".to_owned(),
         reason: "we know more".to_owned(),
-        tasks: vec![planned("new", &[])],
+        tasks: vec![planned_task("new", &[])],
     };
-    let replanned = does(&engine, replanned).await;
+    let replanned = submit_as_a(&engine, replanned).await;
     let change = engine.runs().plan_change(replanned.0).await.unwrap();
     assert_eq!((change.added.len(), change.removed.len(), change.preserved.len()), (1, 3, 0));
 }
 
 #[tokio::test]
 async fn checkpoints_and_templates_are_listed() {
-    let engine = with_a_plan().await;
-    works_off(&engine, "tk_left").await;
+    let engine = engine_with_plan().await;
+    complete_task(&engine, "tk_left").await;
     let filter = |kinds: Vec<CheckpointKind>, since_sequence| CheckpointFilter {
         task: "tk_left".into(),
         kinds,
@@ -300,7 +308,7 @@ async fn checkpoints_and_templates_are_listed() {
     let unknown = CheckpointFilter { task: "tk_x".into(), ..filter(vec![], None) };
     assert_eq!(code(engine.runs().checkpoints(&unknown).await.unwrap_err()), Code::TaskNotFound);
     for name in ["b", "a"] {
-        does(
+        submit_as_a(
             &engine,
             CreateTemplate {
                 id: engine.runs().mint_template(),
@@ -323,7 +331,7 @@ async fn checkpoints_and_templates_are_listed() {
         repository_paths: vec![],
         max_parallel_tasks: 1,
     };
-    does(&engine, apply).await;
+    submit_as_a(&engine, apply).await;
     assert_eq!(engine.runs().plan(&"wf_again".into()).await.unwrap().value.tasks.len(), 3);
     assert_eq!(code(engine.runs().template(&"tmpl_x".into()).await.unwrap_err()), Code::TemplateNotFound);
 }

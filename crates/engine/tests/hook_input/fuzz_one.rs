@@ -1,4 +1,4 @@
-//! The fuzzer's question about incoming webhooks: `cargo xtask fuzz hook_input` asks it for as long as one likes.
+//! The fuzz target for incoming webhooks, run by `cargo xtask fuzz hook_input`.
 //!
 //! An input is a signature header, a line break, and a body.
 
@@ -11,15 +11,16 @@ use serde_json::{Map, Value};
 const SECRET: &str = "a secret that the fuzzer does not know";
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
 
-/// Panics if the reader does, if it takes a body whose signature it was not given, or if it does not take a signed body that is
-/// what the hook is meant for.
+/// Panics if the reader does, if it accepts a body with a foreign signature, or if it rejects a signed body that
+/// matches
+/// the hook.
 pub fn fuzz_one(data: &[u8]) {
     let end = data.iter().position(|&byte| byte == b'\n').unwrap_or(data.len());
     let (signature, body) =
         (String::from_utf8_lossy(&data[..end]).into_owned(), data.get(end + 1..).unwrap_or_default());
     for scheme in [Scheme::Rookery, Scheme::Github] {
         let refused = read(scheme, &signature, body);
-        assert!(matches!(refused, Err(InboundError::Signature(_))), "nobody signed it: {refused:?}");
+        assert!(matches!(refused, Err(InboundError::Signature(_))), "the body is not signed: {refused:?}");
     }
     let signature = format!("{signature},t=1800000000,v1={}", seal(SECRET.as_bytes(), 1_800_000_000, body));
     match read(Scheme::Rookery, &signature, body) {
@@ -36,7 +37,7 @@ pub fn fuzz_one(data: &[u8]) {
 fn check_envelope(envelope: &Map<String, Value>, body: &[u8]) {
     let text = |field: &str| envelope[field].as_str().unwrap_or_default().to_owned();
     assert!(text("id").starts_with("hook_ci_") && text("idempotency_key").starts_with("hook:ci:"), "{envelope:?}");
-    assert_eq!(envelope["from"]["agent_id"], "agent:ci", "a body does not choose who sends it");
+    assert_eq!(envelope["from"]["agent_id"], "agent:ci", "a body does not choose its sender");
     let json: Value = serde_json::from_slice(body).expect("only JSON is taken");
     assert!(json.pointer("/to").is_some(), "{json}");
 }

@@ -1,4 +1,4 @@
-//! A store in memory that counts what the router submits, and fails where a test wants it to.
+//! A store in memory that counts routing commands and fails on request.
 
 use rookery_core::routing::RouteTask;
 use std::collections::HashMap;
@@ -19,32 +19,32 @@ use rookery_store::{
 use tokio::sync::watch;
 
 #[derive(Debug)]
-pub struct Watched {
+pub struct FaultyStore {
     memory: MemoryStore,
-    choices: AtomicUsize,
+    routings: AtomicUsize,
     unreadable: Mutex<HashMap<String, ArtifactError>>,
     withholds: AtomicBool,
     withheld: Mutex<Option<Submission>>,
 }
 
-impl Watched {
-    pub fn new(memory: MemoryStore) -> Watched {
-        Watched {
+impl FaultyStore {
+    pub fn new(memory: MemoryStore) -> FaultyStore {
+        FaultyStore {
             memory,
-            choices: AtomicUsize::default(),
+            routings: AtomicUsize::default(),
             unreadable: Mutex::default(),
             withholds: AtomicBool::default(),
             withheld: Mutex::default(),
         }
     }
 
-    /// How many choices were submitted so far.
-    pub fn choices(&self) -> usize {
-        self.choices.load(Ordering::Relaxed)
+    /// The number of routing commands submitted so far.
+    pub fn routing_count(&self) -> usize {
+        self.routings.load(Ordering::Relaxed)
     }
 
-    /// What reading an artifact comes to; as it is, if that is nothing.
-    pub fn reads(&self, sha256: &str, error: Option<ArtifactError>) {
+    /// Sets or clears the error of reading an artifact.
+    pub fn set_artifact_error(&self, sha256: &str, error: Option<ArtifactError>) {
         let mut unreadable = self.unreadable.lock().unwrap();
         match error {
             Some(error) => drop(unreadable.insert(sha256.to_owned(), error)),
@@ -52,22 +52,22 @@ impl Watched {
         }
     }
 
-    /// The next choice is on its way when its answer gets lost.
+    /// Withholds the next routing command and answers that its outcome is unknown.
     pub fn withhold_next(&self) {
         self.withholds.store(true, Ordering::Relaxed);
     }
 
-    /// What was on its way arrives.
-    pub async fn arrives(&self) {
+    /// Submits the withheld command.
+    pub async fn deliver_withheld(&self) {
         let withheld = self.withheld.lock().unwrap().take().unwrap();
         self.memory.submit(withheld).await.unwrap();
     }
 }
 
-impl Store for Watched {
+impl Store for FaultyStore {
     fn submit(&self, submission: Submission) -> Pending<'_, Result<Committed, SubmitError>> {
         if submission.command.get::<RouteTask>().is_some() {
-            self.choices.fetch_add(1, Ordering::Relaxed);
+            self.routings.fetch_add(1, Ordering::Relaxed);
             if self.withholds.swap(false, Ordering::Relaxed) {
                 *self.withheld.lock().unwrap() = Some(submission);
                 let lost = SubmitError::OutcomeUnknown { reason: "the answer was lost".to_owned() };

@@ -1,6 +1,6 @@
-//! What the stories of the engine begin with: a node, an engine over a store in memory, an agent that works.
+//! Parts of the engine's tests: a node, an engine over a store in memory, a profile.
 
-#![allow(dead_code, reason = "each story needs a part of it")]
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub fn engine(database: &Database, clock: Arc<dyn Clock>, node: Node, config: Co
     engine_over(database, clock, node, config, |memory| Arc::new(memory))
 }
 
-/// The same, with something around its store.
+/// The engine of a node, with a wrapper around its store.
 pub fn engine_over(
     database: &Database,
     clock: Arc<dyn Clock>,
