@@ -1,4 +1,4 @@
-//! What every engine must do. Each scenario runs on all of them and ends with: the rows are the fold of the log.
+//! The store contract. Each scenario runs on all engines, and afterwards the rows must be the fold of the log.
 
 use std::collections::BTreeSet;
 
@@ -22,18 +22,18 @@ use rookery_store::{
 };
 
 use crate::artifacts::{
-    an_artifact_comes_in_and_goes_out_piece_by_piece, artifacts_are_listed_page_by_page,
-    letting_go_takes_nothing_that_somebody_else_stored, nothing_goes_that_is_named_at_the_same_time,
-    only_what_is_old_and_unnamed_is_collected, the_same_content_at_once_is_one_artifact, what_is_no_artifact_is_absent,
-    what_nothing_names_any_more_can_go,
+    artifact_is_collected_after_its_last_reference_is_redacted, artifact_is_uploaded_and_downloaded_in_pieces,
+    artifact_named_during_concurrent_collection_is_kept, artifacts_are_listed_in_pages,
+    concurrent_uploads_of_duplicate_content_are_one_artifact, invalid_artifact_name_is_absent,
+    only_old_unnamed_artifacts_are_collected, released_hold_keeps_artifact_stored_by_another_upload,
 };
 use crate::mail::{
-    a_storm_is_held_and_listed, documents_are_made_of_their_pieces_and_redacted_by_them,
+    document_is_built_from_its_versions_and_redacted_by_version, message_storm_is_held_and_listed,
     messages_are_found_by_channel_recipient_and_audience,
 };
 use crate::support::{
-    World, claim_file, claim_task, create, create_run, done, new_task, node, plan, refused, register, report,
-    whole_log, with_body, with_key,
+    World, claim_file, claim_task, create_run, create_task, new_task, node, plan, register_agent, report, submit_ok,
+    submit_rejected, whole_log, with_body, with_key,
 };
 
 macro_rules! contract {
@@ -66,65 +66,68 @@ macro_rules! contract {
 }
 
 contract![
-    a_command_is_answered_with_the_row_it_left,
-    a_refusal_leaves_no_trace,
-    a_repeated_command_gets_the_first_answer,
-    many_are_done_together_or_not_at_all,
-    a_forgotten_reply_is_forgotten,
-    replies_of_a_run_are_kept_until_it_has_ended_and_a_day_more,
+    command_returns_the_row_that_it_changed,
+    rejected_command_leaves_no_trace,
+    duplicate_command_gets_the_first_reply,
+    joined_submissions_commit_together_or_not_at_all,
+    forgotten_reply_permits_the_command_again,
+    replies_of_a_run_are_kept_until_a_day_after_its_end,
     rows_are_read_by_key_and_listed,
-    rows_are_found_by_what_they_became,
-    conditions_mean_the_same_everywhere,
-    the_log_is_read_by_every_condition,
-    prefixes_are_compared_byte_by_byte,
-    unpleasant_texts_and_bodies_come_back_as_they_were,
-    a_large_body_comes_back_as_it_was,
-    a_failure_in_the_middle_of_many_hurts_only_itself,
+    rows_are_found_by_their_current_columns,
+    query_conditions_agree_on_every_engine,
+    log_is_queried_by_every_condition,
+    path_prefixes_are_compared_bytewise,
+    unusual_texts_and_bodies_are_returned_unchanged,
+    large_body_is_returned_unchanged,
+    failure_within_a_batch_rejects_only_its_command,
     concurrent_submitters_leave_no_gap,
-    publications_come_in_the_order_of_the_log,
-    a_redacted_row_keeps_its_place_and_hash,
-    operational_state_is_kept_and_not_logged,
-    presence_is_seen_by_decisions,
-    a_page_of_the_log_ends_where_its_bytes_do,
-    an_artifact_stays_while_it_is_held_or_named,
-    an_artifact_comes_in_and_goes_out_piece_by_piece,
-    what_is_no_artifact_is_absent,
-    the_same_content_at_once_is_one_artifact,
-    only_what_is_old_and_unnamed_is_collected,
-    what_nothing_names_any_more_can_go,
-    letting_go_takes_nothing_that_somebody_else_stored,
-    artifacts_are_listed_page_by_page,
-    nothing_goes_that_is_named_at_the_same_time,
-    a_command_out_of_duty_needs_the_epoch_that_counts,
-    a_workflow_is_planned_found_and_worked_off,
+    publications_follow_log_order,
+    redacted_row_keeps_its_place_and_hash,
+    operational_state_is_stored_and_not_logged,
+    decisions_read_current_presence,
+    log_page_ends_at_its_byte_limit,
+    artifact_is_kept_while_held_or_named,
+    artifact_is_uploaded_and_downloaded_in_pieces,
+    invalid_artifact_name_is_absent,
+    concurrent_uploads_of_duplicate_content_are_one_artifact,
+    only_old_unnamed_artifacts_are_collected,
+    artifact_is_collected_after_its_last_reference_is_redacted,
+    released_hold_keeps_artifact_stored_by_another_upload,
+    artifacts_are_listed_in_pages,
+    artifact_named_during_concurrent_collection_is_kept,
+    leader_command_with_outdated_epoch_is_rejected,
+    workflow_is_planned_listed_and_completed,
     messages_are_found_by_channel_recipient_and_audience,
-    a_storm_is_held_and_listed,
-    documents_are_made_of_their_pieces_and_redacted_by_them,
-    dependents_of_an_ended_task_are_unblocked_page_by_page,
+    message_storm_is_held_and_listed,
+    document_is_built_from_its_versions_and_redacted_by_version,
+    dependents_of_an_ended_task_are_unblocked_in_pages,
 ];
 
-async fn a_command_is_answered_with_the_row_it_left(world: &World) {
+async fn command_returns_the_row_that_it_changed(world: &World) {
     let store = &*world.store;
-    done(store, register("a")).await;
-    let created = done(store, create("task_1", "one")).await;
+    submit_ok(store, register_agent("a")).await;
+    let created = submit_ok(store, create_task("task_1", "one")).await;
     let AnyReply::Row(key, row) = created.reply else { panic!("{:?}", created.reply) };
     assert_eq!(key, Key::Task("task_1".into()));
     let (stored, head) = store.rows(vec![key]).await.unwrap();
     assert_eq!(stored, [Some(row.0)]);
     assert_eq!((head.head, head.floor, head.log.as_str()), (created.at, Seq(1), "log_test"));
-    let claimed = done(store, claim_task("task_1", "a")).await;
+    let claimed = submit_ok(store, claim_task("task_1", "a")).await;
     assert!(claimed.at > created.at && !claimed.duplicate);
 }
 
-async fn a_workflow_is_planned_found_and_worked_off(world: &World) {
+async fn workflow_is_planned_listed_and_completed(world: &World) {
     let store = &*world.store;
-    done(store, register("a")).await;
-    done(store, create_run("wf_1")).await;
-    done(store, create_run("wf_2")).await;
-    assert_eq!(refused(store, plan("wf_1", &[("one", &["two"]), ("two", &["one"])])).await, Code::DependencyCycle);
-    done(store, plan("wf_1", &[("one", &[]), ("two", &["one"]), ("three", &["two"])])).await;
+    submit_ok(store, register_agent("a")).await;
+    submit_ok(store, create_run("wf_1")).await;
+    submit_ok(store, create_run("wf_2")).await;
+    assert_eq!(
+        submit_rejected(store, plan("wf_1", &[("one", &["two"]), ("two", &["one"])])).await,
+        Code::DependencyCycle
+    );
+    submit_ok(store, plan("wf_1", &[("one", &[]), ("two", &["one"]), ("three", &["two"])])).await;
     let removed = RemoveRunTask { run: "wf_1".into(), task: "tk_two".into() };
-    done(store, Submission::new(Caller::asserted("a"), removed)).await;
+    submit_ok(store, Submission::new(Caller::asserted("a"), removed)).await;
     let status = |status: &str| ColumnTest::Is(ColumnValue::Text(status.to_owned()));
     let listed = |query: RowQuery| async {
         let (rows, _) = store.list(RowQuery { order: Order::Descending, ..query.ordered_by("created") }).await.unwrap();
@@ -133,14 +136,14 @@ async fn a_workflow_is_planned_found_and_worked_off(world: &World) {
     assert_eq!(listed(RowQuery::all(Table::Runs)).await, ["wf_2", "wf_1"]);
     assert_eq!(listed(RowQuery::all(Table::Runs).with("status", status("ready"))).await, ["wf_1"]);
     for task in ["tk_one", "tk_three"] {
-        done(store, claim_task(task, "a")).await;
+        submit_ok(store, claim_task(task, "a")).await;
         let by = || Caller::asserted("a");
-        done(
+        submit_ok(
             store,
             Submission::new(by(), StartTask { task: task.into(), agent: None, held_by_other: HeldByOther::KeepHolder }),
         )
         .await;
-        done(
+        submit_ok(
             store,
             Submission::new(
                 by(),
@@ -163,26 +166,26 @@ async fn a_workflow_is_planned_found_and_worked_off(world: &World) {
     assert!(kinds.contains(&"task.started") && kinds.last() == Some(&"run.status_set"), "{kinds:?}");
 }
 
-/// Ids that begin with each other are in another order as texts than as names of two parts.
-async fn dependents_of_an_ended_task_are_unblocked_page_by_page(world: &World) {
+/// The ids have prefixes of each other, which sort differently as texts than as parts.
+async fn dependents_of_an_ended_task_are_unblocked_in_pages(world: &World) {
     let store = world.store.as_ref();
-    done(store, register("a")).await;
-    done(store, create("dep", "first")).await;
+    submit_ok(store, register_agent("a")).await;
+    submit_ok(store, create_task("dep", "first")).await;
     let dependents: BTreeSet<TaskId> =
         (0..=2 * limit::UNBLOCKED_AT_ONCE).map(|index| TaskId::new(format!("t-{index}"))).collect();
     for id in &dependents {
         let waits = CreateTask { depends_on: vec!["dep".into()], ..new_task(id.as_str(), "next") };
-        done(store, Submission::new(Caller::anonymous(), waits)).await;
+        submit_ok(store, Submission::new(Caller::anonymous(), waits)).await;
     }
     let end = CancelTask { task: "dep".into(), agent: None, reason: None, to: CancelTo::Cancelled };
-    done(store, Submission::new(Caller::anonymous(), end)).await;
+    submit_ok(store, Submission::new(Caller::anonymous(), end)).await;
     let mut pages = 1;
     loop {
         let (rows, _) = store.rows(vec![Key::Task("dep".into())]).await.unwrap();
         let [Some(Row::Task(dep))] = &rows[..] else { panic!("{rows:?}") };
         let Some(alarm) = dep.clocks.get(AlarmKind::Unblock) else { break };
         let fire = FireAlarm { task: "dep".into(), clock: AlarmKind::Unblock, set: alarm.set, backoff_millis: 0 };
-        done(store, Submission::internal(Caller::system(), fire)).await;
+        submit_ok(store, Submission::internal(Caller::system(), fire)).await;
         pages += 1;
     }
     assert_eq!(pages, 3);
@@ -198,22 +201,22 @@ async fn dependents_of_an_ended_task_are_unblocked_page_by_page(world: &World) {
     assert_eq!(BTreeSet::from_iter(unblocked), dependents);
 }
 
-async fn a_refusal_leaves_no_trace(world: &World) {
+async fn rejected_command_leaves_no_trace(world: &World) {
     let store = &*world.store;
-    done(store, create("task_1", "one")).await;
+    submit_ok(store, create_task("task_1", "one")).await;
     let before = (whole_log(store).await, store.tallies().await.unwrap());
-    assert_eq!(refused(store, create("task_1", "again")).await, Code::AlreadyExists);
-    assert_eq!(refused(store, with_key(create("task_2", ""), "k", "h")).await, Code::Invalid);
+    assert_eq!(submit_rejected(store, create_task("task_1", "again")).await, Code::AlreadyExists);
+    assert_eq!(submit_rejected(store, with_key(create_task("task_2", ""), "k", "h")).await, Code::Invalid);
     assert_eq!((whole_log(store).await, store.tallies().await.unwrap()), before);
-    // A refusal is not remembered: the same key may be used for what is put right.
-    let created = done(store, with_key(create("task_2", "two"), "k", "h2")).await;
+    // A rejection is not remembered: the key may be used for a corrected request.
+    let created = submit_ok(store, with_key(create_task("task_2", "two"), "k", "h2")).await;
     assert!(!created.duplicate);
 }
 
-async fn many_are_done_together_or_not_at_all(world: &World) {
+async fn joined_submissions_commit_together_or_not_at_all(world: &World) {
     let store = &*world.store;
-    done(store, register("a")).await;
-    done(store, create("task_0", "before")).await;
+    submit_ok(store, register_agent("a")).await;
+    submit_ok(store, create_task("task_0", "before")).await;
     let before = (whole_log(store).await, store.tallies().await.unwrap());
     let together = |mut parts: Vec<Submission>| {
         let mut first = parts.remove(0);
@@ -221,18 +224,18 @@ async fn many_are_done_together_or_not_at_all(world: &World) {
         first
     };
     let good = || {
-        let keyed = with_key(with_body(create("task_1", "one"), b"body one"), "k", "h");
+        let keyed = with_key(with_body(create_task("task_1", "one"), b"body one"), "k", "h");
         vec![
             keyed,
-            with_body(create("task_2", "two"), b"body two"),
+            with_body(create_task("task_2", "two"), b"body two"),
             claim_task("task_1", "a"),
             claim_task("task_0", "a"),
         ]
     };
     let mut bad = good();
-    bad.push(create("task_0", "again"));
-    let (one, refusal) = tokio::join!(store.submit(create("task_9", "beside")), store.submit(together(bad)));
-    assert!(one.is_ok(), "the others of its batch go on without it");
+    bad.push(create_task("task_0", "again"));
+    let (one, refusal) = tokio::join!(store.submit(create_task("task_9", "beside")), store.submit(together(bad)));
+    assert!(one.is_ok(), "other submissions of the batch commit");
     match refusal {
         Err(SubmitError::RefusedOne { place: 4, refusal }) => assert_eq!(refusal.code, Code::AlreadyExists),
         other => panic!("{other:?}"),
@@ -240,42 +243,48 @@ async fn many_are_done_together_or_not_at_all(world: &World) {
     let (rows, _) = store.rows(vec![Key::Task("task_1".into()), Key::Task("task_2".into())]).await.unwrap();
     assert_eq!(rows, [None, None]);
     let log = whole_log(store).await;
-    assert_eq!(log.len(), before.0.len() + 1, "only what was beside it");
-    let committed = done(store, together(good())).await;
+    assert_eq!(log.len(), before.0.len() + 1, "only the other submission");
+    let committed = submit_ok(store, together(good())).await;
     assert_eq!((committed.duplicate, committed.others.len()), (false, 3), "no key was remembered");
     let log = whole_log(store).await;
     let bodies: Vec<&LogRow> = log.iter().filter(|row| row.body.is_some()).collect();
     assert_eq!(bodies.len(), 2, "each has its own body");
     assert_eq!(bodies.iter().map(|row| row.cause).collect::<Vec<_>>(), [None, None]);
-    let again =
-        done(store, together(vec![create("task_3", "three"), with_key(create("task_1", "one"), "k", "h")])).await;
+    let again = submit_ok(
+        store,
+        together(vec![create_task("task_3", "three"), with_key(create_task("task_1", "one"), "k", "h")]),
+    )
+    .await;
     assert_eq!((again.duplicate, again.others[0].duplicate), (false, true));
 }
 
-async fn a_repeated_command_gets_the_first_answer(world: &World) {
+async fn duplicate_command_gets_the_first_reply(world: &World) {
     let store = &*world.store;
-    let first = done(store, with_key(create("task_1", "one"), "k", "h")).await;
-    done(store, create("task_2", "two")).await;
-    // Another id, as a surface mints it anew for a repeated request.
-    let second = done(store, with_key(create("task_3", "one"), "k", "h")).await;
+    let first = submit_ok(store, with_key(create_task("task_1", "one"), "k", "h")).await;
+    submit_ok(store, create_task("task_2", "two")).await;
+    // With another id, as surfaces generate one per request.
+    let second = submit_ok(store, with_key(create_task("task_3", "one"), "k", "h")).await;
     assert_eq!((second.reply, second.duplicate), (first.reply, true));
-    assert_eq!(refused(store, with_key(create("task_4", "other"), "k", "other")).await, Code::IdempotencyMismatch);
+    assert_eq!(
+        submit_rejected(store, with_key(create_task("task_4", "other"), "k", "other")).await,
+        Code::IdempotencyMismatch
+    );
     assert_eq!(whole_log(store).await.len(), 2);
 }
 
-async fn a_forgotten_reply_is_forgotten(world: &World) {
+async fn forgotten_reply_permits_the_command_again(world: &World) {
     let store = &*world.store;
-    done(store, with_key(create("task_1", "one"), "k", "h")).await;
+    submit_ok(store, with_key(create_task("task_1", "one"), "k", "h")).await;
     assert_eq!(store.operate(Operation::ForgetReplies { before: Timestamp(1_000) }).await, Ok(0));
-    assert!(done(store, with_key(create("task_2", "one"), "k", "h")).await.duplicate);
+    assert!(submit_ok(store, with_key(create_task("task_2", "one"), "k", "h")).await.duplicate);
     assert_eq!(store.operate(Operation::ForgetReplies { before: Timestamp(1_001) }).await, Ok(1));
-    assert!(!done(store, with_key(create("task_2", "one"), "k", "h")).await.duplicate);
+    assert!(!submit_ok(store, with_key(create_task("task_2", "one"), "k", "h")).await.duplicate);
 }
 
-async fn replies_of_a_run_are_kept_until_it_has_ended_and_a_day_more(world: &World) {
+async fn replies_of_a_run_are_kept_until_a_day_after_its_end(world: &World) {
     const DAY: i64 = 24 * 60 * 60 * 1_000;
     let store = &*world.store;
-    done(store, register("a")).await;
+    submit_ok(store, register_agent("a")).await;
     let within = |run: &str, task: &str, key: &str| {
         let created = CreateTask { run: run.into(), ..new_task(task, "one") };
         let mut keyed = with_key(Submission::new(Caller::asserted("a"), created), key, "h");
@@ -285,42 +294,42 @@ async fn replies_of_a_run_are_kept_until_it_has_ended_and_a_day_more(world: &Wor
         keyed
     };
     for number in 0..3 {
-        done(store, within("run_1", &format!("t{number}"), &format!("k{number}"))).await;
+        submit_ok(store, within("run_1", &format!("t{number}"), &format!("k{number}"))).await;
     }
-    done(store, within("run_2", "u", "k")).await;
-    done(store, with_key(create("task_1", "one"), "k", "h")).await;
+    submit_ok(store, within("run_2", "u", "k")).await;
+    submit_ok(store, with_key(create_task("task_1", "one"), "k", "h")).await;
     let forget = async |before: i64| store.operate(Operation::ForgetReplies { before: Timestamp(before) }).await;
-    let is_known = async |run: &str, task: &str, key: &str| done(store, within(run, task, key)).await.duplicate;
-    // Theirs is put off, and that of the default run forgotten.
+    let is_known = async |run: &str, task: &str, key: &str| submit_ok(store, within(run, task, key)).await.duplicate;
+    // Replies of the open runs are kept longer, the one of the default run is forgotten.
     assert_eq!((forget(5_000).await, forget(5_000).await), (Ok(5), Ok(0)));
     assert!(is_known("run_1", "t9", "k0").await && is_known("run_2", "t9", "k").await);
-    assert!(!done(store, with_key(create("task_2", "one"), "k", "h")).await.duplicate);
+    assert!(!submit_ok(store, with_key(create_task("task_2", "one"), "k", "h")).await.duplicate);
     assert_eq!(forget(5_000).await, Ok(1));
     for number in 0..3 {
         let cancel =
             CancelTask { task: TaskId::new(format!("t{number}")), agent: None, reason: None, to: CancelTo::Cancelled };
-        done(store, Submission::new(Caller::person("anna"), cancel)).await;
+        submit_ok(store, Submission::new(Caller::person("anna"), cancel)).await;
     }
     let (rows, _) = store.rows(vec![Key::Run("run_1".into())]).await.unwrap();
     let Some(Row::Run(run)) = &rows[0] else { panic!("{rows:?}") };
     let ended = run.ended_at.unwrap().0;
-    assert_eq!(forget(ended + DAY - 1).await, Ok(4), "a day more, and an open run is looked at again after one");
+    assert_eq!(forget(ended + DAY - 1).await, Ok(4), "kept for another day, open runs likewise");
     assert!(is_known("run_1", "t9", "k0").await);
     assert_eq!(forget(ended + DAY).await, Ok(0));
     assert_eq!(forget(ended + DAY + 1).await, Ok(3));
-    // The run goes on with it.
+    // The run resumes with this task.
     assert!(!is_known("run_1", "t9", "k0").await && is_known("run_2", "t9", "k").await);
-    assert_eq!(forget(ended + 3 * DAY).await, Ok(2), "both are put off");
+    assert_eq!(forget(ended + 3 * DAY).await, Ok(2), "both are kept longer");
     assert!(is_known("run_1", "t9", "k0").await && is_known("run_2", "t9", "k").await);
 }
 
 async fn rows_are_read_by_key_and_listed(world: &World) {
     let store = &*world.store;
-    done(store, register("a")).await;
+    submit_ok(store, register_agent("a")).await;
     for id in ["task_b", "task_a", "task_c"] {
-        done(store, create(id, id)).await;
+        submit_ok(store, create_task(id, id)).await;
     }
-    done(store, claim_task("task_a", "a")).await;
+    submit_ok(store, claim_task("task_a", "a")).await;
     let keys = vec![Key::Task("task_a".into()), Key::Task("nothing".into()), Key::Agent("a".into()), Key::lead()];
     let (rows, _) = store.rows(keys).await.unwrap();
     assert_eq!(rows.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true, true]);
@@ -335,13 +344,13 @@ async fn rows_are_read_by_key_and_listed(world: &World) {
     assert_eq!((tallies["tasks"], same), (3, head));
 }
 
-async fn rows_are_found_by_what_they_became(world: &World) {
+async fn rows_are_found_by_their_current_columns(world: &World) {
     let store = &*world.store;
-    done(store, register("a")).await;
+    submit_ok(store, register_agent("a")).await;
     let by = |command: rookery_core::AnyCommand| Submission::new(Caller::asserted("a"), command);
     let (task, agent) = (|| "task_1".into(), None);
     let steps: [(Submission, &str, Option<&str>); 4] = [
-        (create("task_1", "one"), "pending", None),
+        (create_task("task_1", "one"), "pending", None),
         (claim_task("task_1", "a"), "pending", Some("a")),
         (
             by(StartTask { task: task(), agent: agent.clone(), held_by_other: HeldByOther::KeepHolder }.into()),
@@ -362,7 +371,7 @@ async fn rows_are_found_by_what_they_became(world: &World) {
         ),
     ];
     for (submission, state, holder) in steps {
-        done(store, submission).await;
+        submit_ok(store, submission).await;
         for other in ["pending", "in_progress", "completed"] {
             let found = ids(store, RowQuery::all(Table::Tasks).with("state", ColumnTest::Is(other.into()))).await;
             assert_eq!(found.len(), usize::from(other == state), "{other} while it is {state}");
@@ -372,13 +381,13 @@ async fn rows_are_found_by_what_they_became(world: &World) {
     }
 }
 
-async fn conditions_mean_the_same_everywhere(world: &World) {
+async fn query_conditions_agree_on_every_engine(world: &World) {
     let store = &*world.store;
-    done(store, register("a")).await;
+    submit_ok(store, register_agent("a")).await;
     for id in ["task_1", "task_2", "task_3"] {
-        done(store, create(id, id)).await;
+        submit_ok(store, create_task(id, id)).await;
     }
-    done(store, claim_task("task_2", "a")).await;
+    submit_ok(store, claim_task("task_2", "a")).await;
     let text = |text: &str| ColumnValue::Text(text.to_owned());
     let cases: Vec<(&'static str, ColumnTest, &[&str])> = vec![
         ("held_by", ColumnTest::Is(text("a")), &["task_2"]),
@@ -421,21 +430,21 @@ async fn ids(store: &dyn Store, query: RowQuery) -> Vec<String> {
     rows.into_iter().map(id).collect()
 }
 
-async fn the_log_is_read_by_every_condition(world: &World) {
+async fn log_is_queried_by_every_condition(world: &World) {
     let store = &*world.store;
-    done(store, register("a")).await; // 1 registered, 2 lead chosen
-    done(store, create("task_1", "one")).await; // 3
+    submit_ok(store, register_agent("a")).await; // 1 registered, 2 lead chosen
+    submit_ok(store, create_task("task_1", "one")).await; // 3
     let mut elsewhere = report("b", "built");
     elsewhere.run = Some(RunId::from("run_x"));
     elsewhere.thread = Some(ThreadId::from("thr_x"));
     elsewhere.cause = Some(Seq(3));
-    done(store, elsewhere).await; // 4
-    done(store, claim_task("task_1", "a")).await; // 5
-    done(store, claim_file("src/a.rs", "a")).await; // 6
+    submit_ok(store, elsewhere).await; // 4
+    submit_ok(store, claim_task("task_1", "a")).await; // 5
+    submit_ok(store, claim_file("src/a.rs", "a")).await; // 6
     let mut by_default = report("b", "tested");
     by_default.run = Some(RunId::project_default());
     by_default.thread = Some(ThreadId::project_default());
-    done(store, by_default).await; // 7
+    submit_ok(store, by_default).await; // 7
     let all = || LogQuery::newest(100);
     let some = |text: &str| Some(text.to_owned());
     let kinds = |kinds: &[&str]| Some(kinds.iter().map(|kind| (*kind).to_owned()).collect());
@@ -473,40 +482,40 @@ async fn the_log_is_read_by_every_condition(world: &World) {
         ("no kinds", LogQuery { kinds: kinds(&[]), ..all() }, &[]),
         ("up to", LogQuery { upto: Some(Seq(2)), ..all() }, &[2, 1]),
     ];
-    for (what, query, wanted) in cases {
+    for (case, query, wanted) in cases {
         let (rows, head) = store.log(query).await.unwrap();
-        assert_eq!(rows.iter().map(|row| row.seq.0).collect::<Vec<_>>(), wanted, "{what}");
+        assert_eq!(rows.iter().map(|row| row.seq.0).collect::<Vec<_>>(), wanted, "{case}");
         assert_eq!(head.head, Seq(7));
     }
     let log = whole_log(store).await;
     assert_eq!((log[3].cause, log[1].cause, log[6].run.clone()), (Some(Seq(3)), Some(Seq(1)), None));
-    // A cause that the request names is no part of it.
+    // A cause named by the request does not make the event a part of it.
     assert_eq!((log[3].part_index, log[3].first(), log[1].part_index, log[1].first()), (0, Seq(4), 1, Seq(1)));
 }
 
-async fn prefixes_are_compared_byte_by_byte(world: &World) {
+async fn path_prefixes_are_compared_bytewise(world: &World) {
     let store = &*world.store;
     for agent in ["a", "b"] {
-        done(store, register(agent)).await;
+        submit_ok(store, register_agent(agent)).await;
     }
     let paths =
         ["src/B.rs", "src/a.rs", "src/é.rs", "src.rs", "src-old/x", "SRC/a.rs", "src/\u{10ffff}/x", "src%/x", "src_/x"];
     for path in paths {
-        let granted = done(store, claim_file(path, "a")).await.reply;
+        let granted = submit_ok(store, claim_file(path, "a")).await.reply;
         assert_eq!(granted, AnyReply::FileClaim(rookery_core::model::file::FileClaimOutcome::Granted), "{path}");
     }
     let mut sorted: Vec<&str> = paths.to_vec();
     sorted.sort_unstable();
     assert_eq!(ids(store, RowQuery::all(Table::Files)).await, sorted);
-    // The subtree meets what is below it and nothing else: not what only looks like it.
+    // A subtree contains only the paths below it, not those that merely begin alike.
     for (subtree, free) in [("src/", false), ("src-old/", false), ("src%/", false), ("srca/", true), ("lib/", true)] {
-        let answer = done(store, claim_file(subtree, "b")).await.reply;
+        let answer = submit_ok(store, claim_file(subtree, "b")).await.reply;
         let granted = answer == AnyReply::FileClaim(rookery_core::model::file::FileClaimOutcome::Granted);
         assert_eq!(granted, free, "{subtree}");
     }
 }
 
-async fn unpleasant_texts_and_bodies_come_back_as_they_were(world: &World) {
+async fn unusual_texts_and_bodies_are_returned_unchanged(world: &World) {
     let store = &*world.store;
     let title = "nul \0, quote ' \" and \u{10ffff}";
     let bodies: [&[u8]; 6] = [
@@ -518,7 +527,7 @@ async fn unpleasant_texts_and_bodies_come_back_as_they_were(world: &World) {
         "{ \"spaces\" :  1.0 }\r\n".as_bytes(),
     ];
     for (at, body) in bodies.iter().enumerate() {
-        done(store, with_body(create(&format!("task_{at}"), title), body)).await;
+        submit_ok(store, with_body(create_task(&format!("task_{at}"), title), body)).await;
     }
     let log = whole_log(store).await;
     for (row, body) in log.iter().zip(bodies) {
@@ -529,27 +538,27 @@ async fn unpleasant_texts_and_bodies_come_back_as_they_were(world: &World) {
     assert!(matches!(&rows[0], Some(Row::Task(task)) if task.title == title));
     let (without, _) = store.log(LogQuery::after(Seq::ZERO, 10)).await.unwrap();
     assert!(without.iter().all(|row| row.body.is_none()));
-    // An id with NUL in it is one id, not the part before it.
-    done(store, create("task_nul\0a", "a")).await;
-    done(store, create("task_nul\0b", "b")).await;
+    // An id with a NUL is one id, not only the part before it.
+    submit_ok(store, create_task("task_nul\0a", "a")).await;
+    submit_ok(store, create_task("task_nul\0b", "b")).await;
     let about = LogQuery { task: Some("task_nul\0a".to_owned()), ..LogQuery::newest(10) };
     assert_eq!(store.log(about).await.unwrap().0.len(), 1);
 }
 
-async fn a_large_body_comes_back_as_it_was(world: &World) {
+async fn large_body_is_returned_unchanged(world: &World) {
     let store = &*world.store;
     let body: Vec<u8> = (0..1024 * 1024_u32).map(|at| (at % 251) as u8).collect();
     for at in 0..3 {
-        done(store, with_body(create(&format!("task_{at}"), "large"), &body)).await;
+        submit_ok(store, with_body(create_task(&format!("task_{at}"), "large"), &body)).await;
     }
     let query = LogQuery { bodies: Bodies::Read, ..LogQuery::newest(1) };
     let (rows, _) = store.log(query).await.unwrap();
     assert_eq!(rows[0].body.as_ref().unwrap().bytes, BodyBytes::Here(body));
 }
 
-async fn a_failure_in_the_middle_of_many_hurts_only_itself(world: &World) {
+async fn failure_within_a_batch_rejects_only_its_command(world: &World) {
     let store = &*world.store;
-    let submissions = (0..512).map(|at| create(&format!("task_{}", if at == 256 { 255 } else { at }), "t"));
+    let submissions = (0..512).map(|at| create_task(&format!("task_{}", if at == 256 { 255 } else { at }), "t"));
     let pending: Vec<_> = submissions.map(|submission| store.submit(submission)).collect();
     let mut refused = Vec::new();
     for (at, pending) in pending.into_iter().enumerate() {
@@ -570,12 +579,12 @@ async fn concurrent_submitters_leave_no_gap(world: &World) {
         submitters.push(tokio::spawn(async move {
             let mut last = Seq::ZERO;
             for at in 0..25 {
-                let made = done(&*store, create(&format!("task_{submitter}_{at}"), "t")).await;
-                assert!(made.at > last);
-                last = made.at;
-                // Whoever has an answer finds what it did.
-                let (rows, head) = store.log(LogQuery::one(made.at)).await.unwrap();
-                assert!(head.head >= made.at && rows.len() == 1);
+                let created = submit_ok(&*store, create_task(&format!("task_{submitter}_{at}"), "t")).await;
+                assert!(created.at > last);
+                last = created.at;
+                // A submitter reads its own write.
+                let (rows, head) = store.log(LogQuery::one(created.at)).await.unwrap();
+                assert!(head.head >= created.at && rows.len() == 1);
             }
         }));
     }
@@ -585,11 +594,11 @@ async fn concurrent_submitters_leave_no_gap(world: &World) {
     assert_eq!(whole_log(&*world.store).await.len(), 200);
 }
 
-async fn publications_come_in_the_order_of_the_log(world: &World) {
+async fn publications_follow_log_order(world: &World) {
     let mut published = world.store.published();
     let store = world.store.clone();
     let submitting = tokio::spawn(async move {
-        let pending: Vec<_> = (0..300).map(|at| store.submit(create(&format!("task_{at}"), "t"))).collect();
+        let pending: Vec<_> = (0..300).map(|at| store.submit(create_task(&format!("task_{at}"), "t"))).collect();
         for pending in pending {
             pending.await.unwrap();
         }
@@ -603,31 +612,31 @@ async fn publications_come_in_the_order_of_the_log(world: &World) {
         }
     }
     submitting.await.unwrap();
-    // What was answered is published: nothing is left to wait for.
-    done(&*world.store, create("task_last", "t")).await;
+    // An acknowledged command has been published.
+    submit_ok(&*world.store, create_task("task_last", "t")).await;
     assert_eq!(published.try_recv().unwrap().last(), Some(Seq(301)));
 }
 
-async fn a_redacted_row_keeps_its_place_and_hash(world: &World) {
+async fn redacted_row_keeps_its_place_and_hash(world: &World) {
     let store = &*world.store;
-    let secret = || with_key(with_body(create("task_1", "the secret"), b"the secret"), "k", "h");
-    done(store, secret()).await;
+    let secret = || with_key(with_body(create_task("task_1", "the secret"), b"the secret"), "k", "h");
+    submit_ok(store, secret()).await;
     let row = whole_log(store).await.remove(0);
     let hash = row.body.as_ref().unwrap().sha256.clone();
     let target = Target { seq: row.seq, fact: row.event.clone(), artifact: None };
-    done(store, Submission::new(Caller::person("anna"), Redact { rows: vec![target] })).await;
+    submit_ok(store, Submission::new(Caller::person("anna"), Redact { rows: vec![target] })).await;
     let log = whole_log(store).await;
     let body = log[0].body.clone().unwrap();
     assert_eq!((body.sha256, body.bytes), (hash, BodyBytes::Gone));
     assert!(!String::from_utf8(log[0].event.encode()).unwrap().contains("secret"));
     let (rows, _) = store.rows(vec![Key::Task("task_1".into())]).await.unwrap();
     assert!(matches!(&rows[0], Some(Row::Task(task)) if task.title == "[redacted]"));
-    // Nor is it told to whoever asks again.
-    let again = done(store, secret()).await;
+    // A remembered reply is redacted too.
+    let again = submit_ok(store, secret()).await;
     assert!(again.duplicate && !format!("{:?}", again.reply).contains("secret"), "{again:?}");
 }
 
-async fn operational_state_is_kept_and_not_logged(world: &World) {
+async fn operational_state_is_stored_and_not_logged(world: &World) {
     let store = &*world.store;
     let seen = |millis| Presence { last_seen: Timestamp(millis), source: LifeSource::Call };
     let entries: Vec<(AgentId, Presence)> = vec![("a".into(), seen(1)), ("b".into(), seen(2))];
@@ -652,7 +661,7 @@ async fn operational_state_is_kept_and_not_logged(world: &World) {
         Operation::RenewToken(token("one", "changed")),
         Operation::RevokeToken { id: "two".to_owned() },
         Operation::RevokeToken { id: "none".to_owned() },
-        // A revoked token does not come back by being renewed.
+        // Renewing a revoked token does not restore it.
         Operation::RenewToken(token("two", "renewed")),
     ] {
         store.operate(operation).await.unwrap();
@@ -670,16 +679,16 @@ async fn operational_state_is_kept_and_not_logged(world: &World) {
     for (adapter, version, place) in [("b", 1, 7), ("a", 1, 3), ("a", 2, 4), ("a", 2, 9), ("a", 4, 9), ("a", 3, 5)] {
         put.push(store.operate(Operation::PutOutbox(outbox(adapter, version, place))).await.unwrap());
     }
-    assert_eq!(put, [1, 1, 1, 0, 0, 1], "only over the version before it");
+    assert_eq!(put, [1, 1, 1, 0, 0, 1], "only over the previous version");
     assert_eq!(store.outboxes().await.unwrap(), [outbox("a", 3, 5), outbox("b", 1, 7)]);
     assert!(whole_log(store).await.is_empty());
 }
 
-async fn presence_is_seen_by_decisions(world: &World) {
+async fn decisions_read_current_presence(world: &World) {
     use rookery_core::agents::DeclareOffline;
     use rookery_core::model::agent::Evidence;
     let store = &*world.store;
-    done(store, register("a")).await;
+    submit_ok(store, register_agent("a")).await;
     let offline = |last_seen| {
         let evidence =
             Evidence { last_seen: Timestamp(last_seen), source: Some(LifeSource::Call), limit_millis: 1_000 };
@@ -687,13 +696,13 @@ async fn presence_is_seen_by_decisions(world: &World) {
     };
     let seen = |millis| Presence { last_seen: Timestamp(millis), source: LifeSource::Call };
     store.operate(Operation::WritePresence(vec![("a".into(), seen(50))])).await.unwrap();
-    assert_eq!(refused(store, offline(40)).await, Code::Stale);
+    assert_eq!(submit_rejected(store, offline(40)).await, Code::Stale);
     world.board.saw(&"a".into(), seen(60));
-    assert_eq!(refused(store, offline(50)).await, Code::Stale);
-    done(store, offline(60)).await;
+    assert_eq!(submit_rejected(store, offline(50)).await, Code::Stale);
+    submit_ok(store, offline(60)).await;
 }
 
-async fn an_artifact_stays_while_it_is_held_or_named(world: &World) {
+async fn artifact_is_kept_while_held_or_named(world: &World) {
     let store = &*world.store;
     for bytes in [b"".to_vec(), b"small".to_vec(), vec![7; 3 * 512 * 1024 + 1]] {
         let held = store.put_artifact(bytes.clone()).await.unwrap();
@@ -708,29 +717,29 @@ async fn an_artifact_stays_while_it_is_held_or_named(world: &World) {
     let sha256 = held.sha256.clone();
     let mut naming = report("a", "built");
     naming.body = Some(Body { sha256: sha256.clone(), bytes: BodyBytes::Artifact });
-    done(store, naming).await;
+    submit_ok(store, naming).await;
     assert_eq!(store.release_hold(held).await.unwrap(), Erased::Named);
     assert_eq!(store.erase_artifact(sha256.clone()).await.unwrap(), Erased::Named);
     assert_eq!(store.artifact(sha256).await.unwrap(), b"named");
     assert!(matches!(store.artifact("../x".to_owned()).await, Err(ArtifactError::Absent { .. })));
 }
 
-async fn a_command_out_of_duty_needs_the_epoch_that_counts(world: &World) {
+async fn leader_command_with_outdated_epoch_is_rejected(world: &World) {
     let store = &*world.store;
-    let attendance = store.renew_lease(node("node_a")).await.unwrap();
-    assert_eq!(attendance.tenures.len(), LeaderRole::ALL.len());
-    assert_eq!(attendance.nodes.iter().map(|seen| seen.node.id.as_str()).collect::<Vec<_>>(), ["node_a"]);
-    let tenure = attendance.tenures[0];
-    done(store, report("a", "one").out_of(tenure)).await;
+    let lease = store.renew_lease(node("node_a")).await.unwrap();
+    assert_eq!(lease.tenures.len(), LeaderRole::ALL.len());
+    assert_eq!(lease.nodes.iter().map(|seen| seen.node.id.as_str()).collect::<Vec<_>>(), ["node_a"]);
+    let tenure = lease.tenures[0];
+    submit_ok(store, report("a", "one").out_of(tenure)).await;
     let old = LeaderEpoch { epoch: tenure.epoch + 1, ..tenure };
-    assert_eq!(refused(store, report("a", "two").out_of(old)).await, Code::Stale);
+    assert_eq!(submit_rejected(store, report("a", "two").out_of(old)).await, Code::Stale);
     assert_eq!(whole_log(store).await.len(), 1);
 }
 
-async fn a_page_of_the_log_ends_where_its_bytes_do(world: &World) {
+async fn log_page_ends_at_its_byte_limit(world: &World) {
     let store = &*world.store;
     for at in 0..6 {
-        done(store, create(&format!("task_{at}"), &"t".repeat(400))).await;
+        submit_ok(store, create_task(&format!("task_{at}"), &"t".repeat(400))).await;
     }
     for (bytes, count) in [(0, 0), (1, 1), (400, 1), (900, 2), (1_000_000, 6), (usize::MAX, 6)] {
         for (query, first) in [(LogQuery::after(Seq::ZERO, 6), 1), (LogQuery::newest(6), 6)] {

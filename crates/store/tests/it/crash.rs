@@ -1,4 +1,4 @@
-//! The machine stops at any moment: what was answered is there, and the rows are the fold of what is there.
+//! Crashes at any moment: acknowledged commands survive, and the rows are the fold of the remaining log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use rookery_store::store::Health;
 use rookery_store::{Store, Submission};
 
 use crate::support::{
-    claim_file, claim_task, create, database, done, open, register, replay_matches, verify, whole_log, with_body,
-    with_key,
+    claim_file, claim_task, create_task, database, open, register_agent, replay_matches, submit_ok, verify, whole_log,
+    with_body, with_key,
 };
 
 const WAL_HEADER: usize = 32;
 const FRAME: usize = 24 + 4096;
 
-/// A store as a crash leaves it: the database and its write-ahead log.
-struct Remains {
+/// The files of a store as a crash leaves them: the database and its write-ahead log.
+struct CrashImage {
     database: Vec<u8>,
     wal: Vec<u8>,
 }
 
-impl Remains {
-    fn of(path: &Path) -> Remains {
-        // Nothing is checkpointed meanwhile, so that the two fit together.
-        Remains { database: std::fs::read(path).unwrap(), wal: std::fs::read(wal(path)).unwrap() }
+impl CrashImage {
+    fn of(path: &Path) -> CrashImage {
+        // No checkpoint runs in the test, so the two files match.
+        CrashImage { database: std::fs::read(path).unwrap(), wal: std::fs::read(wal(path)).unwrap() }
     }
 
-    fn lay(&self, path: &Path, wal_bytes: &[u8]) {
+    fn write_to(&self, path: &Path, wal_bytes: &[u8]) {
         drop(std::fs::remove_file(path.with_file_name("rookery.db-shm")));
         std::fs::write(path, &self.database).unwrap();
         std::fs::write(wal(path), wal_bytes).unwrap();
@@ -41,18 +41,18 @@ fn wal(path: &Path) -> std::path::PathBuf {
     path.with_file_name("rookery.db-wal")
 }
 
-async fn recorded_run() -> (Remains, Vec<LogRow>) {
+async fn record_run() -> (CrashImage, Vec<LogRow>) {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&database(&folder));
     for agent in ["a", "b"] {
-        done(&store, register(agent)).await;
+        submit_ok(&store, register_agent(agent)).await;
     }
     for at in 0..5 {
         let id = format!("task_{at}");
-        done(&store, with_key(with_body(create(&id, "t"), &vec![at; 6_000]), &id, "h")).await;
-        done(&store, claim_task(&id, "a")).await;
-        done(&store, claim_file(&format!("src/{at}.rs"), "a")).await;
-        done(
+        submit_ok(&store, with_key(with_body(create_task(&id, "t"), &vec![at; 6_000]), &id, "h")).await;
+        submit_ok(&store, claim_task(&id, "a")).await;
+        submit_ok(&store, claim_file(&format!("src/{at}.rs"), "a")).await;
+        submit_ok(
             &store,
             Submission::new(
                 Caller::asserted("a"),
@@ -67,14 +67,14 @@ async fn recorded_run() -> (Remains, Vec<LogRow>) {
             outcome_required: Required::No,
             contract: None,
         };
-        done(&store, Submission::new(Caller::asserted("a"), complete)).await;
+        submit_ok(&store, Submission::new(Caller::asserted("a"), complete)).await;
     }
-    (Remains::of(&database(&folder)), whole_log(&store).await)
+    (CrashImage::of(&database(&folder)), whole_log(&store).await)
 }
 
 #[tokio::test]
-async fn a_log_cut_anywhere_opens_to_a_true_prefix() {
-    let (remains, log) = recorded_run().await;
+async fn wal_cut_at_any_frame_opens_to_a_prefix_of_the_log() {
+    let (remains, log) = record_run().await;
     let frames = (remains.wal.len() - WAL_HEADER) / FRAME;
     assert!(frames > 50 && remains.wal.len() == WAL_HEADER + frames * FRAME, "{frames} frames");
     let folder = tempfile::tempdir().unwrap();
@@ -87,7 +87,7 @@ async fn a_log_cut_anywhere_opens_to_a_true_prefix() {
             if cut > remains.wal.len() {
                 continue;
             }
-            remains.lay(&path, &remains.wal[..cut]);
+            remains.write_to(&path, &remains.wal[..cut]);
             let report = verify(&path, &mut |_| {}).unwrap();
             assert_eq!(report.differences, Vec::<String>::new(), "cut at {cut}");
             assert!(cut == whole || report.facts == reached, "cut at {cut}");
@@ -95,46 +95,46 @@ async fn a_log_cut_anywhere_opens_to_a_true_prefix() {
         }
         assert!(reached >= seen, "frame {frame}");
         if reached > seen || frame == 0 {
-            opens_to_prefix(&remains, &path, whole, &log[..usize::try_from(reached).unwrap()]).await;
+            assert_opens_to_prefix(&remains, &path, whole, &log[..usize::try_from(reached).unwrap()]).await;
         }
         seen = reached;
     }
     assert_eq!(seen, log.len() as u64);
 }
 
-async fn opens_to_prefix(remains: &Remains, path: &Path, cut: usize, log: &[LogRow]) {
-    remains.lay(path, &remains.wal[..cut]);
+async fn assert_opens_to_prefix(remains: &CrashImage, path: &Path, cut: usize, log: &[LogRow]) {
+    remains.write_to(path, &remains.wal[..cut]);
     let store = open(path);
     assert_eq!(store.health(), Health::Writable);
     assert_eq!(whole_log(&store).await, log);
-    // It goes on from there.
-    assert_eq!(done(&store, create("task_after", "t")).await.at, Seq(log.len() as u64 + 1));
+    // The store continues from there.
+    assert_eq!(submit_ok(&store, create_task("task_after", "t")).await.at, Seq(log.len() as u64 + 1));
     replay_matches(&store).await;
     store.close().await;
 }
 
 #[tokio::test]
-async fn a_log_with_torn_frames_opens_to_a_true_prefix() {
-    let (remains, log) = recorded_run().await;
+async fn wal_with_torn_frames_opens_to_a_prefix_of_the_log() {
+    let (remains, log) = record_run().await;
     let folder = tempfile::tempdir().unwrap();
     let path = database(&folder);
     for at in (WAL_HEADER..remains.wal.len()).step_by(FRAME * 7 + 1_313) {
         let mut torn = remains.wal.clone();
         torn[at] ^= 0x40;
-        remains.lay(&path, &torn);
+        remains.write_to(&path, &torn);
         let report = verify(&path, &mut |_| {}).unwrap();
         assert_eq!(report.differences, Vec::<String>::new(), "torn at {at}");
         assert!(report.facts <= log.len() as u64);
-        // The end of the file was given out and never written.
+        // The file was extended but its end never written.
         let mut zeroed = remains.wal.clone();
         zeroed[at..].fill(0);
-        remains.lay(&path, &zeroed);
+        remains.write_to(&path, &zeroed);
         assert_eq!(verify(&path, &mut |_| {}).unwrap().facts, report.facts, "zeroes from {at}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_answered_is_there_after_a_crash_under_load() {
+async fn crash_under_load_keeps_every_acknowledged_command() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(open(&database(&folder)));
     let answered = Arc::new(AtomicU64::new(0));
@@ -143,9 +143,10 @@ async fn what_was_answered_is_there_after_a_crash_under_load() {
             let (store, answered) = (store.clone(), answered.clone());
             tokio::spawn(async move {
                 for at in 0..100 {
-                    let made =
-                        done(&*store, with_body(create(&format!("task_{submitter}_{at}"), "t"), &[1; 500])).await;
-                    answered.fetch_max(made.at.0, Ordering::SeqCst);
+                    let created =
+                        submit_ok(&*store, with_body(create_task(&format!("task_{submitter}_{at}"), "t"), &[1; 500]))
+                            .await;
+                    answered.fetch_max(created.at.0, Ordering::SeqCst);
                 }
             })
         })
@@ -154,7 +155,7 @@ async fn what_was_answered_is_there_after_a_crash_under_load() {
     while submitters.iter().any(|submitter| !submitter.is_finished()) {
         let before = answered.load(Ordering::SeqCst);
         if crashes.last().is_none_or(|(last, _)| before >= last + 40) {
-            crashes.push((before, Remains::of(&database(&folder))));
+            crashes.push((before, CrashImage::of(&database(&folder))));
         }
         tokio::task::yield_now().await;
     }
@@ -165,7 +166,7 @@ async fn what_was_answered_is_there_after_a_crash_under_load() {
     assert!(crashes.len() > 2);
     for (answered, remains) in crashes {
         let folder = tempfile::tempdir().unwrap();
-        remains.lay(&database(&folder), &remains.wal);
+        remains.write_to(&database(&folder), &remains.wal);
         let after = open(&database(&folder));
         let found = whole_log(&after).await;
         assert!(found.len() as u64 >= answered);

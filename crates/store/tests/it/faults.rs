@@ -1,4 +1,4 @@
-//! A disk that misbehaves: nothing is answered that is not so, reads go on, and no restart is needed.
+//! A faulty disk: no false acknowledgement, reads keep working, and no restart is needed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,8 @@ use rookery_store::{Operation, RowQuery, Store, Submission, SubmitError};
 use rusqlite::Connection;
 
 use crate::support::{
-    create, database, done, open, options, refused, register, replay_matches, report, whole_log, with_body, with_key,
+    create_task, database, open, options, register_agent, replay_matches, report, submit_ok, submit_rejected,
+    whole_log, with_body, with_key,
 };
 
 const FULL: i32 = 13;
@@ -26,11 +27,11 @@ enum Fault {
     Panic,
 }
 
-/// What is armed strikes each time its step comes; the gate holds the writer at its next transaction.
+/// Raises each armed fault whenever its step comes; the gate holds the writer at its next transaction.
 #[derive(Debug, Default)]
 struct Trap {
     armed: Mutex<HashMap<Step, Fault>>,
-    /// Armed by the first fault that strikes.
+    /// The fault that the first raised fault arms.
     next: Mutex<Option<(Step, Fault)>>,
     gate: Mutex<()>,
     full: Mutex<bool>,
@@ -47,7 +48,7 @@ impl Faults for Trap {
         if step == Step::Begin {
             drop(self.gate.lock().unwrap());
             let most = if *self.full.lock().unwrap() { 1 } else { 4_294_967_294_i64 };
-            // SQLite takes the present size for the least: there is no room for a further page.
+            // SQLite never goes below the present size, so no further page fits.
             connection.query_row(&format!("PRAGMA max_page_count = {most}"), [], |_| Ok(()))?;
         }
         let armed = self.armed.lock().unwrap().get(&step).copied();
@@ -62,41 +63,41 @@ impl Faults for Trap {
     }
 }
 
-struct Trapped {
+struct StoreWithTrap {
     trap: Arc<Trap>,
     store: SqliteStore,
     folder: tempfile::TempDir,
 }
 
-fn trapped(change: impl FnOnce(&mut Options)) -> Trapped {
+fn store_with_trap(change: impl FnOnce(&mut Options)) -> StoreWithTrap {
     let folder = tempfile::tempdir().unwrap();
     let trap = Arc::new(Trap::default());
     let mut options = options(&database(&folder));
     options.faults = Some(trap.clone());
     options.upkeep.probe = Duration::from_secs(3_600);
     change(&mut options);
-    Trapped { trap, store: SqliteStore::open(options).unwrap(), folder }
+    StoreWithTrap { trap, store: SqliteStore::open(options).unwrap(), folder }
 }
 
 const WRITING: [Step; 7] = [Step::Begin, Step::Load, Step::Log, Step::Rows, Step::Tallies, Step::Replies, Step::Commit];
 
 #[tokio::test]
-async fn a_fault_at_any_step_is_no_answer_and_needs_no_restart() {
-    let Trapped { trap, store, folder: _folder } = trapped(|_| {});
-    done(&store, create("task_0", "before")).await;
+async fn fault_at_any_step_is_unavailable_and_needs_no_restart() {
+    let StoreWithTrap { trap, store, folder: _folder } = store_with_trap(|_| {});
+    submit_ok(&store, create_task("task_0", "before")).await;
     for (at, (step, code)) in
         WRITING.into_iter().flat_map(|step| [FULL, IO, READ_ONLY].map(|code| (step, code))).enumerate()
     {
         let before = whole_log(&store).await;
         trap.arm([(step, Fault::Code(code))]);
         let submission =
-            || with_key(with_body(create(&format!("task_{}", at + 1), "t"), b"body"), &at.to_string(), "h");
+            || with_key(with_body(create_task(&format!("task_{}", at + 1), "t"), b"body"), &at.to_string(), "h");
         let failed = store.submit(submission()).await;
         assert!(matches!(failed, Err(SubmitError::Unavailable { .. })), "{step:?} {code}: {failed:?}");
         assert!(matches!(store.health(), Health::ReadOnly { .. }), "{step:?} {code}");
         assert_eq!(whole_log(&store).await, before, "{step:?} {code}");
         trap.arm([]);
-        let written = done(&store, submission()).await;
+        let written = submit_ok(&store, submission()).await;
         assert!(!written.duplicate, "{step:?} {code}");
         assert_eq!(store.health(), Health::Writable);
     }
@@ -105,45 +106,45 @@ async fn a_fault_at_any_step_is_no_answer_and_needs_no_restart() {
 }
 
 #[tokio::test]
-async fn a_commit_whose_answer_is_lost_is_found_to_be_done() {
-    let Trapped { trap, store, folder: _folder } = trapped(|_| {});
+async fn commit_with_lost_answer_is_recognized_as_committed() {
+    let StoreWithTrap { trap, store, folder: _folder } = store_with_trap(|_| {});
     let mut published = store.published();
     trap.arm([(Step::Committed, Fault::Code(IO))]);
-    assert_eq!(done(&store, create("task_1", "t")).await.at, Seq(1));
+    assert_eq!(submit_ok(&store, create_task("task_1", "t")).await.at, Seq(1));
     assert_eq!(published.try_recv().unwrap().last(), Some(Seq(1)));
     trap.arm([]);
     replay_matches(&store).await;
 }
 
 #[tokio::test]
-async fn a_commit_that_was_seen_but_never_synced_is_not_acknowledged() {
-    let Trapped { trap, store, folder: _folder } = trapped(|_| {});
+async fn unsynced_commit_is_not_acknowledged() {
+    let StoreWithTrap { trap, store, folder: _folder } = store_with_trap(|_| {});
     let mut published = store.published();
     trap.arm([(Step::Committed, Fault::Code(IO))]);
     *trap.next.lock().unwrap() = Some((Step::Begin, Fault::Code(IO)));
-    let unknown = store.submit(create("task_1", "t")).await;
+    let unknown = store.submit(create_task("task_1", "t")).await;
     assert!(matches!(unknown, Err(SubmitError::OutcomeUnknown { .. })), "{unknown:?}");
     assert!(published.try_recv().is_err());
     trap.arm([]);
-    assert_eq!(done(&store, create("task_2", "t")).await.at, Seq(2));
+    assert_eq!(submit_ok(&store, create_task("task_2", "t")).await.at, Seq(2));
     assert_eq!(published.try_recv().unwrap().last(), Some(Seq(1)));
     replay_matches(&store).await;
 }
 
 #[tokio::test]
-async fn an_outcome_that_nobody_can_tell_is_called_unknown() {
-    let Trapped { trap, store, folder: _folder } = trapped(|_| {});
+async fn undeterminable_commit_outcome_is_reported_as_unknown() {
+    let StoreWithTrap { trap, store, folder: _folder } = store_with_trap(|_| {});
     let mut published = store.published();
     for step in [Step::Commit, Step::Committed] {
         trap.arm([(step, Fault::Code(IO)), (Step::Compare, Fault::Code(IO))]);
-        let unknown = store.submit(create(&format!("task_{step:?}"), "t")).await;
+        let unknown = store.submit(create_task(&format!("task_{step:?}"), "t")).await;
         assert!(matches!(unknown, Err(SubmitError::OutcomeUnknown { .. })), "{unknown:?}");
     }
     trap.arm([]);
-    // The second one did happen: whoever follows the log gets it before what comes next.
-    assert_eq!(done(&store, create("task_next", "t")).await.at, Seq(2));
-    let told = [published.try_recv().unwrap(), published.try_recv().unwrap()];
-    assert_eq!(told.map(|batch| batch.last().unwrap()), [Seq(1), Seq(2)]);
+    // The second command did commit: subscribers get it before the next one.
+    assert_eq!(submit_ok(&store, create_task("task_next", "t")).await.at, Seq(2));
+    let batches = [published.try_recv().unwrap(), published.try_recv().unwrap()];
+    assert_eq!(batches.map(|batch| batch.last().unwrap()), [Seq(1), Seq(2)]);
     let (rows, _) =
         store.rows(vec![Key::Task("task_Commit".into()), Key::Task("task_Committed".into())]).await.unwrap();
     assert_eq!(rows.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true]);
@@ -151,8 +152,8 @@ async fn an_outcome_that_nobody_can_tell_is_called_unknown() {
 }
 
 #[tokio::test]
-async fn a_poisonous_command_hurts_only_itself() {
-    let Trapped { trap, store, folder } = trapped(|_| {});
+async fn poisonous_command_fails_alone() {
+    let StoreWithTrap { trap, store, folder } = store_with_trap(|_| {});
     let beside = Connection::open(database(&folder)).unwrap();
     beside
         .execute_batch(
@@ -162,7 +163,7 @@ async fn a_poisonous_command_hurts_only_itself() {
         .unwrap();
     let gate = trap.gate.lock().unwrap();
     let pending: Vec<_> = (0..21)
-        .map(|at| store.submit(if at == 10 { report("poison", "x") } else { create(&format!("task_{at}"), "t") }))
+        .map(|at| store.submit(if at == 10 { report("poison", "x") } else { create_task(&format!("task_{at}"), "t") }))
         .collect();
     drop(gate);
     let mut broken = Vec::new();
@@ -181,26 +182,27 @@ async fn a_poisonous_command_hurts_only_itself() {
 }
 
 #[tokio::test]
-async fn a_panic_breaks_the_command_and_not_the_writer() {
-    let Trapped { trap, store, folder: _folder } = trapped(|_| {});
+async fn panic_fails_the_command_and_not_the_writer() {
+    let StoreWithTrap { trap, store, folder: _folder } = store_with_trap(|_| {});
     for step in WRITING {
         trap.arm([(step, Fault::Panic)]);
-        let broken = store.submit(create("task_1", "t")).await;
+        let broken = store.submit(create_task("task_1", "t")).await;
         assert!(matches!(&broken, Err(SubmitError::Broken { reason }) if reason.contains("trap")), "{broken:?}");
         assert!(whole_log(&store).await.is_empty(), "{step:?}");
     }
     trap.arm([]);
-    done(&store, create("task_1", "t")).await;
+    submit_ok(&store, create_task("task_1", "t")).await;
     replay_matches(&store).await;
 }
 
 #[tokio::test]
 async fn damaged_store_is_read_only_until_it_is_opened_again() {
-    let Trapped { trap, store, folder } = trapped(|options| options.upkeep.probe = Duration::from_millis(5));
+    let StoreWithTrap { trap, store, folder } =
+        store_with_trap(|options| options.upkeep.probe = Duration::from_millis(5));
     trap.arm([(Step::Load, Fault::Code(CORRUPT))]);
     let gate = trap.gate.lock().unwrap();
-    let loading = store.submit(create("task_1", "t"));
-    // One that would not meet the damage is refused too.
+    let loading = store.submit(create_task("task_1", "t"));
+    // A command that would not touch the damage is rejected too.
     let other = || Submission::new(Caller::watcher(), RecordUntracked { changed: 1, sample: vec![], site: None });
     let beside = store.submit(other());
     drop(gate);
@@ -219,35 +221,36 @@ async fn damaged_store_is_read_only_until_it_is_opened_again() {
     assert_eq!(whole_log(&store).await.len(), 0);
     store.close().await;
     let again = open(&database(&folder));
-    done(&again, other()).await;
+    submit_ok(&again, other()).await;
     replay_matches(&again).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_is_said_and_noticed_when_it_has_room_again() {
-    let Trapped { trap, store, folder: _folder } = trapped(|options| options.upkeep.probe = Duration::from_millis(5));
-    done(&store, register("a")).await;
+async fn full_disk_is_reported_and_recovery_is_noticed() {
+    let StoreWithTrap { trap, store, folder: _folder } =
+        store_with_trap(|options| options.upkeep.probe = Duration::from_millis(5));
+    submit_ok(&store, register_agent("a")).await;
     *trap.full.lock().unwrap() = true;
-    let large = || with_body(create("task_large", "t"), &vec![7; 300_000]);
+    let large = || with_body(create_task("task_large", "t"), &vec![7; 300_000]);
     let failed = store.submit(large()).await;
     assert!(matches!(&failed, Err(SubmitError::Unavailable { reason }) if reason.contains("full")), "{failed:?}");
     assert!(matches!(store.health(), Health::ReadOnly { .. }));
-    // Reads go on, and so do refusals: neither needs room.
+    // Reads and rejections keep working: neither needs space.
     assert_eq!(store.list(RowQuery::all(rookery_core::Table::Agents)).await.unwrap().0.len(), 1);
-    assert_eq!(refused(&store, create("task_2", "")).await, rookery_core::Code::Invalid);
+    assert_eq!(submit_rejected(&store, create_task("task_2", "")).await, rookery_core::Code::Invalid);
     assert!(matches!(store.health(), Health::ReadOnly { .. }));
     *trap.full.lock().unwrap() = false;
     while store.health() != Health::Writable {
         tokio::task::yield_now().await;
     }
-    done(&store, large()).await;
+    submit_ok(&store, large()).await;
     replay_matches(&store).await;
     store.close().await;
 }
 
 #[tokio::test]
-async fn operational_state_is_not_lost_silently() {
-    let Trapped { trap, store, folder: _folder } = trapped(|_| {});
+async fn failed_operational_write_is_reported() {
+    let StoreWithTrap { trap, store, folder: _folder } = store_with_trap(|_| {});
     trap.arm([(Step::Begin, Fault::Code(FULL))]);
     let revoke = || Operation::RevokeToken { id: "x".to_owned() };
     let failed = store.operate(revoke()).await;
@@ -262,24 +265,24 @@ async fn operational_state_is_not_lost_silently() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_removed_takes_nothing_more() {
-    let Trapped { trap: _trap, store, folder } = trapped(|_| {});
-    done(&store, create("task_1", "t")).await;
+async fn removed_database_file_rejects_writes() {
+    let StoreWithTrap { trap: _, store, folder } = store_with_trap(|_| {});
+    submit_ok(&store, create_task("task_1", "t")).await;
     let (path, kept) = (database(&folder), folder.path().join("kept"));
     std::fs::hard_link(&path, &kept).unwrap();
     std::fs::remove_file(&path).unwrap();
     for _ in 0..2 {
-        let failed = store.submit(create("task_2", "t")).await;
+        let failed = store.submit(create_task("task_2", "t")).await;
         assert!(
             matches!(&failed, Err(SubmitError::Unavailable { reason }) if reason.contains("removed")),
             "{failed:?}"
         );
     }
     assert!(matches!(store.health(), Health::ReadOnly { .. }) && !path.exists());
-    // Another file in its place is not ours either.
+    // Another file in its place is not used either.
     std::fs::write(&path, b"").unwrap();
-    assert!(matches!(store.submit(create("task_2", "t")).await, Err(SubmitError::Unavailable { .. })));
+    assert!(matches!(store.submit(create_task("task_2", "t")).await, Err(SubmitError::Unavailable { .. })));
     std::fs::rename(&kept, &path).unwrap();
-    done(&store, create("task_2", "t")).await;
+    submit_ok(&store, create_task("task_2", "t")).await;
     replay_matches(&store).await;
 }

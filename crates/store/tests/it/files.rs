@@ -1,4 +1,4 @@
-//! What can be done with the files of a store: verify, back up, restore, export, import.
+//! Offline commands on the files of a store: verify, back up, restore, export, import.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use rookery_store::{Operation, Store, Submission};
 use rusqlite::Connection;
 
 use crate::support::{
-    artifacts_of, claim_file, claim_task, create, database, done, open, register, replay_matches, verify, whole_log,
-    with_body, with_key,
+    artifacts_of, claim_file, claim_task, create_task, database, open, register_agent, replay_matches, submit_ok,
+    verify, whole_log, with_body, with_key,
 };
 
 pub(crate) struct StoreFolder {
@@ -48,49 +48,50 @@ impl StoreFolder {
     }
 }
 
-/// A store with bodies of every kind, closed.
-pub(crate) async fn filled(place: &StoreFolder) -> Vec<LogRow> {
-    let store = open(&place.database());
-    done(&store, register("a")).await;
+/// Fills a store with bodies of every kind, closes it, and returns its log.
+pub(crate) async fn filled_log(folder: &StoreFolder) -> Vec<LogRow> {
+    let store = open(&folder.database());
+    submit_ok(&store, register_agent("a")).await;
     for (at, body) in [&b"text \0"[..], b"\xff\xfe", br#"{"a":1,"a":2}"#, b""].into_iter().enumerate() {
-        done(&store, with_key(with_body(create(&format!("task_{at}"), "t"), body), &at.to_string(), "h")).await;
+        submit_ok(&store, with_key(with_body(create_task(&format!("task_{at}"), "t"), body), &at.to_string(), "h"))
+            .await;
     }
     let secret = b"the secret ".repeat(5_000);
-    done(&store, with_key(with_body(create("task_secret", "the secret"), &secret), "secret", "h")).await;
+    submit_ok(&store, with_key(with_body(create_task("task_secret", "the secret"), &secret), "secret", "h")).await;
     let row = whole_log(&store).await.pop().unwrap();
     let target = Target { seq: row.seq, fact: row.event, artifact: None };
-    done(&store, Submission::new(Caller::person("anna"), Redact { rows: vec![target] })).await;
+    submit_ok(&store, Submission::new(Caller::person("anna"), Redact { rows: vec![target] })).await;
     for bytes in [vec![3; 2_500_000], vec![b'x'; 100]] {
-        let sha256 = place.artifacts().put(&bytes).unwrap();
-        let mut submission = create(&format!("task_{}", bytes.len()), "t");
+        let sha256 = folder.artifacts().put(&bytes).unwrap();
+        let mut submission = create_task(&format!("task_{}", bytes.len()), "t");
         submission.body = Some(Body { sha256, bytes: BodyBytes::Artifact });
-        done(&store, submission).await;
+        submit_ok(&store, submission).await;
     }
-    done(&store, claim_file("src/é.rs", "a")).await;
+    submit_ok(&store, claim_file("src/é.rs", "a")).await;
     let log = whole_log(&store).await;
     store.close().await;
     log
 }
 
 #[tokio::test]
-async fn a_text_that_was_overwritten_before_its_redaction_is_nowhere_in_the_file() {
-    let place = StoreFolder::new();
-    let store = open(&place.database());
+async fn redacted_text_is_gone_from_the_file_even_if_overwritten_before() {
+    let folder = StoreFolder::new();
+    let store = open(&folder.database());
     let secret = "the secret ".repeat(200);
     for at in 0..20 {
-        done(&store, with_key(create(&format!("task_{at}"), &secret), &at.to_string(), "h")).await;
+        submit_ok(&store, with_key(create_task(&format!("task_{at}"), &secret), &at.to_string(), "h")).await;
     }
-    // The remembered replies show the secret, too, and are gone before anybody asks for it.
+    // The remembered replies contain the secret too, and are forgotten before the redaction.
     store.operate(Operation::ForgetReplies { before: Timestamp(i64::MAX) }).await.unwrap();
     let target = |row: LogRow| Target { seq: row.seq, fact: row.event, artifact: None };
     let rows = whole_log(&store).await.into_iter().map(target).collect();
-    done(&store, Submission::new(Caller::person("anna"), Redact { rows })).await;
+    submit_ok(&store, Submission::new(Caller::person("anna"), Redact { rows })).await;
     store.close().await;
-    let bytes = std::fs::read(place.database()).unwrap();
+    let bytes = std::fs::read(folder.database()).unwrap();
     assert!(!bytes.windows(10).any(|window| window == b"the secret"));
 }
 
-pub(crate) async fn log_of(path: &Path) -> (Vec<LogRow>, String) {
+pub(crate) async fn read_log_and_id(path: &Path) -> (Vec<LogRow>, String) {
     let store = open(path);
     replay_matches(&store).await;
     let log = whole_log(&store).await;
@@ -100,17 +101,17 @@ pub(crate) async fn log_of(path: &Path) -> (Vec<LogRow>, String) {
 }
 
 #[tokio::test]
-async fn verifying_finds_every_kind_of_tampering() {
-    let place = StoreFolder::new();
-    let log = filled(&place).await;
-    let path = place.database();
-    let mut told = Vec::new();
-    let report = verify(&path, &mut |progress| told.push(progress)).unwrap();
+async fn verification_finds_every_kind_of_tampering() {
+    let folder = StoreFolder::new();
+    let log = filled_log(&folder).await;
+    let path = folder.database();
+    let mut reported = Vec::new();
+    let report = verify(&path, &mut |progress| reported.push(progress)).unwrap();
     assert_eq!((report.facts, report.differences.len()), (log.len() as u64, 0), "{:?}", report.differences);
-    assert_eq!(told.last().map(|progress| progress.done), Some(log.len() as u64));
+    assert_eq!(reported.last().map(|progress| progress.done), Some(log.len() as u64));
     assert_eq!(integrity(&path).unwrap(), Vec::<String>::new());
     let sound = std::fs::read(&path).unwrap();
-    for (tamper, noticed) in [
+    for (tamper, finding) in [
         ("DELETE FROM tasks WHERE key = 'task_1'", "missing"),
         ("UPDATE tasks SET state = 'completed' WHERE key = 'task_1'", "columns"),
         ("UPDATE tasks SET doc = (SELECT doc FROM tasks WHERE key = 'task_2') WHERE key = 'task_1'", "differs"),
@@ -126,31 +127,31 @@ async fn verifying_finds_every_kind_of_tampering() {
         tampered.execute_batch(&tamper.replace("'{", "CAST('{").replace("}')", "}' AS BLOB))")).unwrap();
         drop(tampered);
         let found = verify(&path, &mut |_| {}).unwrap().differences.join("; ");
-        assert!(found.contains(noticed), "{tamper}: {found}");
+        assert!(found.contains(finding), "{tamper}: {found}");
     }
 }
 
 #[tokio::test]
 async fn verification_of_a_long_log_keeps_few_rows_in_memory() {
     const LIMIT: usize = 50;
-    let place = StoreFolder::new();
-    let store = open(&place.database());
-    done(&store, register("a")).await;
+    let folder = StoreFolder::new();
+    let store = open(&folder.database());
+    submit_ok(&store, register_agent("a")).await;
     for at in 0..400 {
-        done(&store, create(&format!("task_{at}"), "t")).await;
+        submit_ok(&store, create_task(&format!("task_{at}"), "t")).await;
     }
     for at in 0..100 {
-        done(&store, claim_task(&format!("task_{at}"), "a")).await;
+        submit_ok(&store, claim_task(&format!("task_{at}"), "a")).await;
     }
     store.close().await;
     let verified = || {
-        let mut source = source(&place.database(), place.artifacts()).unwrap();
+        let mut source = source(&folder.database(), folder.artifacts()).unwrap();
         offline::verify_within(LIMIT, &mut source, &mut |_| {}).unwrap()
     };
     let report = verified();
     assert_eq!((report.facts >= 500, report.differences.as_slice()), (true, [].as_slice()));
     assert!(report.rows > 8 * LIMIT as u64 && report.peak_rows <= LIMIT as u64 + 10, "{report:?}");
-    let tampered = Connection::open(place.database()).unwrap();
+    let tampered = Connection::open(folder.database()).unwrap();
     tampered.execute_batch("DELETE FROM tasks WHERE key = 'task_7'").unwrap();
     drop(tampered);
     let differences = verified().differences;
@@ -161,29 +162,30 @@ async fn verification_of_a_long_log_keeps_few_rows_in_memory() {
 }
 
 #[tokio::test]
-async fn what_was_redacted_is_not_in_the_file() {
-    let place = StoreFolder::new();
-    filled(&place).await;
-    let bytes = std::fs::read(place.database()).unwrap();
+async fn redacted_text_is_gone_from_the_file() {
+    let folder = StoreFolder::new();
+    filled_log(&folder).await;
+    let bytes = std::fs::read(folder.database()).unwrap();
     assert!(!bytes.windows(10).any(|window| window == b"the secret"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_under_load_restores_to_a_prefix_with_another_log_id() {
-    let place = StoreFolder::new();
-    let before = filled(&place).await;
-    let store = Arc::new(open(&place.database()));
+async fn backup_under_load_restores_to_a_prefix_with_a_new_log_id() {
+    let folder = StoreFolder::new();
+    let before = filled_log(&folder).await;
+    let store = Arc::new(open(&folder.database()));
     let submitters: Vec<_> = (0..2)
         .map(|submitter| {
             let store = store.clone();
             tokio::spawn(async move {
                 for at in 0..60 {
-                    done(&*store, with_body(create(&format!("task_{submitter}_{at}"), "t"), &[1; 2_000])).await;
+                    submit_ok(&*store, with_body(create_task(&format!("task_{submitter}_{at}"), "t"), &[1; 2_000]))
+                        .await;
                 }
             })
         })
         .collect();
-    let (path, artifacts, to) = (place.database(), place.artifacts(), place.file("a.backup"));
+    let (path, artifacts, to) = (folder.database(), folder.artifacts(), folder.file("a.backup"));
     let report =
         tokio::task::spawn_blocking(move || backup(&path, &artifacts, &to, &mut |_| {})).await.unwrap().unwrap();
     for submitter in submitters {
@@ -194,7 +196,7 @@ async fn a_backup_under_load_restores_to_a_prefix_with_another_log_id() {
     assert_eq!((report.artifacts, report.missing), (2, vec![]));
     let elsewhere = StoreFolder::new();
     let restored = restore(
-        &place.file("a.backup"),
+        &folder.file("a.backup"),
         &elsewhere.database(),
         &elsewhere.artifacts(),
         &"log_b".into(),
@@ -202,40 +204,40 @@ async fn a_backup_under_load_restores_to_a_prefix_with_another_log_id() {
     )
     .unwrap();
     assert_eq!((restored.head.head, restored.head.log.as_str()), (report.head.head, "log_b"));
-    let (found, log_id) = log_of(&elsewhere.database()).await;
+    let (found, log_id) = read_log_and_id(&elsewhere.database()).await;
     assert!(found.len() >= before.len() && log_id == "log_b");
     assert_eq!(found, log[..found.len()]);
-    assert_eq!(elsewhere.artifacts().list().unwrap(), place.artifacts().list().unwrap());
+    assert_eq!(elsewhere.artifacts().list().unwrap(), folder.artifacts().list().unwrap());
     assert_eq!(verify(&elsewhere.database(), &mut |_| {}).unwrap().differences, Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn restoring_over_a_store_keeps_it_aside_or_does_not_begin() {
-    let (place, other) = (StoreFolder::new(), StoreFolder::new());
-    let log = filled(&place).await;
-    let saved = place.file("a.backup");
-    backup(&place.database(), &place.artifacts(), &saved, &mut |_| {}).unwrap();
+async fn restore_over_a_store_sets_it_aside_or_is_rejected() {
+    let (folder, other) = (StoreFolder::new(), StoreFolder::new());
+    let log = filled_log(&folder).await;
+    let saved = folder.file("a.backup");
+    backup(&folder.database(), &folder.artifacts(), &saved, &mut |_| {}).unwrap();
     let store = open(&other.database());
-    done(&store, create("task_other", "t")).await;
+    submit_ok(&store, create_task("task_other", "t")).await;
     let again = |existing| restore(&saved, &other.database(), &other.artifacts(), &"log_b".into(), existing);
     assert!(matches!(again(Existing::SetAside), Err(OfflineError::Open(OpenError::Locked { .. }))));
     drop(store);
     assert!(matches!(again(Existing::Kept), Err(OfflineError::Exists { .. })));
-    assert_eq!(log_of(&other.database()).await.0.len(), 1);
+    assert_eq!(read_log_and_id(&other.database()).await.0.len(), 1);
     for number in 1..3 {
         let report = again(Existing::SetAside).unwrap();
         assert_eq!(report.set_aside, Some(other.file(&format!("rookery.db.replaced-{number}"))));
-        assert_eq!(log_of(&other.database()).await, (log.clone(), "log_b".to_owned()));
+        assert_eq!(read_log_and_id(&other.database()).await, (log.clone(), "log_b".to_owned()));
     }
-    assert_eq!(log_of(&other.file("rookery.db.replaced-1")).await.0.len(), 1);
+    assert_eq!(read_log_and_id(&other.file("rookery.db.replaced-1")).await.0.len(), 1);
 }
 
 #[tokio::test]
-async fn a_bad_backup_is_refused_before_anything_is_touched() {
-    let (place, other) = (StoreFolder::new(), StoreFolder::new());
-    filled(&place).await;
-    let saved = place.file("a.backup");
-    backup(&place.database(), &place.artifacts(), &saved, &mut |_| {}).unwrap();
+async fn invalid_backup_is_rejected_before_any_change() {
+    let (folder, other) = (StoreFolder::new(), StoreFolder::new());
+    filled_log(&folder).await;
+    let saved = folder.file("a.backup");
+    backup(&folder.database(), &folder.artifacts(), &saved, &mut |_| {}).unwrap();
     let sound = std::fs::read(&saved).unwrap();
     open(&other.database()).close().await;
     let mut damaged = sound.clone();
@@ -245,42 +247,42 @@ async fn a_bad_backup_is_refused_before_anything_is_touched() {
         std::fs::write(&saved, &bad).unwrap();
         let failed =
             restore(&saved, &other.database(), &other.artifacts(), &"log_b".into(), Existing::SetAside).unwrap_err();
-        let told =
+        let is_rejected =
             matches!(failed, OfflineError::Damaged { .. } | OfflineError::NotABackup { .. } | OfflineError::Sql(_));
-        assert!(told, "{failed:?}");
+        assert!(is_rejected, "{failed:?}");
     }
-    assert_eq!(log_of(&other.database()).await, (vec![], "log_test".to_owned()));
+    assert_eq!(read_log_and_id(&other.database()).await, (vec![], "log_test".to_owned()));
     assert!(!other.file("rookery.db.restoring").exists());
 }
 
 #[tokio::test]
-async fn a_backup_names_the_artifacts_it_could_not_take() {
-    let place = StoreFolder::new();
-    filled(&place).await;
-    let names = place.artifacts().list().unwrap();
-    place.artifacts().erase(&names[0]).unwrap();
-    std::fs::write(place.artifacts().folder().join(&names[1]), b"other").unwrap();
-    let report = backup(&place.database(), &place.artifacts(), &place.file("a.backup"), &mut |_| {}).unwrap();
+async fn backup_lists_artifacts_that_it_could_not_copy() {
+    let folder = StoreFolder::new();
+    filled_log(&folder).await;
+    let names = folder.artifacts().list().unwrap();
+    folder.artifacts().erase(&names[0]).unwrap();
+    std::fs::write(folder.artifacts().folder().join(&names[1]), b"other").unwrap();
+    let report = backup(&folder.database(), &folder.artifacts(), &folder.file("a.backup"), &mut |_| {}).unwrap();
     assert_eq!((report.artifacts, report.missing), (0, names));
-    let itself = backup(&place.database(), &place.artifacts(), &place.database(), &mut |_| {});
+    let itself = backup(&folder.database(), &folder.artifacts(), &folder.database(), &mut |_| {});
     assert!(matches!(itself, Err(OfflineError::Exists { .. })));
 }
 
 #[tokio::test]
-async fn an_export_imports_to_the_same_log() {
-    let (place, other) = (StoreFolder::new(), StoreFolder::new());
-    let log = filled(&place).await;
+async fn export_imports_to_the_same_log() {
+    let (folder, other) = (StoreFolder::new(), StoreFolder::new());
+    let log = filled_log(&folder).await;
     let mut lines = Vec::new();
-    let report = place.export(&mut lines).unwrap();
+    let report = folder.export(&mut lines).unwrap();
     assert_eq!((report.rows, report.missing), (log.len() as u64, vec![]));
     let report = other.import(&lines, "log_b").unwrap();
     assert_eq!((report.rows, report.head.head), (log.len() as u64, Seq(log.len() as u64)));
-    assert_eq!(log_of(&other.database()).await, (log, "log_b".to_owned()));
-    assert_eq!(other.artifacts().list().unwrap(), place.artifacts().list().unwrap());
+    assert_eq!(read_log_and_id(&other.database()).await, (log, "log_b".to_owned()));
+    assert_eq!(other.artifacts().list().unwrap(), folder.artifacts().list().unwrap());
     assert_eq!(verify(&other.database(), &mut |_| {}).unwrap().differences, Vec::<String>::new());
     let twice = other.import(&lines, "log_c");
     assert!(matches!(twice, Err(OfflineError::Exists { .. })));
-    // What was imported exports to the same rows.
+    // The imported store exports the same rows.
     let mut again = Vec::new();
     other.export(&mut again).unwrap();
     let rows = |lines: &[u8]| lines.split(|byte| *byte == b'\n').skip(1).map(<[u8]>::to_vec).collect::<Vec<_>>();
@@ -289,29 +291,29 @@ async fn an_export_imports_to_the_same_log() {
 }
 
 #[tokio::test]
-async fn store_of_a_development_version_is_not_exported_verified_or_restored() {
-    let (place, other) = (StoreFolder::new(), StoreFolder::new());
-    filled(&place).await;
+async fn store_of_a_development_version_is_rejected_by_offline_commands() {
+    let (folder, other) = (StoreFolder::new(), StoreFolder::new());
+    filled_log(&folder).await;
     let development = "UPDATE schema_version SET name = 'initial'";
-    Connection::open(place.database()).unwrap().execute_batch(development).unwrap();
+    Connection::open(folder.database()).unwrap().execute_batch(development).unwrap();
     let is_refused = |error: &OfflineError| matches!(error, OfflineError::Open(OpenError::Development { .. }));
-    assert!(place.export(&mut Vec::new()).is_err_and(|error| is_refused(&error)));
-    assert!(verify(&place.database(), &mut |_| {}).is_err_and(|error| is_refused(&error)));
-    assert!(integrity(&place.database()).is_err_and(|error| is_refused(&error)));
-    let copy = backup(&place.database(), &place.artifacts(), &other.file("copy.db"), &mut |_| {});
+    assert!(folder.export(&mut Vec::new()).is_err_and(|error| is_refused(&error)));
+    assert!(verify(&folder.database(), &mut |_| {}).is_err_and(|error| is_refused(&error)));
+    assert!(integrity(&folder.database()).is_err_and(|error| is_refused(&error)));
+    let copy = backup(&folder.database(), &folder.artifacts(), &other.file("copy.db"), &mut |_| {});
     assert!(copy.is_err_and(|error| is_refused(&error)));
     let restored =
-        restore(&place.database(), &other.database(), &other.artifacts(), &"log_b".into(), Existing::SetAside);
+        restore(&folder.database(), &other.database(), &other.artifacts(), &"log_b".into(), Existing::SetAside);
     assert!(restored.is_err_and(|error| is_refused(&error)));
     assert!(!other.database().exists() && !other.file("copy.db").exists());
 }
 
 #[tokio::test]
-async fn an_export_that_is_not_whole_is_not_taken() {
-    let (place, other) = (StoreFolder::new(), StoreFolder::new());
-    filled(&place).await;
+async fn incomplete_export_is_rejected_by_import() {
+    let (folder, other) = (StoreFolder::new(), StoreFolder::new());
+    filled_log(&folder).await;
     let mut sound = Vec::new();
-    place.export(&mut sound).unwrap();
+    folder.export(&mut sound).unwrap();
     let lines: Vec<&[u8]> = sound.split_inclusive(|byte| *byte == b'\n').collect();
     let mut bad: Vec<(String, Vec<u8>)> =
         (0..lines.len()).map(|count| (format!("the first {count} lines"), lines[..count].concat())).collect();
@@ -327,10 +329,10 @@ async fn an_export_that_is_not_whole_is_not_taken() {
         "another version".to_owned(),
         text.replace(r#""rookery_export":1"#, r#""rookery_export":2"#).into_bytes(),
     ));
-    for (what, lines) in bad {
+    for (case, lines) in bad {
         let failed = other.import(&lines, "log_b");
-        assert!(matches!(failed, Err(OfflineError::Line { .. })), "{what}: {failed:?}");
-        assert!(!other.database().exists() && other.artifacts().list().unwrap().is_empty(), "{what}");
-        assert!(!other.file("rookery.db.importing").exists(), "{what}");
+        assert!(matches!(failed, Err(OfflineError::Line { .. })), "{case}: {failed:?}");
+        assert!(!other.database().exists() && other.artifacts().list().unwrap().is_empty(), "{case}");
+        assert!(!other.file("rookery.db.importing").exists(), "{case}");
     }
 }

@@ -1,4 +1,4 @@
-//! Opening and closing: one daemon for each store, older and newer stores, damage, and the write-ahead log's upkeep.
+//! Opening and closing: one daemon per store, older and newer stores, damage, and upkeep of the write-ahead log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use rookery_store::{FORMAT, LogQuery, ReadError, RowQuery, Store, SubmitError};
 use rusqlite::Connection;
 
 use crate::support::{
-    artifacts_of, create, database, done, open, options, register, replay_matches, verify, whole_log, with_body,
-    with_key,
+    artifacts_of, create_task, database, open, options, register_agent, replay_matches, submit_ok, verify, whole_log,
+    with_body, with_key,
 };
 
-fn change(path: &Path, sql: &str) {
+fn execute_sql(path: &Path, sql: &str) {
     Connection::open(path).unwrap().execute_batch(sql).unwrap();
 }
 
 #[tokio::test]
-async fn a_second_daemon_fails_at_once_and_names_the_first() {
+async fn second_open_fails_at_once_and_names_the_first_daemon() {
     let folder = tempfile::tempdir().unwrap();
     let path = database(&folder);
     let store = open(&path);
@@ -32,7 +32,7 @@ async fn a_second_daemon_fails_at_once_and_names_the_first() {
     assert!(second.contains(&std::process::id().to_string()) && second.contains("http://127.0.0.1:4700"), "{second}");
     assert_eq!(holder(&path).unwrap().url.as_deref(), Some("http://127.0.0.1:4700"));
     // A reader needs no lock.
-    done(&store, create("task_1", "t")).await;
+    submit_ok(&store, create_task("task_1", "t")).await;
     let reader = Reader::open(&path, 2).unwrap();
     assert_eq!(reader.log(LogQuery::newest(10)).await.unwrap().0.len(), 1);
     store.close().await;
@@ -41,21 +41,21 @@ async fn a_second_daemon_fails_at_once_and_names_the_first() {
 }
 
 #[tokio::test]
-async fn a_store_reads_back_after_it_was_closed() {
+async fn reopened_store_returns_its_log_and_replies() {
     let folder = tempfile::tempdir().unwrap();
     let path = database(&folder);
     let store = open(&path);
-    done(&store, register("a")).await;
-    let first = done(&store, with_key(create("task_1", "t"), "k", "h")).await;
+    submit_ok(&store, register_agent("a")).await;
+    let first = submit_ok(&store, with_key(create_task("task_1", "t"), "k", "h")).await;
     let log = whole_log(&store).await;
     store.close().await;
-    assert_eq!(store.submit(create("task_2", "t")).await.unwrap_err(), SubmitError::Stopped);
+    assert_eq!(store.submit(create_task("task_2", "t")).await.unwrap_err(), SubmitError::Stopped);
     assert!(store.log(LogQuery::newest(1)).await.is_err());
     let mut again = options(&path);
     again.log_id = "log_other".into();
     let store = SqliteStore::open(again).unwrap();
     assert_eq!(whole_log(&store).await, log);
-    let repeated = done(&store, with_key(create("task_9", "t"), "k", "h")).await;
+    let repeated = submit_ok(&store, with_key(create_task("task_9", "t"), "k", "h")).await;
     assert_eq!((repeated.reply, repeated.duplicate), (first.reply, true));
     let (_, head) = store.rows(vec![]).await.unwrap();
     assert_eq!((head.log.as_str(), head.head), ("log_test", Seq(3)));
@@ -63,10 +63,10 @@ async fn a_store_reads_back_after_it_was_closed() {
 }
 
 #[tokio::test]
-async fn closing_finishes_what_waits() {
+async fn shutdown_completes_queued_submissions() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&database(&folder));
-    let pending: Vec<_> = (0..100).map(|at| store.submit(create(&format!("task_{at}"), "t"))).collect();
+    let pending: Vec<_> = (0..100).map(|at| store.submit(create_task(&format!("task_{at}"), "t"))).collect();
     store.close().await;
     for pending in pending {
         pending.await.unwrap();
@@ -75,16 +75,16 @@ async fn closing_finishes_what_waits() {
 }
 
 #[tokio::test]
-async fn rows_of_an_older_format_are_folded_anew() {
+async fn rows_of_an_older_format_are_rebuilt() {
     let folder = tempfile::tempdir().unwrap();
     let path = database(&folder);
     let store = open(&path);
-    done(&store, register("a")).await;
+    submit_ok(&store, register_agent("a")).await;
     for at in 0..5 {
-        done(&store, create(&format!("task_{at}"), "t")).await;
+        submit_ok(&store, create_task(&format!("task_{at}"), "t")).await;
     }
     store.close().await;
-    change(
+    execute_sql(
         &path,
         "UPDATE log_head SET format = 0; DELETE FROM tasks WHERE key = 'task_1'; UPDATE tallies SET n = 77;
          UPDATE tasks SET doc = x'00' WHERE key = 'task_2'; INSERT INTO leadership VALUES ('old', x'7b7d')",
@@ -96,7 +96,7 @@ async fn rows_of_an_older_format_are_folded_anew() {
 }
 
 #[tokio::test]
-async fn what_a_newer_program_made_is_read_and_not_written() {
+async fn store_of_a_newer_program_is_read_only() {
     for newer in [
         format!("UPDATE log_head SET format = {}", FORMAT + 1),
         "INSERT INTO schema_version (version, name) VALUES (99, 'future')".to_owned(),
@@ -104,12 +104,12 @@ async fn what_a_newer_program_made_is_read_and_not_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = database(&folder);
         let store = open(&path);
-        done(&store, create("task_1", "t")).await;
+        submit_ok(&store, create_task("task_1", "t")).await;
         store.close().await;
-        change(&path, &newer);
+        execute_sql(&path, &newer);
         let store = open(&path);
         assert!(matches!(store.health(), Health::ReadOnly { .. }), "{newer}");
-        let refused = store.submit(create("task_2", "t")).await.unwrap_err();
+        let refused = store.submit(create_task("task_2", "t")).await.unwrap_err();
         assert!(matches!(&refused, SubmitError::Unavailable { reason } if reason.contains("program")), "{refused}");
         assert_eq!(store.rows(vec![Key::Task("task_1".into())]).await.unwrap().0.iter().flatten().count(), 1);
         store.close().await;
@@ -117,39 +117,39 @@ async fn what_a_newer_program_made_is_read_and_not_written() {
 }
 
 #[tokio::test]
-async fn store_of_a_development_version_is_refused_and_not_changed() {
+async fn store_of_a_development_version_is_rejected_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = database(&folder);
     let store = open(&path);
-    done(&store, create("task_1", "t")).await;
+    submit_ok(&store, create_task("task_1", "t")).await;
     store.close().await;
-    // Its first migration had another name, and more followed than there are now.
+    // A development version had another first migration, and more migrations.
     let development = "UPDATE schema_version SET name = 'initial'; INSERT INTO schema_version VALUES (13, 'teams');
         UPDATE log_head SET format = 9; UPDATE log SET version = 4";
-    change(&path, development);
+    execute_sql(&path, development);
     let before = std::fs::read(&path).unwrap();
     let refused = SqliteStore::open(options(&path)).unwrap_err();
-    assert!(matches!(&refused, OpenError::Development { path: told } if *told == path), "{refused}");
+    assert!(matches!(&refused, OpenError::Development { path: found } if *found == path), "{refused}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
 #[tokio::test]
-async fn a_store_that_becomes_newer_meanwhile_is_left_alone() {
+async fn store_upgraded_while_open_rejects_writes() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&database(&folder));
-    done(&store, create("task_1", "t")).await;
-    change(&database(&folder), &format!("UPDATE log_head SET format = {}", FORMAT + 1));
-    assert!(matches!(store.submit(create("task_2", "t")).await, Err(SubmitError::Unavailable { .. })));
-    change(&database(&folder), &format!("UPDATE log_head SET format = {FORMAT}"));
-    done(&store, create("task_2", "t")).await;
+    submit_ok(&store, create_task("task_1", "t")).await;
+    execute_sql(&database(&folder), &format!("UPDATE log_head SET format = {}", FORMAT + 1));
+    assert!(matches!(store.submit(create_task("task_2", "t")).await, Err(SubmitError::Unavailable { .. })));
+    execute_sql(&database(&folder), &format!("UPDATE log_head SET format = {FORMAT}"));
+    submit_ok(&store, create_task("task_2", "t")).await;
     assert_eq!(store.health(), Health::Writable);
 }
 
 #[tokio::test]
-async fn a_database_of_another_program_is_not_touched() {
+async fn database_of_another_program_is_not_touched() {
     let folder = tempfile::tempdir().unwrap();
     let path = database(&folder);
-    change(&path, "CREATE TABLE theirs (a INTEGER)");
+    execute_sql(&path, "CREATE TABLE theirs (a INTEGER)");
     assert!(matches!(SqliteStore::open(options(&path)), Err(OpenError::Foreign { .. })));
     std::fs::write(&path, b"not a database at all, but long enough to be looked at".repeat(100)).unwrap();
     assert!(matches!(SqliteStore::open(options(&path)), Err(OpenError::Sql { .. })));
@@ -157,33 +157,33 @@ async fn a_database_of_another_program_is_not_touched() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_found_after_an_unclean_stop() {
+async fn damaged_file_is_found_after_an_unclean_shutdown() {
     let folder = tempfile::tempdir().unwrap();
     let path = database(&folder);
     let store = open(&path);
     for at in 0..50 {
-        done(&store, with_body(create(&format!("task_{at}"), "t"), &[1; 3_000])).await;
+        submit_ok(&store, with_body(create_task(&format!("task_{at}"), "t"), &[1; 3_000])).await;
     }
     store.close().await;
     let mut bytes = std::fs::read(&path).unwrap();
-    // Far enough behind that the beginning of the log is whole.
+    // Far enough back that the beginning of the log is intact.
     let behind = bytes.len() / 4 * 3 / 4096 * 4096;
     bytes[behind..behind + 4 * 4096].fill(0xff);
     std::fs::write(&path, bytes).unwrap();
-    change(&path, "UPDATE meta SET value = '0' WHERE name = 'clean'");
+    execute_sql(&path, "UPDATE meta SET value = '0' WHERE name = 'clean'");
     let store = open(&path);
     let Health::ReadOnly { reason } = store.health() else { panic!("the damage was not found") };
     assert!(reason.contains("damaged"), "{reason}");
-    assert!(matches!(store.submit(create("task_x", "t")).await, Err(SubmitError::Unavailable { .. })));
+    assert!(matches!(store.submit(create_task("task_x", "t")).await, Err(SubmitError::Unavailable { .. })));
     assert!(store.log(LogQuery::after(Seq::ZERO, 1)).await.is_ok());
     store.close().await;
 }
 
-/// A store whose index of tasks is damaged, while its log and head are whole.
-async fn damaged_in_the_middle(path: &Path) {
+/// A store with a damaged task index, and an intact log and head.
+async fn damage_task_index(path: &Path) {
     let store = open(path);
     for at in 0..200 {
-        done(&store, with_body(create(&format!("task_{at}"), "t"), &[1; 3_000])).await;
+        submit_ok(&store, with_body(create_task(&format!("task_{at}"), "t"), &[1; 3_000])).await;
     }
     store.close().await;
     let connection = Connection::open(path).unwrap();
@@ -200,16 +200,16 @@ async fn damaged_in_the_middle(path: &Path) {
 async fn store_is_read_only_after_a_read_meets_damage() {
     let folder = tempfile::tempdir().unwrap();
     let path = database(&folder);
-    damaged_in_the_middle(&path).await;
+    damage_task_index(&path).await;
     let store = open(&path);
-    assert_eq!(store.health(), Health::Writable, "nothing was met yet");
+    assert_eq!(store.health(), Health::Writable, "no damaged page was read yet");
     let read = store.list(RowQuery::all(Table::Tasks)).await;
     assert!(matches!(read, Err(ReadError::Corrupt { .. })), "{read:?}");
     let Health::ReadOnly { reason } = store.health() else { panic!("the store takes writes") };
     assert!(reason.contains("damaged") && reason.contains("restore a backup"), "{reason}");
-    let refused = store.submit(register("a")).await;
+    let refused = store.submit(register_agent("a")).await;
     assert!(matches!(&refused, Err(SubmitError::Unavailable { reason }) if reason.contains("damaged")), "{refused:?}");
-    assert!(store.log(LogQuery::after(Seq::ZERO, 1)).await.is_ok(), "what is whole can be read");
+    assert!(store.log(LogQuery::after(Seq::ZERO, 1)).await.is_ok(), "intact rows can be read");
     store.close().await;
 }
 
@@ -217,10 +217,10 @@ async fn store_is_read_only_after_a_read_meets_damage() {
 async fn backup_of_a_damaged_store_fails_and_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = database(&folder);
-    damaged_in_the_middle(&path).await;
+    damage_task_index(&path).await;
     let to = folder.path().join("backup.db");
-    let made = offline::backup(&path, &artifacts_of(&path), &to, &mut |_| {});
-    assert!(matches!(&made, Err(OfflineError::Damaged { .. })), "{made:?}");
+    let report = offline::backup(&path, &artifacts_of(&path), &to, &mut |_| {});
+    assert!(matches!(&report, Err(OfflineError::Damaged { .. })), "{report:?}");
     assert!(!to.exists());
 }
 
@@ -236,7 +236,7 @@ fn empty_file_is_no_new_log() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn upkeep_never_gets_in_the_way() {
+async fn concurrent_upkeep_does_not_disturb_writers() {
     let folder = tempfile::tempdir().unwrap();
     let path = database(&folder);
     let mut eager = options(&path);
@@ -256,7 +256,7 @@ async fn upkeep_never_gets_in_the_way() {
             tokio::spawn(async move {
                 for at in 0..50 {
                     let id = format!("task_{submitter}_{at}");
-                    done(&*store, with_body(create(&id, "t"), &[1; 2_000])).await;
+                    submit_ok(&*store, with_body(create_task(&id, "t"), &[1; 2_000])).await;
                     let (rows, _) = store.list(RowQuery::all(Table::Tasks)).await.unwrap();
                     assert!(rows.len() > at);
                 }
@@ -267,7 +267,7 @@ async fn upkeep_never_gets_in_the_way() {
         submitter.await.unwrap();
     }
     replay_matches(&*store).await;
-    // In the first quiet moment the log is reset.
+    // The write-ahead log is reset once the store is idle.
     while std::fs::metadata(path.with_file_name("rookery.db-wal")).unwrap().len() > 0 {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! Messages and documents on every engine: found by what they are read by, in order, and cleared by a redaction.
+//! Messages and documents on every engine: found by their columns, in order, and cleared by a redaction.
 
 use rookery_core::documents::{AppendDocument, Writer};
 use rookery_core::messages::{Ack, AckMessages, Addressees, Cause, ReadMessages, SendMessage, Shown, StormGuard, What};
@@ -9,7 +9,7 @@ use rookery_core::{Caller, Code, EventRef, Instance, Key, MessageId, Row, Seq, T
 use rookery_store::query::{ColumnTest, Order};
 use rookery_store::{LogQuery, RowQuery, Submission};
 
-use crate::support::{World, done, refused, register, whole_log};
+use crate::support::{World, register_agent, submit_ok, submit_rejected, whole_log};
 
 fn send(id: &str, from: &str, what: What, text: &str) -> Submission {
     let instance = Instance::of(&from.into());
@@ -36,7 +36,7 @@ fn ids(messages: &[&str]) -> Vec<MessageId> {
     messages.iter().map(|id| MessageId::from(*id)).collect()
 }
 
-async fn listed(world: &World, query: RowQuery) -> Vec<String> {
+async fn list_names(world: &World, query: RowQuery) -> Vec<String> {
     let (rows, _) = world.store.list(query).await.unwrap();
     let name = |row: Row| match row {
         Row::Message(message) => message.id().to_string(),
@@ -50,63 +50,63 @@ async fn listed(world: &World, query: RowQuery) -> Vec<String> {
 pub(crate) async fn messages_are_found_by_channel_recipient_and_audience(world: &World) {
     let store = &*world.store;
     for agent in ["a", "b", "b@x"] {
-        done(store, register(agent)).await;
+        submit_ok(store, register_agent(agent)).await;
     }
     for at in 0..4 {
-        done(store, send(&format!("m{at}"), "a", What::Entry, "@b and @b@x, look")).await;
+        submit_ok(store, send(&format!("m{at}"), "a", What::Entry, "@b and @b@x, look")).await;
     }
-    done(store, broadcast("all", "a")).await;
-    done(store, send("other", "b@x", What::Entry, "elsewhere")).await;
+    submit_ok(store, broadcast("all", "a")).await;
+    submit_ok(store, send("other", "b@x", What::Entry, "elsewhere")).await;
     let pending = |agent: &str| {
         RowQuery::all(Table::Deliveries)
             .with("pending", ColumnTest::Is(agent.into()))
             .ordered_by("sent")
             .at_most(Some(3))
     };
-    assert_eq!(listed(world, pending("b")).await, ["m0", "m1", "m2"]);
+    assert_eq!(list_names(world, pending("b")).await, ["m0", "m1", "m2"]);
     let read = ReadMessages { agent: "b".into(), messages: ids(&["m1", "m2", "all"]) };
-    done(store, Submission::new(Caller::asserted("b"), read)).await;
+    submit_ok(store, Submission::new(Caller::asserted("b"), read)).await;
     let ack = |messages: &[&str]| {
         let ack = AckMessages { agent: "b".into(), messages: ids(messages), shown: Shown::Before };
         Submission::new(Caller::asserted("b"), ack)
     };
-    assert_eq!(refused(store, ack(&["m1", "m3"])).await, Code::NotDelivered);
-    assert_eq!(refused(store, ack(&["other"])).await, Code::MessageNotFound);
-    let acked = done(store, ack(&["m1", "all"])).await;
-    assert_eq!(done(store, ack(&["m1"])).await.at, acked.at, "a second time is no news");
-    assert_eq!(listed(world, pending("b")).await, ["m0", "m2", "m3"]);
-    assert_eq!(listed(world, pending("b@x")).await, ["m0", "m1", "m2"]);
+    assert_eq!(submit_rejected(store, ack(&["m1", "m3"])).await, Code::NotDelivered);
+    assert_eq!(submit_rejected(store, ack(&["other"])).await, Code::MessageNotFound);
+    let acked = submit_ok(store, ack(&["m1", "all"])).await;
+    assert_eq!(submit_ok(store, ack(&["m1"])).await.at, acked.at, "a repeated acknowledgement appends nothing");
+    assert_eq!(list_names(world, pending("b")).await, ["m0", "m2", "m3"]);
+    assert_eq!(list_names(world, pending("b@x")).await, ["m0", "m1", "m2"]);
     let mut newest = RowQuery::all(Table::Messages)
         .with("channel", ColumnTest::Is("thr_default".into()))
         .ordered_by("at")
         .at_most(Some(2));
     newest.order = Order::Descending;
-    assert_eq!(listed(world, newest).await, ["m3", "m2"]);
+    assert_eq!(list_names(world, newest).await, ["m3", "m2"]);
     let everyone =
         RowQuery::all(Table::Messages).with("audience", ColumnTest::Is("everyone".into())).ordered_by("sent");
-    assert_eq!(listed(world, everyone).await, ["all"]);
+    assert_eq!(list_names(world, everyone).await, ["all"]);
     let in_thread = LogQuery { thread: Some("thr_x".to_owned()), ..LogQuery::newest(10) };
     let (rows, _) = store.log(in_thread).await.unwrap();
     assert!(matches!(&rows[..], [row] if matches!(row.event.typed(), EventRef::MessageSent(_)) && row.run.is_some()));
 }
 
-pub(crate) async fn a_storm_is_held_and_listed(world: &World) {
+pub(crate) async fn message_storm_is_held_and_listed(world: &World) {
     let store = &*world.store;
-    done(store, register("a")).await;
+    submit_ok(store, register_agent("a")).await;
     for at in 0..14 {
-        done(store, send(&format!("m{at:02}"), "a", What::Entry, "again")).await;
+        submit_ok(store, send(&format!("m{at:02}"), "a", What::Entry, "again")).await;
     }
     let held = RowQuery::all(Table::Messages).with("held", ColumnTest::Present).ordered_by("sent");
-    assert_eq!(listed(world, held).await, ["m10", "m11", "m12", "m13"]);
+    assert_eq!(list_names(world, held).await, ["m10", "m11", "m12", "m13"]);
 }
 
-pub(crate) async fn documents_are_made_of_their_pieces_and_redacted_by_them(world: &World) {
+pub(crate) async fn document_is_built_from_its_versions_and_redacted_by_version(world: &World) {
     let store = &*world.store;
-    done(store, register("a")).await;
+    submit_ok(store, register_agent("a")).await;
     let id = DocumentId::new("run_x".into(), DocumentPath::parse("my notes.md").unwrap());
     for text in ["one\n", "secret\n", "three\0\n"] {
         let append = AppendDocument { id: id.clone(), text: text.to_owned(), writer: Writer::Named("a".into()) };
-        done(store, Submission::new(Caller::asserted("a"), append)).await;
+        submit_ok(store, Submission::new(Caller::asserted("a"), append)).await;
     }
     let pieces =
         || RowQuery::all(Table::Versions).with("base", ColumnTest::Is(Version::base_text(&id, 1).as_str().into()));
@@ -123,14 +123,14 @@ pub(crate) async fn documents_are_made_of_their_pieces_and_redacted_by_them(worl
         .with("document", ColumnTest::Is(id.text().as_str().into()))
         .ordered_by("version");
     history.order = Order::Descending;
-    assert_eq!(listed(world, history).await, ["3", "2", "1"]);
+    assert_eq!(list_names(world, history).await, ["3", "2", "1"]);
     let log = whole_log(store).await;
     let row = log
         .iter()
-        .find(|row| matches!(row.event.typed(), EventRef::DocumentWritten(fact) if fact.version == 2))
+        .find(|row| matches!(row.event.typed(), EventRef::DocumentWritten(written) if written.version == 2))
         .unwrap();
     let target = Target { seq: row.seq, fact: row.event.clone(), artifact: None };
-    done(store, Submission::new(Caller::person("anna"), Redact { rows: vec![target] })).await;
+    submit_ok(store, Submission::new(Caller::person("anna"), Redact { rows: vec![target] })).await;
     assert_eq!(text().await, format!("one\n{REDACTED}three\0\n"));
     let (rows, head) = store.rows(vec![Key::Document(id)]).await.unwrap();
     assert!(matches!(&rows[..], [Some(Row::Document(document))] if document.version == 3) && head.head > Seq(3));

@@ -1,4 +1,4 @@
-//! One suite for every engine, and what only a file can do.
+//! One suite for every engine, and tests of files and shared databases.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 

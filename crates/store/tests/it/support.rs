@@ -1,4 +1,4 @@
-//! A store to try things on, and short names for what tests say often.
+//! Stores of every engine for tests, and short constructors for common commands.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use rookery_store::{
 };
 use rookery_testkit::postgres::Schema;
 
-/// Goes forward by a millisecond whenever somebody looks.
+/// A clock that advances by a millisecond with every reading.
 #[derive(Debug, Default)]
 pub(crate) struct FakeClock {
     millis: AtomicI64,
@@ -51,8 +51,8 @@ impl Clock for FakeClock {
 pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) board: Arc<PresenceBoard>,
-    /// What lasts as long as the store.
-    place: StoreLocation,
+    /// The folder or schema of the store, removed with it.
+    location: StoreLocation,
 }
 
 enum StoreLocation {
@@ -66,7 +66,7 @@ impl World {
         let board = Arc::new(PresenceBoard::default());
         let database = Database::new(LogId::from("log_test"));
         let store = MemoryStore::new(database, Arc::new(FakeClock::default()), board.clone());
-        World { store: Arc::new(store), board, place: StoreLocation::Memory }
+        World { store: Arc::new(store), board, location: StoreLocation::Memory }
     }
 
     pub(crate) fn sqlite() -> World {
@@ -76,28 +76,28 @@ impl World {
         World {
             store: Arc::new(SqliteStore::open(options).unwrap()),
             board,
-            place: StoreLocation::Folder { _folder: folder },
+            location: StoreLocation::Folder { _folder: folder },
         }
     }
 
     pub(crate) async fn postgres() -> World {
         let schema = Schema::new().unwrap();
-        let options = shared(&schema.url(), "node_a");
+        let options = postgres_options(&schema.url(), "node_a");
         let board = options.board.clone();
         let store = PostgresStore::open(options).await.unwrap();
-        World { store: Arc::new(store), board, place: StoreLocation::Schema { _schema: schema } }
+        World { store: Arc::new(store), board, location: StoreLocation::Schema { _schema: schema } }
     }
 
     pub(crate) async fn end(self) {
         replay_matches(&*self.store).await;
         assert_eq!(self.store.health(), Health::Writable);
         self.store.close().await;
-        drop(self.place);
+        drop(self.location);
     }
 }
 
-/// Options for one of the nodes that share a schema.
-pub(crate) fn shared(url: &str, node: &str) -> postgres::Options {
+/// Options of one of several nodes that share a schema.
+pub(crate) fn postgres_options(url: &str, node: &str) -> postgres::Options {
     postgres::Options {
         address: url.parse().unwrap(),
         clock: Arc::new(FakeClock::default()),
@@ -109,7 +109,7 @@ pub(crate) fn shared(url: &str, node: &str) -> postgres::Options {
     }
 }
 
-/// Options for a store that leaves its write-ahead log alone and probes quickly.
+/// Options of a store that never checkpoints its write-ahead log and probes quickly.
 pub(crate) fn options(path: &Path) -> Options {
     let clock = Arc::new(FakeClock::default());
     let mut options = Options::new(path, LogId::from("log_test"), clock, Arc::new(PresenceBoard::default()));
@@ -134,7 +134,7 @@ pub(crate) fn database(folder: &tempfile::TempDir) -> PathBuf {
     folder.path().join("rookery.db")
 }
 
-/// The artifacts that belong to a database.
+/// The artifact folder of a database.
 pub(crate) fn artifacts_of(path: &Path) -> ArtifactDir {
     ArtifactDir::new(path.with_file_name("artifacts"))
 }
@@ -143,7 +143,7 @@ pub(crate) fn verify(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<
     offline::verify(&mut source(path, artifacts_of(path))?, progress)
 }
 
-/// The rows and tallies of a store are the fold of its log, and the log has no gap.
+/// Asserts that rows and tallies are the fold of the log, and that the log has no gap.
 pub(crate) async fn replay_matches(store: &dyn Store) {
     let log = whole_log(store).await;
     let mut fold = Fold::default();
@@ -176,7 +176,7 @@ pub(crate) async fn whole_log(store: &dyn Store) -> Vec<LogRow> {
     }
 }
 
-pub(crate) fn register(id: &str) -> Submission {
+pub(crate) fn register_agent(id: &str) -> Submission {
     let profile = Profile {
         tool: "test".to_owned(),
         role: AgentRole::Worker,
@@ -205,7 +205,7 @@ pub(crate) fn create_run(id: &str) -> Submission {
     Submission::new(Caller::asserted("a"), CreateRun { id: id.into(), brief })
 }
 
-/// Tasks by name, and what they depend on.
+/// Sets a run plan of named tasks with their dependencies.
 pub(crate) fn plan(run: &str, tasks: &[(&str, &[&str])]) -> Submission {
     let planned = |(name, depends_on): &(&str, &[&str])| PlannedTask {
         id: TaskId::new(format!("tk_{name}")),
@@ -220,7 +220,7 @@ pub(crate) fn plan(run: &str, tasks: &[(&str, &[&str])]) -> Submission {
     Submission::new(Caller::asserted("a"), SetRunPlan { run: run.into(), summary: "the plan".to_owned(), tasks })
 }
 
-pub(crate) fn create(id: &str, title: &str) -> Submission {
+pub(crate) fn create_task(id: &str, title: &str) -> Submission {
     Submission::new(Caller::anonymous(), new_task(id, title))
 }
 
@@ -278,12 +278,12 @@ pub(crate) fn with_key(mut submission: Submission, key: &str, hash: &str) -> Sub
     submission
 }
 
-/// Submits and expects it to be done.
-pub(crate) async fn done(store: &dyn Store, submission: Submission) -> Committed {
+/// Submits a command that must succeed.
+pub(crate) async fn submit_ok(store: &dyn Store, submission: Submission) -> Committed {
     store.submit(submission).await.unwrap()
 }
 
-pub(crate) async fn refused(store: &dyn Store, submission: Submission) -> rookery_core::Code {
+pub(crate) async fn submit_rejected(store: &dyn Store, submission: Submission) -> rookery_core::Code {
     match store.submit(submission).await {
         Err(SubmitError::Refused(refusal)) => refusal.code,
         other => panic!("should have been refused: {other:?}"),
