@@ -1,4 +1,4 @@
-//! What random callers expect of each other's payloads, and the groups they make.
+//! Random step contracts, payload schemas and groups.
 
 use rookery_core::clutch::Ingest;
 use rookery_core::model::message_type::MessageType;
@@ -26,7 +26,7 @@ fn payload_type() -> impl Strategy<Value = PayloadType> {
     select(&TYPES[..]).prop_filter_map("a type", PayloadType::parse)
 }
 
-pub(crate) fn asked() -> BoxedStrategy<(Caller, AnyCommand)> {
+pub(crate) fn random_request() -> BoxedStrategy<(Caller, AnyCommand)> {
     let caller = prop_oneof![2 => select(&AGENTS[..]).prop_map(Caller::asserted), 1 => Just(Caller::person("anna"))];
     let register = (payload_type(), select(vec!["{}", "true"]))
         .prop_map(|(payload_type, text)| RegisterSchema { payload_type, text: text.to_owned() });
@@ -51,12 +51,12 @@ pub(crate) fn asked() -> BoxedStrategy<(Caller, AnyCommand)> {
     (caller, command).boxed()
 }
 
-/// Holds what a command says about a task against the step that this is bound to, as things stand; nothing is wrong with it.
-pub(crate) fn hold(command: &mut AnyCommand, rows: &BTreeMap<Key, Row>) {
+/// Attaches a passed contract check to a command about a task that is bound to a step.
+pub(crate) fn attach_contract_check(command: &mut AnyCommand, rows: &BTreeMap<Key, Row>) {
     let task = command.get().map(|ingest: &Ingest| &ingest.received.task);
     let Some(task) = task.or_else(|| command.get().map(|complete: &CompleteTask| &complete.task)) else { return };
     let Some(Row::Task(task)) = rows.get(&Key::Task(task.clone())) else { return };
-    let checked = task.bound_to().map(|bound| {
+    let check = task.bound_to().map(|bound| {
         let defined = match rows.get(&Key::StepContracts(bound.workflow.clone())) {
             Some(Row::StepContracts(workflow)) => Some(workflow.defined),
             _ => None,
@@ -64,8 +64,8 @@ pub(crate) fn hold(command: &mut AnyCommand, rows: &BTreeMap<Key, Row>) {
         ContractCheck { bound: bound.clone(), defined, violations: Violations::default() }
     });
     if let Some(ingest) = command.get_mut::<Ingest>() {
-        ingest.checked = checked.map(Box::new);
+        ingest.checked = check.map(Box::new);
     } else if let Some(complete) = command.get_mut::<CompleteTask>() {
-        complete.contract = checked;
+        complete.contract = check;
     }
 }

@@ -1,4 +1,4 @@
-//! The rules are written once: the same story on every engine leaves the same log, and gets the same answers.
+//! The same commands on every engine leave the same log and get the same replies.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
@@ -20,12 +20,12 @@ use serde_json::Value;
 use crate::steps::{Step, steps};
 use crate::team::{NOW, Team, board};
 
-const STORIES: usize = 24;
+const TEAMS_TRIED: usize = 24;
 
 #[derive(Debug)]
-struct Still;
+struct FixedClock;
 
-impl Clock for Still {
+impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
         NOW
     }
@@ -35,10 +35,10 @@ impl Clock for Still {
     }
 }
 
-/// Stories of which the memory engine has told how they end.
-fn stories() -> Vec<Team> {
+/// Teams after random commands on the memory engine.
+fn random_teams() -> Vec<Team> {
     let mut runner = TestRunner::deterministic();
-    let story = |_| {
+    let random_team = |_| {
         let steps: Vec<Step> = steps(160).new_tree(&mut runner).unwrap().current();
         let mut team = Team::new();
         for step in &steps {
@@ -47,21 +47,21 @@ fn stories() -> Vec<Team> {
         }
         team
     };
-    (0..STORIES).map(story).collect()
+    (0..TEAMS_TRIED).map(random_team).collect()
 }
 
-/// What a story leaves behind, but for the hour at which it happened.
-async fn told(store: &dyn Store, asked: Vec<Submission>) -> (Vec<Value>, Vec<String>) {
+/// Submits commands to a store; returns its log without times, and the outcomes.
+async fn play_on_store(store: &dyn Store, asked: Vec<Submission>) -> (Vec<Value>, Vec<String>) {
     let mut answers = Vec::new();
     for mut submission in asked {
         if let Some(redact) = submission.command.get_mut::<Redact>() {
-            // Whoever redacts has read what stands in this very log.
+            // A redaction carries the event as it is in this very log.
             for target in &mut redact.rows {
                 let (mut rows, _) = store.log(LogQuery::one(target.seq)).await.unwrap();
                 target.fact = rows.pop().unwrap().event;
             }
         }
-        answers.push(brief(store.submit(submission).await));
+        answers.push(describe_outcome(store.submit(submission).await));
     }
     let (log, head) = store.log(LogQuery::after(Seq::ZERO, 10_000)).await.unwrap();
     assert_eq!(head.head, Seq(log.len() as u64));
@@ -71,59 +71,59 @@ async fn told(store: &dyn Store, asked: Vec<Submission>) -> (Vec<Value>, Vec<Str
     let (rows, _) = store.rows(keys.clone()).await.unwrap();
     let rows = keys.into_iter().zip(rows).filter_map(|(key, row)| Some((key, row?))).collect();
     assert_eq!(fold.differences(&rows, &store.tallies().await.unwrap().0), Vec::<String>::new());
-    (log.iter().map(fact).collect(), answers)
+    (log.iter().map(row_value).collect(), answers)
 }
 
-fn fact(row: &LogRow) -> Value {
-    let mut fact = row.event.to_value();
-    without_times(&mut fact);
+fn row_value(row: &LogRow) -> Value {
+    let mut event = row.event.to_value();
+    mask_times(&mut event);
     let cause = row.cause.map(|cause| cause.0);
-    serde_json::json!([row.seq.0, row.event.kind(), row.actor.to_string(), row.via, cause, row.part_index, fact])
+    serde_json::json!([row.seq.0, row.event.kind(), row.actor.to_string(), row.via, cause, row.part_index, event])
 }
 
-fn without_times(value: &mut Value) {
+fn mask_times(value: &mut Value) {
     match value {
-        // Nothing else gets so far: the still clock's time, the database's, and what is counted from them.
+        // Only times are so large: of the fixed clock, of the database, and derived from them.
         Value::Number(number) if number.as_i64().is_some_and(|number| number >= NOW.0) => {
             *value = Value::from("a time")
         }
-        Value::String(text) => *text = without_written_times(text),
-        Value::Array(entries) => entries.iter_mut().for_each(without_times),
-        Value::Object(fields) => fields.values_mut().for_each(without_times),
+        Value::String(text) => *text = mask_written_times(text),
+        Value::Array(entries) => entries.iter_mut().for_each(mask_times),
+        Value::Object(fields) => fields.values_mut().for_each(mask_times),
         _ => {}
     }
 }
 
-/// Texts tell times as `2026-02-01T13:20:11.123Z`.
-fn without_written_times(text: &str) -> String {
+/// Texts contain times as `2026-02-01T13:20:11.123Z`.
+fn mask_written_times(text: &str) -> String {
     let is_time = |word: &str| word.len() == 24 && word.ends_with('Z') && word.as_bytes()[10] == b'T';
     let words: Vec<&str> = text.split(' ').map(|word| if is_time(word) { "a time" } else { word }).collect();
     words.join(" ")
 }
 
-fn brief(outcome: Result<Committed, SubmitError>) -> String {
+fn describe_outcome(outcome: Result<Committed, SubmitError>) -> String {
     match outcome {
         Ok(committed) => format!("at {}, duplicate {}", committed.at, committed.duplicate),
         Err(error) => error.to_string(),
     }
 }
 
-/// The same from the engine that is only memory.
-fn expected(team: &Team) -> Vec<Value> {
-    team.log().iter().map(fact).collect()
+/// The log of the memory engine in the same form.
+fn expected_rows(team: &Team) -> Vec<Value> {
+    team.log().iter().map(row_value).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_story_on_every_engine_ends_the_same() {
-    for team in stories() {
+async fn same_commands_on_every_engine_leave_the_same_log() {
+    for team in random_teams() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rookery.db");
-        let options = Options::new(path, "log_p".into(), Arc::new(Still), Arc::new(board()));
+        let options = Options::new(path, "log_p".into(), Arc::new(FixedClock), Arc::new(board()));
         let files = SqliteStore::open(options).unwrap();
         let schema = Schema::new().unwrap();
         let options = postgres::Options {
             address: schema.url().parse().unwrap(),
-            clock: Arc::new(Still),
+            clock: Arc::new(FixedClock),
             board: Arc::new(board()),
             limits: Limits::default(),
             birth: Birth { log_id: "log_p".into(), project_id: "p".into(), project: "p".into() },
@@ -131,9 +131,9 @@ async fn the_same_story_on_every_engine_ends_the_same() {
             connections: 2,
         };
         let database = PostgresStore::open(options).await.unwrap();
-        let (log, answers) = told(&files, team.asked()).await;
-        assert_eq!(log, expected(&team));
-        let (same_log, same_answers) = told(&database, team.asked()).await;
+        let (log, answers) = play_on_store(&files, team.asked()).await;
+        assert_eq!(log, expected_rows(&team));
+        let (same_log, same_answers) = play_on_store(&database, team.asked()).await;
         assert_eq!(same_log, log);
         assert_eq!(same_answers, answers);
         files.close().await;

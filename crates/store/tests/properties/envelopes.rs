@@ -1,4 +1,4 @@
-//! Envelopes: what random senders say about tasks, to each other and of themselves.
+//! Random envelopes: about tasks, to other agents, and agent cards.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,8 @@ use crate::steps::{AGENTS, STALE, TASKS};
 use crate::team::NOW;
 
 pub(crate) const ENVELOPES: [&str; 12] = ["e0", "e1", "e2", "e3", "e4", "e5", "e6", "e7", "e8", "e9", "e10", "e11"];
-/// Tasks that are there only if they were asked for by a request.
-const ASKED: [&str; 3] = ["t4", "t5", "q0"];
+/// Tasks that exist only after a request for them.
+const REQUESTED_TASKS: [&str; 3] = ["t4", "t5", "q0"];
 const KINDS: [&str; 12] = [
     "task.request",
     "task.accept",
@@ -39,14 +39,14 @@ const KINDS: [&str; 12] = [
     "tool.call",
 ];
 
-type Asked = (Caller, AnyCommand);
+type Request = (Caller, AnyCommand);
 
-/// Ids are few, so that the same comes again, and something else under the same id.
+/// Few ids, so that duplicates and conflicting ids occur.
 fn id() -> impl Strategy<Value = MessageId> {
     prop_oneof![6 => select(&ENVELOPES[..]), 1 => select(vec!["m0", "m1"])].prop_map(MessageId::from)
 }
 
-pub(crate) fn asked() -> BoxedStrategy<Asked> {
+pub(crate) fn random_request() -> BoxedStrategy<Request> {
     let from = prop_oneof![8 => select(&AGENTS[..]), 1 => Just("person:anna"), 1 => Just("stranger")];
     let to = prop_oneof![
         3 => Just("agent:orchestrator"),
@@ -59,7 +59,7 @@ pub(crate) fn asked() -> BoxedStrategy<Asked> {
     let run = prop_oneof![3 => Just("run_default"), 1 => Just("r0")];
     let parent = prop::option::weighted(0.5, select(&TASKS[..]));
     let meta = prop_oneof![2 => Just(json!({})), 1 => Just(json!({ "workflow": WORKFLOW, "step": STEP }))];
-    let task = prop_oneof![1 => select(&TASKS[..]), 1 => select(&ASKED[..])];
+    let task = prop_oneof![1 => select(&TASKS[..]), 1 => select(&REQUESTED_TASKS[..])];
     let sent = (id(), select(&KINDS[..]), from, to, task, run, parent, (meta, limits())).prop_filter_map(
         "an envelope",
         |(id, kind, from, to, task, run, parent, (meta, limits))| {
@@ -73,13 +73,13 @@ pub(crate) fn asked() -> BoxedStrategy<Asked> {
             ingest(&envelope, limits)
         },
     );
-    let answered = (select(&ENVELOPES[..]), select(&AGENTS[..])).prop_map(|(call, to)| answer(call, to));
-    let rejected = (id(), select(&AGENTS[..])).prop_map(|(id, from)| rejected(id, from));
+    let answered = (select(&ENVELOPES[..]), select(&AGENTS[..])).prop_map(|(call, to)| tool_answer(call, to));
+    let rejected = (id(), select(&AGENTS[..])).prop_map(|(id, from)| rejected_envelope(id, from));
     prop_oneof![12 => sent, 1 => answered, 1 => rejected].boxed()
 }
 
-/// The daemon notes that it refused what somebody else signed.
-fn rejected(message: MessageId, from: &str) -> Asked {
+/// The daemon records that it rejected a message with a bad signature.
+fn rejected_envelope(message: MessageId, from: &str) -> Request {
     let rejected = EnvelopeRejected {
         message,
         message_type: MessageType::TaskCancel,
@@ -92,7 +92,7 @@ fn rejected(message: MessageId, from: &str) -> Asked {
     (Caller::system(), NoteRejected { rejected }.into())
 }
 
-/// Times that are over at once, so that what they bring about can come at any moment after.
+/// Limits that expire at once, so that their alarms can fire at any later step.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     deadline: bool,
@@ -119,8 +119,8 @@ fn limit(act: &mut Act, limits: Limits) {
     }
 }
 
-/// The daemon answers for a tool that is not there, if it is a call, and if that was not told yet.
-fn answer(call: &str, to: &str) -> Asked {
+/// The daemon's answer to a call of a missing tool.
+fn tool_answer(call: &str, to: &str) -> Request {
     let answer = AnswerCall {
         call: call.into(),
         message: format!("answer-{call}").as_str().into(),
@@ -142,10 +142,10 @@ fn payload(kind: &str, from: &str) -> Value {
     }
 }
 
-fn ingest(envelope: &Value, limits: Limits) -> Option<Asked> {
+fn ingest(envelope: &Value, limits: Limits) -> Option<Request> {
     let bytes = serde_json::to_vec(envelope).ok()?;
     let received = read_batch(&bytes, Shape::Json).ok()?;
-    // So strict that holds are common.
+    // A strict guard, so that holds are common.
     let taken = take_in(&received, StormGuard { per_minute: 2, hops: 0 }).ok()?.pop()?;
     let Taken::Command(mut ingest) = taken else { return None };
     limit(&mut ingest.act, limits);
@@ -156,7 +156,7 @@ fn ingest(envelope: &Value, limits: Limits) -> Option<Asked> {
     Some((caller, AnyCommand::from(*ingest)))
 }
 
-/// What the router would do now with one of the tasks that wait for it, or with another.
+/// The router's decision about a task that waits for it, or about another task.
 pub(crate) fn route(log: &[LogRow], rows: &BTreeMap<Key, Row>, pick: &Index) -> (RouteTask, Option<OfferTask>) {
     let all: Vec<&Task> =
         rows.values().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect();
@@ -178,8 +178,8 @@ pub(crate) fn route(log: &[LogRow], rows: &BTreeMap<Key, Row>, pick: &Index) -> 
     (RouteTask { task: id, choice, pause_millis: 0 }, forward)
 }
 
-/// A clock of one of the tasks goes off, as it is set or as it was before.
-pub(crate) fn goes_off(rows: &BTreeMap<Key, Row>, pick: &Index, late: bool) -> FireAlarm {
+/// Fires an alarm of one of the tasks, as set now or with a stale version.
+pub(crate) fn alarm_command(rows: &BTreeMap<Key, Row>, pick: &Index, late: bool) -> FireAlarm {
     let clocks = |row: &Row| match row {
         Row::Task(task) => task.clocks.iter().map(|(clock, alarm)| (task.id.clone(), clock, alarm.set)).collect(),
         _ => vec![],

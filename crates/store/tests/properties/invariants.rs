@@ -1,4 +1,4 @@
-//! What holds at the end of every batch, written down apart from the rules that make it so.
+//! Invariants that hold after every batch, stated independently of the rules.
 
 use rookery_core::model::{DependencyId, run};
 use rookery_core::{AgentId, AnyEvent, EventRef, EventStamp, Key, Row, Seq, TaskId, TimerId, apply_row};
@@ -15,8 +15,8 @@ use crate::team::Team;
 
 pub(crate) fn check(team: &Team) {
     let (log, rows) = (team.log(), team.rows());
-    log_is_complete(team, &log);
-    rows_are_the_fold(team, &log);
+    check_log_is_complete(team, &log);
+    check_rows_are_the_fold(team, &log);
     let agents: BTreeMap<&AgentId, &Agent> = rows
         .values()
         .filter_map(|row| if let Row::Agent(agent) = row { Some((&agent.id, agent)) } else { None })
@@ -25,24 +25,24 @@ pub(crate) fn check(team: &Team) {
         rows.values().filter_map(|row| if let Row::Task(task) = row { Some((&task.id, task)) } else { None }).collect();
     let files: Vec<&File> =
         rows.values().filter_map(|row| if let Row::File(file) = row { Some(file) } else { None }).collect();
-    one_holder_each(&files);
-    holders_are_here(&agents, &tasks, &files);
-    agents_know_what_they_hold(&agents, &tasks);
-    tasks_wait_for_what_is_unfinished(&tasks);
-    edges_are_the_dependencies_and_lead_nowhere_in_a_circle(&rows, &tasks);
-    runs_follow_their_tasks(&rows, &tasks);
-    checkpoints_are_counted(&rows, &tasks);
-    timers_are_those_of_open_conflicts(&log, &rows, &files);
-    clocks_go_for_what_goes_on(&tasks);
-    an_attempt_ends_once(&log);
-    one_lead_if_anybody_is_here(&agents, &rows);
-    only_facts_change_holders(&log);
+    check_single_holders(&files);
+    check_holders_are_online(&agents, &tasks, &files);
+    check_agents_match_their_tasks(&agents, &tasks);
+    check_tasks_wait_for_unfinished_dependencies(&tasks);
+    check_dependencies_are_acyclic(&rows, &tasks);
+    check_runs_follow_their_tasks(&rows, &tasks);
+    check_checkpoint_counts(&rows, &tasks);
+    check_conflict_timers(&log, &rows, &files);
+    check_alarms_have_a_purpose(&tasks);
+    check_attempts_end_once(&log);
+    check_single_lead(&agents, &rows);
+    check_holder_changes_follow_events(&log);
     crate::mail::check(&log, &rows);
     crate::teams::check(&log, &rows);
     crate::workspaces::check(&rows);
 }
 
-fn log_is_complete(team: &Team, log: &[LogRow]) {
+fn check_log_is_complete(team: &Team, log: &[LogRow]) {
     for (at, row) in log.iter().enumerate() {
         assert_eq!(row.seq, Seq(at as u64 + 1));
         assert!(row.cause.is_none_or(|cause| cause < row.seq));
@@ -51,19 +51,19 @@ fn log_is_complete(team: &Team, log: &[LogRow]) {
     assert_eq!(team.head(), Seq(log.len() as u64));
 }
 
-fn rows_are_the_fold(team: &Team, log: &[LogRow]) {
+fn check_rows_are_the_fold(team: &Team, log: &[LogRow]) {
     let mut fold = Fold::default();
     log.iter().for_each(|row| fold.add(row));
     let (rows, tallies) = team.database.stored();
     assert_eq!(fold.differences(&rows, &tallies), Vec::<String>::new());
 }
 
-/// A path's folders and name. A path covers those that begin with its parts, with or without its slash.
+/// The folders and name of a path. A path covers all paths that begin with its parts.
 fn parts(file: &File) -> Vec<&str> {
     file.path.key().split('/').filter(|part| !part.is_empty()).collect()
 }
 
-fn one_holder_each(files: &[&File]) {
+fn check_single_holders(files: &[&File]) {
     for (at, one) in files.iter().enumerate() {
         for other in &files[at + 1..] {
             let (short, long) = (parts(one), parts(other));
@@ -75,7 +75,7 @@ fn one_holder_each(files: &[&File]) {
     }
 }
 
-fn holders_are_here(agents: &BTreeMap<&AgentId, &Agent>, tasks: &BTreeMap<&TaskId, &Task>, files: &[&File]) {
+fn check_holders_are_online(agents: &BTreeMap<&AgentId, &Agent>, tasks: &BTreeMap<&TaskId, &Task>, files: &[&File]) {
     let live = |id: &AgentId| agents.get(id).is_some_and(|agent| agent.is_online());
     for task in tasks.values() {
         assert!(task.holder().is_none_or(live), "{task:?}");
@@ -87,7 +87,7 @@ fn holders_are_here(agents: &BTreeMap<&AgentId, &Agent>, tasks: &BTreeMap<&TaskI
     }
 }
 
-fn agents_know_what_they_hold(agents: &BTreeMap<&AgentId, &Agent>, tasks: &BTreeMap<&TaskId, &Task>) {
+fn check_agents_match_their_tasks(agents: &BTreeMap<&AgentId, &Agent>, tasks: &BTreeMap<&TaskId, &Task>) {
     for agent in agents.values() {
         let held = tasks.values().filter(|task| task.holder() == Some(&agent.id)).count();
         assert_eq!(agent.holding as usize, held, "{agent:?}");
@@ -98,7 +98,7 @@ fn agents_know_what_they_hold(agents: &BTreeMap<&AgentId, &Agent>, tasks: &BTree
     }
 }
 
-fn tasks_wait_for_what_is_unfinished(tasks: &BTreeMap<&TaskId, &Task>) {
+fn check_tasks_wait_for_unfinished_dependencies(tasks: &BTreeMap<&TaskId, &Task>) {
     for task in tasks.values() {
         let unfinished = |dep: &&TaskId| tasks.get(dep).is_some_and(|dep| !dep.state.is_finished());
         let waits: BTreeSet<TaskId> = task.depends_on.iter().filter(unfinished).cloned().collect();
@@ -118,10 +118,7 @@ fn edge_id(task: &TaskId, dep: &TaskId) -> String {
     Key::Dependency(DependencyId { task: task.clone(), dep: dep.clone() }).id()
 }
 
-fn edges_are_the_dependencies_and_lead_nowhere_in_a_circle(
-    rows: &BTreeMap<Key, Row>,
-    tasks: &BTreeMap<&TaskId, &Task>,
-) {
+fn check_dependencies_are_acyclic(rows: &BTreeMap<Key, Row>, tasks: &BTreeMap<&TaskId, &Task>) {
     let edges: BTreeSet<(TaskId, TaskId)> = rows
         .values()
         .filter_map(
@@ -130,7 +127,7 @@ fn edges_are_the_dependencies_and_lead_nowhere_in_a_circle(
         .collect();
     let named = |task: &&Task| task.depends_on.iter().map(|dep| (task.id.clone(), dep.clone())).collect::<Vec<_>>();
     assert_eq!(edges, tasks.values().flat_map(named).collect());
-    // Taking away, again and again, what depends on nothing must leave nothing.
+    // Repeatedly removing tasks without dependencies must leave none.
     let mut left: BTreeMap<&TaskId, BTreeSet<&TaskId>> =
         tasks.values().map(|task| (&task.id, task.depends_on.iter().collect())).collect();
     while let Some(free) = left.iter().find(|(_, deps)| deps.is_empty()).map(|(id, _)| *id) {
@@ -142,9 +139,10 @@ fn edges_are_the_dependencies_and_lead_nowhere_in_a_circle(
     assert!(left.is_empty(), "these wait for each other: {left:?}");
 }
 
-/// Counts agree, and a run has ended if and only if none of its tasks is open, unless it was given up. It is completed if none
-/// of them has failed.
-fn runs_follow_their_tasks(rows: &BTreeMap<Key, Row>, tasks: &BTreeMap<&TaskId, &Task>) {
+/// Counts agree. A run has ended if and only if it has no open task, unless it was abandoned; it is completed if none
+/// of its
+/// tasks failed.
+fn check_runs_follow_their_tasks(rows: &BTreeMap<Key, Row>, tasks: &BTreeMap<&TaskId, &Task>) {
     for row in rows.values() {
         let Row::Run(run) = row else { continue };
         let of_run: Vec<_> = tasks.values().filter(|task| task.run == run.id).collect();
@@ -156,7 +154,7 @@ fn runs_follow_their_tasks(rows: &BTreeMap<Key, Row>, tasks: &BTreeMap<&TaskId, 
         match run.status {
             run::RunStatus::Abandoned => {}
             run::RunStatus::Completed => assert_eq!(unfinished, 0, "{run:?}"),
-            // Somebody may have called it that before.
+            // The status may have been set explicitly before.
             run::RunStatus::Failed => assert!(of_run.is_empty() || unfinished > 0, "{run:?}"),
             status => {
                 assert!(of_run.is_empty() || unfinished > failed, "{run:?}");
@@ -169,7 +167,7 @@ fn runs_follow_their_tasks(rows: &BTreeMap<Key, Row>, tasks: &BTreeMap<&TaskId, 
     }
 }
 
-fn checkpoints_are_counted(rows: &BTreeMap<Key, Row>, tasks: &BTreeMap<&TaskId, &Task>) {
+fn check_checkpoint_counts(rows: &BTreeMap<Key, Row>, tasks: &BTreeMap<&TaskId, &Task>) {
     let mut places: BTreeMap<&TaskId, BTreeSet<u32>> = BTreeMap::new();
     for row in rows.values() {
         if let Row::Checkpoint(checkpoint) = row {
@@ -183,20 +181,20 @@ fn checkpoints_are_counted(rows: &BTreeMap<Key, Row>, tasks: &BTreeMap<&TaskId, 
     }
 }
 
-fn timers_are_those_of_open_conflicts(log: &[LogRow], rows: &BTreeMap<Key, Row>, files: &[&File]) {
+fn check_conflict_timers(log: &[LogRow], rows: &BTreeMap<Key, Row>, files: &[&File]) {
     let (mut open, mut unescalated) = (BTreeSet::new(), BTreeSet::new());
     for row in log {
         match row.event.typed() {
-            EventRef::ConflictDetected(fact) => {
-                open.insert(fact.path.clone());
-                unescalated.insert(conflict_timer_id(&fact.path));
+            EventRef::ConflictDetected(event) => {
+                open.insert(event.path.clone());
+                unescalated.insert(conflict_timer_id(&event.path));
             }
-            EventRef::ConflictResolved(fact) => {
-                open.remove(&fact.path);
-                unescalated.remove(&conflict_timer_id(&fact.path));
+            EventRef::ConflictResolved(event) => {
+                open.remove(&event.path);
+                unescalated.remove(&conflict_timer_id(&event.path));
             }
-            EventRef::ConflictEscalated(fact) => {
-                unescalated.remove(&conflict_timer_id(&fact.path));
+            EventRef::ConflictEscalated(event) => {
+                unescalated.remove(&conflict_timer_id(&event.path));
             }
             _ => {}
         }
@@ -209,7 +207,7 @@ fn timers_are_those_of_open_conflicts(log: &[LogRow], rows: &BTreeMap<Key, Row>,
         .filter_map(|row| if let Row::Timer(timer) = row { Some(timer.id.clone()) } else { None })
         .collect();
     assert_eq!(timers, unescalated);
-    // A conflict is about a claim: without one on the path, above or below it, there is none.
+    // A conflict needs a claim on the path, above or below it.
     for file in files.iter().filter(|file| file.conflict.is_some()) {
         let held = files.iter().any(|other| {
             other.holder().is_some() && {
@@ -221,8 +219,8 @@ fn timers_are_those_of_open_conflicts(log: &[LogRow], rows: &BTreeMap<Key, Row>,
     }
 }
 
-/// No clock outlives what it is for, and nothing that has ended has one.
-fn clocks_go_for_what_goes_on(tasks: &BTreeMap<&TaskId, &Task>) {
+/// Every alarm has a purpose, and an ended task has none.
+fn check_alarms_have_a_purpose(tasks: &BTreeMap<&TaskId, &Task>) {
     for task in tasks.values() {
         let unbegun = matches!(task.state, TaskState::Pending | TaskState::Planning);
         let free = unbegun && task.held_by().is_none();
@@ -246,8 +244,8 @@ fn clocks_go_for_what_goes_on(tasks: &BTreeMap<&TaskId, &Task>) {
     }
 }
 
-/// Between its opening and the next one, a task ends at most once. Only what failed may be given up after that.
-fn an_attempt_ends_once(log: &[LogRow]) {
+/// A task ends at most once per attempt. Only a failed task may be skipped afterwards.
+fn check_attempts_end_once(log: &[LogRow]) {
     let mut ended: BTreeMap<TaskId, u32> = BTreeMap::new();
     for row in log {
         let Some(task) = row.event.task().cloned() else { continue };
@@ -255,7 +253,7 @@ fn an_attempt_ends_once(log: &[LogRow]) {
             EventRef::TaskCreated(_) | EventRef::TaskRetried(_) | EventRef::TaskReopened(_) => {
                 ended.insert(task, 0);
             }
-            EventRef::TaskSkipped(fact) if fact.from == TaskState::Failed => {}
+            EventRef::TaskSkipped(skipped) if skipped.from == TaskState::Failed => {}
             EventRef::TaskCompleted(_)
             | EventRef::TaskFailed(_)
             | EventRef::TaskTimedOut(_)
@@ -270,19 +268,19 @@ fn an_attempt_ends_once(log: &[LogRow]) {
     }
 }
 
-fn one_lead_if_anybody_is_here(agents: &BTreeMap<&AgentId, &Agent>, rows: &BTreeMap<Key, Row>) {
+fn check_single_lead(agents: &BTreeMap<&AgentId, &Agent>, rows: &BTreeMap<Key, Row>) {
     let holder = match rows.get(&Key::lead()) {
         Some(Row::Lead(lead)) => lead.holder.as_ref(),
         _ => None,
     };
     match holder {
-        Some(lead) => assert!(agents.get(lead).is_some_and(|agent| agent.is_online()), "{lead} leads and is not here"),
-        None => assert!(!agents.values().any(|agent| agent.is_online()), "nobody leads"),
+        Some(lead) => assert!(agents.get(lead).is_some_and(|agent| agent.is_online()), "{lead} leads and is offline"),
+        None => assert!(!agents.values().any(|agent| agent.is_online()), "an online agent exists and no lead"),
     }
 }
 
-/// At every seq, a change of holder is what the fact there says, and nobody loses a claim to a fact about another.
-fn only_facts_change_holders(log: &[LogRow]) {
+/// Every change of a holder is stated by the event that causes it.
+fn check_holder_changes_follow_events(log: &[LogRow]) {
     let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
     let holder = |row: Option<&Row>| match row {
         Some(Row::Task(task)) => task.holder().cloned(),
@@ -296,7 +294,7 @@ fn only_facts_change_holders(log: &[LogRow]) {
             let new = apply_row(old, &key, &entry.event, EventStamp { seq: entry.seq, at: entry.at });
             let after = holder(new.as_ref());
             if before != after {
-                let (loser, winner) = changes(&entry.event);
+                let (loser, winner) = holder_change(&entry.event);
                 assert_eq!(before.as_ref(), loser, "{:?} by {:?}", key, entry.event);
                 assert_eq!(after.as_ref(), winner, "{:?} by {:?}", key, entry.event);
             }
@@ -307,21 +305,21 @@ fn only_facts_change_holders(log: &[LogRow]) {
     }
 }
 
-/// Who loses and who gets a claim by a fact.
-fn changes(fact: &AnyEvent) -> (Option<&AgentId>, Option<&AgentId>) {
-    match fact.typed() {
-        EventRef::TaskClaimed(fact) => (fact.from.as_ref(), Some(&fact.agent)),
-        EventRef::TaskReleased(fact) => (fact.holder.as_ref(), None),
-        EventRef::TaskCompleted(fact) => (fact.holder.as_ref(), None),
-        EventRef::TaskFailed(fact) => (fact.holder.as_ref(), None),
-        EventRef::TaskTimedOut(fact) => (fact.holder.as_ref(), None),
-        EventRef::TaskCancelled(fact) => (fact.holder.as_ref(), None),
-        EventRef::TaskSkipped(fact) => (fact.holder.as_ref(), None),
-        EventRef::TaskReopened(fact) => (fact.holder.as_ref(), None),
-        EventRef::FileClaimed(fact) => (fact.from.as_ref(), Some(&fact.agent)),
-        EventRef::FileReleased(fact) => (Some(&fact.holder), None),
-        EventRef::ClaimForced(fact) => (Some(&fact.loser), None),
-        EventRef::ConflictResolved(fact) => (Some(&fact.holder), fact.winner.as_ref()),
-        _ => panic!("{} changes no holder", fact.kind()),
+/// The agents that lose and gain a claim by an event.
+fn holder_change(event: &AnyEvent) -> (Option<&AgentId>, Option<&AgentId>) {
+    match event.typed() {
+        EventRef::TaskClaimed(event) => (event.from.as_ref(), Some(&event.agent)),
+        EventRef::TaskReleased(event) => (event.holder.as_ref(), None),
+        EventRef::TaskCompleted(event) => (event.holder.as_ref(), None),
+        EventRef::TaskFailed(event) => (event.holder.as_ref(), None),
+        EventRef::TaskTimedOut(event) => (event.holder.as_ref(), None),
+        EventRef::TaskCancelled(event) => (event.holder.as_ref(), None),
+        EventRef::TaskSkipped(event) => (event.holder.as_ref(), None),
+        EventRef::TaskReopened(event) => (event.holder.as_ref(), None),
+        EventRef::FileClaimed(event) => (event.from.as_ref(), Some(&event.agent)),
+        EventRef::FileReleased(event) => (Some(&event.holder), None),
+        EventRef::ClaimForced(event) => (Some(&event.loser), None),
+        EventRef::ConflictResolved(event) => (Some(&event.holder), event.winner.as_ref()),
+        _ => panic!("{} changes no holder", event.kind()),
     }
 }

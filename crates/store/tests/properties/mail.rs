@@ -1,4 +1,4 @@
-//! Messages and documents: what random callers ask of them, and what holds whatever they ask.
+//! Random requests about messages and documents, and the invariants of both.
 
 use rookery_core::messages::{
     Ack, AckMessages, Addressees, Cause, GiveUpDelivery, MessagesAcked, MessagesRead, ReadMessages, Receipt,
@@ -25,9 +25,9 @@ use crate::steps::{AGENTS, Step, steps};
 use crate::team::Team;
 
 const MESSAGES: [&str; 5] = ["m0", "m1", "m2", "m3", "m4"];
-const WORDS: [&str; 4] = ["@a look", "@b and @c: urgent", "@d @ghost", "nobody in particular"];
+const TEXTS_WITH_MENTIONS: [&str; 4] = ["@a look", "@b and @c: urgent", "@d @ghost", "nobody in particular"];
 
-type Asked = (Caller, AnyCommand);
+type Request = (Caller, AnyCommand);
 
 fn agent() -> impl Strategy<Value = AgentId> {
     select(&AGENTS[..]).prop_map(AgentId::from)
@@ -43,12 +43,12 @@ fn document() -> impl Strategy<Value = DocumentId> {
     })
 }
 
-pub(crate) fn asked() -> BoxedStrategy<Asked> {
+pub(crate) fn random_request() -> BoxedStrategy<Request> {
     prop_oneof![20 => about_messages(), 4 => about_documents(), 1 => about_contexts()].boxed()
 }
 
-/// Another entry point for the documents of all instances.
-fn about_contexts() -> BoxedStrategy<Asked> {
+/// Changes the entry document of all instances.
+fn about_contexts() -> BoxedStrategy<Request> {
     let document = select(vec!["notes.md", "plan.md"]).prop_map(|document| Some(document.to_owned()));
     let configure = document.prop_map(|document| {
         let settings = ContextSettings { document, ..ContextSettings::default() };
@@ -57,7 +57,7 @@ fn about_contexts() -> BoxedStrategy<Asked> {
     configure.prop_map(|configure| (Caller::person("anna"), configure.into())).boxed()
 }
 
-fn about_messages() -> BoxedStrategy<Asked> {
+fn about_messages() -> BoxedStrategy<Request> {
     let to = prop_oneof![
         1 => Just(Addressees::Everyone),
         1 => prop::collection::vec(prop_oneof![3 => agent(), 1 => Just("ghost".into())], 1..4)
@@ -76,17 +76,19 @@ fn about_messages() -> BoxedStrategy<Asked> {
         2 => message().prop_map(Cause::Shown),
         1 => message().prop_map(Cause::ReplyTo),
     ];
-    // So strict that holds are common.
+    // A strict guard, so that holds are common.
     let guard = StormGuard { per_minute: 2, hops: 0 };
-    let sends = (agent(), message(), what, select(&WORDS[..]), cause).prop_map(move |(from, id, what, text, cause)| {
-        let instance = Instance::default();
-        let (run, thread) = (instance.run(), instance.thread());
-        let text = text.to_owned();
-        (
-            Caller::asserted(from.clone()),
-            SendMessage { id, run, thread, from, what, text, cause, people: vec![], guard }.into(),
-        )
-    });
+    let sends = (agent(), message(), what, select(&TEXTS_WITH_MENTIONS[..]), cause).prop_map(
+        move |(from, id, what, text, cause)| {
+            let instance = Instance::default();
+            let (run, thread) = (instance.run(), instance.thread());
+            let text = text.to_owned();
+            (
+                Caller::asserted(from.clone()),
+                SendMessage { id, run, thread, from, what, text, cause, people: vec![], guard }.into(),
+            )
+        },
+    );
     let some = || prop_oneof![3 => message().prop_map(|one| vec![one]), 1 => prop::collection::vec(message(), 1..3)];
     let shown = select(vec![Shown::Before, Shown::Now]);
     let verdict = prop_oneof![Just(Verdict::Deliver), Just(Verdict::Discard { reason: Some("one".to_owned()) })];
@@ -117,7 +119,7 @@ fn about_messages() -> BoxedStrategy<Asked> {
     .boxed()
 }
 
-fn about_documents() -> BoxedStrategy<Asked> {
+fn about_documents() -> BoxedStrategy<Request> {
     let base = prop_oneof![1 => Just(Base::Unsaid), 1 => (0_u64..4).prop_map(Base::Version)];
     let text = || select(vec!["one", "two", "and\n"]).prop_map(str::to_owned);
     let by = |agent: AgentId| (Caller::asserted(agent.clone()), Writer::Named(agent));
@@ -142,14 +144,14 @@ fn about_documents() -> BoxedStrategy<Asked> {
     .boxed()
 }
 
-/// What the log says happened to messages, written down apart from the rules.
+/// The history of messages according to the log, kept independently of the rules.
 #[derive(Default)]
 struct Ledger {
-    /// Each message and each of its recipients that was ever named.
+    /// Every message with each recipient that was ever named.
     deliveries: BTreeMap<(MessageId, AgentId), Standing>,
-    /// The requests that were passed on.
+    /// Forwarded requests with their tasks.
     requests: BTreeMap<MessageId, TaskId>,
-    /// Those that ask for nothing any more.
+    /// Forwarded requests that were withdrawn.
     passed_on: BTreeSet<(MessageId, AgentId)>,
     held: BTreeMap<MessageId, AgentId>,
     last: Option<Timestamp>,
@@ -160,35 +162,35 @@ impl Ledger {
         let mut ledger = Ledger::default();
         for row in log {
             match row.event.typed() {
-                EventRef::MessageSent(fact) => ledger.queue(&fact.letter.header, fact.at),
-                EventRef::MessageHeld(fact) => {
-                    let header = &fact.letter.header;
+                EventRef::MessageSent(event) => ledger.queue(&event.letter.header, event.at),
+                EventRef::MessageHeld(event) => {
+                    let header = &event.letter.header;
                     assert_eq!(ledger.held.insert(header.message.clone(), header.from.clone()), None);
                 }
-                EventRef::MessageReleased(fact) => {
-                    assert!(ledger.held.remove(&fact.header.message).is_some());
-                    ledger.queue(&fact.header, fact.at);
+                EventRef::MessageReleased(event) => {
+                    assert!(ledger.held.remove(&event.header.message).is_some());
+                    ledger.queue(&event.header, event.at);
                 }
-                EventRef::MessageDiscarded(fact) => assert!(ledger.held.remove(&fact.message).is_some()),
-                EventRef::EnvelopeReceived(fact) => {
-                    for agent in &fact.delivered {
-                        let key = (fact.message.clone(), agent.clone());
+                EventRef::MessageDiscarded(event) => assert!(ledger.held.remove(&event.message).is_some()),
+                EventRef::EnvelopeReceived(event) => {
+                    for agent in &event.delivered {
+                        let key = (event.message.clone(), agent.clone());
                         assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
                     }
                 }
-                EventRef::ToolDenied(fact) => {
-                    if let Some(agent) = &fact.delivered {
-                        let key = (fact.message.clone(), agent.clone());
+                EventRef::ToolDenied(event) => {
+                    if let Some(agent) = &event.delivered {
+                        let key = (event.message.clone(), agent.clone());
                         assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
                     }
                 }
-                EventRef::TaskForwarded(fact) => {
-                    let key = (fact.message.clone(), fact.to.clone());
+                EventRef::TaskForwarded(event) => {
+                    let key = (event.message.clone(), event.to.clone());
                     assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
-                    ledger.requests.insert(fact.message.clone(), fact.task.clone());
+                    ledger.requests.insert(event.message.clone(), event.task.clone());
                 }
-                EventRef::DeliveryAbandoned(fact) if fact.broadcast => {
-                    let key = (fact.message.clone(), fact.agent.clone());
+                EventRef::DeliveryAbandoned(event) if event.broadcast => {
+                    let key = (event.message.clone(), event.agent.clone());
                     assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
                 }
                 EventRef::MessagesRead(MessagesRead(receipt)) => ledger.note(receipt, Standing::Read),
@@ -199,10 +201,10 @@ impl Ledger {
                 let key = (row.event.id_at(row.seq), agent.clone());
                 assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
             }
-            if let Some(over) = row.event.voids() {
-                let key = (over.message.clone(), over.agent.clone());
-                assert!(ledger.deliveries.contains_key(&key), "{over:?} was never sent");
-                assert!(ledger.passed_on.insert(key), "{over:?} is void already");
+            if let Some(withdrawn) = row.event.voids() {
+                let key = (withdrawn.message.clone(), withdrawn.agent.clone());
+                assert!(ledger.deliveries.contains_key(&key), "{withdrawn:?} was never sent");
+                assert!(ledger.passed_on.insert(key), "{withdrawn:?} was withdrawn before");
             }
         }
         ledger
@@ -215,7 +217,7 @@ impl Ledger {
             Recipients::Agents(agents) => agents.clone(),
             Recipients::Everyone => vec![],
         };
-        assert!(!named.contains(&header.from), "nobody is told what it said itself");
+        assert!(!named.contains(&header.from), "no message is delivered to its sender");
         let awaited = header.unknown.iter().filter(|_| header.awaits_millis.is_some()).cloned();
         for agent in named.into_iter().chain(awaited) {
             assert_eq!(self.deliveries.insert((header.message.clone(), agent), Standing::Queued), None);
@@ -225,18 +227,18 @@ impl Ledger {
     fn note(&mut self, receipt: &Receipt, to: Standing) {
         for message in &receipt.broadcasts {
             let new = self.deliveries.insert((message.clone(), receipt.agent.clone()), Standing::Queued);
-            assert_eq!(new, None, "a message to everybody is first heard of once");
+            assert_eq!(new, None, "a broadcast reaches an agent once");
         }
         for message in receipt.messages.iter().chain(&receipt.broadcasts) {
             let standing = self.deliveries.get_mut(&(message.clone(), receipt.agent.clone()));
             let standing = standing.unwrap_or_else(|| panic!("{message} was not for {}", receipt.agent));
-            assert!(*standing < to, "each step is told once");
+            assert!(*standing < to, "delivery states only advance");
             *standing = to;
         }
     }
 }
 
-/// Each message and recipient is acked, pending, passed on or held, and never gone.
+/// Every message is acked, pending, withdrawn or held for each recipient, and never lost.
 pub(crate) fn check(log: &[LogRow], rows: &BTreeMap<Key, Row>) {
     let ledger = Ledger::of(log);
     let mut found = 0;
@@ -269,25 +271,25 @@ pub(crate) fn check(log: &[LogRow], rows: &BTreeMap<Key, Row>) {
             _ => {}
         }
     }
-    assert_eq!(found, ledger.deliveries.len(), "no delivery is gone");
-    documents_are_what_was_written(log, rows);
+    assert_eq!(found, ledger.deliveries.len(), "no delivery is lost");
+    check_documents(log, rows);
 }
 
-fn documents_are_what_was_written(log: &[LogRow], rows: &BTreeMap<Key, Row>) {
+fn check_documents(log: &[LogRow], rows: &BTreeMap<Key, Row>) {
     let mut texts: BTreeMap<DocumentId, (u64, Option<String>)> = BTreeMap::new();
     for row in log {
         match row.event.typed() {
-            EventRef::DocumentWritten(fact) => {
-                let (version, text) = texts.entry(fact.id.clone()).or_default();
+            EventRef::DocumentWritten(event) => {
+                let (version, text) = texts.entry(event.id.clone()).or_default();
                 *version += 1;
-                assert_eq!(*version, fact.version);
-                let before = text.take().filter(|_| fact.base < fact.version).unwrap_or_default();
-                *text = Some(before + &fact.text);
+                assert_eq!(*version, event.version);
+                let before = text.take().filter(|_| event.base < event.version).unwrap_or_default();
+                *text = Some(before + &event.text);
             }
-            EventRef::DocumentDeleted(fact) => {
-                let (version, text) = texts.entry(fact.id.clone()).or_default();
+            EventRef::DocumentDeleted(event) => {
+                let (version, text) = texts.entry(event.id.clone()).or_default();
                 *version += 1;
-                assert_eq!((*version, text.take().is_some()), (fact.version, true));
+                assert_eq!((*version, text.take().is_some()), (event.version, true));
             }
             _ => {}
         }
@@ -307,7 +309,7 @@ fn documents_are_what_was_written(log: &[LogRow], rows: &BTreeMap<Key, Row>) {
     }
 }
 
-fn standing(rows: &BTreeMap<Key, Row>, message: &MessageId, agent: &AgentId) -> Standing {
+fn delivery_state(rows: &BTreeMap<Key, Row>, message: &MessageId, agent: &AgentId) -> Standing {
     match rows.get(&Key::Delivery(DeliveryId { message: message.clone(), agent: agent.clone() })) {
         Some(Row::Delivery(delivery)) => delivery.standing,
         _ => Standing::Queued,
@@ -317,9 +319,9 @@ fn standing(rows: &BTreeMap<Key, Row>, message: &MessageId, agent: &AgentId) -> 
 proptest! {
     #![proptest_config(crate::config(64))]
 
-    /// An acknowledgement that is granted covers what the agent was shown before, or is shown by it, and nothing else.
+    /// A granted acknowledgement covers only messages that the agent was shown before or with it.
     #[test]
-    fn no_ack_covers_what_was_not_shown(steps in steps(120)) {
+    fn acknowledgement_never_covers_unshown_messages(steps in steps(120)) {
         let mut team = Team::new();
         for step in &steps {
             let before = team.rows();
@@ -328,7 +330,7 @@ proptest! {
             if let Step::Ask { command, key: None, .. } = step && let Some(ack) = command.get::<AckMessages>() && done {
                 let after = team.rows();
                 for message in &ack.messages {
-                    let seen = standing(&before, message, &ack.agent) != Standing::Queued;
+                    let seen = delivery_state(&before, message, &ack.agent) != Standing::Queued;
                     prop_assert!(seen || ack.shown == Shown::Now, "{message} was never shown to {}", ack.agent);
                 }
                 for (key, row) in &after {

@@ -1,4 +1,4 @@
-//! What no sequence of commands may break, over the memory engine: random teams do random things in batches of any size.
+//! Invariants that no sequence of commands may break: random teams on the memory engine, with batches of any size.
 
 mod contracts;
 mod engines;
@@ -27,7 +27,7 @@ use rookery_store::replay::Fold;
 use steps::{Step, steps};
 use team::Team;
 
-/// Few enough cases for every day; `PROPTEST_CASES` asks for more.
+/// Few cases by default; `PROPTEST_CASES` sets more.
 fn config(cases: u32) -> ProptestConfig {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_some() { config } else { ProptestConfig { cases, ..config } }
@@ -36,7 +36,7 @@ fn config(cases: u32) -> ProptestConfig {
 proptest! {
     #![proptest_config(config(64))]
 
-    /// Whatever is asked by whomever, one command or many at a time, every invariant holds after every batch.
+    /// Every invariant holds after every batch of random commands.
     #[test]
     fn no_sequence_of_commands_breaks_an_invariant(
         steps in steps(160),
@@ -55,9 +55,9 @@ proptest! {
         }
     }
 
-    /// How commands are cut into batches is nobody's business: log, rows and answers are the same.
+    /// The sizes of batches do not change log, rows or replies.
     #[test]
-    fn batching_does_not_matter(steps in steps(100), size in 2_usize..60) {
+    fn batch_sizes_do_not_change_log_rows_or_replies(steps in steps(100), size in 2_usize..60) {
         let mut one_by_one = Team::new();
         let mut submissions = Vec::new();
         let mut outcomes = Vec::new();
@@ -67,15 +67,15 @@ proptest! {
             submissions.push(submission);
         }
         let batched = Team::new();
-        let together: Vec<_> = submissions.chunks(size).flat_map(|batch| batched.submit(batch.to_vec())).collect();
+        let batched_outcomes: Vec<_> = submissions.chunks(size).flat_map(|batch| batched.submit(batch.to_vec())).collect();
         prop_assert_eq!(one_by_one.log(), batched.log());
         prop_assert_eq!(one_by_one.rows(), batched.rows());
-        prop_assert_eq!(outcomes, together);
+        prop_assert_eq!(outcomes, batched_outcomes);
     }
 
-    /// A command that is refused leaves no trace, and one that is done commits what its answer says.
+    /// A rejected command leaves no trace, and an accepted one commits at the position in its reply.
     #[test]
-    fn a_refused_command_leaves_no_trace(steps in steps(100)) {
+    fn rejected_command_leaves_no_trace(steps in steps(100)) {
         let mut team = Team::new();
         for step in &steps {
             let (head, rows) = (team.log().len() as u64, team.rows());
@@ -92,9 +92,9 @@ proptest! {
         }
     }
 
-    /// A fact names every row that it changes: any other row stays as it is.
+    /// An event names every row that it changes.
     #[test]
-    fn touches_is_complete(steps in steps(100)) {
+    fn write_set_is_complete(steps in steps(100)) {
         let mut team = Team::new();
         team.play(&steps);
         let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
@@ -113,7 +113,7 @@ proptest! {
         }
     }
 
-    /// Facts in any order, some of them missing or told twice, about rows that are not there: strange, but no failure.
+    /// Events in any order, missing or duplicated, never fail to apply.
     #[test]
     fn apply_is_total(steps in steps(100), picks in prop::collection::vec(any::<Index>(), 0..200)) {
         let mut team = Team::new();
@@ -121,12 +121,12 @@ proptest! {
         let log = team.log();
         let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
         for (at, pick) in picks.iter().enumerate() {
-            let fact = &pick.get(&log).event;
-            for key in fact.write_set(Seq(at as u64)) {
-                let alone = apply_row(None, &key, fact, EventStamp { seq: Seq(at as u64), at: Timestamp(0) });
+            let event = &pick.get(&log).event;
+            for key in event.write_set(Seq(at as u64)) {
+                let alone = apply_row(None, &key, event, EventStamp { seq: Seq(at as u64), at: Timestamp(0) });
                 prop_assert!(alone.is_none_or(|row| row.table() == key.table()));
                 let old = rows.remove(&key);
-                if let Some(new) = apply_row(old, &key, fact, EventStamp { seq: Seq(at as u64), at: Timestamp(0) }) {
+                if let Some(new) = apply_row(old, &key, event, EventStamp { seq: Seq(at as u64), at: Timestamp(0) }) {
                     let read = Row::decode(key.table(), &new.encode()).ok();
                     prop_assert_eq!(read.as_ref(), Some(&new), "{:?} reads back as written", key);
                     rows.insert(key, new);
@@ -136,9 +136,9 @@ proptest! {
     }
 }
 
-/// The checks above would notice: a row changed behind the log's back is found.
+/// The checks above would fail: a row changed behind the log's back is found.
 #[test]
-fn a_tampered_row_is_noticed() {
+fn tampered_row_is_noticed() {
     let team = Team::new();
     let lead = Key::lead();
     team.database.tamper(&lead, None);
@@ -148,9 +148,9 @@ fn a_tampered_row_is_noticed() {
     assert_eq!(fold.differences(&rows, &tallies).len(), 1);
 }
 
-/// Random steps are worth nothing if they are all refused: every kind of fact comes up.
+/// Random steps must not all be rejected: every kind of event occurs.
 #[test]
-fn random_steps_get_somewhere() {
+fn random_steps_produce_every_event_kind() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
@@ -162,12 +162,12 @@ fn random_steps_get_somewhere() {
         team.log().iter().for_each(|row| *seen.entry(row.event.kind()).or_default() += 1);
     }
     let unseen = rookery_core::AnyEvent::KINDS.iter().filter(|(kind, _)| !seen.contains_key(kind));
-    // So many dependents come up in no random steps, but in the test below.
+    // So many dependents occur only in the test below.
     let unseen: Vec<_> = unseen.filter(|(kind, _)| *kind != DependentsUnblocked::KIND).collect();
     assert!(unseen.is_empty(), "never came up: {unseen:?}\n{seen:?}");
 }
 
-/// The dependents of a task that has ended are unblocked page by page while others start, end and reopen tasks.
+/// Dependents of an ended task are unblocked in pages while other tasks start, end and are reopened.
 #[test]
 fn many_dependents_of_an_ended_task_break_no_invariant() {
     let person = || Caller { power: Authority::Person, ..Caller::asserted("anna") };
@@ -185,14 +185,14 @@ fn many_dependents_of_an_ended_task_break_no_invariant() {
     };
     let dep = TaskId::from("dep");
     let team = Team::new();
-    let does = |command: AnyCommand| {
+    let submit = |command: AnyCommand| {
         let submission = match &command {
             command if command.name() == "FireAlarm" => Submission::internal(Caller::system(), command.clone()),
             _ => Submission::new(person(), command),
         };
         team.submit(vec![submission]).into_iter().for_each(|outcome| drop(outcome.unwrap()));
     };
-    does(task(&dep, vec![]).into());
+    submit(task(&dep, vec![]).into());
     let creations = dependents.iter().map(|id| Submission::new(person(), task(id, vec![dep.clone()])));
     team.submit(creations.collect()).into_iter().for_each(|outcome| drop(outcome.unwrap()));
     let fire = || {
@@ -202,23 +202,23 @@ fn many_dependents_of_an_ended_task_break_no_invariant() {
         Some(FireAlarm { task: dep.clone(), clock: AlarmKind::Unblock, set: alarm.set, backoff_millis: 0 })
     };
     let cancel = |id: &TaskId| CancelTask { task: id.clone(), agent: None, reason: None, to: CancelTo::Cancelled };
-    does(cancel(&dep).into());
+    submit(cancel(&dep).into());
     invariants::check(&team);
-    does(ReopenTask { run: RunId::project_default(), task: dep.clone() }.into());
+    submit(ReopenTask { run: RunId::project_default(), task: dep.clone() }.into());
     assert_eq!(fire(), None);
-    does(cancel(&dep).into());
-    // One that is not unblocked yet begins, and one ends.
-    let late = |team: &Team, nth: usize| {
+    submit(cancel(&dep).into());
+    // A task that is still blocked starts, and another ends.
+    let blocked_dependent = |team: &Team, nth: usize| {
         let waits = |row: Row| if let Row::Task(task) = row { task.is_blocked().then_some(task.id) } else { None };
         team.rows().into_values().filter_map(waits).filter(|id| dependents.contains(id)).nth(nth).unwrap()
     };
-    let starts = late(&team, 3);
+    let started = blocked_dependent(&team, 3);
     let agent = Some(AgentId::from(steps::AGENTS[0]));
-    does(StartTask { task: starts, agent, held_by_other: HeldByOther::Reject }.into());
-    does(cancel(&late(&team, 5)).into());
+    submit(StartTask { task: started, agent, held_by_other: HeldByOther::Reject }.into());
+    submit(cancel(&blocked_dependent(&team, 5)).into());
     invariants::check(&team);
     while let Some(fire) = fire() {
-        does(fire.into());
+        submit(fire.into());
     }
     invariants::check(&team);
     let is_blocked = |row: &Row| matches!(row, Row::Task(task) if dependents.contains(&task.id) && task.is_blocked());

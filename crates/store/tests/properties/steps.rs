@@ -1,4 +1,4 @@
-//! What random callers ask for, in a universe small enough that they get in each other's way.
+//! Random commands over few ids, so that callers conflict.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ const PATHS: [&str; 7] = ["src/", "src", "src/x", "src/lib/", "src/lib/y", "src/
 const HANDOFFS: [&str; 3] = ["h0", "h1", "h2"];
 const TEXTS: [&str; 3] = ["", "one", "two"];
 
-/// A command, or one that can only be made up when it is its turn.
+/// A command, or one that depends on the state at its turn.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Ask {
@@ -56,30 +56,30 @@ pub(crate) enum Step {
         path: FilePath,
         late: bool,
     },
-    /// Redacts one of the facts so far, with or without a body on disk.
+    /// Redacts an earlier event, with or without a body on disk.
     Redact {
         pick: prop::sample::Index,
         on_disk: bool,
     },
-    /// Closes the intent that was opened by redacting.
+    /// Closes the intent opened by a redaction.
     Close {
         pick: prop::sample::Index,
     },
-    /// Gives a task that waits for the router to whom the choice falls on.
+    /// Routes a task that waits for the router.
     Route {
         pick: prop::sample::Index,
     },
-    /// What time does to a task.
+    /// Fires an alarm of a task.
     Clock {
         pick: prop::sample::Index,
         late: bool,
     },
-    /// Tells how something ended that is under way with a workspace.
+    /// Concludes pending work on a workspace.
     Settle {
         pick: prop::sample::Index,
         well: bool,
     },
-    /// Sends the fence of the present grant along, or a stale one.
+    /// Sends the current fence of a task along, or a stale one.
     Fenced {
         caller: Caller,
         command: AnyCommand,
@@ -98,11 +98,11 @@ fn step() -> impl Strategy<Value = Step> {
         8 => about_runs(), 4 => about_plans()];
     prop_oneof![
         48 => (asked, key).prop_map(|((caller, command), key)| Step::Ask { caller, command, key }),
-        24 => crate::mail::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
-        16 => crate::envelopes::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
-        2 => crate::contracts::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
-        10 => crate::teams::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
-        5 => crate::workspaces::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
+        24 => crate::mail::random_request().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
+        16 => crate::envelopes::random_request().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
+        2 => crate::contracts::random_request().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
+        10 => crate::teams::random_request().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
+        5 => crate::workspaces::random_request().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
         4 => (any::<prop::sample::Index>(), prop::bool::weighted(0.7))
             .prop_map(|(pick, well)| Step::Settle { pick, well }),
         5 => any::<prop::sample::Index>().prop_map(|pick| Step::Route { pick }),
@@ -117,11 +117,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-type Asked = (Caller, AnyCommand);
+type Request = (Caller, AnyCommand);
 
-fn retry_part() -> impl Strategy<Value = Asked> {
+fn retry_part() -> impl Strategy<Value = Request> {
     let run = prop_oneof![2 => Just("run_default"), 1 => select(&RUNS[..])].prop_map(RunId::from);
-    (anybody(), run, task()).prop_map(|(caller, run, task)| (caller, ReopenTask { run, task }.into()))
+    (any_caller(), run, task()).prop_map(|(caller, run, task)| (caller, ReopenTask { run, task }.into()))
 }
 
 fn agent() -> impl Strategy<Value = AgentId> {
@@ -144,7 +144,7 @@ fn text() -> impl Strategy<Value = String> {
     select(&TEXTS[..]).prop_map(str::to_owned)
 }
 
-fn anybody() -> impl Strategy<Value = Caller> {
+fn any_caller() -> impl Strategy<Value = Caller> {
     prop_oneof![
         4 => agent().prop_map(Caller::asserted),
         4 => Just(Caller::person("anna")),
@@ -153,13 +153,13 @@ fn anybody() -> impl Strategy<Value = Caller> {
     ]
 }
 
-/// An agent and a caller that mostly is that agent.
+/// An agent and a caller, which is that agent in most cases.
 fn agent_and_caller() -> impl Strategy<Value = (AgentId, Caller)> {
-    (agent(), anybody(), 0_u8..6)
+    (agent(), any_caller(), 0_u8..6)
         .prop_map(|(agent, other, own)| (agent.clone(), if own > 0 { Caller::asserted(agent) } else { other }))
 }
 
-fn about_agents() -> BoxedStrategy<Asked> {
+fn about_agents() -> BoxedStrategy<Request> {
     let role = select(vec![AgentRole::Lead, AgentRole::Specialist, AgentRole::Worker]);
     let status = select(vec![
         AgentStatus::Idle,
@@ -201,7 +201,7 @@ fn about_agents() -> BoxedStrategy<Asked> {
     .boxed()
 }
 
-fn about_tasks() -> BoxedStrategy<Asked> {
+fn about_tasks() -> BoxedStrategy<Request> {
     let named = || prop_oneof![2 => Just(None), 1 => agent().prop_map(Some)];
     let step = select(vec![TaskState::Planning, TaskState::Review, TaskState::Paused, TaskState::Completed]);
     let if_unclaimed = select(vec![IfUnclaimed::Succeed, IfUnclaimed::Reject]);
@@ -224,39 +224,39 @@ fn about_tasks() -> BoxedStrategy<Asked> {
             depends_on,
         });
     prop_oneof![
-        4 => (anybody(), create).prop_map(|(caller, create)| (caller, create.into())),
+        4 => (any_caller(), create).prop_map(|(caller, create)| (caller, create.into())),
         4 => (agent_and_caller(), task()).prop_map(|((agent, caller), task)| (caller, ClaimTask { task, agent }.into())),
         6 => (agent_and_caller(), task()).prop_map(|((agent, caller), task)| {
             (caller, StartTask { task, agent: Some(agent), held_by_other: HeldByOther::KeepHolder }.into())
         }),
-        2 => (anybody(), task()).prop_map(|(caller, task)| (caller, StartTask { task, agent: None, held_by_other: HeldByOther::KeepHolder }.into())),
-        4 => (anybody(), task(), named(), step, prop::option::of(text())).prop_map(|(caller, task, agent, to, reason)| {
+        2 => (any_caller(), task()).prop_map(|(caller, task)| (caller, StartTask { task, agent: None, held_by_other: HeldByOther::KeepHolder }.into())),
+        4 => (any_caller(), task(), named(), step, prop::option::of(text())).prop_map(|(caller, task, agent, to, reason)| {
             (caller, SetTaskStep { task, agent, to, reason, waiting_for: None }.into())
         }),
-        1 => (anybody(), task(), named(), if_unclaimed, if_failed).prop_map(|(caller, task, agent, if_unclaimed, if_failed)| {
+        1 => (any_caller(), task(), named(), if_unclaimed, if_failed).prop_map(|(caller, task, agent, if_unclaimed, if_failed)| {
             (caller, ReleaseTask { task, agent, reason: None, if_unclaimed, if_failed }.into())
         }),
-        3 => (anybody(), task(), named()).prop_map(|(caller, task, agent)| (caller, RetryTask { task, agent }.into())),
-        2 => (anybody(), task(), agent()).prop_map(|(caller, task, to)| (caller, AssignTask { task, to }.into())),
-        2 => (anybody(), task(), named(), prop::option::of(text())).prop_map(|(caller, task, agent, text)| {
+        3 => (any_caller(), task(), named()).prop_map(|(caller, task, agent)| (caller, RetryTask { task, agent }.into())),
+        2 => (any_caller(), task(), agent()).prop_map(|(caller, task, to)| (caller, AssignTask { task, to }.into())),
+        2 => (any_caller(), task(), named(), prop::option::of(text())).prop_map(|(caller, task, agent, text)| {
             let detail = text.clone().map(|text| serde_json::json!({ "told": text }));
             (caller, CompleteTask { task, agent, outcome: Outcome { text, detail }, outcome_required: Required::No, contract: None }.into())
         }),
-        1 => (anybody(), task(), named(), prop::option::of(text()))
+        1 => (any_caller(), task(), named(), prop::option::of(text()))
             .prop_map(|(caller, task, agent, error)| (caller, FailTask { task, agent, error, error_required: Required::No, retry: FailureRetry::Never }.into())),
-        1 => (anybody(), task(), named(), prop::option::of(text()))
+        1 => (any_caller(), task(), named(), prop::option::of(text()))
             .prop_map(|(caller, task, agent, reason)| (caller, CancelTask { task, agent, reason, to: CancelTo::Cancelled }.into())),
-        1 => (anybody(), task(), named(), prop::option::of(text()))
+        1 => (any_caller(), task(), named(), prop::option::of(text()))
             .prop_map(|(caller, task, agent, reason)| (caller, CancelTask { task, agent, reason, to: CancelTo::Skipped }.into())),
     ]
     .boxed()
 }
 
-fn about_files() -> BoxedStrategy<Asked> {
+fn about_files() -> BoxedStrategy<Request> {
     let insist = prop_oneof![2 => Just(ClaimMode::Request), 1 => Just(ClaimMode::Force)];
     let hash = || select(vec!["h0", "h1", "h2"]).prop_map(str::to_owned);
     let source = select(vec![ChangeSource::Report, ChangeSource::Watcher]);
-    let changed = (anybody(), path(), prop::option::of(agent()), hash(), source, 0_u8..5);
+    let changed = (any_caller(), path(), prop::option::of(agent()), hash(), source, 0_u8..5);
     let report = (agent_and_caller(), prop::option::of(task()));
     prop_oneof![
         8 => (agent_and_caller(), path(), prop::option::of(task()), hash(), insist).prop_map(
@@ -267,9 +267,9 @@ fn about_files() -> BoxedStrategy<Asked> {
         2 => (agent_and_caller(), path()).prop_map(|((agent, caller), path)| {
             (caller, ReleaseFile { path, agent }.into())
         }),
-        1 => (anybody(), path()).prop_map(|(caller, path)| (caller, LockFile { path }.into())),
-        4 => (anybody(), path()).prop_map(|(caller, path)| (caller, UnlockFile { path }.into())),
-        2 => (anybody(), path(), agent()).prop_map(|(caller, path, winner)| (caller, ResolveConflict { path, winner }.into())),
+        1 => (any_caller(), path()).prop_map(|(caller, path)| (caller, LockFile { path }.into())),
+        4 => (any_caller(), path()).prop_map(|(caller, path)| (caller, UnlockFile { path }.into())),
+        2 => (any_caller(), path(), agent()).prop_map(|(caller, path, winner)| (caller, ResolveConflict { path, winner }.into())),
         6 => changed.prop_map(|(caller, path, by, after, source, own)| {
             let caller = if own > 0 { Caller::watcher() } else { caller };
             let note = RecordChange {
@@ -302,7 +302,7 @@ fn about_files() -> BoxedStrategy<Asked> {
     .boxed()
 }
 
-fn about_handoffs() -> BoxedStrategy<Asked> {
+fn about_handoffs() -> BoxedStrategy<Request> {
     let offered = (agent_and_caller(), handoff(), prop::option::of(agent()), task(), text());
     prop_oneof![
         2 => offered.prop_map(|((from, caller), id, to, task, text)| {
@@ -323,7 +323,7 @@ fn run() -> impl Strategy<Value = RunId> {
     select(&RUNS[..]).prop_map(RunId::from)
 }
 
-/// A task that names others of the plan, and sometimes itself or nobody.
+/// A planned task that depends on other names, sometimes on itself or an unknown one.
 fn planned() -> impl Strategy<Value = PlannedTask> {
     let names = || prop_oneof![3 => Just(vec![]), 2 => prop::collection::vec(select(&NAMES[..]), 1..3)];
     (select(&PLANNED[..]), select(&NAMES[..]), text(), names(), names()).prop_map(
@@ -339,7 +339,7 @@ fn planned() -> impl Strategy<Value = PlannedTask> {
     )
 }
 
-/// Mostly tasks that differ, in an order in which the later may name the earlier.
+/// Mostly valid plans: distinct tasks, later ones depending on earlier ones.
 fn plan() -> impl Strategy<Value = Vec<PlannedTask>> {
     let sound = (1_usize..4, any::<[bool; 3]>(), text()).prop_map(|(count, chained, text)| {
         let task = |at: usize| PlannedTask {
@@ -356,7 +356,7 @@ fn plan() -> impl Strategy<Value = Vec<PlannedTask>> {
     prop_oneof![3 => sound, 1 => prop::collection::vec(planned(), 0..4)]
 }
 
-fn about_runs() -> BoxedStrategy<Asked> {
+fn about_runs() -> BoxedStrategy<Request> {
     let to = select(run::RunStatus::ALL.to_vec());
     let template = || select(&TEMPLATES[..]).prop_map(TemplateId::from);
     let definition = |tasks: Vec<PlannedTask>| TemplateSource::Definition {
@@ -375,22 +375,22 @@ fn about_runs() -> BoxedStrategy<Asked> {
     };
     let source = prop_oneof![plan().prop_map(definition), run().prop_map(TemplateSource::Run)];
     prop_oneof![
-        3 => (anybody(), run(), text()).prop_map(|(caller, id, text)| (caller, CreateRun { id, brief: brief(text) }.into())),
-        4 => (anybody(), run(), text(), plan())
+        3 => (any_caller(), run(), text()).prop_map(|(caller, id, text)| (caller, CreateRun { id, brief: describe_outcome(text) }.into())),
+        4 => (any_caller(), run(), text(), plan())
             .prop_map(|(caller, run, summary, tasks)| (caller, SetRunPlan { run, summary, tasks }.into())),
-        2 => (anybody(), run(), planned(), prop::option::of(select(&NAMES[..]))).prop_map(|(caller, run, task, after)| {
+        2 => (any_caller(), run(), planned(), prop::option::of(select(&NAMES[..]))).prop_map(|(caller, run, task, after)| {
             (caller, AddRunTask { run, task, after: after.map(str::to_owned) }.into())
         }),
-        2 => (anybody(), run(), task()).prop_map(|(caller, run, task)| (caller, RemoveRunTask { run, task }.into())),
-        1 => (anybody(), run(), text(), plan()).prop_map(|(caller, run, text, tasks)| {
+        2 => (any_caller(), run(), task()).prop_map(|(caller, run, task)| (caller, RemoveRunTask { run, task }.into())),
+        1 => (any_caller(), run(), text(), plan()).prop_map(|(caller, run, text, tasks)| {
             (caller, ReplanRun { run, summary: text.clone(), reason: text, tasks }.into())
         }),
-        1 => (anybody(), run(), to, prop::option::of(text()))
+        1 => (any_caller(), run(), to, prop::option::of(text()))
             .prop_map(|(caller, run, to, reason)| (caller, SetRunStatus { run, to, reason }.into())),
-        1 => (anybody(), template(), text(), source).prop_map(|(caller, id, text, source)| {
+        1 => (any_caller(), template(), text(), source).prop_map(|(caller, id, text, source)| {
             (caller, CreateTemplate { id, title: format!("m {text}"), description: text, source }.into())
         }),
-        1 => (anybody(), template(), run(), text()).prop_map(|(caller, template, run, text)| {
+        1 => (any_caller(), template(), run(), text()).prop_map(|(caller, template, run, text)| {
             let apply = ApplyTemplate {
                 template,
                 run,
@@ -406,7 +406,7 @@ fn about_runs() -> BoxedStrategy<Asked> {
     .boxed()
 }
 
-fn brief(text: String) -> RunSpec {
+fn describe_outcome(text: String) -> RunSpec {
     RunSpec {
         title: format!("run {text}"),
         source_type: SourceType::Prompt,
@@ -419,31 +419,31 @@ fn brief(text: String) -> RunSpec {
     }
 }
 
-fn about_plans() -> BoxedStrategy<Asked> {
+fn about_plans() -> BoxedStrategy<Request> {
     let kind = select(vec![CheckpointKind::Progress, CheckpointKind::Decision, CheckpointKind::Error]);
     let plan = |text: String| TaskPlan { approach: format!("so {text}"), steps: vec![text], ..TaskPlan::default() };
     let checkpoint = || select(vec!["cp_a", "cp_b", "cp_c", "cp_d"]).prop_map(str::to_owned);
     prop_oneof![
         2 => (agent_and_caller(), task()).prop_map(|((agent, caller), task)| (caller, ClaimTask { task, agent }.into())),
-        3 => (anybody(), task(), text()).prop_map(move |(caller, task, text)| {
+        3 => (any_caller(), task(), text()).prop_map(move |(caller, task, text)| {
             let context = serde_json::Map::from_iter([("note".to_owned(), text.clone().into())]);
             (caller, SetTaskPlan { task, agent: None, plan: plan(text), context }.into())
         }),
-        1 => (anybody(), task(), checkpoint(), text()).prop_map(move |(caller, task, checkpoint, text)| {
+        1 => (any_caller(), task(), checkpoint(), text()).prop_map(move |(caller, task, checkpoint, text)| {
             let reason = format!("why {text}");
             (caller, ReplanTask { task, agent: None, plan: plan(text), reason, checkpoint }.into())
         }),
-        2 => (anybody(), task(), checkpoint(), kind, text()).prop_map(|(caller, task, id, kind, text)| {
+        2 => (any_caller(), task(), checkpoint(), kind, text()).prop_map(|(caller, task, id, kind, text)| {
             let detail = Some(serde_json::json!({ "told": text }));
             let files_changed = vec![format!("src/{text}")];
             let summary = format!("about {text}");
             (caller, AddCheckpoint { id, task, agent: None, kind, summary, detail, files_changed }.into())
         }),
-        2 => (anybody(), task(), prop::option::of(text())).prop_map(|(caller, task, text)| {
+        2 => (any_caller(), task(), prop::option::of(text())).prop_map(|(caller, task, text)| {
             let outcome = Outcome { text, detail: None };
             (caller, CompleteTask { task, agent: None, outcome, outcome_required: Required::Yes, contract: None }.into())
         }),
-        1 => (anybody(), task(), prop::option::of(text())).prop_map(|(caller, task, error)| {
+        1 => (any_caller(), task(), prop::option::of(text())).prop_map(|(caller, task, error)| {
             let retry = FailureRetry::Backoff(0);
             (caller, FailTask { task, agent: None, error, error_required: Required::Yes, retry }.into())
         }),
@@ -451,5 +451,5 @@ fn about_plans() -> BoxedStrategy<Asked> {
     .boxed()
 }
 
-/// A seq that was never granted to anybody.
+/// A sequence number that was never granted.
 pub(crate) const STALE: Seq = Seq(0);

@@ -1,4 +1,4 @@
-//! A team over the memory engine: turns steps into submissions and runs them.
+//! A team on the memory engine, which turns steps into submissions and runs them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,10 +20,10 @@ use rookery_store::{Idempotency, PresenceBoard, Submission};
 
 use crate::steps::{AGENTS, STALE, Step, TASKS};
 
-/// One time for everything, so that how commands are batched cannot show in it.
+/// One time for all commands, so that batching cannot change any time.
 pub(crate) const NOW: Timestamp = Timestamp(1_000);
 
-/// What is known of the agents' signs of life.
+/// The presence of some agents.
 pub(crate) fn board() -> PresenceBoard {
     let board = PresenceBoard::default();
     for (agent, last_seen) in AGENTS.into_iter().zip([0, 2]) {
@@ -37,13 +37,13 @@ pub(crate) struct Team {
     pub(crate) database: Database,
     board: PresenceBoard,
     intents: u32,
-    /// Everything that was asked so far, in its order.
+    /// All submissions so far, in order.
     asked: RefCell<Vec<Submission>>,
 }
 
 impl Team {
-    /// Three workers and four tasks are here already, of which the second waits for the first. What the board has seen of
-    /// the agents makes some evidence stale.
+    /// Three workers and four tasks, the second depending on the first. The presence of the agents makes some evidence
+    /// stale.
     pub(crate) fn new() -> Team {
         let team = Team {
             database: Database::new(LogId::from("log_p")),
@@ -63,7 +63,7 @@ impl Team {
                 role_name: None,
                 session_id: None,
             };
-            team.begins_with(Submission::new(
+            team.submit_first(Submission::new(
                 Caller::asserted(*agent),
                 RegisterAgent::with_profile((*agent).into(), profile),
             ));
@@ -80,17 +80,17 @@ impl Team {
                 resources: vec!["src/lib/".to_owned()],
                 depends_on,
             };
-            team.begins_with(Submission::new(Caller::anonymous(), create));
+            team.submit_first(Submission::new(Caller::anonymous(), create));
         }
         team
     }
 
-    fn begins_with(&self, submission: Submission) {
+    fn submit_first(&self, submission: Submission) {
         let outcomes = self.submit(vec![submission]);
         assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
     }
 
-    /// Runs the steps, a few at a time.
+    /// Runs the steps in batches of three.
     pub(crate) fn play(&mut self, steps: &[Step]) {
         steps.chunks(3).for_each(|steps| self.run(steps));
     }
@@ -110,13 +110,13 @@ impl Team {
         self.database.run(submissions, NOW, &self.board, None)
     }
 
-    /// What a step asks for as things stand.
+    /// The submission of a step in the current state.
     pub(crate) fn submission(&mut self, step: &Step) -> Submission {
         match step {
             Step::Ask { caller, command, key } => {
                 let mut command = command.clone();
-                crate::contracts::hold(&mut command, &self.rows());
-                crate::teams::fit(&mut command, &self.rows());
+                crate::contracts::attach_contract_check(&mut command, &self.rows());
+                crate::teams::fit_to_team(&mut command, &self.rows());
                 let mut submission = Submission::new(caller.clone(), command.clone());
                 submission.idempotency = key.map(|key| Idempotency {
                     scope: caller.actor.to_string(),
@@ -155,10 +155,10 @@ impl Team {
                 submission
             }
             Step::Clock { pick, late } => {
-                Submission::new(Caller::system(), crate::envelopes::goes_off(&self.rows(), pick, *late))
+                Submission::new(Caller::system(), crate::envelopes::alarm_command(&self.rows(), pick, *late))
             }
             Step::Settle { pick, well } => {
-                Submission::new(Caller::system(), crate::workspaces::settles(&self.rows(), pick, *well))
+                Submission::new(Caller::system(), crate::workspaces::conclusion_of_pending(&self.rows(), pick, *well))
             }
             Step::Fenced { caller, command, task, stale } => {
                 let fence = match self.rows().get(&Key::Task(task.clone())) {

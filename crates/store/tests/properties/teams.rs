@@ -1,4 +1,4 @@
-//! Teams that random runners run, and what holds of their turns whatever happens to them.
+//! Random teams and turns, and their invariants.
 
 use rookery_core::messages::{MessagesAcked, StormGuard};
 use rookery_core::model::DeliveryId;
@@ -23,9 +23,9 @@ use rookery_core::traits::LogRow;
 use crate::mail::message;
 use crate::steps::AGENTS;
 
-/// One of an instance, and one of an agent that may be in it.
+/// A team of an instance, and a team of one agent that may also be in it.
 const TEAMS: [&str; 2] = ["@default", "c"];
-/// What marks the end of a turn that is under way.
+/// Marks a turn end that is adjusted to a turn under way.
 const FITTING: u64 = 2;
 
 fn team() -> impl Strategy<Value = TeamId> {
@@ -48,7 +48,7 @@ fn generation() -> impl Strategy<Value = u64> {
     prop_oneof![4 => Just(1_u64), 1 => 2_u64..4]
 }
 
-pub(crate) fn asked() -> BoxedStrategy<(Caller, AnyCommand)> {
+pub(crate) fn random_request() -> BoxedStrategy<(Caller, AnyCommand)> {
     let caller = prop_oneof![12 => Just(Caller::person("anna")), 1 => Just(Caller::asserted("a"))];
     let mentions = prop::option::of(select(vec![vec![], vec!["b".to_owned()]]));
     let kickoff =
@@ -72,25 +72,25 @@ pub(crate) fn asked() -> BoxedStrategy<(Caller, AnyCommand)> {
         2 => kickoff.prop_map(AnyCommand::from),
         1 => say.prop_map(AnyCommand::from),
         1 => stop.prop_map(AnyCommand::from),
-        2 => launch().prop_map(AnyCommand::from),
+        2 => team_start_request().prop_map(AnyCommand::from),
         1 => end.prop_map(AnyCommand::from),
-        10 => wake().prop_map(AnyCommand::from),
-        10 => ends().prop_map(AnyCommand::from),
+        10 => turn_start().prop_map(AnyCommand::from),
+        10 => turn_end().prop_map(AnyCommand::from),
     ];
-    prop_oneof![20 => (caller, command), 2 => settle().prop_map(|settle| (Caller::system(), settle.into()))].boxed()
+    prop_oneof![20 => (caller, command), 2 => team_start_conclusion().prop_map(|settle| (Caller::system(), settle.into()))].boxed()
 }
 
 fn intent() -> impl Strategy<Value = IntentId> {
     (0_u16..2).prop_map(|number| IntentId::new(format!("launch{number}")))
 }
 
-fn settle() -> impl Strategy<Value = ConcludeTeamStart> {
+fn team_start_conclusion() -> impl Strategy<Value = ConcludeTeamStart> {
     let failed = TeamStartOutcome::Failed { reason: "one".to_owned() };
     (intent(), select(vec![TeamStartOutcome::Running, failed]))
         .prop_map(|(intent, outcome)| ConcludeTeamStart { intent, outcome })
 }
 
-fn launch() -> impl Strategy<Value = RequestTeamStart> {
+fn team_start_request() -> impl Strategy<Value = RequestTeamStart> {
     intent().prop_map(|intent| RequestTeamStart {
         intent,
         team: TEAMS[0].into(),
@@ -113,7 +113,7 @@ fn start() -> impl Strategy<Value = StartTeam> {
     })
 }
 
-fn wake() -> impl Strategy<Value = StartTurn> {
+fn turn_start() -> impl Strategy<Value = StartTurn> {
     let messages = prop::collection::vec(prop_oneof![2 => message(), 1 => post()], 0..3);
     (turn(), team(), generation(), agent(), select(&WakeReason::ALL[..]), messages).prop_map(
         |(turn, team, generation, agent, woken, messages)| StartTurn {
@@ -128,7 +128,7 @@ fn wake() -> impl Strategy<Value = StartTurn> {
     )
 }
 
-fn ends() -> impl Strategy<Value = EndTurn> {
+fn turn_end() -> impl Strategy<Value = EndTurn> {
     let said = select(vec![None, Some("@a one"), Some("two")]);
     let transcript = select(vec![None, Some("ab".repeat(32))]);
     let tokens = prop_oneof![4 => Just(FITTING), 1 => Just(FITTING + 1)];
@@ -148,9 +148,10 @@ fn ends() -> impl Strategy<Value = EndTurn> {
     )
 }
 
-/// Makes what a runner asks for fit how its team is, unless it is about another generation than the first: it knows what it
-/// runs, most of the time.
-pub(crate) fn fit(command: &mut AnyCommand, rows: &BTreeMap<Key, Row>) {
+/// Adjusts a request to the current state of its team, unless it names another generation than the first: runners
+/// mostly know
+/// what they run.
+pub(crate) fn fit_to_team(command: &mut AnyCommand, rows: &BTreeMap<Key, Row>) {
     let live = |id: &TeamId| match rows.get(&Key::Team(id.clone())) {
         Some(Row::Team(team)) => team.of.generation,
         _ => 1,
@@ -178,12 +179,12 @@ pub(crate) fn fit(command: &mut AnyCommand, rows: &BTreeMap<Key, Row>) {
 }
 
 pub(crate) fn check(log: &[LogRow], rows: &BTreeMap<Key, Row>) {
-    agents_are_in_one_team_and_at_one_turn(rows);
-    kickoffs_are_posted_once(log);
-    turns_end_once_and_decide_about_their_own_messages(log);
+    check_agents_are_in_one_team_and_turn(rows);
+    check_kickoffs_are_posted_once(log);
+    check_turn_ends(log);
 }
 
-fn agents_are_in_one_team_and_at_one_turn(rows: &BTreeMap<Key, Row>) {
+fn check_agents_are_in_one_team_and_turn(rows: &BTreeMap<Key, Row>) {
     let teams = || rows.values().filter_map(|row| if let Row::Team(team) = row { Some(team) } else { None });
     let open = || {
         let turns = rows.values().filter_map(|row| if let Row::Turn(turn) = row { Some(turn) } else { None });
@@ -205,35 +206,38 @@ fn agents_are_in_one_team_and_at_one_turn(rows: &BTreeMap<Key, Row>) {
     assert_eq!(under_way, busy);
 }
 
-fn kickoffs_are_posted_once(log: &[LogRow]) {
+fn check_kickoffs_are_posted_once(log: &[LogRow]) {
     let mut kicked_off = BTreeSet::new();
     for row in log {
-        let EventRef::TeamKickedOff(fact) = row.event.typed() else { continue };
-        assert!(kicked_off.insert((&fact.of.team, fact.of.generation)), "{row:?}");
+        let EventRef::TeamKickedOff(kicked_off_event) = row.event.typed() else { continue };
+        assert!(kicked_off.insert((&kicked_off_event.of.team, kicked_off_event.of.generation)), "{row:?}");
         let posted = caused_by(log, row).filter_map(|row| match row.event.typed() {
             EventRef::MessageSent(sent) => Some(sent.letter.header.message.clone()),
             _ => None,
         });
-        assert_eq!(posted.collect::<Vec<_>>(), fact.messages);
+        assert_eq!(posted.collect::<Vec<_>>(), kicked_off_event.messages);
     }
 }
 
-/// What the same command decided besides.
+/// The other events of the same command.
 fn caused_by<'a>(log: &'a [LogRow], first: &'a LogRow) -> impl Iterator<Item = &'a LogRow> {
     let rest = log.iter().filter(|row| row.seq > first.seq);
     rest.take_while(|row| row.first() == first.seq)
 }
 
-/// A turn ends once. What its end says of messages it says of the turn's own, of all of them that were open, and either that
-/// they are acknowledged or that they are given up on.
-fn turns_end_once_and_decide_about_their_own_messages(log: &[LogRow]) {
+/// A turn ends once. Its end decides about all open messages of that turn and no others: either all are acknowledged,
+/// or all are
+/// given up.
+fn check_turn_ends(log: &[LogRow]) {
     let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
     let mut ended = BTreeSet::new();
     for entry in log {
-        if let EventRef::TurnEnded(fact) = entry.event.typed() {
-            assert!(ended.insert(fact.turn.clone()), "{fact:?} again");
-            let Some(Row::Turn(turn)) = rows.get(&Key::Turn(fact.turn.clone())) else { panic!("{fact:?} of no turn") };
-            decides_about_its_own(fact, turn, &rows, &caused_by(log, entry).collect::<Vec<_>>());
+        if let EventRef::TurnEnded(ended_event) = entry.event.typed() {
+            assert!(ended.insert(ended_event.turn.clone()), "{ended_event:?} again");
+            let Some(Row::Turn(turn)) = rows.get(&Key::Turn(ended_event.turn.clone())) else {
+                panic!("{ended_event:?} of no turn")
+            };
+            check_turn_end(ended_event, turn, &rows, &caused_by(log, entry).collect::<Vec<_>>());
         }
         for key in entry.event.write_set(entry.seq) {
             let old = rows.remove(&key);
@@ -244,7 +248,7 @@ fn turns_end_once_and_decide_about_their_own_messages(log: &[LogRow]) {
     }
 }
 
-fn decides_about_its_own(fact: &TurnEnded, turn: &Turn, before: &BTreeMap<Key, Row>, with_it: &[&LogRow]) {
+fn check_turn_end(event: &TurnEnded, turn: &Turn, before: &BTreeMap<Key, Row>, with_it: &[&LogRow]) {
     let delivery = |message: &MessageId| -> Option<&Delivery> {
         match before.get(&Key::Delivery(DeliveryId { message: message.clone(), agent: turn.agent.clone() })) {
             Some(Row::Delivery(delivery)) => Some(delivery),
@@ -273,10 +277,10 @@ fn decides_about_its_own(fact: &TurnEnded, turn: &Turn, before: &BTreeMap<Key, R
         }
     }
     let nothing = BTreeSet::new();
-    let (wanted_acked, wanted_given_up) = match fact.how {
+    let (wanted_acked, wanted_given_up) = match event.how {
         TurnConclusion::Done => (&open, &nothing),
-        TurnConclusion::Failed if fact.gave_up => (&nothing, &alive),
+        TurnConclusion::Failed if event.gave_up => (&nothing, &alive),
         TurnConclusion::Failed | TurnConclusion::Interrupted => (&nothing, &nothing),
     };
-    assert_eq!((&acked, &given_up), (wanted_acked, wanted_given_up), "{fact:?}");
+    assert_eq!((&acked, &given_up), (wanted_acked, wanted_given_up), "{event:?}");
 }

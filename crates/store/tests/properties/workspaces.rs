@@ -1,4 +1,4 @@
-//! Workspaces: what random callers ask of them, and what holds whatever they ask.
+//! Random requests about workspaces, and their invariants.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,12 +19,12 @@ fn id() -> impl Strategy<Value = WorkspaceId> {
     select(&IDS[..]).prop_map(WorkspaceId::from)
 }
 
-/// Never the same twice, as minted ones are.
+/// Never repeated, like generated ids.
 fn intent() -> impl Strategy<Value = IntentId> {
     any::<u64>().prop_map(|number| IntentId::new(format!("int_w{number}")))
 }
 
-pub(crate) fn asked() -> BoxedStrategy<(Caller, AnyCommand)> {
+pub(crate) fn random_request() -> BoxedStrategy<(Caller, AnyCommand)> {
     let caller = prop_oneof![1 => select(&AGENTS[..]).prop_map(Caller::asserted), 2 => Just(Caller::person("anna"))];
     let create = (id(), select(vec!["x", "y"]), prop::option::weighted(0.8, intent()), any::<bool>());
     let create = create.prop_map(|(id, branch, make, elsewhere)| CreateWorkspace {
@@ -41,10 +41,10 @@ pub(crate) fn asked() -> BoxedStrategy<(Caller, AnyCommand)> {
     });
     let status = prop::option::of(select(WorkspaceStatus::ALL.to_vec()));
     let update = (id(), status, any::<bool>(), prop::option::weighted(0.7, intent()));
-    let update = update.prop_map(|(workspace, status, told, remove)| UpdateWorkspace {
+    let update = update.prop_map(|(workspace, status, with_commit, remove)| UpdateWorkspace {
         workspace,
         status,
-        merge_commit: told.then(|| "abc".to_owned()),
+        merge_commit: with_commit.then(|| "abc".to_owned()),
         pr_url: None,
         config: serde_json::Map::from_iter([("more".to_owned(), "two".into())]),
         remove,
@@ -62,8 +62,8 @@ pub(crate) fn asked() -> BoxedStrategy<(Caller, AnyCommand)> {
     (caller, command).boxed()
 }
 
-/// How something ended that is under way with one of the workspaces; stale if nothing is.
-pub(crate) fn settles(rows: &BTreeMap<Key, Row>, pick: &Index, well: bool) -> ConcludeWorkspace {
+/// Concludes pending work of a workspace; with a stale intent if none is pending.
+pub(crate) fn conclusion_of_pending(rows: &BTreeMap<Key, Row>, pick: &Index, well: bool) -> ConcludeWorkspace {
     let busy: Vec<&Workspace> = workspaces(rows).filter(|workspace| workspace.under_way.is_some()).collect();
     let (workspace, under_way) = match busy.is_empty() {
         true => (WorkspaceId::from(IDS[0]), None),
@@ -88,7 +88,7 @@ fn workspaces(rows: &BTreeMap<Key, Row>) -> impl Iterator<Item = &Workspace> {
     rows.values().filter_map(|row| if let Row::Workspace(workspace) = row { Some(workspace) } else { None })
 }
 
-/// No two worktrees are in one place or on one branch, and whatever is under way has its intent.
+/// Worktrees have distinct paths and branches, and pending work has its intent.
 pub(crate) fn check(rows: &BTreeMap<Key, Row>) {
     let (mut places, mut branches) = (BTreeSet::new(), BTreeSet::new());
     for workspace in workspaces(rows) {
