@@ -66,7 +66,7 @@ pub enum Given {
     FileLocked,
     /// The file is held by the first and was changed by the second.
     FileConflict(Who, Who),
-    /// The scene's handoff of the scene's task: from whom, to whom.
+    /// The scene's handoff of the scene's task: its sender and its recipient.
     HandoffOffered(Who, Option<Who>),
     HandoffAccepted(Who),
     AgentPaused(Who),
