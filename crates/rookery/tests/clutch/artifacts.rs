@@ -1,4 +1,4 @@
-//! Artifacts over HTTP and on the command line: in, out, in parts, damaged, cut off, collected.
+//! Artifacts over HTTP and on the command line: uploads, downloads, ranges, damage, interruptions, collection.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,12 +20,12 @@ fn setup() -> Setup {
     Setup::new(env!("CARGO_BIN_EXE_rookery")).env("ROOKERY_LOG", "error").arg("--no-watch")
 }
 
-/// A daemon whose artifacts are files, for tests that look at them.
-fn with_files() -> Daemon {
+/// A daemon whose artifacts are files, for tests that damage them.
+fn start_with_file_artifacts() -> Daemon {
     setup().store("sqlite:.rookery/rookery.db").start().unwrap()
 }
 
-/// Bytes that differ everywhere, and from those of another seed.
+/// Pseudo-random bytes that differ by seed.
 fn bytes(length: usize, seed: u32) -> Vec<u8> {
     (0..length).map(|at| ((at as u32 ^ seed).wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
@@ -42,7 +42,7 @@ async fn upload(daemon: &Daemon, bytes: &[u8]) -> HttpReply {
     read(daemon.request(Method::POST, PATH).body(bytes.to_vec())).await.unwrap()
 }
 
-/// Uploads and expects that to be done; the hash.
+/// Uploads an artifact that must be accepted, and returns its hash.
 async fn put(daemon: &Daemon, bytes: &[u8]) -> String {
     let reply = upload(daemon, bytes).await;
     assert_eq!(reply.status, 201, "{}", reply.body);
@@ -63,13 +63,13 @@ async fn content(request: RequestBuilder) -> (StatusCode, Vec<u8>) {
 }
 
 #[track_caller]
-fn refused(reply: &HttpReply, status: u16, code: &str) {
+fn assert_rejected(reply: &HttpReply, status: u16, code: &str) {
     assert_eq!((reply.status.as_u16(), reply.body["code"].as_str()), (status, Some(code)), "{}", reply.body);
     let body = reply.body.as_object().unwrap();
     assert!(body["message"].is_string() && body["retryable"].is_boolean() && body["details"].is_object(), "{body:?}");
 }
 
-async fn listed(daemon: &Daemon) -> Vec<Value> {
+async fn list_artifacts(daemon: &Daemon) -> Vec<Value> {
     let reply = daemon.get(PATH).await.unwrap();
     assert_eq!(reply.status, 200, "{}", reply.body);
     reply.body["artifacts"].as_array().unwrap().clone()
@@ -79,7 +79,7 @@ fn folder(daemon: &Daemon) -> PathBuf {
     daemon.root().join(".rookery/artifacts")
 }
 
-/// Names and lengths of all files among the artifacts.
+/// Names and sizes of all files in the artifact folder.
 fn files(daemon: &Daemon) -> Vec<(String, u64)> {
     let Ok(entries) = fs::read_dir(folder(daemon)) else { return vec![] };
     entries
@@ -92,9 +92,9 @@ fn files(daemon: &Daemon) -> Vec<(String, u64)> {
 }
 
 #[tokio::test]
-async fn content_goes_in_and_comes_out_by_its_hash() {
+async fn uploaded_content_is_downloaded_by_its_hash() {
     let daemon = setup().start().unwrap();
-    // Larger than any other body may be.
+    // The last one exceeds the limit of other bodies.
     for sent in [vec![], b"hello".to_vec(), bytes(3 * MIB + 5, 1)] {
         let sha256 = put(&daemon, &sent).await;
         assert_eq!(put(&daemon, &sent).await, sha256, "the same again");
@@ -118,28 +118,28 @@ async fn content_goes_in_and_comes_out_by_its_hash() {
         );
         assert_eq!(head.bytes().await.unwrap(), "");
     }
-    assert_eq!(listed(&daemon).await.len(), 3);
+    assert_eq!(list_artifacts(&daemon).await.len(), 3);
     daemon.replay_verify().unwrap();
 }
 
 #[tokio::test]
-async fn names_that_are_none_lead_nowhere() {
+async fn invalid_artifact_name_is_rejected() {
     let daemon = setup().start().unwrap();
     put(&daemon, b"here").await;
     let upper = at(&hash(b"here")).to_uppercase().replace("/CLUTCH/V0/ARTIFACTS/SHA256-", &format!("{PATH}/sha256-"));
     for id in ["x", "..%2f..%2frookery.db", "sha256-", "sha256-ab", "md5-ab", "sha256-%00", "artifact:sha256-ab"] {
         let reply = daemon.get(&format!("{PATH}/{id}")).await.unwrap();
-        refused(&reply, 400, "INVALID");
+        assert_rejected(&reply, 400, "INVALID");
     }
-    refused(&daemon.get(&upper).await.unwrap(), 400, "INVALID");
-    refused(&daemon.get(&format!("{PATH}?after=x")).await.unwrap(), 400, "INVALID");
-    refused(&daemon.get(&format!("{PATH}?limit=x")).await.unwrap(), 400, "INVALID");
-    refused(&daemon.get(&at(&hash(b"elsewhere"))).await.unwrap(), 404, "ARTIFACT_NOT_FOUND");
+    assert_rejected(&daemon.get(&upper).await.unwrap(), 400, "INVALID");
+    assert_rejected(&daemon.get(&format!("{PATH}?after=x")).await.unwrap(), 400, "INVALID");
+    assert_rejected(&daemon.get(&format!("{PATH}?limit=x")).await.unwrap(), 400, "INVALID");
+    assert_rejected(&daemon.get(&at(&hash(b"elsewhere"))).await.unwrap(), 404, "ARTIFACT_NOT_FOUND");
     assert_eq!(daemon.request(Method::DELETE, &at(&hash(b"here"))).send().await.unwrap().status(), 405);
 }
 
 #[tokio::test]
-async fn a_page_says_where_the_next_one_begins() {
+async fn artifact_page_names_the_next_page() {
     let daemon = setup().start().unwrap();
     let mut all = Vec::new();
     for number in 0..5_u8 {
@@ -160,7 +160,7 @@ async fn a_page_says_where_the_next_one_begins() {
 }
 
 #[tokio::test]
-async fn parts_are_served_as_asked() {
+async fn byte_ranges_are_served_as_requested() {
     let daemon = setup().start().unwrap();
     let sent = bytes(MIB + 100, 2);
     let (sha256, size) = (put(&daemon, &sent).await, sent.len());
@@ -182,7 +182,7 @@ async fn parts_are_served_as_asked() {
     }
     for range in ["bytes=1048676-", "bytes=9999999-", "bytes=9-3", "bytes=-0", "bytes=x"] {
         let reply = read(part(range)).await.unwrap();
-        refused(&reply, 416, "RANGE_NOT_SATISFIABLE");
+        assert_rejected(&reply, 416, "RANGE_NOT_SATISFIABLE");
         assert_eq!(reply.headers["content-range"], format!("bytes */{size}"), "{range}");
     }
     for range in ["bytes=0-1,4-5", "lines=0-1"] {
@@ -201,7 +201,7 @@ async fn parts_are_served_as_asked() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_refused_and_leaves_nothing() {
+async fn oversized_upload_is_rejected_and_leaves_nothing() {
     let daemon = setup()
         .store("sqlite:.rookery/rookery.db")
         .env("ROOKERY_MAX_ARTIFACT_BYTES", "2MiB")
@@ -210,17 +210,17 @@ async fn what_is_too_large_is_refused_and_leaves_nothing() {
         .unwrap();
     put(&daemon, &bytes(2 * MIB, 1)).await;
     let reply = upload(&daemon, &bytes(2 * MIB + 1, 2)).await;
-    refused(&reply, 413, "TOO_LARGE");
+    assert_rejected(&reply, 413, "TOO_LARGE");
     assert_eq!(reply.body["details"]["limit"], 2 * MIB);
-    // One that does not say how long it is.
+    // An upload without a Content-Length.
     let pieces = (0..5).map(|number| Ok::<_, std::io::Error>(bytes(MIB / 2, 10 + number)));
     let request = daemon.request(Method::POST, PATH).body(Body::wrap_stream(stream::iter(pieces)));
-    refused(&read(request).await.unwrap(), 413, "TOO_LARGE");
+    assert_rejected(&read(request).await.unwrap(), 413, "TOO_LARGE");
     eventually("nothing is left", async || Ok((files(&daemon).len() == 1).then_some(()))).await.unwrap();
 }
 
-/// What the daemon has in memory, and the most that it had, in KiB.
-fn memory(daemon: &Daemon) -> (u64, u64) {
+/// The daemon's resident memory and its maximum so far, in KiB.
+fn memory_kib(daemon: &Daemon) -> (u64, u64) {
     let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid().unwrap())).unwrap();
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
@@ -230,11 +230,11 @@ fn memory(daemon: &Daemon) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn large_content_is_streamed_with_little_memory() {
+async fn large_artifact_is_streamed_with_bounded_memory() {
     const PIECES: u32 = 96;
     let daemon = setup().start().unwrap();
     put(&daemon, &bytes(MIB, 0)).await;
-    let (before, _) = memory(&daemon);
+    let (before, _) = memory_kib(&daemon);
     let pieces = (0..PIECES).map(|number| Ok::<_, std::io::Error>(bytes(MIB, number)));
     let reply = read(daemon.request(Method::POST, PATH).body(Body::wrap_stream(stream::iter(pieces)))).await.unwrap();
     assert_eq!((reply.status.as_u16(), reply.body["size"].as_u64()), (201, Some(96 * MIB as u64)), "{}", reply.body);
@@ -247,29 +247,29 @@ async fn large_content_is_streamed_with_little_memory() {
     }
     let found: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!((found, length), (sha256, 96 * MIB));
-    let (_, most) = memory(&daemon);
+    let (_, most) = memory_kib(&daemon);
     assert!(most < before + 64 * 1024, "{before} KiB before, {most} KiB at most");
 }
 
 #[tokio::test]
-async fn a_damaged_artifact_is_told_and_mended_by_another_upload() {
-    let daemon = with_files();
+async fn damaged_artifact_is_reported_and_repaired_by_another_upload() {
+    let daemon = start_with_file_artifacts();
     let sent = bytes(MIB, 3);
     let sha256 = put(&daemon, &sent).await;
     let mut other = sent.clone();
     other[MIB / 2] ^= 1;
     for damage in [other, sent[..10].to_vec()] {
         fs::write(folder(&daemon).join(&sha256), damage).unwrap();
-        refused(&read(get(&daemon, &sha256)).await.unwrap(), 500, "ARTIFACT_DAMAGED");
+        assert_rejected(&read(get(&daemon, &sha256)).await.unwrap(), 500, "ARTIFACT_DAMAGED");
         let part = get(&daemon, &sha256).header(header::RANGE, "bytes=0-1");
-        refused(&read(part).await.unwrap(), 500, "ARTIFACT_DAMAGED");
+        assert_rejected(&read(part).await.unwrap(), 500, "ARTIFACT_DAMAGED");
         put(&daemon, &sent).await;
         assert_eq!(content(get(&daemon, &sha256)).await, (StatusCode::OK, sent.clone()));
     }
 }
 
-/// An upload of which only a part is sent.
-async fn half_an_upload(daemon: &Daemon, part: &[u8]) -> TcpStream {
+/// Sends only a part of an upload.
+async fn start_partial_upload(daemon: &Daemon, part: &[u8]) -> TcpStream {
     let host = daemon.url().strip_prefix("http://").unwrap();
     let mut socket = TcpStream::connect(host).await.unwrap();
     let head = format!("POST {PATH} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\n\r\n", 64 * MIB);
@@ -278,41 +278,42 @@ async fn half_an_upload(daemon: &Daemon, part: &[u8]) -> TcpStream {
     socket
 }
 
-/// Waits until some of an upload stands in a file without a name.
-async fn under_way(daemon: &Daemon) {
+/// Waits until a part of an upload is in a temporary file.
+async fn wait_for_partial_upload(daemon: &Daemon) {
     let some = |(name, length): &(String, u64)| name.starts_with('.') && *length >= MIB as u64;
     eventually("the upload is under way", async || Ok(files(daemon).iter().any(some).then_some(()))).await.unwrap();
 }
 
 #[tokio::test]
-async fn an_upload_that_is_cut_off_leaves_nothing() {
-    let daemon = with_files();
-    let socket = half_an_upload(&daemon, &bytes(3 * MIB, 4)).await;
-    under_way(&daemon).await;
-    assert_eq!(listed(&daemon).await, Vec::<Value>::new());
+async fn interrupted_upload_leaves_nothing() {
+    let daemon = start_with_file_artifacts();
+    let socket = start_partial_upload(&daemon, &bytes(3 * MIB, 4)).await;
+    wait_for_partial_upload(&daemon).await;
+    assert_eq!(list_artifacts(&daemon).await, Vec::<Value>::new());
     drop(socket);
-    eventually("it is removed", async || Ok(files(&daemon).is_empty().then_some(()))).await.unwrap();
+    eventually("the partial upload is removed", async || Ok(files(&daemon).is_empty().then_some(()))).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_killed_during_an_upload_clears_it_away() {
-    let mut daemon = with_files();
+async fn daemon_crash_during_an_upload_leaves_nothing() {
+    let mut daemon = start_with_file_artifacts();
     let kept = put(&daemon, b"kept").await;
-    let _socket = half_an_upload(&daemon, &bytes(3 * MIB, 5)).await;
-    under_way(&daemon).await;
+    let socket = start_partial_upload(&daemon, &bytes(3 * MIB, 5)).await;
+    wait_for_partial_upload(&daemon).await;
     daemon.kill().unwrap();
     assert_eq!(files(&daemon).len(), 2);
     daemon.restart().unwrap();
     assert_eq!(files(&daemon), [(kept.clone(), 4)]);
     assert_eq!(content(get(&daemon, &kept)).await, (StatusCode::OK, b"kept".to_vec()));
+    drop(socket);
 }
 
 #[tokio::test]
-async fn an_upload_that_stops_coming_is_given_up() {
+async fn stalled_upload_ends_in_a_timeout() {
     let daemon = setup().env("ROOKERY_REQUEST_TIMEOUT", "1s").start().unwrap();
-    let mut socket = half_an_upload(&daemon, b"some").await;
+    let mut socket = start_partial_upload(&daemon, b"some").await;
     let mut answer = Vec::new();
-    // Some bytes more now and then are not enough.
+    // A trickle of bytes does not prolong the timeout.
     for _ in 0..200 {
         drop(socket.write_all(b".").await);
         let mut some = [0; 4096];
@@ -327,23 +328,23 @@ async fn an_upload_that_stops_coming_is_given_up() {
     }
     let answer = String::from_utf8_lossy(&answer).into_owned();
     assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("\"TIMEOUT\""), "{answer:?}");
-    assert_eq!(listed(&daemon).await, Vec::<Value>::new());
+    assert_eq!(list_artifacts(&daemon).await, Vec::<Value>::new());
 }
 
 #[tokio::test]
-async fn the_same_content_at_once_is_one_artifact() {
+async fn concurrent_uploads_of_duplicate_content_are_one_artifact() {
     let daemon = setup().start().unwrap();
     let sent = bytes(2 * MIB + 3, 6);
     let uploads = (0..8).map(|_| upload(&daemon, &sent));
     for reply in futures_util::future::join_all(uploads).await {
         assert_eq!((reply.status.as_u16(), reply.body["sha256"].as_str()), (201, Some(&*hash(&sent))));
     }
-    assert_eq!(listed(&daemon).await.len(), 1);
+    assert_eq!(list_artifacts(&daemon).await.len(), 1);
     assert!(content(get(&daemon, &hash(&sent))).await.1 == sent);
 }
 
-/// Takes a task to its end, with these artifacts attached to the outcome.
-async fn finish_with(daemon: &Daemon, hashes: &[&str]) {
+/// Completes a task with these artifacts attached to its outcome.
+async fn complete_task_with(daemon: &Daemon, hashes: &[&str]) {
     let agent = json!({"id": "a", "tool": "test", "role": "worker"});
     daemon.post("/agents/announce", agent).await.unwrap();
     let task = daemon.post("/tasks", json!({"title": "t", "assigned_by": "anna"})).await.unwrap().body;
@@ -371,12 +372,13 @@ async fn collect(daemon: &Daemon, body: Value) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn what_is_attached_stays_and_the_rest_goes_when_it_is_old() {
+async fn attached_artifact_is_kept_and_old_unnamed_ones_are_collected() {
     let daemon = setup().start().unwrap();
     let (kept, other) = (put(&daemon, b"kept").await, put(&daemon, b"other").await);
-    finish_with(&daemon, &[&kept, &hash(b"later")]).await;
+    complete_task_with(&daemon, &[&kept, &hash(b"later")]).await;
     let later = put(&daemon, b"later").await;
-    let named: Vec<Value> = listed(&daemon).await.into_iter().filter(|artifact| artifact["named"] == true).collect();
+    let named: Vec<Value> =
+        list_artifacts(&daemon).await.into_iter().filter(|artifact| artifact["named"] == true).collect();
     assert_eq!(named.len(), 2);
     assert_eq!(collect(&daemon, json!({})).await, (0, 1), "by default, a day");
     assert_eq!(collect(&daemon, json!({"older_than_seconds": 0, "dry_run": true})).await, (1, 0));
@@ -386,18 +388,18 @@ async fn what_is_attached_stays_and_the_rest_goes_when_it_is_old() {
     for sha256 in [&kept, &later] {
         assert_eq!(content(get(&daemon, sha256)).await.0, 200);
     }
-    let by_nobody = daemon.post("/admin/artifacts/collect", json!({})).await.unwrap();
-    assert_eq!(by_nobody.status, 403);
-    // Redaction takes back what the event named.
+    let anonymous = daemon.post("/admin/artifacts/collect", json!({})).await.unwrap();
+    assert_eq!(anonymous.status, 403);
+    // Redaction removes the references of the event.
     let redacted = as_person(&daemon, "/admin/redact", json!({"match": &kept})).await;
     assert_eq!(redacted.status, 200, "{}", redacted.body);
     assert_eq!(collect(&daemon, json!({"older_than_seconds": 0})).await, (2, 0));
-    assert_eq!(listed(&daemon).await, Vec::<Value>::new());
+    assert_eq!(list_artifacts(&daemon).await, Vec::<Value>::new());
     daemon.replay_verify().unwrap();
 }
 
 #[tokio::test]
-async fn what_is_attached_to_messages_stays_until_they_are_redacted() {
+async fn artifact_of_a_message_is_kept_until_its_redaction() {
     let daemon = setup().start().unwrap();
     let (report, brief) = (put(&daemon, b"report").await, put(&daemon, b"brief").await);
     let attached = |sha256: &str| {
@@ -418,9 +420,9 @@ async fn what_is_attached_to_messages_stays_until_they_are_redacted() {
     };
     let card = json!({"v": "clutch/0.1", "agent_id": "agent:ken"});
     send("reg", "agent.register", card, json!([])).await;
-    let told = send("m1", "x.report", json!({}), attached(&report)).await;
+    let reported = send("m1", "x.report", json!({}), attached(&report)).await;
     let asked = send("m2", "task.request", json!({"title": "read it"}), attached(&brief)).await;
-    let forwarded = eventually("the request is passed on", async || {
+    let forwarded = eventually("the request is forwarded", async || {
         let log = daemon.get("/clutch/v0/messages?task_id=t&type=task.request").await.unwrap();
         Ok(log.body["messages"].as_array().unwrap().iter().find_map(|one| {
             (one["message"]["from"]["agent_id"] == "agent:orchestrator").then(|| one["seq"].as_u64().unwrap())
@@ -428,7 +430,7 @@ async fn what_is_attached_to_messages_stays_until_they_are_redacted() {
     });
     let forwarded = forwarded.await.unwrap();
     assert_eq!(collect(&daemon, json!({"older_than_seconds": 0})).await, (0, 0));
-    for (seq, removed) in [(told, 1), (asked, 0), (forwarded, 1)] {
+    for (seq, removed) in [(reported, 1), (asked, 0), (forwarded, 1)] {
         let redacted = as_person(&daemon, "/admin/redact", json!({"seqs": [seq]})).await;
         assert_eq!(redacted.status, 200, "{}", redacted.body);
         assert_eq!(collect(&daemon, json!({"older_than_seconds": 0})).await, (removed, 0), "{seq}");
@@ -437,23 +439,23 @@ async fn what_is_attached_to_messages_stays_until_they_are_redacted() {
 }
 
 #[tokio::test]
-async fn only_who_may_write_uploads() {
+async fn upload_by_an_observer_is_rejected() {
     let daemon = setup().arg("--require-token").start().unwrap();
-    refused(&upload(&daemon, b"x").await, 401, "UNAUTHENTICATED");
+    assert_rejected(&upload(&daemon, b"x").await, 401, "UNAUTHENTICATED");
     let token = |role: &str| as_person(&daemon, "/admin/tokens", json!({"agent": role, "role": role}));
     let (observer, agent) = (token("observer").await.body, token("agent").await.body);
-    let sent = |token: &Value| {
+    let upload_as = |token: &Value| {
         let request = daemon.request(Method::POST, PATH).bearer_auth(token["token"].as_str().unwrap());
         read(request.body("x"))
     };
-    refused(&sent(&observer).await.unwrap(), 403, "FORBIDDEN");
-    assert_eq!(sent(&agent).await.unwrap().status, 201);
+    assert_rejected(&upload_as(&observer).await.unwrap(), 403, "FORBIDDEN");
+    assert_eq!(upload_as(&agent).await.unwrap().status, 201);
     let request = get(&daemon, &hash(b"x")).bearer_auth(observer["token"].as_str().unwrap());
     assert_eq!(content(request).await, (StatusCode::OK, b"x".to_vec()));
-    refused(&read(get(&daemon, &hash(b"x"))).await.unwrap(), 401, "UNAUTHENTICATED");
+    assert_rejected(&read(get(&daemon, &hash(b"x"))).await.unwrap(), 401, "UNAUTHENTICATED");
 }
 
-/// Exit code, stdout and stderr of `rookery artifacts`, run in the project's folder.
+/// Runs `rookery artifacts` in the project's folder; returns exit code, stdout and stderr.
 fn rookery(daemon: &Daemon, args: &[&str], input: &[u8]) -> (i32, Vec<u8>, String) {
     let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rookery"));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
@@ -463,23 +465,23 @@ fn rookery(daemon: &Daemon, args: &[&str], input: &[u8]) -> (i32, Vec<u8>, Strin
     (output.status.code().unwrap(), output.stdout, String::from_utf8(output.stderr).unwrap())
 }
 
-fn done(daemon: &Daemon, args: &[&str], input: &[u8]) -> Vec<u8> {
+fn artifacts_ok(daemon: &Daemon, args: &[&str], input: &[u8]) -> Vec<u8> {
     let (code, stdout, stderr) = rookery(daemon, args, input);
     assert_eq!(code, 0, "{args:?}: {stderr}");
     stdout
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_command_line_carries_files() {
+async fn artifacts_command_uploads_lists_and_downloads_files() {
     let daemon = setup().start().unwrap();
     let sent = bytes(2 * MIB + 9, 7);
     fs::write(daemon.root().join("report.bin"), &sent).unwrap();
     let reference = format!("artifact:sha256-{}", hash(&sent));
-    assert_eq!(done(&daemon, &["put", "report.bin"], b""), format!("{reference}\n").as_bytes());
-    let piped: Value = serde_json::from_slice(&done(&daemon, &["put", "-", "--json"], &sent)).unwrap();
+    assert_eq!(artifacts_ok(&daemon, &["put", "report.bin"], b""), format!("{reference}\n").as_bytes());
+    let piped: Value = serde_json::from_slice(&artifacts_ok(&daemon, &["put", "-", "--json"], &sent)).unwrap();
     assert_eq!((&piped["ref"], &piped["size"]), (&json!(reference), &json!(sent.len())));
-    assert!(done(&daemon, &["get", &reference], b"") == sent, "to a pipe");
-    done(&daemon, &["get", &hash(&sent), "-o", "copy.bin"], b"");
+    assert!(artifacts_ok(&daemon, &["get", &reference], b"") == sent, "to a pipe");
+    artifacts_ok(&daemon, &["get", &hash(&sent), "-o", "copy.bin"], b"");
     assert!(fs::read(daemon.root().join("copy.bin")).unwrap() == sent);
     let (code, _, stderr) = rookery(&daemon, &["get", &reference, "-o", "copy.bin"], b"");
     assert!(code == 1 && stderr.contains("exists already"), "{stderr}");
@@ -490,32 +492,33 @@ async fn the_command_line_carries_files() {
     assert!(code == 2 && stderr.contains("64 hexadecimal digits"), "{stderr}");
     let (code, _, stderr) = rookery(&daemon, &["put", "nowhere.bin"], b"");
     assert!(code == 1 && stderr.contains("cannot read nowhere.bin"), "{stderr}");
-    let table = String::from_utf8(done(&daemon, &["list"], b"")).unwrap();
+    let table = String::from_utf8(artifacts_ok(&daemon, &["list"], b"")).unwrap();
     assert!(table.contains(&reference) && table.contains("2.0 MiB"), "{table}");
-    let would = done(&daemon, &["gc", "--older-than", "0s", "--dry-run"], b"");
+    let would = artifacts_ok(&daemon, &["gc", "--older-than", "0s", "--dry-run"], b"");
     assert_eq!(String::from_utf8(would).unwrap(), "would remove 1 artifacts of 2.0 MiB; 0 are too young\n");
-    let kept = done(&daemon, &["gc"], b"");
+    let kept = artifacts_ok(&daemon, &["gc"], b"");
     assert_eq!(String::from_utf8(kept).unwrap(), "removed 0 artifacts of 0 B; 1 are too young\n");
-    let removed: Value = serde_json::from_slice(&done(&daemon, &["gc", "--older-than", "0s", "--json"], b"")).unwrap();
+    let removed: Value =
+        serde_json::from_slice(&artifacts_ok(&daemon, &["gc", "--older-than", "0s", "--json"], b"")).unwrap();
     assert_eq!(removed, json!({"removed": 1, "bytes": sent.len(), "young": 0, "dry_run": false}));
-    let none: Value = serde_json::from_slice(&done(&daemon, &["list", "--json"], b"")).unwrap();
+    let none: Value = serde_json::from_slice(&artifacts_ok(&daemon, &["list", "--json"], b"")).unwrap();
     assert_eq!(none, json!({"artifacts": []}));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_command_line_keeps_no_file_that_is_not_whole() {
-    let daemon = with_files();
+async fn artifacts_command_keeps_no_damaged_download() {
+    let daemon = start_with_file_artifacts();
     let sent = bytes(MIB, 8);
     let sha256 = put(&daemon, &sent).await;
     fs::write(folder(&daemon).join(&sha256), &sent[1..]).unwrap();
     let (code, _, stderr) = rookery(&daemon, &["get", &sha256, "-o", "copy.bin"], b"");
     assert!(code == 1 && stderr.contains("damaged") && stderr.contains("hint"), "{stderr}");
-    let left: Vec<_> = fs::read_dir(daemon.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(!left.iter().any(|name| name.to_string_lossy().contains("tmp") || name == "copy.bin"), "{left:?}");
+    let entries: Vec<_> = fs::read_dir(daemon.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!entries.iter().any(|name| name.to_string_lossy().contains("tmp") || name == "copy.bin"), "{entries:?}");
 }
 
 #[tokio::test]
-async fn on_many_nodes_every_one_has_it() {
+async fn artifact_of_one_node_is_served_by_another() {
     if Engine::from_env().unwrap() != Engine::Postgres {
         return;
     }
@@ -524,6 +527,6 @@ async fn on_many_nodes_every_one_has_it() {
     let sent = bytes(2 * MIB, 9);
     let sha256 = put(&first, &sent).await;
     assert!(content(get(&second, &sha256)).await == (StatusCode::OK, sent));
-    finish_with(&second, &[&sha256]).await;
+    complete_task_with(&second, &[&sha256]).await;
     assert_eq!(collect(&first, json!({"older_than_seconds": 0})).await, (0, 0));
 }

@@ -1,5 +1,6 @@
-//! Delivery to the endpoints of agents: at least once, in order for each task, however the endpoint behaves and whenever the
-//! daemon dies.
+//! Delivery to the endpoints of agents: at least once, in order for each task, under failures of the endpoint and
+//! crashes of
+//! the daemon.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +9,12 @@ use rookery_testkit::daemon::{Daemon, Setup, read};
 use rookery_testkit::wait;
 use serde_json::{Value, json};
 
-use crate::endpoint::{Endpoint, Manner};
+use crate::endpoint::{Endpoint, Reaction};
 use crate::inbox::{ids, inbox, to};
-use crate::sending::{self, envelope, rows, sent};
+use crate::sending::{self, envelope, rows, send_ok};
 use crate::team::rookery;
 
-/// A daemon that is quick to try again.
+/// A daemon with short retry backoffs.
 fn setup() -> Setup {
     sending::setup()
         .env("ROOKERY_DELIVERY_BACKOFF", "20ms")
@@ -22,7 +23,7 @@ fn setup() -> Setup {
         .env("ROOKERY_DELIVERY_ATTEMPTS", "6")
 }
 
-async fn started(setup: Setup) -> Daemon {
+async fn start_with_ada(setup: Setup) -> Daemon {
     let daemon = setup.start().unwrap();
     let announced = json!({"id": "ada", "tool": "test", "role": "worker"});
     assert_eq!(daemon.post("/agents/announce", announced).await.unwrap().status, 201);
@@ -34,55 +35,55 @@ fn note(id: &str, task: &str) -> Value {
     envelope(id, "x.note", "ada", json!({"to": to(&["agent:ken"]), "task_id": task, "payload": {"text": id}}))
 }
 
-async fn deliveries(daemon: &Daemon, query: &str) -> Vec<Value> {
+async fn list_deliveries(daemon: &Daemon, query: &str) -> Vec<Value> {
     let reply = daemon.get(&format!("/clutch/v0/deliveries{query}")).await.unwrap();
     assert_eq!(reply.status, 200, "{}", reply.body);
     reply.body["deliveries"].as_array().unwrap().clone()
 }
 
-/// Waits until so many deliveries are in a state.
-async fn until(daemon: &Daemon, state: &str, count: usize) -> Vec<Value> {
+/// Waits until this many deliveries are in a state.
+async fn wait_for_deliveries(daemon: &Daemon, state: &str, count: usize) -> Vec<Value> {
     let find = || async {
-        let found = deliveries(daemon, &format!("?state={state}&limit=1000")).await;
+        let found = list_deliveries(daemon, &format!("?state={state}&limit=1000")).await;
         Ok(Some(found).filter(|found| found.len() == count))
     };
     let found = wait::eventually(&format!("{count} deliveries to be {state}"), find).await;
     match found {
         Ok(found) => found,
-        Err(error) => panic!("{error}: {:?}", deliveries(daemon, "").await),
+        Err(error) => panic!("{error}: {:?}", list_deliveries(daemon, "").await),
     }
 }
 
 #[tokio::test]
-async fn a_message_is_posted_as_it_was_sent_and_an_answer_acknowledges_it() {
-    let daemon = started(setup()).await;
-    let endpoint = Endpoint::start(Manner::Answer(202)).await;
-    endpoint.is_of(&daemon, "ken", json!({})).await;
+async fn delivery_is_posted_verbatim_and_acknowledged_by_its_answer() {
+    let daemon = start_with_ada(setup()).await;
+    let endpoint = Endpoint::start(Reaction::Answer(202)).await;
+    endpoint.register_for(&daemon, "ken", json!({})).await;
     let message = note("m1", "t");
     let raw = serde_json::to_string_pretty(&message).unwrap();
     assert_eq!(sending::post_text(&daemon, "application/json", raw.clone()).await.status, 202);
-    let got = &endpoint.has(1).await[0];
+    let got = &endpoint.wait_for(1).await[0];
     assert_eq!(String::from_utf8(got.bytes.clone()).unwrap(), raw, "byte for byte");
     assert_eq!((got.header("content-type"), got.header("x-rookery-message")), (Some("application/json"), Some("m1")));
     assert_eq!((got.header("x-rookery-recipient"), got.header("x-rookery-attempt")), (Some("ken"), Some("1")));
-    let acked = until(&daemon, "acked", 1).await;
+    let acked = wait_for_deliveries(&daemon, "acked", 1).await;
     assert_eq!((&acked[0]["message_id"], &acked[0]["agent_id"]), (&json!("m1"), &json!("agent:ken")));
     assert_eq!((&acked[0]["task_id"], acked[0]["acked_at"].is_string()), (&json!("t"), true));
     assert_eq!(ids(&inbox(&daemon, "ken", "").await), [""; 0]);
 
-    // Whoever knows the agent's key can tell that it comes from this daemon.
+    // The agent's key proves that the message comes from this daemon.
     let (code, key, error) = rookery(daemon.root(), daemon.store(), &["deliveries", "key", "ken"]);
     assert_eq!(code, 0, "{error}");
     let signature = got.header("x-rookery-signature").unwrap();
     let part = |name: &str| signature.split(',').find_map(|part| part.strip_prefix(name)).unwrap().to_owned();
     assert_eq!(part("v1="), hmac(key.trim(), &format!("{}.{raw}", part("t="))), "{signature}");
 
-    // What is sent by other faces comes too, and what waited before the agent had an endpoint.
+    // Messages of other surfaces arrive too, as do those sent before the agent had an endpoint.
     daemon.post("/agents/announce", json!({"id": "eve", "tool": "test"})).await.unwrap();
-    sent(&daemon, &envelope("m2", "x.note", "ada", json!({"to": to(&["eve"])}))).await;
-    let later = Endpoint::start(Manner::Answer(200)).await;
-    later.is_of(&daemon, "eve", json!({})).await;
-    assert_eq!(later.has(1).await[0].id(), "m2");
+    send_ok(&daemon, &envelope("m2", "x.note", "ada", json!({"to": to(&["eve"])}))).await;
+    let later = Endpoint::start(Reaction::Answer(200)).await;
+    later.register_for(&daemon, "eve", json!({})).await;
+    assert_eq!(later.wait_for(1).await[0].id(), "m2");
     daemon.replay_verify().unwrap();
 }
 
@@ -94,48 +95,55 @@ fn hmac(key: &str, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_fails_hangs_or_cuts_gets_everything_in_the_order_of_each_task() {
-    let daemon = started(setup().env("ROOKERY_DELIVERY_ATTEMPTS", "50")).await;
-    let endpoint = Endpoint::start(Manner::Answer(200)).await;
-    let bad = [Manner::Answer(503), Manner::Cut, Manner::Hang, Manner::Answer(429), Manner::Redirect, Manner::Cut];
-    endpoint.does(&bad, Manner::Answer(200));
-    endpoint.is_of(&daemon, "ken", json!({})).await;
+async fn failing_endpoint_receives_all_messages_in_task_order() {
+    let daemon = start_with_ada(setup().env("ROOKERY_DELIVERY_ATTEMPTS", "50")).await;
+    let endpoint = Endpoint::start(Reaction::Answer(200)).await;
+    let bad = [
+        Reaction::Answer(503),
+        Reaction::Cut,
+        Reaction::Hang,
+        Reaction::Answer(429),
+        Reaction::Redirect,
+        Reaction::Cut,
+    ];
+    endpoint.set_reactions(&bad, Reaction::Answer(200));
+    endpoint.register_for(&daemon, "ken", json!({})).await;
     let tasks = ["t0", "t1", "t2"];
     for number in 0..30 {
-        sent(&daemon, &note(&format!("m{number:02}"), tasks[number % 3])).await;
+        send_ok(&daemon, &note(&format!("m{number:02}"), tasks[number % 3])).await;
     }
-    until(&daemon, "acked", 30).await;
-    let mut taken: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for got in endpoint.got() {
-        let of_task = taken.entry(got.body["task_id"].as_str().unwrap().to_owned()).or_default();
-        // What came again is what came last: nothing overtakes it.
+    wait_for_deliveries(&daemon, "acked", 30).await;
+    let mut received_by_task: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for got in endpoint.received() {
+        let of_task = received_by_task.entry(got.body["task_id"].as_str().unwrap().to_owned()).or_default();
+        // A repeated message is the last one: nothing overtakes it.
         if of_task.last().is_none_or(|last| last != got.id()) {
             of_task.push(got.id().to_owned());
         }
     }
     for (at, task) in tasks.into_iter().enumerate() {
         let expected: Vec<String> = (0..10).map(|number| format!("m{:02}", number * 3 + at)).collect();
-        assert_eq!(taken[task], expected, "{task}");
+        assert_eq!(received_by_task[task], expected, "{task}");
     }
-    assert!(endpoint.got().len() >= 30 + bad.len(), "each of them was tried again");
+    assert!(endpoint.received().len() >= 30 + bad.len(), "each of them was tried again");
 }
 
 #[tokio::test]
-async fn what_cannot_be_delivered_is_dead_is_seen_and_can_be_tried_again() {
-    let daemon = started(setup().env("ROOKERY_DELIVERY_ATTEMPTS", "3")).await;
-    let endpoint = Endpoint::start(Manner::Answer(500)).await;
-    endpoint.is_of(&daemon, "ken", json!({})).await;
-    sent(&daemon, &note("m1", "t")).await;
-    let dead = until(&daemon, "dead", 1).await.remove(0);
+async fn undeliverable_message_is_a_dead_letter_that_can_be_retried() {
+    let daemon = start_with_ada(setup().env("ROOKERY_DELIVERY_ATTEMPTS", "3")).await;
+    let endpoint = Endpoint::start(Reaction::Answer(500)).await;
+    endpoint.register_for(&daemon, "ken", json!({})).await;
+    send_ok(&daemon, &note("m1", "t")).await;
+    let dead = wait_for_deliveries(&daemon, "dead", 1).await.remove(0);
     assert_eq!((&dead["attempts"], &dead["last_error"]), (&json!(3), &json!("it answered 500")));
     assert!(dead["dead_at"].is_string() && dead["next_at"].is_null() && dead["age_ms"].is_number(), "{dead}");
     assert_eq!(ids(&inbox(&daemon, "ken", "").await), ["m1"], "the agent still finds it");
     let escalated = daemon.get("/events?action=authority.escalation").await.unwrap().body;
     assert!(escalated.to_string().contains("m1"), "{escalated}");
     let abandoned = rows(&daemon).into_iter().filter(|row| row["kind"] == "delivery.abandoned").count();
-    assert_eq!((abandoned, endpoint.got().len()), (1, 3));
+    assert_eq!((abandoned, endpoint.received().len()), (1, 3));
 
-    // Nobody else may try it again, nor again what is not dead; by the command line, a person does.
+    // Another agent may not retry it, and only dead deliveries can be retried; a person does so by command.
     let path = format!("/clutch/v0/deliveries/{}/retry", dead["id"].as_str().unwrap());
     let foreign = read(daemon.request(Method::POST, &path).header("x-agent-id", "eve")).await.unwrap();
     assert_eq!((foreign.status.as_u16(), &foreign.body["code"]), (403, &json!("FORBIDDEN")));
@@ -143,13 +151,13 @@ async fn what_cannot_be_delivered_is_dead_is_seen_and_can_be_tried_again() {
         let reply = daemon.post(&format!("/clutch/v0/deliveries/{unknown}/retry"), json!({})).await.unwrap();
         assert_eq!((reply.status.as_u16(), &reply.body["code"]), (404, &json!("MESSAGE_NOT_FOUND")), "{unknown}");
     }
-    endpoint.does(&[], Manner::Answer(200));
+    endpoint.set_reactions(&[], Reaction::Answer(200));
     let (code, listed, error) = rookery(daemon.root(), daemon.store(), &["deliveries", "--state", "dead"]);
     assert!(code == 0 && listed.contains("m1") && listed.contains("it answered 500"), "{listed}{error}");
-    let (code, told, error) =
+    let (code, printed, error) =
         rookery(daemon.root(), daemon.store(), &["deliveries", "retry", dead["id"].as_str().unwrap()]);
-    assert_eq!(code, 0, "{told}{error}");
-    until(&daemon, "acked", 1).await;
+    assert_eq!(code, 0, "{printed}{error}");
+    wait_for_deliveries(&daemon, "acked", 1).await;
     assert_eq!(endpoint.ids(), ["m1", "m1", "m1", "m1"]);
     let again = daemon.post(&path, json!({})).await.unwrap();
     assert_eq!((again.status.as_u16(), &again.body["code"]), (409, &json!("INVALID_STATE")));
@@ -157,25 +165,25 @@ async fn what_cannot_be_delivered_is_dead_is_seen_and_can_be_tried_again() {
 }
 
 #[tokio::test]
-async fn what_an_endpoint_will_never_take_holds_up_nothing() {
-    let daemon = started(setup()).await;
-    let endpoint = Endpoint::start(Manner::Answer(200)).await;
-    endpoint.does(&[Manner::Answer(422)], Manner::Answer(200));
-    endpoint.is_of(&daemon, "ken", json!({})).await;
+async fn permanently_rejected_message_does_not_block_others() {
+    let daemon = start_with_ada(setup()).await;
+    let endpoint = Endpoint::start(Reaction::Answer(200)).await;
+    endpoint.set_reactions(&[Reaction::Answer(422)], Reaction::Answer(200));
+    endpoint.register_for(&daemon, "ken", json!({})).await;
     for id in ["m1", "m2"] {
-        sent(&daemon, &note(id, "t")).await;
+        send_ok(&daemon, &note(id, "t")).await;
     }
-    until(&daemon, "acked", 1).await;
-    let dead = until(&daemon, "dead", 1).await;
+    wait_for_deliveries(&daemon, "acked", 1).await;
+    let dead = wait_for_deliveries(&daemon, "dead", 1).await;
     assert_eq!((&dead[0]["message_id"], &dead[0]["attempts"]), (&json!("m1"), &json!(1)));
     assert_eq!(endpoint.ids(), ["m1", "m2"]);
 }
 
 #[tokio::test]
-async fn words_that_are_lost_hold_up_nothing() {
+async fn message_with_lost_body_does_not_block_others() {
     let daemon = setup().start().unwrap();
     if daemon.store().is_some() {
-        // There they are rows of the database, not files that a test could damage.
+        // In a database, artifacts are rows that this test could not damage.
         return;
     }
     for agent in ["ada", "ken"] {
@@ -185,39 +193,39 @@ async fn words_that_are_lost_hold_up_nothing() {
     let mut large = note("m1", "t");
     large["payload"]["blob"] = json!("x".repeat(200_000));
     for message in [&large, &note("m2", "t")] {
-        sent(&daemon, message).await;
+        send_ok(&daemon, message).await;
     }
     let folder = daemon.root().join(".rookery/artifacts");
     let kept: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     for file in kept.iter().filter(|file| file.is_file()) {
         std::fs::write(file, "something else").unwrap();
     }
-    let endpoint = Endpoint::start(Manner::Answer(200)).await;
-    endpoint.is_of(&daemon, "ken", json!({})).await;
-    let dead = until(&daemon, "dead", 1).await;
+    let endpoint = Endpoint::start(Reaction::Answer(200)).await;
+    endpoint.register_for(&daemon, "ken", json!({})).await;
+    let dead = wait_for_deliveries(&daemon, "dead", 1).await;
     assert_eq!((&dead[0]["message_id"], &dead[0]["attempts"]), (&json!("m1"), &json!(1)));
-    let told = dead[0]["last_error"].as_str().unwrap();
-    assert!(told.starts_with("its words cannot be read: ") && told.ends_with("is damaged"), "{told}");
-    until(&daemon, "acked", 1).await;
-    assert_eq!(endpoint.ids(), ["m2"], "what is about the same task goes on");
+    let last_error = dead[0]["last_error"].as_str().unwrap();
+    assert!(last_error.starts_with("its words cannot be read: ") && last_error.ends_with("is damaged"), "{last_error}");
+    wait_for_deliveries(&daemon, "acked", 1).await;
+    assert_eq!(endpoint.ids(), ["m2"], "other messages about the task are delivered");
 }
 
 #[tokio::test]
-async fn a_daemon_that_dies_before_it_heard_the_answer_sends_it_again() {
-    let mut daemon = started(setup().env("ROOKERY_DELIVERY_TIMEOUT", "60s")).await;
-    let endpoint = Endpoint::start(Manner::Hang).await;
-    endpoint.is_of(&daemon, "ken", json!({})).await;
+async fn daemon_crash_before_the_answer_repeats_the_delivery() {
+    let mut daemon = start_with_ada(setup().env("ROOKERY_DELIVERY_TIMEOUT", "60s")).await;
+    let endpoint = Endpoint::start(Reaction::Hang).await;
+    endpoint.register_for(&daemon, "ken", json!({})).await;
     for id in ["m1", "m2"] {
-        sent(&daemon, &note(id, "t")).await;
+        send_ok(&daemon, &note(id, "t")).await;
     }
-    sent(&daemon, &note("m3", "u")).await;
-    endpoint.has(2).await;
+    send_ok(&daemon, &note("m3", "u")).await;
+    endpoint.wait_for(2).await;
     daemon.kill().unwrap();
-    endpoint.does(&[], Manner::Answer(200));
+    endpoint.set_reactions(&[], Reaction::Answer(200));
     daemon.restart().unwrap();
-    until(&daemon, "acked", 3).await;
+    wait_for_deliveries(&daemon, "acked", 3).await;
     let of = |task: &str| {
-        let got = endpoint.got().into_iter().filter(|got| got.body["task_id"] == task);
+        let got = endpoint.received().into_iter().filter(|got| got.body["task_id"] == task);
         got.map(|got| got.id().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!((of("t"), of("u")), (vec!["m1".into(), "m1".into(), "m2".into()], vec!["m3".into(), "m3".into()]));
@@ -225,39 +233,40 @@ async fn a_daemon_that_dies_before_it_heard_the_answer_sends_it_again() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_down_is_left_alone_and_found_again() {
+async fn endpoint_that_is_down_is_paused_and_retried() {
     let daemon =
-        started(setup().env("ROOKERY_DELIVERY_ATTEMPTS", "1000").env("ROOKERY_DELIVERY_CIRCUIT_FAILURES", "3")).await;
-    let endpoint = Endpoint::start(Manner::Answer(503)).await;
-    endpoint.is_of(&daemon, "ken", json!({})).await;
+        start_with_ada(setup().env("ROOKERY_DELIVERY_ATTEMPTS", "1000").env("ROOKERY_DELIVERY_CIRCUIT_FAILURES", "3"))
+            .await;
+    let endpoint = Endpoint::start(Reaction::Answer(503)).await;
+    endpoint.register_for(&daemon, "ken", json!({})).await;
     for number in 0..20 {
-        sent(&daemon, &note(&format!("m{number:02}"), &format!("t{number:02}"))).await;
+        send_ok(&daemon, &note(&format!("m{number:02}"), &format!("t{number:02}"))).await;
     }
-    // At most one endpoint's worth is on its way before it opens; then one message at a time tries whether it is back.
-    let got = endpoint.has(6).await;
+    // At most one batch is posted before the circuit opens; then one message at a time tests the endpoint.
+    let got = endpoint.wait_for(6).await;
     let tries = |id: &str| got.iter().filter(|got| got.id() == id).count();
     let untried = (0..20).filter(|number| tries(&format!("m{number:02}")) == 0).count();
     assert!(untried >= 10, "{untried} of 20 were never tried: {:?}", endpoint.ids());
-    assert_eq!(deliveries(&daemon, "?state=dead").await, Vec::<Value>::new());
-    let notified = deliveries(&daemon, "?state=notified").await;
+    assert_eq!(list_deliveries(&daemon, "?state=dead").await, Vec::<Value>::new());
+    let notified = list_deliveries(&daemon, "?state=notified").await;
     assert!(notified.iter().all(|one| one["last_error"] == "it answered 503" && one["next_at"].is_string()));
-    // What was never tried waits for the same.
-    let rests = || async {
-        let pending = deliveries(&daemon, "?state=pending").await;
+    // Deliveries that were never tried wait for the endpoint too.
+    let paused = || async {
+        let pending = list_deliveries(&daemon, "?state=pending").await;
         let waits = |one: &&Value| one["endpoint_rests_until"].is_string() && one["next_at"].is_string();
         Ok(pending.iter().find(waits).cloned())
     };
-    wait::eventually("a delivery to say that the endpoint is left alone", rests).await.unwrap();
-    endpoint.does(&[], Manner::Answer(200));
-    let acked = until(&daemon, "acked", 20).await;
+    wait::eventually("a delivery to say that the endpoint is left alone", paused).await.unwrap();
+    endpoint.set_reactions(&[], Reaction::Answer(200));
+    let acked = wait_for_deliveries(&daemon, "acked", 20).await;
     assert!(acked.iter().all(|one| one["endpoint_rests_until"].is_null()), "{acked:?}");
 }
 
 #[tokio::test]
-async fn endpoints_elsewhere_on_this_machine_are_served_only_where_everybody_is_trusted() {
+async fn local_endpoint_of_a_card_is_not_served_where_tokens_are_required() {
     let daemon = setup().env("ROOKERY_DELIVERY_ATTEMPTS", "1").arg("--require-token").start().unwrap();
     let key = daemon.person_key().unwrap();
-    let endpoint = Endpoint::start(Manner::Answer(200)).await;
+    let endpoint = Endpoint::start(Reaction::Answer(200)).await;
     let as_person = |method: Method, path: &str, body: Value| {
         let request = daemon.request(method, path).bearer_auth(&key).json(&body);
         async move { read(request).await.unwrap() }
@@ -275,5 +284,5 @@ async fn endpoints_elsewhere_on_this_machine_are_served_only_where_everybody_is_
     };
     let dead = wait::eventually("both to be given up on", find).await.unwrap();
     assert!(dead.to_string().contains("on this machine or in a private network"), "{dead}");
-    assert_eq!(endpoint.got(), []);
+    assert_eq!(endpoint.received(), []);
 }

@@ -1,4 +1,4 @@
-//! The description of this face is true: every call is in it, and what the daemon answers is what it says.
+//! The OpenAPI description of the Clutch API: every call is described, and every answer matches its description.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::sending::{envelope, setup};
 
-/// The daemon's own description, and which calls were held against it.
+/// The daemon's description, and the operations that were called.
 struct Description {
     document: Value,
     called: BTreeSet<String>,
@@ -25,45 +25,50 @@ impl Description {
         jsonschema::draft202012::options().build(&whole).unwrap()
     }
 
-    fn is_valid(&self, schema: &Value, value: &Value, what: &str) {
+    fn assert_valid(&self, schema: &Value, value: &Value, what: &str) {
         if let Err(error) = self.validator(schema).validate(value) {
             panic!("{what}: {error} at {} of {value}", error.instance_path());
         }
     }
 
-    /// Holds an answer against what is said of this call; tells its body.
-    async fn holds(&mut self, method: &Method, template: &str, response: Response) -> Value {
+    /// Checks a response against the description of its operation, and returns its body.
+    async fn check_response(&mut self, method: &Method, template: &str, response: Response) -> Value {
         let status = response.status();
         let media = response.headers().get("content-type").map(|media| media.to_str().unwrap().to_owned());
         let text = response.text().await.unwrap();
         let operation = &self.document["paths"][template][method.as_str().to_ascii_lowercase()];
         let what = format!("{method} {template} {status}: {text}");
-        let said = operation["responses"].get(status.as_str()).unwrap_or_else(|| panic!("{what} is not described"));
+        let described =
+            operation["responses"].get(status.as_str()).unwrap_or_else(|| panic!("{what} is not described"));
         if status.is_success() {
             self.called.insert(operation["operationId"].as_str().unwrap().to_owned());
         }
         if *method == Method::HEAD {
-            assert!(said["content"].is_null(), "{what}");
+            assert!(described["content"].is_null(), "{what}");
             return Value::Null;
         }
         let media = media.unwrap_or_else(|| panic!("{what} has no type"));
-        let schema = &said["content"][&media]["schema"];
+        let schema = &described["content"][&media]["schema"];
         assert!(schema.is_object(), "{what}: {media} is not described");
         let lines = if media == "application/x-ndjson" { text.lines().collect() } else { vec![text.as_str()] };
         let mut body = Value::Null;
         for line in lines.into_iter().filter(|_| media.contains("json")) {
             body = serde_json::from_str(line).unwrap();
-            self.is_valid(schema, &body, &what);
+            self.assert_valid(schema, &body, &what);
         }
         if !status.is_success() {
             let code = format!("`{}`", body["code"].as_str().unwrap());
-            assert!(said["description"].as_str().unwrap().contains(&code), "{what}: not among {}", said["description"]);
+            assert!(
+                described["description"].as_str().unwrap().contains(&code),
+                "{what}: not among {}",
+                described["description"]
+            );
         }
         body
     }
 
-    /// The calls of this face that nobody made.
-    fn missing(&self) -> Vec<&str> {
+    /// Operations of the Clutch API that were not called successfully.
+    fn missing_operations(&self) -> Vec<&str> {
         let paths = self.document["paths"].as_object().unwrap();
         let paths = paths.iter().filter(|(path, _)| path.starts_with("/clutch/v0"));
         let operations = paths.flat_map(|(_, item)| item.as_object().unwrap().values());
@@ -72,8 +77,8 @@ impl Description {
     }
 }
 
-/// Fills a template with what belongs into it.
-fn filled(template: &str, value: &str) -> String {
+/// Fills in the parameter of a path template.
+fn fill_template(template: &str, value: &str) -> String {
     match (template.find('{'), template.find('}')) {
         (Some(begin), Some(end)) => format!("{}{value}{}", &template[..begin], &template[end + 1..]),
         _ => template.to_owned(),
@@ -90,7 +95,7 @@ impl Caller<'_> {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let (template, query) = template.split_once('?').unwrap_or((template, ""));
         let template = format!("/clutch/v0{template}");
-        let mut request = self.daemon.request(method.clone(), &format!("{}?{query}", filled(&template, value)));
+        let mut request = self.daemon.request(method.clone(), &format!("{}?{query}", fill_template(&template, value)));
         if let Some(body) = &body {
             let content = &self.described.document["paths"][&template][method.as_str().to_ascii_lowercase()];
             let schema = &content["requestBody"]["content"]["application/json"]["schema"];
@@ -99,23 +104,23 @@ impl Caller<'_> {
         }
         let response = request.send().await.unwrap();
         let status = response.status();
-        (status, self.described.holds(&method, &template, response).await)
+        (status, self.described.check_response(&method, &template, response).await)
     }
 
-    /// A call that must succeed, with a body that the description allows.
+    /// Makes a call that must succeed, with a body that matches the description.
     async fn ok(&mut self, method: &str, template: &str, value: &str, body: Option<Value>) -> Value {
         if let Some(body) = &body {
             let path = format!("/clutch/v0{}", template.split('?').next().unwrap());
             let content =
                 &self.described.document["paths"][&path][method.to_ascii_lowercase()]["requestBody"]["content"];
-            self.described.is_valid(&content["application/json"]["schema"], body, template);
+            self.described.assert_valid(&content["application/json"]["schema"], body, template);
         }
         let (status, answer) = self.call(method, template, value, body).await;
         assert!(status.is_success(), "{method} {template}: {status} {answer}");
         answer
     }
 
-    async fn refused(&mut self, method: &str, template: &str, value: &str, body: Option<Value>, expected: u16) {
+    async fn rejected(&mut self, method: &str, template: &str, value: &str, body: Option<Value>, expected: u16) {
         let (status, answer) = self.call(method, template, value, body).await;
         assert_eq!(status.as_u16(), expected, "{method} {template}: {answer}");
     }
@@ -143,7 +148,7 @@ fn request(id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn every_call_answers_what_its_description_says() {
+async fn every_clutch_call_matches_its_openapi_description() {
     let daemon = setup().start().unwrap();
     let described = Description::of(&daemon).await;
     let mut caller = Caller { daemon: &daemon, described };
@@ -152,14 +157,14 @@ async fn every_call_answers_what_its_description_says() {
     caller.ok("GET", "/agents/{id}", "agent:mia", None).await;
     caller.ok("GET", "/agents", "", None).await;
     caller.ok("POST", "/agents/{id}/heartbeat", "mia", None).await;
-    caller.refused("GET", "/agents/{id}", "ghost", None, 404).await;
-    caller.refused("PUT", "/agents/{id}", "mia", Some(json!({"v": "clutch/9"})), 400).await;
-    caller.refused("POST", "/agents/{id}/heartbeat", "ghost", None, 404).await;
+    caller.rejected("GET", "/agents/{id}", "ghost", None, 404).await;
+    caller.rejected("PUT", "/agents/{id}", "mia", Some(json!({"v": "clutch/9"})), 400).await;
+    caller.rejected("POST", "/agents/{id}/heartbeat", "ghost", None, 404).await;
 
     caller.ok("POST", "/router/explain", "", Some(json!({"requires": ["skill:law"], "prefers": ["domain:tax"]}))).await;
     caller.ok("POST", "/router/explain", "", Some(json!({"requires": ["skill:flying"]}))).await;
-    caller.refused("POST", "/router/explain", "", Some(json!({"limits": {"max_attempts": 0}})), 400).await;
-    caller.refused("POST", "/router/explain", "", Some(json!({"to": [{"agent_id": "group:none"}]})), 400).await;
+    caller.rejected("POST", "/router/explain", "", Some(json!({"limits": {"max_attempts": 0}})), 400).await;
+    caller.rejected("POST", "/router/explain", "", Some(json!({"to": [{"agent_id": "group:none"}]})), 400).await;
 
     caller.ok("POST", "/messages", "", Some(request("m1"))).await;
     let two =
@@ -168,8 +173,8 @@ async fn every_call_answers_what_its_description_says() {
     let lines: String = ["m4", "m5"].map(|id| format!("{}\n", envelope(id, "x.note", "mia", json!({})))).concat();
     let sent = daemon.request(Method::POST, "/clutch/v0/messages").header("content-type", "application/x-ndjson");
     let answer = sent.body(lines).send().await.unwrap();
-    let told = caller.described.holds(&Method::POST, "/clutch/v0/messages", answer).await;
-    assert_eq!(told["results"][1]["id"], "m5", "{told}");
+    let results = caller.described.check_response(&Method::POST, "/clutch/v0/messages", answer).await;
+    assert_eq!(results["results"][1]["id"], "m5", "{results}");
     assert!(caller.described.document["paths"]["/clutch/v0/messages"]["post"]["requestBody"]["content"]
         ["application/x-ndjson"].is_object());
     let mut limits = request("m6");
@@ -183,22 +188,22 @@ async fn every_call_answers_what_its_description_says() {
         (envelope("m9", "task.accept", "mia", json!({"task_id": "nothing"})), 404),
         (envelope("m1", "x.note", "mia", json!({})), 409),
     ] {
-        caller.refused("POST", "/messages", "", Some(body), status).await;
+        caller.rejected("POST", "/messages", "", Some(body), status).await;
     }
     caller.ok("GET", "/messages/{id}", "m1", None).await;
-    caller.refused("GET", "/messages/{id}", "nothing", None, 404).await;
+    caller.rejected("GET", "/messages/{id}", "nothing", None, 404).await;
     let page = caller.ok("GET", "/messages?limit=1000", "", None).await;
     assert!(page["messages"].as_array().unwrap().len() > 8, "{page}");
-    caller.refused("GET", "/messages?after=log_other:1", "", None, 410).await;
-    caller.refused("GET", "/messages?type=nothing", "", None, 400).await;
+    caller.rejected("GET", "/messages?after=log_other:1", "", None, 410).await;
+    caller.rejected("GET", "/messages?type=nothing", "", None, 400).await;
 
     caller.ok("GET", "/runs", "", None).await;
     caller.ok("GET", "/runs/{id}", "run_work", None).await;
     caller.ok("GET", "/runs/{id}/replay", "run_work", None).await;
     caller.ok("GET", "/runs/{id}/replay?speed=1000000", "run_work", None).await;
-    caller.refused("GET", "/runs/{id}", "nowhere", None, 404).await;
-    caller.refused("GET", "/runs/{id}/replay?speed=0", "run_work", None, 400).await;
-    caller.refused("POST", "/runs/{id}/retry", "run_work", Some(json!({"task_id": "task_one"})), 409).await;
+    caller.rejected("GET", "/runs/{id}", "nowhere", None, 404).await;
+    caller.rejected("GET", "/runs/{id}/replay?speed=0", "run_work", None, 400).await;
+    caller.rejected("POST", "/runs/{id}/retry", "run_work", Some(json!({"task_id": "task_one"})), 409).await;
     caller.ok("POST", "/messages", "", Some(envelope("m10", "task.result", "mia", json!({})))).await;
     caller.ok("POST", "/runs/{id}/retry", "run_work", Some(json!({"task_id": "task_one"}))).await;
 
@@ -206,26 +211,26 @@ async fn every_call_answers_what_its_description_says() {
         .ok("POST", "/messages", "", Some(envelope("m11", "x.note", "ui", json!({"to": [{"agent_id": "mia"}]}))))
         .await;
     caller.ok("GET", "/agents/{id}/inbox", "mia", None).await;
-    caller.refused("GET", "/agents/{id}/inbox?after=9999999", "mia", None, 410).await;
+    caller.rejected("GET", "/agents/{id}/inbox?after=9999999", "mia", None, 410).await;
     caller.ok("POST", "/agents/{id}/inbox/ack", "mia", Some(json!({"ids": ["m11"]}))).await;
-    caller.refused("POST", "/agents/{id}/inbox/ack", "mia", Some(json!({"ids": ["m1"]})), 404).await;
+    caller.rejected("POST", "/agents/{id}/inbox/ack", "mia", Some(json!({"ids": ["m1"]})), 404).await;
     caller.ok("GET", "/deliveries", "", None).await;
-    caller.refused("GET", "/deliveries?state=lost", "", None, 400).await;
-    caller.refused("POST", "/deliveries/{id}/retry", "nothing", None, 404).await;
+    caller.rejected("GET", "/deliveries?state=lost", "", None, 400).await;
+    caller.rejected("POST", "/deliveries/{id}/retry", "nothing", None, 404).await;
 
     caller.ok("PUT", "/groups/{name}", "law", Some(json!({"members": ["agent:mia"]}))).await;
     caller.ok("GET", "/groups/{name}", "law", None).await;
     caller.ok("GET", "/groups", "", None).await;
     caller.ok("DELETE", "/groups/{name}", "law", None).await;
-    caller.refused("GET", "/groups/{name}", "law", None, 404).await;
-    caller.refused("PUT", "/groups/{name}", "law", Some(json!({"members": ["mcp:x"]})), 400).await;
+    caller.rejected("GET", "/groups/{name}", "law", None, 404).await;
+    caller.rejected("PUT", "/groups/{name}", "law", Some(json!({"members": ["mcp:x"]})), 400).await;
 
     caller.ok("PUT", "/schemas/{payload_type}", "law.brief.v1", Some(json!({"type": "object"}))).await;
     caller.ok("GET", "/schemas/{payload_type}", "law.brief.v1", None).await;
     caller.ok("GET", "/schemas", "", None).await;
-    caller.refused("PUT", "/schemas/{payload_type}", "law.brief.v1", Some(json!({"type": "array"})), 409).await;
-    caller.refused("PUT", "/schemas/{payload_type}", "law.brief.v2", Some(json!({"type": "thing"})), 400).await;
-    caller.refused("GET", "/schemas/{payload_type}", "law.brief.v9", None, 404).await;
+    caller.rejected("PUT", "/schemas/{payload_type}", "law.brief.v1", Some(json!({"type": "array"})), 409).await;
+    caller.rejected("PUT", "/schemas/{payload_type}", "law.brief.v2", Some(json!({"type": "thing"})), 400).await;
+    caller.rejected("GET", "/schemas/{payload_type}", "law.brief.v9", None, 404).await;
     let rules = |payload_type: &str| {
         json!({"workflow": "law", "steps": [{"id": "brief", "expects": {
         "type": "task.result", "payload_type": payload_type, "required": ["text"]}}]})
@@ -233,44 +238,44 @@ async fn every_call_answers_what_its_description_says() {
     caller.ok("PUT", "/step-contracts/{name}", "law", Some(rules("law.brief.v1"))).await;
     caller.ok("GET", "/step-contracts/{name}", "law", None).await;
     caller.ok("GET", "/step-contracts", "", None).await;
-    caller.refused("PUT", "/step-contracts/{name}", "law", Some(rules("law.brief.v9")), 400).await;
-    caller.refused("PUT", "/step-contracts/{name}", "law", Some(json!({"workflow": "law"})), 400).await;
-    caller.refused("GET", "/step-contracts/{name}", "nothing", None, 404).await;
+    caller.rejected("PUT", "/step-contracts/{name}", "law", Some(rules("law.brief.v9")), 400).await;
+    caller.rejected("PUT", "/step-contracts/{name}", "law", Some(json!({"workflow": "law"})), 400).await;
+    caller.rejected("GET", "/step-contracts/{name}", "nothing", None, 404).await;
 
     let upload = daemon.request(Method::POST, "/clutch/v0/artifacts").body("content").send().await.unwrap();
-    let uploaded = caller.described.holds(&Method::POST, "/clutch/v0/artifacts", upload).await;
+    let uploaded = caller.described.check_response(&Method::POST, "/clutch/v0/artifacts", upload).await;
     let name = uploaded["ref"].as_str().unwrap().trim_start_matches("artifact:").to_owned();
     caller.ok("GET", "/artifacts", "", None).await;
     caller.ok("GET", "/artifacts/{id}", &name, None).await;
     caller.ok("HEAD", "/artifacts/{id}", &name, None).await;
     let nothing = format!("sha256-{}", "0".repeat(64));
-    caller.refused("GET", "/artifacts/{id}", &nothing, None, 404).await;
-    caller.refused("HEAD", "/artifacts/{id}", &nothing, None, 404).await;
-    caller.refused("GET", "/stream", "", None, 426).await;
+    caller.rejected("GET", "/artifacts/{id}", &nothing, None, 404).await;
+    caller.rejected("HEAD", "/artifacts/{id}", &nothing, None, 404).await;
+    caller.rejected("GET", "/stream", "", None, 426).await;
     caller.ok("GET", "/endpoints", "", None).await;
     for template in ["/clutch/v0/endpoints/{name}/discard", "/clutch/v0/endpoints/{name}/retry"] {
-        let by_person = daemon.request(Method::POST, &filled(template, "http:none"));
+        let by_person = daemon.request(Method::POST, &fill_template(template, "http:none"));
         let answer = by_person.bearer_auth(daemon.person_key().unwrap()).send().await.unwrap();
         assert_eq!(answer.status(), 404);
-        caller.described.holds(&Method::POST, template, answer).await;
+        caller.described.check_response(&Method::POST, template, answer).await;
     }
-    caller.refused("POST", "/endpoints/{name}/retry", "http:none", None, 403).await;
+    caller.rejected("POST", "/endpoints/{name}/retry", "http:none", None, 403).await;
     caller.ok("DELETE", "/agents/{id}", "mia", None).await;
 
-    // Who is refused before this face sees the request is told so in its words as well.
+    // Rejections by earlier layers have the protocol's form too.
     for (header, value, status) in [("host", "evil.example", 403), ("x-rookery-project", "other", 421)] {
         let request = daemon.request(Method::GET, "/clutch/v0/runs").header(header, value);
         let answer = request.send().await.unwrap();
         assert_eq!(answer.status().as_u16(), status);
-        caller.described.holds(&Method::GET, "/clutch/v0/runs", answer).await;
+        caller.described.check_response(&Method::GET, "/clutch/v0/runs", answer).await;
     }
     let error = json!({"$ref": "#/components/schemas/ClutchErrorBody"});
     for (method, path) in [(Method::GET, "/clutch/v0/nothing"), (Method::PATCH, "/clutch/v0/runs")] {
         let reply = read(daemon.request(method, path)).await.unwrap();
-        caller.described.is_valid(&error, &reply.body, path);
+        caller.described.assert_valid(&error, &reply.body, path);
     }
 
-    // What is left needs a WebSocket, or something that was given up on.
-    let left = ["clutch_delivery_retry", "clutch_endpoint_discard", "clutch_endpoint_retry", "clutch_stream"];
-    assert_eq!(caller.described.missing(), left);
+    // The remaining operations need a WebSocket or a dead letter.
+    let uncalled = ["clutch_delivery_retry", "clutch_endpoint_discard", "clutch_endpoint_retry", "clutch_stream"];
+    assert_eq!(caller.described.missing_operations(), uncalled);
 }

@@ -1,4 +1,4 @@
-//! An agent's own HTTP endpoint, which behaves as a test says: takes messages, fails, hangs, answers late.
+//! An agent's HTTP endpoint that reacts as a test configures: accepts, fails, hangs, or answers late.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -10,27 +10,27 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What an endpoint does with a request.
+/// The reaction of an endpoint to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Manner {
+pub enum Reaction {
     Answer(u16),
     /// Redirects to itself.
     Redirect,
-    /// Takes it and never answers.
+    /// Receives the message and never answers.
     Hang,
-    /// Closes the connection without an answer, though it has the message.
+    /// Receives the message and closes the connection without an answer.
     Cut,
 }
 
-/// A request as it came in.
+/// A request as received.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Got {
+pub struct ReceivedRequest {
     pub headers: Vec<(String, String)>,
     pub body: Value,
     pub bytes: Vec<u8>,
 }
 
-impl Got {
+impl ReceivedRequest {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -42,13 +42,13 @@ impl Got {
 
 #[derive(Debug)]
 struct State {
-    got: Vec<Got>,
-    /// What is done with the next ones, then with all others.
-    next: VecDeque<Manner>,
-    then: Manner,
+    received: Vec<ReceivedRequest>,
+    /// The reactions to the next requests, then the one to all others.
+    next: VecDeque<Reaction>,
+    then: Reaction,
 }
 
-/// Serves as long as its test lasts.
+/// Serves until the end of its test.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     url: String,
@@ -56,10 +56,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    pub async fn start(then: Manner) -> Endpoint {
+    pub async fn start(then: Reaction) -> Endpoint {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/clutch", listener.local_addr().unwrap());
-        let state = Arc::new(Mutex::new(State { got: vec![], next: VecDeque::new(), then }));
+        let state = Arc::new(Mutex::new(State { received: vec![], next: VecDeque::new(), then }));
         let endpoint = Endpoint { url, state };
         tokio::spawn(endpoint.clone().serve(listener));
         endpoint
@@ -73,21 +73,21 @@ impl Endpoint {
     }
 
     async fn converse(self, mut stream: TcpStream) {
-        while let Some(got) = request(&mut stream).await {
+        while let Some(received) = request(&mut stream).await {
             let manner = {
                 let mut state = self.state.lock().unwrap();
-                state.got.push(got);
+                state.received.push(received);
                 state.next.pop_front().unwrap_or(state.then)
             };
             let answer = match manner {
-                Manner::Answer(status) => format!("HTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\nok"),
-                Manner::Redirect => format!("HTTP/1.1 307 X\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n", self.url),
-                Manner::Hang => {
-                    // Until the other side has enough of it.
+                Reaction::Answer(status) => format!("HTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\nok"),
+                Reaction::Redirect => format!("HTTP/1.1 307 X\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n", self.url),
+                Reaction::Hang => {
+                    // Until the client closes the connection.
                     let _ = stream.read(&mut [0]).await;
                     return;
                 }
-                Manner::Cut => return,
+                Reaction::Cut => return,
             };
             if stream.write_all(answer.as_bytes()).await.is_err() {
                 return;
@@ -99,29 +99,29 @@ impl Endpoint {
         &self.url
     }
 
-    pub fn does(&self, next: &[Manner], then: Manner) {
+    pub fn set_reactions(&self, next: &[Reaction], then: Reaction) {
         let mut state = self.state.lock().unwrap();
         (state.next, state.then) = (next.iter().copied().collect(), then);
     }
 
-    pub fn got(&self) -> Vec<Got> {
-        self.state.lock().unwrap().got.clone()
+    pub fn received(&self) -> Vec<ReceivedRequest> {
+        self.state.lock().unwrap().received.clone()
     }
 
     pub fn ids(&self) -> Vec<String> {
-        self.got().iter().map(|got| got.id().to_owned()).collect()
+        self.received().iter().map(|got| got.id().to_owned()).collect()
     }
 
-    /// What it got once these were so many.
-    pub async fn has(&self, count: usize) -> Vec<Got> {
-        let enough = || async { Ok(Some(self.got()).filter(|got| got.len() >= count)) };
+    /// Waits for this many requests and returns all so far.
+    pub async fn wait_for(&self, count: usize) -> Vec<ReceivedRequest> {
+        let enough = || async { Ok(Some(self.received()).filter(|got| got.len() >= count)) };
         wait::eventually(&format!("{count} messages"), enough).await.unwrap_or_else(|error| {
             panic!("{error}: {:?}", self.ids());
         })
     }
 
-    /// Registers an agent that takes messages here.
-    pub async fn is_of(&self, daemon: &Daemon, agent: &str, more: Value) {
+    /// Registers an agent with this endpoint.
+    pub async fn register_for(&self, daemon: &Daemon, agent: &str, more: Value) {
         let mut card = json!({"v": "clutch/0.1", "agent_id": agent, "endpoints": {"clutch": {"url": self.url}}});
         for (field, value) in more.as_object().unwrap() {
             card[field] = value.clone();
@@ -132,8 +132,8 @@ impl Endpoint {
     }
 }
 
-/// The next request of a connection; nothing if it ended.
-async fn request(stream: &mut TcpStream) -> Option<Got> {
+/// Reads the next request of a connection; `None` at its end.
+async fn request(stream: &mut TcpStream) -> Option<ReceivedRequest> {
     let mut read = Vec::new();
     let head = loop {
         if let Some(at) = read.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -161,5 +161,5 @@ async fn request(stream: &mut TcpStream) -> Option<Got> {
             _ => return None,
         }
     }
-    Some(Got { headers, body: serde_json::from_slice(&bytes).unwrap(), bytes })
+    Some(ReceivedRequest { headers, body: serde_json::from_slice(&bytes).unwrap(), bytes })
 }

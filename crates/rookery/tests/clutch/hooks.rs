@@ -1,4 +1,4 @@
-//! Webhooks end to end: what others POST becomes envelopes, once, and only from who knows the secret.
+//! Incoming webhooks end to end: signed requests become envelopes, each once.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 use tempfile::TempDir;
 
-use crate::sending::{expected, kinds, rows, setup, told};
+use crate::sending::{event_kinds, rejection, rejection_of, rows, setup};
 use crate::team::ok;
 
 const SECRET: &str = "correct horse battery staple";
@@ -48,17 +48,17 @@ step = "/stage"
 payload = { title = "/name" }
 "#;
 
-struct Hooked {
+struct HookedDaemon {
     daemon: Daemon,
     folder: TempDir,
 }
 
-fn hooked(setup: Setup) -> Hooked {
+fn start_with_hook(setup: Setup) -> HookedDaemon {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("rookery.toml"), CONFIG).unwrap();
     std::fs::write(folder.path().join("ci.secret"), format!("{SECRET}\n")).unwrap();
     let daemon = setup.env("TEST_GITHUB_SECRET", SECRET).start_at(folder.path()).unwrap();
-    Hooked { daemon, folder }
+    HookedDaemon { daemon, folder }
 }
 
 fn now() -> i64 {
@@ -76,8 +76,8 @@ async fn send(daemon: &Daemon, hook: &str, body: &str, headers: &[(&str, &str)])
     read(request).await.unwrap()
 }
 
-/// Signed as GitHub does.
-async fn github(daemon: &Daemon, event: &str, delivery: &str, body: &str) -> HttpReply {
+/// Sends a request signed as GitHub does.
+async fn send_as_github(daemon: &Daemon, event: &str, delivery: &str, body: &str) -> HttpReply {
     let mut mac: Hmac<Sha256> = Hmac::new_from_slice(SECRET.as_bytes()).unwrap();
     mac.update(body.as_bytes());
     let digits: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -87,8 +87,8 @@ async fn github(daemon: &Daemon, event: &str, delivery: &str, body: &str) -> Htt
     send(daemon, "github", body, &headers).await
 }
 
-/// Signed as we do, at a time.
-async fn ours(daemon: &Daemon, hook: &str, at: i64, body: &str, delivery: Option<&str>) -> HttpReply {
+/// Sends a request with our own signature and this time.
+async fn send_signed(daemon: &Daemon, hook: &str, at: i64, body: &str, delivery: Option<&str>) -> HttpReply {
     let signature = format!("t={at},v1={}", seal(SECRET.as_bytes(), at, body.as_bytes()));
     let mut headers = vec![("x-rookery-signature", signature.as_str())];
     headers.extend(delivery.map(|delivery| ("x-rookery-delivery", delivery)));
@@ -105,9 +105,9 @@ fn issue(number: u32) -> String {
 }
 
 #[tokio::test]
-async fn an_issue_becomes_a_task_once() {
-    let Hooked { daemon, folder: _folder } = hooked(setup());
-    let reply = github(&daemon, "issues", "d-1", &issue(1)).await;
+async fn duplicate_github_delivery_creates_one_task() {
+    let HookedDaemon { daemon, folder: _folder } = start_with_hook(setup());
+    let reply = send_as_github(&daemon, "issues", "d-1", &issue(1)).await;
     assert_eq!(reply.status, 202, "{}", reply.body);
     let result = &reply.body["results"][0];
     assert_eq!(result["duplicate"], false);
@@ -128,23 +128,23 @@ async fn an_issue_becomes_a_task_once() {
     let task = message["task_id"].as_str().unwrap();
     let shown = daemon.get(&format!("/tasks/{task}")).await.unwrap().body;
     assert_eq!((&shown["title"], &shown["assigned_by"]), (&json!("It is broken (1)"), &json!("github")));
-    let fact = rows(&daemon).into_iter().find(|row| row["fact"]["message"] == id).unwrap();
-    assert_eq!((&fact["auth"], &fact["via"]), (&json!("token"), &json!("hook:github")));
+    let received = rows(&daemon).into_iter().find(|row| row["fact"]["message"] == id).unwrap();
+    assert_eq!((&received["auth"], &received["via"]), (&json!("token"), &json!("hook:github")));
 
-    let before = kinds(&daemon).iter().filter(|kind| *kind == "task.created").count();
-    let again = github(&daemon, "issues", "d-1", &issue(1)).await;
+    let before = event_kinds(&daemon).iter().filter(|kind| *kind == "task.created").count();
+    let again = send_as_github(&daemon, "issues", "d-1", &issue(1)).await;
     assert_eq!((again.status.as_u16(), &again.body["results"][0]["duplicate"]), (202, &json!(true)));
     assert_eq!(again.body["results"][0]["seq"], result["seq"]);
-    let stolen = github(&daemon, "issues", "d-2", &issue(1)).await;
+    let stolen = send_as_github(&daemon, "issues", "d-2", &issue(1)).await;
     assert_eq!((stolen.status.as_u16(), &stolen.body["code"]), (409, &json!("REPLAYED")), "under another name");
-    assert_eq!(kinds(&daemon).iter().filter(|kind| *kind == "task.created").count(), before);
-    assert_eq!(github(&daemon, "issues", "d-3", &issue(2)).await.status, 202);
+    assert_eq!(event_kinds(&daemon).iter().filter(|kind| *kind == "task.created").count(), before);
+    assert_eq!(send_as_github(&daemon, "issues", "d-3", &issue(2)).await.status, 202);
     daemon.replay_verify().unwrap();
 }
 
 #[tokio::test]
-async fn a_hook_says_under_which_terms_the_work_is_done() {
-    let Hooked { daemon, folder: _folder } = hooked(setup());
+async fn hook_mapping_sets_the_terms_of_the_request() {
+    let HookedDaemon { daemon, folder: _folder } = start_with_hook(setup());
     let expects = json!({"type": "task.result", "payload_type": "research.summary.v1", "required": ["findings"]});
     let steps = json!({"workflow": "release", "steps": [{"id": "build", "expects": expects}]});
     let defined = daemon.request(Method::PUT, "/clutch/v0/step-contracts/release").json(&steps);
@@ -169,30 +169,30 @@ async fn a_hook_says_under_which_terms_the_work_is_done() {
     assert_eq!((&message["trace"]["trace_id"], &message["meta"]["step"]), (&json!("tr_1"), &json!("build")));
     assert_eq!(message["meta"]["workflow"], "release");
 
-    // What restricts must be there: nothing is let in with less than was meant.
+    // A missing restriction rejects the request: it never gets in with less than was configured.
     let loose = json!({"name": "v8", "stage": "build"}).to_string();
     let signed = signature(&loose);
     let reply = send(&daemon, "release", &loose, &[("x-rookery-signature", &signed)]).await;
-    assert_eq!(told(&reply), expected(400, "MISSING_FIELD", "/network"));
+    assert_eq!(rejection(&reply), rejection_of(400, "MISSING_FIELD", "/network"));
     assert_eq!(reply.body["details"]["field"], "security.policy.network");
 }
 
 #[tokio::test]
-async fn what_the_hook_is_not_meant_for_is_answered_and_ignored() {
-    let Hooked { daemon, folder: _folder } = hooked(setup());
-    let before = kinds(&daemon);
-    let ping = github(&daemon, "ping", "d-1", r#"{"zen": "Keep it logically awesome."}"#).await;
-    let told = json!({"ignored": true, "reason": "/action is not opened or reopened"});
+async fn unmatched_hook_event_is_answered_and_ignored() {
+    let HookedDaemon { daemon, folder: _folder } = start_with_hook(setup());
+    let before = event_kinds(&daemon);
+    let ping = send_as_github(&daemon, "ping", "d-1", r#"{"zen": "Keep it logically awesome."}"#).await;
+    let ignored = json!({"ignored": true, "reason": "/action is not opened or reopened"});
     assert_eq!((ping.status.as_u16(), &ping.body["ignored"]), (200, &json!(true)), "{}", ping.body);
-    let closed = github(&daemon, "issues", "d-1", &issue(1).replace("opened", "closed")).await;
-    assert_eq!((closed.status.as_u16(), closed.body), (200, told));
-    assert_eq!(kinds(&daemon), before);
+    let closed = send_as_github(&daemon, "issues", "d-1", &issue(1).replace("opened", "closed")).await;
+    assert_eq!((closed.status.as_u16(), closed.body), (200, ignored));
+    assert_eq!(event_kinds(&daemon), before);
 }
 
 #[tokio::test]
-async fn nobody_gets_in_without_the_secret() {
-    let Hooked { daemon, folder: _folder } = hooked(setup());
-    let before = kinds(&daemon);
+async fn hook_without_a_valid_signature_is_rejected() {
+    let HookedDaemon { daemon, folder: _folder } = start_with_hook(setup());
+    let before = event_kinds(&daemon);
     let body = r#"{"notify": "agent:lead", "build": 7, "message": "it is red"}"#;
     let good = |at: i64, body: &str| format!("t={at},v1={}", seal(SECRET.as_bytes(), at, body.as_bytes()));
     let at = now();
@@ -207,31 +207,34 @@ async fn nobody_gets_in_without_the_secret() {
     ] {
         let headers: Vec<(&str, &str)> = header.iter().map(|value| ("x-rookery-signature", value.as_str())).collect();
         let reply = send(&daemon, "ci", body, &headers).await;
-        assert_eq!(told(&reply), expected(403, code, ""), "{header:?}");
+        assert_eq!(rejection(&reply), rejection_of(403, code, ""), "{header:?}");
         assert!(!reply.body.to_string().contains(SECRET));
     }
-    assert_eq!(told(&send(&daemon, "github", body, &[]).await).1, "SIGNATURE_REQUIRED");
-    assert_eq!(told(&ours(&daemon, "unknown", at, body, None).await), expected(404, "HOOK_NOT_FOUND", ""));
+    assert_eq!(rejection(&send(&daemon, "github", body, &[]).await).1, "SIGNATURE_REQUIRED");
+    assert_eq!(
+        rejection(&send_signed(&daemon, "unknown", at, body, None).await),
+        rejection_of(404, "HOOK_NOT_FOUND", "")
+    );
     let large = format!("\"{}\"", "x".repeat(2 << 20));
-    assert_eq!(told(&ours(&daemon, "ci", at, &large, None).await), expected(413, "TOO_LARGE", ""));
-    assert_eq!(told(&ours(&daemon, "ci", at, "{", None).await), expected(400, "MALFORMED_JSON", ""));
+    assert_eq!(rejection(&send_signed(&daemon, "ci", at, &large, None).await), rejection_of(413, "TOO_LARGE", ""));
+    assert_eq!(rejection(&send_signed(&daemon, "ci", at, "{", None).await), rejection_of(400, "MALFORMED_JSON", ""));
     let form = daemon.request(Method::POST, "/hooks/ci").header("content-type", "text/plain").body(body);
     assert_eq!(read(form).await.unwrap().status, 415);
     assert_eq!(daemon.get("/hooks/ci").await.unwrap().status, 405);
-    assert_eq!(kinds(&daemon), before, "nothing was stored");
+    assert_eq!(event_kinds(&daemon), before, "nothing was stored");
 }
 
 #[tokio::test]
-async fn a_hook_speaks_in_the_name_of_its_agent_to_whom_the_body_names() {
-    let Hooked { daemon, folder: _folder } = hooked(setup().env("ROOKERY_SIGNATURES", "all"));
+async fn hook_sends_as_its_agent_to_the_named_recipient() {
+    let HookedDaemon { daemon, folder: _folder } = start_with_hook(setup().env("ROOKERY_SIGNATURES", "all"));
     daemon.post("/agents/announce", json!({"id": "lead", "tool": "test", "role": "lead"})).await.unwrap();
     let body = r#"{"notify": "agent:lead", "build": 7, "message": "it is red"}"#;
-    let first = ours(&daemon, "ci", now(), body, None).await;
+    let first = send_signed(&daemon, "ci", now(), body, None).await;
     assert_eq!(first.status, 202, "its secret is its credential: {}", first.body);
-    let later = ours(&daemon, "ci", now() + 2, body, None).await;
+    let later = send_signed(&daemon, "ci", now() + 2, body, None).await;
     assert_eq!((later.status.as_u16(), &later.body["results"][0]["duplicate"]), (202, &json!(true)), "tried again");
-    let said = ok(&daemon, "/messages?thread_id=thr_builds&type=chat.message").await;
-    let messages = said["messages"].as_array().unwrap();
+    let listed = ok(&daemon, "/messages?thread_id=thr_builds&type=chat.message").await;
+    let messages = listed["messages"].as_array().unwrap();
     assert_eq!(messages.len(), 1);
     assert_eq!(
         (&messages[0]["message"]["from"]["agent_id"], &messages[0]["message"]["payload"]["text"]),
@@ -239,41 +242,41 @@ async fn a_hook_speaks_in_the_name_of_its_agent_to_whom_the_body_names() {
     );
 
     let unknown = r#"{"notify": "agent:ghost", "build": 8, "message": "it is red"}"#;
-    let reply = ours(&daemon, "ci", now(), unknown, None).await;
-    assert_eq!(told(&reply), expected(400, "UNKNOWN_RECIPIENT", "/to/0/agent_id"));
-    let nameless = ours(&daemon, "ci", now(), r#"{"build": 9, "message": "x"}"#, None).await;
-    assert_eq!(told(&nameless), expected(400, "MISSING_FIELD", "/notify"));
+    let reply = send_signed(&daemon, "ci", now(), unknown, None).await;
+    assert_eq!(rejection(&reply), rejection_of(400, "UNKNOWN_RECIPIENT", "/to/0/agent_id"));
+    let nameless = send_signed(&daemon, "ci", now(), r#"{"build": 9, "message": "x"}"#, None).await;
+    assert_eq!(rejection(&nameless), rejection_of(400, "MISSING_FIELD", "/notify"));
     assert_eq!(nameless.body["details"]["field"], "to");
-    let silent = ours(&daemon, "ci", now(), r#"{"notify": "agent:lead", "build": 9}"#, None).await;
-    assert_eq!(told(&silent), expected(400, "MISSING_FIELD", "/payload/text"));
+    let silent = send_signed(&daemon, "ci", now(), r#"{"notify": "agent:lead", "build": 9}"#, None).await;
+    assert_eq!(rejection(&silent), rejection_of(400, "MISSING_FIELD", "/payload/text"));
 }
 
 #[tokio::test]
-async fn a_body_of_any_form_is_the_payload_and_deliveries_are_told_apart() {
-    let Hooked { daemon, folder: _folder } = hooked(setup());
+async fn hook_accepts_any_json_body_and_detects_duplicate_deliveries() {
+    let HookedDaemon { daemon, folder: _folder } = start_with_hook(setup());
     let at = now();
     for (body, payload) in
         [(r#"{"a": [1, 2]}"#, json!({"a": [1, 2]})), ("[1]", json!({"body": [1]})), ("null", json!({"body": null}))]
     {
-        let reply = ours(&daemon, "raw", at, body, Some(body)).await;
+        let reply = send_signed(&daemon, "raw", at, body, Some(body)).await;
         assert_eq!(reply.status, 202, "{}", reply.body);
         let id = reply.body["results"][0]["id"].as_str().unwrap().to_owned();
         assert_eq!(ok(&daemon, &format!("/messages/{id}")).await["payload"], payload);
     }
     let count = async || ok(&daemon, "/messages?type=x.raw").await["messages"].as_array().unwrap().len();
     assert_eq!(count().await, 3);
-    let replayed = ours(&daemon, "raw", at, "[1]", Some("another")).await;
+    let replayed = send_signed(&daemon, "raw", at, "[1]", Some("another")).await;
     assert_eq!(replayed.body["code"], "REPLAYED", "the header is not signed, and the time and the body are");
-    let anew = ours(&daemon, "raw", at + 1, "[1]", Some("another")).await;
-    assert_eq!((anew.status.as_u16(), &anew.body["results"][0]["duplicate"]), (202, &json!(false)));
-    assert_eq!(ours(&daemon, "raw", at, "[2]", None).await.status, 202);
-    let same: Value = ours(&daemon, "raw", at, "[2]", None).await.body;
-    assert_eq!(same["results"][0]["duplicate"], true, "without a name, what is signed is the name");
+    let later = send_signed(&daemon, "raw", at + 1, "[1]", Some("another")).await;
+    assert_eq!((later.status.as_u16(), &later.body["results"][0]["duplicate"]), (202, &json!(false)));
+    assert_eq!(send_signed(&daemon, "raw", at, "[2]", None).await.status, 202);
+    let same: Value = send_signed(&daemon, "raw", at, "[2]", None).await.body;
+    assert_eq!(same["results"][0]["duplicate"], true, "without a delivery id, the signed bytes identify the delivery");
     assert_eq!(count().await, 5);
 }
 
 #[tokio::test]
-async fn what_is_configured_wrongly_is_told_at_the_start_without_the_secret() {
+async fn invalid_hook_configuration_fails_the_start_without_its_secret() {
     let folder = tempfile::tempdir().unwrap();
     for (config, reason) in [
         (
@@ -290,10 +293,10 @@ async fn what_is_configured_wrongly_is_told_at_the_start_without_the_secret() {
 }
 
 #[tokio::test]
-async fn the_secret_stands_in_no_log() {
-    let Hooked { daemon, folder } = hooked(setup().env("ROOKERY_LOG", "trace"));
+async fn hook_secret_appears_in_no_log() {
+    let HookedDaemon { daemon, folder } = start_with_hook(setup().env("ROOKERY_LOG", "trace"));
     let body = r#"{"notify": "agent:lead", "build": 7, "message": "x"}"#;
-    ours(&daemon, "ci", now(), body, None).await;
+    send_signed(&daemon, "ci", now(), body, None).await;
     send(&daemon, "ci", body, &[("x-rookery-signature", "t=1,v1=ab")]).await;
     for row in rows(&daemon) {
         assert!(!row.to_string().contains(SECRET));

@@ -1,13 +1,13 @@
-//! The types of before the protocol: each is taken, and shown everywhere as what it is today.
+//! Message types from before the protocol: accepted, and shown everywhere as the current type.
 
 use rookery_testkit::websocket::LoggedMessage;
 use serde_json::{Value, json};
 
-use crate::sending::{envelope, sent, team};
+use crate::sending::{envelope, send_ok, team};
 use crate::team::{follow, ok, pages};
 
 #[tokio::test]
-async fn all_five_are_shown_in_todays_words_in_every_listing() {
+async fn legacy_types_are_shown_with_current_types_in_every_listing() {
     let daemon = team(&["lead", "ken"]).await;
     let mut socket = follow(&daemon, "?run_id=run_old&after=0").await;
     let old = |id: &str, kind: &str, task: &str, payload: Value| {
@@ -25,8 +25,8 @@ async fn all_five_are_shown_in_todays_words_in_every_listing() {
     };
     let ready = async |number: usize| {
         let task = format!("t{number}");
-        sent(&daemon, &plan(&format!("plan{number}"), &task)).await;
-        sent(&daemon, &old(&format!("acc{number}"), "task.accept", &task, json!({}))).await;
+        send_ok(&daemon, &plan(&format!("plan{number}"), &task)).await;
+        send_ok(&daemon, &old(&format!("acc{number}"), "task.accept", &task, json!({}))).await;
         task
     };
     let (progress, report, review, failed) = (ready(1).await, ready(2).await, ready(3).await, ready(4).await);
@@ -48,8 +48,8 @@ async fn all_five_are_shown_in_todays_words_in_every_listing() {
             json!({}),
         ),
     ];
-    for (.., said, _) in &expected {
-        sent(&daemon, said).await;
+    for (.., original, _) in &expected {
+        send_ok(&daemon, original).await;
     }
     let listed = pages(&daemon, "/messages?limit=1000").await.0;
     let of_run = pages(&daemon, "/messages?run_id=run_old&limit=3").await.0;
@@ -58,11 +58,11 @@ async fn all_five_are_shown_in_todays_words_in_every_listing() {
     let replayed = pages(&daemon, "/runs/run_old/replay?limit=4").await.0;
     let streamed = socket.take(of_run.len()).await.unwrap();
     assert_eq!((&of_run, &of_run), (&streamed, &replayed));
-    for (word, today, said, implied) in &expected {
-        let id = said["id"].as_str().unwrap();
+    for (word, today, original, implied) in &expected {
+        let id = original["id"].as_str().unwrap();
         let of_type = pages(&daemon, &format!("/messages?type={today}&limit=1000")).await.0;
         let of_task =
-            pages(&daemon, &format!("/messages?task_id={}&limit=1000", said["task_id"].as_str().unwrap())).await.0;
+            pages(&daemon, &format!("/messages?task_id={}&limit=1000", original["task_id"].as_str().unwrap())).await.0;
         let alone =
             LoggedMessage { seq: find(&listed, id).seq, message: ok(&daemon, &format!("/messages/{id}")).await };
         for (list, shown) in [
@@ -76,16 +76,16 @@ async fn all_five_are_shown_in_todays_words_in_every_listing() {
         ] {
             let message = &shown.message;
             assert_eq!((&message["type"], &message["meta"]["legacy_type"]), (&json!(today), &json!(word)), "{list}");
-            assert_eq!(message["payload"], said["payload"], "{list}");
+            assert_eq!(message["payload"], original["payload"], "{list}");
             for (field, value) in implied.as_object().unwrap() {
                 assert_eq!(message[field], *value, "{list}: {word}");
             }
         }
-        let by_the_word = pages(&daemon, &format!("/messages?type=x.{word}&limit=10")).await.0;
-        assert_eq!(by_the_word, []);
+        let by_legacy_type = pages(&daemon, &format!("/messages?type=x.{word}&limit=10")).await.0;
+        assert_eq!(by_legacy_type, []);
     }
     let body = crate::sending::rows(&daemon).into_iter().find(|row| row["fact"]["message"] == "m3").unwrap();
-    assert_eq!(body["fact"]["type"], "task.result", "the fact too");
+    assert_eq!(body["fact"]["type"], "task.result", "the event has the current type too");
 }
 
 fn find<'a>(list: &'a [LoggedMessage], id: &str) -> &'a LoggedMessage {

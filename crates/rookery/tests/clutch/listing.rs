@@ -1,21 +1,21 @@
-//! `GET /clutch/v0/messages`: every fact as an envelope, by each of the five indexes, page by page.
+//! `GET /clutch/v0/messages`: every event as an envelope, by each of the five filters, in pages.
 
 use rookery_testkit::wait::eventually;
 use rookery_testkit::websocket::LoggedMessage;
 use serde_json::{Value, json};
 
-use crate::team::{Tools, envelope, follow, moved, note, ok, pages, refused, task, team, text};
+use crate::team::{Tools, create_task, envelope, follow, get_rejected, note, ok, pages, patch_task, team, text};
 
 fn types(messages: &[LoggedMessage]) -> Vec<&str> {
     messages.iter().map(LoggedMessage::message_type).collect()
 }
 
 #[tokio::test]
-async fn whatever_happened_by_any_face_is_a_message() {
+async fn events_of_every_surface_are_listed_as_messages() {
     let team = team(&["ken", "mia"]).await;
-    let work = task(&team, "find out").await;
-    moved(&team, &work, json!({"status": "in_progress", "agent_id": "ken"})).await;
-    moved(&team, &work, json!({"status": "done", "agent_id": "ken", "outcome": "found"})).await;
+    let work = create_task(&team, "find out").await;
+    patch_task(&team, &work, json!({"status": "in_progress", "agent_id": "ken"})).await;
+    patch_task(&team, &work, json!({"status": "done", "agent_id": "ken", "outcome": "found"})).await;
     let (all, _) = pages(&team, "/messages?limit=1000").await;
     let places: Vec<u64> = all.iter().map(|placed| placed.seq).collect();
     assert_eq!(places, (1..=places.len() as u64).collect::<Vec<_>>(), "in order, and all of them");
@@ -26,22 +26,22 @@ async fn whatever_happened_by_any_face_is_a_message() {
         }
     }
     let of_task = pages(&team, &format!("/messages?task_id={work}")).await.0;
-    let told = types(&of_task);
-    assert_eq!((told[0], told[told.len() - 1]), ("task.request", "task.result"));
-    assert!(told.contains(&"task.accept"), "{told:?}");
-    assert_eq!(of_task[told.len() - 1].message["from"]["agent_id"], "agent:ken");
+    let shown_types = types(&of_task);
+    assert_eq!((shown_types[0], shown_types[shown_types.len() - 1]), ("task.request", "task.result"));
+    assert!(shown_types.contains(&"task.accept"), "{shown_types:?}");
+    assert_eq!(of_task[shown_types.len() - 1].message["from"]["agent_id"], "agent:ken");
 }
 
 #[tokio::test]
-async fn each_filter_finds_what_it_names_and_all_hold_together() {
+async fn message_filters_select_alone_and_combined() {
     let team = team(&["ken", "mia"]).await;
     let ken = Tools::connect(&team, "ken").await;
     let (run, tasks) = ken.plan(json!([{"name": "one"}, {"name": "two"}])).await;
     let one = &tasks["one"];
     ken.call("task_claim", json!({"task_id": one})).await;
     ken.call("channel_send", json!({"message": "@mia look"})).await;
-    let other = task(&team, "elsewhere").await;
-    moved(&team, &other, json!({"status": "in_progress", "agent_id": "mia"})).await;
+    let other = create_task(&team, "elsewhere").await;
+    patch_task(&team, &other, json!({"status": "in_progress", "agent_id": "mia"})).await;
     let (all, _) = pages(&team, "/messages?limit=1000").await;
     let thread = all.iter().find(|placed| placed.message_type() == "chat.message").unwrap();
     let thread = text(&thread.message["thread_id"]);
@@ -75,11 +75,11 @@ async fn each_filter_finds_what_it_names_and_all_hold_together() {
 }
 
 #[tokio::test]
-async fn a_type_that_is_some_of_a_kind_is_found_page_by_page() {
+async fn derived_message_type_is_found_across_pages() {
     let team = team(&["ken"]).await;
     let mut cancelled = Vec::new();
     for number in 0..12 {
-        let id = task(&team, &format!("task {number}")).await;
+        let id = create_task(&team, &format!("task {number}")).await;
         if number % 3 == 0 {
             let reply = team.post(&format!("/tasks/{id}/cancel"), json!({"agent_id": "ken"})).await.unwrap();
             assert_eq!(reply.status, 200, "{}", reply.body);
@@ -94,7 +94,7 @@ async fn a_type_that_is_some_of_a_kind_is_found_page_by_page() {
 }
 
 #[tokio::test]
-async fn envelopes_are_found_by_their_own_types_beside_facts() {
+async fn envelopes_and_events_are_found_by_one_type_filter() {
     let team = team(&["ken"]).await;
     let mut expected = Vec::new();
     for number in 0..6 {
@@ -107,7 +107,7 @@ async fn envelopes_are_found_by_their_own_types_beside_facts() {
         let reply = team.post("/clutch/v0/messages", sent).await.unwrap();
         assert_eq!(reply.status, 202, "{}", reply.body);
         expected.push(format!("task_{number}"));
-        expected.push(task(&team, "by REST").await);
+        expected.push(create_task(&team, "by REST").await);
     }
     let large = "x".repeat(200_000);
     let sent = envelope("msg_large", "x.note", "task_0", json!({"note": large}));
@@ -119,21 +119,21 @@ async fn envelopes_are_found_by_their_own_types_beside_facts() {
         assert_eq!(tasks, expected, "pages of {limit}");
     }
     let created = pages(&team, "/messages?type=task.created&limit=2").await.0;
-    assert_eq!(created.len(), 6, "what followed from envelopes is shown under its own kind");
+    assert_eq!(created.len(), 6, "effects of envelopes are shown under their own kind");
     let of_run = pages(&team, "/messages?run_id=run_1&type=task.request&limit=4").await.0;
     assert_eq!(of_run.len(), 6);
     let notes = pages(&team, "/messages?type=x.note").await.0;
     assert_eq!(notes.iter().map(|placed| placed.message.clone()).collect::<Vec<_>>(), [sent]);
-    let told = eventually("the router tells that nobody fits", || async {
-        let told = pages(&team, "/messages?agent_id=agent:orchestrator&limit=4").await.0;
-        Ok((told.len() == 6).then_some(told))
+    let failures = eventually("the router reports the failures", || async {
+        let failures = pages(&team, "/messages?agent_id=agent:orchestrator&limit=4").await.0;
+        Ok((failures.len() == 6).then_some(failures))
     });
-    let told = told.await.unwrap();
-    assert!(types(&told).iter().all(|told| *told == "routing.failure"), "{told:?}");
-    assert_eq!(pages(&team, "/messages?agent_id=agent:orchestrator&type=routing.failure").await.0, told);
-    assert_eq!(pages(&team, "/messages?type=routing.failure&limit=5").await.0, told);
+    let failures = failures.await.unwrap();
+    assert!(types(&failures).iter().all(|failures| *failures == "routing.failure"), "{failures:?}");
+    assert_eq!(pages(&team, "/messages?agent_id=agent:orchestrator&type=routing.failure").await.0, failures);
+    assert_eq!(pages(&team, "/messages?type=routing.failure&limit=5").await.0, failures);
     assert_eq!(pages(&team, "/messages?agent_id=agent:orchestrator&type=chat.message").await.0, []);
-    assert!(pages(&team, "/messages?agent_id=system").await.0.iter().all(|placed| !told.contains(placed)));
+    assert!(pages(&team, "/messages?agent_id=system").await.0.iter().all(|placed| !failures.contains(placed)));
 
     let tree = ok(&team, "/runs/run_1").await;
     let root = &tree["tasks"][0];
@@ -150,10 +150,10 @@ async fn envelopes_are_found_by_their_own_types_beside_facts() {
 }
 
 #[tokio::test]
-async fn pages_of_large_envelopes_are_short_and_leave_nothing_out() {
+async fn pages_of_large_envelopes_are_short_and_complete() {
     let team = team(&["ken"]).await;
     let mut expected = Vec::new();
-    // Some are kept in the log, some beside it.
+    // Some envelopes are kept in the log, some as artifacts.
     for (number, size) in [30_000, 230_000].into_iter().cycle().take(40).enumerate() {
         let sent = envelope(&format!("msg_{number}"), "x.note", "task_0", json!({"note": "x".repeat(size)}));
         let reply = team.post("/clutch/v0/messages", sent.clone()).await.unwrap();
@@ -171,7 +171,7 @@ async fn pages_of_large_envelopes_are_short_and_leave_nothing_out() {
 }
 
 #[tokio::test]
-async fn pages_have_a_size_and_a_place_to_go_on_from() {
+async fn message_pages_have_a_limit_and_a_next_position() {
     let team = team(&["ken"]).await;
     for number in 0..230 {
         note(&team, "ken", number).await;
@@ -192,7 +192,7 @@ async fn pages_have_a_size_and_a_place_to_go_on_from() {
 }
 
 #[tokio::test]
-async fn wrong_parameters_are_named() {
+async fn invalid_query_parameter_is_named_in_the_error() {
     let team = team(&["ken"]).await;
     let long = "x".repeat(2_000);
     for (query, parameter) in [
@@ -216,7 +216,7 @@ async fn wrong_parameters_are_named() {
         ("run_id=run_1&agent=ken", "agent"),
         ("state=dead", "state"),
     ] {
-        let (status, code, details) = refused(&team, &format!("/messages?{query}")).await;
+        let (status, code, details) = get_rejected(&team, &format!("/messages?{query}")).await;
         assert_eq!((status, code.as_str(), &details["parameter"]), (400, "INVALID", &json!(parameter)), "{query}");
     }
     for (call, parameter, hint) in [
@@ -232,12 +232,12 @@ async fn wrong_parameters_are_named() {
         ("/groups?name=a", "name", "this call takes after, limit"),
         ("/artifacts?named=true", "named", "this call takes after, limit"),
     ] {
-        let (status, code, details) = refused(&team, call).await;
+        let (status, code, details) = get_rejected(&team, call).await;
         assert_eq!((status, code.as_str(), &details["parameter"]), (400, "INVALID", &json!(parameter)), "{call}");
         assert_eq!(details["hint"], hint, "{call}");
     }
     for gone in ["999999", "log_other:1"] {
-        let (status, code, _) = refused(&team, &format!("/messages?after={gone}")).await;
+        let (status, code, _) = get_rejected(&team, &format!("/messages?after={gone}")).await;
         assert_eq!((status, code.as_str()), (410, "POSITION_GONE"), "{gone}");
     }
 }

@@ -1,6 +1,6 @@
-//! The Clutch gateway end to end: the real program, a real store, real sockets. Each test has a daemon of its own.
+//! The Clutch gateway end to end: the real program, a real store, real sockets. Each test has its own daemon.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails its test")]
 
 mod artifacts;
 mod cast;
@@ -15,6 +15,7 @@ mod listing;
 mod mcp;
 mod messages;
 mod nodes;
+mod notifications;
 mod registry;
 mod routing;
 mod runs;
@@ -28,6 +29,5 @@ mod tasks;
 mod team;
 mod telemetry;
 mod timing;
-mod told;
 mod tools;
 mod webhooks;

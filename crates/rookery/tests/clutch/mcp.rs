@@ -1,49 +1,50 @@
-//! Agents that speak MCP among those that speak Clutch: they find what they are given, read what they are sent, and
-//! acknowledge what they were shown.
+//! Agents that speak MCP among agents that speak Clutch: they find routed tasks, read envelopes, and acknowledge the
+//! messages that they were shown.
 
 use rookery_testkit::daemon::Daemon;
 use rookery_testkit::wait;
 use serde_json::{Value, json};
 
 use crate::inbox::{ids, inbox, to};
-use crate::sending::{envelope, rows, sent, setup, team};
+use crate::sending::{envelope, rows, send_ok, setup, team};
 use crate::team::{Tools, announce, ok};
 
-/// An agent that joins over MCP with what it can do.
-async fn joins(daemon: &Daemon, id: &str, capabilities: &[&str]) -> Tools {
+/// Registers an agent over MCP with these capabilities.
+async fn register_by_mcp(daemon: &Daemon, id: &str, capabilities: &[&str]) -> Tools {
     let tools = Tools::connect(daemon, id).await;
     let joined = json!({"name": id, "runtime": "custom", "capabilities": capabilities});
     assert_eq!(tools.call("agent_register", joined).await["id"], id);
     tools
 }
 
-fn asks(task: &str, more: &Value) -> Value {
+fn task_request(task: &str, more: &Value) -> Value {
     let mut request = envelope(&format!("req_{task}"), "task.request", "ui", more.clone());
     request["task_id"] = json!(task);
     request
 }
 
-/// The messages of an inbox by their ids, which are shown by this.
-async fn shown(tools: &Tools) -> Vec<String> {
+/// The message ids in an inbox, which this check shows to the agent.
+async fn read_inbox_ids(tools: &Tools) -> Vec<String> {
     let checked = tools.call("inbox_check", json!({})).await;
     let entries = checked["messages"].as_array().unwrap().iter();
     entries.map(|message| message["entry"]["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// How many facts acknowledge a message.
-fn acks(daemon: &Daemon, id: &str) -> usize {
+/// The number of events that acknowledge a message.
+fn count_acks(daemon: &Daemon, id: &str) -> usize {
     let acked = rows(daemon).into_iter().filter(|row| row["kind"] == "message.acked");
     acked.filter(|row| row["fact"]["messages"].as_array().is_some_and(|all| all.contains(&json!(id)))).count()
 }
 
 #[tokio::test]
-async fn a_task_that_the_router_gives_to_it_is_found_claimed_and_done() {
+async fn routed_task_is_found_claimed_and_completed_over_mcp() {
     let daemon = team(&["lead", "ui"]).await;
-    let (ken, other) = (joins(&daemon, "ken", &["law"]).await, joins(&daemon, "other", &["cooking"]).await);
+    let (ken, other) =
+        (register_by_mcp(&daemon, "ken", &["law"]).await, register_by_mcp(&daemon, "other", &["cooking"]).await);
     let (run, _) = ken.plan(json!([{"name": "free", "description": "for anybody"}])).await;
     let payload = json!({"query": "May we sell it?", "where": {"country": "NO"}});
-    let request = asks("t", &json!({"requires": ["skill:law"], "payload": payload}));
-    let asking = async { sent(&daemon, &request).await };
+    let request = task_request("t", &json!({"requires": ["skill:law"], "payload": payload}));
+    let asking = async { send_ok(&daemon, &request).await };
     let waiting = ken.call("inbox_wait", json!({"timeout_seconds": 60}));
     let (waited, _) = wait::within("the task", async { tokio::join!(waiting, asking) }).await.unwrap();
     let message = &waited["messages"][0];
@@ -60,7 +61,7 @@ async fn a_task_that_the_router_gives_to_it_is_found_claimed_and_done() {
     let words: Value = serde_json::from_str(message["entry"]["message"].as_str().unwrap()).unwrap();
     assert_eq!(words, payload, "all that was asked");
 
-    // It goes before what anybody can take, in a list of its run and of all; nobody else finds it.
+    // The routed task precedes unreserved ones in both lists; other agents do not see it.
     let next = ken.call("workflow_next_tasks", json!({})).await;
     let found = next["tasks"].as_array().unwrap();
     assert_eq!((found.len(), &found[0]["id"], &found[0]["reserved_for_you"]), (2, &json!("t"), &json!(true)), "{next}");
@@ -74,9 +75,9 @@ async fn a_task_that_the_router_gives_to_it_is_found_claimed_and_done() {
 
     let claimed = ken.call("task_claim", json!({"task_id": "t"})).await;
     assert_eq!((&claimed["success"], &claimed["request"]["asked_by"]), (&json!(true), &json!("ui")), "{claimed}");
-    assert_eq!(claimed["request"]["message"], message["entry"]["message"], "whoever takes it is shown the request");
+    assert_eq!(claimed["request"]["message"], message["entry"]["message"], "the claim returns the request");
     assert_eq!(ken.call("task_claim", json!({"task_id": "t"})).await, claimed, "and again");
-    assert_eq!(acks(&daemon, message["entry"]["id"].as_str().unwrap()), 1, "which is done with by that");
+    assert_eq!(count_acks(&daemon, message["entry"]["id"].as_str().unwrap()), 1, "the claim acknowledges it once");
     assert_eq!(ken.call("inbox_check", json!({})).await, json!({"messages": []}));
     assert_eq!(ids(&inbox(&daemon, "ken", "").await), [""; 0]);
 
@@ -93,31 +94,31 @@ async fn a_task_that_the_router_gives_to_it_is_found_claimed_and_done() {
     assert_eq!(daemon.get("/tasks/t").await.unwrap().body["status"], "done");
     assert!(
         ids(&inbox(&daemon, "ui", "").await).contains(&result["id"].as_str().unwrap().to_owned()),
-        "who asked is told"
+        "the requester gets the result"
     );
     daemon.replay_verify().unwrap();
 }
 
 #[tokio::test]
-async fn one_that_does_not_want_a_task_gives_it_back_and_is_told_of_it_no_more() {
+async fn declined_task_leaves_the_inbox_of_the_agent() {
     let daemon = team(&["lead", "ui"]).await;
-    let ken = joins(&daemon, "ken", &["law"]).await;
-    sent(&daemon, &asks("t", &json!({"requires": ["skill:law"], "payload": {"query": "?"}}))).await;
-    let given = wait::eventually("the task", || async { Ok(shown(&ken).await.pop()) }).await.unwrap();
+    let ken = register_by_mcp(&daemon, "ken", &["law"]).await;
+    send_ok(&daemon, &task_request("t", &json!({"requires": ["skill:law"], "payload": {"query": "?"}}))).await;
+    let given = wait::eventually("the task", || async { Ok(read_inbox_ids(&ken).await.pop()) }).await.unwrap();
     let declined = json!({"id": "t", "status": "pending", "reason": "no time"});
     ken.call("task_update_status", declined).await;
     let next = ken.call("workflow_next_tasks", json!({"workflow_id": "run_work"})).await;
     assert!(next.get("notes").is_none() && next["tasks"][0].get("reserved_for_you").is_none(), "{next}");
-    assert_eq!(shown(&ken).await, [""; 0], "the request has left the inbox: {given}");
+    assert_eq!(read_inbox_ids(&ken).await, [""; 0], "the request has left the inbox: {given}");
 }
 
 #[tokio::test]
-async fn whatever_else_is_sent_to_it_is_shown_until_it_is_acknowledged_once() {
+async fn envelope_to_an_mcp_agent_is_shown_until_acknowledged() {
     let mut daemon = team(&["lead"]).await;
-    let ken = joins(&daemon, "ken", &[]).await;
+    let ken = register_by_mcp(&daemon, "ken", &[]).await;
     let note =
         |id: &str, payload: Value| envelope(id, "x.note", "lead", json!({"to": to(&["ken"]), "payload": payload}));
-    let sending = async { sent(&daemon, &note("n1", json!({"n": 1.5}))).await };
+    let sending = async { send_ok(&daemon, &note("n1", json!({"n": 1.5}))).await };
     let waiting = ken.call("inbox_wait", json!({"timeout_seconds": 60}));
     let (waited, _) = wait::within("a note", async { tokio::join!(waiting, sending) }).await.unwrap();
     let message = &waited["messages"][0];
@@ -126,11 +127,11 @@ async fn whatever_else_is_sent_to_it_is_shown_until_it_is_acknowledged_once() {
         (&message["envelope"]["type"], &message["entry"]["message"]),
         (&json!("x.note"), &json!(r#"{"n":1.5}"#))
     );
-    assert!(waited.get("notes").is_none(), "what was shown is not unread: {waited}");
+    assert!(waited.get("notes").is_none(), "a shown message is not unread: {waited}");
 
-    // A call of a tool that is not there is answered at once; nothing of it is acknowledged before it was shown.
+    // A call of a missing tool is answered at once; the answer is not acknowledged before it was shown.
     let call = json!({"to": to(&["mcp:browser"]), "payload": {"tool": "mcp:browser"}});
-    sent(&daemon, &envelope("c1", "tool.call", "ken", call)).await;
+    send_ok(&daemon, &envelope("c1", "tool.call", "ken", call)).await;
     let unread = ken.call("workflow_next_tasks", json!({})).await;
     assert!(unread["notes"][0].as_str().unwrap().contains("1 unread message"), "{unread}");
     let acked = ken.call("inbox_ack", json!({"until": "2100-01-01"})).await;
@@ -141,9 +142,9 @@ async fn whatever_else_is_sent_to_it_is_shown_until_it_is_acknowledged_once() {
     assert_eq!((&error["envelope"]["type"], &error["envelope"]["in_reply_to"]), (&json!("tool.error"), &json!("c1")));
     assert!(error["entry"]["message"].as_str().unwrap().contains("TOOL_UNAVAILABLE"), "{error}");
 
-    // Something large: its beginning, and where the whole of it is.
+    // A large message: its beginning, and the address of the whole.
     let long = "long ".repeat(20_000);
-    sent(&daemon, &note("n2", json!({"text": long}))).await;
+    send_ok(&daemon, &note("n2", json!({"text": long}))).await;
     let checked = ken.call("inbox_check", json!({})).await;
     let large = &checked["messages"][1];
     assert!(large["entry"]["message"].as_str().unwrap().chars().count() <= 8_001);
@@ -151,44 +152,48 @@ async fn whatever_else_is_sent_to_it_is_shown_until_it_is_acknowledged_once() {
     let whole: Value = serde_json::from_str(&ken.read("rookery://messages/n2").await.unwrap()).unwrap();
     assert_eq!(whole["payload"]["text"], long);
     let lead = Tools::connect(&daemon, "lead").await;
-    assert!(lead.read("rookery://messages/n2").await.is_err(), "it is not to lead");
+    assert!(lead.read("rookery://messages/n2").await.is_err(), "the lead is no recipient");
 
-    // What was shown and not acknowledged is there after the daemon died, and can be acknowledged then.
+    // Shown messages survive a daemon crash, and can be acknowledged afterwards.
     let error = error["entry"]["id"].as_str().unwrap().to_owned();
     daemon.kill().unwrap();
     daemon.restart().unwrap();
     let ken = Tools::connect(&daemon, "ken").await;
     let acked = ken.call("inbox_ack", json!({"until": error})).await;
     assert_eq!((&acked["acknowledged"], &acked["remaining"]), (&json!([error.clone()]), &json!(1)));
-    assert_eq!(shown(&ken).await, ["n2"]);
-    assert_eq!(ken.call("inbox_ack", json!({"until": error})).await["acknowledged"], json!([]), "again covers nothing");
+    assert_eq!(read_inbox_ids(&ken).await, ["n2"]);
+    assert_eq!(
+        ken.call("inbox_ack", json!({"until": error})).await["acknowledged"],
+        json!([]),
+        "a repeated acknowledgement covers nothing"
+    );
     ken.call("inbox_ack", json!({"until": "n2"})).await;
     for id in ["n1", error.as_str(), "n2"] {
-        assert_eq!(acks(&daemon, id), 1, "{id}");
+        assert_eq!(count_acks(&daemon, id), 1, "{id}");
     }
-    assert_eq!((shown(&ken).await, ids(&inbox(&daemon, "ken", "").await)), (vec![], vec![]));
+    assert_eq!((read_inbox_ids(&ken).await, ids(&inbox(&daemon, "ken", "").await)), (vec![], vec![]));
     daemon.replay_verify().unwrap();
 }
 
 #[tokio::test]
-async fn whoever_asked_over_mcp_reads_what_became_of_it() {
+async fn mcp_requester_reads_progress_and_result_of_its_request() {
     let daemon = setup().start().unwrap();
     announce(&daemon, "lead").await;
-    let (ui, ken) = (joins(&daemon, "ui", &[]).await, joins(&daemon, "ken", &["law"]).await);
-    sent(&daemon, &asks("t", &json!({"requires": ["skill:law"], "payload": {"query": "?"}}))).await;
-    wait::eventually("the task", || async { Ok(shown(&ken).await.pop()) }).await.unwrap();
+    let (ui, ken) = (register_by_mcp(&daemon, "ui", &[]).await, register_by_mcp(&daemon, "ken", &["law"]).await);
+    send_ok(&daemon, &task_request("t", &json!({"requires": ["skill:law"], "payload": {"query": "?"}}))).await;
+    wait::eventually("the task", || async { Ok(read_inbox_ids(&ken).await.pop()) }).await.unwrap();
     for (id, kind) in [("acc", "task.accept"), ("pro", "task.progress"), ("res", "task.result")] {
-        sent(&daemon, &envelope(id, kind, "ken", json!({"task_id": "t", "payload": {"title": "yes"}}))).await;
+        send_ok(&daemon, &envelope(id, kind, "ken", json!({"task_id": "t", "payload": {"title": "yes"}}))).await;
     }
-    assert_eq!(shown(&ui).await, ["acc", "pro", "res"]);
+    assert_eq!(read_inbox_ids(&ui).await, ["acc", "pro", "res"]);
     let acked = ui.call("inbox_ack", json!({"until": "pro"})).await;
     assert_eq!(acked["acknowledged"], json!(["acc", "pro"]));
-    assert_eq!(shown(&ui).await, ["res"]);
+    assert_eq!(read_inbox_ids(&ui).await, ["res"]);
     ui.call("inbox_ack", json!({"until": "res"})).await;
 
-    // What is done by another face comes as a message, too, and wakes whoever waits for it.
-    sent(&daemon, &asks("u", &json!({"requires": ["skill:law"], "payload": {"query": "?"}}))).await;
-    wait::eventually("the task", || async { Ok(shown(&ken).await.pop()) }).await.unwrap();
+    // The result of a task completed over MCP is a message too, and wakes the waiting requester.
+    send_ok(&daemon, &task_request("u", &json!({"requires": ["skill:law"], "payload": {"query": "?"}}))).await;
+    wait::eventually("the task", || async { Ok(read_inbox_ids(&ken).await.pop()) }).await.unwrap();
     ken.call("task_claim", json!({"task_id": "u"})).await;
     let done = json!({"id": "u", "status": "completed", "outcome": "no"});
     let working = ken.call("task_update_status", done);
@@ -206,5 +211,5 @@ async fn whoever_asked_over_mcp_reads_what_became_of_it() {
     assert!(result["entry"]["message"].as_str().unwrap().contains("no"), "{result}");
     let until = &result["entry"]["id"];
     ui.call("inbox_ack", json!({"until": until})).await;
-    assert_eq!((shown(&ui).await, acks(&daemon, until.as_str().unwrap())), (vec![], 1));
+    assert_eq!((read_inbox_ids(&ui).await, count_acks(&daemon, until.as_str().unwrap())), (vec![], 1));
 }

@@ -1,4 +1,4 @@
-//! Several daemons over one PostgreSQL: whoever joins late, resumes, or moves to another node sees the same sequence.
+//! Several daemons over one PostgreSQL: followers that join late, resume, or change the node see the same sequence.
 
 use rookery_testkit::daemon::Daemon;
 use rookery_testkit::postgres::Schema;
@@ -6,8 +6,8 @@ use rookery_testkit::wait;
 use rookery_testkit::websocket::LoggedMessage;
 use serde_json::json;
 
-use crate::endpoint::{Endpoint, Manner};
-use crate::sending::{envelope, post, sent};
+use crate::endpoint::{Endpoint, Reaction};
+use crate::sending::{envelope, post, send_ok};
 use crate::team::{announce, follow, note, pages, setup};
 
 fn start(schema: &Schema) -> Daemon {
@@ -29,7 +29,7 @@ async fn every_node_shows_the_same_sequence() {
     let (listed, _) = pages(&nodes[0], "/messages?limit=13").await;
     assert_eq!(pages(&nodes[1], "/messages?limit=1000").await.0, listed);
     assert_eq!(here.take(listed.len()).await.unwrap(), listed);
-    // It moves to the other node on the way.
+    // The follower moves to the other node halfway.
     let mut moving = there.take(listed.len() / 2).await.unwrap();
     drop(there);
     let last = moving.last().unwrap().seq;
@@ -41,7 +41,7 @@ async fn every_node_shows_the_same_sequence() {
     assert_eq!(filtered.take(by_ken.len()).await.unwrap(), by_ken);
     assert_eq!(pages(&nodes[1], "/messages?agent_id=ken&limit=5").await.0, by_ken);
 
-    // Its node dies while it follows, and somebody else comes late: both see what the others see.
+    // One node is killed under its follower, and a late follower joins: both see the same sequence.
     let mut late = follow(&nodes[1], "?after=0").await;
     let mut seen = late.take(listed.len() / 3).await.unwrap();
     nodes[1].kill().unwrap();
@@ -59,11 +59,12 @@ async fn every_node_shows_the_same_sequence() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_node_stores_at_once_is_the_same_at_another() {
+async fn batch_of_one_node_is_streamed_identically_by_another() {
     let schema = Schema::new().unwrap();
     let nodes = [start(&schema), start(&schema)];
     announce(&nodes[0], "ken").await;
-    // Wherever another node is handed the next piece of it, one of the two is cut between a request and what follows from it.
+    // Wherever the second node is handed the next piece, one of the two batches is cut between a request and its
+    // effects.
     for (part, notes) in [("odd", 1), ("even", 2)] {
         let before = pages(&nodes[0], "/messages?limit=1000").await.0.len();
         let mut live = follow(&nodes[1], "").await;
@@ -86,20 +87,20 @@ async fn what_one_node_stores_at_once_is_the_same_at_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_node_delivers_what_a_dead_one_had_on_its_way() {
+async fn deliveries_of_a_crashed_node_are_taken_over() {
     let schema = Schema::new().unwrap();
     let mut first = start(&schema);
-    let endpoint = Endpoint::start(Manner::Hang).await;
-    endpoint.is_of(&first, "ken", json!({})).await;
+    let endpoint = Endpoint::start(Reaction::Hang).await;
+    endpoint.register_for(&first, "ken", json!({})).await;
     announce(&first, "ada").await;
     let second = start(&schema);
     for id in ["m1", "m2"] {
         let note = envelope(id, "x.note", "ada", json!({"to": [{"agent_id": "agent:ken"}], "task_id": "t"}));
-        sent(&second, &note).await;
+        send_ok(&second, &note).await;
     }
-    assert_eq!(endpoint.has(1).await[0].id(), "m1");
+    assert_eq!(endpoint.wait_for(1).await[0].id(), "m1");
     first.kill().unwrap();
-    endpoint.does(&[], Manner::Answer(200));
+    endpoint.set_reactions(&[], Reaction::Answer(200));
     let acked = || async {
         let reply = second.get("/clutch/v0/deliveries?state=acked").await?.body;
         Ok(reply["deliveries"].as_array().filter(|acked| acked.len() == 2).map(|_| ()))

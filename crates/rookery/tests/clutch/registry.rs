@@ -1,4 +1,4 @@
-//! One registry for all faces: whoever joined by one is shown by the others in their own words.
+//! One registry for all surfaces: an agent registered by one is shown by the others in their own form.
 
 use reqwest::Method;
 use rookery_testkit::daemon::{Daemon, read};
@@ -6,9 +6,9 @@ use rookery_testkit::mcp;
 use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::support::{ask, asked, rest, setup, start};
+use crate::support::{ask, ask_ok, rest, setup, start};
 
-/// The card of the protocol's own description, with something that the protocol does not know.
+/// The card of the protocol's description, with unknown fields.
 fn ken() -> Value {
     json!({
         "v": "clutch/0.1",
@@ -31,19 +31,27 @@ fn ken() -> Value {
 }
 
 async fn put(daemon: &Daemon, card: &Value) -> Value {
-    asked(daemon, Method::PUT, "/agents/ken", Some(card.clone())).await
+    ask_ok(daemon, Method::PUT, "/agents/ken", Some(card.clone())).await
 }
 
 async fn card(daemon: &Daemon, id: &str) -> Value {
-    asked(daemon, Method::GET, &format!("/agents/{id}"), None).await
+    ask_ok(daemon, Method::GET, &format!("/agents/{id}"), None).await
 }
 
 #[tokio::test]
-async fn a_card_is_kept_as_it_was_sent_and_found_by_every_face() {
+async fn card_is_returned_as_sent_and_shown_by_every_surface() {
     let mut daemon = start();
     assert_eq!(put(&daemon, &ken()).await, ken());
-    assert_eq!(asked(&daemon, Method::PUT, "/agents/agent:ken", Some(ken())).await, ken(), "the prefix may be written");
-    assert_eq!(rest(&daemon, "/events?action=agent.joined").await.as_array().unwrap().len(), 1, "again is no news");
+    assert_eq!(
+        ask_ok(&daemon, Method::PUT, "/agents/agent:ken", Some(ken())).await,
+        ken(),
+        "the prefix may be written"
+    );
+    assert_eq!(
+        rest(&daemon, "/events?action=agent.joined").await.as_array().unwrap().len(),
+        1,
+        "a repeated card appends no event"
+    );
     let by_rest = rest(&daemon, "/agents/ken").await;
     assert_eq!(
         (&by_rest["tool"], &by_rest["role"], &by_rest["name"], &by_rest["capabilities"]),
@@ -57,13 +65,13 @@ async fn a_card_is_kept_as_it_was_sent_and_found_by_every_face() {
     daemon.kill().unwrap();
     daemon.restart().unwrap();
     assert_eq!(card(&daemon, "ken").await, ken());
-    assert_eq!(asked(&daemon, Method::GET, "/agents", None).await, json!({ "agents": [ken()] }));
+    assert_eq!(ask_ok(&daemon, Method::GET, "/agents", None).await, json!({ "agents": [ken()] }));
     daemon.stop().unwrap();
     daemon.replay_verify().unwrap();
 }
 
 #[tokio::test]
-async fn whoever_joined_by_another_face_has_a_card() {
+async fn agent_registered_by_another_surface_has_a_card() {
     let daemon = start();
     let announced = json!({ "id": "cursor-1", "tool": "cursor", "role": "specialist", "name": "Cora",
                             "capabilities": ["code", "code review", "research@1.2"] });
@@ -94,20 +102,20 @@ async fn whoever_joined_by_another_face_has_a_card() {
         "security": {},
         "meta": { "framework": "claude-code", "role": "worker" },
     });
-    assert_eq!(asked(&daemon, Method::GET, "/agents", None).await, json!({ "agents": [cora, cleo] }));
-    let sent_back = asked(&daemon, Method::PUT, "/agents/cursor-1", Some(cora.clone())).await;
-    assert_eq!(sent_back, cora, "a card that was made can be sent as it is");
+    assert_eq!(ask_ok(&daemon, Method::GET, "/agents", None).await, json!({ "agents": [cora, cleo] }));
+    let sent_back = ask_ok(&daemon, Method::PUT, "/agents/cursor-1", Some(cora.clone())).await;
+    assert_eq!(sent_back, cora, "a generated card can be sent back");
     let known = rest(&daemon, "/agents/cursor-1").await;
     assert_eq!((&known["tool"], &known["role"]), (&json!("cursor"), &json!("specialist")));
 }
 
 #[tokio::test]
-async fn announcing_again_by_another_face_keeps_the_rest_of_the_card() {
+async fn registration_by_another_surface_keeps_the_rest_of_the_card() {
     let daemon = start();
     put(&daemon, &ken()).await;
     let again = json!({ "id": "ken", "tool": "langgraph" });
     assert_eq!(daemon.post("/agents/announce", again).await.unwrap().status, 201);
-    assert_eq!(card(&daemon, "ken").await, ken(), "nothing was said of what a card says");
+    assert_eq!(card(&daemon, "ken").await, ken(), "the announcement has no field of a card");
     assert_eq!(rest(&daemon, "/agents/ken").await["tool"], "langgraph");
     let registering = json!({ "name": "Kenneth", "runtime": "langgraph", "capabilities": ["research", "law"] });
     mcp::call_tool(&daemon, "ken", "agent_register", registering).await.unwrap();
@@ -118,7 +126,7 @@ async fn announcing_again_by_another_face_keeps_the_rest_of_the_card() {
 }
 
 #[tokio::test]
-async fn leaving_frees_everything_everywhere() {
+async fn departure_releases_claims_on_every_surface() {
     let daemon = start();
     put(&daemon, &ken()).await;
     let task = json!({ "title": "look", "assigned_by": "ken", "assigned_to": "ken" });
@@ -127,40 +135,40 @@ async fn leaving_frees_everything_everywhere() {
     assert_eq!(daemon.patch(&format!("/tasks/{task}"), begun).await.unwrap().status, 200);
     mcp::call_tool(&daemon, "ken", "resource_claim", json!({ "path": "src/x" })).await.unwrap();
     assert_eq!(rest(&daemon, "/resources/src/x").await["owner"], "ken");
-    assert_eq!(asked(&daemon, Method::DELETE, "/agents/agent:ken", None).await, json!({ "ok": true }));
+    assert_eq!(ask_ok(&daemon, Method::DELETE, "/agents/agent:ken", None).await, json!({ "ok": true }));
     assert_eq!(rest(&daemon, &format!("/tasks/{task}")).await["status"], "queued");
     assert_eq!(rest(&daemon, "/resources/src/x").await["owner"], Value::Null);
-    assert_eq!(asked(&daemon, Method::GET, "/agents", None).await, json!({ "agents": [] }));
+    assert_eq!(ask_ok(&daemon, Method::GET, "/agents", None).await, json!({ "agents": [] }));
     assert_eq!(rest(&daemon, "/agents").await, json!([]));
-    assert_eq!(card(&daemon, "ken").await, ken(), "it stays readable by id");
+    assert_eq!(card(&daemon, "ken").await, ken(), "a departed agent stays readable by id");
 }
 
 #[tokio::test]
-async fn a_heartbeat_is_one_on_every_face() {
+async fn heartbeat_counts_on_every_surface() {
     let daemon = setup().env("ROOKERY_OFFLINE_AFTER", "1s").start().unwrap();
     put(&daemon, &ken()).await;
-    let beaten = asked(&daemon, Method::POST, "/agents/agent:ken/heartbeat", None).await;
+    let beaten = ask_ok(&daemon, Method::POST, "/agents/agent:ken/heartbeat", None).await;
     assert_eq!(beaten["ok"], true);
     assert!(beaten["next_heartbeat_ms"].as_u64().unwrap() > 0);
     let missed = || async { Ok((rest(&daemon, "/agents/ken").await["status"] == "offline").then_some(())) };
-    eventually("a silent agent is missed", missed).await.unwrap();
+    eventually("the silent agent is offline", missed).await.unwrap();
     assert_eq!(
         rest(&daemon, "/events?action=agent.heartbeat").await,
         json!([]),
-        "one that changes nothing is no event"
+        "an unchanged heartbeat appends no event"
     );
-    // A daemon that was busy may hear of the silence a moment after it was told: the next heartbeat does as well.
+    // A busy daemon may declare the agent offline just after a heartbeat; then the next one brings it back.
     let back = || async {
-        asked(&daemon, Method::POST, "/agents/ken/heartbeat", Some(json!({}))).await;
+        ask_ok(&daemon, Method::POST, "/agents/ken/heartbeat", Some(json!({}))).await;
         Ok((rest(&daemon, "/events?action=agent.heartbeat").await != json!([])).then_some(()))
     };
-    eventually("it is back", back).await.unwrap();
+    eventually("the agent is back", back).await.unwrap();
     let reply = ask(&daemon, Method::POST, "/agents/nobody-here/heartbeat", None).await;
     assert_eq!((reply.status.as_u16(), &reply.body["code"]), (404, &json!("AGENT_NOT_FOUND")));
 }
 
 #[tokio::test]
-async fn bad_cards_are_told_every_fault_and_leave_nothing() {
+async fn invalid_card_is_rejected_with_every_fault() {
     let daemon = start();
     let mut bad = ken();
     bad["v"] = json!("clutch/9");
@@ -171,8 +179,8 @@ async fn bad_cards_are_told_every_fault_and_leave_nothing() {
     assert_eq!((reply.status.as_u16(), &reply.body["retryable"]), (400, &json!(false)));
     assert_eq!((&reply.body["code"], &reply.body["details"]["pointer"]), (&json!("UNSUPPORTED_VERSION"), &json!("/v")));
     let faults = reply.body["details"]["faults"].as_array().unwrap();
-    let told: Vec<&Value> = faults.iter().map(|fault| &fault["pointer"]).collect();
-    assert_eq!(told, ["/v", "/endpoints/clutch/url", "/capabilities/0/version", "/limits/max_concurrency"]);
+    let pointers: Vec<&Value> = faults.iter().map(|fault| &fault["pointer"]).collect();
+    assert_eq!(pointers, ["/v", "/endpoints/clutch/url", "/capabilities/0/version", "/limits/max_concurrency"]);
     assert!(!reply.body.to_string().contains("secret"), "{}", reply.body);
     let other = ask(&daemon, Method::PUT, "/agents/barbie", Some(ken())).await;
     assert_eq!((other.status.as_u16(), &other.body["details"]["pointer"]), (400, &json!("/agent_id")));
@@ -192,7 +200,7 @@ async fn bad_cards_are_told_every_fault_and_leave_nothing() {
 }
 
 #[tokio::test]
-async fn nobody_sends_the_card_of_another() {
+async fn card_of_another_agent_is_rejected() {
     let daemon = start();
     put(&daemon, &ken()).await;
     put_as(&daemon, "ada", "ada").await;

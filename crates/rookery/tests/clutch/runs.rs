@@ -1,14 +1,14 @@
-//! Runs as lists, as trees, and once more as they went.
+//! Runs: lists, trees and replays.
 
 use rookery_testkit::daemon::{Daemon, read};
 use rookery_testkit::postgres::Schema;
 use rookery_testkit::websocket::LoggedMessage;
 use serde_json::{Value, json};
 
-use crate::team::{Team, Tools, moved, ok, pages, refused, rookery, setup, task, team, text};
+use crate::team::{Team, Tools, create_task, get_rejected, ok, pages, patch_task, rookery, setup, team, text};
 
-/// The tasks of a tree by their title, wherever they stand.
-fn named<'a>(tasks: &'a Value, title: &str) -> &'a Value {
+/// The task of a tree with this title, at any depth.
+fn find_task<'a>(tasks: &'a Value, title: &str) -> &'a Value {
     fn find<'a>(tasks: &'a Value, title: &str) -> Option<&'a Value> {
         tasks.as_array()?.iter().find_map(|task| match task["title"] == title {
             true => Some(task),
@@ -18,19 +18,19 @@ fn named<'a>(tasks: &'a Value, title: &str) -> &'a Value {
     find(tasks, title).unwrap_or_else(|| panic!("no {title} in {tasks}"))
 }
 
-/// A daemon on what another project exported.
+/// A daemon on the export of another project.
 struct Copy {
     daemon: Daemon,
     _folder: tempfile::TempDir,
     _schema: Option<Schema>,
 }
 
-fn imported(team: &Team) -> Copy {
+fn import_into_new_project(team: &Team) -> Copy {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("log.jsonl");
     let done = |(code, _, stderr): (i32, String, String)| assert_eq!(code, 0, "{stderr}");
     done(rookery(team.root(), team.store(), &["export", file.to_str().unwrap()]));
-    // On the engine that the others are on.
+    // On the same engine as the original.
     let schema = team.store().map(|_| Schema::new().unwrap());
     let url = schema.as_ref().map(Schema::url);
     let dir = folder.path().to_str().unwrap();
@@ -47,7 +47,7 @@ async fn runs_with_tasks_are_listed_newest_first() {
     let team = team(&["ken"]).await;
     assert_eq!(ok(&team, "/runs").await, json!({"runs": [], "next": null}));
     let ken = Tools::connect(&team, "ken").await;
-    task(&team, "outside").await;
+    create_task(&team, "outside").await;
     ken.call("workflow_create", json!({"name": "empty", "source_type": "prompt", "source_content": "x"})).await;
     let mut expected = vec!["run_default".to_owned()];
     for _ in 0..3 {
@@ -73,13 +73,13 @@ async fn runs_with_tasks_are_listed_newest_first() {
     }
     assert_eq!(paged, expected);
     for (query, parameter) in [("limit=0", "limit"), ("after=x", "after")] {
-        let (status, _, details) = refused(&team, &format!("/runs?{query}")).await;
+        let (status, _, details) = get_rejected(&team, &format!("/runs?{query}")).await;
         assert_eq!((status, &details["parameter"]), (400, &json!(parameter)));
     }
 }
 
 #[tokio::test]
-async fn a_tree_tells_who_tried_what_and_how_it_ended() {
+async fn run_tree_shows_attempts_and_outcomes() {
     let mut team = team(&["ken", "mia"]).await;
     let (ken, mia) = (Tools::connect(&team, "ken").await, Tools::connect(&team, "mia").await);
     let (run, tasks) =
@@ -98,17 +98,17 @@ async fn a_tree_tells_who_tried_what_and_how_it_ended() {
     assert_eq!((&tree["task_count"], &tree["unfinished_count"]), (&json!(3), &json!(2)));
     let titles: Vec<String> = tree["tasks"].as_array().unwrap().iter().map(|task| text(&task["title"])).collect();
     assert_eq!(titles, ["find", "write", "spare"], "in the order of the plan");
-    let found = named(&tree["tasks"], "find");
+    let found = find_task(&tree["tasks"], "find");
     assert_eq!((&found["state"], &found["outcome"]), (&json!("completed"), &json!("found")));
     assert_eq!((&found["agent"], &found["agents"]), (&json!("agent:mia"), &json!(["agent:ken", "agent:mia"])));
-    let told: Vec<Value> = found["attempts"]
+    let attempts: Vec<Value> = found["attempts"]
         .as_array()
         .unwrap()
         .iter()
         .map(|attempt| json!([attempt["attempt"], attempt["agent"], attempt["outcome"], attempt["error"]]))
         .collect();
     assert_eq!(
-        json!(told),
+        json!(attempts),
         json!([[1, "agent:ken", "failed", "no network"], [2, "agent:mia", "completed", null]]),
         "{found}"
     );
@@ -117,35 +117,35 @@ async fn a_tree_tells_who_tried_what_and_how_it_ended() {
     assert!(found["queued_ms"].as_i64().is_some_and(|queued| queued >= 0));
     let count = pages(&team, &format!("/messages?task_id={find}&limit=1000")).await.0.len();
     assert_eq!((&found["message_count"], &found["message_count_is_partial"]), (&json!(count), &json!(false)));
-    let write = named(&tree["tasks"], "write");
+    let write = find_task(&tree["tasks"], "write");
     assert_eq!((&write["depends_on"], &write["waiting_on"]), (&json!([find]), &json!([])));
     assert_eq!((&write["attempts"][0]["ended_at"], &write["working_ms"]), (&Value::Null, &json!(0)));
-    let spare = named(&tree["tasks"], "spare");
+    let spare = find_task(&tree["tasks"], "spare");
     assert_eq!((&spare["attempts"], &spare["queued_ms"], &spare["agent"]), (&json!([]), &Value::Null, &Value::Null));
 
     let first = ok(&team, &format!("/runs/{run}?limit=2")).await;
     let second = ok(&team, &format!("/runs/{run}?limit=2&after={}", first["next"])).await;
     assert_eq!((&second["tasks"][0]["title"], &second["next"]), (&json!("spare"), &Value::Null));
 
-    // The same log gives the same tree: to another process, and from rows that are folded from it anew.
+    // The same log gives the same tree: after a restart, and from rows rebuilt in another store.
     let replayed = pages(&team, &format!("/runs/{run}/replay")).await.0;
     team.restart().unwrap();
     assert_eq!(ok(&team, &format!("/runs/run:{run}")).await, tree);
-    let copy = imported(&team);
+    let copy = import_into_new_project(&team);
     assert_eq!(ok(&copy.daemon, &format!("/runs/{run}")).await, tree);
     assert_eq!(pages(&copy.daemon, &format!("/runs/{run}/replay")).await.0, replayed);
-    let unknown = refused(&team, "/runs/run_nowhere").await;
+    let unknown = get_rejected(&team, "/runs/run_nowhere").await;
     assert_eq!((unknown.0, unknown.1.as_str()), (404, "WORKFLOW_NOT_FOUND"));
 }
 
 #[tokio::test]
-async fn what_belongs_to_no_run_is_a_tree_too() {
+async fn default_run_has_a_tree() {
     let team = team(&["ken"]).await;
-    let unknown = refused(&team, "/runs/run_default").await;
+    let unknown = get_rejected(&team, "/runs/run_default").await;
     assert_eq!(unknown.0, 404, "it has no task yet");
-    let first = task(&team, "first").await;
-    moved(&team, &first, json!({"status": "in_progress", "agent_id": "ken"})).await;
-    moved(&team, &first, json!({"status": "queued", "agent_id": "ken"})).await;
+    let first = create_task(&team, "first").await;
+    patch_task(&team, &first, json!({"status": "in_progress", "agent_id": "ken"})).await;
+    patch_task(&team, &first, json!({"status": "queued", "agent_id": "ken"})).await;
     let tree = ok(&team, "/runs/run_default").await;
     assert_eq!((&tree["status"], &tree["task_count"]), (&json!("in_progress"), &json!(1)));
     let attempt = &tree["tasks"][0]["attempts"][0];
@@ -153,18 +153,18 @@ async fn what_belongs_to_no_run_is_a_tree_too() {
 }
 
 #[tokio::test]
-async fn a_replay_has_the_messages_of_the_run_and_no_others() {
+async fn replay_contains_exactly_the_messages_of_the_run() {
     let team = team(&["ken"]).await;
     let ken = Tools::connect(&team, "ken").await;
     let (run, tasks) = ken.plan(json!([{"name": "one"}, {"name": "two"}])).await;
-    task(&team, "outside").await;
+    create_task(&team, "outside").await;
     ken.call("task_claim", json!({"task_id": tasks["one"]})).await;
     let of_run = pages(&team, &format!("/messages?run_id={run}&limit=1000")).await.0;
     assert!(of_run.len() > 3);
     let replayed = pages(&team, &format!("/runs/{run}/replay?limit=2")).await.0;
     assert_eq!(replayed, of_run);
 
-    // In its time, but much quicker: the same messages, one to a line.
+    // Replayed at high speed: the same messages, one per line.
     let streamed = async |query: &str| {
         let path = format!("/clutch/v0/runs/{run}/replay?{query}");
         let response = team.request(reqwest::Method::GET, &path).send().await.unwrap();
@@ -176,10 +176,10 @@ async fn a_replay_has_the_messages_of_the_run_and_no_others() {
     assert_eq!(streamed("speed=100000").await, of_run);
     assert_eq!(streamed(&format!("speed=1e9&after={}", of_run[1].seq)).await, of_run[2..]);
     for speed in ["0", "-1", "fast", "inf", "NaN", ""] {
-        let (status, _, details) = refused(&team, &format!("/runs/{run}/replay?speed={speed}")).await;
+        let (status, _, details) = get_rejected(&team, &format!("/runs/{run}/replay?speed={speed}")).await;
         assert_eq!((status, &details["parameter"]), (400, &json!("speed")), "{speed}");
     }
-    assert_eq!(refused(&team, "/runs/run_nowhere/replay").await.0, 404);
+    assert_eq!(get_rejected(&team, "/runs/run_nowhere/replay").await.0, 404);
     let wrong = read(team.request(reqwest::Method::POST, &format!("/clutch/v0/runs/{run}"))).await.unwrap();
     assert_eq!(wrong.status, 405);
 }

@@ -1,5 +1,7 @@
-//! The protocol's own example, end to end: a UI on the WebSocket asks for research, the router chooses Ken, who takes messages on
-//! its own endpoint, uses a tool that another agent serves from its inbox, and answers. Each of them is a process of its own.
+//! The protocol's own example, end to end: a UI on the WebSocket requests research, the router chooses Ken, who
+//! receives messages
+//! at his endpoint, uses a tool that another agent serves from its inbox, and answers. Each participant is a separate
+//! process.
 
 use rookery_testkit::daemon::Daemon;
 use rookery_testkit::postgres::Schema;
@@ -11,32 +13,32 @@ use crate::inbox::to;
 use crate::sending;
 use crate::team::pages;
 
-const TEST: &str = "scenario::market_research_goes_from_the_ui_to_ken_and_back";
+const TEST: &str = "scenario::documented_market_research_scenario_completes";
 
-/// Those who take part are this test again.
+/// The participants are processes of this test.
 #[tokio::test]
-async fn market_research_goes_from_the_ui_to_ken_and_back() {
-    match cast::asked_to() {
-        Some(part) => cast::play(&part).await,
-        None => story(&sending::setup().start().unwrap()).await,
+async fn documented_market_research_scenario_completes() {
+    match cast::assigned_part() {
+        Some(part) => cast::play_part(&part).await,
+        None => play_story(&sending::setup().start().unwrap()).await,
     }
 }
 
 #[tokio::test]
-async fn market_research_goes_the_same_way_on_postgresql() {
+async fn documented_market_research_scenario_completes_on_postgres() {
     let schema = Schema::new().unwrap();
-    story(&sending::setup().store(schema.url()).start().unwrap()).await;
+    play_story(&sending::setup().store(schema.url()).start().unwrap()).await;
 }
 
-async fn story(daemon: &Daemon) {
-    let (ken, browser) = (Actor::starts("ken", TEST, daemon), Actor::starts("browser", TEST, daemon));
+async fn play_story(daemon: &Daemon) {
+    let (ken, browser) = (Actor::start("ken", TEST, daemon), Actor::start("browser", TEST, daemon));
     let both = || async {
         let cards = daemon.get("/clutch/v0/agents").await?.body;
         Ok(cards["agents"].as_array().filter(|cards| cards.len() == 2).map(|_| ()))
     };
     wait::eventually("both agents to join", both).await.unwrap();
-    let shown = Actor::starts("ui", TEST, daemon).prints().await;
-    the_log_has_every_step(daemon, &shown).await;
+    let shown = Actor::start("ui", TEST, daemon).finish_with_json().await;
+    check_every_step(daemon, &shown).await;
 
     let acked = || async {
         let reply = daemon.get("/clutch/v0/deliveries?state=acked").await?.body;
@@ -45,13 +47,13 @@ async fn story(daemon: &Daemon) {
     wait::eventually("all to be acknowledged", acked).await.unwrap();
     assert_eq!(daemon.get("/tasks/task_abc").await.unwrap().body["status"], "done");
     for actor in [ken, browser] {
-        assert!(actor.leaves().await.success(), "it played its part to the end");
+        assert!(actor.stop().await.success(), "the participant exits successfully");
     }
     daemon.replay_verify().unwrap();
 }
 
-/// The steps as the protocol numbers them; `shown` is what the UI saw of them.
-async fn the_log_has_every_step(daemon: &Daemon, shown: &[Value]) {
+/// Checks the steps as the protocol numbers them; `shown` is the output of the UI.
+async fn check_every_step(daemon: &Daemon, shown: &[Value]) {
     let (listed, _) = pages(daemon, "/messages?thread_id=thr_market&limit=1000").await;
     let listed: Vec<Value> = listed.into_iter().map(|placed| placed.message).collect();
     let numbered = ["task.request", "routing.decision", "task.accept", "tool.call", "tool.result", "task.result"];
@@ -60,8 +62,8 @@ async fn the_log_has_every_step(daemon: &Daemon, shown: &[Value]) {
     let orchestrator = to(&["agent:orchestrator"]);
     let step = |number: usize, kind: &str, from: &str, to: &Value| {
         let message = steps[number - 1];
-        let told = (&message["type"], &message["from"]["agent_id"], &message["to"]);
-        assert_eq!(told, (&json!(kind), &json!(from), to), "step {number}: {message}");
+        let header = (&message["type"], &message["from"]["agent_id"], &message["to"]);
+        assert_eq!(header, (&json!(kind), &json!(from), to), "step {number}: {message}");
         let place = (&message["run_id"], &message["thread_id"], &message["task_id"]);
         assert_eq!(place, (&json!("run_xyz"), &json!("thr_market"), &json!("task_abc")), "step {number}");
         message
@@ -71,8 +73,8 @@ async fn the_log_has_every_step(daemon: &Daemon, shown: &[Value]) {
     let decision = step(2, "routing.decision", "agent:orchestrator", &to(&["group:all"]));
     assert_eq!(decision["payload"]["selected"], "agent:ken");
     assert!(decision["payload"]["reason"].as_str().unwrap().contains("skill:research"), "{decision}");
-    let passed_on = step(3, "task.request", "agent:orchestrator", &to(&["agent:ken"]));
-    assert_eq!(passed_on["payload"], request["payload"]);
+    let forwarded = step(3, "task.request", "agent:orchestrator", &to(&["agent:ken"]));
+    assert_eq!(forwarded["payload"], request["payload"]);
     step(4, "task.accept", "agent:ken", &orchestrator);
     let call = step(5, "tool.call", "agent:ken", &to(&["agent:browser"]));
     assert_eq!(call["payload"]["tool"], "mcp:browser");
@@ -83,7 +85,7 @@ async fn the_log_has_every_step(daemon: &Daemon, shown: &[Value]) {
     assert_eq!(result["payload"], json!({"findings": ["two shops"], "citations": ["https://x"]}));
     assert_eq!(steps.len(), 7, "{steps:?}");
 
-    // 8. The UI has shown everything that happened in the thread until then, in order.
+    // 8. The UI has shown all messages of the thread up to the result, in order.
     let shown: Vec<&Value> = shown.iter().map(|placed| &placed["message"]).collect();
     assert_eq!(shown, listed.iter().take(shown.len()).collect::<Vec<_>>());
     assert_eq!(shown.last().map(|last| &last["id"]), Some(&json!("msg_7")));

@@ -1,4 +1,4 @@
-//! Short words for sending envelopes to a daemon.
+//! Short calls that send envelopes to a daemon.
 
 use reqwest::Method;
 use rookery_testkit::daemon::{Daemon, HttpReply, Setup, read};
@@ -19,7 +19,7 @@ pub async fn team(agents: &[&str]) -> Daemon {
     daemon
 }
 
-/// An envelope with these fields beside those that every one needs.
+/// An envelope with the required fields, and `more` fields in addition.
 pub fn envelope(id: &str, kind: &str, from: &str, more: Value) -> Value {
     let mut envelope = json!({
         "v": "clutch/0.1", "id": id, "ts": "2026-02-01T13:20:11.123Z", "thread_id": "thr_talk", "run_id": "run_work",
@@ -41,38 +41,38 @@ pub async fn post_text(daemon: &Daemon, content_type: &str, body: impl Into<reqw
     read(request).await.unwrap()
 }
 
-/// Sends an envelope that must be taken, and tells its result.
-pub async fn sent(daemon: &Daemon, envelope: &Value) -> Value {
+/// Sends an envelope that must be accepted, and returns its result.
+pub async fn send_ok(daemon: &Daemon, envelope: &Value) -> Value {
     let reply = post(daemon, envelope).await;
     assert_eq!(reply.status, 202, "{}", reply.body);
     reply.body["results"][0].clone()
 }
 
-/// Sends an envelope that must be refused: status, code and pointer.
-pub async fn refused(daemon: &Daemon, body: &Value) -> (u16, String, String) {
-    told(&post(daemon, body).await)
+/// Sends an envelope that must be rejected; returns status, code and pointer.
+pub async fn post_rejected(daemon: &Daemon, body: &Value) -> (u16, String, String) {
+    rejection(&post(daemon, body).await)
 }
 
-/// Status, code and pointer of a refusal in the form of the protocol.
-pub fn told(reply: &HttpReply) -> (u16, String, String) {
+/// Status, code and pointer of a rejection in the protocol's form.
+pub fn rejection(reply: &HttpReply) -> (u16, String, String) {
     let body = &reply.body;
     assert!(body["message"].is_string() && body["retryable"].is_boolean() && body["details"].is_object(), "{body}");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     (reply.status.as_u16(), text(&body["code"]), text(&body["details"]["pointer"]))
 }
 
-pub fn expected(status: u16, code: &str, pointer: &str) -> (u16, String, String) {
+pub fn rejection_of(status: u16, code: &str, pointer: &str) -> (u16, String, String) {
     (status, code.to_owned(), pointer.to_owned())
 }
 
-/// The kinds of all facts so far.
-pub fn kinds(daemon: &Daemon) -> Vec<String> {
+/// The kinds of all events so far.
+pub fn event_kinds(daemon: &Daemon) -> Vec<String> {
     rows(daemon).iter().map(|row| row["kind"].as_str().unwrap().to_owned()).collect()
 }
 
-/// How many facts there are of envelopes and of calls of tools. What the router makes of them comes in its own time.
-pub fn came_in(daemon: &Daemon) -> usize {
-    kinds(daemon).iter().filter(|kind| kind.starts_with("envelope.") || kind.starts_with("tool.")).count()
+/// The number of events of envelopes and tool calls. Events of the router arrive in their own time.
+pub fn count_incoming(daemon: &Daemon) -> usize {
+    event_kinds(daemon).iter().filter(|kind| kind.starts_with("envelope.") || kind.starts_with("tool.")).count()
 }
 
 /// The rows of the log.

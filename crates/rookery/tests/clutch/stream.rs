@@ -1,4 +1,4 @@
-//! The WebSocket: its frames, filters, resuming, whoever does not read, and the end of the daemon.
+//! The WebSocket: frames, filters, resuming, slow clients, and its end at a shutdown.
 
 use rookery_testkit::stream::ReceiveBuffer;
 use rookery_testkit::wait;
@@ -7,26 +7,26 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::sending::{self, post_text};
-use crate::team::{envelope, follow, note, pages, setup, task, team, team_of, text};
+use crate::team::{create_task, envelope, follow, note, pages, setup, team, team_of, text};
 
 fn numbers(placed: &[LoggedMessage]) -> Vec<u64> {
     placed.iter().map(|placed| placed.message["payload"]["metadata"]["n"].as_u64().unwrap()).collect()
 }
 
 #[tokio::test]
-async fn messages_come_as_they_are_listed() {
+async fn streamed_messages_equal_listed_messages() {
     let team = team(&["ken"]).await;
     let mut now = follow(&team, "").await;
     note(&team, "ken", 1).await;
     let came = now.next().await.unwrap();
     let (listed, _) = pages(&team, "/messages?limit=1000").await;
-    assert_eq!(Some(&came), listed.last(), "it begins now");
+    assert_eq!(Some(&came), listed.last(), "a new stream starts at the head");
     let mut all = follow(&team, "?after=0").await;
-    assert_eq!(all.take(listed.len()).await.unwrap(), listed, "one that comes late sees the same");
+    assert_eq!(all.take(listed.len()).await.unwrap(), listed, "a late follower gets the same messages");
 }
 
 #[tokio::test]
-async fn resuming_leaves_no_gap_and_repeats_nothing() {
+async fn resumed_stream_has_no_gap_and_no_repeat() {
     let mut team = team(&["ken"]).await;
     let mut first = follow(&team, "").await;
     for number in 0..40 {
@@ -47,14 +47,14 @@ async fn resuming_leaves_no_gap_and_repeats_nothing() {
 }
 
 #[tokio::test]
-async fn filters_pass_what_was_asked_for_of_the_past_and_of_now() {
+async fn stream_filters_apply_to_past_and_new_messages() {
     let team = team(&["ken", "mia"]).await;
     for number in 0..10 {
         note(&team, if number % 2 == 0 { "ken" } else { "mia" }, number).await;
     }
     let mut past = follow(&team, "?agent_id=mia&type=report.added&after=0").await;
     let mut now = follow(&team, "?agent_id=agent:mia&type=report.added").await;
-    let work = task(&team, "work").await;
+    let work = create_task(&team, "work").await;
     let mut of_task = follow(&team, &format!("?task_id={work}&after=0")).await;
     for number in 10..20 {
         note(&team, if number % 2 == 0 { "ken" } else { "mia" }, number).await;
@@ -65,7 +65,7 @@ async fn filters_pass_what_was_asked_for_of_the_past_and_of_now() {
 }
 
 #[tokio::test]
-async fn batches_are_arrays_of_the_same() {
+async fn batched_frames_are_arrays_of_messages() {
     let team = team(&["ken", "mia"]).await;
     for number in 0..30 {
         note(&team, "ken", number).await;
@@ -95,7 +95,7 @@ async fn batches_are_arrays_of_the_same() {
 }
 
 #[tokio::test]
-async fn what_is_followed_can_be_changed() {
+async fn subscription_can_be_changed() {
     let team = team(&["ken", "mia"]).await;
     let mut stream = follow(&team, "?agent_id=ken").await;
     note(&team, "ken", 1).await;
@@ -104,7 +104,7 @@ async fn what_is_followed_can_be_changed() {
     assert_eq!(stream.frame().await.unwrap(), json!({"op": "subscribed", "after": 0}));
     note(&team, "mia", 2).await;
     assert_eq!(numbers(&[stream.next().await.unwrap()]), [2]);
-    // Without a place it goes on where it is, and nothing comes twice.
+    // Without a position the stream continues where it is, without repeats.
     stream.send(&json!({"op": "subscribe"})).await.unwrap();
     let here = stream.frame().await.unwrap();
     assert!(here["after"].as_u64().unwrap() > first.seq, "{here}");
@@ -113,10 +113,10 @@ async fn what_is_followed_can_be_changed() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_is_told_and_changes_nothing() {
+async fn invalid_stream_operation_is_an_error_and_changes_nothing() {
     let team = team(&["ken"]).await;
     let mut stream = follow(&team, "?agent_id=ken").await;
-    let told = |frame: Value| {
+    let error_of = |frame: Value| {
         assert_eq!((&frame["type"], &frame["retryable"]), (&json!("error"), &json!(false)), "{frame}");
         assert!(frame["message"].is_string(), "{frame}");
         (text(&frame["code"]), frame["details"]["parameter"].clone())
@@ -134,35 +134,39 @@ async fn what_cannot_be_done_is_told_and_changes_nothing() {
         (r#"{"op":"subscribe","after":"log_other:1"}"#, "POSITION_GONE", Value::Null),
     ] {
         stream.send_text(asked).await.unwrap();
-        assert_eq!(told(stream.frame().await.unwrap()), (code.to_owned(), parameter), "{asked}");
+        assert_eq!(error_of(stream.frame().await.unwrap()), (code.to_owned(), parameter), "{asked}");
     }
     stream.send_raw(Message::binary(vec![1, 2])).await.unwrap();
-    assert_eq!(told(stream.frame().await.unwrap()).0, "INVALID");
+    assert_eq!(error_of(stream.frame().await.unwrap()).0, "INVALID");
     note(&team, "ken", 1).await;
-    assert_eq!(numbers(&[stream.next().await.unwrap()]), [1], "it still follows what it followed");
+    assert_eq!(numbers(&[stream.next().await.unwrap()]), [1], "the subscription is unchanged");
 }
 
 #[tokio::test]
-async fn what_is_published_is_taken_in_and_comes_to_everybody() {
+async fn published_envelope_is_stored_and_streamed() {
     let team = team(&["ken"]).await;
     let mut sender = follow(&team, "?type=task.request").await;
     let mut other = follow(&team, "?type=task.created").await;
     let sent = envelope("msg_1", "task.request", "task_1", json!({"title": "find out", "own": 1.50}));
     sender.send(&json!({"op": "publish", "message": sent})).await.unwrap();
-    let (mut told, mut came) = (None, None);
-    while told.is_none() || came.is_none() {
+    let (mut published, mut came) = (None, None);
+    while published.is_none() || came.is_none() {
         let frame = sender.frame().await.unwrap();
-        if frame["op"] == "published" { told = Some(frame) } else { came = Some(LoggedMessage::read(&frame).unwrap()) }
+        if frame["op"] == "published" {
+            published = Some(frame)
+        } else {
+            came = Some(LoggedMessage::read(&frame).unwrap())
+        }
     }
-    let (told, came) = (told.unwrap(), came.unwrap());
-    assert_eq!(told["results"], json!([{"id": "msg_1", "seq": came.seq, "duplicate": false}]));
-    assert_eq!(came.message, sent, "it is shown as it was sent");
+    let (published, came) = (published.unwrap(), came.unwrap());
+    assert_eq!(published["results"], json!([{"id": "msg_1", "seq": came.seq, "duplicate": false}]));
+    assert_eq!(came.message, sent, "the envelope is shown verbatim");
     let follower = other.next().await.unwrap();
     assert_eq!(
         (&follower.message["task_id"], &follower.message["meta"]["cause"]),
         (&json!("task_1"), &json!(came.seq))
     );
-    // The same again is the same; something wrong is told with its place, and nothing is stored.
+    // A duplicate is recognized; an invalid envelope is rejected with its pointer, and nothing is stored.
     sender.send(&json!({"op": "publish", "message": sent})).await.unwrap();
     assert_eq!(sender.frame().await.unwrap()["results"][0]["duplicate"], true);
     sender.send(&json!({"op": "publish", "message": {"v": "clutch/0.1"}})).await.unwrap();
@@ -174,7 +178,7 @@ async fn what_is_published_is_taken_in_and_comes_to_everybody() {
 }
 
 #[tokio::test]
-async fn a_ping_is_answered() {
+async fn ping_is_answered_with_a_pong() {
     let team = team(&["ken"]).await;
     let mut stream = follow(&team, "").await;
     stream.send_raw(Message::Ping("here?".into())).await.unwrap();
@@ -187,9 +191,9 @@ async fn a_ping_is_answered() {
     }
 }
 
-/// However fast a client talks, what it follows comes, and what it asks is answered.
+/// A client that sends continuously still gets all messages and answers.
 #[tokio::test]
-async fn who_never_stops_talking_still_gets_everything() {
+async fn busy_client_still_receives_every_message() {
     const NOTES: u64 = 1_000;
     let team = team(&["ken"]).await;
     let note = |at: u64| sending::envelope(&format!("note_{at}"), "x.note", "ken", json!({}));
@@ -199,7 +203,7 @@ async fn who_never_stops_talking_still_gets_everything() {
     let talking = async {
         let (mut seen, mut answers) = (0, 0);
         while seen < NOTES || answers == 0 {
-            // One of each is always under way: shorter than it takes to read a page.
+            // One ping and one operation are always pending: they take less time than reading a page.
             stream.send_raw(Message::Ping("here?".into())).await.unwrap();
             stream.send(&json!({"op": "dance"})).await.unwrap();
             match stream.raw().await.unwrap().unwrap() {
@@ -224,12 +228,12 @@ async fn who_never_stops_talking_still_gets_everything() {
 }
 
 #[tokio::test]
-async fn who_may_not_follow_is_refused_before_the_handshake() {
+async fn invalid_stream_request_is_rejected_before_the_handshake() {
     let team = team(&["ken"]).await;
     let ask = async |query: &str, headers: &[(&'static str, &str)]| {
-        let refused = Socket::connect(team.url(), query, headers, ReceiveBuffer::Default).await.unwrap();
-        let refused = refused.err().unwrap_or_else(|| panic!("{query} {headers:?} was let in"));
-        (refused.status, text(&refused.body["code"]))
+        let rejected = Socket::connect(team.url(), query, headers, ReceiveBuffer::Default).await.unwrap();
+        let rejected = rejected.err().unwrap_or_else(|| panic!("{query} {headers:?} was let in"));
+        (rejected.status, text(&rejected.body["code"]))
     };
     let invalid = |status, code: &str| (status, code.to_owned());
     assert_eq!(ask("?after=x", &[]).await, invalid(400, "INVALID"));
@@ -246,11 +250,11 @@ async fn who_may_not_follow_is_refused_before_the_handshake() {
 }
 
 #[tokio::test]
-async fn no_more_streams_than_allowed() {
+async fn stream_over_the_subscription_limit_is_rejected() {
     let team = team_of(setup().env("ROOKERY_MAX_SUBSCRIPTIONS", "1"), &["ken"]).await;
     let open = follow(&team, "").await;
-    let refused = Socket::connect(team.url(), "", &[], ReceiveBuffer::Default).await.unwrap().unwrap_err();
-    assert_eq!((refused.status, &refused.body["code"]), (503, &json!("TOO_MANY_SUBSCRIBERS")));
+    let rejected = Socket::connect(team.url(), "", &[], ReceiveBuffer::Default).await.unwrap().unwrap_err();
+    assert_eq!((rejected.status, &rejected.body["code"]), (503, &json!("TOO_MANY_SUBSCRIBERS")));
     drop(open);
     wait::eventually("a place is free again", async || {
         Ok(Socket::connect(team.url(), "", &[], ReceiveBuffer::Default).await?.ok())
@@ -259,9 +263,9 @@ async fn no_more_streams_than_allowed() {
     .unwrap();
 }
 
-/// A connection that is never read holds up neither the writers nor the others, and the daemon stops in time.
+/// A connection that is never read blocks no writer and no other reader, and the daemon stops in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_does_not_read_holds_up_nobody() {
+async fn slow_subscriber_does_not_block_writers_or_shutdown() {
     let mut team = team(&["ken"]).await;
     let mut never = Vec::new();
     for _ in 0..5 {
@@ -274,10 +278,10 @@ async fn who_does_not_read_holds_up_nobody() {
         assert_eq!(team.post("/events", body).await.unwrap().status, 201);
     }
     assert_eq!(numbers(&reader.take(100).await.unwrap()), (0..100).collect::<Vec<_>>());
-    // One that comes back finds everything.
+    // A client that starts to read late gets everything.
     let mut late = never.pop().unwrap();
     let (listed, _) = pages(&team, "/messages?limit=1000").await;
     assert_eq!(late.take(listed.len()).await.unwrap(), listed);
     assert_eq!(team.stop().unwrap(), Some(0));
-    assert_eq!(reader.close_code().await.unwrap(), Some(1001), "it was told that the daemon goes away");
+    assert_eq!(reader.close_code().await.unwrap(), Some(1001), "the close code says that the daemon shuts down");
 }

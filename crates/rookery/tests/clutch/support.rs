@@ -1,4 +1,4 @@
-//! A daemon for one test, and short words for what tests ask of its gateway.
+//! A daemon for one test, and short calls of its gateway.
 
 use reqwest::Method;
 use rookery_testkit::daemon::{Daemon, HttpReply, Setup, read};
@@ -12,7 +12,7 @@ pub fn start() -> Daemon {
     setup().start().expect("the daemon starts")
 }
 
-/// A request to the gateway, whatever it answers.
+/// Sends a request to the gateway.
 pub async fn ask(daemon: &Daemon, method: Method, path: &str, body: Option<Value>) -> HttpReply {
     let mut request = daemon.request(method, &format!("/clutch/v0{path}"));
     if let Some(body) = body {
@@ -21,14 +21,14 @@ pub async fn ask(daemon: &Daemon, method: Method, path: &str, body: Option<Value
     read(request).await.unwrap()
 }
 
-/// What a request answers that must succeed.
-pub async fn asked(daemon: &Daemon, method: Method, path: &str, body: Option<Value>) -> Value {
+/// Sends a request that must succeed, and returns the body.
+pub async fn ask_ok(daemon: &Daemon, method: Method, path: &str, body: Option<Value>) -> Value {
     let reply = ask(daemon, method.clone(), path, body).await;
     assert!(reply.status.is_success(), "{method} {path}: {} {}", reply.status, reply.body);
     reply.body
 }
 
-/// What REST answers to a GET.
+/// Returns the body of a REST GET that must succeed.
 pub async fn rest(daemon: &Daemon, path: &str) -> Value {
     let reply = daemon.get(path).await.unwrap();
     assert_eq!(reply.status, 200, "{path}: {}", reply.body);

@@ -1,4 +1,4 @@
-//! A team for one test, and short words for what tests ask of it.
+//! A team for one test, and short calls for tests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Deref, DerefMut};
@@ -50,39 +50,39 @@ pub async fn announce(daemon: &Daemon, agent: &str) {
     assert!(reply.status.is_success(), "{}", reply.body);
 }
 
-/// Tells the team a number.
+/// Appends a note with a number.
 pub async fn note(daemon: &Daemon, agent: &str, number: usize) {
     let body = json!({"agent_id": agent, "action": "x.n", "metadata": {"n": number}});
     assert_eq!(daemon.post("/events", body).await.unwrap().status, 201);
 }
 
-pub async fn task(daemon: &Daemon, title: &str) -> String {
+pub async fn create_task(daemon: &Daemon, title: &str) -> String {
     let reply = daemon.post("/tasks", json!({"title": title, "assigned_by": "somebody"})).await.unwrap();
     assert_eq!(reply.status, 201, "{}", reply.body);
     text(&reply.body["id"])
 }
 
-pub async fn moved(daemon: &Daemon, task: &str, change: Value) {
+pub async fn patch_task(daemon: &Daemon, task: &str, change: Value) {
     let reply = daemon.patch(&format!("/tasks/{task}"), change).await.unwrap();
     assert_eq!(reply.status, 200, "{}", reply.body);
 }
 
-/// What a successful GET below the gateway answers.
+/// Returns the body of a gateway GET that must succeed.
 pub async fn ok(daemon: &Daemon, path: &str) -> Value {
     let reply = daemon.get(&format!("/clutch/v0{path}")).await.unwrap();
     assert_eq!(reply.status, 200, "{path}: {}", reply.body);
     reply.body
 }
 
-/// Status, code and details of a refused GET below the gateway.
-pub async fn refused(daemon: &Daemon, path: &str) -> (u16, String, Value) {
+/// Status, code and details of a gateway GET that must be rejected.
+pub async fn get_rejected(daemon: &Daemon, path: &str) -> (u16, String, Value) {
     let reply = daemon.get(&format!("/clutch/v0{path}")).await.unwrap();
     assert_eq!(reply.body["retryable"], json!(reply.status == 503), "{}", reply.body);
     assert!(reply.body["message"].is_string(), "{}", reply.body);
     (reply.status.as_u16(), text(&reply.body["code"]), reply.body["details"].clone())
 }
 
-/// Every page of a listing, and how many there were.
+/// All pages of a listing as one list, and the number of pages.
 pub async fn pages(daemon: &Daemon, path: &str) -> (Vec<LoggedMessage>, usize) {
     let (mut all, mut count, mut after) = (Vec::new(), 0, None::<u64>);
     loop {
@@ -98,7 +98,7 @@ pub async fn pages(daemon: &Daemon, path: &str) -> (Vec<LoggedMessage>, usize) {
     }
 }
 
-/// An envelope from ken to the router, which finds nobody for it.
+/// An envelope from ken to the router, for which no agent fits.
 pub fn envelope(id: &str, message_type: &str, task: &str, payload: Value) -> Value {
     json!({
         "v": "clutch/0.1", "id": id, "ts": "2026-02-01T13:20:11.123Z", "thread_id": "thr_1", "run_id": "run_1",
@@ -111,7 +111,7 @@ pub async fn follow(daemon: &Daemon, query: &str) -> Socket {
     Socket::open(daemon.url(), query).await.unwrap()
 }
 
-/// Exit code, stdout and stderr of `rookery`, run in a project's folder.
+/// Runs `rookery` in a project's folder; returns exit code, stdout and stderr.
 pub fn rookery(root: &Path, store: Option<&str>, args: &[&str]) -> (i32, String, String) {
     let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rookery"));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
@@ -140,10 +140,10 @@ impl Tools {
     }
 
     pub async fn call(&self, tool: &str, arguments: Value) -> Value {
-        self.attempt(tool, arguments).await.unwrap_or_else(|refused| panic!("{tool}: {refused}"))
+        self.attempt(tool, arguments).await.unwrap_or_else(|rejected| panic!("{tool}: {rejected}"))
     }
 
-    /// What it answers, or what it says instead.
+    /// Returns the result of a call, or its error text.
     pub async fn attempt(&self, tool: &str, arguments: Value) -> Result<Value, String> {
         let Value::Object(arguments) = arguments else { panic!("{arguments} are no arguments") };
         let call = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
@@ -157,13 +157,13 @@ impl Tools {
     /// The text of a resource.
     pub async fn read(&self, address: &str) -> Result<String, String> {
         let read = self.0.read_resource(ReadResourceRequestParams::new(address)).await;
-        match read.map_err(|refused| refused.to_string())?.contents.remove(0) {
+        match read.map_err(|rejected| rejected.to_string())?.contents.remove(0) {
             ResourceContents::TextResourceContents { text, .. } => Ok(text),
             other => panic!("{other:?} is no text"),
         }
     }
 
-    /// A run with these tasks; its id, and theirs by their names.
+    /// Creates a run with these tasks; returns its id and the ids of the tasks by name.
     pub async fn plan(&self, tasks: Value) -> (String, BTreeMap<String, String>) {
         let created = json!({"name": "a run", "source_type": "prompt", "source_content": "do it"});
         let run = text(&self.call("workflow_create", created).await["id"]);

@@ -1,4 +1,4 @@
-//! Spans of tasks, as a collector gets them.
+//! Spans of tasks, as a collector receives them.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,11 +13,11 @@ use rookery_testkit::wait;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::sending::{envelope, sent, setup};
+use crate::sending::{envelope, send_ok, setup};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// A collector that has no time at first.
+/// A collector that is unavailable for its first request.
 #[derive(Clone, Default)]
 struct Collector {
     requests: Arc<Mutex<u32>>,
@@ -50,7 +50,7 @@ impl Collector {
         StatusCode::OK
     }
 
-    /// The span of a name, once it is there.
+    /// Waits for the span with this name.
     async fn span(&self, name: &str) -> Span {
         let find = || self.spans.lock().unwrap().iter().find(|span| span.name == name).cloned();
         wait::eventually(&format!("a span '{name}'"), || async { Ok(find()) }).await.unwrap()
@@ -62,28 +62,28 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn tasks_that_end_are_spans_of_the_trace_that_they_were_asked_for_in() {
+async fn ended_tasks_are_exported_as_spans_of_their_trace() {
     let collector = Collector::default();
     let endpoint = collector.listen().await;
     let daemon = setup().env("ROOKERY_OTLP_ENDPOINT", &endpoint).start().unwrap();
     for agent in ["ken", "ada"] {
         let card = json!({"v": "clutch/0.1", "agent_id": agent});
-        sent(&daemon, &envelope(&format!("reg_{agent}"), "agent.register", agent, json!({"payload": card}))).await;
+        send_ok(&daemon, &envelope(&format!("reg_{agent}"), "agent.register", agent, json!({"payload": card}))).await;
     }
     let to = |agent: &str| json!([{"agent_id": format!("agent:{agent}")}]);
     let trace = json!({"trace_id": TRACE, "span_id": "00f067aa0ba902b7"});
     let asked = json!({"task_id": "t", "to": to("ken"), "trace": trace, "payload": {"title": "Look it up"}});
-    sent(&daemon, &envelope("req", "task.request", "ui", asked)).await;
-    accepted(&daemon, "ken", "t").await;
-    // What a part is asked for in is not said: it is of the same trace.
+    send_ok(&daemon, &envelope("req", "task.request", "ui", asked)).await;
+    accept_when_given(&daemon, "ken", "t").await;
+    // A subtask without its own trace belongs to the trace of its parent.
     let part = json!({"task_id": "p", "parent_task_id": "t", "to": to("ada"), "payload": {"title": "Ask around"}});
-    sent(&daemon, &envelope("sub", "task.request", "ken", part)).await;
-    accepted(&daemon, "ada", "p").await;
+    send_ok(&daemon, &envelope("sub", "task.request", "ken", part)).await;
+    accept_when_given(&daemon, "ada", "p").await;
     let failed =
         json!({"task_id": "p", "payload": {"code": "NO_ANSWER", "message": "nobody knows", "retryable": false}});
-    sent(&daemon, &envelope("err", "task.error", "ada", failed)).await;
+    send_ok(&daemon, &envelope("err", "task.error", "ada", failed)).await;
     let done = json!({"task_id": "t", "payload": {"title": "done"}});
-    sent(&daemon, &envelope("res", "task.result", "ken", done)).await;
+    send_ok(&daemon, &envelope("res", "task.result", "ken", done)).await;
 
     let whole = collector.span("task Look it up").await;
     assert_eq!((hex(&whole.trace_id).as_str(), hex(&whole.parent_span_id).as_str()), (TRACE, "00f067aa0ba902b7"));
@@ -96,30 +96,30 @@ async fn tasks_that_end_are_spans_of_the_trace_that_they_were_asked_for_in() {
     assert!(whole.start_time_unix_nano <= work.start_time_unix_nano);
     assert!(work.end_time_unix_nano <= whole.end_time_unix_nano);
 
-    // Without a trace, a run is one.
+    // Tasks without a trace share one per run.
     for task in ["a", "b"] {
         let plain = json!({"task_id": task, "to": to("ken"), "payload": {"title": format!("Plain {task}")}});
-        sent(&daemon, &envelope(&format!("req_{task}"), "task.request", "ui", plain)).await;
+        send_ok(&daemon, &envelope(&format!("req_{task}"), "task.request", "ui", plain)).await;
         let dropped = json!({"task_id": task});
-        sent(&daemon, &envelope(&format!("can_{task}"), "task.cancel", "ui", dropped)).await;
+        send_ok(&daemon, &envelope(&format!("can_{task}"), "task.cancel", "ui", dropped)).await;
     }
     let (a, b) = (collector.span("task Plain a").await, collector.span("task Plain b").await);
     assert_eq!(a.trace_id, b.trace_id);
     assert!(hex(&a.trace_id) != TRACE && a.parent_span_id.is_empty() && a.span_id != b.span_id);
 }
 
-/// The agent takes a task up once it is given to it.
-async fn accepted(daemon: &rookery_testkit::daemon::Daemon, agent: &str, task: &str) {
+/// Accepts a task once it is reserved for the agent.
+async fn accept_when_given(daemon: &rookery_testkit::daemon::Daemon, agent: &str, task: &str) {
     let given = || async {
         let found = daemon.get(&format!("/tasks/{task}")).await?.body;
         Ok((found["assigned_to"] == agent).then_some(()))
     };
     wait::eventually(&format!("{task} for {agent}"), given).await.unwrap();
-    sent(daemon, &envelope(&format!("acc_{task}"), "task.accept", agent, json!({"task_id": task}))).await;
+    send_ok(daemon, &envelope(&format!("acc_{task}"), "task.accept", agent, json!({"task_id": task}))).await;
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_stops_the_daemon_before_it_starts() {
-    let refused = setup().env("ROOKERY_OTLP_ENDPOINT", "collector:4318").start().unwrap_err().to_string();
-    assert!(refused.contains("otlp_endpoint") && refused.contains("http://127.0.0.1:4318"), "{refused}");
+async fn invalid_otlp_address_prevents_the_start() {
+    let rejected = setup().env("ROOKERY_OTLP_ENDPOINT", "collector:4318").start().unwrap_err().to_string();
+    assert!(rejected.contains("otlp_endpoint") && rejected.contains("http://127.0.0.1:4318"), "{rejected}");
 }

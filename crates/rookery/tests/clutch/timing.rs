@@ -1,4 +1,4 @@
-//! What time does to tasks of a real daemon: nothing here waits for a time, only for what the log tells of it.
+//! Timeouts and deadlines of tasks on a real daemon. The tests wait for log entries, never for a time.
 
 use std::path::Path;
 
@@ -8,21 +8,21 @@ use rookery_testkit::postgres::Schema;
 use rookery_testkit::wait;
 use serde_json::{Value, json};
 
-use crate::sending::{envelope, expected, post, refused, sent, setup, told};
-use crate::support::{asked, rest};
+use crate::sending::{envelope, post, post_rejected, rejection, rejection_of, send_ok, setup};
+use crate::support::{ask_ok, rest};
 use crate::team::{Team, Tools, ok, rookery, team_of};
 
-/// A daemon on which no time is over before the test wants it to be.
-fn patient() -> Setup {
+/// A daemon whose timeouts do not expire during a test.
+fn setup_without_timeouts() -> Setup {
     setup().env("ROOKERY_ACCEPT_TIMEOUT", "1h").env("ROOKERY_RETRY_BACKOFF", "10ms")
 }
 
-async fn joins(daemon: &Daemon, id: &str, more: Value) {
+async fn register_by_card(daemon: &Daemon, id: &str, more: Value) {
     let mut card = json!({"v": "clutch/0.1", "agent_id": id, "capabilities": [{"id": "skill:law"}]});
     for (field, value) in more.as_object().unwrap() {
         card[field] = value.clone();
     }
-    asked(daemon, Method::PUT, &format!("/agents/{id}"), Some(card)).await;
+    ask_ok(daemon, Method::PUT, &format!("/agents/{id}"), Some(card)).await;
 }
 
 fn request(task: &str, more: Value) -> Value {
@@ -42,8 +42,8 @@ async fn messages(daemon: &Daemon, task: &str, kind: &str) -> Vec<Value> {
     page["messages"].as_array().unwrap().iter().map(|placed| placed["message"].clone()).collect()
 }
 
-/// So many messages of a type about a task, once there are.
-async fn told_of(daemon: &Daemon, task: &str, kind: &str, count: usize) -> Vec<Value> {
+/// Waits for this many messages of a type about a task.
+async fn wait_for_messages(daemon: &Daemon, task: &str, kind: &str, count: usize) -> Vec<Value> {
     let find = || async {
         let found = messages(daemon, task, kind).await;
         Ok((found.len() >= count).then_some(found))
@@ -51,8 +51,8 @@ async fn told_of(daemon: &Daemon, task: &str, kind: &str, count: usize) -> Vec<V
     wait::eventually(&format!("{count} of {kind} about {task}"), find).await.unwrap()
 }
 
-/// The requests that were passed on for a task, once there are so many.
-async fn given(daemon: &Daemon, task: &str, count: usize) -> Vec<Value> {
+/// Waits for this many forwarded requests of a task.
+async fn wait_for_forwards(daemon: &Daemon, task: &str, count: usize) -> Vec<Value> {
     let find = || async {
         let mut found = messages(daemon, task, "task.request").await;
         found.retain(|message| message["from"]["agent_id"] == "agent:orchestrator");
@@ -61,16 +61,16 @@ async fn given(daemon: &Daemon, task: &str, count: usize) -> Vec<Value> {
     wait::eventually(&format!("{task} is given {count} times"), find).await.unwrap()
 }
 
-async fn state(daemon: &Daemon, task: &str) -> String {
+async fn task_state(daemon: &Daemon, task: &str) -> String {
     rest(daemon, &format!("/tasks/{task}")).await["state"].as_str().unwrap().to_owned()
 }
 
-/// Number, agent and outcome of each attempt, as the tree of its run tells.
+/// Number, agent and outcome of each attempt in the tree of its run.
 async fn attempts(daemon: &Daemon, run: &str, task: &str) -> Value {
     let tree = ok(daemon, &format!("/runs/{run}")).await;
     let found = tree["tasks"].as_array().unwrap().iter().find(|found| found["task_id"] == task).unwrap().clone();
-    let told = |attempt: &Value| json!([attempt["attempt"], attempt["agent"], attempt["outcome"]]);
-    found["attempts"].as_array().unwrap().iter().map(told).collect()
+    let attempt_fields = |attempt: &Value| json!([attempt["attempt"], attempt["agent"], attempt["outcome"]]);
+    found["attempts"].as_array().unwrap().iter().map(attempt_fields).collect()
 }
 
 fn configure(root: &Path, settings: &str) {
@@ -78,46 +78,46 @@ fn configure(root: &Path, settings: &str) {
 }
 
 #[tokio::test]
-async fn what_is_not_accepted_goes_to_the_next_also_if_the_daemon_dies_meanwhile() {
+async fn accept_timeout_reroutes_task_even_after_a_daemon_crash() {
     let folder = tempfile::tempdir().unwrap();
-    // Long enough to end it before that is over.
+    // Long enough to kill the daemon before it expires.
     configure(folder.path(), "accept_timeout = \"5s\"\n");
     let mut daemon = setup().start_at(folder.path()).unwrap();
-    joins(&daemon, "ken", json!({})).await;
-    sent(&daemon, &request("t", json!({}))).await;
-    let first = given(&daemon, "t", 1).await.remove(0);
+    register_by_card(&daemon, "ken", json!({})).await;
+    send_ok(&daemon, &request("t", json!({}))).await;
+    let first = wait_for_forwards(&daemon, "t", 1).await.remove(0);
     assert_eq!(first["to"], json!([{"agent_id": "agent:ken"}]));
-    // Its clock goes, and nobody is there to look at it.
+    // The timeout expires while no daemon runs.
     daemon.kill().unwrap();
     configure(folder.path(), "accept_timeout = \"1h\"\n");
     daemon.restart().unwrap();
-    let released = told_of(&daemon, "t", "task.released", 1).await.remove(0);
+    let released = wait_for_messages(&daemon, "t", "task.released", 1).await.remove(0);
     assert_eq!((&released["payload"]["because"], &released["to"]), (&json!("not_accepted"), &first["to"]));
     assert!(released["payload"]["reason"].as_str().unwrap().starts_with("ken did not accept it until "), "{released}");
     assert_eq!(released["thread_id"], "thr_talk");
-    let failed = told_of(&daemon, "t", "routing.failure", 1).await.remove(0);
+    let failed = wait_for_messages(&daemon, "t", "routing.failure", 1).await.remove(0);
     assert_eq!(failed["payload"]["rejected_counts"], json!({"tried": 1}));
     assert!(failed["payload"]["retry_at"].is_string(), "{failed}");
-    // Somebody new is asked at once, and whoever was asked before comes too late.
-    joins(&daemon, "ada", json!({})).await;
-    assert_eq!(given(&daemon, "t", 2).await[1]["to"], json!([{"agent_id": "agent:ada"}]));
-    let late = refused(&daemon, &about("late", "task.accept", "ken", "t", json!({}))).await;
-    assert_eq!(late, expected(409, "RESERVED_FOR_OTHER", "/from/agent_id"));
-    sent(&daemon, &about("acc", "task.accept", "ada", "t", json!({}))).await;
-    sent(&daemon, &about("res", "task.result", "ada", "t", json!({}))).await;
-    let told = attempts(&daemon, "run_work", "t").await;
-    assert_eq!(told, json!([[1, "agent:ken", "not_accepted"], [1, "agent:ada", "completed"]]));
+    // A new agent is asked at once, and the previous one accepts too late.
+    register_by_card(&daemon, "ada", json!({})).await;
+    assert_eq!(wait_for_forwards(&daemon, "t", 2).await[1]["to"], json!([{"agent_id": "agent:ada"}]));
+    let late = post_rejected(&daemon, &about("late", "task.accept", "ken", "t", json!({}))).await;
+    assert_eq!(late, rejection_of(409, "RESERVED_FOR_OTHER", "/from/agent_id"));
+    send_ok(&daemon, &about("acc", "task.accept", "ada", "t", json!({}))).await;
+    send_ok(&daemon, &about("res", "task.result", "ada", "t", json!({}))).await;
+    let tried = attempts(&daemon, "run_work", "t").await;
+    assert_eq!(tried, json!([[1, "agent:ken", "not_accepted"], [1, "agent:ada", "completed"]]));
     daemon.replay_verify().unwrap();
 }
 
 #[tokio::test]
-async fn those_who_do_not_accept_are_asked_again_after_a_pause() {
+async fn agents_that_missed_the_accept_timeout_are_asked_again_later() {
     let daemon = setup().env("ROOKERY_ACCEPT_TIMEOUT", "200ms").start().unwrap();
-    joins(&daemon, "ken", json!({})).await;
-    joins(&daemon, "ada", json!({})).await;
-    sent(&daemon, &request("t", json!({}))).await;
-    let given = given(&daemon, "t", 3).await;
-    assert_ne!(given[0]["to"], given[1]["to"], "first everybody is asked once");
+    register_by_card(&daemon, "ken", json!({})).await;
+    register_by_card(&daemon, "ada", json!({})).await;
+    send_ok(&daemon, &request("t", json!({}))).await;
+    let given = wait_for_forwards(&daemon, "t", 3).await;
+    assert_ne!(given[0]["to"], given[1]["to"], "each agent is asked once first");
     let seq = |message: &Value| message["meta"]["seq"].as_u64().unwrap();
     let failed = messages(&daemon, "t", "routing.failure").await.remove(0);
     let resumed = messages(&daemon, "t", "routing.resumed").await.remove(0);
@@ -126,75 +126,78 @@ async fn those_who_do_not_accept_are_asked_again_after_a_pause() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_takes_too_long_is_tried_elsewhere() {
-    let mut daemon = patient().start().unwrap();
-    joins(&daemon, "lead", json!({"capabilities": []})).await;
+async fn runtime_timeout_moves_the_task_to_another_agent() {
+    let mut daemon = setup_without_timeouts().start().unwrap();
+    register_by_card(&daemon, "lead", json!({"capabilities": []})).await;
     let fast = json!([{"id": "skill:law"}, {"id": "skill:fast"}]);
-    joins(&daemon, "ken", json!({"capabilities": fast, "limits": {"max_runtime_sec": 1}})).await;
-    joins(&daemon, "ada", json!({})).await;
-    sent(&daemon, &request("t", json!({"prefers": ["skill:fast"], "limits": {"max_runtime_sec": 600}}))).await;
-    given(&daemon, "t", 1).await;
-    sent(&daemon, &about("acc", "task.accept", "ken", "t", json!({}))).await;
+    register_by_card(&daemon, "ken", json!({"capabilities": fast, "limits": {"max_runtime_sec": 1}})).await;
+    register_by_card(&daemon, "ada", json!({})).await;
+    send_ok(&daemon, &request("t", json!({"prefers": ["skill:fast"], "limits": {"max_runtime_sec": 600}}))).await;
+    wait_for_forwards(&daemon, "t", 1).await;
+    send_ok(&daemon, &about("acc", "task.accept", "ken", "t", json!({}))).await;
     daemon.kill().unwrap();
     daemon.restart().unwrap();
-    let over = told_of(&daemon, "t", "task.timeout", 1).await.remove(0);
+    let timed_out = wait_for_messages(&daemon, "t", "task.timeout", 1).await.remove(0);
     assert_eq!(
-        (&over["from"]["agent_id"], &over["to"][0]),
+        (&timed_out["from"]["agent_id"], &timed_out["to"][0]),
         (&json!("agent:orchestrator"), &json!({"agent_id": "agent:ken"}))
     );
-    let payload = &over["payload"];
+    let payload = &timed_out["payload"];
     assert_eq!((&payload["code"], &payload["retryable"]), (&json!("RUNTIME_EXCEEDED"), &json!(true)), "{payload}");
-    let again = given(&daemon, "t", 2).await.remove(1);
+    let again = wait_for_forwards(&daemon, "t", 2).await.remove(1);
     assert_eq!((&again["attempt"], &again["to"]), (&json!(2), &json!([{"agent_id": "agent:ada"}])));
-    let late = refused(&daemon, &about("res1", "task.result", "ken", "t", json!({}))).await;
-    assert_eq!(late, expected(403, "NOT_HOLDER", "/from/agent_id"));
-    sent(&daemon, &about("res2", "task.result", "ada", "t", json!({"title": "done"}))).await;
-    let told = attempts(&daemon, "run_work", "t").await;
-    assert_eq!(told, json!([[1, "agent:ken", "timed_out"], [2, "agent:ada", "completed"]]));
+    let late = post_rejected(&daemon, &about("res1", "task.result", "ken", "t", json!({}))).await;
+    assert_eq!(late, rejection_of(403, "NOT_HOLDER", "/from/agent_id"));
+    send_ok(&daemon, &about("res2", "task.result", "ada", "t", json!({"title": "done"}))).await;
+    let tried = attempts(&daemon, "run_work", "t").await;
+    assert_eq!(tried, json!([[1, "agent:ken", "timed_out"], [2, "agent:ada", "completed"]]));
     let tree = crate::team::rookery(daemon.root(), daemon.store(), &["run-tree", "run_work"]).1;
     assert!(tree.contains("attempt 1 by ken: timed out after") && tree.contains("RUNTIME_EXCEEDED: ken had"), "{tree}");
     daemon.replay_verify().unwrap();
 }
 
 #[tokio::test]
-async fn a_deadline_ends_a_task_with_all_that_is_part_of_it() {
-    let daemon = patient().start().unwrap();
+async fn deadline_timeout_ends_task_and_subtasks() {
+    let daemon = setup_without_timeouts().start().unwrap();
     let over = json!({"deadline": "2020-01-01T00:00:00Z"});
-    // Nobody fits, and nobody ever will.
-    sent(&daemon, &request("alone", over.clone())).await;
-    let message = told_of(&daemon, "alone", "task.timeout", 1).await.remove(0);
+    // No agent fits this task.
+    send_ok(&daemon, &request("alone", over.clone())).await;
+    let message = wait_for_messages(&daemon, "alone", "task.timeout", 1).await.remove(0);
     let payload = &message["payload"];
     assert_eq!((&payload["code"], &payload["retryable"]), (&json!("DEADLINE_EXCEEDED"), &json!(false)), "{payload}");
-    assert_eq!(state(&daemon, "alone").await, "failed");
+    assert_eq!(task_state(&daemon, "alone").await, "failed");
     let task = rest(&daemon, "/tasks/alone").await;
     assert_eq!(task["reason"], "DEADLINE_EXCEEDED: its deadline was 2020-01-01T00:00:00.000Z");
-    // All at once, so that it is under way when its time is found to be over.
-    joins(&daemon, "ken", json!({})).await;
+    // In one batch, so that the task is in progress when its deadline is noticed.
+    register_by_card(&daemon, "ken", json!({})).await;
     let mut part = request("part", json!({"parent_task_id": "whole"}));
     part["from"] = json!({"agent_id": "agent:ken"});
     let accept = about("acc", "task.accept", "ken", "whole", json!({}));
     let reply = post(&daemon, &json!([request("whole", over), accept, part])).await;
     assert_eq!(reply.status, 202, "{}", reply.body);
-    let message = told_of(&daemon, "whole", "task.timeout", 1).await.remove(0);
+    let message = wait_for_messages(&daemon, "whole", "task.timeout", 1).await.remove(0);
     assert_eq!(message["to"], json!([{"agent_id": "agent:ken"}]));
-    assert_eq!((state(&daemon, "whole").await, state(&daemon, "part").await), ("failed".into(), "cancelled".into()));
-    let late = refused(&daemon, &about("res", "task.result", "ken", "whole", json!({}))).await;
-    assert_eq!(late, expected(409, "INVALID_TRANSITION", "/task_id"));
+    assert_eq!(
+        (task_state(&daemon, "whole").await, task_state(&daemon, "part").await),
+        ("failed".into(), "cancelled".into())
+    );
+    let late = post_rejected(&daemon, &about("res", "task.result", "ken", "whole", json!({}))).await;
+    assert_eq!(late, rejection_of(409, "INVALID_TRANSITION", "/task_id"));
     daemon.replay_verify().unwrap();
 }
 
 #[tokio::test]
-async fn an_error_that_may_mend_is_tried_again_until_its_attempts_are_used_up() {
-    let daemon = patient().start().unwrap();
-    joins(&daemon, "ken", json!({})).await;
-    sent(&daemon, &request("t", json!({}))).await;
+async fn retryable_error_is_retried_until_attempts_are_exhausted() {
+    let daemon = setup_without_timeouts().start().unwrap();
+    register_by_card(&daemon, "ken", json!({})).await;
+    send_ok(&daemon, &request("t", json!({}))).await;
     let broken = json!({"code": "TOOL_UNAVAILABLE", "message": "no browser", "retryable": true});
     for attempt in 1..=3 {
-        let passed_on = given(&daemon, "t", attempt).await.remove(attempt - 1);
-        assert_eq!(passed_on["attempt"], json!(attempt));
-        sent(&daemon, &about(&format!("err{attempt}"), "task.error", "ken", "t", broken.clone())).await;
+        let forwarded = wait_for_forwards(&daemon, "t", attempt).await.remove(attempt - 1);
+        assert_eq!(forwarded["attempt"], json!(attempt));
+        send_ok(&daemon, &about(&format!("err{attempt}"), "task.error", "ken", "t", broken.clone())).await;
     }
-    let exhausted = told_of(&daemon, "t", "task.attempts_exhausted", 1).await.remove(0);
+    let exhausted = wait_for_messages(&daemon, "t", "task.attempts_exhausted", 1).await.remove(0);
     assert_eq!(exhausted["payload"]["attempts"], 3);
     assert_eq!(messages(&daemon, "t", "task.retried").await.len(), 2);
     let task = rest(&daemon, "/tasks/t").await;
@@ -202,18 +205,18 @@ async fn an_error_that_may_mend_is_tried_again_until_its_attempts_are_used_up() 
     assert_eq!(task["reason"], "TOOL_UNAVAILABLE: no browser");
     let events = rest(&daemon, "/events?action=authority.escalation").await;
     assert_eq!((events.as_array().unwrap().len(), &events[0]["task_id"]), (1, &json!("t")), "{events}");
-    let told = attempts(&daemon, "run_work", "t").await;
-    assert_eq!(told, json!([[1, "agent:ken", "failed"], [2, "agent:ken", "failed"], [3, "agent:ken", "failed"]]));
-    // As often as the request says, and never where another try helps nobody.
-    sent(&daemon, &request("once", json!({"limits": {"max_attempts": 1}}))).await;
-    given(&daemon, "once", 1).await;
-    sent(&daemon, &about("err_once", "task.error", "ken", "once", broken)).await;
+    let tried = attempts(&daemon, "run_work", "t").await;
+    assert_eq!(tried, json!([[1, "agent:ken", "failed"], [2, "agent:ken", "failed"], [3, "agent:ken", "failed"]]));
+    // The request limits its attempts, and a final error is not retried.
+    send_ok(&daemon, &request("once", json!({"limits": {"max_attempts": 1}}))).await;
+    wait_for_forwards(&daemon, "once", 1).await;
+    send_ok(&daemon, &about("err_once", "task.error", "ken", "once", broken)).await;
     assert_eq!(messages(&daemon, "once", "task.attempts_exhausted").await.len(), 1);
-    sent(&daemon, &request("final", json!({}))).await;
-    given(&daemon, "final", 1).await;
-    sent(&daemon, &about("err_final", "task.error", "ken", "final", json!({"message": "no"}))).await;
+    send_ok(&daemon, &request("final", json!({}))).await;
+    wait_for_forwards(&daemon, "final", 1).await;
+    send_ok(&daemon, &about("err_final", "task.error", "ken", "final", json!({"message": "no"}))).await;
     assert_eq!(
-        (state(&daemon, "final").await.as_str(), messages(&daemon, "final", "task.retried").await.len()),
+        (task_state(&daemon, "final").await.as_str(), messages(&daemon, "final", "task.retried").await.len()),
         ("failed", 0)
     );
 }
@@ -227,49 +230,49 @@ async fn retry(daemon: &Daemon, run: &str, body: Value, key: Option<&str>) -> Ht
 }
 
 #[tokio::test]
-async fn a_part_of_a_run_is_tried_again() {
-    let daemon = patient().start().unwrap();
-    joins(&daemon, "ken", json!({})).await;
-    sent(&daemon, &request("t", json!({}))).await;
-    given(&daemon, "t", 1).await;
+async fn ended_task_of_a_run_is_retried_once_per_key() {
+    let daemon = setup_without_timeouts().start().unwrap();
+    register_by_card(&daemon, "ken", json!({})).await;
+    send_ok(&daemon, &request("t", json!({}))).await;
+    wait_for_forwards(&daemon, "t", 1).await;
     assert_eq!(
-        told(&retry(&daemon, "run_work", json!({"task_id": "t"}), None).await),
-        expected(409, "INVALID_TRANSITION", "/task_id")
+        rejection(&retry(&daemon, "run_work", json!({"task_id": "t"}), None).await),
+        rejection_of(409, "INVALID_TRANSITION", "/task_id")
     );
-    sent(&daemon, &about("res", "task.result", "ken", "t", json!({"title": "one"}))).await;
+    send_ok(&daemon, &about("res", "task.result", "ken", "t", json!({"title": "one"}))).await;
     assert_eq!(ok(&daemon, "/runs/run_work").await["status"], "completed");
     for (run, body, refusal) in [
-        ("run_nowhere", json!({"task_id": "t"}), expected(404, "WORKFLOW_NOT_FOUND", "")),
-        ("run_work", json!({"task_id": "ghost"}), expected(404, "TASK_NOT_FOUND", "/task_id")),
-        ("run_default", json!({"task_id": "t"}), expected(400, "INVALID", "/task_id")),
-        ("run_work", json!({}), expected(400, "INVALID_FIELD", "/task_id")),
-        ("run_work", json!({"task_id": 7}), expected(400, "INVALID_FIELD", "/task_id")),
-        ("run_work", json!({"task_id": ""}), expected(400, "INVALID", "/task_id")),
-        ("run_work", json!([]), expected(400, "INVALID_FIELD", "/task_id")),
+        ("run_nowhere", json!({"task_id": "t"}), rejection_of(404, "WORKFLOW_NOT_FOUND", "")),
+        ("run_work", json!({"task_id": "ghost"}), rejection_of(404, "TASK_NOT_FOUND", "/task_id")),
+        ("run_default", json!({"task_id": "t"}), rejection_of(400, "INVALID", "/task_id")),
+        ("run_work", json!({}), rejection_of(400, "INVALID_FIELD", "/task_id")),
+        ("run_work", json!({"task_id": 7}), rejection_of(400, "INVALID_FIELD", "/task_id")),
+        ("run_work", json!({"task_id": ""}), rejection_of(400, "INVALID", "/task_id")),
+        ("run_work", json!([]), rejection_of(400, "INVALID_FIELD", "/task_id")),
     ] {
-        assert_eq!(told(&retry(&daemon, run, body.clone(), None).await), refusal, "{run} {body}");
+        assert_eq!(rejection(&retry(&daemon, run, body.clone(), None).await), refusal, "{run} {body}");
     }
     let first = retry(&daemon, "run:run_work", json!({"task_id": "task:t"}), Some("again")).await;
     assert_eq!(first.status, 200, "{}", first.body);
     assert_eq!(first.body, json!({"run_id": "run_work", "task_id": "t", "state": "pending", "attempt": 2}));
     let second = retry(&daemon, "run:run_work", json!({"task_id": "task:t"}), Some("again")).await;
-    assert_eq!((second.status, second.body), (first.status, first.body), "it was done once");
+    assert_eq!((second.status, second.body), (first.status, first.body), "a repeat returns the first reply");
     assert_eq!(messages(&daemon, "t", "task.reopened").await.len(), 1);
     let other = retry(&daemon, "run:run_work", json!({"task_id": "t"}), Some("again")).await;
-    assert_eq!(told(&other).1, "IDEMPOTENCY_MISMATCH");
+    assert_eq!(rejection(&other).1, "IDEMPOTENCY_MISMATCH");
     let tree = ok(&daemon, "/runs/run_work").await;
     assert_eq!((&tree["status"], &tree["unfinished_count"]), (&json!("in_progress"), &json!(1)));
-    assert_eq!(given(&daemon, "t", 2).await[1]["attempt"], 2);
-    sent(&daemon, &about("res2", "task.result", "ken", "t", json!({"title": "two"}))).await;
+    assert_eq!(wait_for_forwards(&daemon, "t", 2).await[1]["attempt"], 2);
+    send_ok(&daemon, &about("res2", "task.result", "ken", "t", json!({"title": "two"}))).await;
     assert_eq!(ok(&daemon, "/runs/run_work").await["status"], "completed");
-    let told = attempts(&daemon, "run_work", "t").await;
-    assert_eq!(told, json!([[1, "agent:ken", "completed"], [2, "agent:ken", "completed"]]));
+    let tried = attempts(&daemon, "run_work", "t").await;
+    assert_eq!(tried, json!([[1, "agent:ken", "completed"], [2, "agent:ken", "completed"]]));
     daemon.replay_verify().unwrap();
 }
 
 #[tokio::test]
-async fn a_run_fails_with_its_last_task_and_a_retry_by_who_may_opens_it_on_every_face() {
-    let team: Team = team_of(patient(), &["lead", "ken", "mia"]).await;
+async fn failed_run_is_reopened_on_every_surface_by_an_authorized_retry() {
+    let team: Team = team_of(setup_without_timeouts(), &["lead", "ken", "mia"]).await;
     let ken = Tools::connect(&team, "ken").await;
     let (run, tasks) = ken.plan(json!([{"name": "find"}, {"name": "write", "depends_on": ["find"]}])).await;
     let update = async |tools: &Tools, task: &str, more: Value| {
@@ -278,7 +281,7 @@ async fn a_run_fails_with_its_last_task_and_a_retry_by_who_may_opens_it_on_every
         tools.call("task_claim", json!({"task_id": tasks[task]})).await;
         tools.call("task_update_status", asked).await;
     };
-    let stands = async |status: &str| {
+    let assert_status = async |status: &str| {
         assert_eq!(ok(&team, &format!("/runs/{run}")).await["status"], status);
         let listed = ken.call("workflow_get", json!({"id": run})).await;
         assert_eq!(listed["status"], status, "{listed}");
@@ -286,32 +289,32 @@ async fn a_run_fails_with_its_last_task_and_a_retry_by_who_may_opens_it_on_every
         assert!(table.lines().any(|line| line.contains(&run) && line.contains(status)), "{table}");
     };
     update(&ken, "find", json!({"status": "failed", "error": "no network"})).await;
-    stands("in_progress").await;
+    assert_status("in_progress").await;
     let mia = Tools::connect(&team, "mia").await;
     update(&ken, "find", json!({"status": "completed", "outcome": "so"})).await;
     update(&mia, "write", json!({"status": "failed", "error": "no paper"})).await;
-    stands("failed").await;
+    assert_status("failed").await;
     let by = async |agent: &str| {
         let path = format!("/clutch/v0/runs/{run}/retry");
         let asked =
             team.request(Method::POST, &path).header("x-agent-id", agent).json(&json!({"task_id": tasks["find"]}));
         read(asked).await.unwrap()
     };
-    assert_eq!(told(&by("mia").await).0, 403, "ken steers it");
+    assert_eq!(rejection(&by("mia").await).0, 403, "only the creator of the run may retry");
     assert_eq!(by("ken").await.status, 200);
-    stands("in_progress").await;
+    assert_status("in_progress").await;
     update(&ken, "find", json!({"status": "completed", "outcome": "so"})).await;
     mia.call("task_claim", json!({"task_id": tasks["write"]})).await;
-    let refused = by("ken").await;
-    assert_eq!(told(&refused), expected(409, "ALREADY_CLAIMED", "/task_id"));
-    let message = refused.body["message"].as_str().unwrap();
+    let rejected = by("ken").await;
+    assert_eq!(rejection(&rejected), rejection_of(409, "ALREADY_CLAIMED", "/task_id"));
+    let message = rejected.body["message"].as_str().unwrap();
     assert!(message.contains(&*tasks["write"]) && message.contains("mia"), "{message}");
     team.replay_verify().unwrap();
 }
 
 #[tokio::test]
-async fn what_depends_on_it_waits_for_it_again_as_the_terminal_shows() {
-    let team: Team = team_of(patient(), &["ken", "mia"]).await;
+async fn retry_from_run_tree_blocks_dependents_again() {
+    let team: Team = team_of(setup_without_timeouts(), &["ken", "mia"]).await;
     let ken = Tools::connect(&team, "ken").await;
     let plan = json!([{"name": "find"}, {"name": "write", "depends_on": ["find"]}, {"name": "spare"}]);
     let (run, tasks) = ken.plan(plan).await;
@@ -332,7 +335,7 @@ async fn what_depends_on_it_waits_for_it_again_as_the_terminal_shows() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whichever_node_sees_to_it_a_time_is_over_once() {
+async fn deadline_timeout_takes_effect_once_across_nodes() {
     let schema = Schema::new().unwrap();
     let node = || setup().env("ROOKERY_ACCEPT_TIMEOUT", "1h").store(schema.url()).start().unwrap();
     let mut nodes = vec![node(), node()];
@@ -340,23 +343,23 @@ async fn whichever_node_sees_to_it_a_time_is_over_once() {
     let many = |range: std::ops::Range<usize>| json!(range.map(over).collect::<Vec<_>>());
     assert_eq!(post(&nodes[0], &many(0..20)).await.status, 202);
     assert_eq!(post(&nodes[1], &many(20..40)).await.status, 202);
-    // One of them had the duty.
+    // One of the two nodes held the leader role.
     nodes.remove(0).kill().unwrap();
     assert_eq!(post(&nodes[0], &many(40..60)).await.status, 202);
     for n in 0..60 {
-        assert_eq!(told_of(&nodes[0], &format!("t{n}"), "task.timeout", 1).await.len(), 1);
+        assert_eq!(wait_for_messages(&nodes[0], &format!("t{n}"), "task.timeout", 1).await.len(), 1);
     }
     nodes[0].replay_verify().unwrap();
 }
 
 #[tokio::test]
-async fn a_card_limits_also_what_no_request_asked_for() {
-    let daemon = team_of(patient(), &["lead"]).await;
-    joins(&daemon, "ken", json!({"limits": {"max_runtime_sec": 1}})).await;
-    let task = crate::team::task(&daemon, "by hand").await;
-    crate::team::moved(&daemon, &task, json!({"status": "in_progress", "agent_id": "ken"})).await;
-    let timed_out = told_of(&daemon, &task, "task.timeout", 1).await.remove(0);
+async fn runtime_timeout_of_a_card_applies_to_any_task() {
+    let daemon = team_of(setup_without_timeouts(), &["lead"]).await;
+    register_by_card(&daemon, "ken", json!({"limits": {"max_runtime_sec": 1}})).await;
+    let task = crate::team::create_task(&daemon, "by hand").await;
+    crate::team::patch_task(&daemon, &task, json!({"status": "in_progress", "agent_id": "ken"})).await;
+    let timed_out = wait_for_messages(&daemon, &task, "task.timeout", 1).await.remove(0);
     assert_eq!(timed_out["payload"]["code"], "RUNTIME_EXCEEDED", "{timed_out}");
-    assert_eq!(state(&daemon, &task).await, "failed");
-    assert_eq!(messages(&daemon, &task, "task.retried").await.len(), 0, "nobody asked for another attempt");
+    assert_eq!(task_state(&daemon, &task).await, "failed");
+    assert_eq!(messages(&daemon, &task, "task.retried").await.len(), 0, "no request permits another attempt");
 }
