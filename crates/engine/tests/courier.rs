@@ -1,6 +1,6 @@
 //! The courier as the daemon runs it, with a store in memory and an endpoint controlled by the test.
 
-#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails its test")]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Messages of a team: channels, inboxes, broadcasts, documents and notifications, with a store in memory.
 
-#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails its test")]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Several nodes over one database in memory, each with its own folder and all subscribers running.
 
-#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails its test")]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Workflows through the engine: planned, worked on in the documented order, queried.
 
-#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails its test")]
 
 mod support;
 

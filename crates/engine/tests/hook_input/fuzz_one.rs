@@ -59,7 +59,7 @@ fn hook(scheme: Scheme) -> Hook {
         |all: &[(&str, &str)]| all.iter().map(|(field, from)| ((*field).to_owned(), Source::read(from))).collect();
     Hook {
         name: "ci".to_owned(),
-        secret: Secret::new(SECRET).expect("it is not empty"),
+        secret: Secret::new(SECRET).expect("a secret"),
         scheme,
         from: "ci".into(),
         delivery: None,

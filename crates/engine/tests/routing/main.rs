@@ -1,6 +1,6 @@
 //! The router with a store in memory: its decisions, the tasks it leaves alone, and failures that it survives.
 
-#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails its test")]
 
 mod store;
 #[path = "../support/mod.rs"]

@@ -2,7 +2,7 @@
 //!
 //! `cargo xtask test --only agents` installs the programs and passes their paths to these tests.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails its test")]
 
 mod cursor;
 mod killed;

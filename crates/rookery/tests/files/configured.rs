@@ -41,8 +41,8 @@ async fn context_command_configures_and_shows_the_folder() {
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!((&shown[0]["dir"], &shown[0]["document"]), (&json!("team/notes"), &json!("workspace.md")));
     assert!(!daemon.root().join(".workflow").exists());
-    let refused = rookery(&daemon, &["context", "configure", "--folder", "team"]).await;
-    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("pr-1"), "{refused:?}");
+    let rejected = rookery(&daemon, &["context", "configure", "--folder", "team"]).await;
+    assert!(!rejected.status.success() && String::from_utf8_lossy(&rejected.stderr).contains("pr-1"), "{rejected:?}");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The team's context as files of a real daemon: messages and documents of agents, edits of people, sockets,
 //! configuration.
 
-#![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails its test")]
 
 mod agents;
 mod configured;

@@ -70,7 +70,7 @@ pub async fn wait_for_version(daemon: &Daemon, path: &str, text: &str) {
 }
 
 /// Runs a program to its end.
-#[expect(clippy::disallowed_methods, reason = "people use programs of their own")]
+#[expect(clippy::disallowed_methods, reason = "runs an editor as a person would")]
 pub async fn run(program: &str, args: &[&str]) -> Output {
     Command::new(program).args(args).stdin(Stdio::null()).output().await.unwrap()
 }

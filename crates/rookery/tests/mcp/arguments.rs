@@ -28,9 +28,9 @@ async fn wrong_argument_type_is_reported_in_json_terms() {
         let fields = tool.input_schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
         for (name, schema) in fields {
             let Some(value) = invalid_value(schema) else { continue };
-            let refused = a.call_rejected(&tool.name, json!({ name: value })).await;
-            let message = text(&refused["message"]);
-            assert_eq!(refused["code"], "INVALID_INPUT", "{}: {refused}", tool.name);
+            let rejected = a.call_rejected(&tool.name, json!({ name: value })).await;
+            let message = text(&rejected["message"]);
+            assert_eq!(rejected["code"], "INVALID_INPUT", "{}: {rejected}", tool.name);
             assert!(message.starts_with(&format!("argument '{name}': must be ")), "{}: {message}", tool.name);
             for term in RUST_TERMS {
                 assert!(!message.split([' ', ',', ':']).any(|part| part == term), "{}: {message}", tool.name);
@@ -76,9 +76,9 @@ async fn empty_name_argument_is_rejected() {
         for empty in ["", "  "] {
             let mut arguments = arguments.clone();
             arguments[field] = empty.into();
-            let refused = a.call_rejected(tool, arguments).await;
-            assert_eq!(refused["code"], "INVALID_INPUT", "{tool}: {refused}");
-            assert!(text(&refused["message"]).contains(&format!("argument '{field}'")), "{tool}: {refused}");
+            let rejected = a.call_rejected(tool, arguments).await;
+            assert_eq!(rejected["code"], "INVALID_INPUT", "{tool}: {rejected}");
+            assert!(text(&rejected["message"]).contains(&format!("argument '{field}'")), "{tool}: {rejected}");
         }
     }
     for empty_name in [json!("@"), json!(" @ ")] {
@@ -111,9 +111,9 @@ async fn large_limit_is_clamped_and_non_positive_limit_is_rejected() {
             }
             for invalid in [json!(0), json!(-5), json!(1.5)] {
                 arguments[limit] = invalid;
-                let refused = a.call_rejected(&tool.name, arguments.clone()).await;
+                let rejected = a.call_rejected(&tool.name, arguments.clone()).await;
                 let expected = format!("argument '{limit}': must be a whole number, 1 or more");
-                assert_eq!(refused["message"], expected, "{}", tool.name);
+                assert_eq!(rejected["message"], expected, "{}", tool.name);
             }
             for large in [json!(1_001), json!(5_000_000_000_u64), json!(1e30)] {
                 arguments[limit] = large;

@@ -41,7 +41,7 @@ async fn bridge_subscription_survives_a_restart() {
     let mut daemon = setup().start().unwrap();
     let mut client = connect(&daemon, Transport::Bridge, Some("a")).await;
     client.register("a").await;
-    #[expect(deprecated, reason = "this is how clients of the older versions do it")]
+    #[expect(deprecated, reason = "older clients subscribe this way")]
     client.service.subscribe(SubscribeRequestParams::new(inbox_uri("a"))).await.unwrap();
     tokio::task::block_in_place(|| daemon.restart()).unwrap();
     // The inbox may have changed during the restart, so the client is notified.

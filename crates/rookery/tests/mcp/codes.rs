@@ -5,20 +5,20 @@ use serde_json::{Value, json};
 use crate::support::{Transport, connect, create_planned_workflow, setup};
 
 /// Asserts an error with exactly these fields and types.
-fn assert_well_formed(refused: &Value, code: &str, recoverable: bool) {
-    let fields = refused.as_object().unwrap();
+fn assert_well_formed(rejected: &Value, code: &str, recoverable: bool) {
+    let fields = rejected.as_object().unwrap();
     let names: Vec<&str> = fields.keys().map(String::as_str).collect();
     assert!(
         ["code", "message", "recoverable"].iter().all(|name| names.contains(name))
             && names.iter().all(|name| ["code", "message", "recoverable", "suggestion", "detail"].contains(name)),
-        "{refused}"
+        "{rejected}"
     );
-    assert_eq!((&refused["code"], &refused["recoverable"]), (&json!(code), &json!(recoverable)), "{refused}");
-    assert!(refused["message"].as_str().is_some_and(|message| !message.is_empty()), "{refused}");
-    assert!(fields.get("suggestion").is_none_or(Value::is_string), "{refused}");
+    assert_eq!((&rejected["code"], &rejected["recoverable"]), (&json!(code), &json!(recoverable)), "{rejected}");
+    assert!(rejected["message"].as_str().is_some_and(|message| !message.is_empty()), "{rejected}");
+    assert!(fields.get("suggestion").is_none_or(Value::is_string), "{rejected}");
     // Of these rejections only those over a held task have details: the holder.
     let holder = (code == "NOT_ASSIGNED").then(|| json!({"holder": "a"}));
-    assert_eq!(fields.get("detail"), holder.as_ref(), "{refused}");
+    assert_eq!(fields.get("detail"), holder.as_ref(), "{rejected}");
 }
 
 #[tokio::test]

@@ -61,7 +61,11 @@ async fn mention_reaches_the_named_agents_only() {
     assert_eq!((&elsewhere["entry"]["from"], &elsewhere["priority"]), (&json!("a@x"), &json!("high")));
     assert_eq!(elsewhere["entry"]["mentions"], json!(["b@x", "a@x", "a", "d@default"]));
     assert_eq!(default.call("inbox_check", json!({})).await["messages"][0]["entry"]["from"], "a@x");
-    assert_eq!(texts(&other.call("channel_read", json!({})).await, "entries"), [""; 0], "a channel is its instance's");
+    assert_eq!(
+        texts(&other.call("channel_read", json!({})).await, "entries"),
+        [""; 0],
+        "a channel belongs to its instance"
+    );
 
     let missed = a.call_raw("channel_send", json!({"message": "@nobody @b@z hello"})).await;
     assert_eq!(first_text(&missed), "sent");
@@ -72,7 +76,11 @@ async fn mention_reaches_the_named_agents_only() {
     a.call_text("channel_send", json!({"message": "only for you", "to": "b"})).await;
     let direct = b.call("inbox_check", json!({})).await["messages"][1]["entry"].clone();
     assert_eq!((&direct["message"], &direct["to"]), (&json!("only for you"), &json!(["b"])));
-    assert_eq!(texts(&b.call("channel_peek", json!({})).await, "entries").len(), 2, "it is not in the channel");
+    assert_eq!(
+        texts(&b.call("channel_peek", json!({})).await, "entries").len(),
+        2,
+        "a direct message is not in the channel"
+    );
     let unknown = a.call_rejected("channel_send", json!({"message": "x", "to": "ghost"})).await;
     assert_eq!(unknown["code"], "AGENT_NOT_FOUND");
     assert_eq!(a.call_rejected("channel_send", json!({"message": "  "})).await["code"], "INVALID_INPUT");
@@ -150,7 +158,7 @@ async fn acknowledgement_covers_only_shown_messages() {
     send("@b peeked").await;
     b.call("inbox_peek", json!({})).await;
     let listed = b.call_raw("document_list", json!({})).await;
-    assert_eq!(listed.meta.unwrap().0["rookery/unread"], 1, "looking is not reading");
+    assert_eq!(listed.meta.unwrap().0["rookery/unread"], 1, "a peeked message stays unread");
     assert_eq!(acknowledged_until("2999-01-01").await, 1, "a peeked message was shown");
     send("@b looked at by whoever tells b").await;
     for tool in ["inbox_peek", "channel_peek"] {
@@ -177,7 +185,7 @@ async fn tool_results_announce_unread_messages_until_shown() {
     a.call_text("channel_send", json!({"message": "@b one"})).await;
     a.call_text("channel_send", json!({"message": "@b two"})).await;
     assert_eq!(unread("document_list", json!({})).await, (json!(2), 2));
-    assert_eq!(unread("document_read", json!({"file": "none.md"})).await, (json!(2), 2), "errors say it too");
+    assert_eq!(unread("document_read", json!({"file": "none.md"})).await, (json!(2), 2), "errors announce it too");
     for tool in ["inbox_peek", "channel_peek"] {
         assert_eq!(unread(tool, json!({})).await, (json!(0), 1), "{tool} has just shown them");
     }

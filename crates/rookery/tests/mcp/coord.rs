@@ -206,9 +206,9 @@ async fn session_of_a_coordination_heartbeat_is_shown_with_the_agent() {
 async fn rejected_argument_has_a_suggestion() {
     let daemon = setup().start().unwrap();
     let a = member(&daemon, "a").await;
-    let refused =
+    let rejected =
         a.call_rejected("coord_publish_message", json!({"type": "X", "to": "all", "subject": "", "body": "b"})).await;
     for field in ["code", "message", "recoverable", "suggestion"] {
-        assert!(!refused[field].is_null(), "{field} of {refused}");
+        assert!(!rejected[field].is_null(), "{field} of {rejected}");
     }
 }

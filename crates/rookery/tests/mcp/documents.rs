@@ -79,8 +79,8 @@ async fn document_path_outside_its_folder_is_rejected() {
         "notes.md/x.md",
         "mcp.json/x.md",
     ] {
-        let refused = a.call_rejected("document_write", json!({"file": file, "content": "x"})).await;
-        assert_eq!(refused["code"], "INVALID_INPUT", "{file}");
+        let rejected = a.call_rejected("document_write", json!({"file": file, "content": "x"})).await;
+        assert_eq!(rejected["code"], "INVALID_INPUT", "{file}");
     }
     assert_eq!(a.call_rejected("document_create", json!({"file": " ", "content": "x"})).await["code"], "INVALID_INPUT");
     assert_eq!(a.call("document_list", json!({})).await, json!({"files": []}));
@@ -108,7 +108,7 @@ async fn document_is_a_resource_with_update_notifications() {
     assert!(read(&a, "rookery://documents/x/none.md").await.is_err());
     assert!(read(&a, "rookery://documents/x/..%2Fnotes.md").await.is_err());
 
-    #[expect(deprecated, reason = "this is how clients of the older versions do it")]
+    #[expect(deprecated, reason = "older clients subscribe this way")]
     a.service.subscribe(SubscribeRequestParams::new(uri)).await.unwrap();
     let filter = SubscriptionFilter::builder().resource_subscription(uri).build();
     let mut listening = b.service.listen(filter).await.unwrap();

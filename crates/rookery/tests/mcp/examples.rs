@@ -26,8 +26,8 @@ async fn every_reference_example_succeeds() {
             let value = answer.pointer(pointer).unwrap_or_else(|| panic!("{pointer} in {answer}"));
             known.insert(name, value.clone());
         }
-        let refused =
+        let rejected =
             ["success", "granted", "released", "accepted", "rejected"].iter().any(|word| answer[*word] == false);
-        assert!(!refused, "{}: {answer}", example.tool);
+        assert!(!rejected, "{}: {answer}", example.tool);
     }
 }

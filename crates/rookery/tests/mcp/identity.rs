@@ -49,10 +49,10 @@ async fn tool_call_with_invalid_agent_name_registers_no_agent() {
             ("coord_send_heartbeat", json!({"agent_id": name})),
             ("agent_heartbeat", json!({"agent_id": name})),
         ] {
-            let refused = unnamed.call_rejected(tool, arguments).await;
+            let rejected = unnamed.call_rejected(tool, arguments).await;
             let code = if name.len() > 128 { "TOO_LARGE" } else { "INVALID_INPUT" };
-            assert_eq!(refused["code"], code, "{tool} {name}: {refused}");
-            assert!(text(&refused["suggestion"]).contains("'name@instance'"), "{tool} {name}: {refused}");
+            assert_eq!(rejected["code"], code, "{tool} {name}: {rejected}");
+            assert!(text(&rejected["suggestion"]).contains("'name@instance'"), "{tool} {name}: {rejected}");
         }
     }
     assert_eq!(rows_of_kind(&daemon, "agent.registered"), Vec::<Value>::new());

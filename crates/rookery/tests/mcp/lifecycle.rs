@@ -141,7 +141,7 @@ async fn documented_work_loop_completes_its_workflow() {
     }
     assert_eq!(done, 3);
     let workflow = agent.call("workflow_get", json!({"id": created["id"], "include_tasks": true})).await;
-    assert_eq!(workflow["status"], "completed", "it completes by itself");
+    assert_eq!(workflow["status"], "completed", "the workflow completes by itself");
     assert_eq!(workflow["tasks"][1]["plan"]["approach"], "as always");
     assert_eq!(workflow["tasks"][1]["context"], json!({"seen": 1}));
     let status_rows = rows_of_kind(&daemon, "run.status_set");

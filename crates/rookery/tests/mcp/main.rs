@@ -1,6 +1,6 @@
 //! The MCP API end to end: the real program, the SDK's own client, every transport. Each test has its own daemon.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails its test")]
 
 mod arguments;
 mod bridge;

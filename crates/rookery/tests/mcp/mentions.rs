@@ -27,7 +27,7 @@ async fn mention_is_pushed_to_every_client_of_its_target() {
     for transport in [Transport::Session, Transport::Socket] {
         let client = connect(&daemon, transport, Some("coder@pr-1")).await;
         client.read_inbox().await;
-        #[expect(deprecated, reason = "this is how clients of the older versions do it")]
+        #[expect(deprecated, reason = "older clients subscribe this way")]
         client.service.subscribe(SubscribeRequestParams::new(inbox_uri("coder@pr-1"))).await.unwrap();
         sessions.push(client);
     }

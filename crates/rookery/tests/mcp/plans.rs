@@ -41,10 +41,10 @@ async fn invalid_plan_is_rejected_whole() {
             vec!["plan.tasks[0].estimated_complexity"],
         ),
     ] {
-        let refused =
+        let rejected =
             agent.call_rejected("workflow_set_plan", json!({"id": id, "plan": {"summary": "s", "tasks": tasks}})).await;
-        assert_eq!((&refused["code"], &refused["recoverable"]), (&json!(code), &json!(true)), "{refused}");
-        let message = text(&refused["message"]);
+        assert_eq!((&rejected["code"], &rejected["recoverable"]), (&json!(code), &json!(true)), "{rejected}");
+        let message = text(&rejected["message"]);
         assert!(names.iter().all(|name| message.contains(name)), "{message}");
     }
     assert_eq!(export_log(&daemon).len(), before, "no event was appended");
@@ -196,9 +196,9 @@ async fn workflow_is_changed_only_by_creator_lead_or_people() {
     let [lead, a, b] = agents.as_slice() else { panic!("three agents") };
     let (id, tasks) = create_planned_workflow(a, json!([{"name": "one"}, {"name": "two"}])).await;
     let pause = json!({"id": id, "status": "abandoned"});
-    let refused = b.call_rejected("workflow_update_status", pause.clone()).await;
-    assert_eq!(refused["code"], "FORBIDDEN");
-    assert!(text(&refused["message"]).contains("steered by a"), "{refused}");
+    let rejected = b.call_rejected("workflow_update_status", pause.clone()).await;
+    assert_eq!(rejected["code"], "FORBIDDEN");
+    assert!(text(&rejected["message"]).contains("steered by a"), "{rejected}");
     let removal = json!({"workflow_id": id, "task_id": tasks["two"]});
     assert_eq!(b.call_rejected("workflow_remove_task", removal.clone()).await["code"], "FORBIDDEN");
     b.call("workflow_add_task", json!({"workflow_id": id, "name": "found on the way"})).await;

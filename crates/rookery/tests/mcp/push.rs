@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use crate::support::{Client, DEADLINE, Transport, connect, create_task, inbox_uri, setup};
 
 async fn subscribe(client: &Client, uri: &str) {
-    #[expect(deprecated, reason = "this is how clients of the older versions do it")]
+    #[expect(deprecated, reason = "older clients subscribe this way")]
     client.service.subscribe(SubscribeRequestParams::new(uri)).await.unwrap();
 }
 
@@ -26,7 +26,7 @@ async fn inbox_resource_is_listed_read_and_followed() {
         subscribe(&client, &inbox_uri(&name)).await;
         create_task(&daemon, Some(&name)).await;
         assert_eq!(client.next_resource_update().await, inbox_uri(&name), "{transport:?}");
-        #[expect(deprecated, reason = "this is how clients of the older versions do it")]
+        #[expect(deprecated, reason = "older clients subscribe this way")]
         client.service.unsubscribe(UnsubscribeRequestParams::new(inbox_uri(&name))).await.unwrap();
         create_task(&daemon, Some(&name)).await;
         client.call("agent_list", json!({})).await;

@@ -53,10 +53,10 @@ async fn departed_agent_must_register_again() {
         ("agent_update", json!({"status": "online"})),
         ("agent_update", json!({"metadata": {"x": 1}})),
     ] {
-        let refused = a.call_rejected(tool, arguments).await;
-        assert_eq!(refused["code"], "AGENT_NOT_FOUND", "{tool}: {refused}");
-        assert_eq!(refused["message"], "Agent not found: 'a' has left the team", "{tool}");
-        assert!(refused["suggestion"].as_str().unwrap().contains("agent_register"), "{refused}");
+        let rejected = a.call_rejected(tool, arguments).await;
+        assert_eq!(rejected["code"], "AGENT_NOT_FOUND", "{tool}: {rejected}");
+        assert_eq!(rejected["message"], "Agent not found: 'a' has left the team", "{tool}");
+        assert!(rejected["suggestion"].as_str().unwrap().contains("agent_register"), "{rejected}");
     }
     assert_eq!(a.call("agent_list", json!({})).await["agents"], json!([]));
     a.register("a").await;
@@ -76,16 +76,16 @@ async fn call_of_worker_for_unknown_agent_is_agent_not_found() {
         ("agent_update", json!({"id": "ghost", "status": "online"})),
         ("agent_unregister", json!({"id": "ghost"})),
     ] {
-        let refused = b.call_rejected(tool, arguments).await;
-        assert_eq!(refused["code"], "AGENT_NOT_FOUND", "{tool}: {refused}");
+        let rejected = b.call_rejected(tool, arguments).await;
+        assert_eq!(rejected["code"], "AGENT_NOT_FOUND", "{tool}: {rejected}");
     }
     for (tool, arguments) in [
         ("agent_heartbeat", json!({"agent_id": "a"})),
         ("agent_update", json!({"id": "a", "status": "online"})),
         ("agent_unregister", json!({"id": "a"})),
     ] {
-        let refused = b.call_rejected(tool, arguments).await;
-        assert_eq!(refused["code"], "FORBIDDEN", "{tool}: {refused}");
+        let rejected = b.call_rejected(tool, arguments).await;
+        assert_eq!(rejected["code"], "FORBIDDEN", "{tool}: {rejected}");
     }
 }
 
@@ -136,9 +136,9 @@ async fn unnamed_caller_may_read_and_learns_how_to_identify() {
     for transport in [Transport::Session, Transport::Stateless, Transport::Bridge] {
         let unnamed = connect(&daemon, transport, None).await;
         assert!(unnamed.call("agent_list", json!({})).await["agents"].is_array());
-        let refused = unnamed.call_rejected("resource_claim", json!({"path": "x"})).await;
-        assert_eq!(refused["code"], "NO_IDENTITY", "{transport:?}");
-        let advice = refused["suggestion"].as_str().unwrap();
+        let rejected = unnamed.call_rejected("resource_claim", json!({"path": "x"})).await;
+        assert_eq!(rejected["code"], "NO_IDENTITY", "{transport:?}");
+        let advice = rejected["suggestion"].as_str().unwrap();
         for option in ["agent_id", "X-Agent-Id", "--agent", "ROOKERY_AGENT_ID"] {
             assert!(advice.contains(option), "{advice}");
         }
@@ -160,8 +160,8 @@ async fn identified_caller_does_not_act_for_others() {
         client.register(name).await;
     }
     let task = create_task(&daemon, None).await;
-    let refused = a.call_rejected("task_claim", json!({"task_id": task, "agent_id": "b"})).await;
-    assert_eq!(refused["code"], "FORBIDDEN");
+    let rejected = a.call_rejected("task_claim", json!({"task_id": task, "agent_id": "b"})).await;
+    assert_eq!(rejected["code"], "FORBIDDEN");
     let text = first_text(&b.call_raw("task_claim", json!({"task_id": task})).await);
     assert!(text.starts_with(r#"{"#) && text.contains(r#""success":true"#), "{text}");
 }

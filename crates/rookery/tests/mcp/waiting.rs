@@ -34,8 +34,8 @@ async fn inbox_wait_ends_when_a_message_arrives() {
         assert_eq!(again, waited, "unacknowledged messages remain");
         client.call("inbox_ack", json!({"until": waited["messages"][0]["entry"]["id"]})).await;
     }
-    let refused = sender.call_rejected("inbox_wait", json!({"timeout_seconds": "long"})).await;
-    assert_eq!(refused["code"], "INVALID_INPUT");
+    let rejected = sender.call_rejected("inbox_wait", json!({"timeout_seconds": "long"})).await;
+    assert_eq!(rejected["code"], "INVALID_INPUT");
 }
 
 #[tokio::test]

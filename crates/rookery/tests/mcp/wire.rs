@@ -60,11 +60,11 @@ async fn read_and_write_tools_answer_in_one_form() {
         let content: Value = serde_json::from_str(text).unwrap();
         assert_eq!(content["name"], "Ada");
     }
-    let refused = [
+    let rejected = [
         session.call("c", "agent_get", json!({"id": "nobody"})).await,
         session.call("d", "agent_heartbeat", json!({"agent_id": "nobody"})).await,
     ];
-    for answer in refused {
+    for answer in rejected {
         assert_eq!(answer["result"]["isError"], true, "{answer}");
     }
     let unknown = session.call("e", "agent_gets", json!({})).await;

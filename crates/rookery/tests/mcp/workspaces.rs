@@ -23,7 +23,7 @@ pub fn project() -> (tempfile::TempDir, PathBuf) {
     (folder, root)
 }
 
-#[expect(clippy::disallowed_methods, reason = "what git is asked for here is what an agent would")]
+#[expect(clippy::disallowed_methods, reason = "runs git as an agent would")]
 pub fn git(folder: &Path, arguments: &[&str]) -> String {
     let identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"];
     let output = std::process::Command::new("git").current_dir(folder).args(identity).args(arguments).output().unwrap();
@@ -70,8 +70,8 @@ async fn workspaces_of_two_agents_are_separate_until_merged() {
     assert_eq!(of_run["workspaces"][0]["task_ids"], json!([task]));
 
     let done = json!({"id": first, "status": "merged", "merge_commit": "abc123...", "cleanup_worktree": true});
-    let refused = b.call_rejected("workspace_update", done.clone()).await;
-    assert_eq!(refused["code"], "FORBIDDEN", "{refused}");
+    let rejected = b.call_rejected("workspace_update", done.clone()).await;
+    assert_eq!(rejected["code"], "FORBIDDEN", "{rejected}");
     let updated = a.call("workspace_update", done.clone()).await;
     assert_eq!(updated, json!({"success": true, "worktree_removed": true, "branch": "deleted"}));
     assert!(!path.exists());
@@ -146,11 +146,11 @@ async fn token_agent_cannot_create_workspace_outside_its_project() {
     };
     let a = connect_with(&daemon, Transport::Session, "", None, bearer(&secret)).await;
     create_worktree(&a, &root, "b").await;
-    let refused = a.call_rejected("workspace_create", worktree_request(&other, "b")).await;
-    assert_eq!(refused["code"], "FORBIDDEN", "{refused}");
+    let rejected = a.call_rejected("workspace_create", worktree_request(&other, "b")).await;
+    assert_eq!(rejected["code"], "FORBIDDEN", "{rejected}");
     let person = connect_with(&daemon, Transport::Session, "", None, bearer(&key)).await;
-    let refused = person.call_rejected("workspace_create", worktree_request(&other, "b")).await;
-    assert_eq!(refused["code"], "FORBIDDEN", "{refused}");
+    let rejected = person.call_rejected("workspace_create", worktree_request(&other, "b")).await;
+    assert_eq!(rejected["code"], "FORBIDDEN", "{rejected}");
     let anywhere = root.with_file_name("anywhere");
     let mut chosen = worktree_request(&root, "c");
     chosen["path"] = json!(anywhere);
@@ -282,9 +282,9 @@ async fn invalid_workspace_request_creates_nothing() {
         (json!({"branch": "b"}), "MISSING_PATH"),
     ];
     for (asked, code) in cases {
-        let refused = a.call_rejected("workspace_create", asked.clone()).await;
-        assert_eq!(refused["code"], code, "{asked}: {refused}");
-        assert!(!text(&refused["message"]).is_empty());
+        let rejected = a.call_rejected("workspace_create", asked.clone()).await;
+        assert_eq!(rejected["code"], code, "{asked}: {rejected}");
+        assert!(!text(&rejected["message"]).is_empty());
     }
     assert_eq!(list_workspaces(&a).await, [Value::Null; 0]);
     assert_eq!(git(&root, &["for-each-ref", "--format=%(refname)"]), "refs/heads/main\n");
@@ -306,9 +306,9 @@ async fn workspace_in_repository_without_commit_is_rejected() {
     git(folder.path(), &["init", "--quiet"]);
     let daemon = setup().start_at(folder.path()).unwrap();
     let a = connect(&daemon, Transport::Session, Some("a")).await;
-    let refused = a.call_rejected("workspace_create", worktree_request(daemon.root(), "b")).await;
-    assert_eq!(refused["code"], "INVALID_STATE");
-    assert!(text(&refused["suggestion"]).contains("first commit"), "{refused}");
+    let rejected = a.call_rejected("workspace_create", worktree_request(daemon.root(), "b")).await;
+    assert_eq!(rejected["code"], "INVALID_STATE");
+    assert!(text(&rejected["suggestion"]).contains("first commit"), "{rejected}");
 }
 
 #[tokio::test]
@@ -459,8 +459,8 @@ async fn workspace_in_another_repository_is_rejected_and_its_filter_does_not_run
     let daemon = setup().start_at(&root).unwrap();
     let a = connect(&daemon, Transport::Session, Some("a")).await;
     for asked in [json!({"branch": "main", "path": own}), json!({"branch": "x", "path": own, "repo_path": own})] {
-        let refused = a.call_rejected("workspace_create", asked).await;
-        assert_eq!(refused["code"], "FORBIDDEN", "{refused}");
+        let rejected = a.call_rejected("workspace_create", asked).await;
+        assert_eq!(rejected["code"], "FORBIDDEN", "{rejected}");
     }
     assert_eq!(a.call_rejected("workspace_create", worktree_request(&own, "x")).await["code"], "FORBIDDEN");
     a.call("workspace_list", json!({"include_changes": true})).await;

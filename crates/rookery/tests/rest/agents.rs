@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Team, assert_error, assert_json, assert_refused, assert_reply, assert_time, eventually, fields, team, text,
+    Team, assert_error, assert_json, assert_rejected, assert_reply, assert_time, eventually, fields, team, text,
 };
 
 const FIELDS: [&str; 8] =
@@ -69,7 +69,7 @@ async fn reserved_or_malformed_agent_id_is_rejected() {
     let odd = ["@x", "x@", "a@b@c", "a@default", "a\u{200b}"];
     for id in ["system", "watcher", "person:anna", "group:workers", "a b", "a\nb"].into_iter().chain(odd) {
         let reply = team.post("/agents/announce", json!({"id": id, "tool": "t"})).await.unwrap();
-        assert_refused(&reply, 400, "INVALID", "id");
+        assert_rejected(&reply, 400, "INVALID", "id");
     }
     assert_eq!(team.head().await, 0);
 }
@@ -188,7 +188,7 @@ async fn late_heartbeat_of_departed_agent_is_rejected() {
     assert_error(&late, 404, "AGENT_NOT_FOUND", "Agent not found: 'b' has left the team");
     assert_eq!(late.body["hint"], "register it again first");
     let status = team.patch("/agents/b/status", json!({"status": "idle"})).await.unwrap();
-    assert_refused(&status, 404, "AGENT_NOT_FOUND", "'b' has left");
+    assert_rejected(&status, 404, "AGENT_NOT_FOUND", "'b' has left");
     assert_eq!(team.head().await, head);
     assert_eq!(team.ok("/agents").await.as_array().unwrap().len(), 1);
     team.announce("b", "worker").await;
@@ -217,7 +217,7 @@ async fn status_change_with_unknown_status_or_agent_is_rejected() {
     assert_error(&team.patch(&path("a"), json!({})).await.unwrap(), 400, "INVALID", "status is required");
     assert_error(&team.patch(&path("a"), json!({"status": null})).await.unwrap(), 400, "INVALID", "status is required");
     let unknown = team.patch(&path("a"), json!({"status": "dreaming"})).await.unwrap();
-    assert_refused(&unknown, 400, "INVALID", "field 'status'");
+    assert_rejected(&unknown, 400, "INVALID", "field 'status'");
     let stranger = team.patch(&path("x"), json!({"status": "idle"})).await.unwrap();
     assert_error(&stranger, 404, "AGENT_NOT_FOUND", "Agent not found");
 }
@@ -257,7 +257,7 @@ async fn departure_releases_everything_and_keeps_agent_readable() {
     assert_error(&team.get("/agents/b").await.unwrap(), 404, "AGENT_NOT_FOUND", "Agent not found");
     assert_eq!(team.ok("/agents/b?include=left").await["status"], "offline");
     assert_eq!(team.ok("/agents/a?include=left").await["status"], "idle");
-    assert_refused(&team.get("/agents/b?include=all").await.unwrap(), 400, "INVALID", "include");
+    assert_rejected(&team.get("/agents/b?include=all").await.unwrap(), 400, "INVALID", "include");
     assert_eq!(team.events("agent.left").await.len(), 1);
     assert_eq!(team.events("resource.released").await.len(), 2);
     let head = team.head().await;
@@ -304,19 +304,19 @@ async fn identified_caller_acts_only_for_itself_unless_it_leads() {
     let team = team(&["lead", "a", "b"]).await;
     let as_b = [("x-agent-id", "b")];
     let status = Some(json!({"status": "blocked"}));
-    let refused = team.send(Method::PATCH, "/agents/a/status", &as_b, status.clone()).await;
-    assert_refused(&refused, 403, "FORBIDDEN", "'b' may not act as 'a'");
-    assert_refused(
+    let rejected = team.send(Method::PATCH, "/agents/a/status", &as_b, status.clone()).await;
+    assert_rejected(&rejected, 403, "FORBIDDEN", "'b' may not act as 'a'");
+    assert_rejected(
         &team.send(Method::DELETE, "/agents/a", &as_b, None).await,
         403,
         "FORBIDDEN",
         "'b' may not act as 'a'",
     );
     let refused_beat = team.send(Method::POST, "/agents/a/heartbeat", &as_b, None).await;
-    assert_refused(&refused_beat, 403, "FORBIDDEN", "'b' may not act as 'a'");
+    assert_rejected(&refused_beat, 403, "FORBIDDEN", "'b' may not act as 'a'");
     let taken_id = Some(json!({"id": "a", "tool": "stolen"}));
     let refused_announce = team.send(Method::POST, "/agents/announce", &as_b, taken_id).await;
-    assert_refused(&refused_announce, 403, "FORBIDDEN", "'b' may not act as 'a'");
+    assert_rejected(&refused_announce, 403, "FORBIDDEN", "'b' may not act as 'a'");
     assert_eq!(team.ok("/agents/a").await["status"], "idle");
     let by_lead = team.send(Method::PATCH, "/agents/a/status", &[("x-agent-id", "lead")], status).await;
     assert_reply(&by_lead, 200, json!({"ok": true}));
@@ -347,7 +347,7 @@ async fn custom_agent_role_is_kept_verbatim() {
     let metadata = team.ok("/events?action=agent.joined&agent_id=c").await[0]["metadata"].clone();
     assert_eq!((&metadata["role"], &metadata["role_name"]), (&json!("worker"), &json!("reviewer")));
     let empty = json!({"id": "c", "tool": "t", "role": ""});
-    assert_refused(&team.post("/agents/announce", empty).await.unwrap(), 400, "INVALID", "role");
+    assert_rejected(&team.post("/agents/announce", empty).await.unwrap(), 400, "INVALID", "role");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::{DEADLINE, Team, assert_json, assert_refused, eventually, setup, team, team_of};
+use crate::support::{DEADLINE, Team, assert_json, assert_rejected, eventually, setup, team, team_of};
 
 async fn send_raw_body(
     team: &Team,
@@ -58,7 +58,7 @@ async fn body_without_json_content_type_is_rejected() {
     for (verb, path) in WRITES.into_iter().chain(without_required_body) {
         for kind in [None, Some("text/plain"), Some("application/x-www-form-urlencoded"), Some("application/jsonp")] {
             let reply = send_raw_body(&team, method(verb), path, kind, "{}").await;
-            assert_refused(&reply, 415, "UNSUPPORTED_MEDIA_TYPE", "application/json");
+            assert_rejected(&reply, 415, "UNSUPPORTED_MEDIA_TYPE", "application/json");
         }
     }
     assert_eq!(team.head().await, head);
@@ -82,10 +82,10 @@ async fn malformed_json_is_rejected_by_every_write() {
     for (verb, path) in WRITES {
         for body in broken {
             let reply = send_raw_body(&team, method(verb), path, Some("application/json"), body).await;
-            assert_refused(&reply, 400, "INVALID", "");
+            assert_rejected(&reply, 400, "INVALID", "");
         }
         let deep = format!("{}{}", "[".repeat(50_000), "]".repeat(50_000));
-        assert_refused(
+        assert_rejected(
             &send_raw_body(&team, method(verb), path, Some("application/json"), deep).await,
             400,
             "INVALID",
@@ -118,7 +118,7 @@ async fn field_of_wrong_type_is_named_in_the_error() {
     ];
     for (verb, path, body, field) in cases {
         let reply = team.send(method(verb), path, &[], Some(body)).await;
-        assert_refused(&reply, 400, "INVALID", &format!("field '{field}'"));
+        assert_rejected(&reply, 400, "INVALID", &format!("field '{field}'"));
     }
     assert_eq!(team.head().await, head);
 }
@@ -139,10 +139,10 @@ async fn value_over_its_limit_is_named_in_the_error() {
     ];
     for (path, body, field) in cases {
         let reply = team.post(path, body).await.unwrap();
-        assert_refused(&reply, 400, "TOO_LARGE", field);
+        assert_rejected(&reply, 400, "TOO_LARGE", field);
     }
     let claim = json!({"path": long(5000), "agent_id": "a"});
-    assert_refused(&team.post("/resources/claim", claim).await.unwrap(), 400, "INVALID", "path");
+    assert_rejected(&team.post("/resources/claim", claim).await.unwrap(), 400, "INVALID", "path");
     assert_eq!(team.head().await, head);
     // A value just below its limit is accepted and returned unchanged.
     let kept = team.create_task_with(json!({"description": long(200_000)})).await;
@@ -156,12 +156,12 @@ async fn body_over_size_limit_is_rejected() {
     for path in ["/events", "/tasks", "/agents/a/heartbeat"] {
         let body = format!("{{\"x\":\"{}\"}}", "y".repeat(1024 * 1024));
         let reply = send_raw_body(&team, Method::POST, path, Some("application/json"), body).await;
-        assert_refused(&reply, 413, "TOO_LARGE", "1048576");
+        assert_rejected(&reply, 413, "TOO_LARGE", "1048576");
     }
     assert_eq!(team.head().await, head);
     let small = team_of(setup().arg("--no-watch").env("ROOKERY_MAX_BODY_BYTES", "100"), &["a"]).await;
     let reply = small.post("/tasks", json!({"title": "t".repeat(100), "assigned_by": "a"})).await.unwrap();
-    assert_refused(&reply, 413, "TOO_LARGE", "100");
+    assert_rejected(&reply, 413, "TOO_LARGE", "100");
 }
 
 #[tokio::test]
@@ -170,7 +170,7 @@ async fn unknown_path_or_method_returns_json_error() {
     for path in ["/nothing", "/agents/a/b/c", "/task", "/uis", "/api/v1/agents", "/Agents"] {
         for verb in ["GET", "POST", "DELETE"] {
             let reply = team.send(method(verb), path, &[], None).await;
-            assert_refused(&reply, 404, "NOT_FOUND", "nothing at this path");
+            assert_rejected(&reply, 404, "NOT_FOUND", "nothing at this path");
         }
     }
     for (verb, path, allowed) in [
@@ -188,7 +188,7 @@ async fn unknown_path_or_method_returns_json_error() {
         ("PUT", "/resources/claim", "POST"),
     ] {
         let reply = team.send(method(verb), path, &[], None).await;
-        assert_refused(&reply, 405, "METHOD_NOT_ALLOWED", "method");
+        assert_rejected(&reply, 405, "METHOD_NOT_ALLOWED", "method");
         let allow = reply.headers["allow"].to_str().unwrap();
         for verb in allowed.split(',') {
             assert!(allow.split(',').any(|known| known.trim() == verb), "{verb} {path}: {allow}");
@@ -210,16 +210,16 @@ async fn invalid_query_parameter_is_named_in_the_error() {
         ("/events/stream?resource=/etc/passwd", "path"),
         ("/events/stream?after=x", "position"),
     ] {
-        assert_refused(&team.get(path).await.unwrap(), 400, "INVALID", field);
+        assert_rejected(&team.get(path).await.unwrap(), 400, "INVALID", field);
     }
-    assert_eq!(team.get("/tasks?unknown=1").await.unwrap().status, 200, "unknown parameters are passed over");
+    assert_eq!(team.get("/tasks?unknown=1").await.unwrap().status, 200, "unknown parameters are ignored");
 }
 
 #[tokio::test]
 async fn address_over_length_limit_is_rejected() {
     let team = team(&["a"]).await;
     let reply = team.get(&format!("/resources/{}", "x".repeat(9000))).await.unwrap();
-    assert_refused(&reply, 414, "TOO_LARGE", "address");
+    assert_rejected(&reply, 414, "TOO_LARGE", "address");
 }
 
 /// Sends bytes and returns the answer, up to `wanted` or to the end of the connection.
@@ -291,15 +291,15 @@ async fn in_flight_limit_per_agent_leaves_room_for_others() {
     // A request whose body has not arrived yet takes the only place, unless the call before still held it.
     let begun = "POST /events HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Agent-Id: a\r\nContent-Type: application/json\r\n\
         Content-Length: 31\r\n\r\n";
-    let (mut slow, refused) = eventually("the place is taken", || async {
+    let (mut slow, rejected) = eventually("the place is taken", || async {
         let mut slow = TcpStream::connect(team.url().trim_start_matches("http://")).await.unwrap();
         slow.write_all(begun.as_bytes()).await.unwrap();
         let reply = team.send(Method::GET, "/status", &[("x-agent-id", "a")], None).await;
         (reply.status != 200).then_some((slow, reply))
     })
     .await;
-    assert_refused(&refused, 429, "TOO_MANY_REQUESTS", "too many");
-    assert!(refused.headers.contains_key("retry-after"));
+    assert_rejected(&rejected, 429, "TOO_MANY_REQUESTS", "too many");
+    assert!(rejected.headers.contains_key("retry-after"));
     assert_eq!(team.send(Method::GET, "/status", &[("x-agent-id", "b")], None).await.status, 200);
     drop(slow.write_all(br#"{"agent_id":"a","action":"x.n"}"#).await);
     eventually("the place is free", || async {

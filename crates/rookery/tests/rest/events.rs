@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Team, assert_json, assert_refused, assert_time, eventually, fields, team, text};
+use crate::support::{Team, assert_json, assert_rejected, assert_time, eventually, fields, team, text};
 
 const CONTRACT: [&str; 9] =
     ["action", "after_hash", "agent_id", "before_hash", "id", "metadata", "resource", "task_id", "timestamp"];
@@ -37,7 +37,7 @@ async fn reported_event_is_returned_with_server_fields() {
         assert_eq!(plain[field], Value::Null, "{field}");
     }
     assert_eq!(plain["metadata"], json!({}));
-    assert_refused(&team.get("/events/evt_ghost").await.unwrap(), 404, "EVENT_NOT_FOUND", "Event not found");
+    assert_rejected(&team.get("/events/evt_ghost").await.unwrap(), 404, "EVENT_NOT_FOUND", "Event not found");
 }
 
 #[tokio::test]
@@ -45,14 +45,14 @@ async fn unknown_action_is_rejected_unless_prefixed_with_x() {
     let team = team(&["a"]).await;
     for action in ["task.exploded", "note", "x.", "x", "X.note", "agent"] {
         let reply = team.post("/events", json!({"agent_id": "a", "action": action})).await.unwrap();
-        assert_refused(&reply, 400, "INVALID", "action");
+        assert_rejected(&reply, 400, "INVALID", "action");
     }
     for action in ["x.note", "x.team.note", "authority.decision", "agent.heartbeat"] {
         assert_eq!(report_event(&team, json!({"agent_id": "a", "action": action})).await["action"], action);
     }
     for body in [json!({}), json!({"agent_id": "a"}), json!({"action": "x.note"})] {
         let reply = team.post("/events", body).await.unwrap();
-        assert_refused(&reply, 400, "INVALID", "agent_id and action are required");
+        assert_rejected(&reply, 400, "INVALID", "agent_id and action are required");
     }
     // Without a path it is no evidence of a change, and still a valid report.
     let no_path = report_event(&team, json!({"agent_id": "a", "action": "resource.modified"})).await;
@@ -106,7 +106,7 @@ async fn report_in_the_name_of_another_agent_is_rejected() {
     for action in ["x.note", "resource.modified"] {
         let body = Some(json!({"agent_id": "a", "action": action, "resource": "x"}));
         let reply = team.send(Method::POST, "/events", &[("x-agent-id", "b")], body).await;
-        assert_refused(&reply, 403, "FORBIDDEN", "'b' may not act as 'a'");
+        assert_rejected(&reply, 403, "FORBIDDEN", "'b' may not act as 'a'");
     }
     assert_eq!(team.head().await, head);
 }
@@ -186,9 +186,9 @@ async fn event_filter_accepts_action_kind_or_x_form_and_rejects_unknown_names() 
         assert_eq!(found(name).await, claimed, "{name}");
     }
     for path in ["/events?action=task.complete", "/events/stream?action=task.complete"] {
-        let refused = team.get(path).await.unwrap();
-        assert_refused(&refused, 400, "INVALID", "no event is called 'task.complete'");
-        assert!(text(&refused.body["hint"]).starts_with("did you mean 'task.completed'?"), "{}", refused.body);
+        let rejected = team.get(path).await.unwrap();
+        assert_rejected(&rejected, 400, "INVALID", "no event is called 'task.complete'");
+        assert!(text(&rejected.body["hint"]).starts_with("did you mean 'task.completed'?"), "{}", rejected.body);
     }
 }
 
@@ -215,7 +215,7 @@ async fn event_list_is_newest_first_filtered_and_limited() {
     assert_eq!(list("action=x.never").await, Vec::<i64>::new());
     for query in ["limit=0", "limit=-1", "limit=many", "since=yesterday", "after=x", "after=-1"] {
         let name = query.split('=').next().unwrap();
-        assert_refused(&team.get(&format!("/events?{query}")).await.unwrap(), 400, "INVALID", name);
+        assert_rejected(&team.get(&format!("/events?{query}")).await.unwrap(), 400, "INVALID", name);
     }
     // Forward, page by page, from the position of the last event seen.
     let (mut after, mut seen) = (head, Vec::new());
@@ -259,11 +259,11 @@ async fn position_outside_this_log_is_gone() {
     for position in [(head + 1).to_string(), format!("{log}:{}", head + 1), format!("log_other:{head}"), largest] {
         for path in ["/events", "/events/stream"] {
             let reply = team.get(&format!("{path}?after={position}")).await.unwrap();
-            assert_refused(&reply, 410, "POSITION_GONE", &position);
+            assert_rejected(&reply, 410, "POSITION_GONE", &position);
             assert_eq!(reply.body["snapshot"], "/state");
         }
         let resumed = team.send(Method::GET, "/events/stream", &[("last-event-id", &position)], None).await;
-        assert_refused(&resumed, 410, "POSITION_GONE", &position);
+        assert_rejected(&resumed, 410, "POSITION_GONE", &position);
     }
 }
 

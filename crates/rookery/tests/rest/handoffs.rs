@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Team, assert_error, assert_json, assert_refused, assert_reply, assert_time, fields, team, text};
+use crate::support::{Team, assert_error, assert_json, assert_rejected, assert_reply, assert_time, fields, team, text};
 
 /// A task in progress that `a` holds.
 async fn task_in_progress(team: &Team, resources: Value) -> String {
@@ -85,19 +85,19 @@ async fn handoff_offer_has_defaults_and_required_fields() {
         body[field] = json!(value);
         body
     };
-    assert_refused(
+    assert_rejected(
         &team.post("/handoffs", with("task_id", "task_ghost")).await.unwrap(),
         404,
         "TASK_NOT_FOUND",
         "Task not found",
     );
-    assert_refused(
+    assert_rejected(
         &team.post("/handoffs", with("from_agent", "ghost")).await.unwrap(),
         404,
         "AGENT_NOT_FOUND",
         "Agent not found",
     );
-    assert_refused(
+    assert_rejected(
         &team.post("/handoffs", with("to_agent", "ghost")).await.unwrap(),
         400,
         "UNKNOWN_REFERENCE",
@@ -140,8 +140,8 @@ async fn accepted_handoff_moves_task_and_claims_in_one_step() {
             Some(json!({"status": "done", "agent_id": "a"})),
         )
         .await;
-    assert_refused(&late, 409, "STALE_FENCE", &fence);
-    assert_refused(&team.try_move_task(&task, "done", "a").await, 403, "NOT_HOLDER", "belongs to b");
+    assert_rejected(&late, 409, "STALE_FENCE", &fence);
+    assert_rejected(&team.try_move_task(&task, "done", "a").await, 403, "NOT_HOLDER", "belongs to b");
     team.move_task(&task, "done", "b").await;
 }
 
@@ -168,8 +168,13 @@ async fn handoff_is_answered_once_by_its_recipient() {
     let task = task_in_progress(&team, json!([])).await;
     let handoff = offer_handoff(&team, &task, json!("b")).await;
     for how in ["accept", "reject"] {
-        assert_refused(&answer_handoff(&team, &handoff, how, "c").await, 403, "FORBIDDEN", "is for b");
-        assert_refused(&answer_handoff(&team, &handoff, how, "ghost").await, 404, "AGENT_NOT_FOUND", "Agent not found");
+        assert_rejected(&answer_handoff(&team, &handoff, how, "c").await, 403, "FORBIDDEN", "is for b");
+        assert_rejected(
+            &answer_handoff(&team, &handoff, how, "ghost").await,
+            404,
+            "AGENT_NOT_FOUND",
+            "Agent not found",
+        );
         assert_error(
             &answer_handoff(&team, "hoff_ghost", how, "b").await,
             404,
@@ -177,11 +182,16 @@ async fn handoff_is_answered_once_by_its_recipient() {
             "Handoff not found",
         );
         let unnamed = team.patch(&format!("/handoffs/{handoff}/{how}"), json!({})).await.unwrap();
-        assert_refused(&unnamed, 400, "INVALID", "agent_id is required");
+        assert_rejected(&unnamed, 400, "INVALID", "agent_id is required");
     }
     assert_reply(&answer_handoff(&team, &handoff, "accept", "b").await, 200, json!({"accepted": true}));
     for (how, agent) in [("accept", "b"), ("reject", "b"), ("accept", "b")] {
-        assert_refused(&answer_handoff(&team, &handoff, how, agent).await, 409, "ALREADY_ANSWERED", "accepted already");
+        assert_rejected(
+            &answer_handoff(&team, &handoff, how, agent).await,
+            409,
+            "ALREADY_ANSWERED",
+            "accepted already",
+        );
     }
     assert_error(&team.get("/handoffs/hoff_ghost").await.unwrap(), 404, "HANDOFF_NOT_FOUND", "Handoff not found");
 }
@@ -192,7 +202,7 @@ async fn open_handoff_goes_to_the_first_that_accepts() {
     let task = task_in_progress(&team, json!([])).await;
     let handoff = offer_handoff(&team, &task, Value::Null).await;
     assert_reply(&answer_handoff(&team, &handoff, "accept", "c").await, 200, json!({"accepted": true}));
-    assert_refused(&answer_handoff(&team, &handoff, "accept", "b").await, 409, "ALREADY_ANSWERED", "already");
+    assert_rejected(&answer_handoff(&team, &handoff, "accept", "b").await, 409, "ALREADY_ANSWERED", "already");
     assert_eq!(team.ok(&format!("/tasks/{task}")).await["assigned_to"], "c");
 }
 
@@ -201,12 +211,12 @@ async fn handoff_offer_of_another_holder_is_rejected() {
     let team = team(&["lead", "a", "b"]).await;
     let task = task_in_progress(&team, json!([])).await;
     let by_b = json!({"from_agent": "b", "to_agent": "b", "task_id": task, "summary": "mine now"});
-    assert_refused(&team.post("/handoffs", by_b).await.unwrap(), 403, "NOT_HOLDER", "belongs to a");
+    assert_rejected(&team.post("/handoffs", by_b).await.unwrap(), 403, "NOT_HOLDER", "belongs to a");
     // An offer of a previous holder cannot be accepted.
     let first = offer_handoff(&team, &task, json!("lead")).await;
     let second = offer_handoff(&team, &task, json!("b")).await;
     assert_eq!(answer_handoff(&team, &second, "accept", "b").await.status, 200);
-    assert_refused(&answer_handoff(&team, &first, "accept", "lead").await, 409, "ALREADY_CLAIMED", "held by b");
+    assert_rejected(&answer_handoff(&team, &first, "accept", "lead").await, 409, "ALREADY_CLAIMED", "held by b");
 }
 
 #[tokio::test]
@@ -226,5 +236,5 @@ async fn handoff_list_is_filtered() {
     assert_eq!(list("?status=accepted").await, Vec::<String>::new());
     assert_eq!(list("?to_agent=b").await, [pending.clone(), rejected.clone()]);
     assert_eq!(list("?to_agent=b&status=rejected").await, [rejected]);
-    assert_refused(&team.get("/handoffs?status=open").await.unwrap(), 400, "INVALID", "status");
+    assert_rejected(&team.get("/handoffs?status=open").await.unwrap(), 400, "INVALID", "status");
 }

@@ -3,7 +3,7 @@
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::support::{Team, assert_refused, team, text};
+use crate::support::{Team, assert_rejected, team, text};
 
 fn ids(list: &Value, field: &str) -> Vec<String> {
     list.as_array().unwrap().iter().map(|entry| text(&entry[field])).collect()
@@ -40,11 +40,11 @@ async fn lists_are_paged_by_limit_and_cursor() {
         let paged = read_pages(&team, path, field).await;
         assert_eq!(paged, [whole[..2].to_vec(), whole[2..].to_vec()], "{path}");
         let empty = team.send(Method::GET, &format!("{path}?limit=0"), &[], None).await;
-        assert_refused(&empty, 400, "INVALID", "limit must be at least 1");
+        assert_rejected(&empty, 400, "INVALID", "limit must be at least 1");
     }
     for path in ["/agents", "/tasks", "/handoffs"] {
         let unknown = team.send(Method::GET, &format!("{path}?after=unknown"), &[], None).await;
-        assert_refused(&unknown, 400, "INVALID", "known here");
+        assert_rejected(&unknown, 400, "INVALID", "known here");
     }
 }
 

@@ -1,6 +1,6 @@
 //! The REST API end to end: the real program, a real store, real sockets. Each test has its own daemon.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails its test")]
 
 mod agents;
 mod bad_input;

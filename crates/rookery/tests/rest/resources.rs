@@ -3,16 +3,16 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Team, assert_error, assert_json, assert_refused, assert_reply, assert_time, fields, team, text};
+use crate::support::{Team, assert_error, assert_json, assert_rejected, assert_reply, assert_time, fields, team, text};
 
 #[tokio::test]
 async fn claim_of_claimed_path_is_denied_with_its_owner() {
     let team = team(&["claude-code-1", "cursor-1"]).await;
     team.claim("src/index.ts", "claude-code-1").await;
-    let refused = team.try_claim("src/index.ts", "cursor-1").await;
-    assert_json(&refused);
+    let rejected = team.try_claim("src/index.ts", "cursor-1").await;
+    assert_json(&rejected);
     let denial = json!({"granted": false, "owner": "claude-code-1", "reason": "Resource claimed by claude-code-1"});
-    assert_reply(&refused, 409, denial);
+    assert_reply(&rejected, 409, denial);
     let resource = team.resource("src/index.ts").await;
     let contract = ["claimed_at", "content_hash", "last_modified_by", "owner", "path", "state"];
     assert_eq!(fields(&resource).into_iter().filter(|name| !contract.contains(name)).collect::<Vec<_>>(), ["fence"]);
@@ -117,14 +117,14 @@ async fn path_outside_project_is_rejected() {
         for verb in ["claim", "release", "resolve", "lock", "unlock"] {
             let body = json!({"path": path, "agent_id": "a", "winner": "a"});
             let reply = team.post(&format!("/resources/{verb}"), body).await.unwrap();
-            assert_refused(&reply, 400, "INVALID", "path");
+            assert_rejected(&reply, 400, "INVALID", "path");
         }
         let reported = json!({"agent_id": "a", "action": "resource.modified", "resource": path});
-        assert_refused(&team.post("/events", reported).await.unwrap(), 400, "INVALID", "path");
+        assert_rejected(&team.post("/events", reported).await.unwrap(), 400, "INVALID", "path");
     }
-    assert_refused(&team.get("/resources/..%2Fx").await.unwrap(), 400, "INVALID", "path");
-    assert_refused(&team.get("/resources/a%00b").await.unwrap(), 400, "INVALID", "path");
-    assert_refused(&team.get("/resources/%ff").await.unwrap(), 400, "INVALID", "");
+    assert_rejected(&team.get("/resources/..%2Fx").await.unwrap(), 400, "INVALID", "path");
+    assert_rejected(&team.get("/resources/a%00b").await.unwrap(), 400, "INVALID", "path");
+    assert_rejected(&team.get("/resources/%ff").await.unwrap(), 400, "INVALID", "");
     assert_eq!(team.ok("/resources").await, json!([]));
 }
 
@@ -174,7 +174,7 @@ async fn release_with_outdated_fence_is_rejected() {
     let fence = team.resource("x").await["fence"].to_string();
     let body = Some(json!({"path": "x", "agent_id": "a"}));
     let stale = team.send(Method::POST, "/resources/release", &[("x-fence", "1")], body.clone()).await;
-    assert_refused(&stale, 409, "STALE_FENCE", "fence 1");
+    assert_rejected(&stale, 409, "STALE_FENCE", "fence 1");
     let right = team.send(Method::POST, "/resources/release", &[("x-fence", &fence)], body).await;
     assert_reply(&right, 200, json!({"released": true}));
 }
@@ -193,7 +193,7 @@ async fn resource_list_is_filtered() {
     assert_eq!(list("").await, ["a", "b", "free"]);
     assert_eq!(list("?filter=claimed").await, ["a", "b"]);
     assert_eq!(list("?filter=conflicted").await, Vec::<String>::new());
-    assert_refused(&team.get("/resources?filter=locked").await.unwrap(), 400, "INVALID", "filter");
+    assert_rejected(&team.get("/resources?filter=locked").await.unwrap(), 400, "INVALID", "filter");
     assert_error(&team.get("/resources/ghost").await.unwrap(), 404, "RESOURCE_NOT_FOUND", "Resource not tracked");
 }
 
@@ -227,7 +227,7 @@ async fn forced_claim_needs_lead_or_person_and_records_the_previous_owner() {
     team.claim("x", "a").await;
     let force = |agent: &str| json!({"path": "x", "agent_id": agent, "force": true});
     let by_b = team.post("/resources/claim", force("b")).await.unwrap();
-    assert_refused(&by_b, 403, "FORBIDDEN", "only the lead or a person may force a claim");
+    assert_rejected(&by_b, 403, "FORBIDDEN", "only the lead or a person may force a claim");
     assert_eq!(team.resource("x").await["owner"], "a");
     assert_reply(&team.post("/resources/claim", force("lead")).await.unwrap(), 200, json!({"granted": true}));
     assert_eq!(team.resource("x").await["owner"], "lead");
@@ -249,18 +249,18 @@ async fn claim_of_locked_path_is_denied() {
     let post = async |team: &Team, verb: &str, agent: &str, path: &str| {
         team.post(&format!("/resources/{verb}"), json!({"path": path, "agent_id": agent})).await.unwrap()
     };
-    assert_refused(&post(&team, "lock", "a", "x").await, 403, "FORBIDDEN", "only the lead or a person may lock");
+    assert_rejected(&post(&team, "lock", "a", "x").await, 403, "FORBIDDEN", "only the lead or a person may lock");
     let locked = post(&team, "lock", "lead", "x").await;
     assert_eq!((locked.status.as_u16(), &locked.body["state"]), (200, &json!("locked")));
-    let refused = team.try_claim("x", "a").await;
-    assert_reply(&refused, 409, json!({"granted": false, "reason": "Resource locked by lead"}));
+    let rejected = team.try_claim("x", "a").await;
+    assert_reply(&rejected, 409, json!({"granted": false, "reason": "Resource locked by lead"}));
     assert_eq!(team.try_claim("x", "lead").await.status, 409, "the lock holds for its owner too");
-    assert_refused(&post(&team, "unlock", "a", "x").await, 403, "FORBIDDEN", "unlock");
+    assert_rejected(&post(&team, "unlock", "a", "x").await, 403, "FORBIDDEN", "unlock");
     assert_eq!(post(&team, "unlock", "lead", "x").await.body["state"], "free");
     team.claim("x", "a").await;
     post(&team, "lock", "lead", "dir/").await;
     assert_eq!(team.try_claim("dir/file", "a").await.status, 409);
-    assert_refused(&post(&team, "unlock", "lead", "never").await, 404, "RESOURCE_NOT_FOUND", "not tracked");
+    assert_rejected(&post(&team, "unlock", "lead", "never").await, 404, "RESOURCE_NOT_FOUND", "not tracked");
     let by_person = team.as_person(Method::POST, "/resources/lock", Some(json!({"path": "y"}))).await;
     assert_eq!(by_person.body["state"], "locked");
 }
@@ -271,20 +271,20 @@ async fn resolve_needs_authority_and_a_conflict() {
     team.claim("x", "a").await;
     let resolve = |agent: &str, winner: &str| json!({"path": "x", "winner": winner, "agent_id": agent});
     let none = team.post("/resources/resolve", resolve("lead", "a")).await.unwrap();
-    assert_refused(&none, 409, "NOT_CONFLICTED", "x has no conflict");
+    assert_rejected(&none, 409, "NOT_CONFLICTED", "x has no conflict");
     let changed = json!({"agent_id": "b", "action": "resource.modified", "resource": "x", "after_hash": "1f"});
     team.post("/events", changed).await.unwrap();
     assert_eq!(team.resource("x").await["state"], "conflicted");
     let by_a = team.post("/resources/resolve", resolve("a", "a")).await.unwrap();
-    assert_refused(&by_a, 403, "FORBIDDEN", "resolve");
-    assert_refused(
+    assert_rejected(&by_a, 403, "FORBIDDEN", "resolve");
+    assert_rejected(
         &team.post("/resources/resolve", json!({"path": "x"})).await.unwrap(),
         400,
         "INVALID",
         "path and winner are required",
     );
     let ghost = team.post("/resources/resolve", resolve("lead", "ghost")).await.unwrap();
-    assert_refused(&ghost, 404, "AGENT_NOT_FOUND", "Agent not found");
+    assert_rejected(&ghost, 404, "AGENT_NOT_FOUND", "Agent not found");
     let resolved = team.post("/resources/resolve", resolve("lead", "b")).await.unwrap();
     assert_eq!(resolved.status, 200);
     assert_eq!((&resolved.body["state"], &resolved.body["owner"]), (&json!("claimed"), &json!("b")));

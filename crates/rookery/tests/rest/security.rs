@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use crate::support::{
-    DEADLINE, Sse, Team, assert_error, assert_refused, assert_reply, eventually, setup, team, team_of, text,
+    DEADLINE, Sse, Team, assert_error, assert_rejected, assert_reply, eventually, setup, team, team_of, text,
 };
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn foreign_host_header_is_rejected() {
     ] {
         for path in ["/status", "/events/stream", "/openapi.json", "/healthz", "/"] {
             let reply = team.send(Method::GET, path, &[("host", host)], None).await;
-            assert_refused(&reply, 403, "FOREIGN_HOST", "Host");
+            assert_rejected(&reply, 403, "FOREIGN_HOST", "Host");
         }
     }
     for host in ["localhost", &format!("localhost:{port}"), "127.0.0.1", "[::1]:1", "LOCALHOST"] {
@@ -48,9 +48,14 @@ async fn foreign_origin_is_rejected_without_cors_headers() {
         ["https://evil.example", "null", "http://127.0.0.1:1", "http://localhost", "file://", "chrome-extension://x"]
     {
         let with = [("origin", origin)];
-        assert_refused(&team.send(Method::POST, "/events", &with, note.clone()).await, 403, "FOREIGN_ORIGIN", "origin");
-        assert_refused(&team.send(Method::GET, "/events/stream", &with, None).await, 403, "FOREIGN_ORIGIN", "origin");
-        assert_refused(&team.send(Method::GET, "/state", &with, None).await, 403, "FOREIGN_ORIGIN", "origin");
+        assert_rejected(
+            &team.send(Method::POST, "/events", &with, note.clone()).await,
+            403,
+            "FOREIGN_ORIGIN",
+            "origin",
+        );
+        assert_rejected(&team.send(Method::GET, "/events/stream", &with, None).await, 403, "FOREIGN_ORIGIN", "origin");
+        assert_rejected(&team.send(Method::GET, "/state", &with, None).await, 403, "FOREIGN_ORIGIN", "origin");
         let asked = [("origin", origin), ("access-control-request-method", "POST")];
         let preflight = team.send(Method::OPTIONS, "/events", &asked, None).await;
         assert_eq!(preflight.status, 403, "{origin}");
@@ -101,7 +106,7 @@ async fn request_for_another_project_is_rejected() {
         [(Method::GET, "/status", None), (Method::POST, "/events", note), (Method::GET, "/events/stream", None)]
     {
         let reply = team.send(method, path, &[("x-rookery-project", "prj_other")], body).await;
-        assert_refused(&reply, 421, "OTHER_PROJECT", &own);
+        assert_rejected(&reply, 421, "OTHER_PROJECT", &own);
     }
 }
 
@@ -117,7 +122,7 @@ async fn asserted_person_without_credential_has_no_authority() {
         [(Method::GET, "/admin/tokens"), (Method::POST, "/admin/redact"), (Method::POST, "/admin/tokens")]
     {
         let body = (method == Method::POST).then(|| json!({"agent": "a", "seqs": [1]}));
-        assert_refused(&team.send(method, path, &[("x-agent-id", "lead")], body).await, 403, "FORBIDDEN", "person");
+        assert_rejected(&team.send(method, path, &[("x-agent-id", "lead")], body).await, 403, "FORBIDDEN", "person");
     }
     for secret in ["Bearer wrong", "Bearer ", "Basic abc", "wrong"] {
         let reply = team.send(Method::GET, "/status", &[("authorization", secret)], None).await;
@@ -191,7 +196,7 @@ async fn request_without_token_is_rejected_except_probes() {
         "/admin/tokens",
     ] {
         let reply = team.send(Method::GET, path, &[("x-agent-id", "a")], None).await;
-        assert_refused(&reply, 401, "UNAUTHENTICATED", "token is required");
+        assert_rejected(&reply, 401, "UNAUTHENTICATED", "token is required");
     }
     let writes = [
         ("/agents/announce", json!({"id": "a", "tool": "t"})),
@@ -201,7 +206,7 @@ async fn request_without_token_is_rejected_except_probes() {
         ("/admin/tokens", json!({"agent": "a"})),
     ];
     for (path, body) in writes {
-        assert_refused(&team.post(path, body).await.unwrap(), 401, "UNAUTHENTICATED", "token is required");
+        assert_rejected(&team.post(path, body).await.unwrap(), 401, "UNAUTHENTICATED", "token is required");
     }
     assert_eq!(team.get("/healthz").await.unwrap().status, 200);
     assert_eq!(team.get("/readyz").await.unwrap().status, 200);
@@ -254,7 +259,7 @@ async fn token_acts_only_as_its_agent() {
     }
     let headers = [("authorization", format!("Bearer {b}")), ("x-agent-id", "a".to_owned())];
     let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    assert_refused(&guarded.0.send(Method::GET, "/status", &headers, None).await, 403, "FORBIDDEN", "not for 'a'");
+    assert_rejected(&guarded.0.send(Method::GET, "/status", &headers, None).await, 403, "FORBIDDEN", "not for 'a'");
     assert_eq!(guarded.0.as_person(Method::GET, "/status", None).await.body["event_count"], head);
     // The agent that holds the lead may act for others, whatever its token.
     let by_lead = Some(json!({"status": "review", "agent_id": "a"}));
@@ -286,7 +291,7 @@ async fn token_roles_limit_permissions() {
     }
     // Locks are for leads and people; tokens for people.
     let lock = |path: &str| Some(json!({"path": path}));
-    assert_refused(
+    assert_rejected(
         &guarded.send(&agent, Method::POST, "/resources/lock", lock("x")).await,
         403,
         "FORBIDDEN",
@@ -329,7 +334,7 @@ async fn token_is_shown_once_and_ends_by_revocation_or_expiry() {
     assert_eq!(guarded.send(&secret, Method::GET, "/status", None).await.status, 200);
     let revoked = guarded.0.as_person(Method::DELETE, &format!("/admin/tokens/{id}"), None).await;
     assert_reply(&revoked, 200, json!({"ok": true}));
-    assert_refused(&guarded.send(&secret, Method::GET, "/status", None).await, 401, "UNAUTHENTICATED", "token");
+    assert_rejected(&guarded.send(&secret, Method::GET, "/status", None).await, 401, "UNAUTHENTICATED", "token");
     let again = guarded.0.as_person(Method::DELETE, &format!("/admin/tokens/{id}"), None).await;
     assert_error(&again, 404, "TOKEN_NOT_FOUND", "Token not found");
     let (short, _) = guarded.create_token(json!({"agent": "a", "expires_in_seconds": 1})).await;
@@ -345,7 +350,7 @@ async fn token_is_shown_once_and_ends_by_revocation_or_expiry() {
         json!({"agent": "a", "role": "god"}),
     ] {
         let reply = guarded.0.as_person(Method::POST, "/admin/tokens", Some(body)).await;
-        assert_refused(&reply, 400, "INVALID", "");
+        assert_rejected(&reply, 400, "INVALID", "");
     }
 }
 
@@ -372,13 +377,13 @@ async fn token_name_confusable_with_another_name_is_rejected() {
     let (reviewer, _) = guarded.create_token(json!({"agent": "reviewer"})).await;
     let tokens = |body: Value| guarded.0.as_person(Method::POST, "/admin/tokens", Some(body));
     for name in ["Anna", "аnna"] {
-        assert_refused(&tokens(json!({"agent": name})).await, 400, "INVALID", "");
+        assert_rejected(&tokens(json!({"agent": name})).await, 400, "INVALID", "");
     }
     // A person named like an existing agent could be taken for it.
     let profile = json!({"id": "reviewer", "tool": "test"});
     assert_eq!(guarded.send(&reviewer, Method::POST, "/agents/announce", Some(profile)).await.status, 201);
     let person = tokens(json!({"agent": "Reviewer", "role": "person"})).await;
-    assert_refused(&person, 409, "ALREADY_EXISTS", "the agent 'reviewer' could be taken for that person");
+    assert_rejected(&person, 409, "ALREADY_EXISTS", "the agent 'reviewer' could be taken for that person");
 }
 
 #[tokio::test]
@@ -409,7 +414,7 @@ async fn id_bound_to_a_token_cannot_be_asserted_without_it() {
     ] {
         let body = (!body.is_null()).then_some(body);
         for headers in [&[][..], &[("x-agent-id", "a")]] {
-            assert_refused(
+            assert_rejected(
                 &team.send(method.clone(), path, headers, body.clone()).await,
                 403,
                 "CREDENTIAL_REQUIRED",
@@ -504,10 +509,10 @@ async fn redaction_removes_secret_and_keeps_its_event() {
         (json!({"match": "("}), "match"),
         (json!({"seqs": [1], "match": "x"}), "seqs or match"),
     ] {
-        assert_refused(&team.as_person(Method::POST, "/admin/redact", Some(body)).await, 400, "INVALID", word);
+        assert_rejected(&team.as_person(Method::POST, "/admin/redact", Some(body)).await, 400, "INVALID", word);
     }
     let unknown = team.as_person(Method::POST, "/admin/redact", Some(json!({"seqs": [99999]}))).await;
-    assert_refused(&unknown, 404, "EVENT_NOT_FOUND", "99999");
+    assert_rejected(&unknown, 404, "EVENT_NOT_FOUND", "99999");
 }
 
 /// Sends a request whose body is too long for the log, so that it becomes an artifact.
@@ -535,7 +540,7 @@ async fn long_body_is_erased_with_its_last_redacted_event() {
     let team = team(&["a"]).await;
     let start = json!({"status": "in_progress", "agent_id": "a"});
     assert_eq!(send_long_body(&team, Method::PATCH, "/tasks/task_none", start).await.status, 404);
-    assert_eq!(count_artifacts(&team), 0, "a refused request leaves nothing behind");
+    assert_eq!(count_artifacts(&team), 0, "a rejected request leaves nothing behind");
     let (first, second) = (report_long_note(&team).await, report_long_note(&team).await);
     assert_eq!(count_artifacts(&team), 1);
     for (seq, left) in [(first, 1), (second, 0)] {

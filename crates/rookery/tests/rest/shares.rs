@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 
 use crate::cli::rookery;
-use crate::support::{Team, assert_refused, eventually, setup, team_of, text};
+use crate::support::{Team, assert_rejected, eventually, setup, team_of, text};
 
 /// The `Authorization` value of the project's owner.
 fn owner_bearer(team: &Team) -> String {
@@ -50,9 +50,9 @@ async fn streams_of_one_caller_leave_room_for_others() {
     let team = team_of(limits.env("ROOKERY_MAX_STREAMS_PER_CALLER", "8"), &["a", "greedy"]).await;
     let (open, status) = open_all_streams(&team, &[("x-agent-id", "greedy")]).await;
     assert_eq!((open.len(), status), (8, 429), "its own share");
-    let refused = team.send(Method::GET, "/events/stream", &[("x-agent-id", "greedy")], None).await;
-    assert_refused(&refused, 429, "TOO_MANY_SUBSCRIBERS", "this caller");
-    assert!(refused.headers.contains_key("retry-after") && refused.body["hint"].is_string(), "{}", refused.body);
+    let rejected = team.send(Method::GET, "/events/stream", &[("x-agent-id", "greedy")], None).await;
+    assert_rejected(&rejected, 429, "TOO_MANY_SUBSCRIBERS", "this caller");
+    assert!(rejected.headers.contains_key("retry-after") && rejected.body["hint"].is_string(), "{}", rejected.body);
     let waits = "/clutch/v0/agents/greedy/inbox?wait=30s";
     assert_eq!(team.send(Method::GET, waits, &[("x-agent-id", "greedy")], None).await.status, 429, "of all kinds");
     assert!(open_stream(&team, &[("x-agent-id", "a")]).await.is_ok());
@@ -92,11 +92,11 @@ async fn idle_tcp_connections_do_not_lock_out_the_command_line() {
     for _ in 0..40 {
         idle.push(TcpStream::connect(&address).await.unwrap());
     }
-    let refused = || async {
+    let rejected = || async {
         let reply = team.get("/status").await.ok()?;
         (reply.body["code"] == "TOO_MANY_CONNECTIONS").then_some(())
     };
-    eventually("all connections of TCP are taken", refused).await;
+    eventually("all connections of TCP are taken", rejected).await;
     let (status, out, err) = rookery(team.root(), &["status"]);
     assert_eq!(status, 0, "{out}{err}");
 }
@@ -127,8 +127,8 @@ async fn downloads_are_bounded_until_they_are_sent() {
     for _ in 0..2 {
         under_way.push(begin_download(&team, &path, "greedy").await.unwrap());
     }
-    let refused = begin_download(&team, &path, "greedy").await.unwrap_err();
-    assert_eq!((&refused["code"], &refused["retryable"]), (&"TOO_MANY_DOWNLOADS".into(), &true.into()), "{refused}");
+    let rejected = begin_download(&team, &path, "greedy").await.unwrap_err();
+    assert_eq!((&rejected["code"], &rejected["retryable"]), (&"TOO_MANY_DOWNLOADS".into(), &true.into()), "{rejected}");
     let other = begin_download(&team, &path, "a").await.unwrap();
     assert_eq!(other.bytes().await.unwrap().len(), 16 << 20, "other callers are served completely");
     // A download that ends makes room, and so does one that the client drops.
@@ -163,16 +163,16 @@ async fn stalled_http2_downloads_are_bounded_and_end() {
     let path = upload_artifact(&team, 4 << 20).await;
     let mut sender = http2(&team).await;
     let mut stalled = Vec::new();
-    let mut refused = 0;
+    let mut rejected = 0;
     for _ in 0..16 {
         let response = get_http2(&mut sender, &team, &path).await;
         match response.status().as_u16() {
             200 => stalled.push(response),
-            429 => refused += 1,
+            429 => rejected += 1,
             other => panic!("{other}"),
         }
     }
-    assert_eq!((stalled.len(), refused), (4, 12), "callers without a name have a quarter");
+    assert_eq!((stalled.len(), rejected), (4, 12), "callers without a name have a quarter");
     assert_eq!(read_metric(&team, "rookery_places_taken{pool=\"downloads\"}").await, 4.0);
     let free = || async { (read_metric(&team, "rookery_places_taken{pool=\"downloads\"}").await == 0.0).then_some(()) };
     eventually("stalled downloads are given up", free).await;
@@ -204,7 +204,7 @@ async fn unread_responses_keep_their_place_until_the_write_timeout() {
     }
     let mut sender = http2(&team).await;
     let mut open = Vec::new();
-    let refused = loop {
+    let rejected = loop {
         let response = get_http2(&mut sender, &team, "/events?limit=1000").await;
         if response.status() != 200 {
             break response;
@@ -212,7 +212,7 @@ async fn unread_responses_keep_their_place_until_the_write_timeout() {
         open.push(response);
         assert!(open.len() < 100, "stalled answers are not counted");
     };
-    assert_eq!(refused.status(), 429);
+    assert_eq!(rejected.status(), 429);
     let free = || async { team.get("/status").await.ok().filter(|reply| reply.status == 200) };
     eventually("stalled answers are given up", free).await;
 }

@@ -175,7 +175,7 @@ pub fn assert_error(reply: &HttpReply, status: u16, code: &str, error: &str) {
 
 /// Asserts the error's status and code, and a part of its text.
 #[track_caller]
-pub fn assert_refused(reply: &HttpReply, status: u16, code: &str, part: &str) {
+pub fn assert_rejected(reply: &HttpReply, status: u16, code: &str, part: &str) {
     assert_eq!((reply.status.as_u16(), reply.body["code"].as_str()), (status, Some(code)), "{}", reply.body);
     assert!(reply.body["error"].as_str().is_some_and(|error| error.contains(part)), "{part}: {}", reply.body);
     assert_json(reply);

@@ -8,7 +8,7 @@ use rookery_testkit::daemon::read;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Team, assert_error, assert_json, assert_refused, assert_reply, assert_time, eventually, fields, team, text,
+    Team, assert_error, assert_json, assert_rejected, assert_reply, assert_time, eventually, fields, team, text,
 };
 
 #[tokio::test]
@@ -89,10 +89,15 @@ async fn task_with_missing_or_unknown_fields_is_rejected() {
         body
     };
     for (field, value) in [("assigned_to", json!("ghost")), ("depends_on", json!(["task_ghost"]))] {
-        assert_refused(&team.post("/tasks", base(field, value)).await.unwrap(), 400, "UNKNOWN_REFERENCE", field);
+        assert_rejected(&team.post("/tasks", base(field, value)).await.unwrap(), 400, "UNKNOWN_REFERENCE", field);
     }
     let dep = team.create_task().await;
-    assert_refused(&team.post("/tasks", base("depends_on", json!([dep, dep]))).await.unwrap(), 400, "INVALID", "twice");
+    assert_rejected(
+        &team.post("/tasks", base("depends_on", json!([dep, dep]))).await.unwrap(),
+        400,
+        "INVALID",
+        "twice",
+    );
     assert_eq!(team.post("/tasks", base("resources", json!(["../out"]))).await.unwrap().status, 400);
     assert_eq!(team.ok("/tasks").await.as_array().unwrap().len(), 1);
 }
@@ -108,7 +113,7 @@ async fn patch_without_status_agent_or_known_task_is_rejected() {
         assert_error(&reply, 400, "INVALID", "status and agent_id are required");
     }
     let unknown = team.try_move_task(&task, "finished", "a").await;
-    assert_refused(&unknown, 400, "INVALID", "field 'status'");
+    assert_rejected(&unknown, 400, "INVALID", "field 'status'");
     for status in ["queued", "assigned", "in_progress", "review", "done", "blocked"] {
         assert_error(&team.try_move_task("task_ghost", status, "a").await, 404, "TASK_NOT_FOUND", "Task not found");
     }
@@ -220,20 +225,20 @@ async fn invalid_transition_is_a_conflict_with_a_code() {
     let team = team(&["lead", "a"]).await;
     let task = team.create_task().await;
     for status in ["review", "done", "blocked"] {
-        assert_refused(&team.try_move_task(&task, status, "a").await, 409, "INVALID_TRANSITION", &task);
+        assert_rejected(&team.try_move_task(&task, status, "a").await, 409, "INVALID_TRANSITION", &task);
     }
     team.move_task(&task, "in_progress", "a").await;
     team.move_task(&task, "done", "a").await;
     for agent in ["a", "lead"] {
         for status in ["queued", "assigned", "in_progress", "review", "done", "blocked"] {
-            assert_refused(&team.try_move_task(&task, status, agent).await, 409, "INVALID_TRANSITION", "completed");
+            assert_rejected(&team.try_move_task(&task, status, agent).await, 409, "INVALID_TRANSITION", "completed");
         }
     }
     let head = team.head().await;
     let by_person = team
         .as_person(Method::PATCH, &format!("/tasks/{task}"), Some(json!({"status": "queued", "agent_id": "a"})))
         .await;
-    assert_refused(&by_person, 409, "INVALID_TRANSITION", "completed");
+    assert_rejected(&by_person, 409, "INVALID_TRANSITION", "completed");
     assert_eq!(team.head().await, head);
 }
 
@@ -244,9 +249,9 @@ async fn task_with_open_dependencies_is_blocked_and_names_them() {
     let waiting = team.create_task_with(json!({"depends_on": [one, two], "assigned_to": "a"})).await;
     assert_eq!((&waiting["status"], &waiting["state"]), (&json!("blocked"), &json!("pending")));
     let id = text(&waiting["id"]);
-    let refused = team.try_move_task(&id, "in_progress", "a").await;
-    assert_refused(&refused, 409, "DEPENDENCIES_UNFINISHED", &one);
-    assert_refused(&refused, 409, "DEPENDENCIES_UNFINISHED", &two);
+    let rejected = team.try_move_task(&id, "in_progress", "a").await;
+    assert_rejected(&rejected, 409, "DEPENDENCIES_UNFINISHED", &one);
+    assert_rejected(&rejected, 409, "DEPENDENCIES_UNFINISHED", &two);
     for (dep, left) in [(&one, json!([two])), (&two, Value::Null)] {
         team.move_task(dep, "in_progress", "a").await;
         team.move_task(dep, "done", "a").await;
@@ -264,10 +269,10 @@ async fn held_task_is_changed_only_by_holder_lead_or_person() {
     let task = team.create_task().await;
     team.move_task(&task, "in_progress", "a").await;
     for status in ["queued", "review", "done", "blocked"] {
-        assert_refused(&team.try_move_task(&task, status, "b").await, 403, "NOT_HOLDER", "belongs to a");
+        assert_rejected(&team.try_move_task(&task, status, "b").await, 403, "NOT_HOLDER", "belongs to a");
     }
     for status in ["assigned", "in_progress"] {
-        assert_refused(&team.try_move_task(&task, status, "b").await, 409, "ALREADY_CLAIMED", "claimed by a");
+        assert_rejected(&team.try_move_task(&task, status, "b").await, 409, "ALREADY_CLAIMED", "claimed by a");
     }
     let spoofed = team
         .send(
@@ -277,13 +282,13 @@ async fn held_task_is_changed_only_by_holder_lead_or_person() {
             Some(json!({"status": "done", "agent_id": "a"})),
         )
         .await;
-    assert_refused(&spoofed, 403, "FORBIDDEN", "'b' may not act as 'a'");
+    assert_rejected(&spoofed, 403, "FORBIDDEN", "'b' may not act as 'a'");
     team.move_task(&task, "review", "lead").await;
     let by_person = Some(json!({"status": "done", "agent_id": "a"}));
     assert_eq!(team.as_person(Method::PATCH, &format!("/tasks/{task}"), by_person).await.status, 200);
     let reserved = text(&team.create_task_with(json!({"assigned_to": "a"})).await["id"]);
     for status in ["assigned", "in_progress"] {
-        assert_refused(&team.try_move_task(&reserved, status, "b").await, 409, "RESERVED_FOR_OTHER", "reserved for a");
+        assert_rejected(&team.try_move_task(&reserved, status, "b").await, 409, "RESERVED_FOR_OTHER", "reserved for a");
     }
     team.move_task(&reserved, "in_progress", "a").await;
 }
@@ -332,11 +337,11 @@ async fn outdated_task_fence_is_rejected() {
     team.move_task(&task, "in_progress", "a").await;
     team.move_task(&task, "queued", "a").await;
     let again = team.try_move_task(&task, "in_progress", "a").await;
-    assert_refused(&send(fenced(&fence), review.clone()).await, 409, "STALE_FENCE", &fence);
+    assert_rejected(&send(fenced(&fence), review.clone()).await, 409, "STALE_FENCE", &fence);
     let newer = again.headers["x-fence"].to_str().unwrap().to_owned();
     assert_ne!(newer, fence);
     assert_eq!(send(fenced(&newer), review.clone()).await.status, 200);
-    assert_refused(&send(fenced("x"), review).await, 400, "INVALID", "X-Fence");
+    assert_rejected(&send(fenced("x"), review).await, 400, "INVALID", "X-Fence");
 }
 
 #[tokio::test]
@@ -370,10 +375,10 @@ async fn task_list_is_filtered_and_paged_in_creation_order() {
     assert_eq!(list("?limit=2").await, pick(&[0, 1]));
     assert_eq!(list(&format!("?limit=2&after={}", ids[1])).await, pick(&[2, 3]));
     assert_eq!(list(&format!("?after={dependent}")).await, Vec::<String>::new());
-    assert_refused(&team.get("/tasks?status=open").await.unwrap(), 400, "INVALID", "status");
-    assert_refused(&team.get("/tasks?limit=0").await.unwrap(), 400, "INVALID", "limit");
-    assert_refused(&team.get("/tasks?limit=x").await.unwrap(), 400, "INVALID", "limit");
-    assert_refused(&team.get("/tasks?after=task_ghost").await.unwrap(), 400, "INVALID", "after");
+    assert_rejected(&team.get("/tasks?status=open").await.unwrap(), 400, "INVALID", "status");
+    assert_rejected(&team.get("/tasks?limit=0").await.unwrap(), 400, "INVALID", "limit");
+    assert_rejected(&team.get("/tasks?limit=x").await.unwrap(), 400, "INVALID", "limit");
+    assert_rejected(&team.get("/tasks?after=task_ghost").await.unwrap(), 400, "INVALID", "after");
 }
 
 #[tokio::test]
@@ -398,7 +403,7 @@ async fn lead_and_people_assign_and_cancel_tasks() {
     let post = async |agent: &str, action: &str, body: Value| {
         team.send(Method::POST, &format!("/tasks/{task}/{action}"), &[("x-agent-id", agent)], Some(body)).await
     };
-    assert_refused(&post("a", "assign", json!({"agent_id": "b"})).await, 403, "FORBIDDEN", "lead or a person");
+    assert_rejected(&post("a", "assign", json!({"agent_id": "b"})).await, 403, "FORBIDDEN", "lead or a person");
     let assigned = post("lead", "assign", json!({"agent_id": "a"})).await;
     assert_eq!((assigned.status.as_u16(), &assigned.body["assigned_to"]), (200, &json!("a")));
     team.move_task(&task, "in_progress", "a").await;
@@ -406,19 +411,19 @@ async fn lead_and_people_assign_and_cancel_tasks() {
     assert_eq!((&again.body["assigned_to"], &again.body["status"]), (&json!("b"), &json!("assigned")));
     let decisions = team.events("authority.decision").await;
     assert_eq!(decisions.last().unwrap()["task_id"], json!(task));
-    assert_refused(
+    assert_rejected(
         &post("lead", "assign", json!({"agent_id": "ghost"})).await,
         404,
         "AGENT_NOT_FOUND",
         "Agent not found",
     );
-    assert_refused(&post("lead", "assign", json!({})).await, 400, "INVALID", "agent_id is required");
-    assert_refused(&post("lead", "retry", json!({})).await, 409, "INVALID_TRANSITION", &task);
+    assert_rejected(&post("lead", "assign", json!({})).await, 400, "INVALID", "agent_id is required");
+    assert_rejected(&post("lead", "retry", json!({})).await, 409, "INVALID_TRANSITION", &task);
     let cancelled =
         team.as_person(Method::POST, &format!("/tasks/{task}/cancel"), Some(json!({"reason": "not needed"}))).await;
     assert_eq!((&cancelled.body["status"], &cancelled.body["state"]), (&json!("done"), &json!("cancelled")));
     assert_eq!(cancelled.body["reason"], "not needed");
-    assert_refused(&post("lead", "cancel", json!({})).await, 409, "INVALID_TRANSITION", "cancelled");
+    assert_rejected(&post("lead", "cancel", json!({})).await, 409, "INVALID_TRANSITION", "cancelled");
 }
 
 #[tokio::test]
@@ -432,13 +437,13 @@ async fn idempotency_key_makes_duplicate_request_harmless() {
     assert_eq!(first.status, 201);
     assert_eq!(team.ok("/tasks").await.as_array().unwrap().len(), 1);
     let other = team.send(Method::POST, "/tasks", &key, Some(json!({"title": "two", "assigned_by": "a"}))).await;
-    assert_refused(&other, 422, "IDEMPOTENCY_MISMATCH", "");
+    assert_rejected(&other, 422, "IDEMPOTENCY_MISMATCH", "");
     // Idempotency keys are per sender.
     let by_b = team.send(Method::POST, "/tasks", &key, Some(json!({"title": "two", "assigned_by": "b"}))).await;
     assert_eq!(by_b.status, 201);
     let long = "k".repeat(257);
-    let refused = team.send(Method::POST, "/tasks", &[("idempotency-key", &long)], Some(body)).await;
-    assert_refused(&refused, 400, "INVALID", "Idempotency-Key");
+    let rejected = team.send(Method::POST, "/tasks", &[("idempotency-key", &long)], Some(body)).await;
+    assert_rejected(&rejected, 400, "INVALID", "Idempotency-Key");
 }
 
 #[tokio::test]
@@ -498,8 +503,8 @@ fn without_heartbeat(mut body: Value) -> Value {
 async fn identified_caller_cannot_name_another_creator() {
     let team = team(&["lead", "a"]).await;
     let body = Some(json!({"title": "x", "assigned_by": "lead"}));
-    let refused = team.send(Method::POST, "/tasks", &[("x-agent-id", "a")], body.clone()).await;
-    assert_refused(&refused, 403, "FORBIDDEN", "'a' may not act as 'lead'");
+    let rejected = team.send(Method::POST, "/tasks", &[("x-agent-id", "a")], body.clone()).await;
+    assert_rejected(&rejected, 403, "FORBIDDEN", "'a' may not act as 'lead'");
     assert_eq!(team.send(Method::POST, "/tasks", &[("x-agent-id", "lead")], body).await.status, 201);
 }
 

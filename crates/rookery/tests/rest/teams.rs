@@ -4,7 +4,7 @@ use reqwest::Method;
 use rookery_testkit::daemon::HttpReply;
 use serde_json::{Value, json};
 
-use crate::support::{Sse, Team, assert_error, assert_refused, assert_time, team, text};
+use crate::support::{Sse, Team, assert_error, assert_rejected, assert_time, team, text};
 
 const CODER: &str = "coder@pr-1";
 const REVIEWER: &str = "reviewer@pr-1";
@@ -95,7 +95,7 @@ async fn team_lifecycle_from_start_through_kickoff_to_end() {
     assert_eq!((&shown["live"], &shown["outcome"]), (&json!(false), &json!("completed")));
     assert_eq!(post_ok(&team, "/teams/@pr-1/end", end).await, shown, "the same end again");
     let other = post_as_person(&team, "/teams/@pr-1/end", json!({"generation": 1, "outcome": "failed"})).await;
-    assert_refused(&other, 409, "ALREADY_ANSWERED", "completed");
+    assert_rejected(&other, 409, "ALREADY_ANSWERED", "completed");
     let again = post_ok(&team, "/teams/@pr-1/start", started_by(2)).await;
     assert_eq!(
         (&again["generation"], &again["resumed"], &again["kicked_off"]),
@@ -107,12 +107,12 @@ async fn team_lifecycle_from_start_through_kickoff_to_end() {
 async fn second_runner_or_second_team_of_an_agent_is_rejected() {
     let team = start_instance_daemon().await;
     post_ok(&team, "/teams/@pr-1/start", started_by(1)).await;
-    let refused = post_as_person(&team, "/teams/@pr-1/start", started_by(2)).await;
-    assert_refused(&refused, 409, "CONFLICT", "process 1 on here");
-    assert!(text(&refused.body["hint"]).contains("rookery stop @pr-1"), "{}", refused.body);
+    let rejected = post_as_person(&team, "/teams/@pr-1/start", started_by(2)).await;
+    assert_rejected(&rejected, 409, "CONFLICT", "process 1 on here");
+    assert!(text(&rejected.body["hint"]).contains("rookery stop @pr-1"), "{}", rejected.body);
     let mut alone = started_by(3);
     (alone["mode"], alone["agents"]) = (json!("standalone"), json!([{"name": "coder", "backend": "mock"}]));
-    assert_refused(&post_as_person(&team, "/teams/coder@pr-1/start", alone.clone()).await, 409, "CONFLICT", "@pr-1");
+    assert_rejected(&post_as_person(&team, "/teams/coder@pr-1/start", alone.clone()).await, 409, "CONFLICT", "@pr-1");
     post_ok(&team, "/teams/@pr-1/end", json!({"generation": 1, "outcome": "stopped"})).await;
     post_ok(&team, "/teams/coder@pr-1/start", alone).await;
     let ids =
@@ -143,7 +143,7 @@ async fn done_turn_acknowledges_its_messages_and_posts_the_reply() {
     let shown = team.ok("/teams/@pr-1").await;
     assert_eq!((&shown["agents"][0]["state"], &shown["agents"][0]["open_turn"]), (&json!("working"), &json!(turn)));
     let busy = post_as_person(&team, "/turns", turn_request(CODER, 1, &[&kickoff])).await;
-    assert_refused(&busy, 409, "CONFLICT", &turn);
+    assert_rejected(&busy, 409, "CONFLICT", &turn);
     let later =
         text(&post_ok(&team, "/teams/@pr-1/announcements", json!({"text": "@coder one more thing"})).await["message"]);
     let usage = json!({"input_tokens": 1200, "output_tokens": 30, "cost_usd": 0.0125});
@@ -151,14 +151,14 @@ async fn done_turn_acknowledges_its_messages_and_posts_the_reply() {
     let shown = end_turn(&team, &turn, end.clone()).await;
     assert_eq!((&shown["outcome"], &shown["usage"], &shown["conversation"]), (&json!("done"), &usage, &json!("c-1")));
     let states = (delivery_state(&team, &kickoff, CODER).await, delivery_state(&team, &later, CODER).await);
-    assert_eq!(states, ("acked".to_owned(), "pending".to_owned()), "only what the turn was for");
+    assert_eq!(states, ("acked".to_owned(), "pending".to_owned()), "only the messages of the turn");
     assert_eq!(channel_messages(&team).await.last().unwrap(), &(CODER.to_owned(), "@reviewer look at it".to_owned()));
     assert_eq!(delivery_state(&team, &text(&shown["posted"]), REVIEWER).await, "pending");
     let head = team.head().await;
     assert_eq!(end_turn(&team, &turn, end).await, shown, "the same end again");
     assert_eq!(team.head().await, head, "and it appended nothing");
     let other = post_as_person(&team, &format!("/turns/{turn}/end"), json!({"outcome": "failed"})).await;
-    assert_refused(&other, 409, "ALREADY_ANSWERED", "done");
+    assert_rejected(&other, 409, "ALREADY_ANSWERED", "done");
     let used = team.ok("/teams/@pr-1").await;
     assert_eq!((&used["turns"], &used["input_tokens"], &used["cost_usd"]), (&json!(1), &json!(1200), &json!(0.0125)));
 }
@@ -170,7 +170,7 @@ async fn last_failed_attempt_gives_up_messages_that_can_be_retried() {
     let error = json!({"message": "@reviewer broke it", "hint": "look", "kind": "crashed"});
     let first = start_turn(&team, CODER, 1, &[&kickoff]).await;
     end_turn(&team, &first, json!({"outcome": "failed", "error": error, "last": false})).await;
-    assert_eq!(delivery_state(&team, &kickoff, CODER).await, "notified", "it is tried again");
+    assert_eq!(delivery_state(&team, &kickoff, CODER).await, "notified", "the message will be retried");
     assert_eq!(team.ok("/teams/@pr-1").await["agents"][0]["state"], "waiting");
     let second = start_turn(&team, CODER, 2, &[&kickoff]).await;
     let shown = end_turn(&team, &second, json!({"outcome": "failed", "error": error, "last": true})).await;
@@ -185,7 +185,7 @@ async fn last_failed_attempt_gives_up_messages_that_can_be_retried() {
     let to_reviewer = team.ok(&format!("/clutch/v0/deliveries?agent_id={REVIEWER}")).await;
     assert_eq!(to_reviewer["deliveries"], json!([]), "a notice wakes no agent");
     let gone = post_as_person(&team, "/turns", turn_request(CODER, 1, &[&kickoff])).await;
-    assert_refused(&gone, 409, "INVALID_STATE", "waits");
+    assert_rejected(&gone, 409, "INVALID_STATE", "waits");
     let dead = team.ok("/clutch/v0/deliveries?state=dead").await;
     let retry = format!("/clutch/v0/deliveries/{}/retry", text(&dead["deliveries"][0]["id"]));
     assert!(post_as_person(&team, &retry, json!({})).await.status.is_success());
@@ -232,7 +232,7 @@ async fn takeover_returns_interrupted_turns_and_their_actions() {
         [("task.claimed", format!("task.claimed {task}").as_str()), ("task.started", &format!("task.started {task}"))]
     );
     let late = post_as_person(&team, &format!("/turns/{turn}/end"), json!({"outcome": "done"})).await;
-    assert_refused(&late, 409, "ALREADY_ANSWERED", "interrupted");
+    assert_rejected(&late, 409, "ALREADY_ANSWERED", "interrupted");
     assert_eq!(delivery_state(&team, &kickoff, CODER).await, "notified", "it is not acknowledged");
     post_ok(&team, "/teams/@pr-1/kickoff", json!({"generation": 1, "text": "@coder write it"})).await;
     assert_eq!(channel_messages(&team).await.len(), 2, "the kickoff was posted already");
@@ -250,7 +250,7 @@ async fn stop_request_reaches_the_runner_by_stream() {
     assert_eq!(post_ok(&team, "/teams/@pr-1/stop", json!({})).await["stop_requested"], true);
     assert_eq!(stream.next_of("x.team.stop_requested").await.event["metadata"]["member"], Value::Null);
     let unknown = post_as_person(&team, "/teams/@pr-1/stop", json!({"agent": "ghost"})).await;
-    assert_refused(&unknown, 404, "AGENT_NOT_FOUND", "ghost@pr-1");
+    assert_rejected(&unknown, 404, "AGENT_NOT_FOUND", "ghost@pr-1");
 }
 
 #[tokio::test]
@@ -270,7 +270,7 @@ async fn team_changes_need_a_person_and_reads_do_not() {
     ] {
         for headers in [&[][..], &[("x-agent-id", CODER)]] {
             let reply = team.send(Method::POST, &path, headers, Some(body.clone())).await;
-            assert_refused(&reply, 403, "FORBIDDEN", "person");
+            assert_rejected(&reply, 403, "FORBIDDEN", "person");
         }
     }
     assert_eq!(team.head().await, head, "no event was appended");
@@ -284,9 +284,9 @@ async fn invalid_team_and_turn_requests_are_rejected_by_field() {
     for (path, code, part) in
         [("/teams/@nobody", "TEAM_NOT_FOUND", "@nobody"), ("/turns/turn_x", "TURN_NOT_FOUND", "turn_x")]
     {
-        assert_refused(&team.get(path).await.unwrap(), 404, code, part);
+        assert_rejected(&team.get(path).await.unwrap(), 404, code, part);
     }
-    assert_refused(&team.get("/teams/@a@b").await.unwrap(), 400, "INVALID", "team");
+    assert_rejected(&team.get("/teams/@a@b").await.unwrap(), 400, "INVALID", "team");
     assert_error(&team.get("/teams?limit=0").await.unwrap(), 400, "INVALID", "limit must be at least 1");
     let table = [
         ("/teams/@pr-1/kickoff", json!({"generation": 7}), 409, "STALE", "generation 7"),
@@ -303,7 +303,7 @@ async fn invalid_team_and_turn_requests_are_rejected_by_field() {
     ];
     let head = team.head().await;
     for (path, body, status, code, part) in table {
-        assert_refused(&post_as_person(&team, path, body).await, status, code, part);
+        assert_rejected(&post_as_person(&team, path, body).await, status, code, part);
     }
     assert_eq!(team.head().await, head, "no event was appended");
 }

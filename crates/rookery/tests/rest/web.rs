@@ -7,7 +7,7 @@ use rookery_testkit::websocket::Socket;
 use serde_json::{Value, json};
 
 use crate::cli::rookery;
-use crate::support::{DEADLINE, Team, assert_refused, setup, team, team_of, text};
+use crate::support::{DEADLINE, Team, assert_rejected, setup, team, team_of, text};
 
 /// Creates a sign-in link for a person and returns its code.
 async fn create_sign_in_code(team: &Team, person: &str) -> String {
@@ -49,10 +49,10 @@ async fn sign_in_link_signs_a_person_in_once() {
     let reply = team.post("/session", json!({ "code": create_sign_in_code })).await.unwrap();
     assert_eq!(reply.status, 200);
     let again = team.post("/session", json!({ "code": create_sign_in_code })).await.unwrap();
-    assert_refused(&again, 401, "UNAUTHENTICATED", "used already");
+    assert_rejected(&again, 401, "UNAUTHENTICATED", "used already");
     assert!(!again.headers.contains_key("set-cookie"));
     let wrong = team.post("/session", json!({ "code": "guess" })).await.unwrap();
-    assert_refused(&wrong, 401, "UNAUTHENTICATED", "used already");
+    assert_rejected(&wrong, 401, "UNAUTHENTICATED", "used already");
 }
 
 #[tokio::test]
@@ -72,10 +72,10 @@ async fn sign_in_link_request_needs_a_person() {
     let team = team(&["lead"]).await;
     for headers in [&[][..], &[("x-agent-id", "lead")]] {
         let reply = team.send(Method::POST, "/session/sign-in-links", headers, None).await;
-        assert_refused(&reply, 403, "FORBIDDEN", "only a person");
+        assert_rejected(&reply, 403, "FORBIDDEN", "only a person");
     }
     let odd = team.as_person(Method::POST, "/session/sign-in-links", Some(json!({"person": "two words"}))).await;
-    assert_refused(&odd, 400, "INVALID", "person must be");
+    assert_rejected(&odd, 400, "INVALID", "person must be");
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn browser_session_acts_as_its_person_and_outlives_a_restart() {
     let [cookie, secret] = browser.headers();
     let foreign = [cookie, secret, ("origin", "http://127.0.0.1:1")];
     let reply = team.send(Method::POST, "/channels/default/messages", &foreign, note.clone()).await;
-    assert_refused(&reply, 403, "FOREIGN_ORIGIN", "origin");
+    assert_rejected(&reply, 403, "FOREIGN_ORIGIN", "origin");
     let ours = [cookie, secret, ("origin", own.as_str())];
     let reply = team.send(Method::POST, "/channels/default/messages", &ours, note).await;
     assert_eq!((reply.status.as_u16(), &reply.body["from"]), (201, &json!("person:anna")));
@@ -110,17 +110,17 @@ async fn cookie_without_the_stored_secret_cannot_act_or_read_in_private() {
     assert_eq!(open.send(Method::GET, "/session", &stolen, None).await.body["person"], Value::Null);
     let token = json!({"agent": "eve", "role": "person"});
     let created = open.send(Method::POST, "/admin/tokens", &stolen, Some(token.clone())).await;
-    assert_refused(&created, 403, "FORBIDDEN", "only a person");
+    assert_rejected(&created, 403, "FORBIDDEN", "only a person");
     for path in ["/admin/tokens", "/admin/messages/held", "/sessions"] {
         assert_eq!(open.send(Method::GET, path, &stolen, None).await.status, 403, "{path}");
     }
     let say = open.send(Method::POST, "/channels/default/messages", &stolen, Some(json!({"text": "hi"}))).await;
-    assert_refused(&say, 403, "FORBIDDEN", "nobody in particular");
+    assert_rejected(&say, 403, "FORBIDDEN", "nobody in particular");
     // Both halves with one of them wrong, or one half in both places, are rejected too.
     for (cookie, secret) in [(browser.cookie.as_str(), "guess"), ("x=y", browser.secret.as_str())] {
         let with = [("cookie", cookie), ("x-rookery-browser", secret)];
         let reply = open.send(Method::POST, "/admin/tokens", &with, Some(token.clone())).await;
-        assert_refused(&reply, 401, "UNAUTHENTICATED", "signed out");
+        assert_rejected(&reply, 401, "UNAUTHENTICATED", "signed out");
     }
     let half = browser.cookie.split_once('=').unwrap().1;
     for bearer in [half, browser.secret.as_str()] {
@@ -158,17 +158,17 @@ async fn signing_out_revokes_the_session_and_ends_its_streams() {
     let out = team.send(Method::DELETE, "/session", &one.headers(), None).await;
     assert!(out.headers["set-cookie"].to_str().unwrap().contains("Max-Age=0"));
     let revoked = team.send(Method::GET, "/session", &one.headers(), None).await;
-    assert_refused(&revoked, 401, "UNAUTHENTICATED", "signed out");
+    assert_rejected(&revoked, 401, "UNAUTHENTICATED", "signed out");
     team.announce("w", "worker").await;
     let rest = tokio::time::timeout(DEADLINE, async { while let Ok(Some(_)) = stream.chunk().await {} }).await;
     assert!(rest.is_ok(), "the stream ends with its session");
 
     let agent = team.send(Method::DELETE, &format!("/sessions/{}", two.id), &[("x-agent-id", "w")], None).await;
-    assert_refused(&agent, 403, "FORBIDDEN", "only a person");
+    assert_rejected(&agent, 403, "FORBIDDEN", "only a person");
     assert_eq!(team.as_person(Method::DELETE, &format!("/sessions/{}", two.id), None).await.status, 200);
     assert_eq!(team.send(Method::GET, "/session", &two.headers(), None).await.status, 401);
     let gone = team.as_person(Method::DELETE, &format!("/sessions/{}", two.id), None).await;
-    assert_refused(&gone, 404, "SESSION_NOT_FOUND", "no browser session");
+    assert_rejected(&gone, 404, "SESSION_NOT_FOUND", "no browser session");
 }
 
 /// A page cannot send headers with a WebSocket, so its half of the session is the first frame.
@@ -182,8 +182,8 @@ async fn websocket_needs_the_stored_secret_in_its_first_frame() {
     for first in [json!({"op": "authenticate", "secret": "guess"}), json!({"op": "subscribe"}), json!("x")] {
         let mut socket = open("?authenticate=1&after=0").await.unwrap();
         socket.send(&first).await.unwrap();
-        let refused = socket.frame().await.unwrap();
-        assert_eq!((&refused["type"], &refused["code"]), (&json!("error"), &json!("UNAUTHENTICATED")), "{refused}");
+        let rejected = socket.frame().await.unwrap();
+        assert_eq!((&rejected["type"], &rejected["code"]), (&json!("error"), &json!("UNAUTHENTICATED")), "{rejected}");
         assert_eq!(socket.close_code().await.unwrap(), Some(1008), "{first}");
     }
     let mut socket = open("?authenticate=1").await.unwrap();
@@ -194,7 +194,7 @@ async fn websocket_needs_the_stored_secret_in_its_first_frame() {
     assert_eq!(socket.next().await.unwrap().message_type(), "chat.message");
     assert_eq!(team.as_person(Method::DELETE, &format!("/sessions/{}", browser.id), None).await.status, 200);
     team.as_person(Method::POST, "/channels/default/messages", say("hello")).await;
-    assert_eq!(socket.close_code().await.unwrap(), Some(1008), "it ends with the session");
+    assert_eq!(socket.close_code().await.unwrap(), Some(1008), "the socket ends with the session");
 }
 
 #[tokio::test]
@@ -238,7 +238,7 @@ async fn redirected_output_has_no_sign_in_link() {
         .stderr(log)
         .spawn()
         .unwrap();
-    let output = crate::support::eventually("the daemon says where it listens", || async {
+    let output = crate::support::eventually("the daemon prints its address", || async {
         let output = std::fs::read_to_string(fresh.path().join("up.log")).unwrap();
         output.contains("web UI: ").then_some(output)
     })
@@ -271,7 +271,7 @@ async fn requests_of_other_sites_are_refused_unless_they_open_a_page() {
             assert_eq!(team.send(Method::GET, path, &with, None).await.status, 200, "{path}");
         }
         let posted = team.send(Method::POST, "/session", &with, Some(json!({"code": "x"}))).await;
-        assert_refused(&posted, 403, "FOREIGN_ORIGIN", "origin");
+        assert_rejected(&posted, 403, "FOREIGN_ORIGIN", "origin");
     }
     for site in ["same-origin", "none"] {
         let with = [("sec-fetch-site", site), ("sec-fetch-mode", "cors")];
@@ -317,8 +317,8 @@ async fn people_and_agents_share_a_channel() {
     let answer = say(&[("x-agent-id", "ada")], answer).await;
     assert_eq!((&answer.body["from"], &answer.body["unknown"]), (&json!("ada"), &json!([])));
     assert_eq!(answer.body["people"], json!(["anna"]), "a person is reached by name");
-    assert_refused(&say(&[], json!({"text": "hi"})).await, 403, "FORBIDDEN", "nobody in particular");
-    assert_refused(&say(&browser.headers(), json!({})).await, 400, "INVALID", "text is required");
+    assert_rejected(&say(&[], json!({"text": "hi"})).await, 403, "FORBIDDEN", "nobody in particular");
+    assert_rejected(&say(&browser.headers(), json!({})).await, 400, "INVALID", "text is required");
 
     let entries = team.ok("/channels/default/messages").await;
     let entries = entries.as_array().unwrap();
@@ -343,7 +343,7 @@ async fn document_write_with_outdated_version_is_rejected() {
     let stale = write(json!({"text": "three", "version": 1})).await;
     assert_eq!((stale.status, text(&stale.body["code"])), (StatusCode::CONFLICT, "STALE_VERSION".to_owned()));
     assert_eq!((&stale.body["newer"]["text"], &stale.body["newer"]["version"]), (&json!("two"), &json!(2)));
-    assert_refused(&write(json!({"text": "three"})).await, 400, "INVALID", "required");
+    assert_rejected(&write(json!({"text": "three"})).await, 400, "INVALID", "required");
 
     let now = team.ok(path).await;
     assert_eq!((&now["text"], &now["author"]), (&json!("two"), &json!("person:anna")));
@@ -353,7 +353,7 @@ async fn document_write_with_outdated_version_is_rejected() {
     assert_eq!(versions, [2, 1]);
     assert_eq!(team.ok("/contexts/default/documents").await[0]["path"], "notes/plan.md");
     let anonymous = team.send(Method::PUT, path, &[], Some(json!({"text": "x", "version": 2}))).await;
-    assert_refused(&anonymous, 403, "FORBIDDEN", "nobody in particular");
+    assert_rejected(&anonymous, 403, "FORBIDDEN", "nobody in particular");
     let missing = team.send(Method::GET, "/contexts/default/documents/none.md", &[], None).await;
     assert_eq!(missing.status, 404);
 }
@@ -372,9 +372,9 @@ async fn ui_views_are_pages_and_missing_files_are_not_found() {
     }
     let missing =
         read(team.request(Method::GET, "/ui/assets/none.js").header("sec-fetch-mode", "no-cors")).await.unwrap();
-    assert_refused(&missing, 404, "NOT_FOUND", "nothing at this path");
+    assert_rejected(&missing, 404, "NOT_FOUND", "nothing at this path");
     let elsewhere = read(page("/nowhere")).await.unwrap();
-    assert_refused(&elsewhere, 404, "NOT_FOUND", "nothing at this path");
+    assert_rejected(&elsewhere, 404, "NOT_FOUND", "nothing at this path");
 }
 
 #[tokio::test]

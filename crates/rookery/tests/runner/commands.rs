@@ -170,10 +170,10 @@ async fn member_needs_no_credential_on_its_socket_or_after_its_team() -> Outcome
     let rows =
         rows.iter().rfind(|agent_row| agent_row["kind"] == "message.sent" && agent_row["actor"] == "reviewer@pr-1");
     assert_eq!(rows.map(|agent_row| &agent_row["auth"]), Some(&json!("asserted")));
-    let refused = say_as(&by_port, &url, "reviewer@pr-1").await?;
-    assert!(refused.contains("CREDENTIAL_REQUIRED"), "{refused}");
+    let rejected = say_as(&by_port, &url, "reviewer@pr-1").await?;
+    assert!(rejected.contains("CREDENTIAL_REQUIRED"), "{rejected}");
     for option in ["X-Rookery-Session", "rookery mcp --agent reviewer@pr-1"] {
-        assert!(refused.contains(option), "{option} in {refused}");
+        assert!(rejected.contains(option), "{option} in {rejected}");
     }
     assert_output(&stage.run(&["stop", "@pr-1"]).await?, 0, "stopped @pr-1");
     // The members and their credentials leave when the team ends.

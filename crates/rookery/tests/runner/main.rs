@@ -1,6 +1,6 @@
 //! The runner: whole teams run from the command line, real and misbehaving agent programs, and their sandboxes.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails its test")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails its test")]
 
 mod commands;
 mod crash;

@@ -67,7 +67,7 @@ impl ProgramFolder {
         ProgramResult { finished, lines, transcript: std::fs::read_to_string(&transcript).unwrap() }
     }
 
-    async fn refused(&self, program: &Program) -> NotStarted {
+    async fn rejected(&self, program: &Program) -> NotStarted {
         let (transcript, cancel) = (self.path().join("transcript"), CancellationToken::new());
         run(program, RunLimits::within(LONG), &transcript, &cancel, &mut |_, _| {}).await.unwrap_err()
     }
@@ -134,15 +134,15 @@ async fn program_end_is_reported_with_its_last_errors() {
 #[tokio::test]
 async fn program_that_cannot_start_is_reported_with_its_reason() {
     let folder = ProgramFolder::new();
-    let missing = folder.refused(&folder.program(&["no-such-program-here"])).await;
+    let missing = folder.rejected(&folder.program(&["no-such-program-here"])).await;
     assert!(matches!(&missing, NotStarted::NoSuchProgram { name } if name == "no-such-program-here"), "{missing:?}");
     let elsewhere = Program { folder: folder.path().join("nowhere"), ..folder.shell("true") };
-    assert!(matches!(folder.refused(&elsewhere).await, NotStarted::NoSuchFolder { .. }));
+    assert!(matches!(folder.rejected(&elsewhere).await, NotStarted::NoSuchFolder { .. }));
     let broken = folder.path().join("broken");
     std::fs::write(&broken, "#!/no/such/interpreter\n").unwrap();
     std::fs::set_permissions(&broken, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let refused = folder.refused(&folder.program(&[broken.to_str().unwrap()])).await;
-    assert!(matches!(&refused, NotStarted::Refused { reason } if reason.contains("broken")), "{refused:?}");
+    let rejected = folder.rejected(&folder.program(&[broken.to_str().unwrap()])).await;
+    assert!(matches!(&rejected, NotStarted::Refused { reason } if reason.contains("broken")), "{rejected:?}");
 }
 
 #[tokio::test]

@@ -194,8 +194,8 @@ async fn sandboxed_program_reaches_only_named_hosts() {
     // Through the sandbox's own loopback.
     let direct = project.run(&sandbox, &fetch(format!("http://localhost:{open}/"))).await;
     assert_eq!(direct.out, ["open"], "{direct:?}");
-    let refused = project.run(&sandbox, &fetch(format!("http://localhost:{closed}/"))).await;
-    assert!(refused.out[0].contains("refused"), "the sandbox has its own loopback: {refused:?}");
+    let rejected = project.run(&sandbox, &fetch(format!("http://localhost:{closed}/"))).await;
+    assert!(rejected.out[0].contains("refused"), "the sandbox has its own loopback: {rejected:?}");
     // Through the proxy, like any program for other hosts.
     let by_proxy = |port: u16| {
         project.program(&sandbox, &["python3", "-c", FETCH, &format!("http://localhost:{port}/")]).env("BY_PROXY", "1")
@@ -358,8 +358,9 @@ async fn program_missing_inside_the_sandbox_is_reported_as_not_started() {
     std::fs::set_permissions(&broken, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let program = project.program(&sandbox, &[broken.to_str().unwrap()]);
     let (transcript, cancel) = (project.home.path().join("transcript"), CancellationToken::new());
-    let refused = run(&program, RunLimits::within(Duration::from_secs(50)), &transcript, &cancel, &mut |_, _| {}).await;
-    assert!(refused.unwrap_err().to_string().contains("broken"));
+    let rejected =
+        run(&program, RunLimits::within(Duration::from_secs(50)), &transcript, &cancel, &mut |_, _| {}).await;
+    assert!(rejected.unwrap_err().to_string().contains("broken"));
 }
 
 /// The script of a team's agent.

@@ -124,8 +124,8 @@ async fn four_model_providers_work_as_one_team() -> Outcome {
         .call("edit", |_| Ok(json!({"path": "made/hello.txt", "new": "hello\n"})))
         .call("edit", |_| Ok(json!({"path": "../outside.txt", "new": "hello\n"})))
         .call("channel_send", |story| {
-            let refused = story.result("edit")?;
-            anyhow::ensure!(refused.to_string().contains("outside of your folder"), "{refused}");
+            let rejected = story.result("edit")?;
+            anyhow::ensure!(rejected.to_string().contains("outside of your folder"), "{rejected}");
             Ok(json!({"message": "@tester it is there"}))
         })
         .say("made");

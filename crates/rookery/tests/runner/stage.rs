@@ -80,7 +80,7 @@ impl Stage {
     }
 
     /// Runs a line of shell in the project with a git identity.
-    #[expect(clippy::disallowed_methods, reason = "what people do in a project is done here")]
+    #[expect(clippy::disallowed_methods, reason = "runs a shell line as a person would")]
     pub fn shell(&self, line: &str) -> anyhow::Result<()> {
         let identity = [
             ("GIT_AUTHOR_NAME", "a"),

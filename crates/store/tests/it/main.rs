@@ -1,6 +1,6 @@
 //! One suite for every engine, and tests of files and shared databases.
 
-#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails its test")]
 
 mod artifacts;
 mod contract;

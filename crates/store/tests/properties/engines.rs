@@ -1,6 +1,6 @@
 //! The same commands on every engine leave the same log and get the same replies.
 
-#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails its test")]
 
 use rookery_core::redaction::Redact;
 use std::sync::Arc;
