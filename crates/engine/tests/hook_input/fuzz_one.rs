@@ -19,8 +19,8 @@ pub fn fuzz_one(data: &[u8]) {
     let (signature, body) =
         (String::from_utf8_lossy(&data[..end]).into_owned(), data.get(end + 1..).unwrap_or_default());
     for scheme in [Scheme::Rookery, Scheme::Github] {
-        let refused = read(scheme, &signature, body);
-        assert!(matches!(refused, Err(InboundError::Signature(_))), "the body is not signed: {refused:?}");
+        let rejected = read(scheme, &signature, body);
+        assert!(matches!(rejected, Err(InboundError::Signature(_))), "the body is not signed: {rejected:?}");
     }
     let signature = format!("{signature},t=1800000000,v1={}", seal(SECRET.as_bytes(), 1_800_000_000, body));
     match read(Scheme::Rookery, &signature, body) {

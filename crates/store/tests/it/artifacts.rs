@@ -372,8 +372,8 @@ async fn export_contains_artifacts_that_events_refer_to() {
         (text.replacen(&format!("{}\n", parts[parts.len() - 1]), "", 1), "the last part is missing"),
     ] {
         let broken = StoreFolder::new();
-        let refused = broken.import(tampered.as_bytes(), "log_b");
-        assert!(matches!(refused, Err(OfflineError::Line { .. })), "{case}: {refused:?}");
+        let rejected = broken.import(tampered.as_bytes(), "log_b");
+        assert!(matches!(rejected, Err(OfflineError::Line { .. })), "{case}: {rejected:?}");
         assert!(!broken.database().exists(), "{case}");
         assert_eq!(broken.artifacts().list().unwrap(), Vec::<String>::new(), "{case}");
     }
@@ -393,8 +393,8 @@ async fn migration_moves_named_and_young_artifacts() {
     let named = folder.artifacts().folder().join(&wanted[0]);
     let whole = std::fs::read(&named).unwrap();
     std::fs::write(&named, b"other").unwrap();
-    let refused = move_to(&folder, &StoreFolder::new());
-    assert!(matches!(refused, Err(OfflineError::Artifact(ArtifactError::Damaged { .. }))), "{refused:?}");
+    let rejected = move_to(&folder, &StoreFolder::new());
+    assert!(matches!(rejected, Err(OfflineError::Artifact(ArtifactError::Damaged { .. }))), "{rejected:?}");
     std::fs::write(&named, whole).unwrap();
     std::fs::write(&damaged, b"other").unwrap();
     let copied = StoreFolder::new();

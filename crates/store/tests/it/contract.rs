@@ -234,9 +234,9 @@ async fn joined_submissions_commit_together_or_not_at_all(world: &World) {
     };
     let mut bad = good();
     bad.push(create_task("task_0", "again"));
-    let (one, refusal) = tokio::join!(store.submit(create_task("task_9", "beside")), store.submit(together(bad)));
+    let (one, joined) = tokio::join!(store.submit(create_task("task_9", "beside")), store.submit(together(bad)));
     assert!(one.is_ok(), "other submissions of the batch commit");
-    match refusal {
+    match joined {
         Err(SubmitError::RefusedOne { place: 4, refusal }) => assert_eq!(refusal.code, Code::AlreadyExists),
         other => panic!("{other:?}"),
     }
@@ -560,15 +560,15 @@ async fn failure_within_a_batch_rejects_only_its_command(world: &World) {
     let store = &*world.store;
     let submissions = (0..512).map(|at| create_task(&format!("task_{}", if at == 256 { 255 } else { at }), "t"));
     let pending: Vec<_> = submissions.map(|submission| store.submit(submission)).collect();
-    let mut refused = Vec::new();
+    let mut rejected = Vec::new();
     for (at, pending) in pending.into_iter().enumerate() {
         match pending.await {
             Ok(_) => {}
-            Err(SubmitError::Refused(refusal)) => refused.push((at, refusal.code)),
+            Err(SubmitError::Refused(refusal)) => rejected.push((at, refusal.code)),
             Err(other) => panic!("{other}"),
         }
     }
-    assert_eq!(refused, [(256, Code::AlreadyExists)]);
+    assert_eq!(rejected, [(256, Code::AlreadyExists)]);
     assert_eq!(store.tallies().await.unwrap().0["tasks"], 511);
 }
 

@@ -210,10 +210,10 @@ async fn damaged_store_is_read_only_until_it_is_opened_again() {
     assert!(matches!(beside.await, Err(SubmitError::Unavailable { .. })));
     trap.arm([]);
     for _ in 0..3 {
-        let refused = store.submit(other()).await;
+        let rejected = store.submit(other()).await;
         assert!(
-            matches!(&refused, Err(SubmitError::Unavailable { reason }) if reason.contains("damaged")),
-            "{refused:?}"
+            matches!(&rejected, Err(SubmitError::Unavailable { reason }) if reason.contains("damaged")),
+            "{rejected:?}"
         );
     }
     let Health::ReadOnly { reason } = store.health() else { panic!("the store takes writes") };

@@ -109,8 +109,8 @@ async fn store_of_a_newer_program_is_read_only() {
         execute_sql(&path, &newer);
         let store = open(&path);
         assert!(matches!(store.health(), Health::ReadOnly { .. }), "{newer}");
-        let refused = store.submit(create_task("task_2", "t")).await.unwrap_err();
-        assert!(matches!(&refused, SubmitError::Unavailable { reason } if reason.contains("program")), "{refused}");
+        let rejected = store.submit(create_task("task_2", "t")).await.unwrap_err();
+        assert!(matches!(&rejected, SubmitError::Unavailable { reason } if reason.contains("program")), "{rejected}");
         assert_eq!(store.rows(vec![Key::Task("task_1".into())]).await.unwrap().0.iter().flatten().count(), 1);
         store.close().await;
     }
@@ -128,8 +128,8 @@ async fn store_of_a_development_version_is_rejected_unchanged() {
         UPDATE log_head SET format = 9; UPDATE log SET version = 4";
     execute_sql(&path, development);
     let before = std::fs::read(&path).unwrap();
-    let refused = SqliteStore::open(options(&path)).unwrap_err();
-    assert!(matches!(&refused, OpenError::Development { path: found } if *found == path), "{refused}");
+    let rejected = SqliteStore::open(options(&path)).unwrap_err();
+    assert!(matches!(&rejected, OpenError::Development { path: found } if *found == path), "{rejected}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
@@ -207,8 +207,11 @@ async fn store_is_read_only_after_a_read_meets_damage() {
     assert!(matches!(read, Err(ReadError::Corrupt { .. })), "{read:?}");
     let Health::ReadOnly { reason } = store.health() else { panic!("the store takes writes") };
     assert!(reason.contains("damaged") && reason.contains("restore a backup"), "{reason}");
-    let refused = store.submit(register_agent("a")).await;
-    assert!(matches!(&refused, Err(SubmitError::Unavailable { reason }) if reason.contains("damaged")), "{refused:?}");
+    let rejected = store.submit(register_agent("a")).await;
+    assert!(
+        matches!(&rejected, Err(SubmitError::Unavailable { reason }) if reason.contains("damaged")),
+        "{rejected:?}"
+    );
     assert!(store.log(LogQuery::after(Seq::ZERO, 1)).await.is_ok(), "intact rows can be read");
     store.close().await;
 }

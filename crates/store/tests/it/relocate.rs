@@ -331,8 +331,8 @@ mod postgres {
         let project = source(&third.database(), third.artifacts()).unwrap().snapshot().project.clone();
         assert_eq!((project.id.as_deref(), project.name.as_str()), (Some("shop-1"), "test"));
         // The old store can be read and not written.
-        let refused = PostgresStore::open(postgres_options(&schema.url(), "node_a")).await;
-        assert!(matches!(refused, Err(PostgresOpenError::Moved { to, .. }) if to == TO));
+        let rejected = PostgresStore::open(postgres_options(&schema.url(), "node_a")).await;
+        assert!(matches!(rejected, Err(PostgresOpenError::Moved { to, .. }) if to == TO));
         assert_eq!(export_schema(&schema).await, lines);
         assert!(out_of_schema(&schema, &StoreFolder::new()).await.is_ok(), "a move is repeated");
         let store = open(&third.database());
@@ -353,8 +353,11 @@ mod postgres {
         assert_eq!(log.len() as u64, there.events + 1);
         store.renew_lease(node("node_a")).await.unwrap();
         let other = StoreFolder::new();
-        let refused = out_of_schema(&schema, &other).await;
-        assert!(matches!(&refused, Err(OfflineError::InUse { by }) if by.contains("process 1 on here")), "{refused:?}");
+        let rejected = out_of_schema(&schema, &other).await;
+        assert!(
+            matches!(&rejected, Err(OfflineError::InUse { by }) if by.contains("process 1 on here")),
+            "{rejected:?}"
+        );
         assert_nothing_created(&other);
         // The node continues undisturbed.
         submit_ok(&store, create_task("task_more", "t")).await;

@@ -286,7 +286,7 @@ pub(crate) async fn submit_ok(store: &dyn Store, submission: Submission) -> Comm
 pub(crate) async fn submit_rejected(store: &dyn Store, submission: Submission) -> rookery_core::Code {
     match store.submit(submission).await {
         Err(SubmitError::Refused(refusal)) => refusal.code,
-        other => panic!("should have been refused: {other:?}"),
+        other => panic!("expected a rejection, got {other:?}"),
     }
 }
 
