@@ -204,7 +204,7 @@ impl Location {
     /// What to do about a problem that it has.
     pub fn mending(&self) -> &'static str {
         match self {
-            Self::Sqlite(_) => "stop the daemon, keep a copy of .rookery, then `rookery restore` the last backup",
+            Self::Sqlite(_) => DAMAGED,
             Self::Postgres(_) => "whoever runs the database sets it right; docs/scaling.md says what it must allow",
         }
     }
@@ -299,7 +299,7 @@ mod postgres {
 }
 
 /// The ways to recover from a damaged database.
-const DAMAGED: &str = "keep a copy of .rookery; `rookery restore FILE --force` brings back an older backup, or \
+const DAMAGED: &str = "stop the daemon and keep a copy of .rookery; `rookery restore FILE --force` brings back an older backup, or \
     `rookery export FILE` writes what can still be read, for `rookery import` into an empty project";
 
 /// The ways to recover from an empty database file.
@@ -348,12 +348,15 @@ pub fn explain_offline(error: OfflineError) -> anyhow::Error {
     with_hint(error, hint)
 }
 
+/// The hint for a store that cannot be checked.
+pub const CHECK_ADDRESS: &str = "check that the address in `store` is right";
+
 /// The same where a store was to be checked.
 fn explain_check(error: OfflineError) -> anyhow::Error {
     match &error {
         error if error.is_damage() => {}
         OfflineError::Open(OpenError::Empty { .. } | OpenError::Development { .. }) => {}
-        _ => return with_hint(error, "check that the address in `store` is right"),
+        _ => return with_hint(error, CHECK_ADDRESS),
     }
     explain_offline(error)
 }

@@ -57,7 +57,7 @@ impl Project {
     fn run(&self, arguments: &[&str]) -> (i32, String, String) {
         let output = self.command(arguments).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+        (output.status.code().unwrap(), body_text(output.stdout), body_text(output.stderr))
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -554,6 +554,28 @@ fn store_migration_happens_once_and_the_old_store_names_the_new() {
     let (code, _, stderr) = project.run(&["migrate", "--to", "sqlite:again.db"]);
     assert_eq!(code, 1);
     assert!(stderr.contains(&format!("the store has moved to {to}")), "{stderr}");
+}
+
+#[test]
+fn export_to_a_dash_writes_the_log_to_stdout() {
+    let project = project_with_log();
+    let (code, plain, _) = project.run(&["export"]);
+    assert!(code == 0 && plain.lines().count() > 1, "{plain}");
+    assert_eq!(project.run(&["export", "-"]), project.run(&["export"]));
+    assert!(!project.folder.path().join("-").exists());
+}
+
+#[test]
+fn doctor_names_a_missing_webhook_secret_and_the_variable_of_a_wrong_store() {
+    let project = project_with_log();
+    let settings = "[adapters.http.github]\nsecret_env = \"ABSENT_HOOK_SECRET\"\n";
+    std::fs::write(project.folder.path().join("rookery.toml"), settings).unwrap();
+    let (_, doctor, _) = project.run(&["doctor"]);
+    assert!(doctor.contains("there is no secret in the environment's ABSENT_HOOK_SECRET"), "{doctor}");
+    assert!(doctor.contains("set it where `rookery up` is run"), "{doctor}");
+    let output = project.command(&["doctor"]).env("ROOKERY_STORE", "sqlite:absent.db").output().unwrap();
+    let doctor = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(doctor.contains("check the address in ROOKERY_STORE"), "{doctor}");
 }
 
 #[test]

@@ -196,6 +196,23 @@ fn add(hooks: &mut Hooks, name: String, mut table: toml::Value) -> Result<(), St
     Ok(())
 }
 
+impl Hooks {
+    /// The secrets that cannot be read, each with what to do.
+    pub fn missing_secrets(
+        &self,
+        root: &Path,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Vec<(String, &'static str)> {
+        let incoming = self.incoming.iter().map(|hook| (&hook.name, &hook.secret));
+        let outgoing = self.outgoing.iter().map(|hook| (&hook.name, &hook.secret));
+        let missing = |(name, place): (&String, &SecretPlace)| {
+            let problem = place.read(root, &environment).err()?;
+            Some((format!("`adapters.http.{name}`: {problem}"), place.remedy()))
+        };
+        incoming.chain(outgoing).filter_map(missing).collect()
+    }
+}
+
 /// Takes out of a table where its secret is, if it says so once.
 fn secret_place(table: &mut toml::Value) -> Option<SecretPlace> {
     let table = table.as_table_mut()?;
@@ -207,6 +224,15 @@ fn secret_place(table: &mut toml::Value) -> Option<SecretPlace> {
 }
 
 impl SecretPlace {
+    fn remedy(&self) -> &'static str {
+        match self {
+            SecretPlace::Environment(_) => {
+                "set it where `rookery up` is run, or write the secret into a file and name that as `secret_file`"
+            }
+            SecretPlace::File(_) => "write the secret into that file, readable only by you",
+        }
+    }
+
     /// The secret, from the environment or from a file that is named relative to the project.
     fn read(&self, root: &Path, environment: impl Fn(&str) -> Option<String>) -> Result<Secret, String> {
         let (text, whence) = match self {
@@ -521,6 +547,11 @@ mod tests {
         );
         let missing = hooks[0].with_secret(Path::new("/nowhere"), |_| None).unwrap_err();
         assert_eq!(missing, "`adapters.http.github`: there is no secret in the environment's HOOK_SECRET");
+        let all = Hooks { incoming: hooks.clone(), outgoing: vec![] };
+        let named = all.missing_secrets(Path::new("/nowhere"), |_| None);
+        assert_eq!(named[0].0, missing);
+        assert!(named[0].1.contains("`secret_file`"), "{named:?}");
+        assert!(all.missing_secrets(Path::new("/nowhere"), environment).is_empty());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use rookery_core::Code;
 use rookery_runner::process::kernel_bounds;
 use rookery_runner::sandbox::SandboxSupport;
 use serde::Serialize;
@@ -13,10 +14,10 @@ use super::status::brief;
 use crate::cli::context::{self, Context, Running};
 use crate::cli::output::{Cell, Table, TextStyle};
 use crate::cli::{Failure, Report};
-use crate::config::ProjectSettings;
+use crate::config::{Origin, ProjectSettings};
 use crate::offline::{self, Integrity};
 use crate::project::{DaemonFile, Holder, Project, ProjectLock};
-use crate::stores::where_it_went;
+use crate::stores::{CHECK_ADDRESS, Location, where_it_went};
 
 /// Less room than this on the project's disk is worth a warning.
 const LOW_DISK_BYTES: u64 = 256 << 20;
@@ -84,6 +85,8 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         Err(error) => checks.push(without_daemon(&project, error)),
     }
     if let Ok(settings) = &settings {
+        checks.extend(check_secrets(settings, &project, running.is_ok()));
+        checks.extend(running.as_ref().ok().and_then(|running| check_same_store(settings, &project, &running.file)));
         checks.extend(check_store(settings, &project).await);
     }
     context.out.show(&checks, |_| Ok(table(&checks)))?;
@@ -186,12 +189,17 @@ async fn check_daemon(running: &Running) -> Vec<Check> {
             format!("the daemon is version {}, this program {}", running.file.version, env!("CARGO_PKG_VERSION"));
         checks.push(Check::warning("version", found, "restart it: `rookery down`, then `rookery up`"));
     }
+    let info = running.client.get(&["admin", "info"], &[]).await;
+    // Asked after the first read, which may meet damage that was not known.
     checks.push(match running.client.get(&["readyz"], &[]).await {
         Ok(_) => Check::good("writing", "the store takes writes"),
         Err(error) => Check::failed("writing", &error.into()),
     });
-    match running.client.get(&["admin", "info"], &[]).await {
+    match info {
         Ok(info) => checks.extend(check_info(&info)),
+        Err(error) if error.code() == Some(Code::StoreCorrupt.as_str()) => {
+            checks.push(Check::bad("reading", error.to_string(), "see the line `store`"));
+        }
         Err(error) => checks.push(Check::failed("person's key", &error.into())),
     }
     checks
@@ -200,12 +208,44 @@ async fn check_daemon(running: &Running) -> Vec<Check> {
 fn check_info(info: &Value) -> Vec<Check> {
     let mut checks = vec![Check::good("person's key", "the daemon accepts it")];
     let warnings = info["warnings"].as_array().map(Vec::as_slice).unwrap_or_default();
-    checks.extend(warnings.iter().map(|warning| {
+    // The check `writing` says it with what to do.
+    let others = warnings.iter().filter(|warning| !brief(warning).starts_with("the store cannot write: "));
+    checks.extend(others.map(|warning| {
         let text = warning["message"].as_str().map_or_else(|| brief(warning), str::to_owned);
         let mend = warning["hint"].as_str().unwrap_or("the daemon's log says more: .rookery/log/daemon.log");
         Check::warning("daemon", text, mend)
     }));
     checks
+}
+
+/// The secrets of webhooks: without one of them no daemon starts.
+fn check_secrets(settings: &ProjectSettings, project: &Project, is_served: bool) -> Vec<Check> {
+    let missing = settings.hooks.missing_secrets(project.root(), |name| std::env::var(name).ok());
+    let check = |(found, mend): (String, &str)| match is_served {
+        // The running daemon found its secret when it started, perhaps in another environment.
+        true => Check::warning("webhook", format!("{found}; a daemon cannot be started from here"), mend),
+        false => Check::bad("webhook", found, mend),
+    };
+    missing.into_iter().map(check).collect()
+}
+
+/// Says that the store of the settings, which is checked, is not that of the daemon.
+fn check_same_store(settings: &ProjectSettings, project: &Project, file: &DaemonFile) -> Option<Check> {
+    let used = Location::parse(file.store.as_ref()?, settings, project).ok()?;
+    let named = Location::of(settings, project).ok()?;
+    if used.is_same(&named) {
+        return None;
+    }
+    let mend = match settings.origin("store") {
+        Origin::Environment(name) => {
+            format!("unset {name}, or restart the daemon with it: `rookery down`, then `rookery up`")
+        }
+        Origin::Default => "name it as `store` in rookery.toml, and for this check with --store".to_owned(),
+        Origin::Flag | Origin::File { .. } => "restart the daemon: `rookery down`, then `rookery up`".to_owned(),
+    };
+    let found =
+        format!("the daemon uses {}; {} ({}) is checked", used.shown(), named.shown(), settings.origin("store"));
+    Some(Check::warning("store", found, mend))
 }
 
 async fn check_store(settings: &ProjectSettings, project: &Project) -> Vec<Check> {
@@ -220,7 +260,15 @@ async fn check_store(settings: &ProjectSettings, project: &Project) -> Vec<Check
         Ok(integrity) => {
             integrity.problems.into_iter().map(|problem| Check::bad("store", problem, integrity.mend)).collect()
         }
-        Err(error) => vec![Check::failed("store", &error)],
+        Err(error) => {
+            let mut check = Check::failed("store", &error);
+            if let Origin::Environment(name) = settings.origin("store")
+                && check.mend.as_deref() == Some(CHECK_ADDRESS)
+            {
+                check.mend = Some(format!("check the address in {name}, or unset it to use the project's own store"));
+            }
+            vec![check]
+        }
     }
 }
 
