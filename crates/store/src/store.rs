@@ -194,7 +194,25 @@ pub enum ReadError {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Health {
     Writable,
-    ReadOnly { reason: String },
+    ReadOnly { reason: String, cause: ReadOnlyCause },
+}
+
+impl Health {
+    /// Read-only until a write succeeds again.
+    pub fn interrupted(reason: impl Into<String>) -> Health {
+        Health::ReadOnly { reason: reason.into(), cause: ReadOnlyCause::Interruption }
+    }
+}
+
+/// The kind of problem that makes a store read-only, which decides how it becomes writable again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReadOnlyCause {
+    /// A full disk or an unreachable database. Writes resume by themselves.
+    Interruption,
+    /// A damaged file, which must be replaced.
+    Damage,
+    /// A store that this program must not write. The reason says what to do.
+    Unfit,
 }
 
 pub trait Store: Send + Sync + 'static {

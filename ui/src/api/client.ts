@@ -27,6 +27,15 @@ export const credential = new Credential({
   removeItem: (key) => localStorage.removeItem(key),
 });
 
+/** Codes that tell of the store and not of the request. */
+const STORE_CODES = new Set(['STORE_UNAVAILABLE', 'STORE_CORRUPT']);
+let storeFailed = () => {};
+
+/** Calls the listener when an answer tells that the store cannot be read or written. */
+export function onStoreFailure(listener: () => void): void {
+  storeFailed = listener;
+}
+
 /** Every response names its project. Asked for once, because the session's half is kept by project. */
 async function knowProject(): Promise<void> {
   if (!credential.isKnown()) credential.serves((await fetch('/healthz')).headers.get('x-rookery-project'));
@@ -81,6 +90,7 @@ async function answered(response: Response): Promise<unknown> {
   if (response.ok) return body;
   // Two faces, two shapes: {error, code, hint} and {code, message, details}.
   const told = (body ?? {}) as { error?: string; message?: string; code?: string; hint?: string };
+  if (told.code !== undefined && STORE_CODES.has(told.code)) storeFailed();
   const message = told.error ?? told.message ?? `the daemon answered ${response.status}`;
   throw new ApiError(response.status, told.code ?? '', message, told.hint, body);
 }
@@ -96,6 +106,16 @@ async function parsed(response: Response): Promise<unknown> {
 
 export function path(template: TemplateStringsArray, ...parts: string[]): string {
   return String.raw({ raw: template }, ...parts.map(encodeURIComponent));
+}
+
+export interface Probed { message: string; hint: string | undefined }
+
+/** Why the store takes no writes, and what to do; nothing if it takes them or the daemon does not answer. */
+export async function probe(): Promise<Probed | undefined> {
+  const response = await call('/readyz').catch(() => undefined);
+  if (response?.status !== 503) return undefined;
+  const { error, hint } = ((await parsed(response)) ?? {}) as { error?: string; hint?: string };
+  return { message: error ?? 'the store cannot write', hint };
 }
 
 /** The log, as the feed wants it. */

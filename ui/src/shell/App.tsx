@@ -50,6 +50,7 @@ export function App() {
     <>
       <a className="skip" href="#main">Skip to the view</a>
       <Replaying />
+      <ReadOnly />
       <div className={classes} onClick={(event) => linked(event)}>
         <Rail place={place} onSearch={() => setOver('commands')} />
         <main className="main" id="main" tabIndex={-1} onClick={() => over === 'menu' && setOver('none')}>
@@ -113,6 +114,8 @@ function Home({ onMenu }: { onMenu: () => void }) {
   const channels = useStore((state) => state.channels);
   const matters = useMatters();
   const link = useStore((state) => state.link);
+  const isReadOnly = useStore((state) => state.readOnly !== undefined);
+  if (!ready && link.is === 'away' && isReadOnly) return <p className="empty">The log cannot be read: {link.why}. The page tries again by itself.</p>;
   if (!ready && link.is === 'away') return <p className="empty">The daemon does not let this page in: {link.why}. If it wants to know who you are, run <code>rookery open</code> in the project and follow the link that it prints. The page tries again by itself.</p>;
   if (!ready || channels.size === 0) return <p className="empty">One moment…</p>;
   if (matters.length > 0) return <AttentionView onMenu={onMenu} />;
@@ -144,6 +147,23 @@ function Replaying() {
         : `Reading the log up to event ${past.at.toLocaleString()}: ${past.loading.toLocaleString()} so far`}
     </div>
   );
+}
+
+/** The store takes no writes: why, and what to do. */
+function ReadOnly() {
+  const problem = useStore((state) => state.readOnly);
+  if (!problem) return null;
+  return (
+    <div className="readonly" role="alert">
+      <b>Read-only.</b> {sentence(problem.message)} {problem.hint && sentence(problem.hint)}
+    </div>
+  );
+}
+
+/** A message of the daemon as a sentence, with what stands between backticks as code. */
+function sentence(message: string) {
+  const text = `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
+  return text.split('`').map((part, at) => (at % 2 === 1 ? <code key={at}>{part}</code> : part));
 }
 
 function Toasts() {

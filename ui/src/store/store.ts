@@ -1,7 +1,7 @@
 // The one store of the page: what the log says, folded. Views read it through `useStore`; nothing else keeps state of the team.
 
 import { useSyncExternalStore } from 'react';
-import { credential, events as eventPage, get, path, source, type Wire } from '../api/client';
+import { credential, events as eventPage, get, onStoreFailure, path, type Probed, probe, source, type Wire } from '../api/client';
 import { type LogEvent, read, text } from './event';
 import { Feed, type Link } from './feed';
 import { fold } from './fold';
@@ -47,6 +47,8 @@ export interface State {
   /** Messages that wait for a person's decision. */
   held: readonly Wire['HeldMessage'][];
   ready: boolean;
+  /** Why the store takes no writes, if so. */
+  readOnly: Probed | undefined;
 }
 
 const MOST_EVENTS = 20_000;
@@ -57,6 +59,9 @@ const SECOND_PAGE = 1000;
 const READ_AHEAD = 5;
 export const ENTRIES = 100;
 const BEATS_MILLIS = 10_000;
+/** How often the page asks whether the store can be written, and how often while it cannot. */
+const PROBE_MILLIS = 15_000;
+const RECOVERY_PROBE_MILLIS = 3_000;
 
 export const ACKNOWLEDGED = 'x.attention.acknowledged';
 
@@ -79,6 +84,7 @@ let state: State = {
   routings: new Map(),
   held: [],
   ready: false,
+  readOnly: undefined,
 };
 
 function change(next: Partial<State>): void {
@@ -165,6 +171,8 @@ export function signedOut(): void {
 
 export function start(): void {
   credential.onRejected(signedOut);
+  onStoreFailure(() => void health());
+  void healthFromNowOn();
   void feed.start();
   setInterval(() => void beats(), BEATS_MILLIS);
   setInterval(() => {
@@ -247,6 +255,22 @@ function fromWire(entry: Wire['ChannelEntry'], thread: string): Entry {
     mentions: entry.mentions, people: entry.people, unknown: entry.unknown, to: entry.to, priority: entry.priority,
     replyTo: entry.reply_to ?? undefined, acked: [],
   };
+}
+
+let probing = false;
+
+/** Asks whether the store can be written. Failures that come meanwhile ask no second time. */
+async function health(): Promise<void> {
+  if (probing) return;
+  probing = true;
+  const readOnly = await probe();
+  probing = false;
+  if (readOnly?.message !== state.readOnly?.message) change({ readOnly });
+}
+
+async function healthFromNowOn(): Promise<void> {
+  if (!document.hidden) await health();
+  setTimeout(() => void healthFromNowOn(), state.readOnly === undefined ? PROBE_MILLIS : RECOVERY_PROBE_MILLIS);
 }
 
 async function beats(): Promise<void> {

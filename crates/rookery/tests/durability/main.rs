@@ -4,6 +4,7 @@
 //! One file for each promise. [`wire`] sends requests as a client does; [`store_checks`] compares the tables with the log.
 
 mod crash;
+mod damage;
 #[cfg(target_os = "linux")]
 mod disk;
 mod fan_out;

@@ -64,7 +64,9 @@ use crate::operational::{EndpointCursor, Operation, PresenceBoard, PresenceRecor
 use crate::publish::{CommitFeed, Publisher};
 use crate::query::{LogQuery, RowQuery};
 use crate::queue::{Limits, Queue};
-use crate::store::{Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
+use crate::store::{
+    Committed, Health, Pending, Read, ReadError, ReadOnlyCause, Store, Submission, SubmitError, Tallies,
+};
 
 /// Connections for the node's own affairs: attendance, presence, tokens. They must not wait behind slow reads, or a busy
 /// node would count as gone.
@@ -117,7 +119,7 @@ struct Shared {
 impl Shared {
     fn health(&self) -> Health {
         if let Some(reason) = self.closed.get() {
-            return Health::ReadOnly { reason: reason.clone() };
+            return Health::ReadOnly { reason: reason.clone(), cause: ReadOnlyCause::Unfit };
         }
         self.health.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -166,7 +168,7 @@ impl Shared {
         if *known == health {
             return;
         }
-        if let (Health::Writable, Health::ReadOnly { reason }) = (&*known, &health) {
+        if let (Health::Writable, Health::ReadOnly { reason, .. }) = (&*known, &health) {
             tracing::error!(reason, "the store cannot be written");
             self.ailing.notify_one();
         }
@@ -278,7 +280,7 @@ impl PostgresStore {
     }
 
     async fn write(&self, operation: Operation) -> Result<usize, SubmitError> {
-        if let Health::ReadOnly { reason } = self.shared.health() {
+        if let Health::ReadOnly { reason, .. } = self.shared.health() {
             return Err(SubmitError::Unavailable { reason });
         }
         let mut questions = vec![transact::operate(&operation, &self.node)?];

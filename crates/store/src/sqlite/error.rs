@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use rusqlite::ErrorCode;
 
 use crate::offline::OfflineError;
-use crate::store::{ReadError, SubmitError};
+use crate::store::{Health, ReadError, ReadOnlyCause, SubmitError};
 
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +90,7 @@ impl Damage {
 }
 
 /// The reason why a damaged store is only read, with what to do about it.
-pub(super) fn damage_notice(problem: &str) -> String {
+fn damage_notice(problem: &str) -> String {
     format!("the file is damaged ({problem}); restore a backup, or export what can be read and import it elsewhere")
 }
 
@@ -119,6 +119,18 @@ impl Trouble {
 
     pub(super) fn makes_unhealthy(&self) -> bool {
         !matches!(self, Trouble::Poison(_))
+    }
+
+    /// The health of a store that met this.
+    pub(super) fn health(&self) -> Health {
+        let cause = match self {
+            Trouble::Closed(_) => ReadOnlyCause::Unfit,
+            Trouble::Damage(_) => ReadOnlyCause::Damage,
+            Trouble::Full(_) | Trouble::Disk(_) | Trouble::Poison(_) | Trouble::Unknown(_) => {
+                ReadOnlyCause::Interruption
+            }
+        };
+        Health::ReadOnly { reason: self.reason().to_owned(), cause }
     }
 
     pub(super) fn reason(&self) -> &str {

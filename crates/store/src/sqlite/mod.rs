@@ -65,7 +65,9 @@ use crate::operational::{EndpointCursor, Operation, PresenceBoard, PresenceRecor
 use crate::publish::{CommitFeed, Publisher};
 use crate::query::{LogQuery, RowQuery};
 use crate::queue::{Limits, Queue};
-use crate::store::{Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
+use crate::store::{
+    Committed, Health, Pending, Read, ReadError, ReadOnlyCause, Store, Submission, SubmitError, Tallies,
+};
 
 /// How to open a store.
 #[derive(Clone, Debug)]
@@ -117,7 +119,7 @@ struct Shared {
 impl Shared {
     fn health(&self) -> Health {
         if let Some(reason) = self.damage.reason() {
-            return Health::ReadOnly { reason: reason.to_owned() };
+            return Health::ReadOnly { reason: reason.to_owned(), cause: ReadOnlyCause::Damage };
         }
         self.health.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -127,7 +129,7 @@ impl Shared {
         if *known == health {
             return;
         }
-        if let Health::ReadOnly { reason } = &health {
+        if let Health::ReadOnly { reason, .. } = &health {
             tracing::error!(reason, "the store cannot be written");
         }
         *known = health;
@@ -178,9 +180,9 @@ impl SqliteStore {
         let fitness = migrate::prepare(&connection, &path, birth, MIGRATIONS)?;
         let found = match fitness {
             Fitness::Writable => examine(&connection, &path)?,
-            Fitness::OnlyToRead(reason) => Found { clean: true, closed: Some(reason) },
+            Fitness::OnlyToRead(reason) => Found { clean: true, closed: Some(reason), damage: None },
         };
-        if found.closed.is_none() {
+        if found.closed.is_none() && found.damage.is_none() {
             // Begin with an empty write-ahead log. If a reader is in the way, it is emptied later.
             drop(checkpoint::reset(&connection, Duration::ZERO));
         }
@@ -200,7 +202,13 @@ impl SqliteStore {
             .head;
         let project_id =
             migrate::project_id(&connection).map_err(|source| OpenError::Sql { path: path.clone(), source })?;
-        let health = found.closed.clone().map_or(Health::Writable, |reason| Health::ReadOnly { reason });
+        if let Some(problem) = &found.damage {
+            reader.damage().note(problem);
+        }
+        let health = match found.closed.clone() {
+            Some(reason) => Health::ReadOnly { reason, cause: ReadOnlyCause::Unfit },
+            None => Health::Writable,
+        };
         let shared = Arc::new(Shared {
             queue: Queue::new(options.limits),
             health: RwLock::new(health),
@@ -315,6 +323,8 @@ struct Found {
     clean: bool,
     /// Why it must not be written, if so.
     closed: Option<String>,
+    /// What is wrong with the file, if it is damaged.
+    damage: Option<String>,
 }
 
 /// Looks at the file after a stop that was not clean. A damaged store can still be read, and says why it takes nothing.
@@ -322,16 +332,15 @@ fn examine(connection: &Connection, path: &Path) -> Result<Found, OpenError> {
     let failed = |source| OpenError::Sql { path: path.to_owned(), source };
     let clean = migrate::is_clean(connection).map_err(failed)?;
     if clean {
-        return Ok(Found { clean, closed: None });
+        return Ok(Found { clean, closed: None, damage: None });
     }
     tracing::info!("the store was not closed; checking it");
-    let problem = match migrate::quick_check(connection) {
+    let damage = match migrate::quick_check(connection) {
         Ok(problem) => problem,
         Err(error) if error::is_damage(&error) => Some(error.to_string()),
         Err(error) => return Err(failed(error)),
     };
-    let closed = problem.map(|problem| error::damage_notice(&problem));
-    Ok(Found { clean, closed })
+    Ok(Found { clean, closed: None, damage })
 }
 
 impl Store for SqliteStore {

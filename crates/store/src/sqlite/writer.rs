@@ -331,7 +331,7 @@ impl Writer {
             self.shared.damage.note(reason);
         }
         if trouble.makes_unhealthy() {
-            self.shared.set_health(Health::ReadOnly { reason: trouble.reason().to_owned() });
+            self.shared.set_health(trouble.health());
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rookery_core::files::RecordUntracked;
 use rookery_core::{Caller, Key, Seq};
 use rookery_store::sqlite::{Faults, Options, SqliteStore, Step};
-use rookery_store::store::Health;
+use rookery_store::store::{Health, ReadOnlyCause};
 use rookery_store::{Operation, RowQuery, Store, Submission, SubmitError};
 use rusqlite::Connection;
 
@@ -75,7 +75,7 @@ fn store_with_trap(change: impl FnOnce(&mut Options)) -> StoreWithTrap {
     let mut options = options(&database(&folder));
     options.faults = Some(trap.clone());
     options.upkeep.probe = Duration::from_secs(3_600);
-    change(&mut options);
+    execute_sql(&mut options);
     StoreWithTrap { trap, store: SqliteStore::open(options).unwrap(), folder }
 }
 
@@ -216,7 +216,7 @@ async fn damaged_store_is_read_only_until_it_is_opened_again() {
             "{rejected:?}"
         );
     }
-    let Health::ReadOnly { reason } = store.health() else { panic!("the store takes writes") };
+    let Health::ReadOnly { reason, .. } = store.health() else { panic!("the store takes writes") };
     assert!(reason.contains("restore a backup"), "{reason}");
     assert_eq!(whole_log(&store).await.len(), 0);
     store.close().await;
@@ -234,8 +234,8 @@ async fn full_disk_is_reported_and_recovery_is_noticed() {
     let large = || with_body(create_task("task_large", "t"), &vec![7; 300_000]);
     let failed = store.submit(large()).await;
     assert!(matches!(&failed, Err(SubmitError::Unavailable { reason }) if reason.contains("full")), "{failed:?}");
-    assert!(matches!(store.health(), Health::ReadOnly { .. }));
-    // Reads and rejections keep working: neither needs space.
+    assert!(matches!(store.health(), Health::ReadOnly { cause: ReadOnlyCause::Interruption, .. }));
+    // Reads go on, and so do refusals: neither needs room.
     assert_eq!(store.list(RowQuery::all(rookery_core::Table::Agents)).await.unwrap().0.len(), 1);
     assert_eq!(submit_rejected(&store, create_task("task_2", "")).await, rookery_core::Code::Invalid);
     assert!(matches!(store.health(), Health::ReadOnly { .. }));

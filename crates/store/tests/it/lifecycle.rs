@@ -7,7 +7,7 @@ use std::time::Duration;
 use rookery_core::{Key, Seq, Table};
 use rookery_store::offline::OfflineError;
 use rookery_store::sqlite::{OpenError, Reader, SqliteStore, Upkeep, holder, offline};
-use rookery_store::store::Health;
+use rookery_store::store::{Health, ReadOnlyCause};
 use rookery_store::{FORMAT, LogQuery, ReadError, RowQuery, Store, SubmitError};
 use rusqlite::Connection;
 
@@ -108,9 +108,9 @@ async fn store_of_a_newer_program_is_read_only() {
         store.close().await;
         execute_sql(&path, &newer);
         let store = open(&path);
-        assert!(matches!(store.health(), Health::ReadOnly { .. }), "{newer}");
-        let rejected = store.submit(create_task("task_2", "t")).await.unwrap_err();
-        assert!(matches!(&rejected, SubmitError::Unavailable { reason } if reason.contains("program")), "{rejected}");
+        assert!(matches!(store.health(), Health::ReadOnly { cause: ReadOnlyCause::Unfit, .. }), "{newer}");
+        let refused = store.submit(create_task("task_2", "t")).await.unwrap_err();
+        assert!(matches!(&refused, SubmitError::Unavailable { reason } if reason.contains("program")), "{refused}");
         assert_eq!(store.rows(vec![Key::Task("task_1".into())]).await.unwrap().0.iter().flatten().count(), 1);
         store.close().await;
     }
@@ -172,8 +172,8 @@ async fn damaged_file_is_found_after_an_unclean_shutdown() {
     std::fs::write(&path, bytes).unwrap();
     execute_sql(&path, "UPDATE meta SET value = '0' WHERE name = 'clean'");
     let store = open(&path);
-    let Health::ReadOnly { reason } = store.health() else { panic!("the damage was not found") };
-    assert!(reason.contains("damaged"), "{reason}");
+    let Health::ReadOnly { reason, cause } = store.health() else { panic!("the damage was not found") };
+    assert!(reason.contains("damaged") && cause == ReadOnlyCause::Damage, "{reason}, {cause:?}");
     assert!(matches!(store.submit(create_task("task_x", "t")).await, Err(SubmitError::Unavailable { .. })));
     assert!(store.log(LogQuery::after(Seq::ZERO, 1)).await.is_ok());
     store.close().await;
@@ -205,7 +205,8 @@ async fn store_is_read_only_after_a_read_meets_damage() {
     assert_eq!(store.health(), Health::Writable, "no damaged page was read yet");
     let read = store.list(RowQuery::all(Table::Tasks)).await;
     assert!(matches!(read, Err(ReadError::Corrupt { .. })), "{read:?}");
-    let Health::ReadOnly { reason } = store.health() else { panic!("the store takes writes") };
+    let Health::ReadOnly { reason, cause } = store.health() else { panic!("the store takes writes") };
+    assert_eq!(cause, ReadOnlyCause::Damage);
     assert!(reason.contains("damaged") && reason.contains("restore a backup"), "{reason}");
     let rejected = store.submit(register_agent("a")).await;
     assert!(

@@ -150,7 +150,7 @@ impl From<SubmitError> for HttpError {
                 HttpError::new(Code::Busy, message).hint("nothing was done; try again in a moment").retry_after(1)
             }
             SubmitError::Unavailable { .. } => HttpError::new(Code::StoreUnavailable, message)
-                .hint("nothing was done; reading goes on, and writing resumes when the cause is gone")
+                .hint("nothing was done; reads continue, and `rookery doctor` says when writes resume")
                 .retry_after(1),
             SubmitError::OutcomeUnknown { .. } => HttpError::new(Code::OutcomeUnknown, message)
                 .hint("look whether it was done before you repeat it, or repeat it with the same Idempotency-Key"),

@@ -10,7 +10,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use rookery_core::Code;
-use rookery_engine::{Health, LeaderRole, NodeLiveness};
+use rookery_engine::{Health, LeaderRole, NodeLiveness, ReadOnlyCause};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -39,13 +39,26 @@ pub async fn healthz() -> Json<Probe> {
 pub async fn readyz(State(app): State<App>) -> Response {
     match app.engine().health() {
         Health::Writable => Json(Probe { ok: true }).into_response(),
-        Health::ReadOnly { reason } => HttpError::new(
-            Code::StoreUnavailable,
-            format!("the store cannot write: {reason}"),
-        )
-        .hint("reading goes on; unless the reason asks for more, writing resumes by itself when the cause is gone")
-        .retry_after(1)
-        .into_response(),
+        Health::ReadOnly { reason, cause } => {
+            HttpError::new(Code::StoreUnavailable, format!("the store cannot write: {reason}"))
+                .hint(next_step(cause))
+                .retry_after(1)
+                .into_response()
+        }
+    }
+}
+
+/// What a person does about a read-only store.
+fn next_step(cause: ReadOnlyCause) -> &'static str {
+    match cause {
+        ReadOnlyCause::Interruption => {
+            "reads continue, and writes resume by themselves when the cause is gone, such as when the disk has room again"
+        }
+        ReadOnlyCause::Damage => {
+            "stop the daemon with `rookery down` and keep a copy of .rookery; then `rookery restore FILE --force` brings back \
+             a backup, or `rookery export FILE` writes what can be read, for `rookery import` into an empty project"
+        }
+        ReadOnlyCause::Unfit => "reads continue; do what the reason says, then start the daemon again",
     }
 }
 

@@ -40,7 +40,7 @@ pub async fn info(State(app): State<App>, call: Call) -> Result<Response, HttpEr
     }
     let writable = match engine.health() {
         Health::Writable => true,
-        Health::ReadOnly { reason } => {
+        Health::ReadOnly { reason, .. } => {
             warnings.push(format!("the store cannot write: {reason}"));
             false
         }

@@ -133,7 +133,7 @@ impl Store for NodeStore {
     fn renew_lease(&self, node: Node) -> Pending<'_, Result<LeaseRenewal, SubmitError>> {
         let renewed = match self.health() {
             Health::Writable => Ok(self.database.attend(node, self.database_clock.now())),
-            Health::ReadOnly { reason } => Err(SubmitError::Unavailable { reason }),
+            Health::ReadOnly { reason, .. } => Err(SubmitError::Unavailable { reason }),
         };
         Box::pin(std::future::ready(renewed))
     }
@@ -148,7 +148,7 @@ impl Store for NodeStore {
 
     fn health(&self) -> Health {
         if self.disk_full.load(Ordering::Relaxed) {
-            return Health::ReadOnly { reason: "database or disk is full".to_owned() };
+            return Health::interrupted("database or disk is full");
         }
         Health::Writable
     }

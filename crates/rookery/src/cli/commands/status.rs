@@ -1,6 +1,7 @@
 //! `rookery status`
 
 use rookery_client::wire;
+use rookery_core::Code;
 use serde_json::{Value, json};
 
 use crate::cli::clock::Clock;
@@ -15,7 +16,14 @@ pub struct Args {}
 
 pub(super) async fn run(context: &Context, _args: Args) -> anyhow::Result<()> {
     let running = context::find(&context.project()?).await?;
-    let status = running.client.get(&["status"], &[]).await?;
+    let status = match running.client.get(&["status"], &[]).await {
+        Err(error) if error.code() == Some(Code::StoreCorrupt.as_str()) => {
+            // The probe says more: that nothing is written any more, and what to do.
+            running.client.get(&["readyz"], &[]).await?;
+            return Err(error.into());
+        }
+        answer => answer?,
+    };
     // Details are for people with the key; the rest is worth showing without them.
     let info = running.client.get(&["admin", "info"], &[]).await.unwrap_or(Value::Null);
     let answer = json!({ "daemon": running.file, "status": status, "info": info });
