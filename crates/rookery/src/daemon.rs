@@ -30,7 +30,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::{HookSettings, Origin, OutgoingSettings, ProjectSettings};
-use crate::project::{DaemonFile, Project, ProjectLock, host_name, run_time_folder};
+use crate::project::{DaemonFile, Project, ProjectLock, Published, Reserve, host_name, run_time_folder};
 use crate::stores::{self, Means, Opened};
 use crate::team_files;
 use crate::team_starter::CommandTeamStarter;
@@ -88,7 +88,15 @@ pub async fn run(
     start_tracing(settings)?;
     allow_many_files();
     let bound = bind(settings).await?;
-    serve(settings, project, bound, stop, ready).await
+    let reserve = Reserve::open(project, &lock);
+    let served = serve(settings, project, bound, stop, |served| {
+        reserve.refill();
+        ready(served)
+    })
+    .await;
+    // What only a running daemon needs is gone, and makes room for the next start.
+    reserve.refill();
+    served
 }
 
 /// Opens the store, starts the engine and its subscribers, and serves every surface on `bound.listener`.
@@ -98,7 +106,7 @@ pub async fn serve(
     settings: &ProjectSettings,
     project: &Project,
     bound: Bound,
-    mut stop: StopSignals,
+    stop: StopSignals,
     ready: impl FnOnce(Ready<'_>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
@@ -109,12 +117,44 @@ pub async fn serve(
     let watching = if settings.watch { WatchMode::On } else { WatchMode::Off };
     team_files::settle_defaults(&engine, settings).await?;
     let mut services = Services::start(&engine, watching).await.context("cannot read the store")?;
+    let started_at = clock.now().0;
+    let started = Started { bound, opened: &opened, engine: &engine, services: &mut services, started_at };
+    let served = serve_surfaces(settings, project, started, stop, ready).await;
+    let ending = async {
+        services.stop(&engine).await;
+        engine.close().await;
+    };
+    if tokio::time::timeout(SHUTDOWN_GRACE, ending).await.is_err() {
+        tracing::warn!("the store did not answer to the end; what it had not acknowledged is of unknown outcome");
+    }
+    // The address is withdrawn last.
+    served.map(drop)
+}
+
+/// An engine with its services, which no surface reaches yet.
+struct Started<'a> {
+    bound: Bound,
+    opened: &'a Opened,
+    engine: &'a Engine,
+    services: &'a mut Services,
+    started_at: i64,
+}
+
+/// Serves every surface until the daemon is told to stop, and returns the address to withdraw. The caller stops the services, also after an error.
+async fn serve_surfaces(
+    settings: &ProjectSettings,
+    project: &Project,
+    started: Started<'_>,
+    mut stop: StopSignals,
+    ready: impl FnOnce(Ready<'_>) -> anyhow::Result<()>,
+) -> anyhow::Result<Published> {
+    let Started { bound, opened, engine, services, started_at } = started;
     let endpoint = settings.otlp_endpoint.as_ref();
-    let telemetry = endpoint.map(|endpoint| Telemetry::start(&engine, endpoint, &opened.project_name)).transpose()?;
+    let telemetry = endpoint.map(|endpoint| Telemetry::start(engine, endpoint, &opened.project_name)).transpose()?;
     let program = std::env::current_exe().context("cannot tell which program this is")?;
-    let rendered = services.render(&engine, team_files::renderer_config(project, &program));
-    services.deliver(&engine, carrier(settings)?);
-    let app = app(settings, &opened, &engine, &bound, Sights { files: services.watch_coverage(), rendered })?;
+    let rendered = services.render(engine, team_files::renderer_config(project, &program));
+    services.deliver(engine, carrier(settings)?);
+    let app = app(settings, opened, engine, &bound, Sights { files: services.watch_coverage(), rendered })?;
     let socket = project.prepare_socket()?;
     let unix = listen_unix(&socket).with_context(|| format!("cannot open the socket {}", socket.display()))?;
     let tls = tls_config(settings, project)?;
@@ -125,7 +165,7 @@ pub async fn serve(
         version: VERSION.to_owned(),
         project: app.about().project_id.clone(),
         store: Some(settings.store.to_string()),
-        started_at: clock.now().0,
+        started_at,
     };
     let published = file.publish(project)?;
     let links = SignInLinks { app: &app, url: &bound.url };
@@ -137,15 +177,8 @@ pub async fn serve(
     app.stopping().cancel();
     serving.await.context("serving ended badly")?;
     drop(telemetry);
-    let ending = async {
-        services.stop(&engine).await;
-        engine.close().await;
-    };
-    if tokio::time::timeout(SHUTDOWN_GRACE, ending).await.is_err() {
-        tracing::warn!("the store did not answer to the end; what it had not acknowledged is of unknown outcome");
-    }
     drop(std::fs::remove_file(&socket));
-    Ok(())
+    Ok(published)
 }
 
 /// What this process is among those that share the store.

@@ -2,11 +2,12 @@
 //!
 //! Owns every path below `.rookery/` and the modes they are created with; nothing else spells these names. Where the
 //! root is found is in [`discover`], who serves it in [`daemon_file`] and [`lock`], which of a project's folders it is in
-//! [`site`]. Never prints, never runs git.
+//! [`site`]; [`reserve`] is room for a start on a full disk. Never prints, never runs git.
 
 mod daemon_file;
 mod discover;
 mod lock;
+mod reserve;
 mod site;
 
 use std::collections::hash_map::DefaultHasher;
@@ -21,6 +22,7 @@ use sha2::{Digest, Sha256};
 
 pub use daemon_file::{DaemonFile, Published};
 pub use lock::{Holder, ProjectLock};
+pub use reserve::Reserve;
 pub use site::host_name;
 
 /// The folder that makes a directory a project.

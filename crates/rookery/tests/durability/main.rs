@@ -9,6 +9,8 @@ mod damage;
 mod disk;
 mod fan_out;
 mod follow;
+#[cfg(target_os = "linux")]
+mod full_start;
 mod large;
 mod stalled;
 mod stop;
