@@ -428,7 +428,10 @@ impl View {
     /// As [`View::ensure_may_act_for`], for authors that need not be registered: no name of another kind may be borrowed.
     pub(crate) fn ensure_may_author_as(&self, caller: &Caller, author: &AgentId) -> Result<(), Undecided> {
         if Actor::is_reserved(author.as_str()) && caller.actor.to_string() != author.as_str() {
-            return Err(Rejection::new(Code::Forbidden, format!("'{author}' is not the name of an agent")).into());
+            let rejection = Rejection::new(Code::Forbidden, format!("'{author}' is not the name of an agent"));
+            return Err(rejection
+                .hint("name an agent, or yourself as person:NAME with the token of that person")
+                .into());
         }
         self.ensure_may_act_for(caller, author)
     }
