@@ -1,14 +1,15 @@
 //! The description of all surfaces over HTTP as OpenAPI 3.1, made from their handlers, and the address that serves it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::OnceLock;
 
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::OpenApi;
-use utoipa::openapi::path::Operation;
+use utoipa::openapi::path::{Operation, Parameter, ParameterIn};
 use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Response, ResponseBuilder};
 
@@ -98,6 +99,40 @@ pub fn document() -> Document {
         }
     }
     document
+}
+
+/// The names of the query parameters that a method of a route takes, if it is described.
+pub fn query_parameters(method: &Method, route: &str) -> Option<&'static [String]> {
+    static DESCRIBED: OnceLock<HashMap<(Method, String), Vec<String>>> = OnceLock::new();
+    let described = DESCRIBED.get_or_init(|| {
+        let paths = document().paths.paths.into_iter().filter(|(path, _)| !clutch::is_hook(path));
+        let named = |(path, item): (String, PathItem)| {
+            query_names(&item).map(move |(method, names)| ((method, path.clone()), names)).collect::<Vec<_>>()
+        };
+        paths.flat_map(named).collect()
+    });
+    // A route says that its last part may have slashes; a description cannot.
+    described.get(&(method.clone(), route.replace("{*", "{"))).map(Vec::as_slice)
+}
+
+/// The names of the query parameters of each operation at a path. `HEAD` takes those of `GET`.
+fn query_names(item: &PathItem) -> impl Iterator<Item = (Method, Vec<String>)> + use<> {
+    let names = |operation: &Operation| -> Vec<String> {
+        let name = |parameter: &RefOr<Parameter>| match parameter {
+            RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query => Some(parameter.name.clone()),
+            _ => None,
+        };
+        operation.parameters.iter().flatten().filter_map(name).collect()
+    };
+    let operations = [
+        (Method::GET, &item.get),
+        (Method::HEAD, if item.head.is_some() { &item.head } else { &item.get }),
+        (Method::PUT, &item.put),
+        (Method::POST, &item.post),
+        (Method::PATCH, &item.patch),
+        (Method::DELETE, &item.delete),
+    ];
+    operations.map(|(method, operation)| Some((method, names(operation.as_ref()?)))).into_iter().flatten()
 }
 
 /// Adds what any call may be answered with, and names the codes of each status.

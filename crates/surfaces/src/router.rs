@@ -23,6 +23,7 @@ const POLICY: GuardPolicy = GuardPolicy {
         path if clutch::is_long_lived(path) => RequestBounds::Place,
         _ => RequestBounds::PlaceAndTime,
     },
+    query_parameters: openapi::query_parameters,
     render_error: |path, error| match clutch::is_at(path) {
         true => ClutchError::from(error).into_response(),
         false => error.into_response(),

@@ -92,7 +92,12 @@ pub fn routes() -> Router<App> {
 
 /// Whether a path is one of this face, so that errors there are in its form.
 pub(crate) fn is_at(path: &str) -> bool {
-    path.strip_prefix(ROOT).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) || path.starts_with("/hooks/")
+    path.strip_prefix(ROOT).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) || is_hook(path)
+}
+
+/// Whether a path takes what other programs post, in their own forms.
+pub(crate) fn is_hook(path: &str) -> bool {
+    path.starts_with("/hooks/")
 }
 
 /// Whether a request takes as long as there are bytes to carry or something to wait for, and bounds that itself.

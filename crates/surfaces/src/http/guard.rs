@@ -4,7 +4,7 @@
 //! be its own, and a browser that says which site a request comes from must say that it is this origin. There is no CORS.
 
 use axum::Router;
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Query, Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
@@ -16,6 +16,9 @@ use super::identity::Sender;
 use super::limits::{Account, Full, RequestPermit};
 use super::response_body::{self, Hangup, WriteTimeout};
 use super::state::App;
+
+/// How much of a wrong name an error repeats.
+const SHOWN_NAME_CHARS: usize = 64;
 
 /// How a request came in, set by the listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +34,8 @@ pub struct GuardPolicy {
     /// Whether a path leads to a page that is the same for everyone, as opposed to data.
     pub is_page: fn(&str) -> bool,
     pub bounds: fn(&str) -> RequestBounds,
+    /// The names of the query parameters that a method of a route takes; `None` for a route that says nothing of them.
+    pub query_parameters: fn(&Method, &str) -> Option<&'static [String]>,
     /// An error at a path, in the form of the surface that the path belongs to.
     pub render_error: fn(&str, HttpError) -> Response,
 }
@@ -117,7 +122,27 @@ fn check(app: &App, policy: GuardPolicy, request: &Request) -> Result<(), HttpEr
         )
         .hint("look up the address in the project's .rookery/daemon.json"));
     }
-    Ok(())
+    check_query(policy, request)
+}
+
+/// Refuses a query parameter that the route does not take: ignored, a misspelt filter would return everything. A name that
+/// begins with `_` passes, because clients add such ones against caches.
+fn check_query(policy: GuardPolicy, request: &Request) -> Result<(), HttpError> {
+    if request.uri().query().is_none_or(str::is_empty) {
+        return Ok(());
+    }
+    let Some(route) = request.extensions().get::<MatchedPath>() else { return Ok(()) };
+    let Some(known) = (policy.query_parameters)(request.method(), route.as_str()) else { return Ok(()) };
+    // A query that is none is refused by the handler, which says more.
+    let Ok(Query(given)) = Query::<Vec<(String, String)>>::try_from_uri(request.uri()) else { return Ok(()) };
+    let is_unknown = |name: &String| !name.is_empty() && !name.starts_with('_') && !known.contains(name);
+    let Some(unknown) = given.into_iter().map(|(name, _)| name).find(is_unknown) else { return Ok(()) };
+    let shown: String = unknown.chars().take(SHOWN_NAME_CHARS).collect();
+    let hint = match known {
+        [] => "this path takes no query parameters".to_owned(),
+        known => format!("this path takes {}", known.join(", ")),
+    };
+    Err(HttpError::invalid(format!("unknown query parameter '{shown}'")).hint(hint))
 }
 
 fn check_host(app: &App, policy: GuardPolicy, request: &Request) -> Result<(), HttpError> {
