@@ -30,4 +30,4 @@ pub use query::{LogHead, LogQuery, RowQuery};
 pub use store::{Committed, Idempotency, Lane, Pending, Read, ReadError, Store, Submission, SubmitError};
 
 /// The version of the fold. Increment it when facts change rows differently: stores then rebuild their derived rows.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;

@@ -61,11 +61,15 @@ impl Event for TaskClaimed {
     }
 
     fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
-        rows.update(self.task.clone(), |task: &mut Task| task.claim_for(&self.agent, stamp));
+        let mut is_blocked = false;
+        rows.update(self.task.clone(), |task: &mut Task| {
+            task.claim_for(&self.agent, stamp);
+            is_blocked = task.is_blocked();
+        });
         if let Some(from) = &self.from {
             rows.update(from.clone(), |agent: &mut Agent| agent.gave_up(&self.task));
         }
-        rows.update(self.agent.clone(), |agent: &mut Agent| agent.took(&self.task));
+        rows.update(self.agent.clone(), |agent: &mut Agent| agent.took(&self.task, is_blocked));
     }
 
     fn notification(&self) -> Option<&Told> {
@@ -153,6 +157,7 @@ pub(crate) fn ack_request(view: &View, task: &Task, agent: &AgentId) -> Result<O
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::agent::AgentStatus;
     use crate::testing::{World, anna, assign, by, claim, complete, fail, release, start};
 
     #[test]
@@ -169,6 +174,24 @@ mod tests {
         }
         assert_eq!(w.refuses(&by("b"), claim("x", "t")), Code::AgentNotFound, "the agent is checked first");
         assert_eq!(w.refuses(&by("b"), claim("a", "t")), Code::Forbidden);
+    }
+
+    #[test]
+    fn claim_of_a_blocked_task_leaves_the_agent_idle_until_it_starts() {
+        let mut w = World::of(&["lead", "a"]);
+        w.creates("first", &[]);
+        w.creates("second", &["first"]);
+        assert_eq!(w.claims("a", "second"), ["task.claimed"]);
+        let now = |w: &World| {
+            let agent = w.agent("a");
+            (agent.status, agent.current_task.clone(), agent.holding)
+        };
+        assert_eq!(now(&w), (AgentStatus::Idle, None, 1));
+        w.claims("lead", "first");
+        w.starts("lead", "first");
+        w.does(&by("lead"), complete("first"));
+        w.starts("a", "second");
+        assert_eq!(now(&w), (AgentStatus::Working, Some("second".into()), 1));
     }
 
     #[test]

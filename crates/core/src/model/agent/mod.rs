@@ -322,9 +322,12 @@ impl Agent {
         }
     }
 
-    pub(crate) fn took(&mut self, task: &TaskId) {
+    /// Holds a task. One that waits for others does not make it work before it is started.
+    pub(crate) fn took(&mut self, task: &TaskId, is_blocked: bool) {
         self.holding = self.holding.saturating_add(1);
-        self.works_on(task);
+        if !is_blocked {
+            self.works_on(task);
+        }
     }
 
     pub(crate) fn works_on(&mut self, task: &TaskId) {
