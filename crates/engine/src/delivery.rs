@@ -80,8 +80,8 @@ pub fn note(engine: &Engine, row: &LogRow) {
             wakes.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts))
         }
         EventRef::MessagesAcked(MessagesAcked(receipt)) => {
+            // The attempts stay known: a list of deliveries shows how many it took.
             wakes.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
-            engine.attempt_log().forget(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
         }
         EventRef::DeliveryAbandoned(fact) => engine.attempt_log().forget(&fact.agent, [&fact.message]),
         EventRef::LogRedacted(fact) => fact.cleared.iter().for_each(|cleared| forget(engine, &cleared.key)),

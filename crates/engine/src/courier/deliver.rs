@@ -14,6 +14,7 @@ use crate::endpoints::answer::{Meaning, meaning};
 use crate::endpoints::{EndpointClient, HttpAttempt, signature};
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::state::delivery_attempts::AttemptState;
 
 /// A message that is to be posted now. Whoever carries it tells the courier what it came to.
 #[derive(Debug)]
@@ -151,7 +152,12 @@ impl Job {
     async fn write(&self, verdict: Verdict) -> Fate {
         let (message, agent) = (self.message.clone(), self.agent.clone());
         let command: AnyCommand = match &verdict {
-            Verdict::Taken => AckMessages { agent, messages: vec![message], shown: Shown::Now }.into(),
+            Verdict::Taken => {
+                let last_at = self.engine.clock().now();
+                let state = AttemptState { attempts: self.attempt, last_at, error: None, next_at: None };
+                self.engine.attempt_log().put(&agent, &message, state);
+                AckMessages { agent, messages: vec![message], shown: Shown::Now }.into()
+            }
             Verdict::GivenUp { error } => {
                 tracing::warn!(%message, %agent, error, "a message could not be delivered, and is given up on");
                 GiveUpDelivery { message, agent, attempts: self.attempt, error: error.clone() }.into()

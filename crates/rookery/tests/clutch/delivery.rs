@@ -69,6 +69,7 @@ async fn delivery_is_posted_verbatim_and_acknowledged_by_its_answer() {
     let acked = wait_for_deliveries(&daemon, "acked", 1).await;
     assert_eq!((&acked[0]["message_id"], &acked[0]["agent_id"]), (&json!("m1"), &json!("agent:ken")));
     assert_eq!((&acked[0]["task_id"], acked[0]["acked_at"].is_string()), (&json!("t"), true));
+    assert_eq!(acked[0]["attempts"], 1);
     assert_eq!(ids(&inbox(&daemon, "ken", "").await), [""; 0]);
 
     // The agent's key proves that the message comes from this daemon.
@@ -112,11 +113,13 @@ async fn failing_endpoint_receives_all_messages_in_task_order() {
     for number in 0..30 {
         send_ok(&daemon, &note(&format!("m{number:02}"), tasks[number % 3])).await;
     }
-    wait_for_deliveries(&daemon, "acked", 30).await;
-    let mut received_by_task: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let acked = until(&daemon, "acked", 30).await;
+    let attempts: u64 = acked.iter().filter_map(|delivery| delivery["attempts"].as_u64()).sum();
+    assert!(attempts >= 30, "each took one attempt or more: {acked:?}");
+    let mut taken: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for got in endpoint.received() {
-        let of_task = received_by_task.entry(got.body["task_id"].as_str().unwrap().to_owned()).or_default();
-        // A repeated message is the last one: nothing overtakes it.
+        let of_task = taken.entry(got.body["task_id"].as_str().unwrap().to_owned()).or_default();
+        // What came again is what came last: nothing overtakes it.
         if of_task.last().is_none_or(|last| last != got.id()) {
             of_task.push(got.id().to_owned());
         }
