@@ -3,6 +3,7 @@
 use reqwest::Method;
 use rookery_client::Client;
 use rookery_client::wire::{self, Agent};
+use rookery_core::Code;
 use serde_json::{Value, json};
 
 use crate::cli::clock::Clock;
@@ -23,7 +24,7 @@ enum Command {
 
 /// Register an agent that takes its messages at an HTTP endpoint
 ///
-/// The daemon posts the agent's messages to the URL. That host and port are allowed from then on, also on this machine and in
+/// The daemon posts the agent's messages to the URL. An agent that is known already keeps what is not given here. That host and port are allowed from then on, also on this machine and in
 /// private networks and where tokens are required, until the agent leaves.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = ADD_EXAMPLES)]
@@ -35,8 +36,8 @@ struct Add {
     #[arg(long, value_name = "URL")]
     url: String,
 
-    /// A capability, such as research or tool:browser; may be given several times
-    #[arg(long = "capability", value_name = "NAME")]
+    /// A capability, such as research, research@1.2 or tool:browser; may be given several times
+    #[arg(long = "capability", value_name = "NAME[@VERSION]")]
     capabilities: Vec<String>,
 }
 
@@ -57,23 +58,46 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
 
 async fn register(context: &Context, client: &Client, add: &Add) -> anyhow::Result<()> {
     let path = ["clutch", "v0", "agents", &add.name];
+    let known = match client.get(&path, &[]).await {
+        Err(error) if error.code() == Some(Code::AgentNotFound.as_str()) => add.new_card(),
+        card => card?,
+    };
     let request = client.request(Method::PUT, &path, &[("allow_endpoint", "true".to_owned())]);
-    let answer = client.json_of(request.json(&add.card())).await?;
+    let answer = client.json_of(request.json(&add.patched(known))).await?;
     context.out.done(&answer, &format!("added {}; its messages are posted to {}", add.name, add.url))
 }
 
 impl Add {
-    fn card(&self) -> Value {
-        let capability = |name: &String| match name.contains(':') {
-            true => json!({ "id": name }),
-            false => json!({ "id": format!("skill:{name}") }),
-        };
-        json!({
-            "v": "clutch/0.1",
-            "agent_id": format!("agent:{}", self.name),
-            "endpoints": { "clutch": { "url": self.url } },
-            "capabilities": self.capabilities.iter().map(capability).collect::<Vec<_>>(),
-        })
+    fn new_card(&self) -> Value {
+        json!({ "v": "clutch/0.1", "agent_id": format!("agent:{}", self.name), "endpoints": {}, "capabilities": [] })
+    }
+
+    /// The card with the given endpoint and capabilities. A capability that is there already only gets the given version.
+    fn patched(&self, mut card: Value) -> Value {
+        card["endpoints"]["clutch"]["url"] = json!(self.url);
+        let mut capabilities = card["capabilities"].as_array().cloned().unwrap_or_default();
+        for given in self.capabilities.iter().map(|text| capability(text)) {
+            match capabilities.iter_mut().find(|known| known["id"] == given["id"]) {
+                Some(known) if given["version"].is_string() => known["version"] = given["version"].clone(),
+                Some(_) => {}
+                None => capabilities.push(given),
+            }
+        }
+        card["capabilities"] = json!(capabilities);
+        card
+    }
+}
+
+/// A capability as a card has it: a skill unless another kind is named.
+fn capability(text: &str) -> Value {
+    let (name, version) = match text.rsplit_once('@') {
+        Some((name, version)) => (name, Some(version)),
+        None => (text, None),
+    };
+    let id = if name.contains(':') { name.to_owned() } else { format!("skill:{name}") };
+    match version {
+        Some(version) => json!({ "id": id, "version": version }),
+        None => json!({ "id": id }),
     }
 }
 
@@ -100,5 +124,46 @@ fn table(agents: Vec<Agent>, clock: &Clock) -> Table {
         headings: &["AGENT", "TOOL", "ROLE", "STATUS", "TASK", "SEEN", "CAPABILITIES"],
         rows: agents.into_iter().map(row).collect(),
         empty: "no agent has joined yet",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(capabilities: &[&str]) -> Add {
+        let capabilities = capabilities.iter().map(|name| (*name).to_owned()).collect();
+        Add { name: "ken".to_owned(), url: "http://127.0.0.1:1/new".to_owned(), capabilities }
+    }
+
+    #[test]
+    fn capability_with_a_version_is_split_at_the_last_at_sign() {
+        assert_eq!(capability("research"), json!({ "id": "skill:research" }));
+        assert_eq!(capability("research@1.0"), json!({ "id": "skill:research", "version": "1.0" }));
+        assert_eq!(capability("tool:browser@2"), json!({ "id": "tool:browser", "version": "2" }));
+    }
+
+    #[test]
+    fn adding_a_known_agent_keeps_what_is_not_given() {
+        let known = json!({
+            "display": { "name": "Ken" },
+            "endpoints": { "a2a": { "url": "http://a" }, "clutch": { "url": "http://old", "push": true } },
+            "capabilities": [{ "id": "skill:research", "tools": ["mcp:files"] }, { "id": "skill:write" }],
+            "limits": { "max_concurrency": 2 },
+        });
+        let card = add(&["research@1.1", "tool:browser"]).patched(known);
+        assert_eq!(
+            card,
+            json!({
+                "display": { "name": "Ken" },
+                "endpoints": { "a2a": { "url": "http://a" }, "clutch": { "url": "http://127.0.0.1:1/new", "push": true } },
+                "capabilities": [
+                    { "id": "skill:research", "tools": ["mcp:files"], "version": "1.1" },
+                    { "id": "skill:write" },
+                    { "id": "tool:browser" },
+                ],
+                "limits": { "max_concurrency": 2 },
+            })
+        );
     }
 }
