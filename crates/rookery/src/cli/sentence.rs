@@ -110,7 +110,8 @@ fn of_task(name: &str, event: &Event, titles: &Titles) -> Option<String> {
     let named = |field| text(event, field).unwrap_or("?");
     Some(match name {
         "task.created" => format!("{task} created by {}", text(event, "assigned_by").unwrap_or(who)),
-        "task.assigned" => format!("{task} assigned to {who}"),
+        "task.assigned" if event.metadata.contains_key("reserved") => format!("{task} reserved for {who}"),
+        "task.assigned" => format!("{task} claimed by {who}"),
         "task.started" => format!("{task} started by {who}"),
         "task.completed" => format!("{task} completed by {who}{}", outcome(event)),
         "task.blocked" if text(event, "to") == Some("paused") => {
@@ -272,7 +273,8 @@ mod tests {
                 json!({"from": "coder", "form": "direct", "text": "hello", "to": {"agents": ["reviewer"]}}),
             ),
             ("coder claimed src/a.rs", "resource.claimed", path, task, json!({})),
-            ("task 'Fix login' assigned to coder", "task.assigned", None, task, json!({})),
+            ("task 'Fix login' claimed by coder", "task.assigned", None, task, json!({})),
+            ("task 'Fix login' reserved for coder", "task.assigned", None, task, json!({"reserved": true})),
             ("task 'Fix login' completed by coder", "task.completed", None, task, json!({})),
             (
                 "task 'Fix login' completed by coder: it works",

@@ -47,8 +47,8 @@ fn assert_failure(team: &Team, args: &[&str], code: i32, expected: &str) {
 async fn tables_and_json_output_agree() {
     let team = team(&["lead", "a"]).await;
     let task = team.create_task().await;
-    team.move_task(&task, "in_progress", "a").await;
-    team.claim("src/x.rs", "a").await;
+    team.try_move_task(&task, "in_progress", "a").await;
+    team.try_claim("src/x.rs", "a").await;
     let offered = json!({"from_agent": "a", "task_id": task, "summary": "half done"});
     let handoff = text(&team.post("/handoffs", offered).await.unwrap().body["id"]);
     for (args, path) in [
@@ -106,8 +106,8 @@ async fn retry_with_reopen_reopens_an_ended_task_and_its_dependents() {
     let dependent = team.post("/tasks", json!({"title": "t", "assigned_by": "lead", "depends_on": [first]})).await;
     let dependent = text(&dependent.unwrap().body["id"]);
     for task in [&first, &dependent] {
-        team.move_task(task, "in_progress", "a").await;
-        team.move_task(task, "done", "a").await;
+        team.try_move_task(task, "in_progress", "a").await;
+        team.try_move_task(task, "done", "a").await;
     }
     let state = async |task: &str| team.ok(&format!("/tasks/{task}")).await["state"].clone();
     assert_failure(&team, &["retry", &first], 1, "INVALID_TRANSITION");
@@ -125,11 +125,42 @@ async fn retry_with_reopen_reopens_an_ended_task_and_its_dependents() {
 }
 
 #[tokio::test]
+async fn agents_as_json_show_the_session_of_the_last_heartbeat() {
+    let team = team(&["a"]).await;
+    assert_eq!(run_json(&team, &["agents"])[0].get("session_id"), None);
+    team.post("/agents/a/heartbeat", json!({"session_id": "session-1"})).await.unwrap();
+    assert_eq!(run_json(&team, &["agents"])[0]["session_id"], "session-1");
+}
+
+#[tokio::test]
+async fn log_tells_a_reserved_task_from_a_claimed_one() {
+    let team = team(&["lead", "a"]).await;
+    let task = json!({"title": "Build it", "assigned_by": "lead", "assigned_to": "a"});
+    let task = text(&team.post("/tasks", task).await.unwrap().body["id"]);
+    team.move_task(&task, "in_progress", "a").await;
+    let log = run(&team, &["log"]);
+    assert!(log.contains("task 'Build it' reserved for a"), "{log}");
+    assert!(log.contains("task 'Build it' claimed by a"), "{log}");
+}
+
+#[tokio::test]
+async fn adding_a_known_agent_keeps_its_card_and_adds_what_is_given() {
+    let team = team(&[]).await;
+    let url = "http://127.0.0.1:9/in";
+    run(&team, &["agents", "add", "ken", "--url", "http://127.0.0.1:9/old", "--capability", "research"]);
+    run(&team, &["agents", "add", "ken", "--url", url, "--capability", "research@1.2", "--capability", "tool:browser"]);
+    run(&team, &["agents", "add", "ken", "--url", url]);
+    let card = team.ok("/clutch/v0/agents/ken").await;
+    assert_eq!(card["endpoints"]["clutch"]["url"], url);
+    assert_eq!(card["capabilities"], json!([{"id": "skill:research", "version": "1.2"}, {"id": "tool:browser"}]));
+}
+
+#[tokio::test]
 async fn person_can_assign_cancel_release_and_resolve_by_command() {
     let team = team(&["lead", "a", "b"]).await;
     let task = team.create_task().await;
     assert_eq!(run_json(&team, &["assign", &task, "a"])["assigned_to"], "a");
-    team.move_task(&task, "in_progress", "a").await;
+    team.try_move_task(&task, "in_progress", "a").await;
     assert!(run(&team, &["assign", &task, "b"]).contains("assigned to b"));
     assert_eq!(team.ok(&format!("/tasks/{task}")).await["assigned_to"], "b");
     let decision = team.events("authority.decision").await.pop().unwrap();
@@ -140,12 +171,12 @@ async fn person_can_assign_cancel_release_and_resolve_by_command() {
     assert_eq!(run_json(&team, &["cancel", &task, "--reason", "no need"])["state"], "cancelled");
     assert_failure(&team, &["cancel", &task], 1, "cancelled");
 
-    team.claim("src/x.rs", "a").await;
+    team.try_claim("src/x.rs", "a").await;
     assert!(run(&team, &["release", "src/x.rs"]).contains("a held it"));
     assert_eq!(team.resource("src/x.rs").await["state"], "free");
     assert_failure(&team, &["release", "src/x.rs"], 1, "nobody holds");
     assert_failure(&team, &["release", "ghost"], 1, "not tracked");
-    team.claim("src/x.rs", "a").await;
+    team.try_claim("src/x.rs", "a").await;
     let changed = json!({"agent_id": "b", "action": "resource.modified", "resource": "src/x.rs"});
     team.post("/events", changed).await.unwrap();
     assert!(run(&team, &["resources", "--conflicted"]).contains("conflicted"));
@@ -156,7 +187,7 @@ async fn person_can_assign_cancel_release_and_resolve_by_command() {
 #[tokio::test]
 async fn folder_claim_is_released_by_its_name() {
     let team = team(&["a"]).await;
-    team.claim("src/deep/", "a").await;
+    team.try_claim("src/deep/", "a").await;
     run(&team, &["release", "src/deep/"]);
     assert_eq!(team.resource("src/deep/").await["state"], "free");
 }

@@ -75,6 +75,10 @@ fn metadata(fact: &AnyEvent) -> Map<String, Value> {
     let is_shown = |name: &str| SHOWN.contains(&name) && !(name == "path" && fact.path().is_none());
     fields.retain(|name, value| !is_shown(name) && (told(name, value) || !is_nothing(value)));
     fields.extend(own);
+    if matches!(fact.typed(), EventRef::TaskReserved(_)) {
+        // The action is that of a claim too.
+        fields.insert("reserved".to_owned(), Value::Bool(true));
+    }
     fields
 }
 
