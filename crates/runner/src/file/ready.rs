@@ -84,10 +84,6 @@ pub enum Blocker {
         agent: String,
         reason: String,
     },
-    /// Agents are to have a sandbox, and none can be made here.
-    NoSandbox {
-        reason: String,
-    },
 }
 
 impl Blocker {
@@ -110,7 +106,6 @@ impl fmt::Display for Blocker {
                 write!(f, "{agent}: the program `{program}` is not on the PATH")
             }
             Blocker::Backend { agent, reason } => write!(f, "{agent}: {reason}"),
-            Blocker::NoSandbox { reason } => f.write_str(reason),
         }
     }
 }

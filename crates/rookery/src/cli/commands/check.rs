@@ -12,7 +12,8 @@ use crate::cli::workflow_file::{load, surroundings};
 /// Check a workflow file and say what it would do, without doing it
 ///
 /// Names everything that is wrong with the file, each fault with its line and column, and everything that is missing to run it
-/// on this machine: parameters (given after `--`, as for `run`), programs, keys of models, sandboxes. No daemon is needed.
+/// on this machine: parameters (given after `--`, as for `run`), programs, keys of models. A missing sandbox is a note, because
+/// agents run without one there. No daemon is needed.
 ///
 /// Exit codes: 0 it can be started here, 1 something is missing here, 2 something is wrong with the file.
 #[derive(Debug, clap::Args)]

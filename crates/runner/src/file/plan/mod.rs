@@ -184,6 +184,8 @@ impl Plan {
             value: ready.variables.params.get(&param.name.value).cloned().flatten(),
             description: param.description.clone(),
         };
+        // A team runs without one, with this warning; so a check passes.
+        let no_sandbox = warning_for(&surroundings.sandbox, &workflow.agents);
         Plan {
             file: ready.file.clone(),
             workflow: ready.name.clone(),
@@ -196,7 +198,7 @@ impl Plan {
             limits: limits_of(ready),
             steps: workflow.steps.iter().map(step).collect(),
             hindrances: ready.hindrances().into_iter().chain(here(ready, surroundings)).collect(),
-            notes: notes::of(ready, kickoff.as_deref(), surroundings),
+            notes: notes::of(ready, kickoff.as_deref(), surroundings).into_iter().chain(no_sandbox).collect(),
             kickoff,
         }
     }
@@ -217,8 +219,7 @@ fn here(ready: &Ready, surroundings: &Surroundings<'_>) -> Vec<Blocker> {
         let failure = is_settled.then(|| preflight(agent, &ready.variables).err()).flatten()?;
         Some(Blocker::Backend { agent: named(agent), reason: failure.reason })
     };
-    let sandbox = warning_for(&surroundings.sandbox, agents).map(|reason| Blocker::NoSandbox { reason });
-    agents.iter().filter_map(|agent| program(agent).or_else(|| model(agent))).chain(sandbox).collect()
+    agents.iter().filter_map(|agent| program(agent).or_else(|| model(agent))).collect()
 }
 
 fn planned(agent: &Agent, ready: &Ready, surroundings: &Surroundings<'_>) -> PlannedAgent {
