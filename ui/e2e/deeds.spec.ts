@@ -147,3 +147,15 @@ test('a workflow file that lacks a parameter cannot be started until the form ha
   await expect(main.getByRole('status')).toContainText('@greeter build a shop, "quickly"');
   await expect(main.getByRole('button', { name: 'Start @' })).toBeEnabled();
 });
+
+test('a workflow file whose program is not installed cannot be started, and says which', async ({ daemon, signedIn: page }) => {
+  const file = 'name: lint\nagents:\n  linter:\n    backend: command\n    command: [absent-linter, --all]\nkickoff: "@linter look"\n';
+  writeFileSync(join(daemon.folder, 'lint.yaml'), file);
+  await page.goto(`${daemon.url}/ui/start`);
+  const main = page.locator('.main');
+  await main.getByRole('button', { name: 'lint.yaml' }).click();
+  await main.getByRole('button', { name: 'See what it would do' }).click();
+  await expect(main.getByRole('status')).toContainText('lint cannot be started');
+  await expect(main.getByRole('status')).toContainText('The program absent-linter of linter is not installed');
+  await expect(main.getByRole('button', { name: 'Start @' })).toBeDisabled();
+});

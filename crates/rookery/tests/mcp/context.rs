@@ -140,8 +140,13 @@ async fn acknowledgement_covers_only_shown_messages() {
     };
     let (first, _) = send("@b 1").await;
     let (_, second_at) = send("@b 2").await;
-    assert_eq!(acknowledged_until("2999-01-01").await, 0, "nothing was shown yet");
-    assert_eq!(acknowledged_until(&first).await, 0, "nor by its id");
+    assert_eq!(covers("2999-01-01").await, 0, "nothing was shown yet");
+    assert_eq!(covers(&first).await, 0, "not even by its id");
+    let told = b.call_text("inbox_ack", json!({"until": "2999-01-01"})).await;
+    assert_eq!(
+        told,
+        "Nothing was covered: up to there you were shown no message that is still open. inbox_check shows what is."
+    );
     assert_eq!(b.read_inbox().await.len(), 2);
     let (third, third_at) = send("@b 3").await;
     assert_eq!(acknowledged_until(&third).await, 2, "up to the third, but the third was never shown");

@@ -159,12 +159,18 @@ struct InboxWaitArgs {
     agent_id: Option<String>,
 }
 
+/// How long a call waits at most.
+fn wait_bound(asked_seconds: Option<f64>) -> Duration {
+    match asked_seconds {
+        Some(seconds) if seconds >= MAX_WAIT.as_secs_f64() => MAX_WAIT,
+        Some(seconds) => Duration::try_from_secs_f64(seconds).unwrap_or_default(),
+        None => USUAL_WAIT,
+    }
+}
+
 /// Waits by listening, so that nothing is asked again and again. What is new is shown by the same call.
 async fn wait(call: Call, asked: InboxWaitArgs) -> ToolAnswer<InboxMessages> {
-    let most = match asked.timeout_seconds {
-        Some(seconds) => Duration::try_from_secs_f64(seconds).unwrap_or_default().min(MAX_WAIT),
-        None => USUAL_WAIT,
-    };
+    let most = wait_bound(asked.timeout_seconds);
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let account = Account::of(&call.caller(asked.agent_id.as_deref())?);
     let Ok(_place) = call.app().streams().take(account) else {
@@ -215,6 +221,27 @@ async fn stays_alive(call: &Call, caller: &Caller) {
             && engine.liveness().record_presence(caller, agent, rookery_core::model::LifeSource::Call).is_err()
         {
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait_is_bounded_whatever_timeout_is_asked_for() {
+        for (asked, expected) in [
+            (None, USUAL_WAIT),
+            (Some(0.5), Duration::from_millis(500)),
+            (Some(239.0), Duration::from_secs(239)),
+            (Some(241.0), MAX_WAIT),
+            (Some(1e300), MAX_WAIT),
+            (Some(f64::INFINITY), MAX_WAIT),
+            (Some(-1.0), Duration::ZERO),
+            (Some(f64::NAN), Duration::ZERO),
+        ] {
+            assert_eq!(wait_bound(asked), expected, "{asked:?}");
         }
     }
 }
