@@ -54,7 +54,14 @@ pub fn message_type(event: &AnyEvent) -> &str {
         EventRef::TaskCompleted(_) => "task.result",
         EventRef::TaskFailed(_) => "task.error",
         EventRef::TaskCancelled(_) => "task.cancel",
-        EventRef::MessageSent(_) => "chat.message",
+        // A notification says what the event before it says, which is shown itself.
+        EventRef::MessageSent(sent) => {
+            if sent.letter.header.is_notification() {
+                own_type(event)
+            } else {
+                "chat.message"
+            }
+        }
         EventRef::EnvelopeReceived(fact) => fact.message_type.as_str(),
         EventRef::RoutingDecided(_) => "routing.decision",
         EventRef::RoutingFailed(_) => "routing.failure",
@@ -83,6 +90,14 @@ const PROTOCOLS_OWN: [(&str, &str); 14] = [
     ("task.error", "task.attempts_exhausted"),
     ("tool.error", "tool.denied"),
 ];
+
+/// A notification as it is delivered: the event that it announces, under the message's id and to its recipients.
+pub fn of_notification(message: &Message, event: &LogRow) -> Value {
+    let mut shown = shown(event, message_type(&event.event));
+    shown["id"] = json!(message.id());
+    shown["to"] = everybody_named(message.header());
+    shown
+}
 
 /// What came in as a message is shown with the type that it has.
 const RECEIVED: &str = "envelope.received";
@@ -128,7 +143,9 @@ pub fn of(row: &LogRow) -> Value {
         }
         (fact, _) if has_own_words(fact) => without_words(row),
         (fact, _) => match fact.typed() {
-            EventRef::MessageSent(sent) => named(shown(row, message_type(fact)), &sent.letter.header),
+            EventRef::MessageSent(sent) if !sent.letter.header.is_notification() => {
+                named(shown(row, message_type(fact)), &sent.letter.header)
+            }
             EventRef::ToolDenied(denied) => answer(row, denied),
             _ => shown(row, message_type(fact)),
         },
@@ -243,7 +260,7 @@ fn shown(row: &LogRow, message_type: &str) -> Value {
     let thread = row.thread.clone().unwrap_or_else(ThreadId::project_default);
     let mut message = json!({
         "v": VERSION,
-        "id": row.event.id_at(row.seq),
+        "id": event_id::of(row.seq),
         "ts": iso(row.at),
         "thread_id": thread,
         "run_id": run,
@@ -260,12 +277,6 @@ fn shown(row: &LogRow, message_type: &str) -> Value {
         message["trace"] = json!(trace);
     }
     message
-}
-
-/// Whether an id names what another log has at the place of this row.
-pub fn is_of_another(id: &MessageId, row: &LogRow) -> bool {
-    event_id::position_of(id)
-        .is_some_and(|place| place == row.seq && *id != row.event.id_at(place) && *id != event_id::message_at(place))
 }
 
 /// What the router tells, it tells as the orchestrator, and so is told what time brings about.
@@ -309,11 +320,11 @@ fn payload(fact: &AnyEvent) -> Value {
     }
 }
 
-/// What a fact says; whom it is told to stands in the message.
+/// The fields of an event that the envelope around it does not repeat.
 fn plain(fact: &AnyEvent) -> Value {
     let mut payload = fact.to_value();
     if let Some(fields) = payload.as_object_mut() {
-        fields.remove("told");
+        fields.remove("requested_in");
     }
     payload
 }
@@ -378,9 +389,6 @@ fn agent_address(agent: Option<&AgentId>) -> Option<String> {
 
 /// Whom the fact concerns most: the agent that is given something, else everybody.
 fn recipients(fact: &AnyEvent) -> Value {
-    if !fact.tells().is_empty() {
-        return fact.tells().iter().map(|agent| json!({ "agent_id": format!("agent:{agent}") })).collect();
-    }
     let to = match fact.typed() {
         EventRef::TaskReserved(fact) => Some(&fact.agent),
         EventRef::TaskReassigned(fact) => Some(&fact.to),
@@ -459,7 +467,8 @@ mod tests {
                 let sent =
                     if kind == "envelope.received" { "1970-01-01T00:00:00.005Z" } else { "1970-01-01T00:00:00.000Z" };
                 assert_eq!(envelope["ts"], sent);
-                assert!(envelope["id"].as_str().is_some_and(|id| id.starts_with("msg")));
+                let id = envelope["id"].as_str().unwrap();
+                assert!(id.starts_with("msg") || id == event_id::of(row.seq), "{id}");
                 assert_eq!(
                     (&envelope["run_id"], &envelope["thread_id"]),
                     (&json!("run_default"), &json!("thr_default"))

@@ -16,7 +16,7 @@
 //! | `tasks` | commands and events of tasks |
 //! | `agents`, `handoffs`, `plans`, `routing` | nouns that change tasks |
 //! | `teams`, `redaction` | teams with their turns, and taking texts out of the log |
-//! | `clutch`, `told`, `registry`, `envelope` | reading that protocol, notifications, the list of everything, log rows as envelopes |
+//! | `clutch`, `registry`, `envelope` | reading that protocol, the list of everything, log rows as envelopes |
 
 pub mod agents;
 pub mod artifacts;
@@ -42,7 +42,6 @@ pub mod tasks;
 pub mod teams;
 #[cfg(test)]
 mod testing;
-pub mod told;
 pub mod traits;
 pub mod workspaces;
 

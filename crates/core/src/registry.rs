@@ -1,7 +1,8 @@
 //! Every command and every event, one line each. Nothing in this crate imports it.
 
+use crate::clutch::EnvelopeReceived;
+use crate::messages;
 use crate::model::Undecided;
-use crate::told;
 use crate::traits::{
     AnyCommand, AnyEvent, Command, DecisionContext, Event, EventError, UntypedDecision, ensure_may_write,
 };
@@ -183,6 +184,7 @@ events! {
     messages::MessagesAcked,
     messages::DeliveryAbandoned,
     messages::DeliveryRetried,
+    messages::DeliverySuperseded,
     documents::DocumentWritten,
     documents::DocumentDeleted,
     contexts::ContextConfigured,
@@ -224,7 +226,9 @@ events! {
 pub fn decide(cx: &DecisionContext<'_>, command: &AnyCommand) -> Result<UntypedDecision, Undecided> {
     ensure_may_write(cx.view, cx.caller)?;
     let mut decision = command.decide(cx)?;
-    told::address(cx.view, cx.caller, cx.now, &mut decision.events)?;
+    let received = decision.events.first().and_then(AnyEvent::get::<EnvelopeReceived>);
+    let announced = received.map(|received| received.task.clone());
+    decision.events = messages::with_notifications(cx, announced.as_ref(), decision.events)?;
     Ok(decision)
 }
 
@@ -311,7 +315,7 @@ mod tests {
             }
             let blanked =
                 AnyEvent::decode(sample.kind(), sample.version(), &bytes).unwrap_or_else(|e| panic!("{e}: {text}"));
-            assert_eq!(blanked.write_set(Seq(9)), sample.write_set(Seq(9)), "the rows it changes stay the same");
+            assert_eq!(blanked.write_set(), sample.write_set(), "the rows it changes stay the same");
             assert_eq!(blanked.blanked(), bytes, "blanking twice is blanking once");
         }
     }
@@ -319,7 +323,7 @@ mod tests {
     #[test]
     fn event_without_its_rows_applies() {
         for sample in samples() {
-            for key in sample.write_set(Seq(9)) {
+            for key in sample.write_set() {
                 let row = apply_row(None, &key, &sample, EventStamp { seq: Seq(9), at: Timestamp(9) });
                 assert!(row.is_none_or(|row| row.table() == key.table()), "{} {key:?}", sample.kind());
             }

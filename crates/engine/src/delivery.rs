@@ -68,20 +68,23 @@ pub fn ring(engine: &Engine) -> Option<u64> {
 pub fn note(engine: &Engine, row: &LogRow) {
     let wakes = engine.wake_hub();
     engine.counts().note(&row.event);
-    if let Some(over) = row.event.voids() {
-        wakes.read(&over.agent, [&over.message]);
-        engine.attempt_log().forget(&over.agent, [&over.message]);
-    }
     match row.event.typed() {
-        EventRef::MessageSent(fact) if fact.letter.header.wakes => queued(engine, fact),
+        EventRef::MessageSent(fact) if fact.letter.header.wakes && !fact.letter.header.is_notification() => {
+            queued(engine, fact)
+        }
         EventRef::MessageReleased(fact) if fact.header.wakes => wakes.look_everybody_up_again(),
-        EventRef::MessageSent(_) | EventRef::MessageReleased(_) => {}
+        EventRef::MessageSent(fact) if !fact.letter.header.wakes => {}
+        EventRef::MessageReleased(_) => {}
         EventRef::MessagesRead(MessagesRead(receipt)) => {
             wakes.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts))
         }
         EventRef::MessagesAcked(MessagesAcked(receipt)) => {
             // The attempts stay known: a list of deliveries shows how many it took.
             wakes.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
+        }
+        EventRef::DeliverySuperseded(fact) => {
+            wakes.read(&fact.agent, [&fact.message]);
+            engine.attempt_log().forget(&fact.agent, [&fact.message]);
         }
         EventRef::DeliveryAbandoned(fact) => engine.attempt_log().forget(&fact.agent, [&fact.message]),
         EventRef::LogRedacted(fact) => fact.cleared.iter().for_each(|cleared| forget(engine, &cleared.key)),

@@ -200,7 +200,7 @@ impl Router {
         if change == Change::Room {
             self.due = Due::All;
         }
-        let touched = row.event.write_set(row.seq).into_iter();
+        let touched = row.event.write_set().into_iter();
         let touched = touched.filter_map(|key| if let Key::Task(task) = key { Some(task) } else { None });
         let (begins, waiting) = (may_concern_us(&row.event), &self.waiting);
         self.to_look_at.extend(touched.filter(|task| begins || waiting.contains_key(task)));
@@ -372,7 +372,7 @@ impl Router {
             return Ok(());
         }
         let message = MessageId::new(self.engine.mint("msg_"));
-        let request = request.unwrap_or_else(|| event_id::message_at(task.created));
+        let request = request.unwrap_or_else(|| MessageId::new(event_id::of(task.created)));
         let accept_within_millis = self.accept_within();
         let forward = OfferTask { task: task.id.clone(), to, message, accept_within_millis, artifacts: vec![] };
         let (submission, held) = self.forwards(task, &request, forward).await?;

@@ -340,14 +340,18 @@ impl Batch {
         {
             return Ok(self.repeat(idempotency, earlier));
         }
-        let cx = DecisionContext { view: &self.view, caller: &submission.caller, now: self.now };
+        let cx = DecisionContext {
+            view: &self.view,
+            caller: &submission.caller,
+            now: self.now,
+            next: self.write.head.next(),
+        };
         let decision = match rookery_core::decide(&cx, &submission.command) {
             Ok(decision) => decision,
             Err(halt) => return self.halted(halt),
         };
         let mut needs = Needs::default();
-        let placed = (self.write.head.0 + 1..).map(Seq).zip(&decision.events);
-        for key in placed.flat_map(|(seq, event)| event.write_set(seq)) {
+        for key in decision.events.iter().flat_map(AnyEvent::write_set) {
             let ask = ReadItem::Row(key);
             if !self.view.is_loaded(&ask) {
                 needs.add(ask);
@@ -427,7 +431,7 @@ impl Batch {
     }
 
     fn fold(&mut self, event: &AnyEvent, seq: Seq) {
-        for key in event.write_set(seq) {
+        for key in event.write_set() {
             let old = self.view.get(&key).ok().flatten();
             if let Some(under_way) = &mut self.under_way {
                 under_way.rows.push((key.clone(), old.cloned()));

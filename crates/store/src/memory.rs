@@ -257,7 +257,7 @@ impl State {
         if let Some(body) = &mut row.body {
             body.bytes = BodyBytes::Gone;
         }
-        for key in row.event.write_set(row.seq) {
+        for key in row.event.write_set() {
             let current = self.rows.get(&key);
             for (remembered, _) in self.replies.values_mut().filter(|(reply, _)| reply.reply.shows(&key)) {
                 remembered.reply = AnyReply::of_row(key.clone(), current.cloned());

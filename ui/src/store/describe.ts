@@ -85,6 +85,7 @@ export function describe(event: LogEvent, names: Names): string {
     case 'turn.ended': return `the turn of ${text(payload, 'agent') ?? 'an agent'} ended: ${text(payload, 'how') ?? ''}${suffix(text(object(payload, 'failure'), 'reason'))}`;
     case 'context.configured': return 'configured the context';
     case 'run.planned': return `planned ${counted(texts(payload, 'planned').length, 'task')}${suffix(text(payload, 'summary'))}`;
+    case 'delivery.superseded': return `withdrew an offer to ${text(payload, 'agent') ?? ''}`;
     case 'envelope.received': return `${event.type}${suffix(text(payload, 'text') ?? text(payload, 'title'))}`;
     default: return words(event.kind);
   }
@@ -112,8 +113,15 @@ export function refused(decision: Payload): Refused[] {
   return Object.keys(rejected).map((address) => ({ agent: plain(address), reason: text(rejected, address) ?? '' }));
 }
 
+/** The kind of the event that a notification announces; nothing for messages that say something themselves. */
+function announced(payload: Payload): string | undefined {
+  return text(payload, 'announces');
+}
+
 function spoken(payload: Payload): string {
   const to = texts(object(payload, 'to'), 'agents');
+  const announces = announced(payload);
+  if (announces) return `notified ${to.join(', ')} of ${words(announces)}`;
   const said = (text(payload, 'text') ?? '').slice(0, 160);
   return text(payload, 'form') === 'entry' ? said : `to ${to.join(', ') || 'everybody'}: ${said}`;
 }
@@ -160,7 +168,7 @@ const DECISIONS = new Set([
 ]);
 
 export function levelOf(event: LogEvent): Level {
-  if (event.kind === 'message.sent') return 'talk';
+  if (event.kind === 'message.sent') return announced(event.payload) ? 'noise' : 'talk';
   if (DECISIONS.has(event.kind)) return 'decision';
   if (event.kind === 'checkpoint.added' || event.kind.startsWith('task.') || event.kind.startsWith('agent.') || event.kind.startsWith('document.')) return 'task';
   return 'noise';

@@ -9,7 +9,7 @@ use crate::agents::{KeyProof, RegisterAgent};
 use crate::kernel::caller::{Actor, Caller};
 use crate::kernel::code::Code;
 use crate::kernel::event_id;
-use crate::kernel::id::{AgentId, Timestamp};
+use crate::kernel::id::AgentId;
 use crate::kernel::instance::plain;
 use crate::kernel::rejection::Rejection;
 use crate::messages::{Cause, SendMessage, StormGuard, Tone, What};
@@ -18,9 +18,10 @@ use crate::model::agent::Agent;
 use crate::model::contract::ContractCheck;
 use crate::model::envelope::Filed;
 use crate::model::message_type::MessageType;
+use crate::model::notification::Audience;
 use crate::model::task::{Outcome, Task, TaskState};
 use crate::model::tool_call::Denial;
-use crate::model::{Key, Lookup, ReadSet, Undecided, View, capabilities, group, notification, task};
+use crate::model::{Key, Lookup, ReadSet, Undecided, View, capabilities, group, task};
 use crate::tasks;
 use crate::tasks::{CancelTask, CancelTo, CompleteTask, FailTask, FailureRetry, HeldByOther, Required, StartTask};
 use crate::traits::{AnyEvent, Command, Decision, DecisionContext, ReplySource};
@@ -96,7 +97,7 @@ impl Command for Ingest {
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<Filed>, Undecided> {
-        self.decided(cx.view, cx.caller, cx.now).map_err(|halt| match halt {
+        self.decided(cx).map_err(|halt| match halt {
             Undecided::Rejected(refusal) => Undecided::Rejected(self.placed(refusal)),
             Undecided::Missing(read_set) => Undecided::Missing(read_set),
         })
@@ -118,7 +119,8 @@ impl Ingest {
         refusal.about(pointer)
     }
 
-    fn decided(&self, view: &View, caller: &Caller, now: Timestamp) -> Result<Decision<Filed>, Undecided> {
+    fn decided(&self, cx: &DecisionContext<'_>) -> Result<Decision<Filed>, Undecided> {
+        let (view, caller) = (cx.view, cx.caller);
         if caller.actor != self.from {
             let message = format!("'{}' may not send as '{}'", caller.actor, self.from);
             return Err(Rejection::new(Code::Forbidden, message)
@@ -132,9 +134,7 @@ impl Ingest {
             }
             return Err(self.says_something_else().into());
         }
-        // What has no id of its own is told under one that is made from its place in the log.
-        let is_ours = event_id::is_kept_for_the_log(&self.received.message);
-        if is_ours || view.find_message(&self.received.message)?.is_some() {
+        if event_id::is_reserved(&self.received.message) || view.find_message(&self.received.message)?.is_some() {
             return Err(self.says_something_else().into());
         }
         let reached = self.recipients(view)?;
@@ -142,16 +142,16 @@ impl Ingest {
         let (delivered, followers) = match &self.act {
             Act::Say { mentions, .. } => {
                 self.needs_known(view, mentions)?;
-                (vec![], self.says(view, caller, now, reached)?)
+                (vec![], self.says(cx, reached)?)
             }
             Act::Register(register) => (vec![], register.decide_with_proof(view, caller, self.key_proof())?.events),
             // It is passed on to whoever shall do it.
             Act::Request(request) => (vec![], request.creates(view, caller)?),
             Act::Call(_) if denied.is_some() => (vec![], vec![]),
             Act::Record | Act::Call(_) => (reached, vec![]),
-            Act::Accept(_) | Act::Progress => (reached, self.moves(view, caller, now)?),
+            Act::Accept(_) | Act::Progress => (reached, self.moves(cx)?),
             Act::Complete(_) | Act::Fail { .. } | Act::Cancel(_) => {
-                let followers = self.moves(view, caller, now)?;
+                let followers = self.moves(cx)?;
                 (self.and_those_concerned(view, reached)?, followers)
             }
         };
@@ -290,7 +290,7 @@ impl Ingest {
 
     /// Whomever it is to, that a task ends is told to whoever asked for it and whoever has it.
     fn and_those_concerned(&self, view: &View, mut reached: Vec<AgentId>) -> Result<Vec<AgentId>, Undecided> {
-        let concerned = notification::of_its_end(view, view.task(&self.received.task)?)?;
+        let concerned = Audience::RequesterAndHolder.recipients(view, view.task(&self.received.task)?)?;
         let new = |agent: &AgentId| self.from.agent() != Some(agent) && !reached.contains(agent);
         let new: Vec<AgentId> = concerned.into_iter().filter(new).collect();
         reached.extend(new);
@@ -336,15 +336,16 @@ impl Ingest {
         Ok(())
     }
 
-    fn says(&self, view: &View, caller: &Caller, now: Timestamp, to: Vec<AgentId>) -> Result<Vec<AnyEvent>, Undecided> {
+    fn says(&self, cx: &DecisionContext<'_>, to: Vec<AgentId>) -> Result<Vec<AnyEvent>, Undecided> {
         match self.speech(to) {
-            Some(speech) => Ok(speech.decide(&DecisionContext { view, caller, now })?.events),
+            Some(speech) => Ok(speech.decide(cx)?.events),
             None => Ok(vec![]),
         }
     }
 
     /// What becomes of the task that it is about.
-    fn moves(&self, view: &View, caller: &Caller, now: Timestamp) -> Result<Vec<AnyEvent>, Undecided> {
+    fn moves(&self, cx: &DecisionContext<'_>) -> Result<Vec<AnyEvent>, Undecided> {
+        let view = cx.view;
         let task = view.task(&self.received.task)?;
         if task.run != self.received.run {
             let message = format!("task {} is in run {}", task.id, task.run);
@@ -354,9 +355,9 @@ impl Ingest {
             Act::Accept(agent) => {
                 let held_by_other = HeldByOther::Reject;
                 let start = StartTask { task: task.id.clone(), agent: Some(agent.clone()), held_by_other };
-                Ok(start.decide(&DecisionContext { view, caller, now })?.events)
+                Ok(start.decide(cx)?.events)
             }
-            Act::Progress => self.ensure_reports_progress(view, caller, task).map(|()| vec![]),
+            Act::Progress => self.ensure_reports_progress(view, cx.caller, task).map(|()| vec![]),
             Act::Complete(outcome) => {
                 let complete = CompleteTask {
                     task: task.id.clone(),
@@ -365,7 +366,7 @@ impl Ingest {
                     outcome_required: Required::No,
                     contract: None,
                 };
-                complete.events(&DecisionContext { view, caller, now })
+                complete.events(cx)
             }
             Act::Fail { error, retry } => {
                 let fail = FailTask {
@@ -375,12 +376,12 @@ impl Ingest {
                     error_required: Required::No,
                     retry: *retry,
                 };
-                Ok(fail.decide(&DecisionContext { view, caller, now })?.events)
+                Ok(fail.decide(cx)?.events)
             }
             Act::Cancel(reason) => {
                 let to = CancelTo::Cancelled;
                 let cancel = CancelTask { task: task.id.clone(), agent: None, reason: reason.clone(), to };
-                Ok(cancel.decide(&DecisionContext { view, caller, now })?.events)
+                Ok(cancel.decide(cx)?.events)
             }
             Act::Record | Act::Say { .. } | Act::Register(_) | Act::Request(_) | Act::Call(_) => Ok(vec![]),
         }

@@ -174,7 +174,7 @@ mod tests {
             (refusal.code, refusal.message.as_str()),
             (Code::NotEligible, "task t is not for ada: it is not sandboxed")
         );
-        assert_eq!(w.does(&anna(), accept()), ["handoff.accepted", "task.claimed"]);
+        assert_eq!(w.does(&anna(), accept()), ["handoff.accepted", "message.sent", "task.claimed"]);
         assert_eq!(w.holder("t"), Some("ada"));
     }
 

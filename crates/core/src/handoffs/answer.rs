@@ -10,8 +10,9 @@ use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
 use crate::model::file::File;
 use crate::model::file_path::{Case, FilePath};
-use crate::model::handoff::{Handoff, HandoffStatus, colleague};
-use crate::model::notification::{Concerned, Told};
+use crate::model::handoff::{Handoff, HandoffStatus};
+use crate::model::notification::{Audience, NotificationRule};
+use crate::model::requested_in::RequestedIn;
 use crate::model::task::{Task, ensure_fence};
 use crate::model::{EventStamp, Key, Lookup, ReadItem, ReadSet, RowWriter, Undecided, View};
 use crate::tasks::{TaskClaimed, ack_request};
@@ -39,15 +40,16 @@ pub struct HandoffAccepted {
     pub by: AgentId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
-    #[serde(default, skip_serializing_if = "Told::is_none")]
-    pub told: Told,
+    #[serde(default, skip_serializing_if = "RequestedIn::is_none")]
+    pub requested_in: RequestedIn,
 }
 
 impl Event for HandoffAccepted {
     const KIND: &'static str = "handoff.accepted";
 
     fn subject(&self) -> Subject<'_> {
-        Subject { agent: Some(&self.by), ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+        Subject { agent: Some(&self.by), ..Subject::task(&self.task, self.run.as_ref()) }
+            .requested_in(&self.requested_in)
     }
 
     fn write_set(&self) -> Vec<Key> {
@@ -58,21 +60,9 @@ impl Event for HandoffAccepted {
         rows.update(self.handoff.clone(), |handoff: &mut Handoff| handoff.answer(HandoffStatus::Accepted, &self.by));
     }
 
-    fn notification(&self) -> Option<&Told> {
-        Some(&self.told)
-    }
-
-    fn notification_mut(&mut self) -> Option<&mut Told> {
-        Some(&mut self.told)
-    }
-
-    fn audience(&self, _task: &Task) -> Vec<Concerned> {
-        // Another agent may have accepted it for the one that has the task now.
-        vec![colleague(&self.by), colleague(&self.from)]
-    }
-
-    fn withdraws_offer(&self, _agent: &AgentId) -> bool {
-        false
+    fn notification_rule(&self) -> Option<NotificationRule> {
+        // The agent that answers may act for the one that the task is offered to.
+        Some(NotificationRule::to(Audience::Agents(vec![self.by.clone(), self.from.clone()])))
     }
 }
 
@@ -85,15 +75,16 @@ pub struct HandoffRejected {
     pub reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
-    #[serde(default, skip_serializing_if = "Told::is_none")]
-    pub told: Told,
+    #[serde(default, skip_serializing_if = "RequestedIn::is_none")]
+    pub requested_in: RequestedIn,
 }
 
 impl Event for HandoffRejected {
     const KIND: &'static str = "handoff.rejected";
 
     fn subject(&self) -> Subject<'_> {
-        Subject { agent: Some(&self.by), ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+        Subject { agent: Some(&self.by), ..Subject::task(&self.task, self.run.as_ref()) }
+            .requested_in(&self.requested_in)
     }
 
     fn write_set(&self) -> Vec<Key> {
@@ -107,20 +98,8 @@ impl Event for HandoffRejected {
         });
     }
 
-    fn notification(&self) -> Option<&Told> {
-        Some(&self.told)
-    }
-
-    fn notification_mut(&mut self) -> Option<&mut Told> {
-        Some(&mut self.told)
-    }
-
-    fn audience(&self, _task: &Task) -> Vec<Concerned> {
-        vec![colleague(&self.from)]
-    }
-
-    fn withdraws_offer(&self, _agent: &AgentId) -> bool {
-        false
+    fn notification_rule(&self) -> Option<NotificationRule> {
+        Some(NotificationRule::to(Audience::Agents(vec![self.from.clone()])))
     }
 }
 
@@ -141,9 +120,9 @@ impl Command for AcceptHandoff {
             from: handoff.from.clone(),
             by: self.agent.clone(),
             run: run_of(cx.view, handoff)?,
-            told: Told::default(),
+            requested_in: requested_in(cx.view, handoff)?,
         })];
-        facts.extend(seen_by(cx.view, cx.caller, handoff, &self.agent)?);
+        facts.extend(ack_offer(cx.view, cx.caller, handoff, &self.agent)?);
         cx.view.online_agent(&self.agent)?;
         let task = cx.view.task(&handoff.task)?;
         if let Some(claim) = &task.claim {
@@ -247,11 +226,15 @@ impl Command for RejectHandoff {
             by: self.agent.clone(),
             reason: self.reason.clone(),
             run: run_of(cx.view, handoff)?,
-            told: Told::default(),
+            requested_in: requested_in(cx.view, handoff)?,
         });
-        let facts = std::iter::once(fact).chain(seen_by(cx.view, cx.caller, handoff, &self.agent)?).collect();
+        let facts = std::iter::once(fact).chain(ack_offer(cx.view, cx.caller, handoff, &self.agent)?).collect();
         Ok(Decision::new(facts, ReplySource::done()))
     }
+}
+
+fn requested_in(view: &View, handoff: &Handoff) -> Result<RequestedIn, Undecided> {
+    Ok(view.find_task(&handoff.task)?.map(RequestedIn::of).unwrap_or_default())
 }
 
 /// The run of the task that changes hands.
@@ -259,12 +242,12 @@ fn run_of(view: &View, handoff: &Handoff) -> Result<Option<RunId>, Undecided> {
     Ok(view.find_task(&handoff.task)?.and_then(Task::run_if_named))
 }
 
-/// Whoever answers a handoff itself has seen the message that told of it, by whichever way it learned of it.
-fn seen_by(view: &View, caller: &Caller, handoff: &Handoff, agent: &AgentId) -> Result<Option<AnyEvent>, Undecided> {
-    match &handoff.told_by {
-        Some(message) if caller.actor.agent() == Some(agent) => messages::noticed(view, message, agent),
-        _ => Ok(None),
+/// Answering a handoff marks the message that notified the agent of it as acknowledged.
+fn ack_offer(view: &View, caller: &Caller, handoff: &Handoff, agent: &AgentId) -> Result<Option<AnyEvent>, Undecided> {
+    if caller.actor.agent() != Some(agent) {
+        return Ok(None);
     }
+    messages::noticed(view, &handoff.notification(), agent)
 }
 
 fn read_set(handoff: &HandoffId, agent: &AgentId) -> ReadSet {

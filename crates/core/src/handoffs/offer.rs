@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::code::Code;
-use crate::kernel::id::{AgentId, HandoffId, MessageId, RunId, Seq, TaskId};
+use crate::kernel::id::{AgentId, HandoffId, RunId, TaskId};
 use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
-use crate::model::handoff::{Handoff, HandoffNote, HandoffStatus, colleague};
-use crate::model::notification::{Concerned, Told};
-use crate::model::task::Task;
+use crate::model::handoff::{Handoff, HandoffNote, HandoffStatus};
+use crate::model::notification::{Audience, NotificationRule};
+use crate::model::requested_in::RequestedIn;
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided, task};
 use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
 
@@ -32,25 +32,16 @@ pub struct HandoffInitiated {
     pub note: HandoffNote,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
-    #[serde(default, skip_serializing_if = "Told::is_none")]
-    pub told: Told,
-}
-
-impl HandoffInitiated {
-    /// The id of the message that tells of it; `None` if nobody is told by one.
-    fn told_by(&self, seq: Seq) -> Option<MessageId> {
-        if self.told.to.is_empty() {
-            return None;
-        }
-        Some(self.told.id_at(seq))
-    }
+    #[serde(default, skip_serializing_if = "RequestedIn::is_none")]
+    pub requested_in: RequestedIn,
 }
 
 impl Event for HandoffInitiated {
     const KIND: &'static str = "handoff.initiated";
 
     fn subject(&self) -> Subject<'_> {
-        Subject { agent: Some(&self.from), ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+        Subject { agent: Some(&self.from), ..Subject::task(&self.task, self.run.as_ref()) }
+            .requested_in(&self.requested_in)
     }
 
     fn write_set(&self) -> Vec<Key> {
@@ -69,26 +60,13 @@ impl Event for HandoffInitiated {
             reason: None,
             created_at: stamp.at,
             created: stamp.seq,
-            told_by: self.told_by(stamp.seq),
         };
         rows.put(self.handoff.clone(), handoff);
     }
 
-    fn notification(&self) -> Option<&Told> {
-        Some(&self.told)
-    }
-
-    fn notification_mut(&mut self) -> Option<&mut Told> {
-        Some(&mut self.told)
-    }
-
-    fn audience(&self, _task: &Task) -> Vec<Concerned> {
-        // An offer to everybody is there to be found.
-        self.to.iter().map(colleague).collect()
-    }
-
-    fn withdraws_offer(&self, _agent: &AgentId) -> bool {
-        false
+    fn notification_rule(&self) -> Option<NotificationRule> {
+        // An offer to the whole team is in no inbox.
+        self.to.as_ref().map(|to| NotificationRule::to(Audience::Agents(vec![to.clone()])))
     }
 }
 
@@ -127,7 +105,7 @@ impl Command for OfferHandoff {
             task: self.task.clone(),
             note: self.note.clone(),
             run: task.run_if_named(),
-            told: Told::default(),
+            requested_in: RequestedIn::of(task),
         });
         Ok(Decision::new(vec![fact], ReplySource::row(self.id.clone())))
     }

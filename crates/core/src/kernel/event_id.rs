@@ -5,6 +5,8 @@ use super::id::{MessageId, Seq, Timestamp};
 
 const PREFIX: &str = "evt_";
 
+const NOTIFICATION_PREFIX: &str = "ntf_";
+
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 // An odd factor has an inverse modulo 2^64: both directions are one multiplication.
@@ -32,27 +34,15 @@ pub fn parse(id: &str) -> Option<Seq> {
     Some(Seq(scrambled.wrapping_mul(INVERSE)))
 }
 
-/// The id of a message that has none of its own: made from its position in the log.
-pub fn message_at(seq: Seq) -> MessageId {
-    MessageId::new(of(seq).replacen(PREFIX, "msg_", 1))
+/// The id of the message that notifies agents of the event at a position. A store that is taken back to a backup uses a position
+/// twice, so the time at which the event was decided is part of the id.
+pub(crate) fn notification_of(event: Seq, at: Timestamp) -> MessageId {
+    MessageId::new(format!("{}_{:x}", of(event).replacen(PREFIX, NOTIFICATION_PREFIX, 1), at.0))
 }
 
-/// The id of a notification: its position, and the time at which it was decided.
-pub(crate) fn notification_at(seq: Seq, at: Timestamp) -> MessageId {
-    MessageId::new(format!("{}_{:x}", message_at(seq).as_str(), at.0))
-}
-
-/// The position that an id of either kind is made from.
-pub fn position_of(id: &MessageId) -> Option<Seq> {
-    let place = id.as_str().strip_prefix("msg_")?;
-    let place = place.split_once('_').map_or(place, |(place, _)| place);
-    parse(&format!("{PREFIX}{place}"))
-}
-
-/// Whether an id is that of a position which a log can have. Ids of that form that others chose are of none.
-pub(crate) fn is_kept_for_the_log(id: &MessageId) -> bool {
-    const MAX_POSITION: u64 = 1 << 40;
-    position_of(id).is_some_and(|place| place.0 < MAX_POSITION)
+/// Whether an id is of the kind that the daemon gives to events and notifications: senders choose others.
+pub(crate) fn is_reserved(id: &MessageId) -> bool {
+    [PREFIX, NOTIFICATION_PREFIX].iter().any(|prefix| id.as_str().starts_with(prefix))
 }
 
 #[cfg(test)]

@@ -150,7 +150,7 @@ impl Command for RetryDelivery {
         let reply = ReplySource::row(DeliveryId { message: self.message.clone(), agent: self.agent.clone() });
         match cx.view.delivery(&self.message, &self.agent)? {
             Some(delivery) if delivery.is_dead() => {}
-            Some(delivery) if delivery.is_passed_on() => {
+            Some(delivery) if delivery.is_superseded() => {
                 return Err(Rejection::new(
                     Code::InvalidState,
                     "what it asks for is somebody else's by now, or nobody's",

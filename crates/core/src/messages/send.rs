@@ -102,8 +102,9 @@ pub struct MessageSent {
     pub letter: Letter,
     /// Its time in the thread.
     pub at: Timestamp,
-    /// When all that its author sent would have been due, sent evenly at its rate.
-    pub due: Timestamp,
+    /// When all that its author sent would have been due, sent evenly at its rate. Notifications do not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<Timestamp>,
 }
 
 impl Event for MessageSent {
@@ -111,7 +112,9 @@ impl Event for MessageSent {
 
     fn subject(&self) -> Subject<'_> {
         let header = &self.letter.header;
-        Subject { run: Some(&header.run), thread: Some(&header.thread), ..Subject::default() }
+        // Other messages name a task without being about its state: a notification belongs to the task like its event.
+        let task = header.task.as_ref().filter(|_| header.is_notification());
+        Subject { run: Some(&header.run), thread: Some(&header.thread), task, ..Subject::default() }
     }
 
     fn write_set(&self) -> Vec<Key> {
@@ -123,7 +126,9 @@ impl Event for MessageSent {
         let message =
             Message { letter: self.letter.clone(), fate: Fate::Sent, sent: stamp.seq, at: self.at, repliers: vec![] };
         rows.put(header.message.clone(), message);
-        Sender::change(rows, &header.from, |sender| sender.due = self.due);
+        if let Some(due) = self.due {
+            Sender::change(rows, &header.from, |sender| sender.due = due);
+        }
         header.queue(rows, self.at, stamp);
     }
 }
@@ -215,7 +220,7 @@ impl Command for SendMessage {
             Some(because) => AnyEvent::new(MessageHeld { letter, because }),
             None => AnyEvent::new(MessageSent {
                 at: cx.view.entry_time(&self.thread, cx.now)?,
-                due: self.due(cx.view, cx.now)?.plus_millis(self.interval_millis()),
+                due: Some(self.due(cx.view, cx.now)?.plus_millis(self.interval_millis())),
                 letter,
             }),
         };
@@ -414,6 +419,7 @@ impl SendMessage {
             name: self.name(),
             from: self.from.clone(),
             topic,
+            announces: None,
             priority: if urgent || mentions.len() > 1 { Priority::High } else { Priority::Normal },
             mentions,
             to,
@@ -552,28 +558,25 @@ fn check_id(id: &AgentId) -> Result<(), Rejection> {
 }
 
 /// What several new posts to one thread come to, in order: each is later than the one before.
-pub(crate) fn posted(
-    view: &View,
-    caller: &Caller,
-    now: Timestamp,
-    posts: &[SendMessage],
-) -> Result<Vec<AnyEvent>, Undecided> {
+pub(crate) fn posted(cx: &DecisionContext<'_>, posts: &[SendMessage]) -> Result<Vec<AnyEvent>, Undecided> {
     let mut facts = Vec::new();
-    let mut before: Option<(Timestamp, Timestamp)> = None;
+    let mut before: Option<(Timestamp, Option<Timestamp>)> = None;
     for (place, post) in posts.iter().enumerate() {
-        let decided = post.decide(&DecisionContext { view, caller, now })?.events;
+        let decided = post.decide(cx)?.events;
         if decided.is_empty() || posts[..place].iter().any(|other| other.id == post.id) {
             return Err(post.is_another().into());
         }
-        for mut fact in decided {
-            if let Some(sent) = fact.get_mut::<MessageSent>() {
-                if let Some((at, due)) = before {
-                    sent.at = sent.at.max(at.plus_millis(1));
-                    sent.due = sent.due.max(due.plus_millis(post.interval_millis()));
-                }
-                before = Some((sent.at, sent.due));
+        for event in decided {
+            let Some(mut sent) = event.get::<MessageSent>().cloned() else {
+                facts.push(event);
+                continue;
+            };
+            if let Some((at, due)) = before {
+                sent.at = sent.at.max(at.plus_millis(1));
+                sent.due = sent.due.max(due.map(|due| due.plus_millis(post.interval_millis())));
             }
-            facts.push(fact);
+            before = Some((sent.at, sent.due));
+            facts.push(AnyEvent::new(sent));
         }
     }
     Ok(facts)

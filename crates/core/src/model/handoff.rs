@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::notification::{As, Concerned};
 use super::{Column, ColumnValue, Entity};
+use crate::kernel::event_id;
 use crate::kernel::id::{AgentId, HandoffId, MessageId, Seq, TaskId, Timestamp};
 
 /// What the next agent needs to know.
@@ -51,9 +51,6 @@ pub struct Handoff {
     pub reason: Option<String>,
     pub created_at: Timestamp,
     pub created: Seq,
-    /// The message that tells of it to whom it is for, if that is told by messages.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told_by: Option<MessageId>,
 }
 
 impl Entity for Handoff {
@@ -81,14 +78,14 @@ impl Entity for Handoff {
 }
 
 impl Handoff {
+    /// The message that notifies the agent that it is offered to, if that has an inbox.
+    pub(crate) fn notification(&self) -> MessageId {
+        event_id::notification_of(self.created, self.created_at)
+    }
+
     /// Records the answer and its author.
     pub(crate) fn answer(&mut self, status: HandoffStatus, by: &AgentId) {
         self.status = status;
         self.answered_by = Some(by.clone());
     }
-}
-
-/// An agent that offers a task or is offered one.
-pub(crate) fn colleague(agent: &AgentId) -> Concerned {
-    (agent.clone(), As::Colleague)
 }

@@ -66,6 +66,9 @@ pub struct Header {
     /// The type of a coordination message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
+    /// The kind of the event that it announces, which is the one directly before it in the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub announces: Option<String>,
     /// Agents that the text mentions, the author too if it mentions itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mentions: Vec<AgentId>,
@@ -165,7 +168,7 @@ impl Standing {
 }
 
 /// The state of a delivery whose message asks for nothing any more.
-pub const PASSED_ON: &str = "passed_on";
+pub const SUPERSEDED: &str = "superseded";
 
 /// One message and one of its recipients.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -188,7 +191,7 @@ pub struct Delivery {
     pub dead: Option<Dead>,
     /// When what it asks for became somebody else's or nobody's, unless it was acknowledged before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub passed_on_at: Option<Timestamp>,
+    pub superseded_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -275,10 +278,11 @@ impl Header {
     pub(crate) fn keys(&self) -> Vec<Key> {
         let delivery =
             |agent: &AgentId| Key::Delivery(DeliveryId { message: self.message.clone(), agent: agent.clone() });
-        let own =
-            [Key::Message(self.message.clone()), Key::Thread(self.thread.clone()), Key::Sender(self.from.clone())];
+        let conversation = (!self.is_notification())
+            .then(|| [Key::Thread(self.thread.clone()), Key::Sender(self.from.clone())].into_iter());
         let root = self.root.clone().map(Key::Message);
-        own.into_iter().chain(root).chain(self.delivered().map(delivery)).collect()
+        let own = [Key::Message(self.message.clone())].into_iter().chain(conversation.into_iter().flatten());
+        own.chain(root).chain(self.delivered().map(delivery)).collect()
     }
 
     fn addresses(&self, agent: &AgentId, at: Timestamp) -> Option<AddressedAs> {
@@ -294,10 +298,12 @@ impl Header {
 
     /// Enters it into its thread at that time, notes its author in the thread of replies, and opens a delivery for each recipient.
     pub(crate) fn queue(&self, rows: &mut RowWriter<'_>, at: Timestamp, stamp: EventStamp) {
-        rows.replace(self.thread.clone(), |old: Option<Thread>| {
-            let messages = old.map_or(0, |old| old.messages).saturating_add(1);
-            Some(Thread { id: self.thread.clone(), last_at: at, messages })
-        });
+        if !self.is_notification() {
+            rows.replace(self.thread.clone(), |old: Option<Thread>| {
+                let messages = old.map_or(0, |old| old.messages).saturating_add(1);
+                Some(Thread { id: self.thread.clone(), last_at: at, messages })
+            });
+        }
         if let Some(root) = &self.root {
             rows.update(root.clone(), |message: &mut Message| message.note_replier(&self.from));
         }
@@ -312,6 +318,11 @@ impl Header {
     /// The instance whose channel it stands in, if it stands in one's: its run and thread are those of one.
     pub fn instance(&self) -> Option<Instance> {
         Some(Instance::of_thread(&self.thread)).filter(|instance| instance.run() == self.run)
+    }
+
+    /// Whether it announces an event and says nothing itself. Such a message counts neither for its thread nor for its author.
+    pub fn is_notification(&self) -> bool {
+        self.announces.is_some()
     }
 
     pub fn is_to_everyone(&self) -> bool {
@@ -342,6 +353,7 @@ impl Entity for Message {
 
     fn tallies(&self) -> Vec<&'static str> {
         match self.fate {
+            _ if self.header().is_notification() => vec![],
             Fate::Held(_) => vec!["messages", "messages.held"],
             Fate::Sent | Fate::Discarded { .. } => vec!["messages"],
         }
@@ -355,6 +367,11 @@ impl Message {
 
     pub fn id(&self) -> &MessageId {
         &self.header().message
+    }
+
+    /// The position of the event that it announces.
+    pub fn source(&self) -> Option<Seq> {
+        self.header().is_notification().then(|| Seq(self.sent.0.saturating_sub(1)))
     }
 
     fn note_replier(&mut self, author: &AgentId) {
@@ -402,7 +419,7 @@ impl Delivery {
             read_at: None,
             acked_at: None,
             dead: None,
-            passed_on_at: None,
+            superseded_at: None,
         }
     }
 
@@ -423,25 +440,25 @@ impl Delivery {
 
     /// Whether nobody waits for it to be acknowledged any more.
     pub fn is_settled(&self) -> bool {
-        self.standing == Standing::Acked || self.is_passed_on()
+        self.standing == Standing::Acked || self.is_superseded()
     }
 
     /// Whether what it asks for is somebody else's by now, or nobody's.
-    pub fn is_passed_on(&self) -> bool {
-        self.standing != Standing::Acked && self.passed_on_at.is_some()
+    pub fn is_superseded(&self) -> bool {
+        self.standing != Standing::Acked && self.superseded_at.is_some()
     }
 
     /// Where it stands, in one word.
     pub fn state(&self) -> &'static str {
         match self {
-            _ if self.is_passed_on() => PASSED_ON,
+            _ if self.is_superseded() => SUPERSEDED,
             _ if self.is_dead() => "dead",
             _ => self.standing.as_str(),
         }
     }
 
-    pub(crate) fn passes_on(self, at: Timestamp) -> Delivery {
-        if self.is_settled() { self } else { Delivery { dead: None, passed_on_at: Some(at), ..self } }
+    pub(crate) fn supersede(self, at: Timestamp) -> Delivery {
+        if self.is_settled() { self } else { Delivery { dead: None, superseded_at: Some(at), ..self } }
     }
 
     pub(crate) fn moved(&mut self, to: Standing, at: Timestamp) {

@@ -23,6 +23,7 @@ pub mod message_type;
 pub mod notification;
 pub mod payload_type;
 pub mod policy;
+pub mod requested_in;
 pub mod requirement;
 pub mod role_group;
 pub mod routing;

@@ -1,113 +1,108 @@
-//! Notifications of an event about a task: the agents that it concerns, and those that have an inbox.
-//!
-//! The recipients are part of the event, so that replaying it opens the same deliveries. `told.rs` fills them in.
-
-use serde::{Deserialize, Serialize};
+//! The agents that an event about a task or a handoff concerns, and those of them that have an inbox.
 
 use super::task::Task;
-use super::trace::Trace;
-use super::{DeliveryId, Key, Undecided, View};
+use super::{Key, Undecided, View};
 use crate::kernel::caller::Actor;
-use crate::kernel::event_id;
-use crate::kernel::id::{AgentId, MessageId, Seq, ThreadId, Timestamp};
+use crate::kernel::id::AgentId;
 
-/// What a fact about a task means for inboxes.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Told {
-    /// Who finds it in its inbox, under the id that it is shown with.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub to: Vec<AgentId>,
-    /// The conversation in which the task was asked for, told to somebody or not: whoever follows it sees what becomes of that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thread: Option<ThreadId>,
-    /// When it was decided, if it is told. A part of the id: a place alone comes twice, if a store is taken back to a
-    /// backup, and whoever was told the first time would take the second for a repetition.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at: Option<Timestamp>,
-    /// The request that asks for nothing any more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub over: Option<Over>,
-    /// The trace that the task was asked for in, told to somebody or not.
-    #[serde(default, skip_serializing_if = "Trace::is_none")]
-    pub trace: Trace,
+/// An event's effect on inboxes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotificationRule {
+    pub audience: Audience,
+    pub if_announced: IfAnnounced,
+    pub open_offer: OpenOffer,
 }
 
-/// A request that was passed on to an agent who does not have the task any more, and never took it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Over {
-    pub message: MessageId,
-    pub agent: AgentId,
-}
-
-impl Told {
-    /// The deliveries that an event at this position opens.
-    pub(crate) fn deliveries(&self, seq: Seq) -> impl Iterator<Item = DeliveryId> {
-        let message = self.id_at(seq);
-        self.to.iter().map(move |agent| DeliveryId { message: message.clone(), agent: agent.clone() })
-    }
-
-    /// The id that the event is shown and told under.
-    pub(crate) fn id_at(&self, seq: Seq) -> MessageId {
-        match self.at {
-            Some(at) => event_id::notification_at(seq, at),
-            None => event_id::message_at(seq),
-        }
-    }
-
-    pub(crate) fn is_none(&self) -> bool {
-        *self == Told::default()
-    }
-}
-
-impl Over {
-    pub(crate) fn delivery(&self) -> DeliveryId {
-        DeliveryId { message: self.message.clone(), agent: self.agent.clone() }
-    }
-}
-
-/// As what a fact concerns somebody.
+/// What becomes of a notification if the event follows from a message that is about the same task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum As {
-    /// It asked for the task.
-    Asker,
-    /// The task was its own, be it claimed or only reserved.
+pub enum IfAnnounced {
+    /// Its recipients learn of the act by the message.
+    Skip,
+    /// The event says more than the message does.
+    Notify,
+}
+
+/// The agents that find a notification of an event in their inbox, if they have one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Audience {
+    Nobody,
+    /// The agent that requested the task by a message.
+    Requester,
+    /// The agent that has the task, claimed or reserved.
     Holder,
-    /// It is offered the task, or offered it itself.
-    Colleague,
+    RequesterAndHolder,
+    Agents(Vec<AgentId>),
 }
 
-/// Somebody whom a fact concerns.
-pub type Concerned = (AgentId, As);
-
-/// Whoever asked otherwise than by a message asks otherwise how it goes.
-pub(crate) fn asker(task: &Task) -> Option<Concerned> {
-    task.origin.terms.as_ref()?;
-    Actor::parse(&task.assigned_by).agent().map(|agent| (agent.clone(), As::Asker))
+/// What an event does to an offer of its task that was not taken yet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OpenOffer {
+    Kept,
+    Withdrawn,
+    /// Taken by this agent: an offer to another one is withdrawn.
+    TakenBy(AgentId),
 }
 
-pub(crate) fn holder(task: &Task) -> Option<Concerned> {
-    task.held_by().map(|agent| (agent.clone(), As::Holder))
+impl NotificationRule {
+    /// The rule of an event that leaves an open offer as it is.
+    pub(crate) fn to(audience: Audience) -> NotificationRule {
+        NotificationRule { audience, if_announced: IfAnnounced::Skip, open_offer: OpenOffer::Kept }
+    }
+
+    /// The rule of an event that withdraws an open offer.
+    pub(crate) fn withdrawing(audience: Audience) -> NotificationRule {
+        NotificationRule { open_offer: OpenOffer::Withdrawn, ..NotificationRule::to(audience) }
+    }
 }
 
-/// Whether an agent is told by messages: one that asked by a message is, and one that has or is offered work if it said by a
-/// card that it speaks the protocol. Nothing piles up for those who never look.
-fn listens(view: &View, agent: &AgentId, part: As) -> Result<bool, Undecided> {
-    let known = view.find_agent(agent)?.filter(|agent| !agent.has_left());
-    Ok(known.is_some_and(|known| part == As::Asker || known.profile.card.is_some()))
+/// Why an agent is notified of an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    Requester,
+    /// It has the task, is offered it, or offered it itself.
+    Worker,
 }
 
-/// Who asked for a task and who has it, as far as they are told by messages: whoever ends the task by one tells them by that.
-pub(crate) fn of_its_end(view: &View, task: &Task) -> Result<Vec<AgentId>, Undecided> {
-    listening(view, [asker(task), holder(task)].into_iter().flatten().collect())
-}
-
-pub(crate) fn listening(view: &View, concerned: Vec<Concerned>) -> Result<Vec<AgentId>, Undecided> {
-    view.ensure_loaded(concerned.iter().map(|(agent, _)| Key::Agent(agent.clone()).into()).collect())?;
-    let mut found: Vec<AgentId> = Vec::new();
-    for (agent, part) in concerned {
-        if !found.contains(&agent) && listens(view, &agent, part)? {
-            found.push(agent);
+impl Audience {
+    fn parts(&self, task: &Task) -> Vec<(AgentId, Part)> {
+        match self {
+            Audience::Nobody => vec![],
+            Audience::Requester => requester(task).into_iter().collect(),
+            Audience::Holder => holder(task).into_iter().collect(),
+            Audience::RequesterAndHolder => requester(task).into_iter().chain(holder(task)).collect(),
+            Audience::Agents(agents) => agents.iter().map(|agent| (agent.clone(), Part::Worker)).collect(),
         }
     }
-    Ok(found)
+
+    /// The agents of the audience, each once, whether they have an inbox or not.
+    pub(crate) fn agents(&self, task: &Task) -> Vec<AgentId> {
+        self.parts(task).into_iter().map(|(agent, _)| agent).collect()
+    }
+
+    /// The agents of the audience that have an inbox, each once.
+    ///
+    /// An agent that requests by a message has one, and so has one that registered capabilities. For others, messages would
+    /// pile up unread.
+    pub(crate) fn recipients(&self, view: &View, task: &Task) -> Result<Vec<AgentId>, Undecided> {
+        let parts = self.parts(task);
+        view.ensure_loaded(parts.iter().map(|(agent, _)| Key::Agent(agent.clone()).into()).collect())?;
+        let mut found: Vec<AgentId> = Vec::new();
+        for (agent, part) in parts {
+            let known = view.find_agent(&agent)?.filter(|agent| !agent.has_left());
+            let has_inbox = known.is_some_and(|known| part == Part::Requester || known.profile.card.is_some());
+            if has_inbox && !found.contains(&agent) {
+                found.push(agent);
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn requester(task: &Task) -> Option<(AgentId, Part)> {
+    task.origin.terms.as_ref()?;
+    Actor::parse(&task.assigned_by).agent().map(|agent| (agent.clone(), Part::Requester))
+}
+
+fn holder(task: &Task) -> Option<(AgentId, Part)> {
+    task.held_by().map(|agent| (agent.clone(), Part::Worker))
 }

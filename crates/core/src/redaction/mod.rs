@@ -125,7 +125,7 @@ impl Command for Redact {
     type Reply = ();
 
     fn read_set(&self) -> ReadSet {
-        self.rows.iter().flat_map(|target| target.fact.write_set(target.seq)).map(ReadItem::from).collect()
+        self.rows.iter().flat_map(|target| target.fact.write_set()).map(ReadItem::from).collect()
     }
 
     fn decide(&self, cx: &DecisionContext<'_>) -> Result<Decision<()>, Undecided> {
@@ -139,7 +139,7 @@ impl Command for Redact {
         for target in &self.rows {
             let texts = texts(&target.fact.to_value());
             let mut cleared = Vec::new();
-            for key in target.fact.write_set(target.seq) {
+            for key in target.fact.write_set() {
                 let Some(row) = cx.view.get(&key)? else { continue };
                 let fields = showing(row, &texts);
                 // What it named, it names no longer.

@@ -16,7 +16,7 @@ impl Candidates {
     /// Takes the next row of the log, and tells what that means for choices.
     pub fn follow(&mut self, row: &LogRow) -> Change {
         let mut change = Change::Nothing;
-        for key in row.event.write_set(row.seq) {
+        for key in row.event.write_set() {
             if let Key::Agent(id) = key {
                 change = change.max(self.fold(&id, row));
             }

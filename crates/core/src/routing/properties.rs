@@ -493,7 +493,7 @@ fn released(task: TaskId, agent: AgentId) -> AnyEvent {
         from: crate::model::task::TaskState::Pending,
         because: crate::model::task::ReleaseCause::Reassigned,
         reason: None,
-        told: crate::model::notification::Told::default(),
+        requested_in: crate::model::requested_in::RequestedIn::default(),
     })
 }
 

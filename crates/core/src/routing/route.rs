@@ -148,7 +148,7 @@ impl TaskForwarded {
             read_at: None,
             acked_at: None,
             dead: None,
-            passed_on_at: None,
+            superseded_at: None,
         }
     }
 }
@@ -287,7 +287,7 @@ impl Command for OfferTask {
                 .origin
                 .terms
                 .as_ref()
-                .map_or_else(|| event_id::message_at(task.created), |terms| terms.request.clone()),
+                .map_or_else(|| MessageId::new(event_id::of(task.created)), |terms| terms.request.clone()),
             attempt: task.attempt,
             accept_by: self.accept_by(task, cx.now),
             artifacts: self.artifacts.clone(),

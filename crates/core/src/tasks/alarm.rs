@@ -15,7 +15,8 @@ use crate::kernel::rejection::Rejection;
 use crate::kernel::time::iso;
 use crate::model::agent::Agent;
 use crate::model::file::ReleaseReason;
-use crate::model::notification::{Concerned, Told, asker, holder};
+use crate::model::notification::{Audience, NotificationRule};
+use crate::model::requested_in::RequestedIn;
 use crate::model::run::Run;
 use crate::model::task::{AlarmKind, ReleaseCause, Task, TaskState, task_keys};
 use crate::model::{EventStamp, Key, Lookup, ReadSet, RowWriter, Undecided, View, run};
@@ -93,8 +94,8 @@ pub struct TaskTimedOut {
     /// When the time was over.
     pub due: Timestamp,
     pub reason: String,
-    #[serde(default, skip_serializing_if = "Told::is_none")]
-    pub told: Told,
+    #[serde(default, skip_serializing_if = "RequestedIn::is_none")]
+    pub requested_in: RequestedIn,
 }
 
 impl Event for TaskTimedOut {
@@ -102,7 +103,7 @@ impl Event for TaskTimedOut {
 
     fn subject(&self) -> Subject<'_> {
         let holder = self.holder.as_ref().or(self.reserved_for.as_ref());
-        Subject { holder, ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+        Subject { holder, ..Subject::task(&self.task, self.run.as_ref()) }.requested_in(&self.requested_in)
     }
 
     fn write_set(&self) -> Vec<Key> {
@@ -119,16 +120,8 @@ impl Event for TaskTimedOut {
         }
     }
 
-    fn notification(&self) -> Option<&Told> {
-        Some(&self.told)
-    }
-
-    fn notification_mut(&mut self) -> Option<&mut Told> {
-        Some(&mut self.told)
-    }
-
-    fn audience(&self, task: &Task) -> Vec<Concerned> {
-        asker(task).into_iter().chain(holder(task)).collect()
+    fn notification_rule(&self) -> Option<NotificationRule> {
+        Some(NotificationRule::withdrawing(Audience::RequesterAndHolder))
     }
 }
 
@@ -223,7 +216,7 @@ fn timed_out(task: &Task, limit: TimeLimit, due: Timestamp, why: &str) -> (AnyEv
         limit,
         due,
         reason: reason.clone(),
-        told: Told::default(),
+        requested_in: RequestedIn::of(task),
     });
     (fact, reason)
 }

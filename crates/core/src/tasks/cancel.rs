@@ -11,7 +11,8 @@ use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
 use crate::model::agent::Agent;
 use crate::model::file::ReleaseReason;
-use crate::model::notification::{Concerned, Told, asker, holder};
+use crate::model::notification::{Audience, NotificationRule};
+use crate::model::requested_in::RequestedIn;
 use crate::model::run::Run;
 use crate::model::task::{Task, TaskState, check_transition, ensure_fence, ensure_may_change, task_keys};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided, View, run};
@@ -70,8 +71,8 @@ macro_rules! ends_unfinished {
             /// The last of these, if there are more: [`DependentsUnblocked`](super::DependentsUnblocked) names those.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub unblocked_to: Option<TaskId>,
-            #[serde(default, skip_serializing_if = "Told::is_none")]
-            pub told: Told,
+            #[serde(default, skip_serializing_if = "RequestedIn::is_none")]
+            pub requested_in: RequestedIn,
         }
 
         impl $event {
@@ -86,7 +87,7 @@ macro_rules! ends_unfinished {
                     reason: reason.map(str::to_owned),
                     unblocks,
                     unblocked_to,
-                    told: Told::default(),
+                    requested_in: RequestedIn::of(task),
                 })
             }
         }
@@ -96,7 +97,7 @@ macro_rules! ends_unfinished {
 
             fn subject(&self) -> Subject<'_> {
                 let holder = self.holder.as_ref().or(self.reserved_for.as_ref());
-                Subject { holder, ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+                Subject { holder, ..Subject::task(&self.task, self.run.as_ref()) }.requested_in(&self.requested_in)
             }
 
             fn write_set(&self) -> Vec<Key> {
@@ -115,16 +116,8 @@ macro_rules! ends_unfinished {
                 }
             }
 
-            fn notification(&self) -> Option<&Told> {
-                Some(&self.told)
-            }
-
-            fn notification_mut(&mut self) -> Option<&mut Told> {
-                Some(&mut self.told)
-            }
-
-            fn audience(&self, task: &Task) -> Vec<Concerned> {
-                asker(task).into_iter().chain(holder(task)).collect()
+            fn notification_rule(&self) -> Option<NotificationRule> {
+                Some(NotificationRule::withdrawing(Audience::RequesterAndHolder))
             }
         }
     };

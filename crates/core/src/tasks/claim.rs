@@ -8,7 +8,8 @@ use crate::kernel::code::Code;
 use crate::kernel::id::{AgentId, RunId, TaskId};
 use crate::kernel::rejection::Rejection;
 use crate::model::agent::Agent;
-use crate::model::notification::Told;
+use crate::model::notification::{Audience, NotificationRule, OpenOffer};
+use crate::model::requested_in::RequestedIn;
 use crate::model::task::{Task, TaskState, refuse_transition};
 use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided, View};
 use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, ReplySource, Subject};
@@ -31,8 +32,8 @@ pub struct TaskClaimed {
     /// The holder it was handed over by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<AgentId>,
-    #[serde(default, skip_serializing_if = "Told::is_none")]
-    pub told: Told,
+    #[serde(default, skip_serializing_if = "RequestedIn::is_none")]
+    pub requested_in: RequestedIn,
 }
 
 impl TaskClaimed {
@@ -43,7 +44,7 @@ impl TaskClaimed {
             run: task.run_if_named(),
             agent: agent.clone(),
             from,
-            told: Told::default(),
+            requested_in: RequestedIn::of(task),
         }
     }
 }
@@ -52,7 +53,8 @@ impl Event for TaskClaimed {
     const KIND: &'static str = "task.claimed";
 
     fn subject(&self) -> Subject<'_> {
-        Subject { agent: Some(&self.agent), ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+        Subject { agent: Some(&self.agent), ..Subject::task(&self.task, self.run.as_ref()) }
+            .requested_in(&self.requested_in)
     }
 
     fn write_set(&self) -> Vec<Key> {
@@ -72,16 +74,9 @@ impl Event for TaskClaimed {
         rows.update(self.agent.clone(), |agent: &mut Agent| agent.took(&self.task, is_blocked));
     }
 
-    fn notification(&self) -> Option<&Told> {
-        Some(&self.told)
-    }
-
-    fn notification_mut(&mut self) -> Option<&mut Told> {
-        Some(&mut self.told)
-    }
-
-    fn withdraws_offer(&self, agent: &AgentId) -> bool {
-        self.agent != *agent
+    fn notification_rule(&self) -> Option<NotificationRule> {
+        let open_offer = OpenOffer::TakenBy(self.agent.clone());
+        Some(NotificationRule { open_offer, ..NotificationRule::to(Audience::Nobody) })
     }
 }
 

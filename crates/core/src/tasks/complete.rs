@@ -15,7 +15,8 @@ use crate::kernel::rejection::Rejection;
 use crate::model::agent::Agent;
 use crate::model::contract::ContractCheck;
 use crate::model::file::ReleaseReason;
-use crate::model::notification::{Concerned, Told, asker, holder};
+use crate::model::notification::{Audience, NotificationRule};
+use crate::model::requested_in::RequestedIn;
 use crate::model::run::Run;
 use crate::model::task::{Outcome, Task, TaskState, task_keys};
 use crate::model::{EventStamp, Key, Lookup, ReadSet, RowWriter, Undecided, View, run};
@@ -89,15 +90,16 @@ pub struct TaskCompleted {
     /// What is attached to the outcome.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<String>,
-    #[serde(default, skip_serializing_if = "Told::is_none")]
-    pub told: Told,
+    #[serde(default, skip_serializing_if = "RequestedIn::is_none")]
+    pub requested_in: RequestedIn,
 }
 
 impl Event for TaskCompleted {
     const KIND: &'static str = "task.completed";
 
     fn subject(&self) -> Subject<'_> {
-        Subject { holder: self.holder.as_ref(), ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+        Subject { holder: self.holder.as_ref(), ..Subject::task(&self.task, self.run.as_ref()) }
+            .requested_in(&self.requested_in)
     }
 
     fn write_set(&self) -> Vec<Key> {
@@ -119,16 +121,8 @@ impl Event for TaskCompleted {
         NamedArtifacts::of("task", &self.task, &self.artifacts)
     }
 
-    fn notification(&self) -> Option<&Told> {
-        Some(&self.told)
-    }
-
-    fn notification_mut(&mut self) -> Option<&mut Told> {
-        Some(&mut self.told)
-    }
-
-    fn audience(&self, task: &Task) -> Vec<Concerned> {
-        asker(task).into_iter().chain(holder(task)).collect()
+    fn notification_rule(&self) -> Option<NotificationRule> {
+        Some(NotificationRule::withdrawing(Audience::RequesterAndHolder))
     }
 }
 
@@ -141,15 +135,16 @@ pub struct TaskFailed {
     pub from: TaskState,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    #[serde(default, skip_serializing_if = "Told::is_none")]
-    pub told: Told,
+    #[serde(default, skip_serializing_if = "RequestedIn::is_none")]
+    pub requested_in: RequestedIn,
 }
 
 impl Event for TaskFailed {
     const KIND: &'static str = "task.failed";
 
     fn subject(&self) -> Subject<'_> {
-        Subject { holder: self.holder.as_ref(), ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+        Subject { holder: self.holder.as_ref(), ..Subject::task(&self.task, self.run.as_ref()) }
+            .requested_in(&self.requested_in)
     }
 
     fn write_set(&self) -> Vec<Key> {
@@ -166,16 +161,8 @@ impl Event for TaskFailed {
         }
     }
 
-    fn notification(&self) -> Option<&Told> {
-        Some(&self.told)
-    }
-
-    fn notification_mut(&mut self) -> Option<&mut Told> {
-        Some(&mut self.told)
-    }
-
-    fn audience(&self, task: &Task) -> Vec<Concerned> {
-        asker(task).into_iter().chain(holder(task)).collect()
+    fn notification_rule(&self) -> Option<NotificationRule> {
+        Some(NotificationRule::withdrawing(Audience::RequesterAndHolder))
     }
 }
 
@@ -213,7 +200,7 @@ impl CompleteTask {
             unblocks,
             unblocked_to,
             artifacts: artifacts::attached(self.outcome.detail.as_ref())?,
-            told: Told::default(),
+            requested_in: RequestedIn::of(&task),
         }));
         events.extend(freed_files(view, &task, ReleaseReason::TaskEnded)?);
         // What is part of the whole is of no use any more when that is done.
@@ -247,7 +234,7 @@ impl Command for FailTask {
             holder: task.holder().cloned(),
             from: task.state,
             error: self.error.clone(),
-            told: Told::default(),
+            requested_in: RequestedIn::of(&task),
         }));
         events.extend(freed_files(cx.view, &task, ReleaseReason::TaskEnded)?);
         events.extend(match self.retry {

@@ -9,7 +9,8 @@ use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
 use crate::model::agent::Agent;
 use crate::model::file::ReleaseReason;
-use crate::model::notification::{Concerned, Told, holder};
+use crate::model::notification::{Audience, NotificationRule};
+use crate::model::requested_in::RequestedIn;
 use crate::model::run::Run;
 use crate::model::task::{
     CheckpointKind, ReleaseCause, Task, TaskState, check_transition, ensure_may_change, refuse_finished, task_keys,
@@ -64,8 +65,8 @@ pub struct TaskReleased {
     pub because: ReleaseCause,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    #[serde(default, skip_serializing_if = "Told::is_none")]
-    pub told: Told,
+    #[serde(default, skip_serializing_if = "RequestedIn::is_none")]
+    pub requested_in: RequestedIn,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -198,7 +199,7 @@ impl TaskReleased {
             from: task.state,
             because,
             reason: None,
-            told: Told::default(),
+            requested_in: RequestedIn::of(task),
         }
     }
 }
@@ -208,7 +209,7 @@ impl Event for TaskReleased {
 
     fn subject(&self) -> Subject<'_> {
         let holder = self.holder.as_ref().or(self.reserved_for.as_ref());
-        Subject { holder, ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+        Subject { holder, ..Subject::task(&self.task, self.run.as_ref()) }.requested_in(&self.requested_in)
     }
 
     fn write_set(&self) -> Vec<Key> {
@@ -222,18 +223,10 @@ impl Event for TaskReleased {
         }
     }
 
-    fn notification(&self) -> Option<&Told> {
-        Some(&self.told)
-    }
-
-    fn notification_mut(&mut self) -> Option<&mut Told> {
-        Some(&mut self.told)
-    }
-
-    /// The holder, unless it has left: then it has no inbox.
-    fn audience(&self, task: &Task) -> Vec<Concerned> {
+    fn notification_rule(&self) -> Option<NotificationRule> {
         let left = self.because == ReleaseCause::Holder(ReleaseReason::HolderLeft);
-        holder(task).filter(|_| !left).into_iter().collect()
+        let audience = if left { Audience::Nobody } else { Audience::Holder };
+        Some(NotificationRule::withdrawing(audience))
     }
 }
 

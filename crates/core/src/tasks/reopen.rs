@@ -12,7 +12,8 @@ use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
 use crate::model::agent::Agent;
 use crate::model::file::ReleaseReason;
-use crate::model::notification::{Concerned, Told, asker, holder};
+use crate::model::notification::{Audience, NotificationRule};
+use crate::model::requested_in::RequestedIn;
 use crate::model::run::Run;
 use crate::model::task::{Task, TaskState, task_keys};
 use crate::model::{EventStamp, Key, Lookup, ReadItem, ReadSet, RowWriter, Undecided, View, run};
@@ -46,8 +47,8 @@ pub struct TaskReopened {
     /// The tasks that have to wait for this one again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<TaskId>,
-    #[serde(default, skip_serializing_if = "Told::is_none")]
-    pub told: Told,
+    #[serde(default, skip_serializing_if = "RequestedIn::is_none")]
+    pub requested_in: RequestedIn,
 }
 
 impl Event for TaskReopened {
@@ -55,7 +56,7 @@ impl Event for TaskReopened {
 
     fn subject(&self) -> Subject<'_> {
         let holder = self.holder.as_ref().or(self.reserved_for.as_ref());
-        Subject { holder, ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+        Subject { holder, ..Subject::task(&self.task, self.run.as_ref()) }.requested_in(&self.requested_in)
     }
 
     fn write_set(&self) -> Vec<Key> {
@@ -75,16 +76,8 @@ impl Event for TaskReopened {
         }
     }
 
-    fn notification(&self) -> Option<&Told> {
-        Some(&self.told)
-    }
-
-    fn notification_mut(&mut self) -> Option<&mut Told> {
-        Some(&mut self.told)
-    }
-
-    fn audience(&self, task: &Task) -> Vec<Concerned> {
-        asker(task).into_iter().chain(holder(task)).collect()
+    fn notification_rule(&self) -> Option<NotificationRule> {
+        Some(NotificationRule::withdrawing(Audience::RequesterAndHolder))
     }
 }
 
@@ -152,7 +145,7 @@ impl ReopenTask {
                 attempt: opened.attempt.saturating_add(1),
                 because_of: Some(task.id.clone()).filter(|because_of| *because_of != opened.id),
                 blocks: view.dependents(&opened.id)?.into_iter().map(|edge| edge.task.clone()).collect(),
-                told: Told::default(),
+                requested_in: RequestedIn::of(opened),
             }));
             facts.extend(freed_files(view, opened, ReleaseReason::TaskEnded)?);
         }

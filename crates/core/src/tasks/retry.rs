@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::TaskRetried;
 use crate::kernel::id::{AgentId, RunId, TaskId, Timestamp};
-use crate::model::notification::{Concerned, Told, asker};
+use crate::model::notification::{Audience, IfAnnounced, NotificationRule};
+use crate::model::requested_in::RequestedIn;
 use crate::model::task::Task;
 use crate::model::{EventStamp, Key, RowWriter, Undecided, View};
 use crate::runs;
@@ -33,15 +34,16 @@ pub struct TaskAttemptsExhausted {
     pub holder: Option<AgentId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    #[serde(default, skip_serializing_if = "Told::is_none")]
-    pub told: Told,
+    #[serde(default, skip_serializing_if = "RequestedIn::is_none")]
+    pub requested_in: RequestedIn,
 }
 
 impl Event for TaskAttemptsExhausted {
     const KIND: &'static str = "task.attempts_exhausted";
 
     fn subject(&self) -> Subject<'_> {
-        Subject { holder: self.holder.as_ref(), ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+        Subject { holder: self.holder.as_ref(), ..Subject::task(&self.task, self.run.as_ref()) }
+            .requested_in(&self.requested_in)
     }
 
     fn write_set(&self) -> Vec<Key> {
@@ -50,20 +52,9 @@ impl Event for TaskAttemptsExhausted {
 
     fn apply(&self, _rows: &mut RowWriter<'_>, _stamp: EventStamp) {}
 
-    fn notification(&self) -> Option<&Told> {
-        Some(&self.told)
-    }
-
-    fn notification_mut(&mut self) -> Option<&mut Told> {
-        Some(&mut self.told)
-    }
-
-    fn audience(&self, task: &Task) -> Vec<Concerned> {
-        asker(task).into_iter().collect()
-    }
-
-    fn withdraws_offer(&self, _agent: &AgentId) -> bool {
-        false
+    fn notification_rule(&self) -> Option<NotificationRule> {
+        let rule = NotificationRule::to(Audience::Requester);
+        Some(NotificationRule { if_announced: IfAnnounced::Notify, ..rule })
     }
 }
 
@@ -92,7 +83,7 @@ fn next_attempt(task: &Task, error: &str, backoff_millis: u64, now: Timestamp) -
             attempts,
             holder: task.holder().cloned(),
             error: Some(error.to_owned()),
-            told: Told::default(),
+            requested_in: RequestedIn::of(task),
         }));
     }
     let not_before = now.plus_millis(doubled(backoff_millis, attempts - 1, MAX_BACKOFF_MILLIS));

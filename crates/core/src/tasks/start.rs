@@ -9,7 +9,8 @@ use crate::kernel::code::Code;
 use crate::kernel::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::kernel::rejection::Rejection;
 use crate::model::agent::Agent;
-use crate::model::notification::{Concerned, Told, asker};
+use crate::model::notification::{Audience, NotificationRule};
+use crate::model::requested_in::RequestedIn;
 use crate::model::task::{
     AlarmKind, Task, TaskClaim, TaskState, check_transition, ensure_fence, ensure_may_change, refuse_transition,
 };
@@ -45,15 +46,16 @@ pub struct TaskStarted {
     /// When the attempt must have ended, if that is limited and begins to count now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_by: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Told::is_none")]
-    pub told: Told,
+    #[serde(default, skip_serializing_if = "RequestedIn::is_none")]
+    pub requested_in: RequestedIn,
 }
 
 impl Event for TaskStarted {
     const KIND: &'static str = "task.started";
 
     fn subject(&self) -> Subject<'_> {
-        Subject { holder: Some(&self.holder), ..Subject::task(&self.task, self.run.as_ref()) }.asked_in(&self.told)
+        Subject { holder: Some(&self.holder), ..Subject::task(&self.task, self.run.as_ref()) }
+            .requested_in(&self.requested_in)
     }
 
     fn write_set(&self) -> Vec<Key> {
@@ -65,22 +67,10 @@ impl Event for TaskStarted {
         rows.update(self.holder.clone(), |agent: &mut Agent| agent.works_on(&self.task));
     }
 
-    fn notification(&self) -> Option<&Told> {
-        Some(&self.told)
-    }
-
-    fn notification_mut(&mut self) -> Option<&mut Told> {
-        Some(&mut self.told)
-    }
-
-    /// The asker, unless it goes on after a pause: that is no news to somebody who knows that it was begun.
-    fn audience(&self, task: &Task) -> Vec<Concerned> {
+    fn notification_rule(&self) -> Option<NotificationRule> {
+        // Resuming it after a pause is no news for the requester.
         let begins = matches!(self.from, TaskState::Pending | TaskState::Planning);
-        asker(task).filter(|_| begins).into_iter().collect()
-    }
-
-    fn withdraws_offer(&self, _agent: &AgentId) -> bool {
-        false
+        begins.then(|| NotificationRule::to(Audience::Requester))
     }
 }
 
@@ -202,7 +192,7 @@ fn start_event(cx: &DecisionContext<'_>, task: &Task, agent: &AgentId) -> Result
         end_by: end_by(cx.view, task, agent, cx.now)?,
         holder: agent.clone(),
         from: task.state,
-        told: Told::default(),
+        requested_in: RequestedIn::of(task),
     }))
 }
 

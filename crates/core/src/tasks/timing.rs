@@ -101,7 +101,7 @@ fn what_is_not_accepted_goes_to_the_next_and_the_first_comes_too_late() {
     let mut w = team(&[("ken", None), ("ada", None)]);
     asks_for(&mut w, "t", &json!({}));
     let first = gives(&mut w, "t");
-    assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released"]);
+    assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released", "message.sent", "delivery.superseded"]);
     let task = w.task("t");
     assert_eq!((task.held_by(), task.routing.declined_by.as_slice()), (None, &[AgentId::from(first.as_str())][..]));
     assert!(task.reason.as_ref().is_some_and(|reason| reason.starts_with(&format!("{first} did not accept"))));
@@ -142,7 +142,11 @@ fn what_is_planned_and_nobody_has_is_given_out_all_the_same() {
     asks_for(&mut w, "t", &json!({}));
     w.does(&anna(), moves("t", TaskState::Planning));
     let first = gives(&mut w, "t");
-    assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released"], "it must be accepted in time");
+    assert_eq!(
+        goes_off(&mut w, "t", AlarmKind::Accept),
+        ["task.released", "message.sent", "delivery.superseded"],
+        "it must be accepted in time"
+    );
     let second = gives(&mut w, "t");
     assert_eq!(second, other(&first, ["ken", "ada"]));
     // Whoever plans what it was given has seen the request.
@@ -170,7 +174,7 @@ fn what_nobody_could_accept_is_held_against_nobody() {
     w.claims("ken", "begun");
     let sets = |to| crate::runs::SetRunStatus { run: "run_1".into(), to, reason: None };
     w.does(&anna(), sets(RunStatus::Paused));
-    assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released"]);
+    assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released", "message.sent", "delivery.superseded"]);
     let task = w.task("t");
     assert_eq!((task.held_by(), task.routing.declined_by.as_slice()), (None, &[][..]));
     assert!(
@@ -269,7 +273,7 @@ fn a_card_limits_also_what_no_request_asked_for() {
     assert_eq!(due(&w, "plain", AlarmKind::Runtime), w.now - 2 + 5_000);
     let file = crate::files::ClaimFile { task: Some("plain".into()), ..crate::testing::claim_file("ken", "x") };
     w.does(&by("ken"), file);
-    assert_eq!(goes_off(&mut w, "plain", AlarmKind::Runtime), ["task.timed_out", "file.released"]);
+    assert_eq!(goes_off(&mut w, "plain", AlarmKind::Runtime), ["task.timed_out", "message.sent", "file.released"]);
     let task = w.task("plain");
     assert_eq!(
         (task.state, task.held_by(), task.clocks.next()),
@@ -294,7 +298,7 @@ fn whoever_a_task_is_assigned_to_has_as_long_to_take_it_as_whom_the_router_asks(
     assert_eq!(due(&w, "t", AlarmKind::Accept), w.now + ACCEPT);
     assigns(&mut w, "t", "ada");
     assert_eq!(due(&w, "t", AlarmKind::Accept), w.now + ACCEPT, "it is counted anew");
-    assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released"]);
+    assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released", "message.sent", "delivery.superseded"]);
     assert_eq!(gives(&mut w, "t"), "ken", "who was asked before is not asked first");
     // Whoever claims it has accepted it, though it does not begin at once: it may wait for something, or do others first.
     assigns(&mut w, "t", "ada");
@@ -319,7 +323,7 @@ fn an_attempt_that_takes_too_long_is_ended_and_tried_elsewhere() {
     w.does(&by(&first), crate::testing::moves("t", TaskState::Paused));
     w.does(&by(&first), start(None, "t"));
     assert_eq!(due(&w, "t", AlarmKind::Runtime), began, "a pause gives no more time");
-    assert_eq!(goes_off(&mut w, "t", AlarmKind::Runtime), ["task.timed_out", "task.retried"]);
+    assert_eq!(goes_off(&mut w, "t", AlarmKind::Runtime), ["task.timed_out", "message.sent", "task.retried"]);
     let task = w.task("t");
     assert_eq!((task.state, task.attempt, task.held_by()), (TaskState::Pending, 2, None));
     assert!(task.reason.as_ref().is_some_and(|reason| reason.starts_with("RUNTIME_EXCEEDED: ")), "{:?}", task.reason);
@@ -354,11 +358,16 @@ fn a_deadline_ends_a_task_wherever_it_is() {
         if state == "given" {
             w.task("t").clocks.get(AlarmKind::Accept).unwrap();
         }
-        let told = goes_off(&mut w, "t", AlarmKind::Deadline);
-        assert_eq!(told, ["task.timed_out", "run.status_set"], "{state}");
+        let appended = goes_off(&mut w, "t", AlarmKind::Deadline);
+        let to_inboxes: &[&str] = match state {
+            "given" => &["message.sent", "delivery.superseded"],
+            "accepted" => &["message.sent"],
+            _ => &[],
+        };
+        assert_eq!(appended, [&["task.timed_out"], to_inboxes, &["run.status_set"]].concat(), "{state}");
         let task = w.task("t");
         assert_eq!((task.state, task.clocks.next(), task.held_by()), (TaskState::Failed, None, None), "{state}");
-        let EventRef::TaskTimedOut(fact) = w.log[w.log.len() - 2].event.typed() else { panic!("{state}") };
+        let EventRef::TaskTimedOut(fact) = w.log[w.log.len() - appended.len()].event.typed() else { panic!("{state}") };
         assert_eq!(fact.holder.as_ref().map(AgentId::as_str), holder, "{state}");
         assert!(fact.reason.starts_with("DEADLINE_EXCEEDED: "), "{}", fact.reason);
         assert_eq!(fact.reserved_for.is_some(), state == "given");
@@ -379,7 +388,18 @@ fn a_deadline_takes_along_what_is_part_of_the_task() {
     }
     let given = gives(&mut w, "a");
     let told = goes_off(&mut w, "t", AlarmKind::Deadline);
-    assert_eq!(told, ["task.timed_out", "task.cancelled", "task.cancelled", "run.status_set"]);
+    assert_eq!(
+        told,
+        [
+            "task.timed_out",
+            "message.sent",
+            "task.cancelled",
+            "message.sent",
+            "delivery.superseded",
+            "task.cancelled",
+            "run.status_set"
+        ]
+    );
     assert_eq!(w.run_row("run_1").status, RunStatus::Failed);
     for part in ["a", "b"] {
         assert_eq!((w.task(part).state, w.task(part).clocks.next()), (TaskState::Cancelled, None), "{part}");

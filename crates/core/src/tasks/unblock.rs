@@ -137,7 +137,7 @@ mod tests {
             assert_eq!(w.does(&by("a"), complete("dep")), ["task.completed"]);
             let written = w.rows().iter().filter(|(key, row)| before.get(*key) != Some(*row)).count();
             let event = w.log.last().unwrap();
-            (written, event.event.write_set(event.seq).len())
+            (written, event.event.write_set().len())
         };
         let full = rows_written(UNBLOCKED_AT_ONCE);
         assert!(full.0 <= UNBLOCKED_AT_ONCE + 2, "{full:?}");

@@ -78,7 +78,7 @@ impl Command for KickOff {
         };
         let messages = posts.iter().map(|post| post.id.clone()).collect();
         let mut facts = vec![AnyEvent::new(TeamKickedOff { of: team.of.clone(), messages })];
-        facts.extend(messages::posted(cx.view, &Caller::system(), cx.now, &posts)?);
+        facts.extend(messages::posted(&DecisionContext { caller: &Caller::system(), ..*cx }, &posts)?);
         Ok(Decision::new(facts, reply))
     }
 }

@@ -14,7 +14,7 @@ use crate::messages;
 use crate::messages::{Cause, Open, SendMessage, StormGuard, What};
 use crate::model::team::{LastTurn, Team, TeamRef, needs_person};
 use crate::model::turn::{Failure, Turn, TurnConclusion, TurnEnd, Unsaid, Usage, not_found};
-use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided, View};
+use crate::model::{EventStamp, Key, ReadSet, RowWriter, Undecided};
 use crate::traits::{AnyEvent, Command, Decision, DecisionContext, Event, NamedArtifacts, ReplySource, Subject};
 
 impl Team {
@@ -167,7 +167,7 @@ impl Command for EndTurn {
             TurnConclusion::Failed if self.gives_up() => open.given_up(turn.attempt, &self.why()),
             TurnConclusion::Failed | TurnConclusion::Interrupted => vec![],
         };
-        let (posted, unsaid) = self.posts(cx.view, cx.caller, cx.now, turn, settled.len())?;
+        let (posted, unsaid) = self.posts(cx, turn, settled.len())?;
         let posted_id = posted.first().map(|_| self.message.clone());
         let ended = AnyEvent::new(self.ended(turn, posted_id, unsaid));
         let facts = std::iter::once(ended).chain(settled).chain(posted).collect();
@@ -221,19 +221,17 @@ impl EndTurn {
     /// What is said in the channel by this. It is no reason not to end the turn that it cannot be.
     fn posts(
         &self,
-        view: &View,
-        caller: &Caller,
-        now: Timestamp,
+        cx: &DecisionContext<'_>,
         turn: &Turn,
         given_up: usize,
     ) -> Result<(Vec<AnyEvent>, Option<Unsaid>), Undecided> {
         let (post, speaker) = match self.post(turn, given_up) {
-            Some(post) if post.from == turn.agent => (post, caller.clone()),
+            Some(post) if post.from == turn.agent => (post, cx.caller.clone()),
             Some(post) => (post, Caller::system()),
             None => return Ok((vec![], None)),
         };
-        view.ensure_loaded(post.read_set())?;
-        match messages::posted(view, &speaker, now, std::slice::from_ref(&post)) {
+        cx.view.ensure_loaded(post.read_set())?;
+        match messages::posted(&DecisionContext { caller: &speaker, ..*cx }, std::slice::from_ref(&post)) {
             Ok(facts) => Ok((facts, None)),
             Err(Undecided::Rejected(refusal)) => {
                 Ok((vec![], Some(Unsaid { text: post.text, reason: refusal.message })))

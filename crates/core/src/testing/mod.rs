@@ -70,10 +70,11 @@ impl World {
         let command = command.into();
         self.now += 1;
         let now = Timestamp(self.now);
+        let next = Seq(self.log.len() as u64 + 1);
         let mut view = View::default();
         self.load(&mut view, read_set(caller, &command));
         for _ in 0..MAX_ROUNDS {
-            match decide(&DecisionContext { view: &view, caller, now }, &command) {
+            match decide(&DecisionContext { view: &view, caller, now, next }, &command) {
                 Err(Undecided::Missing(read_set)) => self.load(&mut view, read_set),
                 Err(Undecided::Rejected(refusal)) => return Err(refusal),
                 Ok(decision) => {
@@ -332,7 +333,7 @@ impl World {
 
 fn fold(rows: &mut BTreeMap<Key, Row>, event: &AnyEvent, seq: Seq, at: Timestamp) {
     event.apply(rows, EventStamp { seq, at });
-    for key in event.write_set(seq) {
+    for key in event.write_set() {
         assert!(rows.get(&key).is_none_or(|row| row.table() == key.table()), "{key:?}");
     }
 }

@@ -23,8 +23,8 @@ use crate::handoffs::{HandoffAccepted, HandoffInitiated, HandoffRejected};
 use crate::kernel::code::Code;
 use crate::kernel::id::{AgentId, Seq, TaskId, Timestamp};
 use crate::messages::{
-    DeliveryAbandoned, DeliveryRetried, DroppedLetter, LettersDropped, MessageDiscarded, MessageHeld, MessageReleased,
-    MessageSent, MessagesAcked, MessagesRead, Receipt,
+    DeliveryAbandoned, DeliveryRetried, DeliverySuperseded, DroppedLetter, LettersDropped, MessageDiscarded,
+    MessageHeld, MessageReleased, MessageSent, MessagesAcked, MessagesRead, Receipt,
 };
 use crate::model::addressee::Address;
 use crate::model::agent::{AgentRole, AgentStatus, ClaimsWhenOffline, Evidence, LostFile, Profile};
@@ -37,9 +37,9 @@ use crate::model::file::ReleaseReason;
 use crate::model::handoff::HandoffNote;
 use crate::model::message::{Form, Header, Hold, Letter, Priority, Recipients, UNKNOWN_RECIPIENT_TTL_MILLIS};
 use crate::model::message_type::MessageType;
-use crate::model::notification::{Over, Told};
 use crate::model::payload_type::PayloadType;
 use crate::model::policy::{Network, Policy, TrustLevel};
+use crate::model::requested_in::RequestedIn;
 use crate::model::requirement::Requirement;
 use crate::model::routing::{Rejected, RejectionFilter, RoutingDecision, Scored};
 use crate::model::run::{RunSpec, SourceType};
@@ -339,7 +339,7 @@ fn tasks() -> Vec<AnyEvent> {
             run: Some("wf_1".into()),
             agent: "ada".into(),
             from: Some("bob".into()),
-            told: told(),
+            requested_in: requested_in(),
         }),
         AnyEvent::new(TaskStarted {
             task: "task_1".into(),
@@ -347,7 +347,7 @@ fn tasks() -> Vec<AnyEvent> {
             holder: "ada".into(),
             from: TaskState::Pending,
             end_by: Some(Timestamp(60_000)),
-            told: told(),
+            requested_in: requested_in(),
         }),
         AnyEvent::new(TaskStepSet {
             task: "task_1".into(),
@@ -366,7 +366,7 @@ fn tasks() -> Vec<AnyEvent> {
             from: TaskState::InProgress,
             because: ReleaseCause::NotAccepted,
             reason: Some("secret".to_owned()),
-            told: told(),
+            requested_in: requested_in(),
         }),
         AnyEvent::new(TaskRetried {
             task: "task_1".into(),
@@ -383,7 +383,7 @@ fn tasks() -> Vec<AnyEvent> {
             unblocks: vec!["task_4".into()],
             unblocked_to: None,
             artifacts: vec!["ab".repeat(32)],
-            told: told(),
+            requested_in: requested_in(),
         }),
         AnyEvent::new(TaskFailed {
             task: "task_1".into(),
@@ -391,7 +391,7 @@ fn tasks() -> Vec<AnyEvent> {
             holder: Some("ada".into()),
             from: TaskState::InProgress,
             error: Some("secret".to_owned()),
-            told: told(),
+            requested_in: requested_in(),
         }),
         AnyEvent::new(TaskCancelled {
             task: "task_1".into(),
@@ -402,7 +402,7 @@ fn tasks() -> Vec<AnyEvent> {
             reason: Some("secret".to_owned()),
             unblocks: vec!["task_4".into()],
             unblocked_to: None,
-            told: told(),
+            requested_in: requested_in(),
         }),
         AnyEvent::new(TaskSkipped {
             task: "task_1".into(),
@@ -413,7 +413,7 @@ fn tasks() -> Vec<AnyEvent> {
             reason: Some("secret".to_owned()),
             unblocks: vec!["task_4".into()],
             unblocked_to: None,
-            told: told(),
+            requested_in: requested_in(),
         }),
         AnyEvent::new(DependentsUnblocked {
             task: "task_1".into(),
@@ -431,7 +431,7 @@ fn tasks() -> Vec<AnyEvent> {
             limit: TimeLimit::Runtime,
             due: Timestamp(60_000),
             reason: "secret".to_owned(),
-            told: told(),
+            requested_in: requested_in(),
         }),
         AnyEvent::new(TaskAttemptsExhausted {
             task: "task_1".into(),
@@ -439,7 +439,7 @@ fn tasks() -> Vec<AnyEvent> {
             attempts: 3,
             holder: Some("ada".into()),
             error: Some("secret".to_owned()),
-            told: told(),
+            requested_in: requested_in(),
         }),
         AnyEvent::new(TaskReopened {
             task: "task_1".into(),
@@ -450,7 +450,7 @@ fn tasks() -> Vec<AnyEvent> {
             attempt: 2,
             because_of: Some("task_2".into()),
             blocks: vec!["task_4".into()],
-            told: told(),
+            requested_in: requested_in(),
         }),
         AnyEvent::new(CheckpointAdded {
             id: "cp_task_1_1".to_owned(),
@@ -466,14 +466,8 @@ fn tasks() -> Vec<AnyEvent> {
     ]
 }
 
-fn told() -> Told {
-    Told {
-        to: vec!["cleo".into(), "ada".into()],
-        thread: Some("thr_1".into()),
-        at: Some(Timestamp(1_700_000_000_000)),
-        over: Some(Over { message: "msg_0".into(), agent: "bob".into() }),
-        trace: trace(),
-    }
+fn requested_in() -> RequestedIn {
+    RequestedIn { thread: Some("thr_1".into()), trace: trace() }
 }
 
 fn trace() -> Trace {
@@ -548,7 +542,7 @@ fn others() -> Vec<AnyEvent> {
                 blockers: vec!["hush".to_owned()],
             },
             run: Some("run_1".into()),
-            told: told(),
+            requested_in: requested_in(),
         }),
         AnyEvent::new(HandoffAccepted {
             handoff: "hoff_1".into(),
@@ -556,7 +550,7 @@ fn others() -> Vec<AnyEvent> {
             from: "ada".into(),
             by: "bob".into(),
             run: Some("run_1".into()),
-            told: told(),
+            requested_in: requested_in(),
         }),
         AnyEvent::new(HandoffRejected {
             handoff: "hoff_1".into(),
@@ -565,7 +559,7 @@ fn others() -> Vec<AnyEvent> {
             by: "bob".into(),
             reason: "secret".to_owned(),
             run: Some("run_1".into()),
-            told: told(),
+            requested_in: requested_in(),
         }),
         AnyEvent::new(Report {
             agent: "ada".into(),
@@ -690,6 +684,7 @@ fn header() -> Header {
         from: "ada@pr-1".into(),
         name: "ada".to_owned(),
         topic: Some("BLOCKING_ISSUE".to_owned()),
+        announces: None,
         mentions: vec!["ada@pr-1".into(), "bob@pr-1".into()],
         to: Recipients::Agents(vec!["bob@pr-1".into()]),
         unknown: vec!["eve".into()],
@@ -704,6 +699,25 @@ fn header() -> Header {
         root: None,
         hops: 3,
     }
+}
+
+/// The notification of a completed task.
+fn notification() -> Letter {
+    let header = Header {
+        message: "ntf_0123456789abc_18bcfe56800".into(),
+        task: Some("task_1".into()),
+        form: Form::Envelope,
+        topic: None,
+        announces: Some("task.completed".to_owned()),
+        mentions: vec![],
+        unknown: vec![],
+        awaits_millis: None,
+        lasts_millis: None,
+        cause: None,
+        hops: 0,
+        ..header()
+    };
+    Letter { header, subject: None, text: String::new() }
 }
 
 fn messages() -> Vec<AnyEvent> {
@@ -722,8 +736,9 @@ fn messages() -> Vec<AnyEvent> {
         AnyEvent::new(MessageSent {
             letter: letter(),
             at: Timestamp(1_700_000_000_000),
-            due: Timestamp(1_700_000_000_100),
+            due: Some(Timestamp(1_700_000_000_100)),
         }),
+        AnyEvent::new(MessageSent { letter: notification(), at: Timestamp(1_700_000_000_000), due: None }),
         AnyEvent::new(MessageHeld { letter: everyone, because: Hold::Hops { most: 20 } }),
         AnyEvent::new(MessageReleased { header: header(), at: Timestamp(1_700_000_000_001) }),
         AnyEvent::new(MessageDiscarded {
@@ -740,6 +755,7 @@ fn messages() -> Vec<AnyEvent> {
             error: "a secret refused".to_owned(),
             broadcast: true,
         }),
+        AnyEvent::new(DeliverySuperseded { message: "msg-1700000000-2".into(), agent: "bob@pr-1".into() }),
         AnyEvent::new(DeliveryRetried { message: "msg-1700000000-2".into(), agent: "bob@pr-1".into() }),
     ]
 }

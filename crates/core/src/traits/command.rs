@@ -42,6 +42,8 @@ pub struct DecisionContext<'a> {
     pub view: &'a View,
     pub caller: &'a Caller,
     pub now: Timestamp,
+    /// The position of the command's first event, if it appends one.
+    pub next: Seq,
 }
 
 /// The events that a command appends, and its reply.

@@ -11,13 +11,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::kernel::event_id;
-use crate::kernel::id::{AgentId, IntentId, MessageId, RunId, Seq, TaskId, ThreadId};
+use crate::kernel::id::{AgentId, IntentId, RunId, TaskId, ThreadId};
 use crate::model::artifact::ArtifactRef;
 use crate::model::file_path::FilePath;
-use crate::model::message::Delivery;
-use crate::model::notification::{Concerned, Over, Told};
-use crate::model::task::Task;
+use crate::model::notification::NotificationRule;
+use crate::model::requested_in::RequestedIn;
 use crate::model::team::TeamRef;
 use crate::model::trace::Trace;
 use crate::model::{ArtifactRefId, EventStamp, Key, Row, RowStore, RowWriter};
@@ -58,23 +56,9 @@ pub trait Event: Clone + PartialEq + fmt::Debug + Serialize + DeserializeOwned +
         None
     }
 
-    /// The inboxes that it reaches, for kinds that notify.
-    fn notification(&self) -> Option<&Told> {
+    /// Its effect on inboxes, for kinds that are about a task.
+    fn notification_rule(&self) -> Option<NotificationRule> {
         None
-    }
-
-    fn notification_mut(&mut self) -> Option<&mut Told> {
-        None
-    }
-
-    /// The agents that it concerns, given the task as it was before.
-    fn audience(&self, _task: &Task) -> Vec<Concerned> {
-        vec![]
-    }
-
-    /// Whether it withdraws an open offer of the task to this agent.
-    fn withdraws_offer(&self, _agent: &AgentId) -> bool {
-        true
     }
 }
 
@@ -108,11 +92,11 @@ impl<'a> Subject<'a> {
         Subject { team: Some(team), run: Some(&team.run), thread: Some(&team.thread), ..Subject::default() }
     }
 
-    /// Adds the thread and the trace in which the task was asked for.
+    /// Adds the thread and the trace that the task was requested in.
     #[must_use]
-    pub fn asked_in(self, told: &'a Told) -> Subject<'a> {
-        let trace = Some(&told.trace).filter(|trace| !trace.is_none());
-        Subject { thread: self.thread.or(told.thread.as_ref()), trace: self.trace.or(trace), ..self }
+    pub fn requested_in(self, request: &'a RequestedIn) -> Subject<'a> {
+        let trace = Some(&request.trace).filter(|trace| !trace.is_none());
+        Subject { thread: self.thread.or(request.thread.as_ref()), trace: self.trace.or(trace), ..self }
     }
 }
 
@@ -155,19 +139,6 @@ impl AnyEvent {
     /// The event, if it is of this type.
     pub fn get<E: Event>(&self) -> Option<&E> {
         self.0.as_any().downcast_ref()
-    }
-
-    /// The event to change it before it is appended, if it is of this type.
-    pub(crate) fn get_mut<E: Event>(&mut self) -> Option<&mut E> {
-        self.get::<E>()?;
-        self.make_unique();
-        Arc::get_mut(&mut self.0)?.as_any_mut().downcast_mut()
-    }
-
-    fn make_unique(&mut self) {
-        if Arc::get_mut(&mut self.0).is_none() {
-            self.0 = self.0.clone_erased();
-        }
     }
 
     pub fn is<E: Event>(&self) -> bool {
@@ -267,15 +238,11 @@ impl AnyEvent {
         self.0.closes_intent()
     }
 
-    /// Every row that it changes at this position in the log.
-    pub fn write_set(&self, seq: Seq) -> Vec<Key> {
+    /// Every row that it changes.
+    pub fn write_set(&self) -> Vec<Key> {
         let mut keys = self.0.write_set();
         if let Some(named) = self.0.artifacts() {
             keys.extend(named.ids().map(Key::ArtifactRef));
-        }
-        if let Some(told) = self.0.notification() {
-            keys.extend(told.deliveries(seq).map(Key::Delivery));
-            keys.extend(told.over.as_ref().map(|over| Key::Delivery(over.delivery())));
         }
         keys
     }
@@ -284,7 +251,7 @@ impl AnyEvent {
     pub fn apply(&self, rows: &mut dyn RowStore, stamp: EventStamp) {
         let mut rows = RowWriter::new(rows);
         if cfg!(debug_assertions) {
-            rows.write_set = Some(self.write_set(stamp.seq));
+            rows.write_set = Some(self.write_set());
         }
         self.0.apply(&mut rows, stamp);
         for id in self.0.artifacts().iter().flat_map(NamedArtifacts::ids) {
@@ -295,49 +262,10 @@ impl AnyEvent {
                 Some(named)
             });
         }
-        if let Some(told) = self.0.notification() {
-            for id in told.deliveries(stamp.seq) {
-                Delivery::open_envelope(&mut rows, id, self.task(), stamp);
-            }
-            if let Some(over) = &told.over {
-                rows.replace(over.delivery(), |known: Option<Delivery>| known.map(|open| open.passes_on(stamp.at)));
-            }
-        }
     }
 
-    pub(crate) fn notification(&self) -> Option<&Told> {
-        self.0.notification()
-    }
-
-    pub(crate) fn notification_mut(&mut self) -> Option<&mut Told> {
-        self.make_unique();
-        Arc::get_mut(&mut self.0)?.notification_mut()
-    }
-
-    pub(crate) fn audience(&self, task: &Task) -> Vec<Concerned> {
-        self.0.audience(task)
-    }
-
-    pub(crate) fn withdraws_offer(&self, agent: &AgentId) -> bool {
-        self.0.withdraws_offer(agent)
-    }
-
-    /// The agents that find the event itself in their inbox.
-    pub fn tells(&self) -> &[AgentId] {
-        self.notification().map_or(&[], |told| &told.to)
-    }
-
-    /// The request that it withdraws.
-    pub fn voids(&self) -> Option<&Over> {
-        self.notification()?.over.as_ref()
-    }
-
-    /// The id that it is shown and told under, at its position in the log.
-    pub fn id_at(&self, seq: Seq) -> MessageId {
-        match self.notification() {
-            Some(told) => told.id_at(seq),
-            None => event_id::message_at(seq),
-        }
+    pub(crate) fn notification_rule(&self) -> Option<NotificationRule> {
+        self.0.notification_rule()
     }
 }
 
@@ -392,17 +320,12 @@ trait ErasedEvent: fmt::Debug + Send + Sync {
     fn artifacts(&self) -> Option<NamedArtifacts<'_>>;
     fn opens_intent(&self) -> bool;
     fn closes_intent(&self) -> Option<&IntentId>;
-    fn notification(&self) -> Option<&Told>;
-    fn notification_mut(&mut self) -> Option<&mut Told>;
-    fn audience(&self, task: &Task) -> Vec<Concerned>;
-    fn withdraws_offer(&self, agent: &AgentId) -> bool;
+    fn notification_rule(&self) -> Option<NotificationRule>;
     fn encode(&self) -> Vec<u8>;
     fn to_value(&self) -> Value;
     #[cfg(test)]
     fn pretty(&self) -> String;
     fn as_any(&self) -> &dyn Any;
-    fn as_any_mut(&mut self) -> &mut dyn Any;
-    fn clone_erased(&self) -> Arc<dyn ErasedEvent>;
     fn equals(&self, other: &dyn Any) -> bool;
 }
 
@@ -439,20 +362,8 @@ impl<E: Event> ErasedEvent for E {
         Event::closes_intent(self)
     }
 
-    fn notification(&self) -> Option<&Told> {
-        Event::notification(self)
-    }
-
-    fn notification_mut(&mut self) -> Option<&mut Told> {
-        Event::notification_mut(self)
-    }
-
-    fn audience(&self, task: &Task) -> Vec<Concerned> {
-        Event::audience(self, task)
-    }
-
-    fn withdraws_offer(&self, agent: &AgentId) -> bool {
-        Event::withdraws_offer(self, agent)
+    fn notification_rule(&self) -> Option<NotificationRule> {
+        Event::notification_rule(self)
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -471,14 +382,6 @@ impl<E: Event> ErasedEvent for E {
 
     fn as_any(&self) -> &dyn Any {
         self
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-
-    fn clone_erased(&self) -> Arc<dyn ErasedEvent> {
-        Arc::new(self.clone())
     }
 
     fn equals(&self, other: &dyn Any) -> bool {

@@ -196,10 +196,8 @@ impl Courier {
                 }
             }
             EventRef::DeliveryAbandoned(fact) => self.over(&fact.agent, &fact.message),
+            EventRef::DeliverySuperseded(fact) => self.over(&fact.agent, &fact.message),
             _ => {}
-        }
-        if let Some(over) = row.event.voids() {
-            self.over(&over.agent, &over.message);
         }
         let look = match row.event.typed() {
             EventRef::DeliveryRetried(_) | EventRef::AgentRegistered(_) => Look::Anew,

@@ -2,6 +2,7 @@
 
 use rookery_core::clutch::LegacyType;
 use rookery_core::kernel::event_id;
+use rookery_core::model::message::Message;
 use rookery_core::traits::{Body, BodyBytes, LogRow};
 use rookery_core::{Key, MessageId, Row, Seq, Timestamp, envelope};
 use rookery_store::LogQuery;
@@ -36,11 +37,14 @@ impl QueryHandle<'_> {
         let (rows, head) = self.engine.store().rows(vec![Key::Envelope(id.clone()), Key::Message(id.clone())]).await?;
         let seq = match rows.into_iter().flatten().next() {
             Some(Row::Envelope(filed)) => Some(filed.received),
-            Some(Row::Message(message)) => Some(message.sent),
-            _ => event_id::position_of(id).filter(|seq| *seq <= head.head),
+            Some(Row::Message(message)) => match message.source() {
+                Some(_) => return Ok(At { value: self.engine.history().notification(&message).await?, head }),
+                None => Some(message.sent),
+            },
+            _ => event_id::parse(id.as_str()).filter(|seq| *seq <= head.head),
         };
         let row = match seq {
-            Some(seq) => self.engine.history().row_at(seq).await?.filter(|row| !envelope::is_of_another(id, row)),
+            Some(seq) => self.engine.history().row_at(seq).await?,
             None => None,
         };
         let value = match row {
@@ -61,6 +65,17 @@ impl HistoryHandle<'_> {
         let Some(row) = self.row_at(filed.received).await? else { return Ok(None) };
         let header = without_words(envelope::of(&row), why);
         Ok(Some(Located { seq: row.seq, at: row.at, envelope: Envelope::Shown(header) }))
+    }
+
+    /// A notification as it is delivered; nothing if its event cannot be read.
+    async fn notification(&self, message: &Message) -> Result<Option<Located>, EngineError> {
+        let Some(source) = message.source() else { return Ok(None) };
+        let event = self.row_at(source).await?;
+        Ok(event.map(|event| Located {
+            seq: message.sent,
+            at: message.at,
+            envelope: Envelope::Shown(envelope::of_notification(message, &event)),
+        }))
     }
 
     async fn row_at(&self, seq: Seq) -> Result<Option<LogRow>, EngineError> {

@@ -42,9 +42,8 @@ impl Envelopes {
         self.0.extend(others.0);
     }
 
-    /// What is told to somebody is a message of its own, whatever it follows from.
     fn led_to(&self, row: &LogRow) -> bool {
-        row.event.tells().is_empty() && row.cause.is_some_and(|cause| self.0.contains(&cause))
+        row.cause.is_some_and(|cause| self.0.contains(&cause))
     }
 
     /// The type that a row is shown with.

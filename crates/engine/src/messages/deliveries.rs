@@ -2,7 +2,7 @@
 
 use rookery_core::kernel::hex::hex;
 use rookery_core::model::Table;
-use rookery_core::model::message::{Delivery, PASSED_ON, Standing};
+use rookery_core::model::message::{Delivery, SUPERSEDED, Standing};
 use rookery_core::{AgentId, MessageId, Seq, Timestamp};
 use rookery_store::RowQuery;
 use rookery_store::query::ColumnTest;
@@ -55,7 +55,7 @@ pub enum DeliveryState {
     /// Given up on.
     Dead,
     /// What it asks for is somebody else's by now, or nobody's.
-    PassedOn,
+    Superseded,
 }
 
 impl DeliveryState {
@@ -64,7 +64,7 @@ impl DeliveryState {
         DeliveryState::Notified,
         DeliveryState::Acked,
         DeliveryState::Dead,
-        DeliveryState::PassedOn,
+        DeliveryState::Superseded,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -73,7 +73,7 @@ impl DeliveryState {
             DeliveryState::Notified => "notified",
             DeliveryState::Acked => "acked",
             DeliveryState::Dead => "dead",
-            DeliveryState::PassedOn => PASSED_ON,
+            DeliveryState::Superseded => SUPERSEDED,
         }
     }
 
@@ -83,7 +83,7 @@ impl DeliveryState {
 
     fn of(delivery: &Delivery, handing: Option<&AttemptState>) -> DeliveryState {
         match delivery.standing {
-            _ if delivery.is_passed_on() => DeliveryState::PassedOn,
+            _ if delivery.is_superseded() => DeliveryState::Superseded,
             _ if delivery.is_dead() => DeliveryState::Dead,
             Standing::Acked => DeliveryState::Acked,
             Standing::Queued if handing.is_none() => DeliveryState::Pending,
@@ -98,7 +98,7 @@ impl DeliveryState {
             DeliveryState::Notified => &["queued", "read"],
             DeliveryState::Acked => &["acked"],
             DeliveryState::Dead => &["dead"],
-            DeliveryState::PassedOn => &[PASSED_ON],
+            DeliveryState::Superseded => &[SUPERSEDED],
         }
     }
 }
@@ -132,7 +132,7 @@ pub struct DeliveryPage {
 
 impl DeliveryFilter {
     fn stored(&self) -> &'static [&'static str] {
-        self.state.map_or(&["queued", "read", "acked", "dead", PASSED_ON], DeliveryState::stored)
+        self.state.map_or(&["queued", "read", "acked", "dead", SUPERSEDED], DeliveryState::stored)
     }
 }
 

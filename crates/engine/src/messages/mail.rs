@@ -9,7 +9,7 @@ use rookery_core::kernel::caller::Actor;
 use rookery_core::model::message::{Form, Standing};
 use rookery_core::model::task::{AlarmKind, Task};
 use rookery_core::traits::LogRow;
-use rookery_core::{AgentId, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, envelope};
+use rookery_core::{AgentId, EventRef, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, envelope};
 use rookery_store::LogQuery;
 use serde_json::Value;
 
@@ -175,17 +175,24 @@ impl InboxHandle<'_> {
         if places.is_empty() {
             return Ok(vec![]);
         }
-        let told = self.engine.query().log(LogQuery::at(places.iter().map(|place| place.sent).collect())).await?.value;
-        let told: BTreeMap<Seq, LogRow> = told.into_iter().map(|row| (row.seq, row)).collect();
+        // A notification directly follows the event that it announces.
+        let before = |seq: Seq| Seq(seq.0.saturating_sub(1));
+        let rows = places.iter().flat_map(|place| [before(place.sent), place.sent]).collect();
+        let rows = self.engine.query().log(LogQuery::at(rows)).await?.value;
+        let rows: BTreeMap<Seq, LogRow> = rows.into_iter().map(|row| (row.seq, row)).collect();
+        let source = |place: &InboxDelivery| {
+            let row = rows.get(&place.sent)?;
+            if is_notification(row) { rows.get(&before(place.sent)) } else { Some(row) }
+        };
         let keys = places.iter().filter_map(|place| place.task.clone()).map(Key::Task).collect();
-        let (rows, _) = self.engine.store().rows(keys).await?;
-        let tasks: BTreeMap<TaskId, Task> = rows
+        let (tasks, _) = self.engine.store().rows(keys).await?;
+        let tasks: BTreeMap<TaskId, Task> = tasks
             .into_iter()
             .flatten()
             .filter_map(|row| if let Row::Task(task) = row { Some((task.id.clone(), task)) } else { None })
             .collect();
         let head = |place: InboxDelivery| {
-            let row = told.get(&place.sent);
+            let row = source(&place);
             let message_type = row.map_or("message", |row| envelope::message_type(&row.event)).to_owned();
             let task = place.task.as_ref().and_then(|task| tasks.get(task)).filter(|_| message_type == REQUEST);
             Head {
@@ -202,6 +209,10 @@ impl InboxHandle<'_> {
         };
         Ok(places.into_iter().map(head).collect())
     }
+}
+
+fn is_notification(row: &LogRow) -> bool {
+    matches!(row.event.typed(), EventRef::MessageSent(sent) if sent.letter.header.is_notification())
 }
 
 fn author(row: &LogRow) -> AgentId {

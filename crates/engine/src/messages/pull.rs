@@ -144,8 +144,8 @@ impl InboxHandle<'_> {
     pub(crate) async fn parcel(&self, id: &MessageId) -> Result<Option<Parcel>, EngineError> {
         let (rows, _) = self.engine.store().rows(vec![Key::Envelope(id.clone()), Key::Message(id.clone())]).await?;
         match <[Option<Row>; 2]>::try_from(rows) {
-            Ok([None, Some(Row::Message(message))]) => Ok(Some(parcel_of(&message))),
-            // An envelope, or a fact by the id that it is shown with.
+            Ok([None, Some(Row::Message(message))]) if message.source().is_none() => Ok(Some(parcel_of(&message))),
+            // An envelope, a notification, or an event by the id that it is shown with.
             _ => {
                 let found = self.engine.query().envelope(id).await?.value;
                 Ok(found.map(|found| Parcel::of(id, found)))

@@ -22,7 +22,7 @@ impl<'f> Arrival<'f> {
             EventRef::DeliveryRetried(fact) => Arrival::agents([&fact.agent]),
             // What waited for it, and what was said to everybody before it came.
             EventRef::AgentRegistered(fact) => Arrival::agents([&fact.id]),
-            _ => Arrival::agents(fact.tells()),
+            _ => Arrival::Nobody,
         }
     }
 

@@ -109,14 +109,12 @@ impl Counts {
             }
             EventRef::AgentRegistered(fact) => self.changed([&fact.id]),
             EventRef::AgentLeft(fact) => self.changed([&fact.agent]),
+            EventRef::DeliverySuperseded(fact) => self.changed([&fact.agent]),
             _ => match Arrival::of(fact) {
                 Arrival::Nobody => {}
                 Arrival::Agents(agents) => self.changed(agents),
                 Arrival::Everyone => self.all_changed(),
             },
-        }
-        if let Some(over) = fact.voids() {
-            self.changed([&over.agent]);
         }
     }
 

@@ -174,7 +174,7 @@ impl History {
 mod tests {
     use rookery_core::Seq;
     use rookery_core::kernel::caller::{Actor, Auth};
-    use rookery_core::model::notification::Told;
+    use rookery_core::model::requested_in::RequestedIn;
     use rookery_core::routing::TaskForwarded;
     use rookery_core::tasks::{TaskClaimed, TaskFailed, TaskRetried, TaskStarted, TaskTimedOut};
 
@@ -203,7 +203,7 @@ mod tests {
             run: None,
             agent: agent.into(),
             from: None,
-            told: Told::default(),
+            requested_in: RequestedIn::default(),
         })
     }
 
@@ -214,13 +214,13 @@ mod tests {
             holder: agent.into(),
             from: TaskState::Pending,
             end_by: None,
-            told: Told::default(),
+            requested_in: RequestedIn::default(),
         })
     }
 
     fn failed(error: &str) -> AnyEvent {
         let (task, from, error) = ("t".into(), TaskState::InProgress, Some(error.to_owned()));
-        AnyEvent::new(TaskFailed { task, run: None, holder: None, from, error, told: Told::default() })
+        AnyEvent::new(TaskFailed { task, run: None, holder: None, from, error, requested_in: RequestedIn::default() })
     }
 
     fn retried(attempt: u32) -> AnyEvent {
@@ -278,7 +278,7 @@ mod tests {
             from: TaskState::Pending,
             because: ReleaseCause::NotAccepted,
             reason: Some("ken did not accept it".to_owned()),
-            told: Told::default(),
+            requested_in: RequestedIn::default(),
         });
         let timed_out = AnyEvent::new(TaskTimedOut {
             task: task.clone(),
@@ -290,7 +290,7 @@ mod tests {
             limit: TimeLimit::Runtime,
             due: Timestamp(90),
             reason: "RUNTIME_EXCEEDED: so".to_owned(),
-            told: Told::default(),
+            requested_in: RequestedIn::default(),
         });
         let facts = vec![
             (10, given("ken")),

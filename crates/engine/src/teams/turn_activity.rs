@@ -52,6 +52,8 @@ fn activity(row: &LogRow) -> Option<TurnActivity> {
         | EventRef::TurnStarted(_)
         | EventRef::TurnEnded(_)
         | EventRef::LeadChosen(_) => return None,
+        // The event that it announces is listed.
+        EventRef::MessageSent(fact) if fact.letter.header.is_notification() => return None,
         EventRef::MessageSent(fact) => said(&fact.letter),
         EventRef::MessageHeld(fact) => format!("{} (held for a person)", said(&fact.letter)),
         EventRef::MessagesAcked(MessagesAcked(fact)) => {

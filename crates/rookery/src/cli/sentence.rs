@@ -161,6 +161,9 @@ fn of_talk(name: &str, event: &Event) -> Option<String> {
         count => format!("{count} messages"),
     };
     Some(match name {
+        "message.sent" if text(event, "announces").is_some() => {
+            format!("notified {} of {}", recipients(event), text(event, "announces").unwrap_or_default())
+        }
         "message.sent" => {
             let from = text(event, "from").unwrap_or(who);
             let to = match text(event, "form") {
@@ -171,6 +174,7 @@ fn of_talk(name: &str, event: &Event) -> Option<String> {
         }
         "message.read" => format!("{who} read {}", count()),
         "message.acked" => format!("{who} acknowledged {}", count()),
+        "delivery.superseded" => format!("an offer to {} was withdrawn", text(event, "agent").unwrap_or("?")),
         "document.written" => format!("{who} wrote {}{}", path(), version()),
         "document.deleted" => format!("{who} deleted {}", path()),
         _ => return None,
@@ -271,6 +275,13 @@ mod tests {
                 None,
                 None,
                 json!({"from": "coder", "form": "direct", "text": "hello", "to": {"agents": ["reviewer"]}}),
+            ),
+            (
+                "notified reviewer of task.completed",
+                "x.message.sent",
+                None,
+                task,
+                json!({"form": "envelope", "announces": "task.completed", "text": "", "to": {"agents": ["reviewer"]}}),
             ),
             ("coder claimed src/a.rs", "resource.claimed", path, task, json!({})),
             ("task 'Fix login' claimed by coder", "task.assigned", None, task, json!({})),

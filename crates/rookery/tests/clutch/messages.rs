@@ -299,7 +299,7 @@ async fn duplicate_chat_envelope_appends_one_message() {
 
 /// The id under which an event is listed.
 fn message_id_of(seq: u64) -> String {
-    rookery_core::kernel::event_id::of(rookery_core::Seq(seq)).replacen("evt_", "msg_", 1)
+    rookery_core::kernel::event_id::of(rookery_core::Seq(seq))
 }
 
 #[tokio::test]

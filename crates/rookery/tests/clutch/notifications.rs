@@ -197,13 +197,13 @@ async fn assigned_task_arrives_as_request_and_is_superseded_on_reassignment() {
     wait_for_message(&daemon, "ada", task, "task.request").await;
     let lost = wait_for_message(&daemon, "ken", task, "x.task.released").await;
     assert_eq!(lost["payload"]["because"], "reassigned");
-    assert_eq!(ids(&inbox(&daemon, "ken", "").await), [lost["id"].as_str().unwrap()], "the request is superseded");
-    let passed_on = ok(&daemon, "/deliveries?state=passed_on").await;
-    let one = &passed_on["deliveries"][0];
+    assert_eq!(ids(&inbox(&daemon, "ken", "").await), [lost["id"].as_str().unwrap()], "the request is void");
+    let superseded = ok(&daemon, "/deliveries?state=superseded").await;
+    let one = &superseded["deliveries"][0];
     assert_eq!((&one["message_id"], &one["agent_id"]), (&request["id"], &json!("agent:ken")));
-    assert!(one["passed_on_at"].is_string(), "{one}");
-    let (code, shown, error) = rookery(daemon.root(), daemon.store(), &["deliveries", "--state", "passed_on"]);
-    assert!(code == 0 && shown.contains("passed_on"), "{shown}{error}");
+    assert!(one["superseded_at"].is_string(), "{one}");
+    let (code, shown, error) = rookery(daemon.root(), daemon.store(), &["deliveries", "--state", "superseded"]);
+    assert!(code == 0 && shown.contains("superseded"), "{shown}{error}");
 
     // An agent of another surface finds its task there, and its inbox stays empty.
     post_as_lead(&daemon, &format!("/tasks/{task}/assign"), json!({"agent_id": "plain"})).await;

@@ -36,7 +36,7 @@ async fn wait_for_row(daemon: &Daemon, kind: &str, task: &str) -> Value {
 
 async fn message_of_row(daemon: &Daemon, row: &Value) -> Value {
     let seq = rookery_core::Seq(row["seq"].as_u64().unwrap());
-    let id = rookery_core::kernel::event_id::of(seq).replacen("evt_", "msg_", 1);
+    let id = rookery_core::kernel::event_id::of(seq);
     daemon.get(&format!("/clutch/v0/messages/{id}")).await.unwrap().body
 }
 

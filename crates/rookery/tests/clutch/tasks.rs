@@ -133,9 +133,9 @@ fn task_events(daemon: &Daemon) -> Vec<Value> {
             for own in ["task", "run", "origin", "title", "description", "assigned_by"] {
                 event.as_object_mut().unwrap().remove(own);
             }
-            // A requested task notifies its thread.
-            if event["told"] == json!({"thread": "thr_talk"}) {
-                event.as_object_mut().unwrap().remove("told");
+            // Events of a requested task name the thread of the request.
+            if event["requested_in"] == json!({"thread": "thr_talk"}) {
+                event.as_object_mut().unwrap().remove("requested_in");
             }
             json!({"kind": row["kind"], "actor": row["actor"], "fact": event})
         })

@@ -104,7 +104,7 @@ struct Refs {
 impl Refs {
     fn add(&mut self, raw: &RawRow) {
         let Ok(fact) = AnyEvent::decode(&raw.kind, raw.version, &raw.fact) else { return };
-        for key in fact.write_set(raw.seq).into_iter().filter(|key| key.table() == Table::ArtifactRefs) {
+        for key in fact.write_set().into_iter().filter(|key| key.table() == Table::ArtifactRefs) {
             let old = self.rows.remove(&key);
             if let Some(row) = apply_row(old, &key, &fact, EventStamp { seq: raw.seq, at: raw.at }) {
                 self.rows.insert(key, row);

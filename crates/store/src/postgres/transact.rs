@@ -259,7 +259,7 @@ pub(super) async fn blank(client: &ClientWrapper, write: &CommitSet) -> Result<(
         let query = LogQuery::one(*seq);
         let rows = ask(client, Frame::Bare, &[log::read(&query)]).await?.pop().unwrap_or_default();
         let rows = log::found(&query, &rows)?;
-        keys.extend(rows.iter().flat_map(|row| row.event.write_set(row.seq)));
+        keys.extend(rows.iter().flat_map(|row| row.event.write_set()));
     }
     for key in keys {
         blank_replies(client, &key).await?;

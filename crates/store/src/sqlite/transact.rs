@@ -112,7 +112,7 @@ fn blank_replies(connection: &Connection, write: &CommitSet) -> Result<(), Probl
     let mut keys = BTreeSet::new();
     for (seq, _) in &write.blanked {
         let rows = log::read(connection, &LogQuery::one(*seq))?;
-        keys.extend(rows.iter().flat_map(|row| row.event.write_set(row.seq)));
+        keys.extend(rows.iter().flat_map(|row| row.event.write_set()));
     }
     for key in keys {
         let id = serde_json::to_string(&key.id()).unwrap_or_default();

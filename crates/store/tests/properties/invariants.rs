@@ -288,7 +288,7 @@ fn check_holder_changes_follow_events(log: &[LogRow]) {
         _ => None,
     };
     for entry in log {
-        for key in entry.event.write_set(entry.seq) {
+        for key in entry.event.write_set() {
             let old = rows.remove(&key);
             let before = holder(old.as_ref());
             let new = apply_row(old, &key, &entry.event, EventStamp { seq: entry.seq, at: entry.at });

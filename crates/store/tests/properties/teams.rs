@@ -239,7 +239,7 @@ fn check_turn_ends(log: &[LogRow]) {
             };
             check_turn_end(ended_event, turn, &rows, &caused_by(log, entry).collect::<Vec<_>>());
         }
-        for key in entry.event.write_set(entry.seq) {
+        for key in entry.event.write_set() {
             let old = rows.remove(&key);
             if let Some(new) = apply_row(old, &key, &entry.event, EventStamp { seq: entry.seq, at: entry.at }) {
                 rows.insert(key, new);

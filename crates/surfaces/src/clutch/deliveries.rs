@@ -21,7 +21,7 @@ use crate::http::answer;
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct DeliveriesQuery {
-    /// `pending`, `notified`, `acked`, `dead` or `passed_on`; all of them if left out.
+    /// `pending`, `notified`, `acked`, `dead` or `superseded`; all of them if left out.
     pub state: Option<String>,
     /// Only those to this agent.
     pub agent_id: Option<String>,
@@ -46,7 +46,7 @@ pub struct DeliveryView {
     message_id: String,
     #[schema(examples("agent:ken"))]
     agent_id: String,
-    /// `pending`, `notified`, `acked` or `dead`; `passed_on` if what it asks for is somebody else's by now, or nobody's.
+    /// `pending`, `notified`, `acked` or `dead`; `superseded` if the offer that it made was withdrawn.
     state: &'static str,
     task_id: Option<String>,
     /// The place in the log at which it was queued.
@@ -64,7 +64,7 @@ pub struct DeliveryView {
     /// When it was given up on.
     dead_at: Option<String>,
     /// When what it asks for became somebody else's or nobody's.
-    passed_on_at: Option<String>,
+    superseded_at: Option<String>,
 }
 
 fn shown(status: DeliveryStatus, now: Timestamp) -> DeliveryView {
@@ -88,7 +88,7 @@ fn shown(status: DeliveryStatus, now: Timestamp) -> DeliveryView {
         next_at: handing.next_at.filter(|_| delivery.dead.is_none()).max(spared_until).map(iso),
         endpoint_rests_until: spared_until.map(iso),
         acked_at: delivery.acked_at.map(iso),
-        passed_on_at: delivery.passed_on_at.map(iso),
+        superseded_at: delivery.superseded_at.map(iso),
         dead_at: delivery.dead.map(|dead| iso(dead.at)),
     }
 }
@@ -113,7 +113,7 @@ pub async fn list(
 async fn wanted(app: &App, query: &DeliveriesQuery) -> Result<DeliveryFilter, ClutchError> {
     let state = query.state.as_deref().map(|text| {
         DeliveryState::parse(text)
-            .ok_or_else(|| ClutchError::parameter("state", "must be pending, notified, acked, dead or passed_on"))
+            .ok_or_else(|| ClutchError::parameter("state", "must be pending, notified, acked, dead or superseded"))
     });
     let agent = query.agent_id.as_deref().map(|text| match Address::parse(text) {
         Some(Address::Agent(id)) => Ok(id),

@@ -74,7 +74,7 @@ pub(super) fn ids_with_credentials_are_proven(model: &Model, row: &LogRow) -> Ch
 
 /// A task changes its holder only by an event that names the previous holder. Runs before the row is added to the model.
 pub(super) fn task_claims_change_by_events(model: &Model, row: &LogRow) -> CheckResult {
-    for key in row.event.write_set(row.seq) {
+    for key in row.event.write_set() {
         let Some(Row::Task(old)) = model.row(&key) else { continue };
         let new = apply_row(model.row(&key).cloned(), &key, &row.event, EventStamp { seq: row.seq, at: row.at });
         // A task without a holder may be removed from a plan.
@@ -116,7 +116,7 @@ pub(super) fn task_claims_change_by_events(model: &Model, row: &LogRow) -> Check
 
 /// A path changes its holder only by an event that names the previous holder. Runs before the row is added to the model.
 pub(super) fn file_claims_change_by_events(model: &Model, row: &LogRow) -> CheckResult {
-    for key in row.event.write_set(row.seq) {
+    for key in row.event.write_set() {
         let Some(Row::File(old)) = model.row(&key) else { continue };
         let Some(holder) = old.holder() else { continue };
         let new = apply_row(model.row(&key).cloned(), &key, &row.event, EventStamp { seq: row.seq, at: row.at });
@@ -145,7 +145,7 @@ pub(super) fn file_claims_change_by_events(model: &Model, row: &LogRow) -> Check
 /// The state of a delivery only advances, from queued to read to acked, and a delivery never disappears. Runs before the
 /// row is added to the model.
 pub(super) fn deliveries_only_advance(model: &Model, row: &LogRow) -> CheckResult {
-    for key in row.event.write_set(row.seq) {
+    for key in row.event.write_set() {
         let Some(Row::Delivery(old)) = model.row(&key) else { continue };
         let new = apply_row(model.row(&key).cloned(), &key, &row.event, EventStamp { seq: row.seq, at: row.at });
         match new {
@@ -404,7 +404,7 @@ fn was_redacted(model: &Model, answer: &AnyReply, at: Seq) -> bool {
     let AnyReply::Row(key, shown) = answer else { return false };
     let touched = |seq: Seq| {
         let row = model.log().get((seq.0 - 1) as usize);
-        row.is_some_and(|row| row.event.write_set(row.seq).contains(key))
+        row.is_some_and(|row| row.event.write_set().contains(key))
     };
     let redactions = model.log().iter().filter_map(|row| match row.event.typed() {
         EventRef::LogRedacted(event) if touched(event.seq) => Some(row.seq),

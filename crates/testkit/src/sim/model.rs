@@ -37,7 +37,7 @@ pub(super) struct Model {
 
 impl Model {
     pub(super) fn add(&mut self, row: LogRow) {
-        for key in row.event.write_set(row.seq) {
+        for key in row.event.write_set() {
             let old = self.row(&key).cloned();
             let new = apply_row(old, &key, &row.event, EventStamp { seq: row.seq, at: row.at });
             self.history.entry(key).or_default().push((row.seq, new));
@@ -96,12 +96,20 @@ impl Model {
 
     /// Decides a command over the rows right after `seq`.
     pub(super) fn decide_at(&self, seq: Seq, caller: &Caller, command: &AnyCommand, at: Timestamp) -> Redecision {
-        self.decide_in(&mut View::default(), seq, caller, command, at)
+        self.decide_in(&mut View::default(), (seq, seq.next()), caller, command, at)
     }
 
-    fn decide_in(&self, view: &mut View, seq: Seq, caller: &Caller, command: &AnyCommand, at: Timestamp) -> Redecision {
+    /// Decides a command whose first event would be at `next`, over rows that are loaded as they were right after `seq`.
+    fn decide_in(
+        &self,
+        view: &mut View,
+        (seq, next): (Seq, Seq),
+        caller: &Caller,
+        command: &AnyCommand,
+        at: Timestamp,
+    ) -> Redecision {
         for _ in 0..MAX_ROUNDS {
-            match rookery_core::decide(&DecisionContext { view, caller, now: at }, command) {
+            match rookery_core::decide(&DecisionContext { view, caller, now: at, next }, command) {
                 Ok(decision) => return Redecision::Decided(decision),
                 Err(Undecided::Rejected(rejection)) => return Redecision::Rejected(rejection),
                 Err(Undecided::Missing(missing)) => {
@@ -118,7 +126,7 @@ impl Model {
         let (mut view, mut head, at) = (View::default(), seq, Timestamp(0));
         let mut last = (0, Redecision::Endless);
         for (index, command) in commands.iter().enumerate() {
-            last = (index, self.decide_in(&mut view, seq, caller, command, at));
+            last = (index, self.decide_in(&mut view, (seq, head.next()), caller, command, at));
             let Redecision::Decided(decision) = &last.1 else { return last };
             for event in &decision.events {
                 head = head.next();
@@ -129,7 +137,7 @@ impl Model {
     }
 
     fn overlay_event(&self, view: &mut View, seq: Seq, event: &AnyEvent, head: Seq) {
-        for key in event.write_set(head) {
+        for key in event.write_set() {
             self.load_item(view, seq, ReadItem::Row(key));
         }
         event.apply(view, EventStamp { seq: head, at: Timestamp(0) });

@@ -118,7 +118,7 @@ impl WriterTurn<'_> {
                 let head = self.database.head();
                 let outcomes = run(submissions);
                 let touched = self.database.log_after(head).into_iter().next_back();
-                if let Some(key) = touched.and_then(|row| row.event.write_set(row.seq).into_iter().next()) {
+                if let Some(key) = touched.and_then(|row| row.event.write_set().into_iter().next()) {
                     self.database.tamper(&key, before.get(&key).cloned());
                 }
                 outcomes

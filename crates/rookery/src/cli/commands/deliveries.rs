@@ -67,8 +67,8 @@ enum State {
     /// It was given up on
     Dead,
     /// What it asks for is somebody else's by now, or nobody's
-    #[value(name = "passed_on")]
-    PassedOn,
+    #[value(name = "superseded")]
+    Superseded,
 }
 
 impl State {
@@ -78,7 +78,7 @@ impl State {
             Self::Notified => "notified",
             Self::Acked => "acked",
             Self::Dead => "dead",
-            Self::PassedOn => "passed_on",
+            Self::Superseded => "superseded",
         }
     }
 }
@@ -110,7 +110,7 @@ fn table(deliveries: Vec<Delivery>, clock: &Clock) -> Table {
         let tone = match delivery.state.as_str() {
             "dead" => TextStyle::Bad,
             "notified" => TextStyle::Warning,
-            "acked" | "passed_on" => TextStyle::Dim,
+            "acked" | "superseded" => TextStyle::Dim,
             _ => TextStyle::Plain,
         };
         let age = clock.since(&delivery.queued_at).unwrap_or_else(|| "-".to_owned());

@@ -117,7 +117,9 @@ fn named<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Er
 async fn messages_of(client: &Client, agent: &AgentId) -> Result<Vec<Sent>, ClientError> {
     let query = [("action", "x.message.sent".to_owned()), ("limit", LOOKED_AT.to_string())];
     let events: Vec<wire::Event> = wire::read(&client.get(&["events"], &query).await?)?;
-    let sent = events.into_iter().filter_map(|event| serde_json::from_value(Value::Object(event.metadata)).ok());
+    // A notification says nothing itself.
+    let said = events.into_iter().filter(|event| !event.metadata.contains_key("announces"));
+    let sent = said.filter_map(|event| serde_json::from_value(Value::Object(event.metadata)).ok());
     Ok(sent.filter(|message: &Sent| message.concerns(agent)).collect())
 }
 
