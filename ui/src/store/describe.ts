@@ -121,7 +121,7 @@ function announced(payload: Payload): string | undefined {
 function spoken(payload: Payload): string {
   const to = texts(object(payload, 'to'), 'agents');
   const announces = announced(payload);
-  if (announces) return `notified ${to.join(', ')} of ${words(announces)}`;
+  if (announces) return `notified ${to.join(', ')} of ${announces}`;
   const said = (text(payload, 'text') ?? '').slice(0, 160);
   return text(payload, 'form') === 'entry' ? said : `to ${to.join(', ') || 'everybody'}: ${said}`;
 }
