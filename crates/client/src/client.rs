@@ -166,7 +166,7 @@ impl Client {
     }
 
     /// Stores bytes as an artifact, and tells what it is called: `sha256:` and its hash.
-    pub async fn keep(&self, bytes: Vec<u8>) -> Result<String, ClientError> {
+    pub async fn upload_artifact(&self, bytes: Vec<u8>) -> Result<String, ClientError> {
         let request = self.request(Method::POST, &["clutch", "v0", "artifacts"], &[]).timeout(CALL_TIMEOUT);
         let answer = self.json_of(request.header("content-type", "application/octet-stream").body(bytes)).await?;
         Ok(format!("sha256:{}", answer["sha256"].as_str().unwrap_or_default()))

@@ -1,14 +1,13 @@
-//! What runs teams of agents from workflow files. It is a client of the daemon: it knows no store and no engine, only the
-//! rules that both sides keep to.
+//! Runs teams of agents from workflow files. It is a client of the daemon, and depends neither on the store nor on the engine.
 //!
-//! [`file`] reads a workflow file, tells everything that is wrong with it, and says what would happen. [`setup`] runs what is
-//! to run first, [`team`] the agents, [`turn`] says what each is told, [`backend`] is what one turn of an agent is to
-//! whatever runs it, [`process`] starts, follows and ends the programs that do, [`sandbox`] is what they can see and reach, and
-//! [`screen`] shows a person what goes on.
+//! [`file`] parses a workflow file, reports everything that is wrong with it, and previews a run. [`setup`] runs the setup
+//! commands, and [`team`] the agents. [`turn`] writes their prompts, and [`backend`] runs one turn on a program or model.
+//! [`process`] starts, watches and ends programs, [`sandbox`] limits their files and network, and [`screen`] shows the
+//! progress to a person.
 
 pub mod backend;
 pub mod file;
-mod held;
+mod open_folder;
 pub mod process;
 pub mod sandbox;
 pub mod screen;

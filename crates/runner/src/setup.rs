@@ -1,7 +1,7 @@
-//! Setup commands: what a workflow file wants run before the kickoff, one after the other, each in a shell of its own in the
-//! project's folder. What one prints becomes a variable. The first that fails ends it all: nothing has begun yet.
+//! The setup commands of a workflow file. They run in sequence before the kickoff, each in its own shell in the project's
+//! folder. The output of a command can become a variable. The first failure ends the start of the team.
 //!
-//! A team that is resumed does not run them again: what they printed is kept beside its other state.
+//! A resumed team does not run them again: their outputs are saved with the team's state.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,48 +16,48 @@ use tokio_util::sync::CancellationToken;
 use crate::file::{Setup, Variables};
 use crate::process::{self, ExecShim, Finished, NotStarted, OutputStream, ProcessEnd, Program, RunLimits};
 
-/// How long a command may take. Whoever waits longer has something else to do first.
+/// Time limit of a command.
 const TIMEOUT: Duration = Duration::from_secs(15 * 60);
-/// How much a command may print: what a document can hold, because that is where it goes if it is too long for a message.
+/// Output limit of a command: the size of a document, which holds the output if it is too long for a message.
 const OUTPUT_BYTES: u64 = limit::DOCUMENT_BYTES as u64;
-/// How long a value may be to be passed on in the environment; systems refuse more than 128 KiB.
+/// Maximum length of a value in the environment; systems reject more than 128 KiB.
 const ENVIRONMENT_BYTES: usize = 120 << 10;
-/// How many of its last lines are told of a command that failed.
+/// Number of last lines shown of a failed command.
 const LAST_LINES: usize = 10;
-const KEPT: &str = "setup.json";
+const FILE: &str = "setup.json";
 
-/// Where and as what setup commands run.
+/// The surroundings of setup commands.
 #[derive(Debug)]
-pub struct Stage<'a> {
+pub struct SetupContext<'a> {
     /// The folder of the project.
     pub project: &'a Path,
     /// The folder of the team's state.
     pub state: &'a Path,
-    /// Which start of the team it is.
+    /// The generation of the team, counted by its starts.
     pub generation: u64,
     pub exec_shim: &'a ExecShim,
 }
 
-/// What is told while they run.
+/// The progress of setup commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Progress<'a> {
-    /// The first is 1.
+pub enum SetupProgress<'a> {
+    /// The first command has number 1.
     Began { number: usize, of: usize, shell: &'a str },
-    /// A line that a command wrote to its error output, which is for people.
-    Said(&'a str),
+    /// A line on standard error, for people.
+    Stderr(&'a str),
 }
 
-/// Why a team does not begin.
+/// The reason why setup failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     #[error("the setup command `{shell}` {why}")]
     Failed {
         shell: String,
         why: String,
-        /// The last that it wrote.
+        /// The last lines of its output.
         lines: Vec<String>,
     },
-    #[error("the setup command `{shell}` cannot be started")]
+    #[error("the setup command `{shell}` could not be started")]
     NotStarted {
         shell: String,
         #[source]
@@ -67,8 +67,8 @@ pub enum SetupError {
     TooLong { shell: String, variable: String, bytes: usize },
     #[error("setup was interrupted")]
     Interrupted,
-    #[error("what setup commands printed cannot be kept in {}", path.display())]
-    NotKept {
+    #[error("cannot save the output of setup commands in {}", path.display())]
+    NotSaved {
         path: PathBuf,
         #[source]
         source: io::Error,
@@ -76,135 +76,137 @@ pub enum SetupError {
 }
 
 impl SetupError {
-    /// What to do about it.
+    /// A suggestion for the user.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            SetupError::Failed { .. } => Some("nothing was started; run the command by itself in the project's folder"),
-            SetupError::NotStarted { .. } => Some("nothing was started; a shell `sh` is needed"),
-            SetupError::TooLong { .. } => Some("let the earlier command write a file, and read that"),
+            SetupError::Failed { .. } => Some("no agent was started; run the command by hand in the project's folder"),
+            SetupError::NotStarted { .. } => Some("no agent was started; install a shell `sh`"),
+            SetupError::TooLong { .. } => Some("let the earlier command write to a file, and read the file instead"),
             SetupError::Interrupted => None,
-            SetupError::NotKept { .. } => Some("nothing was started; see whether the disk is full"),
+            SetupError::NotSaved { .. } => Some("no agent was started; check whether the disk is full"),
         }
     }
 }
 
-/// Runs the commands and puts what they printed into the variables.
+/// Runs the commands, stores their outputs in the variables, and saves them.
 pub async fn run(
     commands: &[Setup],
     variables: &mut Variables,
-    stage: &Stage<'_>,
+    context: &SetupContext<'_>,
     cancel: &CancellationToken,
-    tell: &(dyn Fn(Progress<'_>) + Send + Sync),
+    on_progress: &(dyn Fn(SetupProgress<'_>) + Send + Sync),
 ) -> Result<(), SetupError> {
     for (nth, command) in commands.iter().enumerate() {
         let shell = command.shell.value.as_str();
-        tell(Progress::Began { number: nth + 1, of: commands.len(), shell });
-        let printed = printed(shell, variables, stage, cancel, tell).await?;
+        on_progress(SetupProgress::Began { number: nth + 1, of: commands.len(), shell });
+        let printed = run_command(shell, variables, context, cancel, on_progress).await?;
         if let Some(variable) = &command.variable {
             variables.setup.insert(variable.value.clone(), Some(printed));
         }
     }
     let (printed, params) = (variables.setup.clone(), variables.params.clone());
-    Kept { generation: stage.generation, printed, params }.save(stage.state)
+    SetupRecord { generation: context.generation, printed, params }.save(context.state)
 }
 
-/// Puts in what was printed when this start of the team began. If that is lost, texts name what is missing instead.
-pub fn recall(variables: &mut Variables, stage: &Stage<'_>) {
-    for (name, value) in Kept::load(stage.state, stage.generation).into_iter().flat_map(|kept| kept.printed) {
+/// Loads the outputs of this generation's setup commands into the variables. Variables whose output is lost stay unset.
+pub fn load_outputs(variables: &mut Variables, context: &SetupContext<'_>) {
+    let record = SetupRecord::load(context.state, context.generation);
+    for (name, value) in record.into_iter().flat_map(|record| record.printed) {
         if let Some(known) = variables.setup.get_mut(&name) {
             *known = value;
         }
     }
 }
 
-/// Which parameters had other values when this start of the team began: the kickoff that is out was made of those.
-pub fn begun_otherwise(variables: &Variables, state: &Path, generation: u64) -> Vec<String> {
-    let params = Kept::load(state, generation).into_iter().flat_map(|kept| kept.params);
+/// Lists the parameters whose values differ from those at the start of this generation, which its kickoff contains.
+pub fn changed_params(variables: &Variables, state: &Path, generation: u64) -> Vec<String> {
+    let params = SetupRecord::load(state, generation).into_iter().flat_map(|record| record.params);
     params.filter(|(name, value)| variables.params.get(name) != Some(value)).map(|(name, _)| name).collect()
 }
 
+/// The saved variables of one generation of a team.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct SetupRecord {
     generation: u64,
     printed: BTreeMap<String, Option<String>>,
-    /// What was said on the command line, or stands in the file instead.
+    /// Values of parameters, from the command line or from the workflow file.
     #[serde(default)]
     params: BTreeMap<String, Option<String>>,
 }
 
-impl Kept {
-    /// What is kept of one start of a team.
-    fn load(folder: &Path, generation: u64) -> Option<Kept> {
-        let bytes = std::fs::read(folder.join(KEPT)).ok()?;
-        serde_json::from_slice::<Kept>(&bytes).ok().filter(|kept| kept.generation == generation)
+impl SetupRecord {
+    fn load(folder: &Path, generation: u64) -> Option<SetupRecord> {
+        let bytes = std::fs::read(folder.join(FILE)).ok()?;
+        serde_json::from_slice::<SetupRecord>(&bytes).ok().filter(|record| record.generation == generation)
     }
 
-    /// Whole or not at all.
+    /// Writes the file atomically.
     fn save(&self, folder: &Path) -> Result<(), SetupError> {
-        let path = folder.join(KEPT);
-        let not_kept = |source: io::Error| SetupError::NotKept { path: path.clone(), source };
-        let text = serde_json::to_vec(self).map_err(io::Error::from).map_err(not_kept)?;
-        let new = folder.join(format!("{KEPT}.new"));
-        std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path)).map_err(not_kept)
+        let path = folder.join(FILE);
+        let not_saved = |source: io::Error| SetupError::NotSaved { path: path.clone(), source };
+        let text = serde_json::to_vec(self).map_err(io::Error::from).map_err(not_saved)?;
+        let new = folder.join(format!("{FILE}.new"));
+        std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path)).map_err(not_saved)
     }
 }
 
-/// Runs one command, and gives back what it printed, without line breaks at the end.
-async fn printed(
+/// Runs one command and returns its output, without trailing line breaks.
+async fn run_command(
     shell: &str,
     variables: &Variables,
-    stage: &Stage<'_>,
+    context: &SetupContext<'_>,
     cancel: &CancellationToken,
-    tell: &(dyn Fn(Progress<'_>) + Send + Sync),
+    on_progress: &(dyn Fn(SetupProgress<'_>) + Send + Sync),
 ) -> Result<String, SetupError> {
-    // The person's own command, with all of the person's environment.
+    // The person's own command gets the person's whole environment.
     let env = environment(shell, variables)?;
-    let program = Program { env, ..Program::new(stage.exec_shim.clone(), stage.project, ["sh", "-c", shell]) };
+    let program = Program { env, ..Program::new(context.exec_shim.clone(), context.project, ["sh", "-c", shell]) };
     let limits = RunLimits { timeout: TIMEOUT, idle: None, output_bytes: OUTPUT_BYTES };
-    let mut output = Output::default();
-    let finished = process::run(&program, limits, &stage.state.join("setup.log"), cancel, &mut |stream, line| {
+    let mut output = SetupOutput::default();
+    let finished = process::run(&program, limits, &context.state.join("setup.log"), cancel, &mut |stream, line| {
         if stream == OutputStream::Stderr {
-            tell(Progress::Said(line));
+            on_progress(SetupProgress::Stderr(line));
         }
-        output.take(stream, line);
+        output.push(stream, line);
     })
     .await
     .map_err(|source| SetupError::NotStarted { shell: shell.to_owned(), source })?;
-    output.settle(shell, &finished)
+    output.into_result(shell, &finished)
 }
 
-/// What a command finds in its environment: the runner's own, and what is known by now.
+/// Builds the environment of a command: that of the runner, with the variables known so far.
 fn environment(shell: &str, variables: &Variables) -> Result<BTreeMap<OsString, OsString>, SetupError> {
     let mut all: BTreeMap<OsString, OsString> =
         variables.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
     for (name, value) in variables.for_commands() {
         if value.len() <= ENVIRONMENT_BYTES && !value.contains('\0') {
             all.insert(name.into(), value.into());
-        } else if names(shell, &name) {
+        } else if uses_variable(shell, &name) {
             return Err(SetupError::TooLong { shell: shell.to_owned(), variable: name, bytes: value.len() });
         }
     }
     Ok(all)
 }
 
-/// Whether a command uses a variable.
-fn names(shell: &str, variable: &str) -> bool {
-    let goes_on = |rest: &str| rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+fn uses_variable(shell: &str, variable: &str) -> bool {
+    let continues_name = |rest: &str| rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     ["$", "${"].iter().any(|sign| {
         let used = format!("{sign}{variable}");
-        shell.match_indices(&used).any(|(at, _)| !goes_on(&shell[at + used.len()..]))
+        shell.match_indices(&used).any(|(at, _)| !continues_name(&shell[at + used.len()..]))
     })
 }
 
-/// What a command wrote.
+/// The output of a command.
 #[derive(Default)]
-struct Output {
+struct SetupOutput {
+    /// Standard output.
     printed: String,
+    /// The last lines of both streams.
     last: Vec<String>,
 }
 
-impl Output {
-    fn take(&mut self, stream: OutputStream, line: &str) {
+impl SetupOutput {
+    fn push(&mut self, stream: OutputStream, line: &str) {
         if stream == OutputStream::Stdout {
             self.printed.push_str(line);
             self.printed.push('\n');
@@ -215,7 +217,7 @@ impl Output {
         self.last.push(line.to_owned());
     }
 
-    fn settle(self, shell: &str, finished: &Finished) -> Result<String, SetupError> {
+    fn into_result(self, shell: &str, finished: &Finished) -> Result<String, SetupError> {
         let why = match finished.end {
             ProcessEnd::Exited(0) => return Ok(self.printed.trim_end_matches('\n').to_owned()),
             ProcessEnd::Exited(code) => format!("ended with code {code}"),
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_finds_what_is_known_in_its_environment() {
+    fn environment_of_command_contains_known_variables() {
         let found = environment("true", &variables("x;rm -rf /")).unwrap();
         let value = |name: &str| found.get(std::ffi::OsStr::new(name)).and_then(|value| value.to_str());
         assert_eq!(
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_environment_can_hold_is_told_to_whoever_needs_it() {
+    fn command_that_uses_a_too_long_variable_is_rejected() {
         for long in ["x".repeat(ENVIRONMENT_BYTES + 1), "a\0b".to_owned()] {
             let variables = variables(&long);
             assert!(!environment("echo $diffs", &variables).unwrap().contains_key(std::ffi::OsStr::new("diff")));
@@ -269,40 +271,44 @@ mod tests {
     }
 
     #[test]
-    fn what_was_printed_is_recalled_by_the_same_start_and_no_other() {
+    fn outputs_are_loaded_only_by_the_same_generation() {
         let folder = tempfile::tempdir().unwrap();
         let exec_shim = ExecShim { rookery: "rookery".into(), records: folder.path().into() };
-        let stage =
-            |generation| Stage { project: folder.path(), state: folder.path(), generation, exec_shim: &exec_shim };
-        let begun = variables("printed");
-        let kept = Kept { generation: 2, printed: begun.setup, params: begun.params };
-        kept.save(folder.path()).unwrap();
-        let recalled = |generation| {
+        let context = |generation| SetupContext {
+            project: folder.path(),
+            state: folder.path(),
+            generation,
+            exec_shim: &exec_shim,
+        };
+        let first = variables("printed");
+        let record = SetupRecord { generation: 2, printed: first.setup, params: first.params };
+        record.save(folder.path()).unwrap();
+        let loaded = |generation| {
             let mut variables = variables("");
             variables.setup.insert("diff".to_owned(), None);
-            assert_eq!(begun_otherwise(&variables, folder.path(), generation), Vec::<String>::new());
-            recall(&mut variables, &stage(generation));
+            assert_eq!(changed_params(&variables, folder.path(), generation), Vec::<String>::new());
+            load_outputs(&mut variables, &context(generation));
             variables.setup["diff"].clone()
         };
-        assert_eq!((recalled(2).as_deref(), recalled(3)), (Some("printed"), None));
+        assert_eq!((loaded(2).as_deref(), loaded(3)), (Some("printed"), None));
         let mut others = variables("");
         others.params.insert("pr".to_owned(), Some("13".to_owned()));
-        assert_eq!(begun_otherwise(&others, folder.path(), 2), ["pr"], "the kickoff was about another one");
+        assert_eq!(changed_params(&others, folder.path(), 2), ["pr"], "the kickoff had another value");
     }
 
     #[test]
-    fn a_command_that_failed_is_told_by_its_last_lines() {
-        let mut output = Output::default();
+    fn failed_command_is_reported_with_its_last_lines() {
+        let mut output = SetupOutput::default();
         (0..30).for_each(|n| {
-            output.take(if n % 2 == 0 { OutputStream::Stdout } else { OutputStream::Stderr }, &format!("line {n}"))
+            output.push(if n % 2 == 0 { OutputStream::Stdout } else { OutputStream::Stderr }, &format!("line {n}"))
         });
         let finished = |end| Finished { end, stderr_tail: String::new() };
-        let error = output.settle("make", &finished(ProcessEnd::Exited(3))).unwrap_err();
+        let error = output.into_result("make", &finished(ProcessEnd::Exited(3))).unwrap_err();
         assert_eq!(error.to_string(), "the setup command `make` ended with code 3");
         let SetupError::Failed { lines, .. } = error else { panic!("it failed") };
         assert_eq!((lines.len(), lines[9].as_str()), (LAST_LINES, "line 29"));
-        let mut output = Output::default();
-        ["", "a", "", "b", ""].iter().for_each(|line| output.take(OutputStream::Stdout, line));
-        assert_eq!(output.settle("make", &finished(ProcessEnd::Exited(0))).unwrap(), "\na\n\nb");
+        let mut output = SetupOutput::default();
+        ["", "a", "", "b", ""].iter().for_each(|line| output.push(OutputStream::Stdout, line));
+        assert_eq!(output.into_result("make", &finished(ProcessEnd::Exited(0))).unwrap(), "\na\n\nb");
     }
 }

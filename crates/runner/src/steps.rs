@@ -1,5 +1,5 @@
-//! Steps of a workflow that an agent is named for: each is a task for that agent, from the person who runs the team, and what
-//! ends it must be what the step expects. The daemon holds it against that, by whichever way the task is ended.
+//! Requests a task for each workflow step that names an agent, on behalf of the person who runs the team. The daemon checks
+//! the task's result against the step contract.
 
 use jiff::Zoned;
 use rookery_client::{Client, ClientError};
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use crate::file::{Ready, Step};
 
-/// Asks for every step that has an agent, once in each generation however often this is called.
-pub async fn ask(client: &Client, ready: &Ready, generation: u64) -> Result<(), ClientError> {
+/// Requests the tasks of all steps that have an agent. Requests that were sent in this generation before are not repeated.
+pub async fn request_all(client: &Client, ready: &Ready, generation: u64) -> Result<(), ClientError> {
     for step in &ready.workflow.steps {
         let Some(agent) = &step.agent else { continue };
-        let task = task_of(ready, step, generation);
+        let task = task_id(ready, step, generation);
         match client.get(&["tasks", &task], &[]).await {
             Ok(_) => continue,
             Err(error) if error.status() == Some(404) => {}
@@ -23,8 +23,8 @@ pub async fn ask(client: &Client, ready: &Ready, generation: u64) -> Result<(), 
     Ok(())
 }
 
-/// The same for the same start of the same team.
-fn task_of(ready: &Ready, step: &Step, generation: u64) -> String {
+/// The task id of a step, which is the same within a generation.
+fn task_id(ready: &Ready, step: &Step, generation: u64) -> String {
     format!("task_{}_{generation}_{}", ready.variables.instance.name(), step.rule.id)
 }
 

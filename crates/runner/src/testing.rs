@@ -5,7 +5,7 @@ use jiff::Zoned;
 use crate::file::{Agent, Ready, Source, Surroundings};
 use crate::sandbox::SandboxSupport;
 
-/// A workflow that is right.
+/// Parses a valid workflow.
 pub(crate) fn ready(text: &str) -> Ready {
     let source = Source { file: "test.yaml".into(), folder: ".".into(), text: text.to_owned() };
     let tools = ["channel_send", "task_get"].map(str::to_owned).to_vec();
@@ -19,7 +19,7 @@ pub(crate) fn ready(text: &str) -> Ready {
     Ready::check(&source, "pr-1", &[], &surroundings).unwrap_or_else(|refused| panic!("{refused}"))
 }
 
-/// An agent called `a`, by what stands below its name.
+/// Parses an agent called `a`, from the lines below its name.
 pub(crate) fn agent(text: &str) -> Agent {
     let below: Vec<String> = text.lines().map(|line| format!("    {line}")).collect();
     let ready = ready(&format!("agents:\n  a:\n{}\nkickoff: '@a'\n", below.join("\n")));

@@ -10,7 +10,9 @@ use rookery_client::teams::{Mode, Team};
 use rookery_core::SiteId;
 use rookery_runner::file::{Blocker, Ready};
 use rookery_runner::screen::{self, Look, Manner};
-use rookery_runner::team::{self, Ending, Interrupt, Leftovers, Order, Outcome, Reports, Summary, TeamError};
+use rookery_runner::team::{
+    self, Interrupt, InterruptKind, Leftovers, Order, Reports, RunOutcome, RunSummary, TeamError,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::context::Context;
@@ -124,11 +126,11 @@ fn interrupted_by_signals() -> anyhow::Result<Interrupt> {
         loop {
             let [terminated, hung_up] = &mut by_machine;
             let ending = tokio::select! {
-                _ = by_person.recv() => Ending::ForGood,
-                _ = terminated.recv() => Ending::ForNow,
-                _ = hung_up.recv() => Ending::ForNow,
+                _ = by_person.recv() => InterruptKind::Stop,
+                _ = terminated.recv() => InterruptKind::Suspend,
+                _ = hung_up.recv() => InterruptKind::Suspend,
             };
-            if !asked.tell(ending) {
+            if !asked.request(ending) {
                 std::process::exit(Exit::Interrupted as i32);
             }
         }
@@ -137,7 +139,7 @@ fn interrupted_by_signals() -> anyhow::Result<Interrupt> {
 }
 
 /// The result on stdout, and the exit code.
-fn finish(context: &Context, mode: Mode, summary: &Summary) -> anyhow::Result<()> {
+fn finish(context: &Context, mode: Mode, summary: &RunSummary) -> anyhow::Result<()> {
     match context.out.format() {
         Format::Json => context.out.json(summary)?,
         Format::Human => {
@@ -148,14 +150,16 @@ fn finish(context: &Context, mode: Mode, summary: &Summary) -> anyhow::Result<()
     }
     let reason = summary.reason.clone().unwrap_or_else(|| format!("{} {}", summary.team, summary.outcome));
     match summary.ended {
-        Outcome::Completed => Ok(()),
-        Outcome::Stopped if mode != Mode::Run => Ok(()),
-        Outcome::Stopped => Err(Failure::new(format!("it was stopped: {reason}")).hint(look_at(&summary.team)).into()),
-        Outcome::Failed => Err(Failure::new(reason).hint(look_at(&summary.team)).into()),
-        Outcome::Interrupted => {
+        RunOutcome::Completed => Ok(()),
+        RunOutcome::Stopped if mode != Mode::Run => Ok(()),
+        RunOutcome::Stopped => {
+            Err(Failure::new(format!("it was stopped: {reason}")).hint(look_at(&summary.team)).into())
+        }
+        RunOutcome::Failed => Err(Failure::new(reason).hint(look_at(&summary.team)).into()),
+        RunOutcome::Interrupted => {
             Err(Failure::interrupted("interrupted").hint("what is unread stays so; run it again to begin anew").into())
         }
-        Outcome::Suspended => {
+        RunOutcome::Suspended => {
             let hint = format!("start it again to go on; `rookery stop {}` ends it", summary.team);
             Err(Failure::interrupted("its process was told to end").hint(hint).into())
         }

@@ -49,7 +49,7 @@ kickoff: "@sleeper @stubborn @flooder @quitter @failer @crasher @stranger @healt
         ("sleeper", "took longer than 1 s", 4),
         ("stubborn", "took longer than 1 s", 4),
         ("flooder", "printed more than", 4),
-        ("quitter", "ended its turn without saying or doing anything", 4),
+        ("quitter", "ended its turn without output or action", 4),
         ("failer", "ended with code 3 and without an answer", 4),
         ("crasher", "died in the middle of its turn, by signal 6", 4),
         ("stranger", "there is no program `no-such-program-anywhere`", 1),

@@ -203,7 +203,7 @@ async fn reached_limit_ends_the_run_with_its_name() -> Outcome {
 }
 
 #[tokio::test]
-async fn reply_loop_ends_the_run() -> Outcome {
+async fn agents_in_a_loop_are_held() -> Outcome {
     let stage = Stage::new()?;
     let file = r#"
 agents:
@@ -215,10 +215,10 @@ kickoff: "@ping begin"
     let output = stage.run(&["run", "team.yaml", "--json"]).await?;
     assert_eq!(output.code, Some(1), "{output:?}");
     let summary = output.json()?;
-    assert!(summary["reason"].as_str().is_some_and(|reason| reason.contains("circles")), "{summary}");
+    assert!(summary["reason"].as_str().is_some_and(|reason| reason.contains("in a loop with")), "{summary}");
     assert_eq!(summary["turns"], json!(13));
     let channel = stage.channel("default").await?;
-    assert!(channel.iter().any(|(from, text)| from == "system" && text.contains("circles")), "{channel:?}");
+    assert!(channel.iter().any(|(from, text)| from == "system" && text.contains("in a loop with")), "{channel:?}");
     Ok(())
 }
 
@@ -292,8 +292,8 @@ async fn terminated_runner_resumes_its_team_after_shutdown() -> Outcome {
 async fn interrupted_team_is_not_resumed_by_another_file_or_parameter() -> Outcome {
     let (stage, _) = start_and_terminate().await?;
     stage.save("other.yaml", "agents: {a: {backend: mock, script: [{say: hi}]}}\nkickoff: \"@a go\"\n")?;
-    for (arguments, expected) in [
-        (&["run", "other.yaml"][..], "is a team of the workflow `team`"),
+    for (arguments, why) in [
+        (&["run", "other.yaml"][..], "was started from the workflow `team`"),
         (&["start", "team.yaml", "--background"], "another value for `task`"),
         (&["run", "team.yaml", "--", "--task", "that"], "another value for `task`"),
         (&["run", "team.yaml"], "another value for `task`"),
@@ -387,7 +387,7 @@ kickoff: "@helper hello"
     wait_for_answer("hello").await?;
     let again = stage.run(&["start", "team.yaml", "--instance", "bg"]).await?;
     assert_eq!(again.code, Some(1), "{again:?}");
-    assert!(again.stderr.contains("is run by another process"), "{again:?}");
+    assert!(again.stderr.contains("is already running in another process"), "{again:?}");
     stage.as_person("/teams/@bg/announcements", json!({"text": "@helper what now?"})).await?;
     wait_for_answer("what now?").await?;
     stage.as_person("/teams/@bg/stop", json!({"reason": "enough"})).await?;

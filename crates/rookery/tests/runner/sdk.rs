@@ -208,7 +208,7 @@ async fn rate_limited_account_delays_only_its_agents() -> Outcome {
     runner.interrupt()?;
     let output = runner.finish().await?;
     assert_eq!(output.code, Some(130), "{output:?}");
-    assert!(output.stderr.contains("everybody who uses anthropic (ANTHROPIC_API_KEY) waits 300 s"), "{output:?}");
+    assert!(output.stderr.contains("all agents that use anthropic (ANTHROPIC_API_KEY) wait 300 s"), "{output:?}");
     Ok(())
 }
 

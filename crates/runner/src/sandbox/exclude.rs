@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use super::git;
-use crate::held::HeldFolder;
+use crate::open_folder::OpenFolder;
 
 /// Excluded at any depth, since a project may be a folder inside a repository.
 const IGNORED: [&str; 2] = [".rookery/", ".worktrees/"];
@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 1 << 20;
 /// Does nothing outside of a repository, and follows no links.
 pub fn exclude_from_git(project: &Path) -> io::Result<()> {
     let Some(repository) = project.ancestors().find_map(git::common_folder) else { return Ok(()) };
-    let (info, _made) = HeldFolder::open(&repository)?.make("info")?;
+    let (info, _) = OpenFolder::open(&repository)?.create("info")?;
     let before = info.read(FILE.as_ref(), MAX_BYTES)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&before);
     let missing: Vec<&str> = IGNORED.into_iter().filter(|name| !is_ignored(&text, name)).collect();

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::words::{LineStyle, cost, count, flat, time, turns};
 use crate::backend::{BackendEvent, Usage};
-use crate::team::report::{Report, Standing, State, Tally};
+use crate::team::report::{AgentState, MemberStatus, Report, UsageTotals};
 
 /// How much of what an agent does right now is kept.
 const DOING_LETTERS: usize = 200;
@@ -21,8 +21,8 @@ pub(super) struct Board {
 
 struct BoardRow {
     name: String,
-    state: State,
-    tally: Tally,
+    state: AgentState,
+    tally: UsageTotals,
     /// When it came to be so.
     since: Instant,
     /// What the turn that is under way used so far.
@@ -49,7 +49,7 @@ impl Board {
         }
     }
 
-    fn stands(&mut self, standing: &Standing, now: Instant) {
+    fn stands(&mut self, standing: &MemberStatus, now: Instant) {
         let Some(shown) = self.agents.iter_mut().find(|shown| shown.name == standing.name) else { return };
         shown.state = standing.state.clone();
         shown.tally = standing.tally;
@@ -78,7 +78,7 @@ impl Board {
 
 impl BoardRow {
     fn new(name: &str, now: Instant) -> BoardRow {
-        let (state, tally) = (State::Idle, Tally::default());
+        let (state, tally) = (AgentState::Idle, UsageTotals::default());
         BoardRow { name: name.to_owned(), state, tally, since: now, meanwhile: Usage::default(), doing: String::new() }
     }
 
@@ -96,29 +96,29 @@ impl BoardRow {
 
     fn rank(&self) -> u8 {
         match self.state {
-            State::Working => 0,
-            State::Waiting { .. } | State::Held { .. } => 1,
-            State::Failed => 2,
-            State::Idle => 3,
-            State::Stopped => 4,
+            AgentState::Working => 0,
+            AgentState::Waiting { .. } | AgentState::Held { .. } => 1,
+            AgentState::Failed => 2,
+            AgentState::Idle => 3,
+            AgentState::Stopped => 4,
         }
     }
 
     fn line(&self, width: usize, now: Instant) -> Pieces {
         let elapsed = now.saturating_duration_since(self.since);
         let tone = match self.state {
-            State::Working => LineStyle::Good,
-            State::Waiting { .. } | State::Held { .. } => LineStyle::Warning,
-            State::Failed => LineStyle::Bad,
-            State::Idle | State::Stopped => LineStyle::Dim,
+            AgentState::Working => LineStyle::Good,
+            AgentState::Waiting { .. } | AgentState::Held { .. } => LineStyle::Warning,
+            AgentState::Failed => LineStyle::Bad,
+            AgentState::Idle | AgentState::Stopped => LineStyle::Dim,
         };
         let clock = match &self.state {
-            State::Working => time(Duration::from_secs(elapsed.as_secs())),
-            State::Waiting { time: left, .. } => format!("in {}", time(whole(left.saturating_sub(elapsed)))),
-            State::Idle | State::Held { .. } | State::Stopped | State::Failed => String::new(),
+            AgentState::Working => time(Duration::from_secs(elapsed.as_secs())),
+            AgentState::Waiting { time: left, .. } => format!("in {}", time(whole(left.saturating_sub(elapsed)))),
+            AgentState::Idle | AgentState::Held { .. } | AgentState::Stopped | AgentState::Failed => String::new(),
         };
         let doing = match &self.state {
-            State::Waiting { why, .. } | State::Held { why } => flat(why, DOING_LETTERS),
+            AgentState::Waiting { why, .. } | AgentState::Held { why } => flat(why, DOING_LETTERS),
             _ => self.doing.clone(),
         };
         let state = self.state.as_str();

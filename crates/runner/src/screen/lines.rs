@@ -2,7 +2,7 @@
 
 use super::words::{LineStyle, flat, time, turns, used};
 use crate::backend::BackendEvent;
-use crate::team::report::{Began, Cause, Level, Outcome, Report, State, TurnOutcome};
+use crate::team::report::{AgentState, Began, Level, Report, ReportedCause, RunOutcome, TurnResult};
 
 /// How much of what an agent says or gives to a tool is shown.
 const SHOWN_LETTERS: usize = 160;
@@ -23,7 +23,7 @@ fn line(text: impl Into<String>, tone: LineStyle) -> Line {
 pub(super) fn to_keep(report: &Report, verbose: bool) -> Vec<Line> {
     match report {
         Report::TurnBegan { .. } => Vec::new(),
-        Report::TurnEnded { outcome: TurnOutcome::Done | TurnOutcome::Interrupted, .. } => Vec::new(),
+        Report::TurnEnded { outcome: TurnResult::Done | TurnResult::Interrupted, .. } => Vec::new(),
         other => of(other, verbose),
     }
 }
@@ -39,7 +39,7 @@ pub(super) fn of(report: &Report, verbose: bool) -> Vec<Line> {
         Report::KickedOff { woken } => vec![line(format!("kickoff: wakes {}", woken.join(", ")), LineStyle::Dim)],
         Report::TurnBegan { agent, attempt, cause, messages } => {
             let why = match (cause, messages) {
-                (Cause::Wakeup, 0) => "it is time".to_owned(),
+                (ReportedCause::Wakeup, 0) => "it is time".to_owned(),
                 (_, 1) => "1 message".to_owned(),
                 (_, messages) => format!("{messages} messages"),
             };
@@ -53,10 +53,14 @@ pub(super) fn of(report: &Report, verbose: bool) -> Vec<Line> {
         }
         // What else there is to know about it was told by the turn before, or is by the end of the team.
         Report::Changed(standing) => match &standing.state {
-            State::Held { why } => {
+            AgentState::Held { why } => {
                 vec![line(format!("{}: is held: {}", standing.name, flat(why, REASON_LETTERS)), LineStyle::Warning)]
             }
-            State::Idle | State::Working | State::Waiting { .. } | State::Stopped | State::Failed => Vec::new(),
+            AgentState::Idle
+            | AgentState::Working
+            | AgentState::Waiting { .. }
+            | AgentState::Stopped
+            | AgentState::Failed => Vec::new(),
         },
         Report::Note { agent, level, text } => {
             let of = agent.as_ref().map(|agent| format!("{agent}: ")).unwrap_or_default();
@@ -72,9 +76,9 @@ pub(super) fn of(report: &Report, verbose: bool) -> Vec<Line> {
                 reason.as_ref().map(|reason| format!(": {}", flat(reason, REASON_LETTERS))).unwrap_or_default();
             let used = used(&total.usage).map(|used| format!(", {used}")).unwrap_or_default();
             let tone = match outcome {
-                Outcome::Completed => LineStyle::Good,
-                Outcome::Failed => LineStyle::Bad,
-                Outcome::Stopped | Outcome::Interrupted | Outcome::Suspended => LineStyle::Warning,
+                RunOutcome::Completed => LineStyle::Good,
+                RunOutcome::Failed => LineStyle::Bad,
+                RunOutcome::Stopped | RunOutcome::Interrupted | RunOutcome::Suspended => LineStyle::Warning,
             };
             vec![line(format!("{}{reason} ({}, {}{used})", outcome.as_str(), time(*took), turns(total)), tone)]
         }
@@ -109,20 +113,20 @@ fn during(agent: &str, event: &BackendEvent, verbose: bool) -> Option<Line> {
     }
 }
 
-fn ended(name: &str, outcome: &TurnOutcome, took: &str, used: &str) -> Vec<Line> {
+fn ended(name: &str, outcome: &TurnResult, took: &str, used: &str) -> Vec<Line> {
     let told = |what: String, hint: &Option<String>, tone: LineStyle| {
         let hint = hint.as_ref().map(|hint| line(format!("  hint: {}", flat(hint, REASON_LETTERS)), LineStyle::Dim));
         std::iter::once(line(what, tone)).chain(hint).collect()
     };
     match outcome {
-        TurnOutcome::Done => vec![line(format!("{name}: done after {took}{used}"), LineStyle::Plain)],
-        TurnOutcome::Interrupted => vec![line(format!("{name}: interrupted after {took}{used}"), LineStyle::Warning)],
-        TurnOutcome::Again { reason, hint, after } => {
+        TurnResult::Done => vec![line(format!("{name}: done after {took}{used}"), LineStyle::Plain)],
+        TurnResult::Interrupted => vec![line(format!("{name}: interrupted after {took}{used}"), LineStyle::Warning)],
+        TurnResult::Retry { reason, hint, after } => {
             let reason = flat(reason, REASON_LETTERS);
             let what = format!("{name}: failed after {took}{used}: {reason}; again in {}", time(*after));
             told(what, hint, LineStyle::Warning)
         }
-        TurnOutcome::GivenUp { reason, hint } => {
+        TurnResult::GivenUp { reason, hint } => {
             let reason = flat(reason, REASON_LETTERS);
             told(format!("{name}: failed after {took}{used}: {reason}; given up"), hint, LineStyle::Bad)
         }

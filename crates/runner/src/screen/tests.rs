@@ -2,25 +2,27 @@
 
 use super::*;
 use crate::backend::{BackendEvent, Usage};
-use crate::team::report::{Began, Cause, Level, Member, Outcome, Reports, Standing, State, Tally, TurnOutcome};
+use crate::team::report::{
+    AgentState, Began, Level, MemberInfo, MemberStatus, ReportedCause, Reports, RunOutcome, TurnResult, UsageTotals,
+};
 
-fn standing(name: &str, state: State, turns: u64) -> Standing {
+fn standing(name: &str, state: AgentState, turns: u64) -> MemberStatus {
     let usage = Usage { input_tokens: 1_200 * turns, output_tokens: 80 * turns, cost_usd: (turns > 0).then_some(0.01) };
-    Standing { name: name.to_owned(), state, tally: Tally { turns, usage } }
+    MemberStatus { name: name.to_owned(), state, tally: UsageTotals { turns, usage } }
 }
 
 /// A run with everything that can happen in one.
 fn story() -> Vec<Report> {
-    let member = |name: &str, backend| Member { name: name.to_owned(), backend, model: None };
+    let member = |name: &str, backend| MemberInfo { name: name.to_owned(), backend, model: None };
     let agents = vec![member("reviewer", "claude"), member("coder", "codex")];
     let of = |name: &str| name.to_owned();
     let usage = Usage { input_tokens: 1_200, output_tokens: 80, cost_usd: Some(0.01) };
-    let again = TurnOutcome::Again {
+    let again = TurnResult::Retry {
         reason: "the model\u{1b}[2J is overloaded".into(),
         hint: Some("wait".into()),
         after: Duration::from_secs(1),
     };
-    let waiting = State::Waiting { why: "the model is overloaded".into(), time: Duration::from_secs(1) };
+    let waiting = AgentState::Waiting { why: "the model is overloaded".into(), time: Duration::from_secs(1) };
     vec![
         Report::Began(Began {
             team: of("@pr-1"),
@@ -32,9 +34,9 @@ fn story() -> Vec<Report> {
         Report::SetUp { nth: 1, of: 1, shell: of("git diff") },
         Report::KickedOff { woken: vec![of("reviewer")] },
         Report::TurnBegan {
-            agent: standing("reviewer", State::Working, 0),
+            agent: standing("reviewer", AgentState::Working, 0),
             attempt: 1,
-            cause: Cause::Messages,
+            cause: ReportedCause::Messages,
             messages: 1,
         },
         Report::During {
@@ -42,9 +44,9 @@ fn story() -> Vec<Report> {
             event: BackendEvent::Tool { name: of("Bash"), input: of("{\"command\":\"ls\"}") },
         },
         Report::TurnEnded {
-            agent: standing("reviewer", State::Idle, 1),
+            agent: standing("reviewer", AgentState::Idle, 1),
             attempt: 1,
-            outcome: TurnOutcome::Done,
+            outcome: TurnResult::Done,
             usage,
             took: Duration::from_secs(12),
         },
@@ -60,14 +62,15 @@ fn story() -> Vec<Report> {
 }
 
 fn end() -> Report {
-    let (outcome, reason) = (Outcome::Failed, Some("coder failed".to_owned()));
-    let total = Tally { turns: 4, usage: Usage { input_tokens: 2_400, output_tokens: 160, cost_usd: Some(0.02) } };
+    let (outcome, reason) = (RunOutcome::Failed, Some("coder failed".to_owned()));
+    let total =
+        UsageTotals { turns: 4, usage: Usage { input_tokens: 2_400, output_tokens: 160, cost_usd: Some(0.02) } };
     Report::Ended { outcome, reason, took: Duration::from_secs(65), total }
 }
 
 async fn shown(manner: Manner, verbose: bool, reports: Vec<Report>) -> String {
     let (sender, receiver) = Reports::channel();
-    reports.into_iter().for_each(|report| sender.tell(report));
+    reports.into_iter().for_each(|report| sender.send(report));
     drop(sender);
     let mut out = Vec::new();
     show(receiver, Look { manner, verbose, colour: false }, &mut out).await;
@@ -131,7 +134,7 @@ async fn at_the_end_only_what_is_worth_keeping_stays() {
 
 #[tokio::test]
 async fn a_small_terminal_shows_those_at_work() {
-    let member = |n: usize| Member { name: format!("agent-{n}"), backend: "mock", model: None };
+    let member = |n: usize| MemberInfo { name: format!("agent-{n}"), backend: "mock", model: None };
     let began = Began {
         team: "@t".into(),
         workflow: "w".into(),
@@ -142,7 +145,7 @@ async fn a_small_terminal_shows_those_at_work() {
     let mut board = Board::default();
     let now = interval(TICK).tick().await;
     board.take(&Report::Began(began), now);
-    board.take(&Report::Changed(standing("agent-7", State::Working, 3)), now);
+    board.take(&Report::Changed(standing("agent-7", AgentState::Working, 3)), now);
     let lines = board.lines(now, (30, 3));
     let text =
         |line: &Vec<(String, words::LineStyle)>| line.iter().map(|(piece, _)| piece.as_str()).collect::<String>();
@@ -164,7 +167,7 @@ async fn a_terminal_that_is_gone_holds_up_nobody() {
         }
     }
     let (sender, receiver) = Reports::channel();
-    story().into_iter().for_each(|report| sender.tell(report));
+    story().into_iter().for_each(|report| sender.send(report));
     drop(sender);
     show(receiver, Look { manner: Manner::Plain, verbose: true, colour: true }, &mut Gone).await;
 }

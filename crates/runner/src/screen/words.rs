@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::backend::Usage;
-use crate::team::report::Tally;
+use crate::team::report::UsageTotals;
 
 /// How a piece of text is to be taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +65,7 @@ pub(super) fn cost(usd: f64) -> String {
     if usd < 0.1 { format!("${usd:.4}") } else { format!("${usd:.2}") }
 }
 
-pub(super) fn turns(tally: &Tally) -> String {
+pub(super) fn turns(tally: &UsageTotals) -> String {
     match tally.turns {
         1 => "1 turn".to_owned(),
         turns => format!("{turns} turns"),

@@ -1,22 +1,22 @@
-//! Putting away the documents of an earlier run, so that the results of two runs in one instance do not mix.
+//! Archives the documents of an earlier run, so that the results of two runs in one instance do not mix.
 
 use rookery_client::{Client, ClientError, Tools};
 use rookery_core::Instance;
 use serde_json::{Value, json};
 
-/// How many archives of an instance are looked at to find a free one.
-const ARCHIVES: u32 = 10_000;
+/// Maximum number of archives of an instance.
+const MAX_ARCHIVES: u32 = 10_000;
 
 /// The treatment of the documents that an earlier run left in the instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leftovers {
     Keep,
-    /// They are moved to an instance of their own.
+    /// Moves them to another instance.
     Archive,
 }
 
-/// Moves the documents of an instance to the first of `default.1`, `default.2` and so on that has none. Returns the name of that
-/// instance, or none if there was nothing to move. What listed documents are called stays, and they become empty.
+/// Moves the documents of an instance to the first of `default.1`, `default.2` and so on that has none. Returns that instance,
+/// or `None` without documents. Listed documents remain and become empty.
 pub(super) async fn archive(
     client: &Client,
     instance: &Instance,
@@ -32,12 +32,12 @@ pub(super) async fn archive(
     if texts.is_empty() {
         return Ok(None);
     }
-    let archive = free(client, instance).await?;
+    let archive = find_free(client, instance).await?;
     let there = tools(client, &archive);
     for (file, text) in &texts {
         there.call("document_write", json!({"file": file, "content": text})).await?;
     }
-    // Only now: after an interruption before, it is archived once more, and no text is lost.
+    // Cleared last: an interruption before causes a second archive, but loses no text.
     for (file, _) in &texts {
         if listed.contains(file) {
             here.call("document_write", json!({"file": file, "content": ""})).await?;
@@ -60,9 +60,9 @@ async fn files(tools: &Tools) -> Result<Vec<String>, ClientError> {
     Ok(files.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
-async fn free(client: &Client, instance: &Instance) -> Result<Instance, ClientError> {
+async fn find_free(client: &Client, instance: &Instance) -> Result<Instance, ClientError> {
     let mut archive = Instance::new(format!("{instance}.1"));
-    for number in 2..=ARCHIVES {
+    for number in 2..=MAX_ARCHIVES {
         if files(&tools(client, &archive)).await?.is_empty() {
             break;
         }

@@ -1,5 +1,5 @@
-//! From nothing to a team at work: the lock, the daemon's word, the context, the agents at their places, setup, kickoff. What is
-//! done already, because a runner before this one did it, is not done again.
+//! Starts a team: takes the lock, registers the team with the daemon, configures the context, registers the agents, runs the
+//! setup commands and sends the kickoff. Skips steps that an earlier runner of the team has completed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,16 +16,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::archive::{Leftovers, archive};
 use super::board::Board;
-use super::clock::Clock;
+use super::clock::TeamClock;
 use super::crew::Crew;
 use super::decide::alarm::RunnerAlarm;
 use super::decide::attempts::Attempts;
 use super::decide::budget::Spent;
-use super::interrupt::{Ending, Interrupt};
+use super::interrupt::{Interrupt, InterruptKind};
 use super::ledger::Ledger;
-use super::lock::{self, Held, NotHeld};
-use super::member::{Again, Member};
-use super::report::{Began, Level, Member as Shown, Report, Reports, Tally};
+use super::lock::{self, LockError, TeamLock};
+use super::member::{Member, RetryTurn};
+use super::report::{Began, Level, MemberInfo, Report, Reports, UsageTotals};
 use super::seats::{self, SeatContext};
 use super::turn::LIMITED;
 use super::{Order, TeamError, runner};
@@ -33,13 +33,13 @@ use crate::backend::{self, Seat, Usage};
 use crate::file::{Agent, Ready, unbounded};
 use crate::process::{self, ExecShim};
 use crate::sandbox;
-use crate::setup::{self, Progress, Stage};
+use crate::setup::{self, SetupContext, SetupProgress};
 use crate::steps;
-use crate::turn::{Kickoff, system};
+use crate::turn::{KickoffMessage, system};
 
-/// How many turns back an agent's attempts are counted after a restart.
+/// Number of latest turns in which an agent's attempts are counted after a restart.
 const TURNS_BACK: u32 = 50;
-/// How often it is looked whether somebody wants the team to stop before it has begun.
+/// Interval for checking whether the team was asked to stop before it has begun.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A team whose agents are ready to work.
@@ -47,23 +47,23 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct Begun {
     pub(super) crew: Arc<Crew>,
     pub(super) members: Vec<Member>,
-    /// Where in the log to follow from.
+    /// The position in the log from which to follow.
     pub(super) position: Option<String>,
-    /// Held until it is over.
-    pub(super) held: Held,
+    /// The lock, held until the team has ended.
+    pub(super) held: TeamLock,
     pub(super) resumed: bool,
 }
 
-/// Takes the team over or starts it. If it cannot begin, it has ended when this returns.
+/// Starts the team or takes it over. If that fails, the team has ended when this returns.
 pub(super) async fn begin(order: &Order, reports: &Reports, interrupt: &Interrupt) -> Result<Begun, TeamError> {
-    let (team, clock) = (order.team(), Clock::start());
+    let (team, clock) = (order.team(), TeamClock::start());
     let held = hold(order, &team)?;
-    foresee(order)?;
+    check_backends(order)?;
     end_orphans(&held, reports).await?;
-    put_back(order, reports)?;
+    restore_overrides(order, reports)?;
     let started = start(order, &team, &held).await?;
     let row = order.client.team(team.as_str()).await?;
-    tell_began(order, &team, &started, reports);
+    report_began(order, &team, &started, reports);
     if let Some(missing) = sandbox::missing_warning(&order.ready.workflow.agents) {
         reports.note(None, Level::Warning, missing);
     }
@@ -84,28 +84,28 @@ pub(super) async fn begin(order: &Order, reports: &Reports, interrupt: &Interrup
     }
 }
 
-/// Whether everything is read that happened since the team began, to count its messages. One that runs for months without such a
-/// limit needs not.
+/// Whether to read all events since the team began, in order to count its messages. A team without such a limit may run for
+/// months and need not.
 fn counts_from_its_start(order: &Order) -> bool {
     order.mode == Mode::Run || order.ready.workflow.limits.max_messages.is_some()
 }
 
-fn hold(order: &Order, team: &TeamId) -> Result<Held, TeamError> {
+fn hold(order: &Order, team: &TeamId) -> Result<TeamLock, TeamError> {
     let folder = lock::state_folder(&order.project, team);
     lock::hold(folder.clone()).map_err(|not_held| match not_held {
-        NotHeld::By { pid } => TeamError::Running { team: team.clone(), pid },
-        NotHeld::Io(source) => TeamError::State { path: folder, source },
+        LockError::HeldBy { pid } => TeamError::Running { team: team.clone(), pid },
+        LockError::Io(source) => TeamError::State { path: folder, source },
     })
 }
 
-/// Nothing is begun, nor gone on with, that can only fail.
-fn foresee(order: &Order) -> Result<(), TeamError> {
+/// Fails before anything is started or resumed if a backend cannot work.
+fn check_backends(order: &Order) -> Result<(), TeamError> {
     let Ready { workflow, variables, .. } = &order.ready;
     workflow.agents.iter().try_for_each(|agent| backend::preflight(agent, variables)).map_err(TeamError::Backend)
 }
 
-/// Ends what programs of a runner before this one are left over.
-async fn end_orphans(held: &Held, reports: &Reports) -> Result<(), TeamError> {
+/// Ends programs that an earlier runner left behind.
+async fn end_orphans(held: &TeamLock, reports: &Reports) -> Result<(), TeamError> {
     let records = held.records();
     let orphans = process::end_orphans(&records).await;
     for orphan in orphans.map_err(|source| TeamError::State { path: records, source })? {
@@ -114,19 +114,19 @@ async fn end_orphans(held: &Held, reports: &Reports) -> Result<(), TeamError> {
     Ok(())
 }
 
-/// Puts back files of the project that were others for the sake of a program when a runner died, of whichever team.
-fn put_back(order: &Order, reports: &Reports) -> Result<(), TeamError> {
+/// Restores files of the project that were overridden when a runner died, whichever team it ran.
+fn restore_overrides(order: &Order, reports: &Reports) -> Result<(), TeamError> {
     let ledger = order.project.join(backend::LEDGER);
     let files = backend::restore_all(&ledger).map_err(|source| TeamError::State { path: ledger, source })?;
     for file in files {
-        reports.note(None, Level::Info, format!("put back {}, left over from before", file.display()));
+        reports.note(None, Level::Info, format!("restored {}, overridden before a crash", file.display()));
     }
     Ok(())
 }
 
-/// Tells the daemon who runs the team now. One that the log calls live is taken over: the lock tells that its runner, which
-/// was on this machine, is gone. Of a runner elsewhere nobody here can tell.
-async fn start(order: &Order, team: &TeamId, held: &Held) -> Result<Started, TeamError> {
+/// Registers this process as the team's runner. Takes over a team that is live according to the log: the lock proves that
+/// its runner on this machine is gone. Whether a runner on another machine is gone cannot be known here.
+async fn start(order: &Order, team: &TeamId, held: &TeamLock) -> Result<Started, TeamError> {
     let this = runner::this(&order.host, order.site.as_deref());
     let before = match order.client.team(team.as_str()).await {
         Ok(before) => Some(before),
@@ -134,7 +134,7 @@ async fn start(order: &Order, team: &TeamId, held: &Held) -> Result<Started, Tea
         Err(error) => return Err(error.into()),
     };
     if let Some(before) = before.filter(|before| before.live) {
-        can_go_on(order, before, &this, held)?;
+        ensure_resumable(order, before, &this, held)?;
     }
     let recruit = |agent: &Agent| Recruit {
         name: agent.name.value.clone(),
@@ -152,9 +152,9 @@ async fn start(order: &Order, team: &TeamId, held: &Held) -> Result<Started, Tea
     Ok(order.client.start_team(team.as_str(), &start).await?)
 }
 
-/// Whether a team that the log calls live is one that this runner may go on with. Whoever wants another workflow, or other
-/// values, would wait for a kickoff that is never sent.
-fn can_go_on(order: &Order, before: Team, this: &Runner, held: &Held) -> Result<(), TeamError> {
+/// Fails unless this runner may resume a team that is live according to the log. With another workflow or other parameters,
+/// the user would wait for a kickoff that is never sent.
+fn ensure_resumable(order: &Order, before: Team, this: &Runner, held: &TeamLock) -> Result<(), TeamError> {
     let team = order.team();
     if let Some(other) = before.runner.filter(|other| !is_here(other, this)) {
         return Err(TeamError::Elsewhere { team, host: other.host, pid: other.pid });
@@ -165,14 +165,14 @@ fn can_go_on(order: &Order, before: Team, this: &Runner, held: &Held) -> Result<
     if before.workflow != order.ready.name {
         return Err(TeamError::OfAnotherFile { team, workflow: before.workflow });
     }
-    let names = setup::begun_otherwise(&order.ready.variables, &held.folder, before.generation);
+    let names = setup::changed_params(&order.ready.variables, &held.folder, before.generation);
     if before.kicked_off && !names.is_empty() {
-        return Err(TeamError::BegunOtherwise { team, names });
+        return Err(TeamError::ParamsChanged { team, names });
     }
     Ok(())
 }
 
-/// Whether a runner is, or was, one of this folder on this machine.
+/// Whether a runner is or was one of this checkout.
 fn is_here(other: &Runner, this: &Runner) -> bool {
     match (&other.site, &this.site) {
         (Some(other), Some(this)) => other == this,
@@ -180,13 +180,13 @@ fn is_here(other: &Runner, this: &Runner) -> bool {
     }
 }
 
-fn tell_began(order: &Order, team: &TeamId, started: &Started, reports: &Reports) {
-    let shown = |agent: &Agent| Shown {
+fn report_began(order: &Order, team: &TeamId, started: &Started, reports: &Reports) {
+    let shown = |agent: &Agent| MemberInfo {
         name: agent.name.value.clone(),
         backend: agent.backend.as_str(),
         model: agent.model.as_ref().map(|model| order.ready.variables.fill(model)),
     };
-    reports.tell(Report::Began(Began {
+    reports.send(Report::Began(Began {
         team: team.to_string(),
         workflow: order.ready.name.clone(),
         instance: order.ready.variables.instance.name().to_owned(),
@@ -195,8 +195,8 @@ fn tell_began(order: &Order, team: &TeamId, started: &Started, reports: &Reports
     }));
 }
 
-/// A team that could not begin has failed, and its agents are not there. One that was to go on is left as it was found, unless
-/// somebody wants it to end: once what is missing is there, it goes on, and is not told everything again.
+/// Ends a team that could not begin as failed, and unregisters its agents. A resumed team stays unchanged unless it was asked
+/// to end, so that it can resume without another kickoff once the cause is fixed.
 async fn give_up(order: &Order, team: &TeamId, started: &Started, error: &TeamError) {
     let outcome = match error {
         TeamError::Suspended => return,
@@ -208,24 +208,24 @@ async fn give_up(order: &Order, team: &TeamId, started: &Started, error: &TeamEr
     };
     let (generation, reason) = (started.generation, error.to_string());
     let ending = async {
-        // The reason that is told is why it could not begin, whatever else goes wrong.
-        let _untold = order.client.end_team(team.as_str(), generation, outcome, Some(&reason)).await;
+        // Errors are ignored here: the user needs the reason why the team could not begin.
+        order.client.end_team(team.as_str(), generation, outcome, Some(&reason)).await.ok();
         for (id, _) in order.ids() {
-            let _was_not_there = seats::leave(&order.client, &id).await;
+            seats::leave(&order.client, &id).await.ok();
         }
     };
-    let _too_long = tokio::time::timeout(super::turn::SHUTDOWN_GRACE, ending).await;
+    tokio::time::timeout(super::turn::SHUTDOWN_GRACE, ending).await.ok();
 }
 
-/// Everything between the daemon's word and the first turn.
+/// Prepares a team between its registration and the first turn.
 struct Preparing<'a> {
     order: &'a Order,
     team: &'a TeamId,
     started: &'a Started,
     row: &'a Team,
-    held: &'a Held,
+    held: &'a TeamLock,
     reports: &'a Reports,
-    clock: Clock,
+    clock: TeamClock,
     interrupt: &'a Interrupt,
 }
 
@@ -234,23 +234,23 @@ impl Preparing<'_> {
         let cancel = CancellationToken::new();
         let preparing = self.prepare_unless(&cancel);
         tokio::pin!(preparing);
-        let why = tokio::select! {
+        let error = tokio::select! {
             biased;
             prepared = &mut preparing => return prepared,
-            why = self.prevented() => why,
+            error = self.wait_for_abort() => error,
         };
         cancel.cancel();
-        // Setup ends its own commands; everything else may be left where it is.
+        // Setup ends its own commands; all other steps can stop anywhere.
         match tokio::time::timeout(super::turn::SHUTDOWN_GRACE, preparing).await {
-            // Whoever watches over it sees the same, and ends it.
+            // The supervisor notices the same reason and ends the team.
             Ok(Ok(prepared)) => Ok(prepared),
-            Ok(Err(_)) | Err(_) => Err(why),
+            Ok(Err(_)) | Err(_) => Err(error),
         }
     }
 
-    /// Returns when it is not to begin any more, and why.
-    async fn prevented(&self) -> TeamError {
-        let time_is_up = async {
+    /// Returns the reason once the team must not begin any more.
+    async fn wait_for_abort(&self) -> TeamError {
+        let timed_out = async {
             match self.order.timeout {
                 Some(timeout) => {
                     tokio::time::sleep(timeout.saturating_sub(self.clock.now())).await;
@@ -260,17 +260,17 @@ impl Preparing<'_> {
             }
         };
         tokio::select! {
-            ending = self.interrupt.told() => match ending {
-                Ending::ForGood => TeamError::Interrupted,
-                Ending::ForNow => TeamError::Suspended,
+            ending = self.interrupt.wait() => match ending {
+                InterruptKind::Stop => TeamError::Interrupted,
+                InterruptKind::Suspend => TeamError::Suspended,
             },
-            after = time_is_up => TeamError::TimedOut { after },
-            () = self.stop_requested() => TeamError::Stopped,
+            after = timed_out => TeamError::TimedOut { after },
+            () = self.wait_for_stop_request() => TeamError::Stopped,
         }
     }
 
-    /// Returns when somebody wants it to stop.
-    async fn stop_requested(&self) {
+    /// Returns when the team was asked to stop.
+    async fn wait_for_stop_request(&self) {
         loop {
             tokio::time::sleep(POLL_INTERVAL).await;
             if self.order.client.team(self.team.as_str()).await.is_ok_and(|team| team.stop_requested) {
@@ -293,7 +293,7 @@ impl Preparing<'_> {
         Ok((crew, members))
     }
 
-    /// Puts away the documents of an earlier run, unless this run continues it or they are to be kept.
+    /// Archives the documents of an earlier run, unless this run continues it or keeps them.
     async fn archive_leftovers(&self) -> Result<(), TeamError> {
         let is_first = self.started.generation <= 1;
         if is_first || self.started.resumed || self.order.leftovers == Leftovers::Keep {
@@ -303,17 +303,17 @@ impl Preparing<'_> {
         let listed = self.order.ready.context.documents.clone().unwrap_or_default();
         if let Some(archive) = archive(&self.order.client, instance, &listed).await? {
             let text = format!(
-                "the documents of the run before are in the instance {archive} now; `rookery run --continue` keeps them"
+                "moved the documents of the previous run to the instance {archive}; `rookery run --continue` keeps them"
             );
             self.reports.note(None, Level::Info, text);
         }
         Ok(())
     }
 
-    /// Where channel and documents are, and what the steps of the workflow expect.
+    /// Configures the context, and registers the step contracts of the workflow.
     async fn configure(&self) -> Result<(), TeamError> {
         let Order { ready, client, mode, .. } = self.order;
-        // An agent that stands alone takes the context as it finds it.
+        // A standalone agent uses the context as it is.
         if *mode != Mode::Standalone {
             let settings = &ready.context;
             let wanted = json!({
@@ -334,7 +334,7 @@ impl Preparing<'_> {
         Ok(())
     }
 
-    /// Registers every agent, and tells where each works.
+    /// Registers every agent, and returns their working folders.
     async fn register(&self) -> Result<Vec<PathBuf>, TeamError> {
         let mut folders = Vec::new();
         for agent in &self.order.ready.workflow.agents {
@@ -351,28 +351,28 @@ impl Preparing<'_> {
         Ok(folders)
     }
 
-    /// The workflow with what its setup commands printed; they run once in each generation.
+    /// Returns the workflow with the output of its setup commands, which run once per generation.
     async fn set_up(&self, cancel: &CancellationToken) -> Result<Ready, TeamError> {
         let mut ready = self.order.ready.clone();
-        let stage = Stage {
+        let context = SetupContext {
             project: &self.order.project,
             state: &self.held.folder,
             generation: self.started.generation,
             exec_shim: &ExecShim { rookery: self.order.program.clone(), records: self.held.records() },
         };
         if self.started.kicked_off {
-            setup::recall(&mut ready.variables, &stage);
+            setup::load_outputs(&mut ready.variables, &context);
             return Ok(ready);
         }
         let reports = self.reports.clone();
-        let tell = move |progress: Progress<'_>| match progress {
-            Progress::Began { number, of, shell } => {
-                reports.tell(Report::SetUp { nth: number, of, shell: shell.to_owned() });
+        let on_progress = move |progress: SetupProgress<'_>| match progress {
+            SetupProgress::Began { number, of, shell } => {
+                reports.send(Report::SetUp { nth: number, of, shell: shell.to_owned() });
             }
-            Progress::Said(line) => reports.note(None, Level::Info, line),
+            SetupProgress::Stderr(line) => reports.note(None, Level::Info, line),
         };
         let commands = ready.workflow.setup.clone();
-        match setup::run(&commands, &mut ready.variables, &stage, cancel, &tell).await {
+        match setup::run(&commands, &mut ready.variables, &context, cancel, &on_progress).await {
             Ok(()) => Ok(ready),
             Err(setup::SetupError::Interrupted) => Err(TeamError::Interrupted),
             Err(error) => Err(error.into()),
@@ -383,7 +383,7 @@ impl Preparing<'_> {
         let stop = CancellationToken::new();
         let tally = |name: &str| {
             let member = self.row.agents.iter().find(|member| member.name == name);
-            let used = |member: &rookery_client::teams::Member| Tally {
+            let used = |member: &rookery_client::teams::Member| UsageTotals {
                 turns: member.turns,
                 usage: Usage {
                     input_tokens: member.input_tokens,
@@ -418,8 +418,8 @@ impl Preparing<'_> {
         let seat = seats::seat(self.order, ready, agent, place, &Arc::new(ready.variables.clone()))?;
         let backend = backend::open(agent, &seat).map_err(TeamError::Backend)?;
         let before = self.before(&seat).await?;
-        before.tell(&agent.name.value, crew);
-        let bell = crew.board.bell(&agent.name.value);
+        before.restore(&agent.name.value, crew);
+        let bell = crew.board.signals(&agent.name.value);
         let (wake, stop) = bell.unwrap_or_else(|| (Arc::default(), crew.stop.child_token()));
         Ok(Member {
             system: system(ready, agent, &seat),
@@ -427,7 +427,7 @@ impl Preparing<'_> {
             backend,
             attempts: before.attempts,
             again: before.again,
-            alarm: agent.wakeup.clone().map(|wakeup| RunnerAlarm::set(wakeup, &self.clock.zoned())),
+            alarm: agent.wakeup.clone().map(|wakeup| RunnerAlarm::set(wakeup, &self.clock.wall_time())),
             active: self.clock.now(),
             conversation: before.conversation,
             agent: agent.clone(),
@@ -437,32 +437,34 @@ impl Preparing<'_> {
         })
     }
 
-    /// What the log tells of an agent's turns in this generation.
-    async fn before(&self, seat: &Seat) -> Result<Before, TeamError> {
+    /// Reads the state of an agent from its turns of this generation in the log.
+    async fn before(&self, seat: &Seat) -> Result<ResumedAgent, TeamError> {
         if !self.started.resumed {
-            return Ok(Before::default());
+            return Ok(ResumedAgent::default());
         }
         let turns = self.order.client.turns(self.team.as_str(), seat.id.as_str(), TURNS_BACK).await?;
-        Ok(Before::of(turns.into_iter().filter(|turn| turn.generation == self.started.generation).collect()))
+        Ok(ResumedAgent::from_turns(
+            turns.into_iter().filter(|turn| turn.generation == self.started.generation).collect(),
+        ))
     }
 
-    /// The first message, once in each generation.
+    /// Sends the first message, once per generation.
     async fn kick_off(&self, ready: &Ready) -> Result<(), TeamError> {
         if self.started.kicked_off {
             return Ok(());
         }
-        let kickoff = Kickoff::of(ready);
+        let kickoff = KickoffMessage::of(ready);
         let (team, generation) = (self.team.as_str(), self.started.generation);
         for (file, text) in kickoff.iter().flat_map(|kickoff| &kickoff.documents) {
             let tools = rookery_client::Tools::new(self.order.client.clone(), None);
             let tools = tools.in_instance(Some(ready.variables.instance.name().to_owned()));
             tools.call("document_write", json!({"file": file, "content": text})).await?;
         }
-        steps::ask(&self.order.client, ready, generation).await?;
-        let told = kickoff.as_ref().map(|kickoff| (kickoff.text.as_str(), kickoff.mentions.as_slice()));
-        self.order.client.kick_off_team(team, generation, told).await?;
+        steps::request_all(&self.order.client, ready, generation).await?;
+        let message = kickoff.as_ref().map(|kickoff| (kickoff.text.as_str(), kickoff.mentions.as_slice()));
+        self.order.client.kick_off_team(team, generation, message).await?;
         let woken = kickoff.map(|kickoff| kickoff.mentions).unwrap_or_default();
-        self.reports.tell(Report::KickedOff { woken });
+        self.reports.send(Report::KickedOff { woken });
         Ok(())
     }
 
@@ -483,38 +485,39 @@ fn step_rule(rule: &rookery_core::model::contract::StepContract) -> serde_json::
     })
 }
 
-/// Where an agent was when its runner went away.
+/// The state of an agent when its runner died.
 #[derive(Debug, Default)]
-struct Before {
+struct ResumedAgent {
     attempts: Attempts,
-    again: Option<Again>,
+    again: Option<RetryTurn>,
     conversation: Option<String>,
-    /// Why its last turn failed, if it was given up.
+    /// The reason why its last turn failed, if it was given up.
     failed: Option<String>,
-    /// Why the first failed that was given up, be it the last or not.
+    /// The reason why the first turn that was given up failed.
     gave_up: Option<String>,
 }
 
-impl Before {
-    /// What was given up stays so: a team that goes on does not come to a better end by that.
-    fn tell(&self, name: &str, crew: &Crew) {
+impl ResumedAgent {
+    /// Restores earlier failures: a restart does not turn a failed team into a successful one.
+    fn restore(&self, name: &str, crew: &Crew) {
         if let Some(reason) = &self.failed {
-            crew.board.has_failed(name, reason);
+            crew.board.set_failed(name, reason);
         }
         if let Some(reason) = &self.gave_up {
-            crew.ledger.gave_up(name, reason);
+            crew.ledger.fail_by_giving_up(name, reason);
         }
     }
 
-    /// Reads it off the turns, newest first: those since the last that came to an end count as attempts at the same.
-    fn of(turns: Vec<Turn>) -> Before {
+    /// Derives the state from the turns, newest first. Turns since the last concluded one count as attempts at the same
+    /// messages.
+    fn from_turns(turns: Vec<Turn>) -> ResumedAgent {
         let conversation = turns.iter().find_map(|turn| turn.conversation.clone());
         let failed = turns.first().and_then(why_given_up);
         let gave_up = turns.iter().rev().find_map(why_given_up);
         let mut attempts = Attempts::default();
         let since = turns.iter().take_while(|turn| turn.is_tried_again());
         for turn in since {
-            attempts.interrupted();
+            attempts.count_interrupted();
             let limited = turn.error.as_ref().is_some_and(|error| error.kind == LIMITED);
             if turn.outcome == Some(TurnOutcome::Failed) && !limited {
                 attempts.failed += 1;
@@ -523,11 +526,11 @@ impl Before {
         let cut_off = turns.iter().take_while(|turn| turn.outcome == Some(TurnOutcome::Interrupted));
         let unknown = cut_off.map(|turn| turn.turn.clone()).collect();
         let last = turns.into_iter().next().filter(Turn::is_tried_again);
-        let again = last.map(|turn| Again {
+        let again = last.map(|turn| RetryTurn {
             unknown,
             why: match turn.error {
                 Some(error) => error.message,
-                None => "whoever ran it went away, and nobody knows how far it came".to_owned(),
+                None => "its runner died, and it is unknown how far the turn came".to_owned(),
             },
             turn: turn.turn,
             messages: None,
@@ -535,12 +538,12 @@ impl Before {
             ids: turn.messages,
             due: Duration::ZERO,
         });
-        Before { attempts, again, conversation, failed, gave_up }
+        ResumedAgent { attempts, again, conversation, failed, gave_up }
     }
 }
 
-/// Why a turn failed whose messages were given up.
+/// The reason why a turn failed, if its messages were given up.
 fn why_given_up(turn: &Turn) -> Option<String> {
-    let unsaid = || "nobody said why".to_owned();
-    turn.gave_up.then(|| turn.error.as_ref().map_or_else(unsaid, |error| error.message.clone()))
+    let unknown = || "unknown reason".to_owned();
+    turn.gave_up.then(|| turn.error.as_ref().map_or_else(unknown, |error| error.message.clone()))
 }

@@ -1,4 +1,4 @@
-//! Who of a team is at what: the one place that loops of agents write to and the supervisor looks at.
+//! The phase of each agent of a team. The agents' loops update it, and the supervisor reads it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,49 +6,49 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::report::{Standing, State, Tally};
+use super::report::{AgentState, MemberStatus, UsageTotals};
 use crate::backend::Usage;
 
 #[derive(Debug)]
 pub(super) struct Board {
-    posts: Mutex<Posts>,
+    slots: Mutex<AgentSlots>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Posts {
-    agents: BTreeMap<String, Post>,
-    /// Counts everything that happened.
-    stirred: u64,
+struct AgentSlots {
+    agents: BTreeMap<String, AgentSlot>,
+    /// The number of changes so far.
+    changes: u64,
 }
 
 #[derive(Debug)]
-struct Post {
+struct AgentSlot {
     phase: Phase,
-    /// How often it was woken, and up to which of these it has looked.
+    /// The number of wake-ups, and how many of them it has handled.
     woken: u64,
     seen: u64,
     wake: Arc<Notify>,
     stop: CancellationToken,
-    /// Somebody may have paused it, which nobody has asked the daemon about since.
+    /// Whether it may have been paused since the daemon was last asked.
     may_be_paused: bool,
-    tally: Tally,
-    /// Why its last turn failed, if it did.
+    tally: UsageTotals,
+    /// The reason why its last turn failed, if it did.
     failed: Option<String>,
 }
 
-/// What an agent is at.
+/// The activity of an agent.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Phase {
     Idle,
     Working,
-    /// It will be at it again by itself.
-    Waiting(State),
-    /// It has something to do, and gets to it when whoever paused it lets it go on.
+    /// It continues by itself after a delay.
+    Waiting(AgentState),
+    /// It has work, and continues once it is resumed.
     Paused {
         why: String,
     },
-    /// It has something to do and does not get to it, unless somebody outside sees to it.
+    /// It has work, but cannot continue without help from outside.
     Held {
         why: String,
     },
@@ -56,12 +56,13 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Whether a person who was told one needs not be told the other.
+    /// Whether the difference is not worth a report.
     fn is_like(&self, other: &Phase) -> bool {
         match (self, other) {
-            (Phase::Waiting(State::Waiting { why, .. }), Phase::Waiting(State::Waiting { why: other, .. })) => {
-                why == other
-            }
+            (
+                Phase::Waiting(AgentState::Waiting { why, .. }),
+                Phase::Waiting(AgentState::Waiting { why: other, .. }),
+            ) => why == other,
             (one, other) => one == other,
         }
     }
@@ -71,19 +72,19 @@ impl Phase {
     }
 }
 
-/// What the supervisor sees at a glance.
+/// A summary of all agents' activity for the supervisor.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Glance {
-    /// Whether anybody works, has to look at its inbox or is about to try again.
+pub(super) struct TeamActivity {
+    /// Whether any agent works, has to check its inbox or waits for a retry.
     pub busy: bool,
     pub working: bool,
-    pub stirred: u64,
+    pub changes: u64,
     pub all_stopped: bool,
 }
 
 impl Board {
-    pub(super) fn of<'a>(names: impl Iterator<Item = (&'a str, Tally)>, stop: &CancellationToken) -> Board {
-        let post = |tally| Post {
+    pub(super) fn of<'a>(names: impl Iterator<Item = (&'a str, UsageTotals)>, stop: &CancellationToken) -> Board {
+        let slot = |tally| AgentSlot {
             phase: Phase::Idle,
             woken: 1,
             seen: 0,
@@ -93,184 +94,184 @@ impl Board {
             tally,
             failed: None,
         };
-        let agents = names.map(|(name, tally)| (name.to_owned(), post(tally))).collect();
-        Board { posts: Mutex::new(Posts { agents, stirred: 0 }), changed: Notify::new() }
+        let agents = names.map(|(name, tally)| (name.to_owned(), slot(tally))).collect();
+        Board { slots: Mutex::new(AgentSlots { agents, changes: 0 }), changed: Notify::new() }
     }
 
-    /// Returns when something changed since this was last called.
-    pub(super) async fn changed(&self) {
+    /// Waits for a change since the last call.
+    pub(super) async fn wait_for_change(&self) {
         self.changed.notified().await;
     }
 
-    pub(super) fn glance(&self) -> Glance {
-        let posts = self.posts();
-        let live = || posts.agents.values().filter(|post| post.phase != Phase::Stopped);
-        Glance {
-            busy: live().any(Post::is_busy),
-            working: live().any(|post| post.phase == Phase::Working),
-            stirred: posts.stirred,
+    pub(super) fn activity(&self) -> TeamActivity {
+        let slots = self.slots();
+        let live = || slots.agents.values().filter(|slot| slot.phase != Phase::Stopped);
+        TeamActivity {
+            busy: live().any(AgentSlot::is_busy),
+            working: live().any(|slot| slot.phase == Phase::Working),
+            changes: slots.changes,
             all_stopped: live().next().is_none(),
         }
     }
 
-    /// Whether anybody else is at something.
-    pub(super) fn is_busy_without(&self, name: &str) -> bool {
-        let posts = self.posts();
-        let mut others = posts.agents.iter().filter(|(other, _)| *other != name).map(|(_, post)| post);
-        others.any(|post| post.is_busy() && !matches!(post.phase, Phase::Paused { .. }))
+    /// Whether any other agent is busy.
+    pub(super) fn has_other_busy(&self, name: &str) -> bool {
+        let slots = self.slots();
+        let mut others = slots.agents.iter().filter(|(other, _)| *other != name).map(|(_, slot)| slot);
+        others.any(|slot| slot.is_busy() && !matches!(slot.phase, Phase::Paused { .. }))
     }
 
-    /// There may be something for the agent.
+    /// Makes the agent check its inbox.
     pub(super) fn wake(&self, name: &str) {
-        self.change(name, |post| {
-            post.woken += 1;
-            post.wake.notify_one();
+        self.change(name, |slot| {
+            slot.woken += 1;
+            slot.wake.notify_one();
         });
     }
 
     pub(super) fn wake_all(&self) {
-        let names: Vec<String> = self.posts().agents.keys().cloned().collect();
+        let names: Vec<String> = self.slots().agents.keys().cloned().collect();
         names.iter().for_each(|name| self.wake(name));
     }
 
-    /// Somebody paused the agent, or may have.
-    pub(super) fn may_pause(&self, name: &str) {
-        self.change(name, |post| post.may_be_paused = true);
+    /// Marks that the agent may have been paused.
+    pub(super) fn mark_maybe_paused(&self, name: &str) {
+        self.change(name, |slot| slot.may_be_paused = true);
     }
 
-    /// The daemon says that the agent is not paused.
-    pub(super) fn is_not_paused(&self, name: &str) {
-        self.change(name, |post| post.may_be_paused = false);
+    /// Marks that the agent is not paused according to the daemon.
+    pub(super) fn mark_not_paused(&self, name: &str) {
+        self.change(name, |slot| slot.may_be_paused = false);
     }
 
     pub(super) fn may_be_paused(&self, name: &str) -> bool {
-        self.posts().agents.get(name).is_some_and(|post| post.may_be_paused)
+        self.slots().agents.get(name).is_some_and(|slot| slot.may_be_paused)
     }
 
-    /// Ends the agent's turn, and gives it no further one.
+    /// Cancels the agent's turn and its loop.
     pub(super) fn stop(&self, name: &str) {
-        if let Some(post) = self.posts().agents.get(name) {
-            post.stop.cancel();
+        if let Some(slot) = self.slots().agents.get(name) {
+            slot.stop.cancel();
         }
     }
 
-    /// What wakes an agent and what stops it.
-    pub(super) fn bell(&self, name: &str) -> Option<(Arc<Notify>, CancellationToken)> {
-        self.posts().agents.get(name).map(|post| (Arc::clone(&post.wake), post.stop.clone()))
+    /// The signals that wake and stop an agent.
+    pub(super) fn signals(&self, name: &str) -> Option<(Arc<Notify>, CancellationToken)> {
+        self.slots().agents.get(name).map(|slot| (Arc::clone(&slot.wake), slot.stop.clone()))
     }
 
-    /// How often an agent was woken: what to tell [`Board::rests`] after having looked.
+    /// The number of wake-ups of an agent, to be passed to [`Board::set_phase`] after checking the inbox.
     pub(super) fn woken(&self, name: &str) -> u64 {
-        self.posts().agents.get(name).map_or(0, |post| post.woken)
+        self.slots().agents.get(name).map_or(0, |slot| slot.woken)
     }
 
-    /// The agent has looked at everything that it was woken for up to `seen`, and is at `phase` now. Tells whether that is
-    /// news.
-    pub(super) fn rests(&self, name: &str, seen: u64, phase: Phase) -> bool {
+    /// Sets the phase of an agent that has handled its wake-ups up to `seen`. Returns whether the change is worth a report.
+    pub(super) fn set_phase(&self, name: &str, seen: u64, phase: Phase) -> bool {
         let mut news = false;
-        self.change(name, |post| {
-            post.seen = seen;
-            news = !post.phase.is_like(&phase);
-            post.phase = phase;
+        self.change(name, |slot| {
+            slot.seen = seen;
+            news = !slot.phase.is_like(&phase);
+            slot.phase = phase;
         });
         news
     }
 
-    pub(super) fn works(&self, name: &str, seen: u64) {
-        self.change(name, |post| {
-            post.seen = seen;
-            post.phase = Phase::Working;
-            post.tally.turns += 1;
+    pub(super) fn begin_turn(&self, name: &str, seen: u64) {
+        self.change(name, |slot| {
+            slot.seen = seen;
+            slot.phase = Phase::Working;
+            slot.tally.turns += 1;
         });
     }
 
-    /// A turn is over; `failed` says why if what it was about was given up.
-    pub(super) fn worked(&self, name: &str, usage: Usage, failed: Option<String>) {
-        self.change(name, |post| {
-            post.phase = Phase::Idle;
-            // It has to look whether more came meanwhile.
-            post.woken += 1;
-            post.tally.add(usage);
-            post.failed = failed;
+    /// Records the end of a turn. `failed` is the reason if its messages were given up.
+    pub(super) fn end_turn(&self, name: &str, usage: Usage, failed: Option<String>) {
+        self.change(name, |slot| {
+            slot.phase = Phase::Idle;
+            // The agent has to check for messages that arrived meanwhile.
+            slot.woken += 1;
+            slot.tally.add(usage);
+            slot.failed = failed;
         });
     }
 
-    /// The agent's last turn, before a restart, failed for good.
-    pub(super) fn has_failed(&self, name: &str, why: &str) {
-        self.change(name, |post| post.failed = Some(why.to_owned()));
+    /// Records that the agent's last turn before a restart failed and was given up.
+    pub(super) fn set_failed(&self, name: &str, why: &str) {
+        self.change(name, |slot| slot.failed = Some(why.to_owned()));
     }
 
-    pub(super) fn stopped(&self, name: &str) {
-        self.change(name, |post| post.phase = Phase::Stopped);
+    pub(super) fn set_stopped(&self, name: &str) {
+        self.change(name, |slot| slot.phase = Phase::Stopped);
     }
 
     pub(super) fn turns(&self, name: &str) -> u64 {
-        self.posts().agents.get(name).map_or(0, |post| post.tally.turns)
+        self.slots().agents.get(name).map_or(0, |slot| slot.tally.turns)
     }
 
-    /// Those that may still have something to do.
-    pub(super) fn free(&self) -> Vec<String> {
-        let posts = self.posts();
-        let free = posts.agents.iter().filter(|(_, post)| !matches!(post.phase, Phase::Stopped | Phase::Held { .. }));
-        free.map(|(name, _)| name.clone()).collect()
+    /// The agents that can still have work.
+    pub(super) fn available(&self) -> Vec<String> {
+        let slots = self.slots();
+        let available =
+            slots.agents.iter().filter(|(_, slot)| !matches!(slot.phase, Phase::Stopped | Phase::Held { .. }));
+        available.map(|(name, _)| name.clone()).collect()
     }
 
-    pub(super) fn standing(&self, name: &str) -> Standing {
-        let posts = self.posts();
-        let Some(post) = posts.agents.get(name) else {
-            return Standing { name: name.to_owned(), state: State::Stopped, tally: Tally::default() };
+    pub(super) fn status(&self, name: &str) -> MemberStatus {
+        let slots = self.slots();
+        let Some(slot) = slots.agents.get(name) else {
+            return MemberStatus { name: name.to_owned(), state: AgentState::Stopped, tally: UsageTotals::default() };
         };
-        Standing { name: name.to_owned(), state: post.state(), tally: post.tally }
+        MemberStatus { name: name.to_owned(), state: slot.state(), tally: slot.tally }
     }
 
-    /// How every agent stands, with why its last turn failed if it did.
-    pub(super) fn standings(&self) -> Vec<(Standing, Option<String>)> {
-        let posts = self.posts();
-        let standing = |(name, post): (&String, &Post)| {
-            (Standing { name: name.clone(), state: post.state(), tally: post.tally }, post.failed.clone())
+    /// The status of every agent, with the reason why its last turn failed, if it did.
+    pub(super) fn statuses(&self) -> Vec<(MemberStatus, Option<String>)> {
+        let slots = self.slots();
+        let standing = |(name, slot): (&String, &AgentSlot)| {
+            (MemberStatus { name: name.clone(), state: slot.state(), tally: slot.tally }, slot.failed.clone())
         };
-        posts.agents.iter().map(standing).collect()
+        slots.agents.iter().map(standing).collect()
     }
 
-    pub(super) fn total(&self) -> Tally {
-        let mut total = Tally::default();
-        for post in self.posts().agents.values() {
-            total.turns += post.tally.turns;
-            total.add(post.tally.usage);
+    pub(super) fn total(&self) -> UsageTotals {
+        let mut total = UsageTotals::default();
+        for slot in self.slots().agents.values() {
+            total.turns += slot.tally.turns;
+            total.add(slot.tally.usage);
         }
         total
     }
 
-    fn change(&self, name: &str, change: impl FnOnce(&mut Post)) {
-        let mut posts = self.posts();
-        if let Some(post) = posts.agents.get_mut(name) {
-            change(post);
-            posts.stirred += 1;
+    fn change(&self, name: &str, change: impl FnOnce(&mut AgentSlot)) {
+        let mut slots = self.slots();
+        if let Some(slot) = slots.agents.get_mut(name) {
+            change(slot);
+            slots.changes += 1;
         }
-        drop(posts);
+        drop(slots);
         self.changed.notify_one();
     }
 
-    /// What was written before a panic is whole: every change is one assignment after the other.
-    fn posts(&self) -> MutexGuard<'_, Posts> {
-        self.posts.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Ignores poisoning: a panic cannot leave the slots inconsistent, since each change only assigns fields.
+    fn slots(&self) -> MutexGuard<'_, AgentSlots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Post {
-    /// Whether it works, has to look at its inbox or is about to try again.
+impl AgentSlot {
+    /// Whether it works, has to check its inbox or waits for a retry.
     fn is_busy(&self) -> bool {
         self.phase != Phase::Stopped && (self.phase.is_busy() || self.woken != self.seen)
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> AgentState {
         match &self.phase {
-            Phase::Idle if self.failed.is_some() => State::Failed,
-            Phase::Idle => State::Idle,
-            Phase::Working => State::Working,
+            Phase::Idle if self.failed.is_some() => AgentState::Failed,
+            Phase::Idle => AgentState::Idle,
+            Phase::Working => AgentState::Working,
             Phase::Waiting(state) => state.clone(),
-            Phase::Paused { why } | Phase::Held { why } => State::Held { why: why.clone() },
-            Phase::Stopped => State::Stopped,
+            Phase::Paused { why } | Phase::Held { why } => AgentState::Held { why: why.clone() },
+            Phase::Stopped => AgentState::Stopped,
         }
     }
 }
@@ -280,51 +281,51 @@ mod tests {
     use super::*;
 
     fn board() -> Board {
-        Board::of([("a", Tally::default()), ("b", Tally::default())].into_iter(), &CancellationToken::new())
+        Board::of([("a", UsageTotals::default()), ("b", UsageTotals::default())].into_iter(), &CancellationToken::new())
     }
 
     #[test]
-    fn whoever_has_not_looked_is_busy() {
+    fn agent_with_unchecked_inbox_is_busy() {
         let board = board();
-        assert!(board.glance().busy, "nobody has looked yet");
+        assert!(board.activity().busy, "no inbox was checked yet");
         for name in ["a", "b"] {
-            board.rests(name, board.woken(name), Phase::Idle);
+            board.set_phase(name, board.woken(name), Phase::Idle);
         }
-        assert!(!board.glance().busy);
+        assert!(!board.activity().busy);
         board.wake("a");
-        assert!(board.glance().busy);
+        assert!(board.activity().busy);
     }
 
     #[test]
-    fn being_woken_while_looking_is_not_forgotten() {
+    fn wake_up_during_inbox_check_is_not_lost() {
         let board = board();
         let (a, b) = (board.woken("a"), board.woken("b"));
         board.wake("a");
-        board.rests("a", a, Phase::Idle);
-        board.rests("b", b, Phase::Idle);
-        assert!(board.glance().busy);
+        board.set_phase("a", a, Phase::Idle);
+        board.set_phase("b", b, Phase::Idle);
+        assert!(board.activity().busy);
     }
 
     #[test]
-    fn who_is_stopped_or_held_keeps_nobody_waiting() {
+    fn stopped_or_held_agent_is_not_busy() {
         let board = board();
-        board.rests("a", board.woken("a"), Phase::Held { why: "a loop".to_owned() });
-        board.stopped("b");
+        board.set_phase("a", board.woken("a"), Phase::Held { why: "a loop".to_owned() });
+        board.set_stopped("b");
         board.wake("b");
-        let glance = board.glance();
-        assert!(!glance.busy && !glance.all_stopped);
-        assert_eq!(board.free(), Vec::<String>::new());
-        board.stopped("a");
-        assert!(board.glance().all_stopped);
+        let activity = board.activity();
+        assert!(!activity.busy && !activity.all_stopped);
+        assert_eq!(board.available(), Vec::<String>::new());
+        board.set_stopped("a");
+        assert!(board.activity().all_stopped);
     }
 
     #[test]
-    fn work_between_two_looks_is_seen() {
+    fn turn_between_two_checks_changes_the_count() {
         let board = board();
-        let before = board.glance().stirred;
-        board.works("a", board.woken("a"));
-        board.worked("a", Usage { input_tokens: 3, ..Usage::default() }, None);
-        assert_ne!(board.glance().stirred, before);
+        let before = board.activity().changes;
+        board.begin_turn("a", board.woken("a"));
+        board.end_turn("a", Usage { input_tokens: 3, ..Usage::default() }, None);
+        assert_ne!(board.activity().changes, before);
         assert_eq!((board.turns("a"), board.total().usage.input_tokens), (1, 3));
     }
 }

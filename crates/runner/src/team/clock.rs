@@ -1,26 +1,26 @@
-//! What time it is for a team: on the machine's clock for schedules, and since the runner began for everything else.
+//! The clock of a team: wall-clock time for schedules, and the time since the runner began for all other purposes.
 
 use std::time::{Duration, Instant};
 
 use jiff::Zoned;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(super) struct TeamClock {
     began: Instant,
 }
 
-impl Clock {
+impl TeamClock {
     #[expect(clippy::disallowed_methods, reason = "this is where a team reads the clock")]
-    pub(super) fn start() -> Clock {
-        Clock { began: Instant::now() }
+    pub(super) fn start() -> TeamClock {
+        TeamClock { began: Instant::now() }
     }
 
-    /// How long the runner is at it.
+    /// The time since the runner began.
     pub(super) fn now(self) -> Duration {
         self.began.elapsed()
     }
 
-    pub(super) fn zoned(self) -> Zoned {
+    pub(super) fn wall_time(self) -> Zoned {
         Zoned::now()
     }
 }

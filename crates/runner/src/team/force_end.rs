@@ -1,4 +1,4 @@
-//! Ending a team whose runner is gone, so that nobody takes it for one that runs.
+//! Ends a team whose runner died, so that it no longer appears to run.
 
 use std::path::Path;
 
@@ -6,26 +6,26 @@ use rookery_client::Client;
 use rookery_client::teams::{Outcome, Team};
 use rookery_core::{AgentId, TeamId};
 
-use super::lock::{self, NotHeld};
+use super::lock::{self, LockError};
 use super::{TeamError, seats};
 use crate::{backend, process};
 
-/// Whether a team was ended.
+/// The result of [`force_end`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ForceEnded {
     Done,
-    /// Somebody runs it after all.
+    /// A process of this machine runs the team.
     Lives,
 }
 
-/// Ends a team that was run in this folder of the project, with whatever is left of its programs, unless somebody runs it. Files of
-/// the project that were others for it are put back. The messages of its turns stay unread.
+/// Ends a team that was run in this checkout, unless a process runs it. Reaps the remaining programs and restores overridden
+/// files of the project. The messages of its turns stay unread.
 pub async fn force_end(project: &Path, team: &Team, client: &Client) -> Result<ForceEnded, TeamError> {
     let folder = lock::state_folder(project, &TeamId::from(team.id.as_str()));
     let held = match lock::hold(folder.clone()) {
         Ok(held) => held,
-        Err(NotHeld::By { .. }) => return Ok(ForceEnded::Lives),
-        Err(NotHeld::Io(source)) => return Err(TeamError::State { path: folder, source }),
+        Err(LockError::HeldBy { .. }) => return Ok(ForceEnded::Lives),
+        Err(LockError::Io(source)) => return Err(TeamError::State { path: folder, source }),
     };
     let records = held.records();
     process::end_orphans(&records).await.map_err(|source| TeamError::State { path: records, source })?;
@@ -33,8 +33,8 @@ pub async fn force_end(project: &Path, team: &Team, client: &Client) -> Result<F
     backend::restore_all(&ledger).map_err(|source| TeamError::State { path: ledger, source })?;
     client.end_team(&team.id, team.generation, Outcome::Stopped, Some("its runner was gone")).await?;
     for member in &team.agents {
-        // One that is not there any more need not leave.
-        let _was_gone = seats::leave(client, &AgentId::from(member.id.as_str())).await;
+        // An agent that is already unregistered is rejected, which does not matter.
+        seats::leave(client, &AgentId::from(member.id.as_str())).await.ok();
     }
     Ok(ForceEnded::Done)
 }

@@ -1,37 +1,37 @@
-//! How the process of a team is told to end: for good, or so that another process goes on with the team.
+//! Interrupts the process of a team: either ends the team, or suspends it so that another process can resume it.
 
 use std::sync::{Arc, OnceLock};
 
 use tokio_util::sync::CancellationToken;
 
-/// What becomes of a team whose process is told to end.
+/// The effect of an interrupt on the team.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ending {
-    /// A person does not want it any more.
-    ForGood,
-    /// The machine goes down, or the terminal is gone: whoever starts the team again goes on with it.
-    ForNow,
+pub enum InterruptKind {
+    /// Ends the team, at a person's request.
+    Stop,
+    /// Ends the process only, because the machine shuts down or the terminal was closed. The next start resumes the team.
+    Suspend,
 }
 
-/// Told by whoever gets the signals, heard by everything that a team is at.
+/// A request to end the process, from its signal handlers to all parts of a team.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
     token: CancellationToken,
-    ending: Arc<OnceLock<Ending>>,
+    ending: Arc<OnceLock<InterruptKind>>,
 }
 
 impl Interrupt {
-    /// Tells it. What was told first counts; false if that was before.
-    pub fn tell(&self, ending: Ending) -> bool {
+    /// Requests the end. Only the first request counts; returns whether this is it.
+    pub fn request(&self, ending: InterruptKind) -> bool {
         let is_first = self.ending.set(ending).is_ok();
         self.token.cancel();
         is_first
     }
 
-    /// Returns when it was told.
-    pub(super) async fn told(&self) -> Ending {
+    /// Waits for a request.
+    pub(super) async fn wait(&self) -> InterruptKind {
         self.token.cancelled().await;
-        self.ending.get().copied().unwrap_or(Ending::ForGood)
+        self.ending.get().copied().unwrap_or(InterruptKind::Stop)
     }
 
     pub(super) fn token(&self) -> &CancellationToken {
@@ -44,11 +44,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_first_word_counts() {
+    async fn interrupt_keeps_the_first_request() {
         let interrupt = Interrupt::default();
-        assert!(interrupt.tell(Ending::ForNow));
-        assert!(!interrupt.clone().tell(Ending::ForGood));
-        assert_eq!(interrupt.told().await, Ending::ForNow);
+        assert!(interrupt.request(InterruptKind::Suspend));
+        assert!(!interrupt.clone().request(InterruptKind::Stop));
+        assert_eq!(interrupt.wait().await, InterruptKind::Suspend);
         assert!(interrupt.token().is_cancelled());
     }
 }

@@ -1,4 +1,4 @@
-//! One runner per team on a machine: a lock that ends with the process, however it ends.
+//! The lock that allows one runner per team on a machine. It ends with the process, also after a crash.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -8,35 +8,34 @@ use std::path::{Path, PathBuf};
 use rookery_core::TeamId;
 use rustix::fs::{FlockOperation, flock};
 
-/// Agents have folders of their names beside it, and none is called like this.
+/// The lock file. No agent's folder, named after the agent, can have this name.
 const LOCK: &str = ".lock";
 
-/// The team's folder below `.rookery/run/`, held by this process.
+/// The team's folder below `.rookery/run/`, locked by this process.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct TeamLock {
     pub(super) folder: PathBuf,
     _lock: File,
 }
 
-impl Held {
-    /// Where it is written down which programs run.
+impl TeamLock {
+    /// The folder for records of running programs.
     pub(super) fn records(&self) -> PathBuf {
         self.folder.join(".processes")
     }
 }
 
-/// Why a team's folder is not ours.
+/// The reason why a team's folder could not be locked.
 #[derive(Debug)]
-pub(super) enum NotHeld {
-    /// Another runner of this machine has it.
-    By {
+pub(super) enum LockError {
+    /// Another runner on this machine holds the lock.
+    HeldBy {
         pid: String,
     },
     Io(io::Error),
 }
 
-/// Where the state of a team is kept: what cannot stand in the name of a folder is written otherwise, and two teams never
-/// share one.
+/// The folder of a team's state. Characters that are unsafe in a folder name are escaped, so that no two teams share a folder.
 pub fn state_folder(project: &Path, team: &TeamId) -> PathBuf {
     let mut name = String::new();
     for byte in team.as_str().bytes() {
@@ -49,33 +48,33 @@ pub fn state_folder(project: &Path, team: &TeamId) -> PathBuf {
     project.join(".rookery").join("run").join(name)
 }
 
-/// A folder that only its owner can look into.
-pub(super) fn private_folder(path: &Path) -> io::Result<()> {
+/// Creates a folder that only its owner can read.
+pub(super) fn create_private_folder(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-pub(super) fn hold(folder: PathBuf) -> Result<Held, NotHeld> {
-    private_folder(&folder).map_err(NotHeld::Io)?;
+pub(super) fn hold(folder: PathBuf) -> Result<TeamLock, LockError> {
+    create_private_folder(&folder).map_err(LockError::Io)?;
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).read(true).write(true).mode(0o600);
-    let mut lock = options.open(folder.join(LOCK)).map_err(NotHeld::Io)?;
+    let mut lock = options.open(folder.join(LOCK)).map_err(LockError::Io)?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {
             let mut pid = String::new();
-            // Only told to people.
-            let _unread = lock.read_to_string(&mut pid);
-            return Err(NotHeld::By { pid: pid.trim().to_owned() });
+            // For the error message only.
+            lock.read_to_string(&mut pid).ok();
+            return Err(LockError::HeldBy { pid: pid.trim().to_owned() });
         }
-        Err(error) => return Err(NotHeld::Io(error.into())),
+        Err(error) => return Err(LockError::Io(error.into())),
     }
     let write = |lock: &mut File| -> io::Result<()> {
         lock.set_len(0)?;
         lock.rewind()?;
         writeln!(lock, "{}", std::process::id())
     };
-    write(&mut lock).map_err(NotHeld::Io)?;
-    Ok(Held { folder, _lock: lock })
+    write(&mut lock).map_err(LockError::Io)?;
+    Ok(TeamLock { folder, _lock: lock })
 }
 
 #[cfg(test)]
@@ -83,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_team_has_a_folder_of_its_own() {
+    fn every_team_has_its_own_folder() {
         let folder = |team: &str| {
             let folder = state_folder(Path::new("/p"), &TeamId::from(team));
             folder.strip_prefix("/p/.rookery/run").unwrap().to_str().unwrap().to_owned()
@@ -95,12 +94,12 @@ mod tests {
     }
 
     #[test]
-    fn a_team_is_held_once_and_free_again_afterwards() {
+    fn second_lock_of_a_team_is_rejected_until_the_first_is_dropped() {
         let temp = tempfile::tempdir().unwrap();
         let folder = temp.path().join("run").join("@x");
         let held = hold(folder.clone()).unwrap();
         match hold(folder.clone()) {
-            Err(NotHeld::By { pid }) => assert_eq!(pid, std::process::id().to_string()),
+            Err(LockError::HeldBy { pid }) => assert_eq!(pid, std::process::id().to_string()),
             other => panic!("{other:?}"),
         }
         drop(held);

@@ -1,6 +1,6 @@
-//! One agent's loop: look at the inbox, decide, have a turn or rest, until it is stopped.
+//! The loop of one agent: checks the inbox, decides, and runs a turn or waits, until it is stopped.
 //!
-//! What wakes it only makes it look sooner. It looks by itself now and then, so that a lost wake-up costs time and nothing else.
+//! Wake-ups only reduce delays: the inbox is also polled, so that a lost wake-up costs time and nothing else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use super::crew::Crew;
 use super::decide::alarm::RunnerAlarm;
 use super::decide::attempts::Attempts;
 use super::decide::inbox::still_open;
-use super::ledger::{Admission, Wakes};
-use super::report::State;
+use super::ledger::{Admission, TurnRequest};
+use super::report::AgentState;
 use super::seats;
 use crate::backend::{Backend, Seat};
 use crate::file::Agent;
-use crate::turn::{InboxDepth, Message, shown_in_one_turn};
+use crate::turn::{InboxDepth, TurnMessage, count_fitting};
 
-/// How often an agent that nobody woke looks at its inbox.
+/// Interval for checking the inbox without a wake-up.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// An agent at its place.
+/// An agent that is ready to work.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) crew: Arc<Crew>,
@@ -33,68 +33,68 @@ pub(super) struct Member {
     pub(super) backend: Box<dyn Backend>,
     pub(super) system: String,
     pub(super) attempts: Attempts,
-    /// What is tried again.
-    pub(super) again: Option<Again>,
+    /// The turn to retry.
+    pub(super) again: Option<RetryTurn>,
     pub(super) alarm: Option<RunnerAlarm>,
-    /// When it last did something.
+    /// The time of its last activity.
     pub(super) active: Duration,
     pub(super) conversation: Option<String>,
     pub(super) wake: Arc<Notify>,
     pub(super) stop: CancellationToken,
 }
 
-/// A turn that came to nothing and is made again.
+/// An unsuccessful turn that is retried.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Again {
-    /// The turn before.
+pub(super) struct RetryTurn {
+    /// The previous turn.
     pub(super) turn: String,
-    /// Those of which nobody knows how far they came, because their runner died, the newest first.
+    /// Turns with unknown progress because their runner died, newest first.
     pub(super) unknown: Vec<String>,
     pub(super) why: String,
-    /// What it was about; not known after a restart.
-    pub(super) messages: Option<Vec<Message>>,
-    /// The ids of that.
+    /// The messages of the turn; `None` after a restart.
+    pub(super) messages: Option<Vec<TurnMessage>>,
+    /// The ids of its messages.
     pub(super) ids: Vec<String>,
     pub(super) was_alarm: bool,
     pub(super) due: Duration,
 }
 
-/// What a turn is about.
+/// The work of a turn.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) by: By,
-    pub(super) messages: Vec<Message>,
-    /// How many other messages wait for the next one.
+pub(super) struct TurnWork {
+    pub(super) by: TurnTrigger,
+    pub(super) messages: Vec<TurnMessage>,
+    /// Number of messages that wait for the next turn.
     pub(super) waiting: usize,
-    pub(super) again: Option<Again>,
+    pub(super) again: Option<RetryTurn>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum By {
+pub(super) enum TurnTrigger {
     Messages,
     Alarm,
-    /// It acknowledged its messages in an attempt that failed then, so that they are in no inbox any more.
+    /// A retry without open messages: the agent acknowledged them itself before its attempt failed.
     Nothing,
 }
 
-/// What to do next.
-enum Step {
-    Turn(Asked),
+/// The next step of the loop.
+enum NextStep {
+    Turn(TurnWork),
     Rest(Phase, Duration),
 }
 
 impl Member {
     pub(super) async fn run(mut self) -> Result<(), TeamError> {
         let name = self.seat.name.clone();
-        // What ends the whole team is told as that, and not as if somebody had stopped the agent.
+        // An error ends the whole team, so the agent is not reported as stopped.
         self.work().await?;
-        self.crew.board.stopped(&name);
-        // When all of them stop, that is told once.
+        self.crew.board.set_stopped(&name);
+        // The end of the whole team is reported once, not for each agent.
         if !self.crew.stop.is_cancelled() {
-            self.crew.tell_standing(&name);
+            self.crew.report_status(&name);
             let leaving = seats::leave(&self.crew.client, &self.seat.id);
-            // If not by this, it leaves with its team.
-            let _left = self.crew.stop.run_until_cancelled(leaving).await;
+            // If this fails, the end of the team unregisters the agent.
+            drop(self.crew.stop.run_until_cancelled(leaving).await);
         }
         Ok(())
     }
@@ -102,22 +102,22 @@ impl Member {
     async fn work(&mut self) -> Result<(), TeamError> {
         while !self.stop.is_cancelled() {
             let woken = self.crew.board.woken(&self.seat.name);
-            // What is tried again has been told before.
-            let reach = if self.again.is_some() { InboxDepth::Everything } else { InboxDepth::OneTurn };
-            let looking = self.crew.unread(&self.seat.name, &self.seat.tools, reach);
+            // Messages of a retry were shown before, and so may be far behind.
+            let depth = if self.again.is_some() { InboxDepth::Everything } else { InboxDepth::OneTurn };
+            let looking = self.crew.unread(&self.seat.name, &self.seat.tools, depth);
             let looked = self.stop.run_until_cancelled(looking).await;
             let Some(unread) = looked else { break };
             match self.decide(unread?).await? {
-                Step::Turn(asked) => self.turn(asked, woken).await?,
-                Step::Rest(phase, time) => self.rest(woken, phase, time).await,
+                NextStep::Turn(work) => self.turn(work, woken).await?,
+                NextStep::Rest(phase, time) => self.rest(woken, phase, time).await,
             }
         }
         Ok(())
     }
 
     async fn rest(&mut self, woken: u64, phase: Phase, time: Duration) {
-        if self.crew.board.rests(&self.seat.name, woken, phase) {
-            self.crew.tell_standing(&self.seat.name);
+        if self.crew.board.set_phase(&self.seat.name, woken, phase) {
+            self.crew.report_status(&self.seat.name);
         }
         tokio::select! {
             () = self.wake.notified() => {}
@@ -126,60 +126,60 @@ impl Member {
         }
     }
 
-    async fn decide(&mut self, unread: Vec<Message>) -> Result<Step, TeamError> {
+    async fn decide(&mut self, unread: Vec<TurnMessage>) -> Result<NextStep, TeamError> {
         let now = self.crew.clock.now();
-        let ringing = self.alarm.as_ref().map(|alarm| {
+        let due_in = self.alarm.as_ref().map(|alarm| {
             let idle = now.saturating_sub(self.active);
-            alarm.rings_in(idle, &self.crew.clock.zoned())
+            alarm.due_in(idle, &self.crew.clock.wall_time())
         });
-        let rings = ringing.is_some_and(|time| time.is_zero()) && self.crew.may_ring(&self.seat.name);
-        let ringing = ringing.filter(|time| !time.is_zero());
-        if self.again.is_none() && unread.is_empty() && !rings {
-            return Ok(Step::Rest(Phase::Idle, ringing.unwrap_or(Duration::MAX)));
+        let is_due = due_in.is_some_and(|time| time.is_zero()) && self.crew.may_wake_on_schedule(&self.seat.name);
+        let due_in = due_in.filter(|time| !time.is_zero());
+        if self.again.is_none() && unread.is_empty() && !is_due {
+            return Ok(NextStep::Rest(Phase::Idle, due_in.unwrap_or(Duration::MAX)));
         }
         if let Some(most) = self.agent.max_turns.filter(|most| self.crew.board.turns(&self.seat.name) >= *most) {
             return Ok(self.hold(format!("{} has had its {most} turns (max_turns)", self.seat.name)).await);
         }
         if let Some(again) = self.again.as_ref().filter(|again| again.due > now) {
             let (why, time) = (format!("attempt {} follows", self.attempts.next()), again.due.saturating_sub(now));
-            return Ok(Step::Rest(Phase::Waiting(State::Waiting { why, time }), time));
+            return Ok(NextStep::Rest(Phase::Waiting(AgentState::Waiting { why, time }), time));
         }
-        if let Some((time, why)) = self.crew.ledger.paused(&self.backend.account(), now) {
-            return Ok(Step::Rest(Phase::Waiting(State::Waiting { why, time }), time));
+        if let Some((time, why)) = self.crew.ledger.pause_of(&self.backend.account(), now) {
+            return Ok(NextStep::Rest(Phase::Waiting(AgentState::Waiting { why, time }), time));
         }
-        let asking = self.crew.paused(&self.seat.name, &self.seat.id);
+        let asking = self.crew.pause_reason(&self.seat.name, &self.seat.id);
         let Some(paused) = self.stop.run_until_cancelled(asking).await else {
-            return Ok(Step::Rest(Phase::Idle, Duration::ZERO));
+            return Ok(NextStep::Rest(Phase::Idle, Duration::ZERO));
         };
         if let Some(why) = paused? {
-            return Ok(Step::Rest(Phase::Paused { why }, Duration::MAX));
+            return Ok(NextStep::Rest(Phase::Paused { why }, Duration::MAX));
         }
-        let asked = self.about(unread, rings);
-        Ok(self.admit(asked, now).await)
+        let work = self.next_work(unread, is_due);
+        Ok(self.admit(work, now).await)
     }
 
-    /// What the next turn is about.
-    fn about(&mut self, unread: Vec<Message>, rings: bool) -> Asked {
+    /// Chooses the work of the next turn.
+    fn next_work(&mut self, unread: Vec<TurnMessage>, is_due: bool) -> TurnWork {
         if let Some(again) = self.again.take() {
-            return once_more(again, unread);
+            return retry_work(again, unread);
         }
-        let by = if unread.is_empty() && rings { By::Alarm } else { By::Messages };
-        let shown = shown_in_one_turn(&unread);
+        let by = if unread.is_empty() && is_due { TurnTrigger::Alarm } else { TurnTrigger::Messages };
+        let shown = count_fitting(&unread);
         let waiting = unread.len() - shown;
-        Asked { by, messages: unread.into_iter().take(shown).collect(), waiting, again: None }
+        TurnWork { by, messages: unread.into_iter().take(shown).collect(), waiting, again: None }
     }
 
-    async fn admit(&mut self, asked: Asked, now: Duration) -> Step {
-        let senders: Vec<_> = asked.messages.iter().map(|message| self.crew.sender(&message.entry.from)).collect();
-        let wakes = if asked.again.is_some() { Wakes::Again } else { Wakes::By(&senders) };
+    async fn admit(&mut self, work: TurnWork, now: Duration) -> NextStep {
+        let senders: Vec<_> = work.messages.iter().map(|message| self.crew.sender(&message.entry.from)).collect();
+        let wakes = if work.again.is_some() { TurnRequest::Retry } else { TurnRequest::WokenBy(&senders) };
         match self.crew.ledger.admit(&self.seat.name, wakes, now) {
-            Admission::Granted => Step::Turn(asked),
+            Admission::Granted => NextStep::Turn(work),
             Admission::Limit { reached, news } => {
-                self.again = asked.again;
+                self.again = work.again;
                 if news {
-                    self.crew.fails_by(None, &format!("no further turn begins: {reached}")).await;
+                    self.crew.fail_with_note(None, &format!("no further turn begins: {reached}")).await;
                 }
-                Step::Rest(Phase::Held { why: reached.to_string() }, Duration::MAX)
+                NextStep::Rest(Phase::Held { why: reached.to_string() }, Duration::MAX)
             }
             Admission::Loop { with, news } => {
                 let others: Vec<&str> = with.iter().map(String::as_str).collect();
@@ -188,37 +188,37 @@ impl Member {
                 if news {
                     let name = &self.seat.name;
                     let reason = format!(
-                        "{name} is held: it goes round in circles with {with}, and nobody of them does anything but talk. \
-                         A message from somebody else lets it go on."
+                        "{name} is held: it is in a loop with {with}, and all of them only talk. \
+                         A message from outside the loop releases it."
                     );
-                    self.crew.fails_by(Some(name), &reason).await;
+                    self.crew.fail_with_note(Some(name), &reason).await;
                 }
-                Step::Rest(Phase::Held { why }, Duration::MAX)
+                NextStep::Rest(Phase::Held { why }, Duration::MAX)
             }
         }
     }
 
-    async fn hold(&self, why: String) -> Step {
+    async fn hold(&self, why: String) -> NextStep {
         let held = Phase::Held { why: why.clone() };
-        if self.crew.board.standing(&self.seat.name).state != (State::Held { why: why.clone() }) {
-            self.crew.fails_by(Some(&self.seat.name), &format!("{why}, and there is more for it to do")).await;
+        if self.crew.board.status(&self.seat.name).state != (AgentState::Held { why: why.clone() }) {
+            self.crew.fail_with_note(Some(&self.seat.name), &format!("{why}, and has unfinished work")).await;
         }
-        Step::Rest(held, Duration::MAX)
+        NextStep::Rest(held, Duration::MAX)
     }
 }
 
-/// Another attempt is about what the one before was about, and nothing that came meanwhile.
-fn once_more(again: Again, unread: Vec<Message>) -> Asked {
+/// Returns the work of a retry: that of the previous attempt, without messages that arrived since.
+fn retry_work(again: RetryTurn, unread: Vec<TurnMessage>) -> TurnWork {
     let open = match &again.messages {
         Some(before) => still_open(before, &unread),
         None => unread.iter().filter(|message| again.ids.contains(&message.entry.id)).cloned().collect(),
     };
     let waiting = unread.len().saturating_sub(open.len());
     let by = match (&again.messages, open.is_empty()) {
-        (_, _) if again.was_alarm => By::Alarm,
-        (_, false) => By::Messages,
-        (_, true) => By::Nothing,
+        (_, _) if again.was_alarm => TurnTrigger::Alarm,
+        (_, false) => TurnTrigger::Messages,
+        (_, true) => TurnTrigger::Nothing,
     };
     let messages = if open.is_empty() { again.messages.clone().unwrap_or_default() } else { open };
-    Asked { by, messages, waiting, again: Some(again) }
+    TurnWork { by, messages, waiting, again: Some(again) }
 }

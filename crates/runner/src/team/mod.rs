@@ -1,9 +1,9 @@
-//! A team at work: one process runs one team, with one loop for each of its agents.
+//! Runs a team: one process per team, with one loop per agent.
 //!
-//! [`run`] is all of it, from the lock to the last word. `decide` holds what is decided apart from what is done; `board` is who is
-//! at what and `ledger` what was used; `member` is one agent's loop and `turn` one turn of it; `watch` is what the daemon tells.
-//! The log is the only memory: whoever comes after a crash finds there whether the kickoff is out, which turns were under
-//! way, and what is unread.
+//! [`run`] takes a team from its lock to its summary. `decide` contains the decisions as pure functions; `board` has the phase
+//! of each agent and `ledger` the resources used; `member` is the loop of one agent and `turn` one turn of it; `watch` receives
+//! events of the daemon. The log is the only memory: after a crash, the next runner finds there whether the kickoff was sent,
+//! which turns were under way, and which messages are unread.
 
 mod archive;
 mod begin;
@@ -37,26 +37,26 @@ use crate::file::{Ready, show_duration};
 use crate::setup::SetupError;
 pub use archive::Leftovers;
 pub use force_end::{ForceEnded, force_end};
-pub use interrupt::{Ending, Interrupt};
+pub use interrupt::{Interrupt, InterruptKind};
 pub use lock::state_folder;
-pub use report::{Outcome, Report, Reports};
-pub use summary::{AgentSummary, EntryDocument, Summary};
+pub use report::{Report, Reports, RunOutcome};
+pub use summary::{AgentSummary, EntryDocument, RunSummary};
 
-/// What to run, and where.
+/// The team to run, with its place and options.
 #[derive(Debug)]
 pub struct Order {
     pub ready: Ready,
     pub mode: Mode,
     /// The folder of the project.
     pub project: PathBuf,
-    /// Our own program, which agents' programs are started by.
+    /// The `rookery` executable, which starts the agents' programs.
     pub program: PathBuf,
-    /// Speaks as the person whose project it is, and waits for a daemon that is away.
+    /// A client that acts as the project's person, and waits while the daemon is unavailable.
     pub client: Client,
     pub host: String,
-    /// Which folder of the project on which machine this is.
+    /// The id of this checkout on this machine.
     pub site: Option<String>,
-    /// How long it may take in all.
+    /// Maximum duration of the team.
     pub timeout: Option<Duration>,
     pub leftovers: Leftovers,
 }
@@ -72,7 +72,7 @@ impl Order {
     }
 }
 
-/// What a team is called: its instance, or its only agent.
+/// The id of a team: that of its instance, or that of its only agent.
 pub fn team_of(ready: &Ready, mode: Mode) -> TeamId {
     let instance = &ready.variables.instance;
     match (mode, ready.workflow.agents.first()) {
@@ -81,42 +81,42 @@ pub fn team_of(ready: &Ready, mode: Mode) -> TeamId {
     }
 }
 
-/// Why a team did not run, or not to its end. What agents do wrong is no error but an outcome.
+/// The reason why a team did not run, or not to its end. Failures of agents are outcomes, not errors.
 #[derive(Debug, thiserror::Error)]
 pub enum TeamError {
-    #[error("{team} is run by another process{}", if pid.is_empty() { String::new() } else { format!(" ({pid})") })]
+    #[error("{team} is already running in another process{}", if pid.is_empty() { String::new() } else { format!(" ({pid})") })]
     Running { team: TeamId, pid: String },
-    #[error("{team} is run on {host}, by process {pid}")]
+    #[error("{team} is already running on {host}, in process {pid}")]
     Elsewhere { team: TeamId, host: String, pid: u32 },
     #[error("cannot keep the team's state in {}", path.display())]
     State { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Setup(#[from] SetupError),
-    #[error("{agent} gets no worktree")]
+    #[error("cannot create the worktree of {agent}")]
     Worktree { agent: String, source: Box<ClientError> },
     #[error("{}", .0.reason)]
     Backend(Failure),
-    #[error("it was interrupted before it began")]
+    #[error("the team was interrupted before it began")]
     Interrupted,
-    /// Its process was ended, and not the team.
-    #[error("its process was ended before it began")]
+    /// The process was ended, but not the team.
+    #[error("the process was ended before the team began")]
     Suspended,
-    #[error("it was stopped before it began")]
+    #[error("the team was stopped before it began")]
     Stopped,
-    #[error("it took longer than {} (--timeout) to begin", in_words(.after))]
+    #[error("the team took longer than {} (--timeout) to begin", format_duration(.after))]
     TimedOut { after: Duration },
-    #[error("{team} is a team of the workflow `{workflow}`, and its runner is gone")]
+    #[error("{team} was started from the workflow `{workflow}`, and its runner is gone")]
     OfAnotherFile { team: TeamId, workflow: String },
-    #[error("{team} was begun with {} for `{}`, and its runner is gone", others(.names), .names.join("`, `"))]
-    BegunOtherwise { team: TeamId, names: Vec<String> },
-    #[error("somebody else started or ended {team} meanwhile")]
+    #[error("{team} was started with {} for `{}`, and its runner is gone", other_values(.names), .names.join("`, `"))]
+    ParamsChanged { team: TeamId, names: Vec<String> },
+    #[error("{team} was started or ended by another process meanwhile")]
     Superseded { team: TeamId },
     #[error(transparent)]
     Daemon(#[from] ClientError),
 }
 
 impl TeamError {
-    /// What to do about it.
+    /// A suggestion for the user.
     pub fn hint(&self) -> String {
         match self {
             TeamError::Running { team, .. } => {
@@ -130,33 +130,37 @@ impl TeamError {
                 failure.hint.clone().unwrap_or_else(|| "`rookery check` says what each agent needs".to_owned())
             }
             TeamError::Interrupted | TeamError::Suspended | TeamError::Stopped => {
-                "start it again when you like".to_owned()
+                "start it again at any time".to_owned()
             }
-            TeamError::TimedOut { .. } => "see which setup command takes so long, or give it more time".to_owned(),
+            TeamError::TimedOut { .. } => {
+                "see which setup command takes so long, or raise the timeout with --timeout".to_owned()
+            }
             TeamError::OfAnotherFile { team, .. } => {
                 format!(
-                    "`rookery stop {team}` ends it; run that workflow again to go on with it, or name another --instance"
+                    "run that workflow again to resume it, end it with `rookery stop {team}`, or choose another --instance"
                 )
             }
-            TeamError::BegunOtherwise { team, .. } => {
-                format!("say the same to go on with it; `rookery stop {team}` ends it, or name another --instance")
+            TeamError::ParamsChanged { team, .. } => {
+                format!(
+                    "pass the same values to resume it, end it with `rookery stop {team}`, or choose another --instance"
+                )
             }
-            TeamError::Superseded { .. } => "look with `rookery list`".to_owned(),
+            TeamError::Superseded { .. } => "see `rookery list`".to_owned(),
             TeamError::Daemon(error) => error.hint(),
         }
     }
 }
 
-fn in_words(time: &Duration) -> String {
+fn format_duration(time: &Duration) -> String {
     show_duration(*time)
 }
 
-fn others(names: &[String]) -> &'static str {
+fn other_values(names: &[String]) -> &'static str {
     if names.len() == 1 { "another value" } else { "other values" }
 }
 
-/// Runs a team until it is over, and tells what came of it. `interrupt` ends it as soon as everything is put in order.
-pub async fn run(order: Order, reports: Reports, interrupt: Interrupt) -> Result<Summary, TeamError> {
+/// Runs a team to its end and returns its summary. `interrupt` ends it early, after an orderly shutdown.
+pub async fn run(order: Order, reports: Reports, interrupt: Interrupt) -> Result<RunSummary, TeamError> {
     let begun = begin::begin(&order, &reports, &interrupt).await?;
     supervise::supervise(order, begun, reports, interrupt).await
 }

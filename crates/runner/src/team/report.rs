@@ -1,5 +1,5 @@
-//! What a team tells whoever watches it. Reports are for people: nothing is decided by them, and one that is lost because a
-//! terminal does not keep up is made good by the next, because each says how its agent stands by then.
+//! Reports of a running team for the screen. They are for people only, and nothing is decided by them. A report that is lost
+//! because a terminal is slow does no harm: the next one contains the status of its agent.
 
 use std::time::Duration;
 
@@ -7,112 +7,129 @@ use tokio::sync::mpsc;
 
 use crate::backend::{BackendEvent, Usage};
 
-/// How many reports wait for a screen that is behind.
-const ROOM: usize = 1024;
+/// Maximum number of reports that wait for a slow screen.
+const CAPACITY: usize = 1024;
 
-/// Something that happened, in the order in which it did.
+/// A change of a running team. Reports are sent in the order of the changes.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Report {
-    /// First of all.
+    /// The first report.
     Began(Began),
-    /// A command of the setup runs.
-    SetUp { nth: usize, of: usize, shell: String },
-    /// The first message is out, and who is woken by it. Not told again by a team that goes on after a crash.
-    KickedOff { woken: Vec<String> },
+    /// A setup command was started.
+    SetUp {
+        nth: usize,
+        of: usize,
+        shell: String,
+    },
+    /// The kickoff was sent and woke these agents. Not repeated by a resumed team.
+    KickedOff {
+        woken: Vec<String>,
+    },
     TurnBegan {
-        agent: Standing,
-        /// Counted from 1; above that, the same is tried again.
+        agent: MemberStatus,
+        /// Counted from 1. Above 1, the turn is a retry.
         attempt: u32,
-        cause: Cause,
-        /// How many messages it is about.
+        cause: ReportedCause,
+        /// Number of messages of the turn.
         messages: usize,
     },
-    /// During a turn. The first to be left out when the screen is behind.
-    During { agent: String, event: BackendEvent },
+    /// An event during a turn. The first kind to be left out when the screen is slow.
+    During {
+        agent: String,
+        event: BackendEvent,
+    },
     TurnEnded {
-        agent: Standing,
+        agent: MemberStatus,
         attempt: u32,
-        outcome: TurnOutcome,
-        /// What this turn used.
+        outcome: TurnResult,
         usage: Usage,
         took: Duration,
     },
-    /// An agent stands otherwise than before, not by a turn: it was stopped, or the pause before another attempt is over.
-    Changed(Standing),
-    /// Something that a person should know, about one agent or all.
-    Note { agent: Option<String>, level: Level, text: String },
-    /// Last of all.
-    Ended { outcome: Outcome, reason: Option<String>, took: Duration, total: Tally },
+    /// The status of an agent changed outside of a turn: it was stopped, or the delay before a retry ended.
+    Changed(MemberStatus),
+    /// A note for people about one agent or the team.
+    Note {
+        agent: Option<String>,
+        level: Level,
+        text: String,
+    },
+    /// The last report.
+    Ended {
+        outcome: RunOutcome,
+        reason: Option<String>,
+        took: Duration,
+        total: UsageTotals,
+    },
 }
 
-/// What a team is when it begins.
+/// The team at its beginning.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Began {
-    /// What it is called: `@pr-123`, or an agent that stands alone.
+    /// The team's id, such as `@pr-123`, or that of a standalone agent.
     pub team: String,
     pub workflow: String,
     pub instance: String,
-    /// Whether it goes on after a crash, a reboot or a lost connection.
+    /// Whether it was resumed after a crash, a reboot or a closed terminal.
     pub resumed: bool,
-    pub agents: Vec<Member>,
+    pub agents: Vec<MemberInfo>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Member {
+pub struct MemberInfo {
     pub name: String,
     pub backend: &'static str,
     pub model: Option<String>,
 }
 
-/// How an agent stands: all that a line about it says.
+/// The status of an agent, as shown in its line on the screen.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Standing {
+pub struct MemberStatus {
     pub name: String,
-    pub state: State,
-    /// Of all its turns so far, also before a restart.
-    pub tally: Tally,
+    pub state: AgentState,
+    /// The totals of all its turns, including those before a restart.
+    pub tally: UsageTotals,
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub enum State {
+pub enum AgentState {
     Idle,
     Working,
-    /// It will be at it again by itself, in this time.
+    /// It continues by itself after this time.
     Waiting {
         why: String,
         time: Duration,
     },
-    /// It has unread messages and gets no turn: a limit, or a loop.
+    /// It has unread messages, but a limit or a loop prevents its turn.
     Held {
         why: String,
     },
     /// It gets no more turns.
     Stopped,
-    /// Its last turn failed, and what it was about was given up.
+    /// Its last turn failed, and its messages were given up.
     Failed,
 }
 
-impl State {
+impl AgentState {
     pub fn as_str(&self) -> &'static str {
         match self {
-            State::Idle => "idle",
-            State::Working => "working",
-            State::Waiting { .. } => "waiting",
-            State::Held { .. } => "held",
-            State::Stopped => "stopped",
-            State::Failed => "failed",
+            AgentState::Idle => "idle",
+            AgentState::Working => "working",
+            AgentState::Waiting { .. } => "waiting",
+            AgentState::Held { .. } => "held",
+            AgentState::Stopped => "stopped",
+            AgentState::Failed => "failed",
         }
     }
 }
 
-/// What was used, of one agent or of all.
+/// Turns and resources used by one agent or by all.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Tally {
+pub struct UsageTotals {
     pub turns: u64,
     pub usage: Usage,
 }
 
-impl Tally {
+impl UsageTotals {
     pub fn add(&mut self, usage: Usage) {
         self.usage.input_tokens = self.usage.input_tokens.saturating_add(usage.input_tokens);
         self.usage.output_tokens = self.usage.output_tokens.saturating_add(usage.output_tokens);
@@ -122,28 +139,28 @@ impl Tally {
     }
 }
 
-/// Why an agent was woken.
+/// The reason for waking an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cause {
+pub enum ReportedCause {
     Messages,
     Wakeup,
 }
 
-impl Cause {
+impl ReportedCause {
     pub fn as_str(self) -> &'static str {
         match self {
-            Cause::Messages => "messages",
-            Cause::Wakeup => "wakeup",
+            ReportedCause::Messages => "messages",
+            ReportedCause::Wakeup => "wakeup",
         }
     }
 }
 
-/// What came of a turn.
+/// The result of a turn.
 #[derive(Clone, PartialEq, Debug)]
-pub enum TurnOutcome {
+pub enum TurnResult {
     Done,
-    /// It failed and is tried again after this time.
-    Again {
+    /// It failed and is retried after this time.
+    Retry {
         reason: String,
         hint: Option<String>,
         after: Duration,
@@ -159,59 +176,59 @@ pub enum TurnOutcome {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// Worth knowing.
     Info,
-    /// It went wrong, and goes on.
+    /// A problem that the team survives.
     Warning,
-    /// It went wrong, and the team fails by it.
+    /// A problem that makes the team fail.
     Error,
 }
 
-/// How it ended with a team.
+/// The outcome of a team's run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
-    /// Nobody had anything left to do, and every agent's last turn succeeded.
+pub enum RunOutcome {
+    /// No agent had work left, and every agent's last turn succeeded.
     Completed,
     Failed,
-    /// Somebody asked it to stop.
+    /// It was asked to stop.
     Stopped,
-    /// By a signal.
+    /// It was ended by a signal.
     Interrupted,
-    /// Its process was ended, and the team was not: it goes on when it is started again.
+    /// Only its process was ended: the team is resumed by the next start.
     Suspended,
 }
 
-impl Outcome {
+impl RunOutcome {
     pub fn as_str(self) -> &'static str {
         match self {
-            Outcome::Completed => "completed",
-            Outcome::Failed => "failed",
-            Outcome::Stopped => "stopped",
-            Outcome::Interrupted => "interrupted",
-            Outcome::Suspended => "suspended",
+            RunOutcome::Completed => "completed",
+            RunOutcome::Failed => "failed",
+            RunOutcome::Stopped => "stopped",
+            RunOutcome::Interrupted => "interrupted",
+            RunOutcome::Suspended => "suspended",
         }
     }
 }
 
-/// Where reports go. A screen that is behind loses some, and never holds up a team.
+/// The sender of reports. It never blocks the team: a slow screen loses reports.
 #[derive(Clone, Debug)]
 pub struct Reports(mpsc::Sender<Report>);
 
 impl Reports {
     pub fn channel() -> (Reports, mpsc::Receiver<Report>) {
-        let (sender, receiver) = mpsc::channel(ROOM);
+        let (sender, receiver) = mpsc::channel(CAPACITY);
         (Reports(sender), receiver)
     }
 
-    pub fn tell(&self, report: Report) {
-        // What agents say meanwhile leaves room for what becomes of them.
-        let is_chatter = matches!(report, Report::During { .. });
-        if !is_chatter || self.0.capacity() > ROOM / 2 {
-            let _full_or_nobody_listens = self.0.try_send(report);
+    pub fn send(&self, report: Report) {
+        // Events during turns leave half of the capacity to more important reports.
+        let is_event = matches!(report, Report::During { .. });
+        if !is_event || self.0.capacity() > CAPACITY / 2 {
+            // Lost if the channel is full or closed.
+            self.0.try_send(report).ok();
         }
     }
 
     pub fn note(&self, agent: Option<&str>, level: Level, text: impl Into<String>) {
-        self.tell(Report::Note { agent: agent.map(str::to_owned), level, text: text.into() });
+        self.send(Report::Note { agent: agent.map(str::to_owned), level, text: text.into() });
     }
 }

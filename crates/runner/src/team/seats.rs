@@ -1,4 +1,4 @@
-//! Getting a team's agents to their places: registered, in their folders, with what runs them.
+//! Prepares the agents of a team: their working folders, registrations and seats.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,39 +9,39 @@ use rookery_core::AgentId;
 use rookery_core::kernel::session_key::TeamSession;
 use serde_json::{Value, json};
 
-use super::lock::{Held, private_folder};
+use super::lock::{TeamLock, create_private_folder};
 use super::{Order, TeamError};
 use crate::backend::{Daemon, Environment, Provider, Seat, Secret};
 use crate::file::{Agent, Backend, Ready, Variables, Workspace};
 
-/// Above the daemon's own limit for making a worktree.
-const WORKTREE: Duration = Duration::from_secs(180);
-/// How long the session lasts that an agent is registered with: longer than that takes, also while the daemon is away.
-const REGISTRATION_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
+/// Time for creating a worktree; longer than the daemon's own limit.
+const WORKTREE_TIMEOUT: Duration = Duration::from_secs(180);
+/// Lifetime of the session that registers an agent; longer than the registration takes, even while the daemon is unavailable.
+const REGISTRATION_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Where an agent works: the project, or a worktree of its own, which is made if it is not there.
+/// Returns the working folder of an agent: the project, or the agent's worktree, which is created if missing.
 pub(super) async fn folder(order: &Order, agent: &Agent, id: &AgentId) -> Result<PathBuf, TeamError> {
     if agent.workspace == Workspace::Shared {
         return Ok(order.project.clone());
     }
     let tools = Tools::as_agent(&order.client, id.as_str())?;
     let branch = branch(order, &agent.name.value);
-    if let Some(path) = existing(&tools, &branch).await? {
+    if let Some(path) = find_worktree(&tools, &branch).await? {
         return Ok(path);
     }
-    let asked = json!({"branch": branch, "create_worktree": true, "repo_path": order.project});
-    let made = tools.call_within(WORKTREE, "workspace_create", asked).await;
-    let made =
-        made.map_err(|error| TeamError::Worktree { agent: agent.name.value.clone(), source: Box::new(error) })?;
-    Ok(PathBuf::from(made.value["path"].as_str().unwrap_or_default()))
+    let arguments = json!({"branch": branch, "create_worktree": true, "repo_path": order.project});
+    let created = tools.call_within(WORKTREE_TIMEOUT, "workspace_create", arguments).await;
+    let created =
+        created.map_err(|error| TeamError::Worktree { agent: agent.name.value.clone(), source: Box::new(error) })?;
+    Ok(PathBuf::from(created.value["path"].as_str().unwrap_or_default()))
 }
 
-/// The branch that an agent works on in its worktree: the same each time its team is started.
+/// The branch of an agent's worktree, which is the same each time its team is started.
 fn branch(order: &Order, name: &str) -> String {
     format!("rookery/{}/{name}", order.ready.variables.instance.name())
 }
 
-async fn existing(tools: &Tools, branch: &str) -> Result<Option<PathBuf>, ClientError> {
+async fn find_worktree(tools: &Tools, branch: &str) -> Result<Option<PathBuf>, ClientError> {
     let listed = tools.call("workspace_list", json!({})).await?;
     let all = listed.value["workspaces"].as_array().cloned().unwrap_or_default();
     let fits = |one: &Value| one["branch"] == branch && one["status"] == "active";
@@ -49,8 +49,8 @@ async fn existing(tools: &Tools, branch: &str) -> Result<Option<PathBuf>, Client
     Ok(path.filter(|path| path.is_dir()))
 }
 
-/// The daemon knows the agent from here on, so that messages reach it. It is registered by a session of its team, so that its
-/// name needs a credential no longer than the team lasts.
+/// Registers an agent with the daemon, so that messages reach it. Uses a session of the team, so that the agent's credential
+/// does not outlive the team.
 pub(super) async fn register(
     order: &Order,
     generation: u64,
@@ -58,7 +58,7 @@ pub(super) async fn register(
     id: &AgentId,
     folder: &Path,
 ) -> Result<(), ClientError> {
-    let said = json!({
+    let announcement = json!({
         "id": id,
         "name": agent.name.value,
         "tool": agent.backend.as_str(),
@@ -67,16 +67,16 @@ pub(super) async fn register(
         "metadata": {"workflow": order.ready.name, "team": order.team()},
     });
     let session = order.client.session_issuer(id, TeamSession { team: order.team(), generation })?;
-    let client = order.client.clone().with_proof(Proof::Session(session.key(REGISTRATION_LASTS)));
-    client.post(&["agents", "announce"], &said).await.map(drop)
+    let client = order.client.clone().with_proof(Proof::Session(session.key(REGISTRATION_LIFETIME)));
+    client.post(&["agents", "announce"], &announcement).await.map(drop)
 }
 
-/// The agent is not there any more, and holds nothing.
+/// Unregisters an agent, which releases its claims.
 pub(super) async fn leave(client: &Client, id: &AgentId) -> Result<(), ClientError> {
     client.as_agent(id.as_str())?.delete(&["agents", id.as_str()]).await.map(drop)
 }
 
-/// Everything that is the same for all turns of an agent.
+/// Creates the seat of an agent, which is the same for all its turns.
 pub(super) fn seat(
     order: &Order,
     ready: &Ready,
@@ -86,7 +86,7 @@ pub(super) fn seat(
 ) -> Result<Seat, TeamError> {
     let id = ready.variables.instance.agent(&agent.name.value);
     let state = place.held.folder.join(&agent.name.value);
-    private_folder(&state).map_err(|source| TeamError::State { path: state.clone(), source })?;
+    create_private_folder(&state).map_err(|source| TeamError::State { path: state.clone(), source })?;
     let address = order.client.address();
     let session = TeamSession { team: order.team(), generation: place.generation };
     let (max_tokens, provider) = match &agent.backend {
@@ -116,12 +116,12 @@ pub(super) fn seat(
     })
 }
 
-/// Where an agent's seat is.
+/// The surroundings of an agent's seat.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SeatContext<'a> {
-    /// What its team has to itself.
-    pub(super) held: &'a Held,
-    /// Where its programs run.
+    /// The locked folder of its team.
+    pub(super) held: &'a TeamLock,
+    /// The working folder of its programs.
     pub(super) folder: &'a Path,
     pub(super) generation: u64,
 }

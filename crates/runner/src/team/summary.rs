@@ -1,4 +1,4 @@
-//! What came of a team, for people and programs.
+//! The summary of a team's run, for people and programs.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::crew::Crew;
-use super::report::{Outcome, Tally};
-use super::supervise::Over;
+use super::report::{RunOutcome, UsageTotals};
+use super::supervise::RunConclusion;
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Summary {
+pub struct RunSummary {
     pub team: String,
     pub workflow: String,
     pub instance: String,
@@ -19,7 +19,7 @@ pub struct Summary {
     pub outcome: &'static str,
     pub reason: Option<String>,
     pub generation: u64,
-    /// Whether it went on after a crash or a reboot.
+    /// Whether it was resumed after a crash or a reboot.
     pub resumed: bool,
     pub duration_ms: u64,
     pub turns: u64,
@@ -29,10 +29,10 @@ pub struct Summary {
     pub output_tokens: u64,
     pub cost_usd: Option<f64>,
     pub agents: Vec<AgentSummary>,
-    /// The result: what stands in the entry document. None without a context.
+    /// The result: the entry document. `None` without a context.
     pub document: Option<EntryDocument>,
     #[serde(skip)]
-    pub ended: Outcome,
+    pub ended: RunOutcome,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -41,7 +41,7 @@ pub struct AgentSummary {
     pub id: String,
     /// Whether its last turn succeeded, if it had one.
     pub ok: bool,
-    /// Why its last turn failed.
+    /// The reason why its last turn failed.
     pub error: Option<String>,
     pub turns: u64,
     pub input_tokens: u64,
@@ -55,21 +55,21 @@ pub struct EntryDocument {
     pub text: String,
 }
 
-impl Summary {
+impl RunSummary {
     pub(super) fn of(
         crew: &Crew,
-        over: &Over,
+        conclusion: &RunConclusion,
         resumed: bool,
         took: Duration,
         document: Option<EntryDocument>,
-    ) -> Summary {
-        let Tally { turns, usage } = crew.board.total();
-        Summary {
+    ) -> RunSummary {
+        let UsageTotals { turns, usage } = crew.board.total();
+        RunSummary {
             team: crew.team.to_string(),
             workflow: crew.ready.name.clone(),
             instance: crew.ready.variables.instance.name().to_owned(),
-            outcome: over.outcome.as_str(),
-            reason: over.reason.clone(),
+            outcome: conclusion.outcome.as_str(),
+            reason: conclusion.reason.clone(),
             generation: crew.generation,
             resumed,
             duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
@@ -80,13 +80,13 @@ impl Summary {
             cost_usd: usage.cost_usd,
             agents: agents(crew),
             document,
-            ended: over.outcome,
+            ended: conclusion.outcome,
         }
     }
 }
 
 fn agents(crew: &Crew) -> Vec<AgentSummary> {
-    let summary = |(standing, error): (super::report::Standing, Option<String>)| AgentSummary {
+    let summary = |(standing, error): (super::report::MemberStatus, Option<String>)| AgentSummary {
         id: crew.ready.variables.instance.agent(&standing.name).to_string(),
         name: standing.name,
         ok: error.is_none(),
@@ -96,10 +96,10 @@ fn agents(crew: &Crew) -> Vec<AgentSummary> {
         output_tokens: standing.tally.usage.output_tokens,
         cost_usd: standing.tally.usage.cost_usd,
     };
-    crew.board.standings().into_iter().map(summary).collect()
+    crew.board.statuses().into_iter().map(summary).collect()
 }
 
-/// What stands in the entry document now.
+/// Reads the entry document.
 pub(super) async fn entry_document(crew: &Crew) -> Option<EntryDocument> {
     if crew.ready.context.provider == Some(Provider::Off) {
         return None;

@@ -1,5 +1,5 @@
-//! Watching over a team at work, until it is over: nobody has anything left to do, a limit is reached, somebody stops it, or
-//! time is up. Then everything is put in order, and it is told what came of it.
+//! Supervises a running team until no agent has work left, a limit is reached, the team is stopped, or its time is up. Then
+//! shuts the team down in order and summarizes the run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,29 +10,29 @@ use tokio::task::JoinSet;
 
 use super::begin::Begun;
 use super::crew::Crew;
-use super::decide::quiet::{Look, Quiet};
-use super::interrupt::{Ending, Interrupt};
-use super::report::{Level, Outcome, Report, Reports};
-use super::summary::{self, Summary};
+use super::decide::quiet::{QuietCheck, QuietDetector};
+use super::interrupt::{Interrupt, InterruptKind};
+use super::report::{Level, Report, Reports, RunOutcome};
+use super::summary::{self, RunSummary};
 use super::turn::SHUTDOWN_GRACE;
-use super::watch::{self, Stopped};
+use super::watch::{self, WatchEnd};
 use super::{Order, TeamError, seats};
 use crate::file::show_duration;
 use crate::turn::InboxDepth;
 
-/// How long agents may take to end when the team does. Backends end their programs sooner.
+/// Time for the agents to end when the team does. Backends end their programs sooner.
 const ENDING: Duration = Duration::from_secs(60);
 
-/// How it ended.
+/// The outcome of a team, with a reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Over {
-    pub(super) outcome: Outcome,
+pub(super) struct RunConclusion {
+    pub(super) outcome: RunOutcome,
     pub(super) reason: Option<String>,
 }
 
-impl Over {
-    fn by(outcome: Outcome, reason: impl Into<String>) -> Over {
-        Over { outcome, reason: Some(reason.into()) }
+impl RunConclusion {
+    fn by(outcome: RunOutcome, reason: impl Into<String>) -> RunConclusion {
+        RunConclusion { outcome, reason: Some(reason.into()) }
     }
 }
 
@@ -41,61 +41,61 @@ pub(super) async fn supervise(
     begun: Begun,
     reports: Reports,
     interrupt: Interrupt,
-) -> Result<Summary, TeamError> {
+) -> Result<RunSummary, TeamError> {
     let Begun { crew, members, position, held, resumed } = begun;
     let mut loops = JoinSet::new();
     for member in members {
         loops.spawn(member.run());
     }
-    let asked = Arc::new(Notify::new());
+    let stop_request = Arc::new(Notify::new());
     let follower = crew.client.follow(vec![], position, Duration::MAX);
     let mut daemon = JoinSet::new();
     daemon.spawn(heartbeats(Arc::clone(&crew)));
-    daemon.spawn(following(Arc::clone(&crew), follower, Arc::clone(&asked)));
-    daemon.spawn(watching(Arc::clone(&crew), asked));
-    let team = Team { order: &order, crew: &crew, interrupt: &interrupt };
-    let over = team.over(&mut loops, &mut daemon).await;
+    daemon.spawn(following(Arc::clone(&crew), follower, Arc::clone(&stop_request)));
+    daemon.spawn(watching(Arc::clone(&crew), stop_request));
+    let team = Supervisor { order: &order, crew: &crew, interrupt: &interrupt };
+    let conclusion = team.run(&mut loops, &mut daemon).await;
     crew.stop.cancel();
-    let ended = settle(&mut loops, &over, &reports).await;
+    let ended = settle(&mut loops, &conclusion, &reports).await;
     daemon.shutdown().await;
-    let error = match (over, ended) {
-        (Ok(over), Ok(())) => {
-            let summary = team.close(over, resumed).await;
+    let error = match (conclusion, ended) {
+        (Ok(conclusion), Ok(())) => {
+            let summary = team.close(conclusion, resumed).await;
             drop(held);
             return Ok(summary);
         }
         (Err(error), _) | (Ok(_), Err(error)) => error,
     };
-    // Nobody else runs it, so it ends here; of one that somebody else runs there is nothing left to end.
+    // A team that another process runs must not be ended here.
     if !matches!(error, TeamError::Superseded { .. }) {
-        team.close(Over::by(Outcome::Failed, error.to_string()), resumed).await;
+        team.close(RunConclusion::by(RunOutcome::Failed, error.to_string()), resumed).await;
     }
     Err(error)
 }
 
-/// What ends one of the tasks beside the agents' loops.
-type Heard = Result<Stopped, TeamError>;
+/// The result of a background task that talks to the daemon.
+type DaemonTaskResult = Result<WatchEnd, TeamError>;
 
-async fn heartbeats(crew: Arc<Crew>) -> Heard {
-    watch::heartbeats(crew).await;
-    Ok(Stopped::Superseded)
+async fn heartbeats(crew: Arc<Crew>) -> DaemonTaskResult {
+    watch::send_heartbeats(crew).await;
+    Ok(WatchEnd::Superseded)
 }
 
-async fn following(crew: Arc<Crew>, follower: rookery_client::Follower, asked: Arc<Notify>) -> Heard {
-    watch::follow(crew, follower, asked).await?;
-    // Only the slow looks are left, which do as well.
+async fn following(crew: Arc<Crew>, follower: rookery_client::Follower, stop_request: Arc<Notify>) -> DaemonTaskResult {
+    watch::follow(crew, follower, stop_request).await?;
+    // Without a stream, polling still works, with more delay.
     std::future::pending().await
 }
 
-async fn watching(crew: Arc<Crew>, asked: Arc<Notify>) -> Heard {
-    watch::watch(crew, asked).await
+async fn watching(crew: Arc<Crew>, stop_request: Arc<Notify>) -> DaemonTaskResult {
+    watch::watch(crew, stop_request).await
 }
 
-/// Waits for the loops of agents, which end because they were told to. An error of one of them is why the team ended, if
-/// nothing else is.
+/// Waits for the agents' loops, which have been asked to end. Returns their first error, if it is the reason why the team
+/// ended.
 async fn settle(
     loops: &mut JoinSet<Result<(), TeamError>>,
-    over: &Result<Over, TeamError>,
+    conclusion: &Result<RunConclusion, TeamError>,
     reports: &Reports,
 ) -> Result<(), TeamError> {
     let mut first = Ok(());
@@ -109,44 +109,44 @@ async fn settle(
         }
     };
     if tokio::time::timeout(ENDING, all).await.is_err() {
-        reports.note(None, Level::Warning, "some agents do not end; they end with this process");
+        reports.note(None, Level::Warning, "some agents did not stop in time; they end with this process");
     }
-    // Somebody who wants it to end does not care what could not be told any more.
-    match over {
-        Ok(over) if over.outcome != Outcome::Completed => Ok(()),
+    // When the team was asked to end, later errors do not matter.
+    match conclusion {
+        Ok(conclusion) if conclusion.outcome != RunOutcome::Completed => Ok(()),
         _ => first,
     }
 }
 
-struct Team<'a> {
+struct Supervisor<'a> {
     order: &'a Order,
     crew: &'a Arc<Crew>,
     interrupt: &'a Interrupt,
 }
 
-impl Team<'_> {
-    /// Returns when the team has nothing more to do, or may not.
-    async fn over(
+impl Supervisor<'_> {
+    /// Returns when the team has no work left or must end.
+    async fn run(
         &self,
         loops: &mut JoinSet<Result<(), TeamError>>,
-        daemon: &mut JoinSet<Heard>,
-    ) -> Result<Over, TeamError> {
-        let mut quiet = Quiet::default();
+        daemon: &mut JoinSet<DaemonTaskResult>,
+    ) -> Result<RunConclusion, TeamError> {
+        let mut quiet = QuietDetector::default();
         loop {
-            let wait = match self.look(&mut quiet).await? {
-                Seen::Over(over) => return Ok(over),
-                Seen::Wait(time) => time,
+            let wait = match self.assess(&mut quiet).await? {
+                Assessment::Ended(conclusion) => return Ok(conclusion),
+                Assessment::Wait(time) => time,
             };
             tokio::select! {
                 biased;
-                ending = self.interrupt.told() => return Ok(Over { outcome: ended_by(ending), reason: None }),
-                heard = daemon.join_next() => match heard {
-                    Some(Ok(Ok(Stopped::Asked(reason)))) => return Ok(Over { outcome: Outcome::Stopped, reason }),
-                    Some(Ok(Ok(Stopped::Superseded))) => {
+                ending = self.interrupt.wait() => return Ok(RunConclusion { outcome: ended_by(ending), reason: None }),
+                ended = daemon.join_next() => match ended {
+                    Some(Ok(Ok(WatchEnd::StopRequested(reason)))) => return Ok(RunConclusion { outcome: RunOutcome::Stopped, reason }),
+                    Some(Ok(Ok(WatchEnd::Superseded))) => {
                         return Err(TeamError::Superseded { team: self.crew.team.clone() });
                     }
                     Some(Ok(Err(error))) => return Err(error),
-                    // A task of ours that panicked has said so; the others do without it.
+                    // The panic of a task was printed; the other tasks do not need it.
                     Some(Err(_)) | None => {}
                 },
                 ended = loops.join_next(), if !loops.is_empty() => {
@@ -154,50 +154,53 @@ impl Team<'_> {
                         return Err(error);
                     }
                 }
-                () = self.crew.board.changed() => {}
+                () = self.crew.board.wait_for_change() => {}
                 () = tokio::time::sleep(wait) => {}
             }
         }
     }
 
-    async fn look(&self, quiet: &mut Quiet) -> Result<Seen, TeamError> {
-        let (now, glance) = (self.crew.clock.now(), self.crew.board.glance());
+    /// Decides whether the team has ended, or how long to wait before the next assessment.
+    async fn assess(&self, quiet: &mut QuietDetector) -> Result<Assessment, TeamError> {
+        let (now, activity) = (self.crew.clock.now(), self.crew.board.activity());
         let left = self.order.timeout.map(|timeout| timeout.saturating_sub(now));
         if let (Some(Duration::ZERO), Some(timeout)) = (left, self.order.timeout) {
             let reason = format!("it took longer than {} (--timeout)", show_duration(timeout));
-            self.crew.fails_by(None, &reason).await;
-            return Ok(Seen::Over(Over::by(Outcome::Failed, reason)));
+            self.crew.fail_with_note(None, &reason).await;
+            return Ok(Assessment::Ended(RunConclusion::by(RunOutcome::Failed, reason)));
         }
-        if glance.all_stopped {
-            return Ok(Seen::Over(Over::by(Outcome::Stopped, "all of its agents were stopped")));
+        if activity.all_stopped {
+            return Ok(Assessment::Ended(RunConclusion::by(RunOutcome::Stopped, "all of its agents were stopped")));
         }
         let stays = self.order.mode != Mode::Run;
-        let (reached, until) = (self.crew.ledger.reached(now), self.crew.ledger.runtime_left(now));
-        if stays && (reached.is_none() || glance.working) {
-            return Ok(Seen::Wait(left.unwrap_or(Duration::MAX).min(until)));
+        let (reached, until) = (self.crew.ledger.limit_reached(now), self.crew.ledger.runtime_left(now));
+        if stays && (reached.is_none() || activity.working) {
+            return Ok(Assessment::Wait(left.unwrap_or(Duration::MAX).min(until)));
         }
         if let Some(reached) = reached.filter(|_| stays) {
             self.crew.ledger.fail(format!("no further turn begins: {reached}"));
         }
-        let wait = match quiet.look(now, glance.busy, glance.stirred) {
-            Look::Busy => Duration::MAX,
-            Look::Settling(time) => time,
-            Look::AskAgain if self.is_quiet(glance.stirred).await? => return Ok(Seen::Over(self.verdict())),
-            Look::AskAgain => {
-                quiet.begin_again();
+        let wait = match quiet.check(now, activity.busy, activity.changes) {
+            QuietCheck::Busy => Duration::MAX,
+            QuietCheck::Settling(time) => time,
+            QuietCheck::CheckInboxes if self.is_quiet(activity.changes).await? => {
+                return Ok(Assessment::Ended(self.conclusion()));
+            }
+            QuietCheck::CheckInboxes => {
+                quiet.restart();
                 Duration::ZERO
             }
         };
-        Ok(Seen::Wait(left.map_or(wait, |left| left.min(wait))))
+        Ok(Assessment::Wait(left.map_or(wait, |left| left.min(wait))))
     }
 
-    /// Asks everybody's inbox once more.
-    async fn is_quiet(&self, stirred: u64) -> Result<bool, TeamError> {
-        let free = self.crew.board.free();
-        let ids: Vec<_> = self.crew.names.iter().filter(|(_, name)| free.contains(name)).collect();
+    /// Checks all inboxes once more.
+    async fn is_quiet(&self, changes: u64) -> Result<bool, TeamError> {
+        let available = self.crew.board.available();
+        let ids: Vec<_> = self.crew.names.iter().filter(|(_, name)| available.contains(name)).collect();
         for (id, name) in ids {
             let tools = rookery_client::Tools::as_agent(&self.crew.client, id.as_str())?;
-            // With the daemon away nobody can tell, and other things end it sooner.
+            // While the daemon is unavailable the answer is unknown, and the team continues.
             let asking = tokio::time::timeout(SHUTDOWN_GRACE, self.crew.unread(name, &tools, InboxDepth::OneTurn));
             let Some(Ok(unread)) = self.interrupt.token().run_until_cancelled(asking).await else { return Ok(false) };
             if !unread?.is_empty() {
@@ -205,31 +208,33 @@ impl Team<'_> {
                 return Ok(false);
             }
         }
-        Ok(self.crew.board.glance().stirred == stirred)
+        Ok(self.crew.board.activity().changes == changes)
     }
 
-    /// How it ended by itself.
-    fn verdict(&self) -> Over {
-        let failed = self.crew.board.standings().into_iter().find_map(|(agent, why)| Some((agent.name, why?)));
+    /// The outcome of a team that ended by itself.
+    fn conclusion(&self) -> RunConclusion {
+        let failed = self.crew.board.statuses().into_iter().find_map(|(agent, why)| Some((agent.name, why?)));
         match (self.crew.ledger.failure(), failed) {
-            (Some(reason), _) => Over::by(Outcome::Failed, reason),
-            (None, Some((name, why))) => Over::by(Outcome::Failed, format!("the last turn of {name} failed: {why}")),
-            (None, None) => Over { outcome: Outcome::Completed, reason: None },
+            (Some(reason), _) => RunConclusion::by(RunOutcome::Failed, reason),
+            (None, Some((name, why))) => {
+                RunConclusion::by(RunOutcome::Failed, format!("the last turn of {name} failed: {why}"))
+            }
+            (None, None) => RunConclusion { outcome: RunOutcome::Completed, reason: None },
         }
     }
 
-    /// Ends it at the daemon, lets the agents leave, and tells what came of it.
-    async fn close(&self, over: Over, resumed: bool) -> Summary {
+    /// Ends the team in the log, unregisters its agents, and summarizes the run.
+    async fn close(&self, conclusion: RunConclusion, resumed: bool) -> RunSummary {
         let crew = self.crew;
-        let document = match over.outcome {
-            // It has no result yet, and whoever ended the process may not wait.
-            Outcome::Suspended => None,
+        let document = match conclusion.outcome {
+            // A suspended run has no result yet, and the process should end soon.
+            RunOutcome::Suspended => None,
             _ => tokio::time::timeout(SHUTDOWN_GRACE, summary::entry_document(crew)).await.ok().flatten(),
         };
         let ending = async {
-            // One that others go on with stays as it is: its agents keep what they hold, as after a crash.
-            let Some(outcome) = outcome(over.outcome) else { return Ok(()) };
-            let (team, reason) = (crew.team.as_str(), over.reason.as_deref());
+            // A suspended team stays unchanged: its agents keep their claims, as after a crash.
+            let Some(outcome) = outcome(conclusion.outcome) else { return Ok(()) };
+            let (team, reason) = (crew.team.as_str(), conclusion.reason.as_deref());
             crew.client.end_team(team, crew.generation, outcome, reason).await?;
             for id in crew.names.keys() {
                 seats::leave(&crew.client, id).await?;
@@ -238,43 +243,45 @@ impl Team<'_> {
         };
         match tokio::time::timeout(SHUTDOWN_GRACE, ending).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => crew.reports.note(None, Level::Warning, format!("the daemon was not told all: {error}")),
+            Ok(Err(error)) => {
+                crew.reports.note(None, Level::Warning, format!("could not record the end of the team: {error}"));
+            }
             Err(_) => {
-                let text = "the daemon is away and does not know that the team ended; the next start sees to it";
+                let text = "the daemon is unavailable: the end of the team is not recorded until its next start";
                 crew.reports.note(None, Level::Warning, text);
             }
         }
         let took = crew.clock.now();
-        crew.reports.tell(Report::Ended {
-            outcome: over.outcome,
-            reason: over.reason.clone(),
+        crew.reports.send(Report::Ended {
+            outcome: conclusion.outcome,
+            reason: conclusion.reason.clone(),
             took,
             total: crew.board.total(),
         });
-        Summary::of(crew, &over, resumed, took, document)
+        RunSummary::of(crew, &conclusion, resumed, took, document)
     }
 }
 
-enum Seen {
-    Over(Over),
-    /// Look again after this time, or when something changes.
+enum Assessment {
+    Ended(RunConclusion),
+    /// Assess again after this time, or when something changes.
     Wait(Duration),
 }
 
-fn ended_by(ending: Ending) -> Outcome {
+fn ended_by(ending: InterruptKind) -> RunOutcome {
     match ending {
-        Ending::ForGood => Outcome::Interrupted,
-        Ending::ForNow => Outcome::Suspended,
+        InterruptKind::Stop => RunOutcome::Interrupted,
+        InterruptKind::Suspend => RunOutcome::Suspended,
     }
 }
 
-/// How it ended for the log, if it did.
-fn outcome(outcome: Outcome) -> Option<TeamOutcome> {
+/// Converts to the outcome in the log; `None` for a suspended team.
+fn outcome(outcome: RunOutcome) -> Option<TeamOutcome> {
     match outcome {
-        Outcome::Completed => Some(TeamOutcome::Completed),
-        Outcome::Failed => Some(TeamOutcome::Failed),
-        Outcome::Stopped => Some(TeamOutcome::Stopped),
-        Outcome::Interrupted => Some(TeamOutcome::Interrupted),
-        Outcome::Suspended => None,
+        RunOutcome::Completed => Some(TeamOutcome::Completed),
+        RunOutcome::Failed => Some(TeamOutcome::Failed),
+        RunOutcome::Stopped => Some(TeamOutcome::Stopped),
+        RunOutcome::Interrupted => Some(TeamOutcome::Interrupted),
+        RunOutcome::Suspended => None,
     }
 }

@@ -1,5 +1,5 @@
-//! What a team hears from the daemon: messages that wake its agents, and that somebody wants it to stop. The stream only makes
-//! it look sooner; it looks by itself now and then.
+//! Watches the daemon for messages that wake agents and for requests to stop the team. The stream only reduces delays, since
+//! the inboxes and the team are also polled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,52 +14,52 @@ use super::TeamError;
 use super::crew::Crew;
 use super::report::Level;
 
-/// How often the team's own row is looked at.
+/// Interval for reading the team from the daemon.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// How often agents show that they are there.
-const HEARTBEAT: Duration = Duration::from_secs(20);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(20);
 
-/// Follows the log and wakes whom it concerns. Only what ends the whole team is an error.
-pub(super) async fn follow(crew: Arc<Crew>, mut follower: Follower, asked: Arc<Notify>) -> Result<(), TeamError> {
-    let mut away = false;
+/// Follows the log and wakes the agents that an event concerns. Returns an error only if it ends the whole team.
+pub(super) async fn follow(
+    crew: Arc<Crew>,
+    mut follower: Follower,
+    stop_request: Arc<Notify>,
+) -> Result<(), TeamError> {
+    let mut is_disconnected = false;
     loop {
         let Some(followed) = follower.next().await else { return Ok(()) };
         match followed? {
             Followed::Event { event, .. } => {
-                if std::mem::take(&mut away) {
-                    crew.reports.note(None, Level::Info, "the daemon is back");
+                if std::mem::take(&mut is_disconnected) {
+                    crew.reports.note(None, Level::Info, "the daemon is available again");
                 }
-                hear(&crew, &event, &asked);
+                handle_event(&crew, &event, &stop_request);
             }
             Followed::Lost => {
-                away = true;
-                crew.reports.note(
-                    None,
-                    Level::Warning,
-                    "the daemon is away; the team waits until it is back (`rookery up` starts it)",
-                );
+                is_disconnected = true;
+                let text = "the daemon is unavailable; the team waits for it (`rookery up` starts it)";
+                crew.reports.note(None, Level::Warning, text);
             }
             Followed::Replaced => {
-                crew.names.values().for_each(|name| crew.board.may_pause(name));
+                crew.names.values().for_each(|name| crew.board.mark_maybe_paused(name));
                 crew.board.wake_all();
             }
         }
     }
 }
 
-/// What one event is to the team.
-fn hear(crew: &Crew, event: &Value, asked: &Notify) {
+/// Handles one event of the log.
+fn handle_event(crew: &Crew, event: &Value, stop_request: &Notify) {
     let action = event["action"].as_str().unwrap_or_default();
     let about = &event["metadata"];
     match action.strip_prefix("x.").unwrap_or(action) {
         "message.sent" | "message.released" => {
             let here = crew.ready.variables.instance.thread();
             if about["thread"] == here.as_str() && about["form"] == "entry" {
-                crew.ledger.message();
+                crew.ledger.count_message();
             }
             wake(crew, &about["to"]);
         }
-        // A message is held for a person.
+        // The storm guard held a message for a person to decide.
         "authority.escalation" => {
             let from = about["from"].as_str().map(AgentId::from);
             if let Some(name) = from.and_then(|from| crew.names.get(&from)).filter(|_| about["message"].is_string()) {
@@ -69,18 +69,18 @@ fn hear(crew: &Crew, event: &Value, asked: &Notify) {
             }
         }
         "delivery.retried" => {
-            crew.ledger.take_up_again();
+            crew.ledger.clear_given_up();
             crew.board.wake_all();
         }
         "envelope.received" | "task.forwarded" => crew.board.wake_all(),
         "agent.paused" | "agent.resumed" => {
             let agent = event["agent_id"].as_str().map(AgentId::from);
             if let Some(name) = agent.and_then(|agent| crew.names.get(&agent)) {
-                crew.board.may_pause(name);
+                crew.board.mark_maybe_paused(name);
                 crew.board.wake(name);
             }
         }
-        "team.stop_requested" if about["team"] == crew.team.as_str() => asked.notify_one(),
+        "team.stop_requested" if about["team"] == crew.team.as_str() => stop_request.notify_one(),
         _ => {}
     }
 }
@@ -95,31 +95,32 @@ fn wake(crew: &Crew, to: &Value) {
     }
 }
 
-/// Why a team stops that nobody here ended.
+/// The reason why the daemon requires the team to stop.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Stopped {
-    Asked(Option<String>),
-    /// Somebody else runs it, or it was ended: there is nothing left to end.
+pub(super) enum WatchEnd {
+    /// A stop was requested.
+    StopRequested(Option<String>),
+    /// Another process runs the team, or it has ended: it must not be ended again.
     Superseded,
 }
 
-/// Looks at the team's own row until somebody wants all of it to stop, and stops the agents that shall.
-pub(super) async fn watch(crew: Arc<Crew>, asked: Arc<Notify>) -> Result<Stopped, TeamError> {
+/// Polls the team until all of it must stop. Stops single agents that were asked to.
+pub(super) async fn watch(crew: Arc<Crew>, stop_request: Arc<Notify>) -> Result<WatchEnd, TeamError> {
     loop {
         let team = match crew.client.team(crew.team.as_str()).await {
             Ok(team) => team,
-            Err(ClientError::Refused { status: 404, .. }) => return Ok(Stopped::Superseded),
+            Err(ClientError::Refused { status: 404, .. }) => return Ok(WatchEnd::Superseded),
             Err(error) => return Err(error.into()),
         };
         if team.generation != crew.generation || !team.live {
-            return Ok(Stopped::Superseded);
+            return Ok(WatchEnd::Superseded);
         }
         if team.stop_requested {
-            return Ok(Stopped::Asked(team.stop_reason));
+            return Ok(WatchEnd::StopRequested(team.stop_reason));
         }
         stop_members(&crew, &team);
         tokio::select! {
-            () = asked.notified() => {}
+            () = stop_request.notified() => {}
             () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
@@ -129,18 +130,18 @@ fn stop_members(crew: &Crew, team: &Team) {
     team.agents.iter().filter(|member| member.stop_requested).for_each(|member| crew.board.stop(&member.name));
 }
 
-/// Shows that the agents are there, for as long as this is polled.
-pub(super) async fn heartbeats(crew: Arc<Crew>) {
+/// Sends heartbeats of all agents until dropped.
+pub(super) async fn send_heartbeats(crew: Arc<Crew>) {
     loop {
-        tokio::time::sleep(HEARTBEAT).await;
+        tokio::time::sleep(HEARTBEAT_INTERVAL).await;
         for (id, name) in &crew.names {
-            if crew.board.bell(name).is_none_or(|(_, stop)| stop.is_cancelled()) {
+            if crew.board.signals(name).is_none_or(|(_, stop)| stop.is_cancelled()) {
                 continue;
             }
             let Ok(client) = crew.client.as_agent(id.as_str()) else { continue };
-            // One that is lost is made good by the next; whoever went offline comes back by it.
+            // A lost heartbeat does not matter: the next one brings an offline agent back online.
             let path = ["agents", id.as_str(), "heartbeat"];
-            let _lost = client.with_retry_timeout(Duration::ZERO).post(&path, &serde_json::json!({})).await;
+            client.with_retry_timeout(Duration::ZERO).post(&path, &serde_json::json!({})).await.ok();
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Texts that are too long to be told whole.
+//! Shortens texts that are too long for a prompt.
 
-/// A text of which a piece in the middle may be missing. What is asked for usually stands at the beginning or at the end.
+/// A text whose middle may be left out, since a request usually stands at the beginning or at the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Clipped<'a> {
     pub beginning: &'a str,
@@ -9,7 +9,7 @@ pub(super) struct Clipped<'a> {
     pub end: &'a str,
 }
 
-/// At most so many bytes of a text: three quarters of its beginning, and the rest of its end.
+/// Cuts a text to at most `most` bytes: three quarters of them from its beginning, the rest from its end.
 pub(super) fn clip(text: &str, most: usize) -> Clipped<'_> {
     if text.len() <= most {
         return Clipped { beginning: text, missing: 0, end: "" };
@@ -19,7 +19,7 @@ pub(super) fn clip(text: &str, most: usize) -> Clipped<'_> {
     Clipped { beginning: &text[..cut], missing: resume - cut, end: &text[resume..] }
 }
 
-/// One line of at most so many characters, for lists.
+/// Converts a text to one line of at most `most` characters, for lists.
 pub(super) fn line(text: &str, most: usize) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let flat = words.collect::<Vec<_>>().join(" ");
@@ -34,13 +34,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_is_whole() {
+    fn short_text_is_not_clipped() {
         assert_eq!(clip("abc", 3), Clipped { beginning: "abc", missing: 0, end: "" });
         assert_eq!(clip("", 0), Clipped { beginning: "", missing: 0, end: "" });
     }
 
     #[test]
-    fn beginning_and_end_stay_and_every_byte_is_accounted_for() {
+    fn clipped_text_keeps_beginning_and_end_and_counts_missing_bytes() {
         let text = "äöü-0123456789-äöü".repeat(50);
         for most in [0, 1, 2, 7, 100, 500, text.len() - 1] {
             let clipped = clip(&text, most);
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_one() {
+    fn line_is_flattened_and_cut() {
         assert_eq!(line("a\nb\t\u{7} c", 80), "a b c");
         assert_eq!(line("äöüabc", 3), "äöü…");
     }

@@ -1,41 +1,41 @@
-//! The first message of a team. Only what the file itself says, and what was said on the command line, mentions anybody: what
-//! setup commands printed is data, and a diff with `@coder` in it wakes nobody.
+//! The first message of a team. Only the workflow file and the command line can mention agents: output of setup commands is
+//! data, and a diff that contains `@coder` wakes no agent.
 
 use rookery_core::kernel::limit;
 
 use super::clip::{Clipped, clip};
 use crate::file::{Known, Ready, Template, Variables};
 
-/// What remains of the room for a message when notes about what was left out are in it.
+/// Bytes of a message reserved for notes about omissions.
 const NOTES_BYTES: usize = 4 << 10;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Kickoff {
-    /// The message, which fits into one.
+pub struct KickoffMessage {
+    /// The text, short enough for one message.
     pub text: String,
-    /// Whom it wakes, by the names that they have in the team.
+    /// The agents that it wakes, by their names in the team.
     pub mentions: Vec<String>,
-    /// Documents that hold what did not fit, by file: to be written before the message, which names them.
+    /// Documents with output that did not fit, by file. They must be written before the message, which names them.
     pub documents: Vec<(String, String)>,
 }
 
-impl Kickoff {
-    /// The kickoff of a workflow whose setup commands have run, if it has one.
-    pub fn of(ready: &Ready) -> Option<Kickoff> {
+impl KickoffMessage {
+    /// Creates the kickoff of a workflow, if it has one. Its setup commands must have run.
+    pub fn of(ready: &Ready) -> Option<KickoffMessage> {
         let template = ready.workflow.kickoff.as_ref().filter(|kickoff| !kickoff.is_blank())?;
-        let unprinted = Variables {
+        let without_output = Variables {
             setup: ready.variables.setup.keys().map(|name| (name.clone(), None)).collect(),
             ..ready.variables.clone()
         };
-        let mentions = ready.mentioned(&unprinted.fill(template)).into_iter().map(str::to_owned).collect();
-        let (text, documents) = fitting(template, &ready.variables);
-        Some(Kickoff { text, mentions, documents })
+        let mentions = ready.mentioned(&without_output.fill(template)).into_iter().map(str::to_owned).collect();
+        let (text, documents) = fit_message(template, &ready.variables);
+        Some(KickoffMessage { text, mentions, documents })
     }
 }
 
-/// A text that fits into a message. If it does not by itself, the longest of what commands printed is told in part, and the
-/// whole of it is in a document: what the file itself says is told in any case, wherever it stands.
-fn fitting(template: &Template, variables: &Variables) -> (String, Vec<(String, String)>) {
+/// Fills a template so that it fits into a message. If it is too long, the longest outputs of setup commands are shortened,
+/// and documents hold them in full. Text of the template itself is never shortened.
+fn fit_message(template: &Template, variables: &Variables) -> (String, Vec<(String, String)>) {
     let whole = variables.fill(template);
     if whole.len() <= limit::TEXT_BYTES {
         return (whole, Vec::new());
@@ -73,19 +73,19 @@ mod tests {
     use super::*;
     use crate::testing::ready;
 
-    /// A kickoff around what a command printed.
-    fn kickoff(printed: &str) -> Kickoff {
+    /// A kickoff that contains the output of a command.
+    fn kickoff(printed: &str) -> KickoffMessage {
         let mut ready = ready(
             "agents: {coder: {backend: mock, script: [pass]}, reviewer: {backend: mock, script: [pass]}}\n\
              setup: [{shell: git diff, as: diff}]\n\
              kickoff: |\n  Changes:\n  ${{ diff }}\n  @reviewer please look.\n",
         );
         ready.variables.setup.insert("diff".to_owned(), Some(printed.to_owned()));
-        Kickoff::of(&ready).unwrap()
+        KickoffMessage::of(&ready).unwrap()
     }
 
     #[test]
-    fn what_a_command_printed_wakes_nobody() {
+    fn mention_in_command_output_wakes_no_agent() {
         let kickoff = kickoff("+ @coder is mentioned here");
         assert_eq!(kickoff.text, "Changes:\n+ @coder is mentioned here\n@reviewer please look.\n");
         assert_eq!(kickoff.mentions, ["reviewer"]);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_in_a_document_and_what_the_file_says_stays() {
+    fn long_command_output_is_moved_to_a_document() {
         let diff = "0123456789".repeat(limit::TEXT_BYTES / 8);
         let kickoff = kickoff(&diff);
         assert!(kickoff.text.len() <= limit::TEXT_BYTES, "{}", kickoff.text.len());
@@ -103,8 +103,8 @@ mod tests {
     }
 
     #[test]
-    fn without_a_kickoff_there_is_none() {
+    fn workflow_without_kickoff_has_no_kickoff_message() {
         let ready = ready("agents: {a: {backend: mock, script: [pass]}}");
-        assert_eq!(Kickoff::of(&ready), None);
+        assert_eq!(KickoffMessage::of(&ready), None);
     }
 }

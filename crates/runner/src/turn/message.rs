@@ -1,4 +1,4 @@
-//! What waits in an agent's inbox.
+//! The unread messages in an agent's inbox.
 
 use rookery_client::{ClientError, Tools};
 use serde::Deserialize;
@@ -6,12 +6,12 @@ use serde_json::json;
 
 use crate::backend::WakingMessage;
 
-/// How far into an inbox is looked.
+/// How much of an inbox is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InboxDepth {
-    /// As far as one turn goes. What is beyond waits for the next.
+    /// Enough for one turn. Later messages wait for the next.
     OneTurn,
-    /// As far as the daemon shows: what was told before comes after everything that was not, and may be far behind.
+    /// As much as the daemon returns: messages that were shown before come last, and may be far behind.
     Everything,
 }
 
@@ -24,88 +24,88 @@ impl InboxDepth {
     }
 }
 
-/// How much of one message a turn tells. The rest of it can be read in the channel.
+/// Maximum bytes of one message in a prompt. The rest can be read in the channel.
 pub(super) const MESSAGE_BYTES: usize = 128 << 10;
-/// How much all messages of a turn may be together.
+/// Maximum bytes of all messages of a turn together.
 const INBOX_BYTES: usize = 192 << 10;
 
 /// A message that an agent has not acknowledged.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-pub struct Message {
-    pub entry: Entry,
-    pub priority: Priority,
-    /// There if it is one of the Clutch protocol, which says what it is about.
+pub struct TurnMessage {
+    pub entry: ChannelPost,
+    pub priority: MessagePriority,
+    /// The envelope of a Clutch message.
     #[serde(default)]
     pub envelope: Option<serde_json::Value>,
 }
 
-/// An entry of a channel, or a message to few.
+/// An entry of a channel, or a direct message.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-pub struct Entry {
+pub struct ChannelPost {
     pub id: String,
     pub timestamp: String,
-    /// As the reader would mention it.
+    /// The sender, as the reader would mention it.
     pub from: String,
     pub message: String,
-    /// Whom one is for that is not in the channel.
+    /// The recipients of a direct message; `None` for an entry of the channel.
     #[serde(default)]
     pub to: Option<Vec<String>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Priority {
+pub enum MessagePriority {
     High,
     Normal,
 }
 
 #[derive(Deserialize)]
-struct Inbox {
-    messages: Vec<InboxEntry>,
+struct InboxResponse {
+    messages: Vec<InboxRow>,
 }
 
 #[derive(Deserialize)]
-struct InboxEntry {
+struct InboxRow {
     #[serde(flatten)]
-    message: Message,
-    /// It failed too often, and waits until somebody wants it to be tried again.
+    message: TurnMessage,
+    /// Whether all attempts failed: it waits until a person retries it.
     #[serde(default)]
     given_up: bool,
 }
 
-impl Inbox {
-    fn into_messages(self) -> Vec<Message> {
+impl InboxResponse {
+    fn into_messages(self) -> Vec<TurnMessage> {
         self.messages.into_iter().filter(|waiting| !waiting.given_up).map(|waiting| waiting.message).collect()
     }
 }
 
-impl Message {
-    /// Everything that waits for an agent, urgent first and then as it came. Nothing is marked as read by looking.
-    pub async fn waiting(tools: &Tools, reach: InboxDepth) -> Result<Vec<Message>, ClientError> {
-        // The agent has seen nothing of it by this: an acknowledgement of its own covers only what it is told.
-        let asked = json!({"limit": reach.messages(), "on_behalf": true});
-        let answer = tools.call("inbox_peek", asked).await?;
-        let inbox: Inbox = serde_json::from_value(answer.value).map_err(ClientError::Garbled)?;
+impl TurnMessage {
+    /// Reads an agent's unread messages, urgent ones first, otherwise in the order of arrival. Does not mark them as read.
+    pub async fn load_unread(tools: &Tools, depth: InboxDepth) -> Result<Vec<TurnMessage>, ClientError> {
+        // `on_behalf`: the agent itself has not seen them, so its own acknowledgement covers only those in a prompt.
+        let arguments = json!({"limit": depth.messages(), "on_behalf": true});
+        let answer = tools.call("inbox_peek", arguments).await?;
+        let inbox: InboxResponse = serde_json::from_value(answer.value).map_err(ClientError::Garbled)?;
         let mut messages = inbox.into_messages();
         messages.sort_by_key(|message| message.priority);
         Ok(messages)
     }
 
-    pub fn letter(&self) -> WakingMessage {
-        let Entry { id, from, message, .. } = &self.entry;
+    pub fn to_waking_message(&self) -> WakingMessage {
+        let ChannelPost { id, from, message, .. } = &self.entry;
         WakingMessage { id: id.clone(), from: from.clone(), text: message.clone() }
     }
 }
 
-/// How many of the messages one turn takes: as many as fit, in this order, and at least one. What was not told cannot be
-/// acknowledged, so the others wait.
-pub fn shown_in_one_turn(messages: &[Message]) -> usize {
-    let mut room = INBOX_BYTES;
-    let fits = |message: &&Message| {
+/// Counts the messages that fit into one turn, in this order, but at least one. The others wait, since a message that was
+/// not shown cannot be acknowledged.
+pub fn count_fitting(messages: &[TurnMessage]) -> usize {
+    let mut remaining = INBOX_BYTES;
+    let fits = |message: &&TurnMessage| {
         let size = message.entry.message.len().min(MESSAGE_BYTES);
-        let enough = size <= room;
-        room = room.saturating_sub(size);
-        enough
+        let fits = size <= remaining;
+        remaining = remaining.saturating_sub(size);
+        fits
     };
     messages.iter().take_while(fits).count().max(1).min(messages.len())
 }
@@ -114,20 +114,20 @@ pub fn shown_in_one_turn(messages: &[Message]) -> usize {
 pub(super) mod tests {
     use super::*;
 
-    pub(in crate::turn) fn message(id: &str, from: &str, text: &str) -> Message {
-        let entry = Entry {
+    pub(in crate::turn) fn message(id: &str, from: &str, text: &str) -> TurnMessage {
+        let entry = ChannelPost {
             id: id.to_owned(),
             timestamp: "2026-02-05T10:00:00.000Z".to_owned(),
             from: from.to_owned(),
             message: text.to_owned(),
             to: None,
         };
-        Message { entry, priority: Priority::Normal, envelope: None }
+        TurnMessage { entry, priority: MessagePriority::Normal, envelope: None }
     }
 
     #[test]
-    fn a_turn_takes_what_fits_and_at_least_one() {
-        let sized = |sizes: &[usize]| -> Vec<Message> {
+    fn turn_takes_messages_that_fit_and_at_least_one() {
+        let sized = |sizes: &[usize]| -> Vec<TurnMessage> {
             sizes.iter().map(|size| message("m", "a", &"x".repeat(*size))).collect()
         };
         for (sizes, taken) in [
@@ -138,18 +138,21 @@ pub(super) mod tests {
             (vec![MESSAGE_BYTES, MESSAGE_BYTES / 2, 1], 2),
             (vec![1 << 20, 1 << 20], 1),
         ] {
-            assert_eq!(shown_in_one_turn(&sized(&sizes)), taken, "{sizes:?}");
+            assert_eq!(count_fitting(&sized(&sizes)), taken, "{sizes:?}");
         }
     }
 
     #[test]
-    fn the_inbox_is_read_as_the_daemon_writes_it() {
-        let told = json!({"messages": [{"entry": {"id": "msg_1", "timestamp": "t", "from": "a", "message": "hi",
+    fn inbox_response_of_the_daemon_is_parsed() {
+        let response = json!({"messages": [{"entry": {"id": "msg_1", "timestamp": "t", "from": "a", "message": "hi",
             "mentions": ["b"]}, "unread": true, "priority": "high"}, {"entry": {"id": "msg_2", "timestamp": "t", "from": "a",
             "message": "no", "mentions": []}, "unread": true, "given_up": true, "priority": "high"}]});
-        let messages = serde_json::from_value::<Inbox>(told).unwrap().into_messages();
-        assert_eq!(messages.len(), 1, "nobody is woken for what was given up on");
-        assert_eq!(messages[0].letter(), WakingMessage { id: "msg_1".into(), from: "a".into(), text: "hi".into() });
-        assert_eq!(messages[0].priority, Priority::High);
+        let messages = serde_json::from_value::<InboxResponse>(response).unwrap().into_messages();
+        assert_eq!(messages.len(), 1, "a message that was given up wakes no agent");
+        assert_eq!(
+            messages[0].to_waking_message(),
+            WakingMessage { id: "msg_1".into(), from: "a".into(), text: "hi".into() }
+        );
+        assert_eq!(messages[0].priority, MessagePriority::High);
     }
 }

@@ -1,8 +1,8 @@
-//! What a turn is told. [`Message::waiting`] is what woke the agent, [`shown_in_one_turn`] how much of that one turn takes,
-//! [`Situation::look`] everything around it, and [`prompt`] the words. [`system`] is what is the same in every turn, and
-//! [`Kickoff`] what begins it all.
+//! The prompts of agents. [`TurnMessage::load_unread`] reads an agent's inbox, [`count_fitting`] chooses the messages of one
+//! turn, [`Situation::load`] collects the surrounding context, and [`prompt`] writes the text. [`system`] writes the system
+//! prompt, which is the same in every turn. [`KickoffMessage`] is the first message of a team.
 //!
-//! Whatever others wrote stands between marks that it cannot contain ([`Fence`]), so that no text passes for ours.
+//! Texts of others are enclosed in marks that they cannot contain ([`Fence`]), so that none of them can pass for the runner's.
 
 mod clip;
 mod fence;
@@ -14,7 +14,7 @@ mod situation;
 
 pub use fence::Fence;
 pub use guide::system;
-pub use kickoff::Kickoff;
-pub use message::{InboxDepth, Message, shown_in_one_turn};
-pub use prompt::{Cause, Earlier, Telling, prompt};
-pub use situation::{Document, Situation, Task};
+pub use kickoff::KickoffMessage;
+pub use message::{InboxDepth, TurnMessage, count_fitting};
+pub use prompt::{EarlierAttempt, PromptInput, WakeCause, prompt};
+pub use situation::{EntryFile, OpenTask, Situation};

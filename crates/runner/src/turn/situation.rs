@@ -1,5 +1,5 @@
-//! What is around an agent when its turn begins: what was said, what stands in the entry document, and its open tasks. All
-//! of it is asked of the daemon at once, and none of it is changed by asking.
+//! The context of an agent when its turn begins: the latest messages of the channel, the entry document, and its open tasks.
+//! All of it is requested from the daemon at once; reading it changes nothing.
 
 use futures_util::future::{join_all, try_join3};
 use rookery_client::ClientError;
@@ -7,69 +7,69 @@ use rookery_core::model::context_settings::Provider;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::message::Entry;
+use super::message::ChannelPost;
 use crate::backend::Seat;
 use crate::file::Ready;
 
-/// How many of the last entries of the channel are told.
-const ENTRIES: usize = 20;
-/// How many open tasks are told.
-const TASKS: usize = 5;
-/// How much of what a task needs to know is told.
-const TASK_TOKENS: usize = 2_000;
-/// Tasks of which the agent may still have something to do, in the words of the REST face, the nearest first.
-const OPEN: [&str; 4] = ["in_progress", "review", "assigned", "blocked"];
+/// Number of latest channel entries in a prompt.
+const MAX_ENTRIES: usize = 20;
+/// Maximum number of open tasks in a prompt.
+const MAX_TASKS: usize = 5;
+/// Maximum size of a task's context.
+const MAX_TASK_TOKENS: usize = 2_000;
+/// REST states of tasks that the agent may still have to work on, the most urgent first.
+const OPEN_STATES: [&str; 4] = ["in_progress", "review", "assigned", "blocked"];
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Situation {
     /// The last entries of the channel, oldest first.
-    pub channel: Vec<Entry>,
-    pub document: Option<Document>,
-    /// What it holds, or was given.
-    pub tasks: Vec<Task>,
-    /// How many open tasks are not among them, as far as was looked.
+    pub channel: Vec<ChannelPost>,
+    pub document: Option<EntryFile>,
+    /// Tasks that the agent holds or was assigned.
+    pub tasks: Vec<OpenTask>,
+    /// Number of open tasks left out, as far as they were listed.
     pub more_tasks: usize,
 }
 
-/// The entry document, unless nothing is in it.
+/// The entry document, if it is not empty.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Document {
+pub struct EntryFile {
     pub file: String,
     pub text: String,
-    /// Others that the file of the workflow names.
+    /// Other documents that the workflow file names.
     pub others: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Task {
+pub struct OpenTask {
     pub id: String,
     pub title: String,
     pub state: String,
-    /// Everything about it that the agent needs to know, as the daemon tells it.
+    /// The result of `task_load_context`.
     pub context: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Said {
-    entries: Vec<Entry>,
+struct ChannelResponse {
+    entries: Vec<ChannelPost>,
 }
 
 #[derive(Deserialize)]
-struct Read {
+struct DocumentResponse {
     file: String,
     content: String,
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct TaskRow {
     id: String,
     title: String,
     state: String,
 }
 
 impl Situation {
-    /// Looks around for one agent, as that agent.
-    pub async fn look(ready: &Ready, seat: &Seat) -> Result<Situation, ClientError> {
+    /// Loads the context of one agent, with its permissions.
+    pub async fn load(ready: &Ready, seat: &Seat) -> Result<Situation, ClientError> {
         let has_context = ready.context.provider != Some(Provider::Off);
         let channel = async { if has_context { channel(seat).await } else { Ok(Vec::new()) } };
         let document = async { if has_context { document(ready, seat).await } else { Ok(None) } };
@@ -78,40 +78,43 @@ impl Situation {
     }
 }
 
-async fn channel(seat: &Seat) -> Result<Vec<Entry>, ClientError> {
-    let answer = seat.tools.call("channel_peek", json!({"limit": ENTRIES, "on_behalf": true})).await?;
-    let said: Said = serde_json::from_value(answer.value).map_err(ClientError::Garbled)?;
-    Ok(said.entries)
+async fn channel(seat: &Seat) -> Result<Vec<ChannelPost>, ClientError> {
+    let answer = seat.tools.call("channel_peek", json!({"limit": MAX_ENTRIES, "on_behalf": true})).await?;
+    let response: ChannelResponse = serde_json::from_value(answer.value).map_err(ClientError::Garbled)?;
+    Ok(response.entries)
 }
 
-async fn document(ready: &Ready, seat: &Seat) -> Result<Option<Document>, ClientError> {
+async fn document(ready: &Ready, seat: &Seat) -> Result<Option<EntryFile>, ClientError> {
     let answer = seat.tools.call("document_read", json!({})).await?;
-    let Read { file, content } = serde_json::from_value(answer.value).map_err(ClientError::Garbled)?;
+    let DocumentResponse { file, content } = serde_json::from_value(answer.value).map_err(ClientError::Garbled)?;
     let others = ready.context.documents.clone().unwrap_or_default();
-    Ok(Some(Document { file, text: content, others }).filter(|document| !document.text.trim().is_empty()))
+    Ok(Some(EntryFile { file, text: content, others }).filter(|document| !document.text.trim().is_empty()))
 }
 
-/// The first few open tasks with what they need to know, and how many more there are.
-async fn tasks(seat: &Seat) -> Result<(Vec<Task>, usize), ClientError> {
-    let listed = OPEN.map(|status| async move {
-        let query =
-            [("assigned_to", seat.id.to_string()), ("status", status.to_owned()), ("limit", (TASKS + 1).to_string())];
+/// Loads the first few open tasks with their contexts, and counts the others.
+async fn tasks(seat: &Seat) -> Result<(Vec<OpenTask>, usize), ClientError> {
+    let listed = OPEN_STATES.map(|status| async move {
+        let query = [
+            ("assigned_to", seat.id.to_string()),
+            ("status", status.to_owned()),
+            ("limit", (MAX_TASKS + 1).to_string()),
+        ];
         let listed = seat.tools.client().get(&["tasks"], &query).await?;
-        serde_json::from_value::<Vec<Listed>>(listed).map_err(ClientError::Garbled)
+        serde_json::from_value::<Vec<TaskRow>>(listed).map_err(ClientError::Garbled)
     });
     let mut all = Vec::new();
     for listed in join_all(listed).await {
         all.extend(listed?);
     }
-    let more = all.len().saturating_sub(TASKS);
-    all.truncate(TASKS);
+    let more = all.len().saturating_sub(MAX_TASKS);
+    all.truncate(MAX_TASKS);
     let tasks = join_all(all.into_iter().map(|listed| with_context(seat, listed))).await;
     Ok((tasks, more))
 }
 
-/// A task that cannot be looked into is still one that the agent has.
-async fn with_context(seat: &Seat, Listed { id, title, state }: Listed) -> Task {
-    let asked = json!({"task_id": id, "max_tokens": TASK_TOKENS});
-    let context = seat.tools.call("task_load_context", asked).await.ok().map(|answer| answer.text);
-    Task { id, title, state, context }
+/// Adds a task's context. A task whose context cannot be loaded is listed without it.
+async fn with_context(seat: &Seat, TaskRow { id, title, state }: TaskRow) -> OpenTask {
+    let arguments = json!({"task_id": id, "max_tokens": MAX_TASK_TOKENS});
+    let context = seat.tools.call("task_load_context", arguments).await.ok().map(|answer| answer.text);
+    OpenTask { id, title, state, context }
 }

@@ -15,7 +15,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::held::HeldFolder;
+use crate::open_folder::OpenFolder;
 
 /// Separates the name of an original from a random number, if its own name is taken when it is restored.
 const ASIDE_INFIX: &str = ".rookery-kept-";
@@ -156,8 +156,8 @@ impl OverrideLedger {
 
     fn replace(&self, file: &Path, text: &str) -> io::Result<()> {
         let (above, folder, name) = parts(file)?;
-        let above = HeldFolder::open(above)?;
-        let (held, made_folder) = above.make(folder)?;
+        let above = OpenFolder::open(above)?;
+        let (held, made_folder) = above.create(folder)?;
         let existed = held.has(name)?;
         let entry = OverrideEntry { file: file.to_owned(), existed, made_folder, text: text.to_owned() };
         let ledger = self.folder()?;
@@ -168,8 +168,8 @@ impl OverrideLedger {
         held.write(name, text.as_bytes(), FILE_MODE)
     }
 
-    fn folder(&self) -> io::Result<HeldFolder> {
-        HeldFolder::open(&self.0.canonicalize()?)
+    fn folder(&self) -> io::Result<OpenFolder> {
+        OpenFolder::open(&self.0.canonicalize()?)
     }
 
     fn leave(&self, users: &File) -> io::Result<()> {
@@ -189,12 +189,12 @@ impl OverrideLedger {
         let Some(entry) = self.entry()? else { return Ok(None) };
         let (above, folder, name) = parts(&entry.file)?;
         let ledger = self.folder()?;
-        let above = HeldFolder::open(above)?;
+        let above = OpenFolder::open(above)?;
         let is_kept = ledger.has(ORIGINAL.as_ref())?;
         let held = match above.enter(folder) {
             // The folder was removed; without an original there is nothing to restore.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !is_kept => None,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(above.make(folder)?.0),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(above.create(folder)?.0),
             held => Some(held?),
         };
         if let Some(held) = held {

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::dialect::{LinkedFolder, ProgramStart};
 use super::override_file::OverriddenFile;
 use crate::backend::{BackendEvent, Events, Failure, Seat, Why};
-use crate::held::HeldFolder;
+use crate::open_folder::OpenFolder;
 
 /// The folder that records which files of a project are overridden.
 pub const LEDGER: &str = ".rookery/restore";
@@ -66,10 +66,10 @@ fn inside(state: &Path, path: &Path) -> io::Result<()> {
 /// Writes a file below the state folder, readable only for the user: it may contain parts of their settings. Links are not
 /// followed, since an agent may write to parts of the state folder.
 fn write(state: &Path, path: &Path, text: &str) -> io::Result<()> {
-    let mut held = HeldFolder::open(&state.canonicalize()?)?;
+    let mut held = OpenFolder::open(&state.canonicalize()?)?;
     let name = path.file_name().ok_or_else(|| io::Error::other("its path has no file name"))?;
     for part in path.parent().into_iter().flat_map(Path::components) {
-        held = held.make(part)?.0;
+        held = held.create(part)?.0;
     }
     held.write(name, text.as_bytes(), 0o600)
 }

@@ -1,20 +1,19 @@
-//! What an agent did in a turn, as far as it matters to its team: whether it spoke for itself, and whether it did more than
-//! speak.
+//! Classifies the actions of an agent in a turn: whether it sent messages, and whether it did more than communicate.
 
-/// Tools by which agents speak and listen; everything else is work. By how they begin, whatever a program puts before it.
+/// Prefixes of tools for communication. All other tools are work.
 const TALK: [&str; 5] = ["channel_", "inbox_", "coord_", "message_", "agent_"];
 
-/// Whether a fact is a message that the agent sent.
+/// Whether an event kind stands for a message that the agent sent.
 pub(crate) fn is_sent(kind: &str) -> bool {
     kind.starts_with("message.sent") || kind.starts_with("message.held")
 }
 
-/// Whether a fact is more than talk.
+/// Whether an event kind is more than communication.
 pub(crate) fn is_work(kind: &str) -> bool {
     !kind.starts_with("message.") && !kind.starts_with("agent.")
 }
 
-/// Whether a tool does more than talk. Programs call ours by names such as `mcp__rookery__channel_send`.
+/// Whether a tool does more than communicate. Programs add prefixes to our tools, as in `mcp__rookery__channel_send`.
 pub(crate) fn is_work_tool(name: &str) -> bool {
     let own = name.rsplit("__").next().unwrap_or(name);
     let own = own.strip_prefix("rookery_").or_else(|| own.strip_prefix("rookery.")).unwrap_or(own);
@@ -26,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn talk_is_told_from_work() {
+    fn talk_is_distinguished_from_work() {
         for talk in ["channel_send", "mcp__rookery__inbox_ack", "rookery_channel_read", "rookery.inbox_check"] {
             assert!(!is_work_tool(talk), "{talk}");
         }

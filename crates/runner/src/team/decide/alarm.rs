@@ -1,5 +1,5 @@
-//! When an agent is woken although nobody wrote to it. An interval counts from when the agent last did something; a cron line
-//! goes by the clock, and a time that came while the agent was busy is made up for once.
+//! Scheduled wakeups of an agent. An interval counts from the agent's last activity. A cron line follows the clock; times that
+//! pass while the agent is busy cause one late wakeup.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::file::Wakeup;
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct RunnerAlarm {
     wakeup: Wakeup,
-    /// The next time by the clock.
+    /// The next time of a cron line.
     at: Option<Zoned>,
 }
 
@@ -20,18 +20,18 @@ impl RunnerAlarm {
         RunnerAlarm { wakeup, at }
     }
 
-    /// How long until it rings, nothing if it does. `idle` is how long the agent has had nothing to do.
-    pub(crate) fn rings_in(&self, idle: Duration, now: &Zoned) -> Duration {
+    /// The time until the wakeup, zero if it is due. `idle` is the time since the agent's last activity.
+    pub(crate) fn due_in(&self, idle: Duration, now: &Zoned) -> Duration {
         match (&self.wakeup, &self.at) {
             (Wakeup::Every(length), _) => length.saturating_sub(idle),
             (Wakeup::Cron { .. }, Some(at)) => Duration::try_from(now.duration_until(at)).unwrap_or_default(),
-            // Its times are over.
+            // The cron line has no further times.
             (Wakeup::Cron { .. }, None) => Duration::MAX,
         }
     }
 
-    /// It rang and was heard.
-    pub(crate) fn rang(&mut self, now: &Zoned) {
+    /// Schedules the next time after a wakeup.
+    pub(crate) fn reschedule(&mut self, now: &Zoned) {
         self.at = self.wakeup.next(now, 1).pop();
     }
 }
@@ -57,21 +57,21 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_counts_from_the_last_activity() {
+    fn interval_counts_from_the_last_activity() {
         let alarm = RunnerAlarm::set(Wakeup::Every(Duration::from_secs(300)), &noon());
         let minutes = |count: u64| Duration::from_secs(60 * count);
-        assert_eq!(alarm.rings_in(minutes(0), &noon()), minutes(5));
-        assert_eq!(alarm.rings_in(minutes(4), &later(100)), minutes(1));
-        assert_eq!(alarm.rings_in(minutes(9), &noon()), Duration::ZERO);
+        assert_eq!(alarm.due_in(minutes(0), &noon()), minutes(5));
+        assert_eq!(alarm.due_in(minutes(4), &later(100)), minutes(1));
+        assert_eq!(alarm.due_in(minutes(9), &noon()), Duration::ZERO);
     }
 
     #[test]
-    fn a_time_by_the_clock_rings_once_also_if_it_is_heard_late() {
+    fn missed_cron_time_causes_one_late_wakeup() {
         let mut alarm = RunnerAlarm::set(every_half_hour(), &noon());
         let idle = Duration::ZERO;
-        assert_eq!(alarm.rings_in(idle, &later(10)), Duration::from_secs(20 * 60));
-        assert_eq!(alarm.rings_in(idle, &later(45)), Duration::ZERO, "it was busy at half past");
-        alarm.rang(&later(45));
-        assert_eq!(alarm.rings_in(idle, &later(45)), Duration::from_secs(15 * 60));
+        assert_eq!(alarm.due_in(idle, &later(10)), Duration::from_secs(20 * 60));
+        assert_eq!(alarm.due_in(idle, &later(45)), Duration::ZERO, "it was busy at half past");
+        alarm.reschedule(&later(45));
+        assert_eq!(alarm.due_in(idle, &later(45)), Duration::from_secs(15 * 60));
     }
 }

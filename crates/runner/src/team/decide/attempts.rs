@@ -1,25 +1,25 @@
-//! How often what failed is tried again, and when it is given up.
+//! Decides how often a failed turn is retried, and when it is given up.
 
 use std::time::Duration;
 
 use crate::backend::Why;
 
-/// How long before each further attempt after a failure. When there is none left, it is given up.
+/// Delays before the retries of a failed turn. After the last retry, the turn is given up.
 const BACKOFF: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
 
 /// The attempts of an agent at the same messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Attempts {
-    /// Turns that came to nothing, whyever.
+    /// Unsuccessful turns, for any reason.
     pub made: u32,
-    /// Those that were the agent's own fault.
+    /// Turns that failed through the agent's own fault.
     pub failed: u32,
 }
 
-/// What becomes of messages whose turn did not succeed.
+/// The treatment of messages whose turn did not succeed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
-    Again { after: Duration },
+    Retry { after: Duration },
     GiveUp,
 }
 
@@ -29,25 +29,25 @@ impl Attempts {
         self.made + 1
     }
 
-    /// A turn failed. An account that is out of requests is nobody's fault, and waits as long as it was told.
-    pub(crate) fn failed(&mut self, why: Why) -> Next {
+    /// Counts a failed turn. A rate limit does not count as a failure, and is retried after the delay that the provider asked for.
+    pub(crate) fn count_failure(&mut self, why: Why) -> Next {
         self.made += 1;
         match why {
-            Why::Limited { retry_after } => return Next::Again { after: retry_after },
+            Why::Limited { retry_after } => return Next::Retry { after: retry_after },
             Why::Hopeless => return Next::GiveUp,
             Why::Fault | Why::TimedOut | Why::Cancelled => self.failed += 1,
         }
         let nth = usize::try_from(self.failed).unwrap_or(usize::MAX).saturating_sub(1);
-        BACKOFF.get(nth).map_or(Next::GiveUp, |after| Next::Again { after: *after })
+        BACKOFF.get(nth).map_or(Next::GiveUp, |after| Next::Retry { after: *after })
     }
 
-    /// A turn was ended from outside: it is tried again, and held against nobody.
-    pub(crate) fn interrupted(&mut self) {
+    /// Counts a turn that was ended from outside. It is retried and does not count as a failure.
+    pub(crate) fn count_interrupted(&mut self) {
         self.made += 1;
     }
 
-    /// Done, or given up: what comes next is something new.
-    pub(crate) fn over(&mut self) {
+    /// Starts over for other messages, after these were handled or given up.
+    pub(crate) fn reset(&mut self) {
         *self = Attempts::default();
     }
 }
@@ -59,32 +59,32 @@ mod tests {
     const LIMITED: Why = Why::Limited { retry_after: Duration::from_secs(90) };
 
     #[test]
-    fn it_is_tried_again_three_times_with_growing_pauses() {
+    fn failed_turn_is_retried_three_times_with_growing_delays() {
         let mut attempts = Attempts::default();
         assert_eq!(attempts.next(), 1);
-        assert_eq!(attempts.failed(Why::Fault), Next::Again { after: Duration::from_secs(1) });
-        assert_eq!(attempts.failed(Why::TimedOut), Next::Again { after: Duration::from_secs(2) });
+        assert_eq!(attempts.count_failure(Why::Fault), Next::Retry { after: Duration::from_secs(1) });
+        assert_eq!(attempts.count_failure(Why::TimedOut), Next::Retry { after: Duration::from_secs(2) });
         assert_eq!(attempts.next(), 3);
-        assert_eq!(attempts.failed(Why::Fault), Next::Again { after: Duration::from_secs(4) });
+        assert_eq!(attempts.count_failure(Why::Fault), Next::Retry { after: Duration::from_secs(4) });
         assert_eq!(attempts.next(), 4);
-        assert_eq!(attempts.failed(Why::Fault), Next::GiveUp);
-        attempts.over();
+        assert_eq!(attempts.count_failure(Why::Fault), Next::GiveUp);
+        attempts.reset();
         assert_eq!(attempts.next(), 1);
     }
 
     #[test]
-    fn what_cannot_become_better_is_not_tried_again() {
-        assert_eq!(Attempts::default().failed(Why::Hopeless), Next::GiveUp);
+    fn hopeless_failure_is_not_retried() {
+        assert_eq!(Attempts::default().count_failure(Why::Hopeless), Next::GiveUp);
     }
 
     #[test]
-    fn being_out_of_requests_or_interrupted_counts_as_no_failure() {
+    fn rate_limit_and_interruption_do_not_count_as_failures() {
         let mut attempts = Attempts::default();
         for _ in 0..10 {
-            assert_eq!(attempts.failed(LIMITED), Next::Again { after: Duration::from_secs(90) });
-            attempts.interrupted();
+            assert_eq!(attempts.count_failure(LIMITED), Next::Retry { after: Duration::from_secs(90) });
+            attempts.count_interrupted();
         }
         assert_eq!((attempts.next(), attempts.failed), (21, 0));
-        assert_eq!(attempts.failed(Why::Fault), Next::Again { after: Duration::from_secs(1) });
+        assert_eq!(attempts.count_failure(Why::Fault), Next::Retry { after: Duration::from_secs(1) });
     }
 }

@@ -1,11 +1,11 @@
-//! What the whole run may take. When one limit is reached, no further turn begins.
+//! The limits of a team. When one is reached, no further turn begins.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::file::{Limits, show_duration};
 
-/// What was taken so far.
+/// The resources used so far.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Spent {
     /// Turns that began.
@@ -18,7 +18,7 @@ pub(crate) struct Spent {
 
 /// The limit that was reached.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Reached {
+pub(crate) enum LimitReached {
     Turns(u64),
     Messages(u64),
     Runtime(Duration),
@@ -26,23 +26,23 @@ pub(crate) enum Reached {
 }
 
 impl Spent {
-    /// The first limit that leaves no room for another turn.
-    pub(crate) fn reached(&self, limits: &Limits) -> Option<Reached> {
-        let turns = limits.max_turns.filter(|most| self.turns >= *most).map(Reached::Turns);
-        let messages = || limits.max_messages.filter(|most| self.messages >= *most).map(Reached::Messages);
-        let runtime = || limits.max_runtime.filter(|most| self.runtime >= *most).map(Reached::Runtime);
-        let cost = || limits.max_cost_usd.filter(|most| self.cost_usd >= *most).map(Reached::Cost);
+    /// Returns the first limit that prevents another turn, if any.
+    pub(crate) fn limit_reached(&self, limits: &Limits) -> Option<LimitReached> {
+        let turns = limits.max_turns.filter(|most| self.turns >= *most).map(LimitReached::Turns);
+        let messages = || limits.max_messages.filter(|most| self.messages >= *most).map(LimitReached::Messages);
+        let runtime = || limits.max_runtime.filter(|most| self.runtime >= *most).map(LimitReached::Runtime);
+        let cost = || limits.max_cost_usd.filter(|most| self.cost_usd >= *most).map(LimitReached::Cost);
         turns.or_else(messages).or_else(runtime).or_else(cost)
     }
 }
 
-impl fmt::Display for Reached {
+impl fmt::Display for LimitReached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reached::Turns(most) => write!(f, "the limit of {most} turns (max_turns) is reached"),
-            Reached::Messages(most) => write!(f, "the limit of {most} messages (max_messages) is reached"),
-            Reached::Runtime(most) => write!(f, "the limit of {} (max_runtime) is reached", show_duration(*most)),
-            Reached::Cost(most) => write!(f, "the limit of {most} US dollars (max_cost_usd) is reached"),
+            LimitReached::Turns(most) => write!(f, "the limit of {most} turns (max_turns) is reached"),
+            LimitReached::Messages(most) => write!(f, "the limit of {most} messages (max_messages) is reached"),
+            LimitReached::Runtime(most) => write!(f, "the limit of {} (max_runtime) is reached", show_duration(*most)),
+            LimitReached::Cost(most) => write!(f, "the limit of {most} US dollars (max_cost_usd) is reached"),
         }
     }
 }
@@ -54,29 +54,29 @@ mod tests {
     const SPENT: Spent = Spent { turns: 3, messages: 7, runtime: Duration::from_secs(60), cost_usd: 0.5 };
 
     #[test]
-    fn without_limits_nothing_is_reached() {
-        assert_eq!(SPENT.reached(&Limits::default()), None);
+    fn missing_limits_are_never_reached() {
+        assert_eq!(SPENT.limit_reached(&Limits::default()), None);
     }
 
     #[test]
-    fn a_limit_is_reached_when_there_is_room_for_nothing_more() {
+    fn limit_is_reached_when_it_is_used_up() {
         let none = Limits::default;
         for (limits, reached) in [
-            (Limits { max_turns: Some(3), ..none() }, Some(Reached::Turns(3))),
+            (Limits { max_turns: Some(3), ..none() }, Some(LimitReached::Turns(3))),
             (Limits { max_turns: Some(4), ..none() }, None),
-            (Limits { max_messages: Some(7), ..none() }, Some(Reached::Messages(7))),
+            (Limits { max_messages: Some(7), ..none() }, Some(LimitReached::Messages(7))),
             (Limits { max_messages: Some(8), ..none() }, None),
-            (Limits { max_runtime: Some(SPENT.runtime), ..none() }, Some(Reached::Runtime(SPENT.runtime))),
+            (Limits { max_runtime: Some(SPENT.runtime), ..none() }, Some(LimitReached::Runtime(SPENT.runtime))),
             (Limits { max_runtime: Some(Duration::from_secs(61)), ..none() }, None),
-            (Limits { max_cost_usd: Some(0.5), ..none() }, Some(Reached::Cost(0.5))),
+            (Limits { max_cost_usd: Some(0.5), ..none() }, Some(LimitReached::Cost(0.5))),
             (Limits { max_cost_usd: Some(0.51), ..none() }, None),
         ] {
-            assert_eq!(SPENT.reached(&limits), reached, "{limits:?}");
+            assert_eq!(SPENT.limit_reached(&limits), reached, "{limits:?}");
         }
     }
 
     #[test]
-    fn the_key_of_the_limit_is_told() {
-        assert_eq!(Reached::Runtime(SPENT.runtime).to_string(), "the limit of 1m (max_runtime) is reached");
+    fn reached_limit_names_its_key() {
+        assert_eq!(LimitReached::Runtime(SPENT.runtime).to_string(), "the limit of 1m (max_runtime) is reached");
     }
 }

@@ -1,12 +1,12 @@
-//! What of an inbox another attempt is about.
+//! Chooses the messages of a retry.
 
 use std::collections::BTreeSet;
 
-use crate::turn::Message;
+use crate::turn::TurnMessage;
 
-/// The messages of the attempt before, without those that the agent acknowledged itself, and nothing that came meanwhile.
-/// Empty if it acknowledged all of them and failed then.
-pub(crate) fn still_open(before: &[Message], unread: &[Message]) -> Vec<Message> {
+/// Returns the messages of the previous attempt that the agent has not acknowledged itself. Leaves out messages that arrived
+/// since.
+pub(crate) fn still_open(before: &[TurnMessage], unread: &[TurnMessage]) -> Vec<TurnMessage> {
     let open: BTreeSet<&str> = unread.iter().map(|message| message.entry.id.as_str()).collect();
     before.iter().filter(|message| open.contains(message.entry.id.as_str())).cloned().collect()
 }
@@ -17,13 +17,13 @@ mod tests {
 
     use super::*;
 
-    fn message(id: &str) -> Message {
+    fn message(id: &str) -> TurnMessage {
         let entry = json!({"id": id, "timestamp": "t", "from": "a", "message": "m"});
         serde_json::from_value(json!({"entry": entry, "priority": "normal"})).unwrap()
     }
 
     #[test]
-    fn another_attempt_is_about_the_same_messages() {
+    fn retry_has_the_unacknowledged_messages_of_the_previous_attempt() {
         let [one, two, new] = ["1", "2", "3"].map(message);
         let before = [one.clone(), two.clone()];
         assert_eq!(still_open(&before, &[one.clone(), two.clone(), new.clone()]), before);

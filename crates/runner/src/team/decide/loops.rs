@@ -1,62 +1,61 @@
-//! Ping-pong: agents that wake each other again and again, and do nothing but talk.
+//! Detects loops of agents that keep waking each other and only talk.
 //!
-//! The rule: a turn is *talk* if every message that woke it came from an agent of the team, and the agent did nothing else in
-//! it that can be seen. Each turn of talk hands on how often every agent was woken in this chain; the next one that is woken
-//! by it counts on. An agent that would be woken once more than [`MAX_ROUNDS`] times in one chain of talk is in a loop.
-//! Whatever comes from outside, and any work, ends the chain. (The daemon holds messages after 20 hops besides, whoever sends them: that
-//! also ends loops that look like work.)
+//! A turn is *talk* if every message that woke it came from an agent of the team, and the agent did nothing but send messages
+//! in it. Each turn of talk passes on how often every agent was woken in this chain, and the next turn that it wakes increments
+//! the counts. An agent that would be woken more than [`MAX_ROUNDS`] times in one chain of talk is in a loop. Messages from
+//! outside, and any work, end the chain. (In addition, the daemon holds messages after 20 hops, which also ends loops that
+//! look like work.)
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How often an agent may have its turn in one chain of talk.
+/// Maximum number of turns of an agent in one chain of talk.
 pub(crate) const MAX_ROUNDS: u32 = 6;
 
-/// How often agents were woken in a chain of talk.
+/// The number of times that each agent was woken in a chain of talk.
 type Chain = BTreeMap<String, u32>;
 
-/// Follows who wakes whom.
+/// Tracks which agents wake each other.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Loops {
-    /// The chain that each agent's last turn was part of, and hands on.
+pub(crate) struct LoopDetector {
+    /// The chain of each agent's last turn, which it passes on.
     chains: BTreeMap<String, Chain>,
-    /// Who is in a loop, with those that it is in it with.
+    /// Agents in a loop, with the other members of the loop.
     held: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Whether a turn may begin.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Turn {
+pub(crate) enum LoopCheck {
     Granted,
-    /// It would go round once more. `news` if that was not so before.
+    /// The agent is in a loop. `news` is true the first time.
     Held {
         with: BTreeSet<String>,
         news: bool,
     },
 }
 
-impl Loops {
-    /// Asks for a turn of `agent`, woken by messages of `senders`. None of those is known as a member of the team if the
-    /// message came from outside.
-    pub(crate) fn ask(&mut self, agent: &str, senders: &[Sender<'_>]) -> Turn {
-        let inside: Option<BTreeSet<&str>> = senders.iter().map(Sender::member).collect();
+impl LoopDetector {
+    /// Requests a turn of `agent`, woken by messages of `senders`.
+    pub(crate) fn ask(&mut self, agent: &str, senders: &[MessageSender<'_>]) -> LoopCheck {
+        let inside: Option<BTreeSet<&str>> = senders.iter().map(MessageSender::member).collect();
         let Some(inside) = inside.filter(|inside| !inside.is_empty()) else {
-            // Somebody else has a word in it, or its alarm rang.
-            self.free(agent);
-            return Turn::Granted;
+            // A message came from outside the team, or the wakeup is scheduled.
+            self.release(agent);
+            return LoopCheck::Granted;
         };
         let chain = self.woken_by(agent, &inside);
         if chain.get(agent).copied().unwrap_or_default() <= MAX_ROUNDS {
             self.held.remove(agent);
             self.chains.insert(agent.to_owned(), chain);
-            return Turn::Granted;
+            return LoopCheck::Granted;
         }
         let with: BTreeSet<String> = chain.keys().filter(|other| *other != agent).cloned().collect();
         let news = self.held.insert(agent.to_owned(), with.clone()).is_none();
-        Turn::Held { with, news }
+        LoopCheck::Held { with, news }
     }
 
-    /// A turn of `agent` is over, in which it did more than talk.
-    pub(crate) fn worked(&mut self, agent: &str) {
+    /// Records that `agent` did more than talk in its turn.
+    pub(crate) fn record_work(&mut self, agent: &str) {
         self.chains.remove(agent);
     }
 
@@ -65,7 +64,7 @@ impl Loops {
         self.held.contains_key(agent)
     }
 
-    /// The chain that a turn of `agent` would be part of: the longest that its senders hand on, and itself once more.
+    /// The chain of the requested turn of `agent`: the highest counts of its senders' chains, with `agent` incremented.
     fn woken_by(&self, agent: &str, senders: &BTreeSet<&str>) -> Chain {
         let mut chain = Chain::new();
         for sent in senders.iter().filter_map(|sender| self.chains.get(*sender)) {
@@ -78,25 +77,25 @@ impl Loops {
         chain
     }
 
-    fn free(&mut self, agent: &str) {
+    fn release(&mut self, agent: &str) {
         self.chains.remove(agent);
         self.held.remove(agent);
     }
 }
 
-/// Who sent a message.
+/// The sender of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Sender<'a> {
+pub(crate) enum MessageSender<'a> {
     Member(&'a str),
     /// A person, the system, an agent of another team.
     Outside,
 }
 
-impl<'a> Sender<'a> {
+impl<'a> MessageSender<'a> {
     fn member(&self) -> Option<&'a str> {
         match self {
-            Sender::Member(name) => Some(name),
-            Sender::Outside => None,
+            MessageSender::Member(name) => Some(name),
+            MessageSender::Outside => None,
         }
     }
 }
@@ -105,70 +104,70 @@ impl<'a> Sender<'a> {
 mod tests {
     use super::*;
 
-    const BY_SYSTEM: [Sender<'_>; 1] = [Sender::Outside];
+    const BY_SYSTEM: [MessageSender<'_>; 1] = [MessageSender::Outside];
 
-    /// Lets agents wake each other in a circle, and tells how many turns they got.
-    fn circle(loops: &mut Loops, names: &[&str], most: usize) -> usize {
-        assert_eq!(loops.ask(names[0], &BY_SYSTEM), Turn::Granted);
+    /// Lets agents wake each other in a circle, and returns the number of granted turns.
+    fn circle(loops: &mut LoopDetector, names: &[&str], most: usize) -> usize {
+        assert_eq!(loops.ask(names[0], &BY_SYSTEM), LoopCheck::Granted);
         let turns = (1..most).take_while(|nth| {
             let (agent, before) = (names[nth % names.len()], names[(nth - 1) % names.len()]);
-            loops.ask(agent, &[Sender::Member(before)]) == Turn::Granted
+            loops.ask(agent, &[MessageSender::Member(before)]) == LoopCheck::Granted
         });
         1 + turns.count()
     }
 
     #[test]
-    fn two_that_only_talk_are_held() {
-        let mut loops = Loops::default();
+    fn two_agents_that_only_talk_are_held() {
+        let mut loops = LoopDetector::default();
         assert_eq!(circle(&mut loops, &["a", "b"], 100), 13, "the first was for the system");
         assert!(loops.is_held("b") && !loops.is_held("a"));
         let with = BTreeSet::from(["a".to_owned()]);
-        assert_eq!(loops.ask("b", &[Sender::Member("a")]), Turn::Held { with, news: false });
+        assert_eq!(loops.ask("b", &[MessageSender::Member("a")]), LoopCheck::Held { with, news: false });
     }
 
     #[test]
-    fn three_in_a_circle_are_held_too() {
-        assert_eq!(circle(&mut Loops::default(), &["a", "b", "c"], 100), 19);
+    fn three_agents_in_a_circle_are_held() {
+        assert_eq!(circle(&mut LoopDetector::default(), &["a", "b", "c"], 100), 19);
     }
 
     #[test]
     fn work_ends_the_chain() {
-        let mut loops = Loops::default();
+        let mut loops = LoopDetector::default();
         for round in 0..100 {
-            assert_eq!(loops.ask("a", &[Sender::Member("b")]), Turn::Granted, "{round}");
-            assert_eq!(loops.ask("b", &[Sender::Member("a")]), Turn::Granted, "{round}");
-            loops.worked("b");
+            assert_eq!(loops.ask("a", &[MessageSender::Member("b")]), LoopCheck::Granted, "{round}");
+            assert_eq!(loops.ask("b", &[MessageSender::Member("a")]), LoopCheck::Granted, "{round}");
+            loops.record_work("b");
         }
     }
 
     #[test]
-    fn a_word_from_outside_sets_free() {
-        let mut loops = Loops::default();
+    fn message_from_outside_releases_the_loop() {
+        let mut loops = LoopDetector::default();
         circle(&mut loops, &["a", "b"], 100);
         assert!(loops.is_held("b"));
-        assert_eq!(loops.ask("b", &[Sender::Member("a"), Sender::Outside]), Turn::Granted);
+        assert_eq!(loops.ask("b", &[MessageSender::Member("a"), MessageSender::Outside]), LoopCheck::Granted);
         assert!(!loops.is_held("b"));
-        assert_eq!(loops.ask("a", &[Sender::Member("b")]), Turn::Granted);
+        assert_eq!(loops.ask("a", &[MessageSender::Member("b")]), LoopCheck::Granted);
     }
 
     #[test]
-    fn many_who_answer_one_are_no_loop() {
-        let mut loops = Loops::default();
+    fn many_answers_to_one_agent_are_no_loop() {
+        let mut loops = LoopDetector::default();
         let crowd: Vec<String> = (0..50).map(|nth| format!("w{nth}")).collect();
-        assert_eq!(loops.ask("lead", &BY_SYSTEM), Turn::Granted);
+        assert_eq!(loops.ask("lead", &BY_SYSTEM), LoopCheck::Granted);
         for worker in &crowd {
-            assert_eq!(loops.ask(worker, &[Sender::Member("lead")]), Turn::Granted);
+            assert_eq!(loops.ask(worker, &[MessageSender::Member("lead")]), LoopCheck::Granted);
         }
         for worker in &crowd {
-            assert_eq!(loops.ask("lead", &[Sender::Member(worker)]), Turn::Granted, "{worker}");
+            assert_eq!(loops.ask("lead", &[MessageSender::Member(worker)]), LoopCheck::Granted, "{worker}");
         }
     }
 
     #[test]
-    fn an_alarm_is_no_part_of_a_chain() {
-        let mut loops = Loops::default();
+    fn scheduled_wakeup_is_not_part_of_a_chain() {
+        let mut loops = LoopDetector::default();
         for _ in 0..100 {
-            assert_eq!(loops.ask("a", &[]), Turn::Granted);
+            assert_eq!(loops.ask("a", &[]), LoopCheck::Granted);
         }
     }
 }

@@ -1,5 +1,4 @@
-//! What a team decides, apart from everything that it does: functions and small state machines over values, which know no
-//! clock, no daemon and no process.
+//! The decisions of a team, as pure functions and small state machines without access to clock, daemon or processes.
 
 pub(super) mod activity;
 pub(super) mod alarm;

@@ -1,52 +1,52 @@
-//! When a run is over: no agent works, nobody has unread messages, nothing is about to be tried again, and all that has held
-//! for a moment, after which it is asked once more.
+//! Detects the end of a run: no agent works, has unread messages or waits for a retry, and this has held for a moment. Then all
+//! inboxes are checked once more.
 
 use std::time::Duration;
 
-/// How long it must have been quiet.
+/// The time for which the team must have been quiet.
 pub(crate) const SETTLE: Duration = Duration::from_secs(1);
 
-/// Watches for the end of a run.
+/// Detects the end of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Quiet {
-    /// Since when it is, and how often anything had stirred by then.
+pub(crate) struct QuietDetector {
+    /// The start of the quiet time, and the number of changes by then.
     since: Option<(Duration, u64)>,
 }
 
-/// What to do next about it.
+/// The next step in detecting the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Look {
-    /// Somebody is at it: look again when something changes.
+pub(crate) enum QuietCheck {
+    /// An agent is busy: check again when something changes.
     Busy,
-    /// Look again after this time, or when something changes.
+    /// Check again after this time, or when something changes.
     Settling(Duration),
-    /// Ask everybody's inbox once more; if they are all empty and nothing stirred meanwhile, it is over.
-    AskAgain,
+    /// Check all inboxes. If they are empty and nothing changed meanwhile, the run has ended.
+    CheckInboxes,
 }
 
-impl Quiet {
-    /// `busy`: whether anybody works, has unread messages or is about to try again. `stirred` counts everything that
-    /// happened: it tells work that began and ended between two looks.
-    pub(crate) fn look(&mut self, now: Duration, busy: bool, stirred: u64) -> Look {
+impl QuietDetector {
+    /// Checks the state of the team. `busy` is whether any agent works, has unread messages or waits for a retry. `changes` counts
+    /// all changes, and so reveals work that began and ended between two checks.
+    pub(crate) fn check(&mut self, now: Duration, busy: bool, changes: u64) -> QuietCheck {
         if busy {
             self.since = None;
-            return Look::Busy;
+            return QuietCheck::Busy;
         }
         let since = match self.since {
-            Some((since, then)) if then == stirred => since,
+            Some((since, then)) if then == changes => since,
             _ => {
-                self.since = Some((now, stirred));
+                self.since = Some((now, changes));
                 now
             }
         };
         match SETTLE.checked_sub(now.saturating_sub(since)) {
-            Some(left) if !left.is_zero() => Look::Settling(left),
-            _ => Look::AskAgain,
+            Some(left) if !left.is_zero() => QuietCheck::Settling(left),
+            _ => QuietCheck::CheckInboxes,
         }
     }
 
-    /// Somebody had unread messages after all.
-    pub(crate) fn begin_again(&mut self) {
+    /// Starts over because an agent had unread messages.
+    pub(crate) fn restart(&mut self) {
         self.since = None;
     }
 }
@@ -60,24 +60,24 @@ mod tests {
     }
 
     #[test]
-    fn it_is_over_after_a_moment_of_quiet() {
-        let mut quiet = Quiet::default();
-        assert_eq!(quiet.look(at(0), true, 1), Look::Busy);
-        assert_eq!(quiet.look(at(100), false, 1), Look::Settling(at(1_000)));
-        assert_eq!(quiet.look(at(700), false, 1), Look::Settling(at(400)));
-        assert_eq!(quiet.look(at(1_100), false, 1), Look::AskAgain);
+    fn run_ends_after_a_quiet_moment() {
+        let mut quiet = QuietDetector::default();
+        assert_eq!(quiet.check(at(0), true, 1), QuietCheck::Busy);
+        assert_eq!(quiet.check(at(100), false, 1), QuietCheck::Settling(at(1_000)));
+        assert_eq!(quiet.check(at(700), false, 1), QuietCheck::Settling(at(400)));
+        assert_eq!(quiet.check(at(1_100), false, 1), QuietCheck::CheckInboxes);
     }
 
     #[test]
-    fn whatever_happens_meanwhile_begins_the_moment_again() {
-        let mut quiet = Quiet::default();
-        quiet.look(at(0), false, 1);
-        assert_eq!(quiet.look(at(900), true, 1), Look::Busy);
-        assert_eq!(quiet.look(at(1_000), false, 1), Look::Settling(at(1_000)));
-        // A turn that nobody saw, because it was over before anybody looked.
-        assert_eq!(quiet.look(at(2_000), false, 2), Look::Settling(at(1_000)));
-        assert_eq!(quiet.look(at(3_000), false, 2), Look::AskAgain);
-        quiet.begin_again();
-        assert_eq!(quiet.look(at(3_001), false, 2), Look::Settling(at(1_000)));
+    fn change_restarts_the_quiet_moment() {
+        let mut quiet = QuietDetector::default();
+        quiet.check(at(0), false, 1);
+        assert_eq!(quiet.check(at(900), true, 1), QuietCheck::Busy);
+        assert_eq!(quiet.check(at(1_000), false, 1), QuietCheck::Settling(at(1_000)));
+        // A turn that began and ended between two checks.
+        assert_eq!(quiet.check(at(2_000), false, 2), QuietCheck::Settling(at(1_000)));
+        assert_eq!(quiet.check(at(3_000), false, 2), QuietCheck::CheckInboxes);
+        quiet.restart();
+        assert_eq!(quiet.check(at(3_001), false, 2), QuietCheck::Settling(at(1_000)));
     }
 }

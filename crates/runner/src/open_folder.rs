@@ -1,7 +1,7 @@
-//! Folders that are held open, so that what is done in them stays in them.
+//! Folders held open by descriptor, so that file operations cannot be redirected out of them.
 //!
-//! Agents write to the folders that the runner puts files into, also while it does so. Every name is looked up in a folder that
-//! is held, no link is ever followed, and new files have names that cannot be guessed.
+//! Agents can write to the folders in which the runner creates files, even at the same time. Every name is looked up relative
+//! to an open folder, no link is ever followed, and new files have unpredictable names.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,19 +12,19 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// A folder that stays the same one, whatever is put in its place.
+/// An open folder. Replacing the folder at its path does not affect it.
 #[derive(Debug)]
-pub(crate) struct HeldFolder {
+pub(crate) struct OpenFolder {
     fd: OwnedFd,
-    /// For people.
+    /// For error messages.
     path: PathBuf,
 }
 
-impl HeldFolder {
+impl OpenFolder {
     /// Opens a folder by its absolute path. Fails if any part of the path is a link.
-    pub(crate) fn open(path: &Path) -> io::Result<HeldFolder> {
+    pub(crate) fn open(path: &Path) -> io::Result<OpenFolder> {
         let flags = step_flags();
-        let mut held = HeldFolder { fd: fs::open("/", flags, Mode::empty())?, path: PathBuf::from("/") };
+        let mut held = OpenFolder { fd: fs::open("/", flags, Mode::empty())?, path: PathBuf::from("/") };
         for part in path.components() {
             match part {
                 Component::RootDir | Component::CurDir => {}
@@ -34,25 +34,25 @@ impl HeldFolder {
                 }
             }
         }
-        held.reopened()
+        held.reopen()
     }
 
-    /// Opens a folder in it.
-    pub(crate) fn enter(&self, name: impl AsRef<OsStr>) -> io::Result<HeldFolder> {
+    /// Opens a subfolder.
+    pub(crate) fn enter(&self, name: impl AsRef<OsStr>) -> io::Result<OpenFolder> {
         self.step(name.as_ref(), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC)
     }
 
-    /// Opens a folder in it, and creates it if nothing is there. True if it was created.
-    pub(crate) fn make(&self, name: impl AsRef<OsStr>) -> io::Result<(HeldFolder, bool)> {
-        let made = match fs::mkdirat(&self.fd, name.as_ref(), Mode::from_raw_mode(0o755)) {
+    /// Opens a subfolder, and creates it if missing. Also returns whether it was created.
+    pub(crate) fn create(&self, name: impl AsRef<OsStr>) -> io::Result<(OpenFolder, bool)> {
+        let created = match fs::mkdirat(&self.fd, name.as_ref(), Mode::from_raw_mode(0o755)) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
             Err(error) => return Err(error.into()),
         };
-        Ok((self.enter(name)?, made))
+        Ok((self.enter(name)?, created))
     }
 
-    /// Whether anything has this name, also if it is a link.
+    /// Whether a file, folder or link has this name.
     pub(crate) fn has(&self, name: &OsStr) -> io::Result<bool> {
         match fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(true),
@@ -61,10 +61,10 @@ impl HeldFolder {
         }
     }
 
-    /// The content of a plain file, at most so many bytes of it. None if nothing has this name; an error if it is a link or
-    /// anything else that is no plain file.
+    /// Reads at most `most` bytes of a regular file. Returns `None` if nothing has this name, and an error for anything but a
+    /// regular file.
     pub(crate) fn read(&self, name: &OsStr, most: u64) -> io::Result<Option<Vec<u8>>> {
-        // A pipe that an agent put there must not be waited for.
+        // Non-blocking, since an agent may have put a pipe there.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match fs::openat(&self.fd, name, flags, Mode::empty()) {
             Ok(file) => file,
@@ -72,34 +72,34 @@ impl HeldFolder {
             Err(error) => return Err(error.into()),
         };
         if !FileType::from_raw_mode(fs::fstat(&file)?.st_mode).is_file() {
-            return Err(io::Error::other(format!("{} is no plain file", self.path.join(name).display())));
+            return Err(io::Error::other(format!("{} is not a regular file", self.path.join(name).display())));
         }
         let mut content = Vec::new();
         File::from(file).take(most).read_to_end(&mut content)?;
         Ok(Some(content))
     }
 
-    /// Whether a plain file of this name has exactly this content.
+    /// Whether a regular file of this name has exactly this content.
     pub(crate) fn contains(&self, name: &OsStr, content: &[u8]) -> bool {
         let found = self.read(name, content.len() as u64 + 1);
         found.is_ok_and(|found| found.is_some_and(|found| found == content))
     }
 
-    /// Puts a file in the place of whatever file or link has this name: all of it or nothing, also after a power cut.
+    /// Writes a file atomically and durably. Replaces any file or link of this name.
     pub(crate) fn write(&self, name: &OsStr, content: &[u8], mode: u32) -> io::Result<()> {
         let fresh = format!(".rookery-{:032x}", rand::random::<u128>());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(fs::openat(&self.fd, &fresh, flags, mode_of(mode))?);
         let written = file.write_all(content).and_then(|()| file.sync_all());
-        let placed = written.and_then(|()| Ok(fs::renameat(&self.fd, &fresh, &self.fd, name)?));
-        if placed.is_err() {
+        let renamed = written.and_then(|()| Ok(fs::renameat(&self.fd, &fresh, &self.fd, name)?));
+        if renamed.is_err() {
             fs::unlinkat(&self.fd, &fresh, AtFlags::empty()).ok();
         }
-        placed.and_then(|()| self.sync())
+        renamed.and_then(|()| self.sync())
     }
 
-    /// Moves whatever has this name, also a link, to another folder.
-    pub(crate) fn rename(&self, from: &OsStr, folder: &HeldFolder, to: &OsStr) -> io::Result<()> {
+    /// Moves a file, folder or link to another folder.
+    pub(crate) fn rename(&self, from: &OsStr, folder: &OpenFolder, to: &OsStr) -> io::Result<()> {
         fs::renameat(&self.fd, from, &folder.fd, to)?;
         folder.sync()?;
         self.sync()
@@ -114,24 +114,24 @@ impl HeldFolder {
         Ok(fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)?)
     }
 
-    fn step(&self, name: &OsStr, flags: OFlags) -> io::Result<HeldFolder> {
+    fn step(&self, name: &OsStr, flags: OFlags) -> io::Result<OpenFolder> {
         let path = self.path.join(name);
         match fs::openat(&self.fd, name, flags, Mode::empty()) {
-            Ok(fd) => Ok(HeldFolder { fd, path }),
+            Ok(fd) => Ok(OpenFolder { fd, path }),
             Err(Errno::NOTDIR | Errno::LOOP) => {
                 let shown = path.display();
                 Err(io::Error::other(format!(
-                    "{shown} is a link or no folder; remove it, nothing beyond it is touched"
+                    "{shown} is a link or not a folder, and links are not followed; remove it"
                 )))
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The same folder, for more than looking up names.
-    fn reopened(self) -> io::Result<HeldFolder> {
+    /// Reopens the folder for more than looking up names.
+    fn reopen(self) -> io::Result<OpenFolder> {
         let fd = fs::openat(&self.fd, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(HeldFolder { fd, path: self.path })
+        Ok(OpenFolder { fd, path: self.path })
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -139,7 +139,7 @@ impl HeldFolder {
     }
 }
 
-/// A folder on the way may be one that can be entered and not listed.
+/// Flags for the folders of a path, which may be accessible but not readable.
 fn step_flags() -> OFlags {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     #[cfg(target_os = "linux")]
@@ -158,15 +158,15 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn link_on_the_way_is_refused() {
+    fn link_in_a_path_is_rejected() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("real/deep")).unwrap();
         symlink("real", root.join("link")).unwrap();
-        assert!(HeldFolder::open(&root.join("real/deep")).is_ok());
-        let error = HeldFolder::open(&root.join("link/deep")).unwrap_err().to_string();
+        assert!(OpenFolder::open(&root.join("real/deep")).is_ok());
+        let error = OpenFolder::open(&root.join("link/deep")).unwrap_err().to_string();
         assert!(error.contains("link is a link"), "{error}");
-        assert!(HeldFolder::open(&root).unwrap().make("link").is_err());
+        assert!(OpenFolder::open(&root).unwrap().create("link").is_err());
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
         let root = temp.path().canonicalize().unwrap();
         std::fs::write(root.join("victim"), "theirs").unwrap();
         symlink("victim", root.join("file")).unwrap();
-        let held = HeldFolder::open(&root).unwrap();
+        let held = OpenFolder::open(&root).unwrap();
         assert!(!held.contains("file".as_ref(), b"theirs"), "a link has no content");
         held.write("file".as_ref(), b"ours", 0o600).unwrap();
         assert!(held.contains("file".as_ref(), b"ours"));
@@ -188,6 +188,6 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path().canonicalize().unwrap();
         fs::mkfifoat(fs::CWD, root.join("pipe"), Mode::from_raw_mode(0o600)).unwrap();
-        assert!(!HeldFolder::open(&root).unwrap().contains("pipe".as_ref(), b""));
+        assert!(!OpenFolder::open(&root).unwrap().contains("pipe".as_ref(), b""));
     }
 }
