@@ -5,7 +5,7 @@ use jiff::Zoned;
 use rookery_client::{Client, ClientError};
 use serde_json::{Value, json};
 
-use crate::file::{Ready, Step};
+use crate::file::{Ready, StepConfig};
 
 /// Requests the tasks of all steps that have an agent. Requests that were sent in this generation before are not repeated.
 pub async fn request_all(client: &Client, ready: &Ready, generation: u64) -> Result<(), ClientError> {
@@ -24,11 +24,11 @@ pub async fn request_all(client: &Client, ready: &Ready, generation: u64) -> Res
 }
 
 /// The task id of a step, which is the same within a generation.
-fn task_id(ready: &Ready, step: &Step, generation: u64) -> String {
+fn task_id(ready: &Ready, step: &StepConfig, generation: u64) -> String {
     format!("task_{}_{generation}_{}", ready.variables.instance.name(), step.rule.id)
 }
 
-fn request(ready: &Ready, step: &Step, task: &str, agent: &str) -> Value {
+fn request(ready: &Ready, step: &StepConfig, task: &str, agent: &str) -> Value {
     let instance = &ready.variables.instance;
     let expects = &step.rule.expects;
     let mut fields: Vec<&str> = expects.required.iter().map(String::as_str).collect();

@@ -2,12 +2,12 @@
 
 use jiff::Zoned;
 
-use crate::file::{Agent, Ready, Source, Surroundings};
+use crate::file::{Agent, Ready, Surroundings, WorkflowSource};
 use crate::sandbox::SandboxSupport;
 
 /// Parses a valid workflow.
 pub(crate) fn ready(text: &str) -> Ready {
-    let source = Source { file: "test.yaml".into(), folder: ".".into(), text: text.to_owned() };
+    let source = WorkflowSource { file: "test.yaml".into(), folder: ".".into(), text: text.to_owned() };
     let tools = ["channel_send", "task_get"].map(str::to_owned).to_vec();
     let surroundings = Surroundings {
         env: Default::default(),

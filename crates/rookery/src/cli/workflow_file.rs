@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rookery_core::model::context_settings::Provider;
-use rookery_runner::file::{At, Faults, Ready, Refused, Source, Surroundings};
+use rookery_runner::file::{FileFaults, InFile, Ready, Refused, Surroundings, WorkflowSource};
 use rookery_runner::sandbox::SandboxSupport;
 use rookery_surfaces::mcp::Toolset;
 
@@ -36,7 +36,7 @@ pub fn load(
     params: &[String],
     surroundings: &Surroundings<'_>,
 ) -> anyhow::Result<Ready> {
-    let source = match Source::load(file) {
+    let source = match WorkflowSource::load(file) {
         Ok(source) => source,
         Err(faults) => return Err(tell(context, &faults)?),
     };
@@ -65,7 +65,7 @@ fn without_context_tools(mut ready: Ready) -> Ready {
             None if agent.backend.as_str() == "cursor" => None,
             None => {
                 let place = &agent.name.place;
-                Some(others.into_iter().map(|tool| At { value: tool.to_owned(), place: place.clone() }).collect())
+                Some(others.into_iter().map(|tool| InFile { value: tool.to_owned(), place: place.clone() }).collect())
             }
             Some(tools) => Some(tools.into_iter().filter(|tool| others.contains(&tool.value.as_str())).collect()),
         };
@@ -81,7 +81,7 @@ pub fn tools_without_context(backend: &str) -> Vec<&'static str> {
 }
 
 /// Every fault on a line of its own, and that there are some.
-fn tell(context: &Context, faults: &Faults) -> anyhow::Result<anyhow::Error> {
+fn tell(context: &Context, faults: &FileFaults) -> anyhow::Result<anyhow::Error> {
     match context.out.format() {
         Format::Json => context.out.json(faults)?,
         Format::Human => faults.to_string().lines().try_for_each(|line| context.out.line(line, TextStyle::Bad))?,
@@ -118,9 +118,10 @@ mod tests {
             find_program: &|_| None,
             sandbox: SandboxSupport::Missing,
         };
-        let source = Source { file: "team.yaml".into(), folder: PathBuf::from("/nonexistent"), text: text.to_owned() };
+        let source =
+            WorkflowSource { file: "team.yaml".into(), folder: PathBuf::from("/nonexistent"), text: text.to_owned() };
         let ready = without_context_tools(Ready::check(&source, "default", &[], &surroundings).unwrap());
-        let tools = |tools: &Vec<At<String>>| tools.iter().map(|tool| tool.value.clone()).collect();
+        let tools = |tools: &Vec<InFile<String>>| tools.iter().map(|tool| tool.value.clone()).collect();
         ready.workflow.agents.iter().map(|agent| (agent.name.value.clone(), agent.tools.as_ref().map(tools))).collect()
     }
 

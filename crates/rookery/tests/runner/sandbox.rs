@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rookery_client::SessionIssuer;
 use rookery_runner::backend::{BackendEvent, Events};
-use rookery_runner::file::{At, Sandbox as SandboxSetting, SandboxLimits, SourceLocation};
+use rookery_runner::file::{InFile, Sandbox as Said, SandboxLimits, SourceLocation};
 use rookery_runner::process::{ExecShim, OutputStream, ProcessEnd, Program, RunLimits, run};
 use rookery_runner::sandbox::{Sandbox, SandboxRequest, SandboxSupport};
 use rookery_testkit::daemon::{Daemon, Setup};
@@ -70,8 +70,8 @@ impl Project {
         write: &[&str],
         env: &BTreeMap<String, String>,
     ) -> Arc<Sandbox> {
-        let entries =
-            |all: &[&str]| all.iter().map(|text| At { value: (*text).to_owned(), place: source_location() }).collect();
+        let said =
+            |all: &[&str]| all.iter().map(|text| InFile { value: (*text).to_owned(), place: source_location() }).collect();
         let request = SandboxRequest {
             agent: AGENT,
             project: self.root(),

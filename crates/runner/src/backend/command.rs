@@ -12,7 +12,7 @@ use super::{
     Backend, BackendEvent, BackendOutcome, Events, Failure, MAX_OUTPUT_BYTES, Seat, Turn, TurnVerdict, Usage, Why,
     over_limit,
 };
-use crate::file::Template;
+use crate::file::TextTemplate;
 use crate::process::{self, Finished, NotStarted, OutputStream, ProcessEnd, Program, RunLimits};
 use crate::sandbox::Sandbox;
 
@@ -27,7 +27,7 @@ pub(super) struct CommandBackend {
 }
 
 impl CommandBackend {
-    pub(super) fn new(argv: &[Template], seat: &Seat) -> Result<CommandBackend, Failure> {
+    pub(super) fn new(argv: &[TextTemplate], seat: &Seat) -> Result<CommandBackend, Failure> {
         let argv: Vec<String> = argv.iter().map(|part| seat.variables.fill(part)).collect();
         if argv.first().is_none_or(|program| program.trim().is_empty()) {
             let reason = format!("the command of {} names no program", seat.name);

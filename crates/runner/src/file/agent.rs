@@ -1,4 +1,4 @@
-//! One agent of the team: what runs it, what it is told, and within which limits.
+//! One agent of the team: its backend, prompts and limits.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,42 +8,46 @@ use rookery_core::Actor;
 use rookery_core::kernel::limit;
 
 use super::backend::{self, Backend};
-use super::cursor::{Field, Keys, Reader};
-use super::fault::{At, Fault, Faults};
+use super::cursor::{Field, FileReader, RecordKeys};
+use super::fault::{FileFault, FileFaults, InFile};
 use super::limits::MAX_COUNT;
-use super::near::{nearest, some_of};
+use super::near::{join_names, nearest};
 use super::prompt::Prompt;
 use super::sandbox_limits::{self, SandboxLimits};
 use super::setup;
 use super::shape::{Record, Shape, optional};
-use super::template::Template;
+use super::template::TextTemplate;
 use super::variables::Variables;
 use super::wakeup::{self, Wakeup};
 
-/// What agents can be called, so that `@name` reaches them.
+/// Valid names of agents, which `@name` can mention.
 pub(super) const NAME: &str = "^[A-Za-z][A-Za-z0-9_-]*$";
 
 pub(super) const RECORD: Record = Record {
     name: "agent",
     about: "One agent of the team.",
     keys: &[
-        optional("backend", Shape::Choice(backend::WORDS), "What runs it; sdk if absent"),
-        optional("model", Shape::Text, "The model; for sdk as provider/model, and needed there"),
+        optional("backend", Shape::Choice(backend::NAMES), "The program or API that runs it; sdk if absent"),
+        optional("model", Shape::Text, "The model; for sdk required, as provider/model"),
         optional(
             "system_prompt",
             Shape::Text,
-            "What it is told about itself: the text, or a .md or .txt file beside this one",
+            "Its role and instructions: the text, or the path of a .md or .txt file, relative to this file",
         ),
         optional("tools", Shape::List(&Shape::Text), "The only tools that it may use; all if absent"),
         optional("provider", Shape::Record(&backend::PROVIDER), "Another address for the model (sdk)"),
         optional("command", Shape::List(&Shape::Text), "The program and its arguments (command)"),
-        optional("script", super::script::SHAPE, "What it does, turn by turn (mock)"),
-        optional("max_turns", Shape::Count(1, MAX_COUNT), "How many turns it gets in a run"),
-        optional("max_tokens", Shape::Count(1, MAX_COUNT), "How much the model may answer at once, in tokens (sdk)"),
-        optional("timeout", Shape::Duration, "How long a turn may take: 30s, 5m, 2h"),
-        optional("wakeup", wakeup::SHAPE, "When it is woken by itself: an interval (30s, 5m, 2h, 1d) or a cron line"),
-        optional("wakeup_prompt", Shape::Text, "What it is told then; needs `wakeup`"),
-        optional("workspace", Shape::Choice(&["shared", "worktree"]), "The project's folder, or a worktree of its own"),
+        optional("script", super::script::SHAPE, "Its actions, turn by turn (mock)"),
+        optional("max_turns", Shape::Count(1, MAX_COUNT), "Maximum number of turns in a run"),
+        optional(
+            "max_tokens",
+            Shape::Count(1, MAX_COUNT),
+            "Maximum length of one answer of the model, in tokens (sdk)",
+        ),
+        optional("timeout", Shape::Duration, "Maximum duration of a turn: 30s, 5m, 2h"),
+        optional("wakeup", wakeup::SHAPE, "Wakes it on a schedule: an interval (30s, 5m, 2h, 1d) or a cron line"),
+        optional("wakeup_prompt", Shape::Text, "The prompt of a scheduled wakeup; needs `wakeup`"),
+        optional("workspace", Shape::Choice(&["shared", "worktree"]), "The project's folder, or its own worktree"),
         optional("sandbox", Shape::Any(&[Shape::Flag, Shape::Record(&SANDBOX)]), "false: it runs without one"),
         optional(
             "env",
@@ -55,7 +59,7 @@ pub(super) const RECORD: Record = Record {
 
 const SANDBOX: Record = Record {
     name: "sandbox",
-    about: "What the agent may reach besides its own folder and the model.",
+    about: "Access of the agent beyond its own folder and the model.",
     keys: &[
         optional(
             "network",
@@ -63,50 +67,45 @@ const SANDBOX: Record = Record {
             "Hosts that it may reach, such as api.github.com or *.crates.io",
         ),
         optional("write", Shape::List(&Shape::Text), "Folders that it may write to"),
-        optional("limits", Shape::Record(&sandbox_limits::RECORD), "What its programs may use in a turn"),
+        optional("limits", Shape::Record(&sandbox_limits::RECORD), "Resources that its programs may use in a turn"),
     ],
 };
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Agent {
-    pub name: At<String>,
+    pub name: InFile<String>,
     pub backend: Backend,
-    pub model: Option<Template>,
+    pub model: Option<TextTemplate>,
     pub system_prompt: Option<Prompt>,
-    pub tools: Option<Vec<At<String>>>,
+    pub tools: Option<Vec<InFile<String>>>,
     pub max_turns: Option<u64>,
     pub timeout: Option<Duration>,
     pub wakeup: Option<Wakeup>,
-    pub wakeup_prompt: Option<Template>,
-    pub workspace: Workspace,
+    pub wakeup_prompt: Option<TextTemplate>,
+    pub workspace: WorkspaceKind,
     pub sandbox: Sandbox,
-    pub env: Vec<(At<String>, EnvValue)>,
+    pub env: Vec<(InFile<String>, EnvValue)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Workspace {
+pub enum WorkspaceKind {
     Shared,
     Worktree,
 }
 
-impl Workspace {
+impl WorkspaceKind {
     pub fn as_str(self) -> &'static str {
         match self {
-            Workspace::Shared => "shared",
-            Workspace::Worktree => "worktree",
+            WorkspaceKind::Shared => "shared",
+            WorkspaceKind::Worktree => "worktree",
         }
     }
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Sandbox {
-    /// Said in the file, because it is not the default.
     Off,
-    On {
-        network: Vec<At<String>>,
-        write: Vec<At<String>>,
-        limits: SandboxLimits,
-    },
+    On { network: Vec<InFile<String>>, write: Vec<InFile<String>>, limits: SandboxLimits },
 }
 
 impl Default for Sandbox {
@@ -117,40 +116,40 @@ impl Default for Sandbox {
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum EnvValue {
-    Text(Template),
-    /// A variable of the runner's own environment. Its value is never in the file, nor in what is shown of it.
-    Inherited(At<String>),
+    Text(TextTemplate),
+    /// A variable of the runner's own environment. Its value is neither in the file nor shown.
+    Inherited(InFile<String>),
 }
 
 impl Agent {
-    pub(super) fn read_all(field: &Field<'_>, folder: &Path, reader: &mut Reader<'_>) -> Vec<Agent> {
+    pub(super) fn read_all(field: &Field<'_>, folder: &Path, reader: &mut FileReader<'_>) -> Vec<Agent> {
         let entries = field.entries(reader);
         if entries.is_empty() && field.is_map() {
-            reader.fault(Fault::new(&field.place, "there must be at least one agent"));
+            reader.fault(FileFault::new(&field.place, "at least one agent is required"));
         }
         entries.into_iter().filter_map(|(name, field)| read(name, &field, folder, reader)).collect()
     }
 
-    /// What the file sets for its programs, with everything put in and inherited.
+    /// The environment of its programs, with variables filled in and inherited values.
     pub fn environment(&self, variables: &Variables) -> BTreeMap<String, String> {
         let value = |value: &EnvValue| match value {
             EnvValue::Text(text) => Some(variables.fill(text)),
-            // One that is not there was noted when the file was checked.
+            // The preview has a note about a missing variable.
             EnvValue::Inherited(of) => variables.env.get(&of.value).cloned(),
         };
-        self.env.iter().filter_map(|(name, said)| Some((name.value.clone(), value(said)?))).collect()
+        self.env.iter().filter_map(|(name, text)| Some((name.value.clone(), value(text)?))).collect()
     }
 }
 
-fn read(name: At<String>, field: &Field<'_>, folder: &Path, reader: &mut Reader<'_>) -> Option<Agent> {
+fn read(name: InFile<String>, field: &Field<'_>, folder: &Path, reader: &mut FileReader<'_>) -> Option<Agent> {
     check_name(&name, reader);
     let keys = field.record(reader, &RECORD)?;
     let mut template = |key: &str| keys.get(key).and_then(|field| field.template(reader));
     let (model, wakeup_prompt) = (template("model"), template("wakeup_prompt"));
     if let Some(key) = keys.key("wakeup_prompt").filter(|_| keys.get("wakeup").is_none()) {
-        reader.fault(Fault::new(key, "needs `wakeup`").hint("say when it is woken, such as `wakeup: 5m`"));
+        reader.fault(FileFault::new(key, "needs `wakeup`").hint("add a schedule, such as `wakeup: 5m`"));
     }
-    let places = [("shared", Workspace::Shared), ("worktree", Workspace::Worktree)];
+    let places = [("shared", WorkspaceKind::Shared), ("worktree", WorkspaceKind::Worktree)];
     let backend = Backend::read(&keys, reader);
     Some(Agent {
         model,
@@ -160,35 +159,39 @@ fn read(name: At<String>, field: &Field<'_>, folder: &Path, reader: &mut Reader<
         timeout: keys.get("timeout").and_then(|field| field.duration(reader)),
         wakeup: keys.get("wakeup").and_then(|field| Wakeup::read(field, reader)),
         wakeup_prompt,
-        workspace: keys.get("workspace").and_then(|field| field.choice(reader, &places)).unwrap_or(Workspace::Shared),
+        workspace: keys
+            .get("workspace")
+            .and_then(|field| field.choice(reader, &places))
+            .unwrap_or(WorkspaceKind::Shared),
         sandbox: keys.get("sandbox").map(|field| sandbox(field, reader)).unwrap_or_default(),
         env: env(&keys, reader),
         name,
-        // Last, so that everything else that is wrong is told too.
+        // Last, so that all other faults of the agent are reported too.
         backend: backend?,
     })
 }
 
-/// Tells a name that no agent of the team has.
-pub(super) fn is_one_of(name: &At<String>, team: &[String], faults: &mut Faults) {
+/// Reports a name that no agent of the team has.
+pub(super) fn check_is_member(name: &InFile<String>, team: &[String], faults: &mut FileFaults) {
     if team.contains(&name.value) {
         return;
     }
     faults.add_with(|| {
-        let fault = Fault::new(&name.place, format!("no agent is called `{}`", name.value));
+        let fault = FileFault::new(&name.place, format!("there is no agent `{}`", name.value));
         match nearest(&name.value, team.iter().map(String::as_str)) {
             Some(meant) => fault.meant(Some(meant)),
-            None => fault.hint(format!("there are {}", some_of(team))),
+            None => fault.hint(format!("the agents are {}", join_names(team))),
         }
     });
 }
 
-fn check_name(name: &At<String>, reader: &mut Reader<'_>) {
+fn check_name(name: &InFile<String>, reader: &mut FileReader<'_>) {
     if !is_name(&name.value) {
-        let fault = Fault::new(&name.place, "no agent can be called so").found(format!("`{}`", name.value));
-        reader.fault(fault.hint("a name is a letter and then letters, digits, `_` and `-`, so that @name reaches it"));
+        let fault = FileFault::new(&name.place, "is not a valid name of an agent").found(format!("`{}`", name.value));
+        reader
+            .fault(fault.hint("use a letter, followed by letters, digits, `_` and `-`, so that @name can mention it"));
     } else if Actor::is_reserved(&name.value) {
-        let fault = Fault::new(&name.place, format!("`{}` is not the name of an agent", name.value));
+        let fault = FileFault::new(&name.place, format!("`{}` is a reserved name", name.value));
         reader.fault(fault.hint("choose another name"));
     }
 }
@@ -199,11 +202,11 @@ fn is_name(name: &str) -> bool {
         && name.len() <= limit::AGENT_ID_BYTES
 }
 
-fn texts(field: &Field<'_>, reader: &mut Reader<'_>) -> Vec<At<String>> {
+fn texts(field: &Field<'_>, reader: &mut FileReader<'_>) -> Vec<InFile<String>> {
     field.list(reader).iter().filter_map(|item| item.text(reader)).collect()
 }
 
-fn sandbox(field: &Field<'_>, reader: &mut Reader<'_>) -> Sandbox {
+fn sandbox(field: &Field<'_>, reader: &mut FileReader<'_>) -> Sandbox {
     match field.flag_value() {
         Some(true) => return Sandbox::default(),
         Some(false) => return Sandbox::Off,
@@ -216,7 +219,7 @@ fn sandbox(field: &Field<'_>, reader: &mut Reader<'_>) -> Sandbox {
     let Some(keys) = field.record(reader, &SANDBOX) else { return Sandbox::default() };
     let network = keys.get("network").map(|field| texts(field, reader)).unwrap_or_default();
     for host in network.iter().filter(|host| !is_host(&host.value)) {
-        let fault = Fault::new(&host.place, "must be the name of a host").found(format!("`{}`", host.value));
+        let fault = FileFault::new(&host.place, "must be the name of a host").found(format!("`{}`", host.value));
         reader.fault(fault.hint("such as api.github.com, *.crates.io or localhost:8080, without http://"));
     }
     let write = keys.get("write").map(|field| texts(field, reader)).unwrap_or_default();
@@ -233,15 +236,16 @@ fn is_host(host: &str) -> bool {
         && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
 }
 
-fn env(keys: &Keys<'_>, reader: &mut Reader<'_>) -> Vec<(At<String>, EnvValue)> {
+fn env(keys: &RecordKeys<'_>, reader: &mut FileReader<'_>) -> Vec<(InFile<String>, EnvValue)> {
     let Some(field) = keys.get("env") else { return Vec::new() };
     let mut all = Vec::new();
     for (name, field) in field.entries(reader) {
         if !setup::is_name(&name.value) {
-            let fault = Fault::new(&name.place, "no variable can be called so").found(format!("`{}`", name.value));
-            reader.fault(fault.hint("a name is letters, digits and `_`, and begins with no digit"));
+            let fault =
+                FileFault::new(&name.place, "is not a valid name of a variable").found(format!("`{}`", name.value));
+            reader.fault(fault.hint("use letters, digits and `_`, and do not begin with a digit"));
         } else if name.value.starts_with("ROOKERY_") {
-            let fault = Fault::new(&name.place, format!("`{}` is set by Rookery itself", name.value));
+            let fault = FileFault::new(&name.place, format!("`{}` is set by Rookery itself", name.value));
             reader.fault(fault.hint("choose another name"));
         }
         let Some(value) = env_value(&field, reader) else { continue };
@@ -250,15 +254,15 @@ fn env(keys: &Keys<'_>, reader: &mut Reader<'_>) -> Vec<(At<String>, EnvValue)> 
     all
 }
 
-fn env_value(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<EnvValue> {
+fn env_value(field: &Field<'_>, reader: &mut FileReader<'_>) -> Option<EnvValue> {
     let text = field.scalar(reader)?;
     if let Some(name) = backend::inherited(&text.value) {
-        return Some(EnvValue::Inherited(At { value: name.to_owned(), place: text.place }));
+        return Some(EnvValue::Inherited(InFile { value: name.to_owned(), place: text.place }));
     }
     if field.is_text() {
         return field.template(reader).map(EnvValue::Text);
     }
-    Some(EnvValue::Text(Template::read(&text.value, text.place, &[], &mut reader.faults)))
+    Some(EnvValue::Text(TextTemplate::read(&text.value, text.place, &[], &mut reader.faults)))
 }
 
 #[cfg(test)]
@@ -266,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_what_a_mention_can_be() {
+    fn agent_name_must_be_mentionable() {
         for good in ["a", "coder", "a_b-C9"] {
             assert!(is_name(good), "{good}");
         }
@@ -276,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_have_no_scheme() {
+    fn host_with_scheme_is_rejected() {
         for good in ["api.github.com", "*.crates.io", "localhost:8080", "127.0.0.1"] {
             assert!(is_host(good), "{good}");
         }

@@ -1,20 +1,20 @@
-//! Where the team's channel and documents are kept: in files unless the file says otherwise.
+//! The location of the team's channel and documents: files by default.
 
 use rookery_core::model::context_settings::{CHANNEL, ContextSettings, ENTRY_POINT, Provider};
 
-use super::cursor::{Field, Reader};
-use super::fault::{Fault, SourceLocation};
+use super::cursor::{Field, FileReader};
+use super::fault::{FileFault, SourceLocation};
 use super::shape::{Record, Shape, optional, required};
-use super::template::Template;
+use super::template::TextTemplate;
 
 pub(super) const SHAPE: Shape = Shape::Any(&[Shape::Only(false), Shape::Record(&RECORD)]);
 
 pub(super) const RECORD: Record = Record {
     name: "context",
-    about: "Where the channel and the documents are kept. Absent or empty: in files. false: there is no context.",
+    about: "The location of the channel and the documents. Absent or empty: in files. false: there is no context.",
     keys: &[
         required("provider", Shape::Choice(&["file", "memory"]), "file: also as files; memory: only in the daemon"),
-        optional("config", Shape::Record(&CONFIG), "For the provider file"),
+        optional("config", Shape::Record(&CONFIG), "Settings of the provider file"),
     ],
 };
 
@@ -32,10 +32,10 @@ const CONFIG: Record = Record {
 #[derive(Clone, PartialEq, Debug)]
 pub struct ContextConfig {
     pub provider: Provider,
-    pub dir: Option<Template>,
-    pub channel: Option<Template>,
-    pub document: Option<Template>,
-    pub documents: Option<Vec<Template>>,
+    pub dir: Option<TextTemplate>,
+    pub channel: Option<TextTemplate>,
+    pub document: Option<TextTemplate>,
+    pub documents: Option<Vec<TextTemplate>>,
 }
 
 impl Default for ContextConfig {
@@ -49,12 +49,12 @@ impl ContextConfig {
         ContextConfig { provider, dir: None, channel: None, document: None, documents: None }
     }
 
-    pub(super) fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> ContextConfig {
+    pub(super) fn read(field: &Field<'_>, reader: &mut FileReader<'_>) -> ContextConfig {
         match field.flag_value() {
             Some(false) => return ContextConfig::of(Provider::Off),
             Some(true) => {
-                let fault = Fault::new(&field.place, "must be false or a mapping with `provider`").found("`true`");
-                reader.fault(fault.hint("leave it out: without it there is a context"));
+                let fault = FileFault::new(&field.place, "must be false or a mapping with `provider`").found("`true`");
+                reader.fault(fault.hint("leave it out to have a context"));
                 return ContextConfig::default();
             }
             None => {}
@@ -64,7 +64,7 @@ impl ContextConfig {
         let provider = keys.get("provider").and_then(|field| field.choice(reader, &words)).unwrap_or(Provider::File);
         let Some(config) = keys.get("config") else { return ContextConfig::of(provider) };
         if let Some(key) = keys.key("config").filter(|_| provider == Provider::Memory) {
-            reader.fault(Fault::new(key, "only the provider `file` has a config").hint("take it away"));
+            reader.fault(FileFault::new(key, "only the provider `file` has a config").hint("take it away"));
         }
         let Some(keys) = config.record(reader, &CONFIG) else { return ContextConfig::of(provider) };
         let mut template = |name: &str| keys.get(name).and_then(|field| field.template(reader));
@@ -75,13 +75,13 @@ impl ContextConfig {
         ContextConfig { provider, dir, channel, document, documents }
     }
 
-    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+    pub fn templates(&self) -> impl Iterator<Item = &TextTemplate> {
         let documents = self.documents.iter().flatten();
         self.dir.iter().chain(&self.channel).chain(&self.document).chain(documents)
     }
 
-    /// As the daemon is told, with everything put in.
-    pub fn settings(&self, mut fill: impl FnMut(&Template) -> String) -> ContextSettings {
+    /// Converts to the settings for the daemon, with variables filled in.
+    pub fn settings(&self, mut fill: impl FnMut(&TextTemplate) -> String) -> ContextSettings {
         ContextSettings {
             provider: Some(self.provider),
             dir: self.dir.as_ref().map(&mut fill),
@@ -91,12 +91,12 @@ impl ContextConfig {
         }
     }
 
-    /// The settings, one at a time, each with where it stands: so that what is wrong with one is told there.
+    /// Splits the settings into single ones with their places, so that each fault is reported at its place.
     pub(super) fn one_by_one(&self, settings: &ContextSettings) -> Vec<(SourceLocation, ContextSettings)> {
         let none = ContextSettings::default();
         let mut alone = Vec::new();
         let own = ContextSettings { channel: settings.channel.clone(), ..none.clone() };
-        // What is wrong with the channel is told once, and not again for every document that is held against it.
+        // A fault of the channel is reported once, not again for every document that is compared with it.
         let channel = settings.channel.clone().filter(|_| own.check().is_ok());
         if let Some(template) = &self.channel {
             alone.push((template.place.clone(), own));
@@ -115,12 +115,12 @@ impl ContextConfig {
     }
 }
 
-/// What the channel's file is called.
+/// The file of the channel.
 pub(super) fn channel(settings: &ContextSettings) -> &str {
     settings.channel.as_deref().unwrap_or(CHANNEL)
 }
 
-/// What the entry document is called.
+/// The file of the entry document.
 pub(super) fn document(settings: &ContextSettings) -> &str {
     settings.document.as_deref().unwrap_or(ENTRY_POINT)
 }

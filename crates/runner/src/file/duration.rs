@@ -1,14 +1,14 @@
-//! How long something takes: a number and its unit, as `30s`, `5m`, `2h` or `1d`.
+//! Durations: a number with its unit, such as `30s`, `5m`, `2h` or `1d`.
 
 use std::time::Duration;
 
-/// The longest that can be said.
+/// The longest accepted duration.
 const MAX_DURATION: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 pub(super) const PATTERN: &str = "^[0-9]+(ms|s|m|h|d)$";
 pub(super) const EXPECTED: &str = "must be a number with its unit, such as 30s, 5m, 2h or 1d";
 
-/// None if it is no duration, too long, or nothing at all.
+/// Parses a duration. Returns `None` if it is malformed, too long or zero.
 pub fn parse(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let count: u64 = text[..digits].parse().ok()?;
@@ -24,7 +24,7 @@ pub fn parse(text: &str) -> Option<Duration> {
     (!length.is_zero() && length <= MAX_DURATION).then_some(length)
 }
 
-/// In the largest unit that says it exactly.
+/// Shows a duration in the largest unit that is exact.
 pub(crate) fn show(length: Duration) -> String {
     let millis = length.as_millis();
     let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_duration_has_a_unit() {
+    fn duration_needs_a_number_and_a_unit() {
         for (text, seconds) in [("30s", 30), ("5m", 300), ("2h", 7_200), ("1d", 86_400), ("1000ms", 1)] {
             assert_eq!(parse(text), Some(Duration::from_secs(seconds)), "{text}");
         }
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_shown_as_it_was_written() {
+    fn duration_is_shown_as_written() {
         for text in ["30s", "5m", "2h", "1d", "1500ms", "90s"] {
             assert_eq!(parse(text).map(show).as_deref(), Some(text));
         }

@@ -1,4 +1,4 @@
-//! What is wrong with a file, and where. Faults are collected, so that a person mends a file once and not line by line.
+//! FileFaults of a file, with their places. They are collected, so that a person can fix all of them at once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,56 +6,56 @@ use std::sync::Arc;
 use rookery_core::kernel::limit;
 use serde::Serialize;
 
-/// The longest piece of a file that a fault repeats.
+/// Maximum length of a value quoted in a fault.
 const FOUND_CHARS: usize = 60;
 
-/// Where something stands: lines and columns count from one, columns in characters.
+/// A place in a file. Lines and columns count from one, columns in characters.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub struct SourceLocation {
     pub file: Arc<str>,
     pub line: u64,
     pub column: u64,
-    /// The way to it in the file, such as `agents.coder.tools[1]`; empty for the file itself.
+    /// The path of keys, such as `agents.coder.tools[1]`; empty for the file itself.
     pub path: String,
 }
 
-/// A value, and where it was written.
+/// A value with its place in the file.
 #[derive(Clone, PartialEq, Debug)]
-pub struct At<T> {
+pub struct InFile<T> {
     pub value: T,
     pub place: SourceLocation,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Fault {
+pub struct FileFault {
     #[serde(flatten)]
     pub place: SourceLocation,
     pub message: String,
-    /// What stands there instead. Never a secret.
+    /// The value in the file. Never a secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
-impl Fault {
-    pub fn new(place: &SourceLocation, message: impl Into<String>) -> Fault {
-        Fault { place: place.clone(), message: message.into(), found: None, hint: None }
+impl FileFault {
+    pub fn new(place: &SourceLocation, message: impl Into<String>) -> FileFault {
+        FileFault { place: place.clone(), message: message.into(), found: None, hint: None }
     }
 
     #[must_use]
-    pub fn found(self, found: impl AsRef<str>) -> Fault {
-        Fault { found: Some(excerpt(found.as_ref())), ..self }
+    pub fn found(self, found: impl AsRef<str>) -> FileFault {
+        FileFault { found: Some(excerpt(found.as_ref())), ..self }
     }
 
     #[must_use]
-    pub fn hint(self, hint: impl Into<String>) -> Fault {
-        Fault { hint: Some(hint.into()), ..self }
+    pub fn hint(self, hint: impl Into<String>) -> FileFault {
+        FileFault { hint: Some(hint.into()), ..self }
     }
 
-    /// With the word that was probably meant, if one is near.
+    /// Adds the name that was probably meant as a hint, if there is one.
     #[must_use]
-    pub fn meant(self, nearest: Option<&str>) -> Fault {
+    pub fn meant(self, nearest: Option<&str>) -> FileFault {
         match nearest {
             Some(nearest) => self.hint(format!("did you mean `{nearest}`?")),
             None => self,
@@ -63,7 +63,7 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for FileFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SourceLocation { file, line, column, path } = &self.place;
         write!(f, "{file}:{line}:{column}: ")?;
@@ -81,7 +81,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The first line of a text, and not all of a long one.
+/// The first line of a text, cut to [`FOUND_CHARS`].
 fn excerpt(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let mut short: String = line.chars().take(FOUND_CHARS).collect();
@@ -91,16 +91,16 @@ fn excerpt(text: &str) -> String {
     short
 }
 
-/// All that is wrong, in the order of the file; of a file that has too many faults, the first ones found.
+/// The faults of a file in their order, limited to the first ones found.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Faults {
-    faults: Vec<Fault>,
+pub struct FileFaults {
+    faults: Vec<FileFault>,
     omitted: usize,
 }
 
-impl Faults {
-    pub fn add(&mut self, fault: Fault) {
-        // An anchor that is used twice is wrong in one place.
+impl FileFaults {
+    pub fn add(&mut self, fault: FileFault) {
+        // A fault in an anchor that is used twice has one place.
         if self.faults.contains(&fault) {
             return;
         }
@@ -111,8 +111,8 @@ impl Faults {
         }
     }
 
-    /// As [`Faults::add`], for one that takes time to word: what is left out anyway is not worded.
-    pub fn add_with(&mut self, fault: impl FnOnce() -> Fault) {
+    /// As [`FileFaults::add`], for a fault that is expensive to create. It is not created if it would be left out.
+    pub fn add_with(&mut self, fault: impl FnOnce() -> FileFault) {
         if self.faults.len() < limit::FAULTS {
             self.add(fault());
         } else {
@@ -124,7 +124,7 @@ impl Faults {
         self.faults.is_empty()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Fault> {
+    pub fn iter(&self) -> impl Iterator<Item = &FileFault> {
         self.faults.iter()
     }
 
@@ -137,19 +137,19 @@ impl Faults {
     }
 
     #[must_use]
-    pub(crate) fn in_order(mut self) -> Faults {
+    pub(crate) fn in_order(mut self) -> FileFaults {
         self.faults.sort_by(|one, other| one.place.cmp(&other.place));
         self
     }
 }
 
-impl From<Fault> for Faults {
-    fn from(fault: Fault) -> Faults {
-        Faults { faults: vec![fault], omitted: 0 }
+impl From<FileFault> for FileFaults {
+    fn from(fault: FileFault) -> FileFaults {
+        FileFaults { faults: vec![fault], omitted: 0 }
     }
 }
 
-impl fmt::Display for Faults {
+impl fmt::Display for FileFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, fault) in self.faults.iter().enumerate() {
             if at > 0 {
@@ -164,7 +164,7 @@ impl fmt::Display for Faults {
     }
 }
 
-impl std::error::Error for Faults {}
+impl std::error::Error for FileFaults {}
 
 #[cfg(test)]
 mod tests {
@@ -175,8 +175,8 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_says_where_what_and_what_to_do() {
-        let fault = Fault::new(&place(), "must be text").found("[1, 2]").hint("put it in quotes");
+    fn fault_shows_place_message_and_hint() {
+        let fault = FileFault::new(&place(), "must be text").found("[1, 2]").hint("put it in quotes");
         assert_eq!(fault.to_string(), "a.yaml:3:5: agents.coder: must be text, found [1, 2]; put it in quotes");
     }
 
@@ -188,11 +188,11 @@ mod tests {
     }
 
     #[test]
-    fn there_are_only_so_many() {
-        let mut faults = Faults::default();
+    fn number_of_faults_is_limited() {
+        let mut faults = FileFaults::default();
         for n in 0..limit::FAULTS + 5 {
-            faults.add(Fault::new(&place(), format!("{n}")));
-            faults.add(Fault::new(&place(), "0"));
+            faults.add(FileFault::new(&place(), format!("{n}")));
+            faults.add(FileFault::new(&place(), "0"));
         }
         assert_eq!((faults.iter().count(), faults.omitted()), (limit::FAULTS, 5));
         assert!(faults.to_string().ends_with("… and 5 more"));

@@ -1,7 +1,7 @@
-//! The workflow file: from YAML to types, with everything that is wrong told at once.
+//! The workflow file: parses YAML into types and reports all faults at once.
 //!
-//! [`Source`] is the text, [`Workflow`] what it says, [`Ready`] what it means for one instance with all that can be known before
-//! anything runs, and [`Plan`] what would happen then. Reading does nothing but read: it starts no program and asks no daemon.
+//! [`WorkflowSource`] is the text and [`Workflow`] the parsed file. [`Ready`] is a checked workflow of one instance with the variables
+//! known before the run, and [`RunPreview`] shows what a run would do. Parsing has no side effects: it starts no program and needs no daemon.
 
 mod agent;
 mod backend;
@@ -30,27 +30,27 @@ mod wakeup;
 mod workflow;
 mod yaml;
 
-pub use agent::{Agent, EnvValue, Sandbox, Workspace};
+pub use agent::{Agent, EnvValue, Sandbox, WorkspaceKind};
 pub use backend::{AgentProgram, Backend, Provider};
 pub use context::ContextConfig;
 pub use cursor::Argument;
 pub use duration::parse as parse_duration;
 pub(crate) use duration::show as show_duration;
-pub use fault::{At, Fault, Faults, SourceLocation};
-pub use limits::Limits;
-pub use params::{ArgumentError, Kind as ParamKind, Param};
-pub use plan::Plan;
-pub(crate) use plan::notes::unbounded;
+pub use fault::{FileFault, FileFaults, InFile, SourceLocation};
+pub use limits::TeamLimits;
+pub use params::{ArgumentError, ParamKind, WorkflowParam};
+pub use plan::RunPreview;
+pub(crate) use plan::notes::cost_limit_warning;
 pub use prompt::Prompt;
 pub use ready::{Blocker, Ready, Refused, Surroundings};
 pub use sandbox_limits::SandboxLimits;
 pub use schema::schema;
-pub use script::{Action, Script, Then, Times, Turn, When};
+pub use script::{Action, Script, ScriptTurn, Then, Times, When};
 pub use setup::Setup;
 pub(crate) use size::show as show_size;
-pub use source::Source;
-pub use steps::Step;
-pub use template::{Template, Variable};
-pub use variables::{Known, Variables};
+pub use source::WorkflowSource;
+pub use steps::StepConfig;
+pub use template::{TextTemplate, Variable};
+pub use variables::{VariableValue, Variables};
 pub use wakeup::Wakeup;
 pub use workflow::Workflow;

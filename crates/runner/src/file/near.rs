@@ -1,21 +1,21 @@
-//! The known word that somebody probably meant.
+//! Suggests a known name for a misspelt one.
 
-/// How many names are told to somebody who used another.
-const SHOWN: usize = 20;
+/// Maximum number of names in a list of alternatives.
+const MAX_SHOWN: usize = 20;
 
-/// The nearest of `known` to `word`: a few letters apart, or a part of it.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let word = plain(word);
-    let room = (word.chars().count() / 3).clamp(1, 3);
+/// Finds the known name nearest to `name`: one that differs in a few characters, or that contains or is a part of it.
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let name = normalize(name);
+    let max_distance = (name.chars().count() / 3).clamp(1, 3);
     let mut best: Option<(usize, &str)> = None;
     let mut related = None;
     for candidate in known {
-        let other = plain(candidate);
-        let apart = strsim::damerau_levenshtein(&word, &other);
-        if apart <= room && apart < other.len() && best.is_none_or(|(least, _)| apart < least) {
-            best = Some((apart, candidate));
+        let other = normalize(candidate);
+        let distance = strsim::damerau_levenshtein(&name, &other);
+        if distance <= max_distance && distance < other.len() && best.is_none_or(|(least, _)| distance < least) {
+            best = Some((distance, candidate));
         }
-        let is_part = word.len() > 3 && (other.contains(&word) || (other.len() > 3 && word.contains(&other)));
+        let is_part = name.len() > 3 && (other.contains(&name) || (other.len() > 3 && name.contains(&other)));
         if is_part && related.is_none() {
             related = Some(candidate);
         }
@@ -23,16 +23,16 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     best.map(|(_, candidate)| candidate).or(related)
 }
 
-/// Names in a row, and not all of them if there are many.
-pub(crate) fn some_of<S: AsRef<str>>(names: &[S]) -> String {
-    let shown: Vec<&str> = names.iter().take(SHOWN).map(AsRef::as_ref).collect();
-    let more = if names.len() > SHOWN { ", …" } else { "" };
+/// Joins names with commas, and leaves out those beyond [`MAX_SHOWN`].
+pub(crate) fn join_names<S: AsRef<str>>(names: &[S]) -> String {
+    let shown: Vec<&str> = names.iter().take(MAX_SHOWN).map(AsRef::as_ref).collect();
+    let more = if names.len() > MAX_SHOWN { ", …" } else { "" };
     format!("{}{more}", shown.join(", "))
 }
 
-fn plain(word: &str) -> String {
-    // Of a word that is longer than any we know, the beginning tells enough, and comparing takes time.
-    word.chars().take(64).collect::<String>().to_ascii_lowercase().replace('-', "_")
+fn normalize(name: &str) -> String {
+    // Cut to bound the time of comparisons; all known names are shorter.
+    name.chars().take(64).collect::<String>().to_ascii_lowercase().replace('-', "_")
 }
 
 #[cfg(test)]
@@ -40,9 +40,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_word_that_was_meant_is_found_or_none() {
+    fn nearest_name_is_found_for_misspelt_ones() {
         let known = ["model", "system_prompt", "tools", "max_turns", "env"];
-        for (word, meant) in [
+        for (name, meant) in [
             ("modle", Some("model")),
             ("System-Prompt", Some("system_prompt")),
             ("prompt", Some("system_prompt")),
@@ -53,7 +53,7 @@ mod tests {
             ("x", None),
             ("", None),
         ] {
-            assert_eq!(nearest(word, known), meant, "{word}");
+            assert_eq!(nearest(name, known), meant, "{name}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What an agent is told about itself: a text, or the file that holds it. A value of one line that ends in `.md` or `.txt` is a
-//! file, relative to the workflow file; everything else is the text itself. Both may have variables.
+//! The system prompt of an agent: a text, or a file that contains it. A value of one line that ends in `.md` or `.txt` is a
+//! file, relative to the workflow file; any other value is the text itself. Both may have variables.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,32 +8,34 @@ use std::sync::Arc;
 
 use rookery_core::kernel::limit;
 
-use super::cursor::{Field, Reader, places};
-use super::fault::{Fault, SourceLocation};
+use super::cursor::{Field, FileReader, places};
+use super::fault::{FileFault, SourceLocation};
 use super::near::nearest;
-use super::template::{self, Template};
+use super::template::{self, TextTemplate};
 
 const ENDINGS: [&str; 2] = [".md", ".txt"];
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Prompt {
-    /// The file that it was read from, as it is written in the workflow file.
+    /// The file that it was read from, as written in the workflow file.
     pub file: Option<String>,
-    pub text: Template,
+    pub text: TextTemplate,
 }
 
 impl Prompt {
-    pub(super) fn read(field: &Field<'_>, folder: &Path, reader: &mut Reader<'_>) -> Option<Prompt> {
+    pub(super) fn read(field: &Field<'_>, folder: &Path, reader: &mut FileReader<'_>) -> Option<Prompt> {
         let Some(path) = field.as_text().filter(|text| is_path(text)) else {
             return Some(Prompt { file: None, text: field.template(reader)? });
         };
         let path = path.trim();
         match load(&folder.join(path)) {
             Ok(text) => {
-                Some(Prompt { file: Some(path.to_owned()), text: taken_apart(&folder.join(path), &text, reader) })
+                Some(Prompt { file: Some(path.to_owned()), text: parse_file(&folder.join(path), &text, reader) })
             }
             Err(why) => {
-                reader.fault(Fault::new(&field.place, format!("the file `{path}` {why}")).hint(beside(folder, path)));
+                reader.fault(
+                    FileFault::new(&field.place, format!("the file `{path}` {why}")).hint(suggest(folder, path)),
+                );
                 None
             }
         }
@@ -45,15 +47,15 @@ fn is_path(text: &str) -> bool {
     !text.contains('\n') && ENDINGS.iter().any(|ending| text.to_ascii_lowercase().ends_with(ending))
 }
 
-/// Why a file cannot be used, to be read after "the file".
+/// Reads a file. The error completes a sentence that begins with "the file".
 fn load(path: &Path) -> Result<String, String> {
     let unreadable = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => "does not exist".to_owned(),
         _ => format!("cannot be read ({error})"),
     };
-    // A pipe or a device would make us wait, or never end.
+    // A pipe or a device could block, or never end.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err("is no file".to_owned());
+        return Err("is not a regular file".to_owned());
     }
     let mut bytes = Vec::new();
     let most = limit::TEXT_BYTES;
@@ -64,8 +66,8 @@ fn load(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())
 }
 
-/// What to do about a file that is not there: one with a similar name, or where it was looked for.
-fn beside(folder: &Path, path: &str) -> String {
+/// Suggests a file with a similar name, or explains where files are searched.
+fn suggest(folder: &Path, path: &str) -> String {
     let looked: PathBuf = folder.join(path);
     let name = looked.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let others: Vec<String> =
@@ -77,16 +79,16 @@ fn beside(folder: &Path, path: &str) -> String {
         });
     match nearest(name, others.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => "files are looked for beside the workflow file".to_owned(),
+        None => "paths are relative to the workflow file".to_owned(),
     }
 }
 
-/// The text of a file with its variables, each with its place in that file.
-fn taken_apart(path: &Path, text: &str, reader: &mut Reader<'_>) -> Template {
+/// Parses the text of a file. Variables have their places in that file.
+fn parse_file(path: &Path, text: &str, reader: &mut FileReader<'_>) -> TextTemplate {
     let file: Arc<str> = path.display().to_string().into();
     let beginning = SourceLocation { file: file.clone(), line: 1, column: 1, path: String::new() };
     let openings = places(text, template::openings(text), &file, "");
-    Template::read(text, beginning, &openings, &mut reader.faults)
+    TextTemplate::read(text, beginning, &openings, &mut reader.faults)
 }
 
 #[cfg(test)]
@@ -94,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_that_ends_like_a_file_is_one() {
+    fn single_line_with_text_extension_is_a_path() {
         for path in ["prompts/reviewer.md", "a.txt", "/x/y.MD", " b.md\n"] {
             assert!(is_path(path), "{path}");
         }
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_readable_text_is_refused() {
+    fn unreadable_prompt_file_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path("good.md"), "text").unwrap();
@@ -115,11 +117,11 @@ mod tests {
         for (name, why) in [
             ("bytes.md", "is not UTF-8"),
             ("long.md", "is longer than 262144 bytes"),
-            ("folder.md", "is no file"),
+            ("folder.md", "is not a regular file"),
             ("none.md", "does not exist"),
         ] {
             assert_eq!(load(&path(name)), Err(why.to_owned()), "{name}");
         }
-        assert_eq!(beside(folder.path(), "god.md"), "did you mean `good.md`?");
+        assert_eq!(suggest(folder.path(), "god.md"), "did you mean `good.md`?");
     }
 }

@@ -1,4 +1,4 @@
-//! A workflow for one instance: parameters said, variables known, everything checked that can be before something runs.
+//! A workflow of one instance, with its parameters and variables, checked as far as possible before a run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,22 +13,22 @@ use serde::Serialize;
 
 use super::check;
 use super::context;
-use super::fault::{Fault, Faults};
-use super::params::{self, ArgumentError, Param};
-use super::source::Source;
-use super::variables::{Scope, Variables};
+use super::fault::{FileFault, FileFaults};
+use super::params::{self, ArgumentError, WorkflowParam};
+use super::source::WorkflowSource;
+use super::variables::{TextScope, Variables};
 use super::workflow::Workflow;
 use crate::sandbox::SandboxSupport;
 
-/// What is around the file: nothing here is read from the process itself, so that a test can say what it is.
+/// The environment of a check, given explicitly so that tests can set it.
 pub struct Surroundings<'a> {
     pub env: BTreeMap<String, String>,
-    /// The names of the tools that agents can be given.
+    /// The names of the tools available to agents.
     pub tools: Vec<String>,
     pub now: Zoned,
-    /// Where a program is, if it can be started.
+    /// Finds the path of a program, if it can be started.
     pub find_program: &'a dyn Fn(&str) -> Option<PathBuf>,
-    /// The means to make sandboxes.
+    /// Whether sandboxes can be created.
     pub sandbox: SandboxSupport,
 }
 
@@ -39,47 +39,48 @@ impl fmt::Debug for Surroundings<'_> {
     }
 }
 
-/// A workflow that can be run as far as its file tells.
+/// A workflow without faults in its file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ready {
     pub file: String,
     pub name: String,
     pub workflow: Workflow,
     pub variables: Variables,
-    /// What the daemon is told about the context.
+    /// The context settings for the daemon.
     pub context: ContextSettings,
     /// The folder of the context, relative to the project, if it has files.
     pub folder: Option<String>,
 }
 
-/// Why a file cannot be run.
+/// The reason why a file cannot be run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refused {
     #[error("{0}")]
-    File(Faults),
+    File(FileFaults),
     #[error(transparent)]
     Argument(#[from] ArgumentError),
     #[error("{0}")]
     Instance(String),
 }
 
-/// What keeps a sound file from being run to its end as it was asked for.
+/// A reason why a valid file cannot be run here or now.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "what")]
 pub enum Blocker {
-    /// A parameter must be said and was not.
+    /// A required parameter is missing.
     MissingParam {
         name: String,
     },
     NoKickoff,
-    /// The kickoff is for nobody, so that nobody begins.
-    NobodyMentioned,
-    /// A program that an agent is, or runs, is not on this machine.
+    /// The kickoff mentions no agent, so that none begins.
+    #[serde(rename = "nobody_mentioned")]
+    NoAgentMentioned,
+    /// The program of an agent is not on this machine.
     MissingProgram {
         agent: String,
         program: String,
     },
-    /// The backend of an agent lacks something here, such as the key of its model.
+    /// The backend of an agent cannot work here, for example without an API key.
     Backend {
         agent: String,
         reason: String,
@@ -87,9 +88,9 @@ pub enum Blocker {
 }
 
 impl Blocker {
-    /// Whether a team that stays, and so can be written to later, is hindered too.
-    pub fn also_hinders_start(&self) -> bool {
-        !matches!(self, Blocker::NoKickoff | Blocker::NobodyMentioned)
+    /// Whether it also blocks `rookery start`, whose team can get messages later.
+    pub fn blocks_start(&self) -> bool {
+        !matches!(self, Blocker::NoKickoff | Blocker::NoAgentMentioned)
     }
 }
 
@@ -97,10 +98,10 @@ impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Blocker::MissingParam { name } => write!(f, "missing required parameter `{name}`: -- --{name} VALUE"),
-            Blocker::NoKickoff => f.write_str("there is no kickoff, so nobody begins"),
-            Blocker::NobodyMentioned => f.write_str("the kickoff mentions no agent of the team, so nobody begins"),
+            Blocker::NoKickoff => f.write_str("there is no kickoff, so no agent begins"),
+            Blocker::NoAgentMentioned => f.write_str("the kickoff mentions no agent of the team, so none begins"),
             Blocker::MissingProgram { agent, program } if program.contains('/') => {
-                write!(f, "{agent}: the program `{program}` is not there, or cannot be started")
+                write!(f, "{agent}: the program `{program}` does not exist or is not executable")
             }
             Blocker::MissingProgram { agent, program } => {
                 write!(f, "{agent}: the program `{program}` is not on the PATH")
@@ -111,11 +112,11 @@ impl fmt::Display for Blocker {
 }
 
 impl Ready {
-    /// Reads and checks a file for an instance, with what was said after `--`.
+    /// Parses and checks a file for an instance, with the command-line arguments after `--`.
     pub fn check(
-        source: &Source,
+        source: &WorkflowSource,
         instance: &str,
-        said: &[String],
+        arguments: &[String],
         surroundings: &Surroundings<'_>,
     ) -> Result<Ready, Refused> {
         instance::check_name("instance", &format!("a@{instance}"))
@@ -123,13 +124,13 @@ impl Ready {
         let (workflow, mut faults) = source.parse();
         let Some(workflow) = workflow else {
             if faults.is_empty() {
-                faults.add(Fault::new(&source.beginning(), "there is nothing in it"));
+                faults.add(FileFault::new(&source.beginning(), "the file is empty"));
             }
             return Err(Refused::File(faults));
         };
-        let values = match params::given(&workflow.params, said) {
+        let values = match params::parse_arguments(&workflow.params, arguments) {
             Ok(values) => values,
-            // What is wrong with the file may be why an argument does not fit.
+            // FileFaults of the file may be the cause of a wrong argument.
             Err(error) if faults.is_empty() => return Err(error.into()),
             Err(_) => BTreeMap::new(),
         };
@@ -142,20 +143,20 @@ impl Ready {
             name,
             workflow,
         };
-        ready.settle_context(&mut faults);
+        ready.resolve_context(&mut faults);
         check::check(&ready, &surroundings.tools, &mut faults);
         if faults.is_empty() { Ok(ready) } else { Err(Refused::File(faults.in_order())) }
     }
 
-    /// Where the context is, which other texts can then say.
-    fn settle_context(&mut self, faults: &mut Faults) {
+    /// Resolves the settings of the context, which become variables for other texts.
+    fn resolve_context(&mut self, faults: &mut FileFaults) {
         let config = self.workflow.context.clone();
         if config.provider == Provider::File {
-            // Until it is settled, so that nobody is told of a context without files because of a fault in where they are.
+            // Defaults for now, so that a fault in the settings does not cause others about a context without files.
             self.variables.context = Some((CHANNEL.to_owned(), ENTRY_POINT.to_owned()));
         }
         let before = faults.count();
-        config.templates().for_each(|template| self.variables.check(template, Scope::Context, faults));
+        config.templates().for_each(|template| self.variables.check(template, TextScope::Context, faults));
         if faults.count() > before {
             return;
         }
@@ -165,7 +166,7 @@ impl Ready {
         }
         for (place, one) in config.one_by_one(&self.context) {
             if let Err(refusal) = one.check() {
-                faults.add(Fault::new(&place, refusal.message));
+                faults.add(FileFault::new(&place, refusal.message));
             }
         }
         if config.provider != Provider::File {
@@ -179,18 +180,18 @@ impl Ready {
                     Some((below(context::channel(&self.context)), below(context::document(&self.context))));
                 self.folder = Some(folder.to_owned());
             }
-            (Err(refusal), Some(dir)) => faults.add(Fault::new(&dir.place, refusal.message)),
-            // The folder that is built in is right for every instance that can be.
+            (Err(refusal), Some(dir)) => faults.add(FileFault::new(&dir.place, refusal.message)),
+            // The default folder is valid for every instance.
             (Err(_), None) => {}
         }
     }
 
-    /// The first message, with what is not known yet by name.
+    /// The kickoff, with unknown variables marked.
     pub fn kickoff(&self) -> Option<String> {
         self.workflow.kickoff.as_ref().filter(|kickoff| !kickoff.is_blank()).map(|kickoff| self.variables.fill(kickoff))
     }
 
-    /// The agents that a text wakes, in its order.
+    /// The agents that a text mentions, in its order.
     pub fn mentioned(&self, text: &str) -> Vec<&str> {
         let here = &self.variables.instance;
         let members = |name: &String| self.workflow.agent(name).map(|agent| agent.name.value.as_str());
@@ -198,13 +199,13 @@ impl Ready {
         names.map(|agent| instance::bare(&agent).to_owned()).filter_map(|name| members(&name)).collect()
     }
 
-    /// What keeps it from being run.
-    pub fn hindrances(&self) -> Vec<Blocker> {
+    /// Lists blockers that are independent of the machine.
+    pub fn blockers(&self) -> Vec<Blocker> {
         let missing = self.variables.params.iter().filter(|(_, value)| value.is_none());
         let mut all: Vec<_> = missing.map(|(name, _)| Blocker::MissingParam { name: name.clone() }).collect();
         match self.kickoff() {
             None => all.push(Blocker::NoKickoff),
-            Some(kickoff) if self.mentioned(&kickoff).is_empty() => all.push(Blocker::NobodyMentioned),
+            Some(kickoff) if self.mentioned(&kickoff).is_empty() => all.push(Blocker::NoAgentMentioned),
             Some(_) => {}
         }
         all
@@ -215,10 +216,12 @@ fn variables(
     workflow: &Workflow,
     name: &str,
     instance: &str,
-    mut said: BTreeMap<String, String>,
+    mut values: BTreeMap<String, String>,
     surroundings: &Surroundings<'_>,
 ) -> Variables {
-    let value = |param: &Param| (param.name.value.clone(), said.remove(&param.name.value).or_else(|| param.unsaid()));
+    let value = |param: &WorkflowParam| {
+        (param.name.value.clone(), values.remove(&param.name.value).or_else(|| param.default_value()))
+    };
     let setup = workflow.setup.iter().filter_map(|setup| setup.variable.as_ref());
     Variables {
         env: surroundings.env.clone(),

@@ -4,28 +4,28 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::cursor::{Field, Reader};
+use super::cursor::{Field, FileReader};
 use super::shape::{Record, Shape, optional};
 
-/// The largest number of processes or open files that can be given.
+/// The largest accepted number of processes or open files.
 const MAX_COUNT: u64 = 1 << 20;
 /// A program with fewer open files or processes does not start.
 const MIN_COUNT: u64 = 16;
 
 pub(super) const RECORD: Record = Record {
     name: "sandbox limits",
-    about: "What the agent's programs may use in a turn before it is ended.",
+    about: "Resources that the agent's programs may use in a turn before it is ended.",
     keys: &[
         optional("processes", Shape::Count(MIN_COUNT, MAX_COUNT), "Processes at once"),
         optional("memory", Shape::Size, "Memory of all of them together: 512MiB, 8GiB"),
-        optional("disk", Shape::Size, "How much the folders that it writes to may grow in a turn: 20GiB"),
+        optional("disk", Shape::Size, "Growth of the folders that it writes to in a turn: 20GiB"),
         optional("cpu_time", Shape::Duration, "CPU time of all of them together: 30m, 24h"),
         optional("open_files", Shape::Count(MIN_COUNT, MAX_COUNT), "Open files of one process"),
         optional("file_size", Shape::Size, "The largest file that it may write: 8GiB"),
     ],
 };
 
-/// Limits as a file gives them; one that it does not give has a default.
+/// Limits of a file; a missing one has a default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct SandboxLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ pub struct SandboxLimits {
 }
 
 impl SandboxLimits {
-    pub(super) fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> SandboxLimits {
+    pub(super) fn read(field: &Field<'_>, reader: &mut FileReader<'_>) -> SandboxLimits {
         let Some(keys) = field.record(reader, &RECORD) else { return SandboxLimits::default() };
         let mut count = |key: &str| keys.get(key).and_then(|field| field.count(reader, MIN_COUNT, MAX_COUNT));
         let (processes, open_files) = (count("processes"), count("open_files"));
@@ -53,7 +53,7 @@ impl SandboxLimits {
         SandboxLimits { processes, memory, disk, cpu_time, open_files, file_size }
     }
 
-    /// Whether the file gives none.
+    /// Whether the file has none.
     pub fn is_empty(&self) -> bool {
         *self == SandboxLimits::default()
     }

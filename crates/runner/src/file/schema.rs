@@ -1,10 +1,10 @@
-//! The file as JSON Schema, for editors. Made of the same tables that the reader knows the keys from.
+//! The JSON Schema of workflow files, for editors. It is generated from the same tables that the parser uses.
 
 use serde_json::{Map, Value, json};
 
 use super::workflow;
 
-/// The schema of a workflow file. What it accepts may still be wrong in ways that no schema can say.
+/// Returns the schema of a workflow file. A file that it accepts may still have faults that a schema cannot express.
 pub fn schema() -> Value {
     let mut defs = Map::new();
     let mut schema = workflow::RECORD.schema(&mut defs);

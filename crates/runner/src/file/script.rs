@@ -1,36 +1,36 @@
-//! The script of a mock agent: what it does, turn by turn. It needs no model and no network, and does the same every time.
+//! The script of a mock agent: its actions, turn by turn. It needs no model and no network, and always does the same.
 //!
-//! A script is a list of turns. A turn is one action, or several under `do`. Every time the agent is woken, also for another
-//! attempt after a failure, it takes the first turn that is not used up and whose `when` fits.
+//! A script is a list of turns. A turn is one action, or several under `do`. Every time the agent is woken, including retries
+//! after a failure, it takes the first turn that is not used up and whose `when` matches.
 
 use std::time::Duration;
 
-use super::cursor::{Argument, Field, Keys, Reader};
-use super::fault::{At, Fault, SourceLocation};
+use super::cursor::{Argument, Field, FileReader, RecordKeys};
+use super::fault::{FileFault, InFile, SourceLocation};
 use super::near::nearest;
 use super::setup;
 use super::shape::{Record, Shape, ShapeKey, optional, required};
-use super::template::Template;
+use super::template::TextTemplate;
 
-/// As often as anything can be said to be repeated.
-const TIMES: u64 = 1_000_000;
+/// The largest accepted number of repetitions.
+const MAX_TIMES: u64 = 1_000_000;
 
 pub(super) const SHAPE: Shape = Shape::Any(&[Shape::List(&TURN_SHAPE), Shape::Record(&RECORD)]);
 
-const TURN_SHAPE: Shape = Shape::Any(&[WORDS, Shape::Record(&TURN)]);
-/// Actions that need nothing else.
-const WORDS: Shape = Shape::Choice(&["pass", "crash", "hang"]);
+const TURN_SHAPE: Shape = Shape::Any(&[BARE_ACTIONS, Shape::Record(&TURN)]);
+/// Actions without arguments.
+const BARE_ACTIONS: Shape = Shape::Choice(&["pass", "crash", "hang"]);
 
 const RECORD: Record = Record {
     name: "script",
-    about: "The turns of a mock agent, and what comes after the last of them.",
+    about: "The turns of a mock agent, and its behaviour after the last one.",
     keys: &[
-        required("turns", Shape::List(&TURN_SHAPE), "What it does each time it is woken"),
+        required("turns", Shape::List(&TURN_SHAPE), "Its actions each time it is woken"),
         optional("then", Shape::Choice(&["pass", "repeat", "fail"]), "After the last turn; pass if absent"),
     ],
 };
 
-const SAY: ShapeKey = optional("say", Shape::Text, "What it prints last; posted for it if it sent nothing itself");
+const SAY: ShapeKey = optional("say", Shape::Text, "Its last output, posted for it if it sent no message itself");
 const SEND: ShapeKey = optional(
     "send",
     Shape::Any(&[Shape::Text, Shape::Record(&MESSAGE)]),
@@ -39,9 +39,9 @@ const SEND: ShapeKey = optional(
 const CALL: ShapeKey = optional("call", Shape::Text, "A tool to call");
 const WITH: ShapeKey = optional("with", Shape::Anything, "The arguments of `call`");
 const AS: ShapeKey =
-    optional("as", Shape::Form(setup::NAME), "What the result of `call` is kept as: ${{ got.NAME.field }}");
+    optional("as", Shape::Form(setup::NAME), "The variable for the result of `call`: ${{ got.NAME.field }}");
 const MAY_FAIL: ShapeKey =
-    optional("may_fail", Shape::Flag, "Whether the turn goes on if the tool refuses; false if absent");
+    optional("may_fail", Shape::Flag, "Whether the turn continues if the tool fails; false if absent");
 const WRITE: ShapeKey = optional(
     "write",
     Shape::Any(&[Shape::Text, Shape::Record(&DOCUMENT)]),
@@ -53,23 +53,23 @@ const APPEND: ShapeKey = optional(
     "Adds to the entry document, or another one",
 );
 const SAVE: ShapeKey = optional("save", Shape::Record(&SAVED), "Writes a file in the agent's folder");
-const WAIT: ShapeKey = optional("wait", Shape::Duration, "Does nothing for a while");
+const WAIT: ShapeKey = optional("wait", Shape::Duration, "Waits this long");
 const PRINT: ShapeKey =
-    optional("print", Shape::Any(&[Shape::Text, Shape::Record(&PRINTED)]), "A line of output that is no answer");
+    optional("print", Shape::Any(&[Shape::Text, Shape::Record(&PRINTED)]), "A line of output that is not an answer");
 const SPEND: ShapeKey = optional("spend", Shape::Record(&SPENT), "Tokens and cost to report for this turn");
 const FAIL: ShapeKey = optional("fail", Shape::Text, "Ends the turn as failed, with this reason");
-const EXIT: ShapeKey = optional("exit", Shape::Count(0, 255), "Ends the program with this code and without an answer");
-const CRASH: ShapeKey = optional("crash", Shape::Only(true), "Dies in the middle of the turn");
+const EXIT: ShapeKey = optional("exit", Shape::Count(0, 255), "Exits with this code and without an answer");
+const CRASH: ShapeKey = optional("crash", Shape::Only(true), "Crashes during the turn");
 const HANG: ShapeKey = optional(
     "hang",
     Shape::Any(&[Shape::Only(true), Shape::Choice(&["stubborn"])]),
-    "Never answers; stubborn: does not end when asked to either",
+    "Never answers; stubborn: also ignores requests to end",
 );
-const PASS: ShapeKey = optional("pass", Shape::Only(true), "Does nothing, and that is right");
+const PASS: ShapeKey = optional("pass", Shape::Only(true), "Does nothing and succeeds");
 
 const ACTION: Record = Record {
     name: "action",
-    about: "One thing that a mock agent does.",
+    about: "One action of a mock agent.",
     keys: &[
         SAY, SEND, CALL, WITH, AS, MAY_FAIL, WRITE, APPEND, SAVE, WAIT, PRINT, SPEND, FAIL, EXIT, CRASH, HANG, PASS,
     ],
@@ -77,15 +77,19 @@ const ACTION: Record = Record {
 
 const TURN: Record = Record {
     name: "turn",
-    about: "What a mock agent does when it is woken: one action, or several under `do`.",
+    about: "The actions of a mock agent in one turn: one action, or several under `do`.",
     keys: &[
         optional("when", Shape::Any(&[Shape::Text, Shape::Record(&CONDITION)]), "Only if a new message contains this"),
         optional(
             "times",
-            Shape::Any(&[Shape::Count(1, TIMES), Shape::Choice(&["always"])]),
-            "How often; once if absent",
+            Shape::Any(&[Shape::Count(1, MAX_TIMES), Shape::Choice(&["always"])]),
+            "Number of repetitions; 1 if absent",
         ),
-        optional("do", Shape::List(&Shape::Any(&[WORDS, Shape::Record(&ACTION)])), "Several actions, in this order"),
+        optional(
+            "do",
+            Shape::List(&Shape::Any(&[BARE_ACTIONS, Shape::Record(&ACTION)])),
+            "Several actions, in this order",
+        ),
         SAY,
         SEND,
         CALL,
@@ -108,24 +112,24 @@ const TURN: Record = Record {
 
 const CONDITION: Record = Record {
     name: "condition",
-    about: "What a new message must be like; both if both are said.",
+    about: "A condition for a new message; both keys must match.",
     keys: &[
-        optional("from", Shape::Text, "Who sent it"),
-        optional("text", Shape::Text, "What it contains; upper and lower case are the same"),
+        optional("from", Shape::Text, "Its sender"),
+        optional("text", Shape::Text, "A text that it contains, ignoring case"),
     ],
 };
 
 const MESSAGE: Record = Record {
     name: "message",
-    about: "A message, perhaps to one agent only.",
-    keys: &[required("text", Shape::Text, "What it says"), optional("to", Shape::Text, "The one agent that gets it")],
+    about: "A message to the channel or to one agent.",
+    keys: &[required("text", Shape::Text, "Its text"), optional("to", Shape::Text, "The only recipient")],
 };
 
 const DOCUMENT: Record = Record {
     name: "document",
     about: "A document and a text for it.",
     keys: &[
-        optional("file", Shape::Text, "Which document; the entry document if absent"),
+        optional("file", Shape::Text, "The document; the entry document if absent"),
         required("text", Shape::Text, "The text"),
     ],
 };
@@ -134,57 +138,57 @@ const SAVED: Record = Record {
     name: "file",
     about: "A file in the agent's folder.",
     keys: &[
-        required("path", Shape::Text, "Where, relative to the agent's folder"),
+        required("path", Shape::Text, "Its path, relative to the agent's folder"),
         required("text", Shape::Text, "Its text"),
     ],
 };
 
 const PRINTED: Record = Record {
     name: "output",
-    about: "A line of output, perhaps many times.",
+    about: "A line of output, optionally repeated.",
     keys: &[
         required("text", Shape::Text, "The line"),
-        optional("times", Shape::Count(1, TIMES), "How often; once if absent"),
+        optional("times", Shape::Count(1, MAX_TIMES), "Number of repetitions; 1 if absent"),
     ],
 };
 
 const SPENT: Record = Record {
     name: "use",
-    about: "What a turn is said to have used.",
+    about: "The reported usage of a turn.",
     keys: &[
-        optional("input_tokens", Shape::Count(0, u32::MAX as u64), "Tokens that went in"),
-        optional("output_tokens", Shape::Count(0, u32::MAX as u64), "Tokens that came out"),
-        optional("cost_usd", Shape::Amount, "What it cost, in US dollars"),
+        optional("input_tokens", Shape::Count(0, u32::MAX as u64), "Input tokens"),
+        optional("output_tokens", Shape::Count(0, u32::MAX as u64), "Output tokens"),
+        optional("cost_usd", Shape::Amount, "Cost in US dollars"),
     ],
 };
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Script {
-    pub turns: Vec<Turn>,
+    pub turns: Vec<ScriptTurn>,
     pub then: Then,
 }
 
-/// What a mock agent does when no turn is left.
+/// The behaviour of a mock agent when no turn is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Then {
-    /// Takes note and does nothing.
+    /// Does nothing and succeeds.
     Pass,
-    /// Begins again with the first turn.
+    /// Starts over with the first turn.
     Repeat,
-    /// Its turn fails.
+    /// Fails.
     Fail,
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub struct Turn {
+pub struct ScriptTurn {
     pub when: Option<When>,
     pub times: Times,
-    pub actions: Vec<At<Action>>,
+    pub actions: Vec<InFile<Action>>,
 }
 
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct When {
-    pub from: Option<At<String>>,
+    pub from: Option<InFile<String>>,
     pub text: Option<String>,
 }
 
@@ -196,16 +200,16 @@ pub enum Times {
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
-    Say(Template),
-    Send { text: Template, to: Option<At<String>> },
-    Call { tool: At<String>, with: Option<Argument>, keep: Option<At<String>>, may_fail: bool },
-    Write { file: Option<Template>, text: Template },
-    Append { file: Option<Template>, text: Template },
-    Save { path: Template, text: Template },
+    Say(TextTemplate),
+    Send { text: TextTemplate, to: Option<InFile<String>> },
+    Call { tool: InFile<String>, with: Option<Argument>, keep: Option<InFile<String>>, may_fail: bool },
+    Write { file: Option<TextTemplate>, text: TextTemplate },
+    Append { file: Option<TextTemplate>, text: TextTemplate },
+    Save { path: TextTemplate, text: TextTemplate },
     Wait(Duration),
-    Print { text: Template, times: u64 },
+    Print { text: TextTemplate, times: u64 },
     Spend { input_tokens: u64, output_tokens: u64, cost_usd: f64 },
-    Fail(Template),
+    Fail(TextTemplate),
     Exit(u8),
     Crash,
     Hang { stubborn: bool },
@@ -232,8 +236,8 @@ impl Action {
         }
     }
 
-    /// The texts that variables can stand in.
-    pub fn templates(&self) -> Vec<&Template> {
+    /// The texts that may have variables.
+    pub fn templates(&self) -> Vec<&TextTemplate> {
         match self {
             Action::Say(text) | Action::Fail(text) | Action::Send { text, .. } | Action::Print { text, .. } => {
                 vec![text]
@@ -250,58 +254,59 @@ impl Action {
         }
     }
 
-    /// Whether nothing can come after it.
+    /// Whether it ends the turn.
     fn ends(&self) -> bool {
         matches!(self, Action::Fail(_) | Action::Exit(_) | Action::Crash | Action::Hang { .. })
     }
 }
 
 impl Script {
-    pub(super) fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Script> {
+    pub(super) fn read(field: &Field<'_>, reader: &mut FileReader<'_>) -> Option<Script> {
         let (turns, then) = if field.is_map() {
             let keys = field.record(reader, &RECORD)?;
-            let words = [("pass", Then::Pass), ("repeat", Then::Repeat), ("fail", Then::Fail)];
-            let then = keys.get("then").and_then(|field| field.choice(reader, &words)).unwrap_or(Then::Pass);
+            let choices = [("pass", Then::Pass), ("repeat", Then::Repeat), ("fail", Then::Fail)];
+            let then = keys.get("then").and_then(|field| field.choice(reader, &choices)).unwrap_or(Then::Pass);
             (keys.get("turns")?.clone(), then)
         } else {
             (field.clone(), Then::Pass)
         };
-        let turns: Vec<Turn> = turns.list(reader).iter().filter_map(|item| Turn::read(item, reader)).collect();
+        let turns: Vec<ScriptTurn> =
+            turns.list(reader).iter().filter_map(|item| ScriptTurn::read(item, reader)).collect();
         Some(Script { turns, then })
     }
 
     /// Every action, in the order of the file.
-    pub fn actions(&self) -> impl Iterator<Item = &At<Action>> {
+    pub fn actions(&self) -> impl Iterator<Item = &InFile<Action>> {
         self.turns.iter().flat_map(|turn| &turn.actions)
     }
 }
 
-impl Turn {
-    fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Turn> {
+impl ScriptTurn {
+    fn read(field: &Field<'_>, reader: &mut FileReader<'_>) -> Option<ScriptTurn> {
         if !field.is_map() {
-            let action = word(field, reader)?;
-            return Some(Turn { when: None, times: Times::Count(1), actions: vec![action] });
+            let action = bare_action(field, reader)?;
+            return Some(ScriptTurn { when: None, times: Times::Count(1), actions: vec![action] });
         }
         let keys = field.record(reader, &TURN)?;
         let when = keys.get("when").and_then(|field| When::read(field, reader));
         let times = keys.get("times").and_then(|field| Times::read(field, reader)).unwrap_or(Times::Count(1));
         let verbs: Vec<_> = verbs(&keys).collect();
-        let actions: Vec<At<Action>> = match keys.get("do") {
+        let actions: Vec<InFile<Action>> = match keys.get("do") {
             Some(list) => {
                 if let Some(key) = verbs.first().and_then(|verb| keys.key(verb)) {
-                    reader.fault(Fault::new(key, "stands beside `do`").hint("put it into that list"));
+                    reader.fault(FileFault::new(key, "cannot be combined with `do`").hint("move it into that list"));
                 }
                 list.list(reader).iter().filter_map(|item| action_of(item, reader)).collect()
             }
             None => action(&keys, &verbs, reader).into_iter().collect(),
         };
-        nothing_after_the_end(&actions, reader);
-        Some(Turn { when, times, actions })
+        check_reachable(&actions, reader);
+        Some(ScriptTurn { when, times, actions })
     }
 }
 
 impl When {
-    fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<When> {
+    fn read(field: &Field<'_>, reader: &mut FileReader<'_>) -> Option<When> {
         if !field.is_map() {
             return Some(When { from: None, text: Some(field.text(reader)?.value) });
         }
@@ -313,38 +318,38 @@ impl When {
 }
 
 impl Times {
-    fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Times> {
+    fn read(field: &Field<'_>, reader: &mut FileReader<'_>) -> Option<Times> {
         match field.as_text() {
             Some("always") => Some(Times::Always),
             Some(_) => {
                 field.wrong(reader, "must be a number or `always`");
                 None
             }
-            None => field.count(reader, 1, TIMES).map(Times::Count),
+            None => field.count(reader, 1, MAX_TIMES).map(Times::Count),
         }
     }
 }
 
-fn action_of(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<At<Action>> {
+fn action_of(field: &Field<'_>, reader: &mut FileReader<'_>) -> Option<InFile<Action>> {
     if !field.is_map() {
-        return word(field, reader);
+        return bare_action(field, reader);
     }
     let keys = field.record(reader, &ACTION)?;
     let verbs: Vec<_> = verbs(&keys).collect();
     action(&keys, &verbs, reader)
 }
 
-/// An action that is only a word.
-fn word(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<At<Action>> {
+/// Reads an action without arguments.
+fn bare_action(field: &Field<'_>, reader: &mut FileReader<'_>) -> Option<InFile<Action>> {
     let value = match field.as_text() {
         Some("pass") => Action::Pass,
         Some("crash") => Action::Crash,
         Some("hang") => Action::Hang { stubborn: false },
         Some(text) => {
-            let fault = Fault::new(&field.place, "is no action").found(field.shown(reader));
+            let fault = FileFault::new(&field.place, "is not an action").found(field.describe(reader));
             reader.fault(match nearest(text, ["pass", "crash", "hang"]) {
                 Some(meant) => fault.meant(Some(meant)),
-                None => fault.hint("to print it last, write `say: …`; to post it, `send: …`"),
+                None => fault.hint("to make it the last output, write `say: …`; to post it, `send: …`"),
             });
             return None;
         }
@@ -353,24 +358,24 @@ fn word(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<At<Action>> {
             return None;
         }
     };
-    Some(At { value, place: field.place.clone() })
+    Some(InFile { value, place: field.place.clone() })
 }
 
-/// The keys of an action that say what is done.
-fn verbs<'k>(keys: &'k Keys<'_>) -> impl Iterator<Item = &'static str> + 'k {
-    keys.given().filter(|name| !matches!(*name, "when" | "times" | "do" | "with" | "as" | "may_fail"))
+/// The keys that name actions.
+fn verbs<'k>(keys: &'k RecordKeys<'_>) -> impl Iterator<Item = &'static str> + 'k {
+    keys.names().filter(|name| !matches!(*name, "when" | "times" | "do" | "with" | "as" | "may_fail"))
 }
 
-fn action(keys: &Keys<'_>, verbs: &[&'static str], reader: &mut Reader<'_>) -> Option<At<Action>> {
+fn action(keys: &RecordKeys<'_>, verbs: &[&'static str], reader: &mut FileReader<'_>) -> Option<InFile<Action>> {
     let [verb] = verbs else {
         let place = verbs.get(1).and_then(|verb| keys.key(verb)).unwrap_or(&keys.place);
-        let fault = Fault::new(place, if verbs.is_empty() { "does nothing" } else { "is a second action" });
-        reader.fault(fault.hint("one action stands by itself, such as `say: …`; put several under `do`"));
+        let fault = FileFault::new(place, if verbs.is_empty() { "has no action" } else { "is a second action" });
+        reader.fault(fault.hint("write one action, such as `say: …`, or several under `do`"));
         return None;
     };
     for beside in ["with", "as", "may_fail"].iter().filter(|_| *verb != "call") {
         if let Some(key) = keys.key(beside) {
-            reader.fault(Fault::new(key, format!("belongs to `call`, not to `{verb}`")));
+            reader.fault(FileFault::new(key, format!("belongs to `call`, not to `{verb}`")));
         }
     }
     let field = keys.get(verb)?;
@@ -380,20 +385,20 @@ fn action(keys: &Keys<'_>, verbs: &[&'static str], reader: &mut Reader<'_>) -> O
         "call" => call(field, keys, reader)?,
         "write" => document(field, reader).map(|(file, text)| Action::Write { file, text })?,
         "append" => document(field, reader).map(|(file, text)| Action::Append { file, text })?,
-        "save" => saved(field, reader)?,
+        "save" => save(field, reader)?,
         "wait" => Action::Wait(field.duration(reader)?),
-        "print" => printed(field, reader)?,
-        "spend" => spent(field, reader)?,
+        "print" => print(field, reader)?,
+        "spend" => spend(field, reader)?,
         "fail" => Action::Fail(field.template(reader)?),
         "exit" => Action::Exit(field.count(reader, 0, 255).and_then(|code| u8::try_from(code).ok())?),
         "hang" => Action::Hang { stubborn: is_stubborn(field, reader)? },
         "crash" => only_true(field, reader).map(|()| Action::Crash)?,
         _ => only_true(field, reader).map(|()| Action::Pass)?,
     };
-    Some(At { value, place: keys.key(verb).cloned().unwrap_or_else(|| field.place.clone()) })
+    Some(InFile { value, place: keys.key(verb).cloned().unwrap_or_else(|| field.place.clone()) })
 }
 
-fn is_stubborn(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<bool> {
+fn is_stubborn(field: &Field<'_>, reader: &mut FileReader<'_>) -> Option<bool> {
     match (field.flag_value(), field.as_text()) {
         (Some(true), _) => Some(false),
         (_, Some("stubborn")) => Some(true),
@@ -404,7 +409,7 @@ fn is_stubborn(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<bool> {
     }
 }
 
-fn only_true(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<()> {
+fn only_true(field: &Field<'_>, reader: &mut FileReader<'_>) -> Option<()> {
     let is = field.flag_value() == Some(true);
     if !is {
         field.wrong(reader, "must be true");
@@ -412,7 +417,7 @@ fn only_true(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<()> {
     is.then_some(())
 }
 
-fn message(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Action> {
+fn message(field: &Field<'_>, reader: &mut FileReader<'_>) -> Option<Action> {
     if !field.is_map() {
         return Some(Action::Send { text: field.template(reader)?, to: None });
     }
@@ -421,7 +426,7 @@ fn message(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Action> {
     Some(Action::Send { text: keys.get("text")?.template(reader)?, to })
 }
 
-fn call(field: &Field<'_>, keys: &Keys<'_>, reader: &mut Reader<'_>) -> Option<Action> {
+fn call(field: &Field<'_>, keys: &RecordKeys<'_>, reader: &mut FileReader<'_>) -> Option<Action> {
     let with = keys.get("with").and_then(|field| {
         if !field.is_map() {
             field.wrong(reader, "must be a mapping of arguments");
@@ -434,14 +439,14 @@ fn call(field: &Field<'_>, keys: &Keys<'_>, reader: &mut Reader<'_>) -> Option<A
         if setup::is_name(&name.value) {
             return Some(name);
         }
-        field.wrong(reader, "must be a name of letters, digits and `_` that begins with no digit");
+        field.wrong(reader, "must consist of letters, digits and `_`, and not begin with a digit");
         None
     });
     let may_fail = keys.get("may_fail").and_then(|field| field.flag(reader)).unwrap_or(false);
     Some(Action::Call { tool: field.text(reader)?, with, keep, may_fail })
 }
 
-fn document(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<(Option<Template>, Template)> {
+fn document(field: &Field<'_>, reader: &mut FileReader<'_>) -> Option<(Option<TextTemplate>, TextTemplate)> {
     if !field.is_map() {
         return Some((None, field.template(reader)?));
     }
@@ -450,23 +455,23 @@ fn document(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<(Option<Templa
     Some((file, keys.get("text")?.template(reader)?))
 }
 
-fn saved(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Action> {
+fn save(field: &Field<'_>, reader: &mut FileReader<'_>) -> Option<Action> {
     let keys = field.record(reader, &SAVED)?;
     let path = keys.get("path").and_then(|field| field.template(reader));
     let text = keys.get("text").and_then(|field| field.template(reader));
     Some(Action::Save { path: path?, text: text? })
 }
 
-fn printed(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Action> {
+fn print(field: &Field<'_>, reader: &mut FileReader<'_>) -> Option<Action> {
     if !field.is_map() {
         return Some(Action::Print { text: field.template(reader)?, times: 1 });
     }
     let keys = field.record(reader, &PRINTED)?;
-    let times = keys.get("times").and_then(|field| field.count(reader, 1, TIMES)).unwrap_or(1);
+    let times = keys.get("times").and_then(|field| field.count(reader, 1, MAX_TIMES)).unwrap_or(1);
     Some(Action::Print { text: keys.get("text")?.template(reader)?, times })
 }
 
-fn spent(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Action> {
+fn spend(field: &Field<'_>, reader: &mut FileReader<'_>) -> Option<Action> {
     let keys = field.record(reader, &SPENT)?;
     let mut tokens = |name: &str| keys.get(name).and_then(|field| field.count(reader, 0, u32::MAX.into())).unwrap_or(0);
     let (input_tokens, output_tokens) = (tokens("input_tokens"), tokens("output_tokens"));
@@ -474,12 +479,15 @@ fn spent(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Action> {
     Some(Action::Spend { input_tokens, output_tokens, cost_usd })
 }
 
-fn nothing_after_the_end(actions: &[At<Action>], reader: &mut Reader<'_>) {
+/// Reports an action after one that ends the turn.
+fn check_reachable(actions: &[InFile<Action>], reader: &mut FileReader<'_>) {
     if let Some(at) = actions.iter().position(|action| action.value.ends())
-        && let Some(At { place, .. }) = actions.get(at + 1)
+        && let Some(InFile { place, .. }) = actions.get(at + 1)
     {
         let place: &SourceLocation = place;
-        reader
-            .fault(Fault::new(place, format!("is never done: `{}` ends the turn before it", actions[at].value.verb())));
+        reader.fault(FileFault::new(
+            place,
+            format!("is never run: `{}` ends the turn before it", actions[at].value.verb()),
+        ));
     }
 }

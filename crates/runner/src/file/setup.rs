@@ -1,8 +1,8 @@
-//! Commands that run before the kickoff, one after the other. Nothing is put into their text: what is known by then is in
-//! their environment, with `_` for the dot (`$params_pr`), so that no value can become a part of a command.
+//! Commands that run before the kickoff, in sequence. Variables are not inserted into their text but passed in their
+//! environment, with `_` for the dot (`$params_pr`), so that no value can become a part of a command.
 
-use super::cursor::{Field, Reader};
-use super::fault::{At, Fault};
+use super::cursor::{Field, FileReader};
+use super::fault::{FileFault, InFile};
 use super::shape::{Record, Shape, optional, required};
 use super::template;
 use super::variables::{self, RESERVED};
@@ -16,39 +16,39 @@ pub(super) const RECORD: Record = Record {
         required(
             "shell",
             Shape::Text,
-            "The command, for a shell. ${{ … }} is not put in; variables are in its environment, params.x as $params_x",
+            "The command, for a shell. ${{ … }} is not replaced; variables are in its environment, params.x as $params_x",
         ),
-        optional("as", Shape::Form(NAME), "The variable that gets what the command prints"),
+        optional("as", Shape::Form(NAME), "The variable that gets the output of the command"),
     ],
 };
 
-/// Variables that steer programs; whoever set one of them by accident would search for long.
-const STEERING: [&str; 9] = ["PATH", "HOME", "SHELL", "USER", "IFS", "ENV", "BASH_ENV", "PWD", "TMPDIR"];
+/// Variables that affect programs, and must not be replaced by accident.
+const SYSTEM_VARIABLES: [&str; 9] = ["PATH", "HOME", "SHELL", "USER", "IFS", "ENV", "BASH_ENV", "PWD", "TMPDIR"];
 
-/// Beginnings of the names of such variables, and of those that stand for what is known already.
-const PREFIXES: [&str; 5] = ["LD_", "ROOKERY_", "params_", "workflow_", "context_"];
+/// Prefixes of such variables, and of Rookery's own.
+const RESERVED_PREFIXES: [&str; 5] = ["LD_", "ROOKERY_", "params_", "workflow_", "context_"];
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Setup {
-    pub shell: At<String>,
-    pub variable: Option<At<String>>,
+    pub shell: InFile<String>,
+    pub variable: Option<InFile<String>>,
 }
 
 impl Setup {
-    pub(super) fn read_all(field: &Field<'_>, reader: &mut Reader<'_>) -> Vec<Setup> {
+    pub(super) fn read_all(field: &Field<'_>, reader: &mut FileReader<'_>) -> Vec<Setup> {
         let mut all: Vec<Setup> = Vec::new();
         for item in field.list(reader) {
             let Some(setup) = read(&item, reader) else { continue };
-            let earlier = |variable: &At<String>| {
+            let earlier = |variable: &InFile<String>| {
                 all.iter().filter_map(|setup| setup.variable.as_ref()).any(|other| other.value == variable.value)
             };
             if let Some(variable) = setup.variable.as_ref().filter(|variable| earlier(variable)) {
                 reader.fault(
-                    Fault::new(
+                    FileFault::new(
                         &variable.place,
-                        format!("`{}` is the variable of a command before this one", variable.value),
+                        format!("`{}` is already the variable of an earlier command", variable.value),
                     )
-                    .hint("give each its own"),
+                    .hint("choose another name"),
                 );
             }
             all.push(setup);
@@ -56,38 +56,38 @@ impl Setup {
         all
     }
 
-    /// Whether the command seems to wait for something to be put in.
-    pub(super) fn check(&self, known: &[String], reader_faults: &mut super::Faults) {
+    /// Reports known variables in the text of the command, where they are not replaced.
+    pub(super) fn check(&self, known: &[String], faults: &mut super::FileFaults) {
         for name in template::names_in(&self.shell.value) {
             if known.iter().any(|variable| variable == name) {
-                let message = format!("nothing is put into commands, and this one says `${{{{ {name} }}}}`");
-                let hint = format!("it is in the environment: \"${}\"", variables::in_environment(name));
-                reader_faults.add(Fault::new(&self.shell.place, message).hint(hint));
+                let message = format!("`${{{{ {name} }}}}` is not replaced in commands");
+                let hint = format!("use the environment variable: \"${}\"", variables::environment_name(name));
+                faults.add(FileFault::new(&self.shell.place, message).hint(hint));
             }
         }
     }
 }
 
-fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Setup> {
+fn read(field: &Field<'_>, reader: &mut FileReader<'_>) -> Option<Setup> {
     let keys = field.record(reader, &RECORD)?;
     let variable = keys.get("as").and_then(|field| variable(field, reader));
     let shell = keys.get("shell")?.text(reader)?;
     if shell.value.trim().is_empty() {
-        reader.fault(Fault::new(&shell.place, "there is no command"));
+        reader.fault(FileFault::new(&shell.place, "the command is empty"));
         return None;
     }
     Some(Setup { shell, variable })
 }
 
-fn variable(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<At<String>> {
+fn variable(field: &Field<'_>, reader: &mut FileReader<'_>) -> Option<InFile<String>> {
     let name = field.text(reader)?;
     if !is_name(&name.value) {
-        field.wrong(reader, "must be a name of letters, digits and `_` that begins with no digit");
+        field.wrong(reader, "must consist of letters, digits and `_`, and not begin with a digit");
         return None;
     }
-    let is_taken = [RESERVED.as_slice(), STEERING.as_slice()].concat().contains(&name.value.as_str());
-    if is_taken || PREFIXES.iter().any(|prefix| name.value.starts_with(prefix)) {
-        let fault = Fault::new(&name.place, format!("`{}` means something else already", name.value));
+    let is_taken = [RESERVED.as_slice(), SYSTEM_VARIABLES.as_slice()].concat().contains(&name.value.as_str());
+    if is_taken || RESERVED_PREFIXES.iter().any(|prefix| name.value.starts_with(prefix)) {
+        let fault = FileFault::new(&name.place, format!("`{}` is reserved", name.value));
         reader.fault(fault.hint("choose another name"));
         return None;
     }

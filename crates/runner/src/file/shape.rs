@@ -1,4 +1,4 @@
-//! What a part of the file may look like, said once: the reader knows the keys from here, and so does the schema.
+//! Tables of the keys and values of a workflow file, from which both the parser and the schema are derived.
 
 use serde_json::{Map, Value, json};
 
@@ -23,23 +23,23 @@ pub(super) struct ShapeKey {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Need {
     Required,
-    /// May be absent, or there with nothing behind it, which is the same.
+    /// May be absent or null, which is equivalent.
     Optional,
 }
 
 #[derive(Debug)]
 pub(super) enum Shape {
     Text,
-    /// Text of this form.
+    /// Text that matches this pattern.
     Form(&'static str),
-    /// Text, a number, true or false: whatever stands there, as it is written.
+    /// Text, a number, true or false, as written.
     Scalar,
     Flag,
     /// True or false, but only one of them.
     Only(bool),
     /// A whole number from the first to the second.
     Count(u64, u64),
-    /// A number above nothing.
+    /// A positive number.
     Amount,
     Duration,
     /// An amount of memory or disk.
@@ -68,12 +68,12 @@ impl Record {
         self.keys.iter().map(|key| key.name)
     }
 
-    /// As JSON Schema. What is a record again is kept in `defs` and referred to.
+    /// Converts to JSON Schema. Nested records are stored in `defs` and referenced.
     pub fn schema(&self, defs: &mut Map<String, Value>) -> Value {
         let mut properties = Map::new();
         for key in self.keys {
             let shape = match (key.need, key.shape.schema(defs)) {
-                (Need::Required, shape) => described(shape, key.about),
+                (Need::Required, shape) => with_description(shape, key.about),
                 (Need::Optional, shape) => json!({"anyOf": [shape, {"type": "null"}], "description": key.about}),
             };
             properties.insert(key.name.to_owned(), shape);
@@ -127,7 +127,7 @@ impl Shape {
     }
 }
 
-fn described(mut schema: Value, about: &str) -> Value {
+fn with_description(mut schema: Value, about: &str) -> Value {
     if let Some(schema) = schema.as_object_mut() {
         schema.insert("description".to_owned(), about.into());
     }

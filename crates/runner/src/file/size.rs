@@ -4,10 +4,10 @@ pub(super) const PATTERN: &str = "^[0-9]+(KiB|MiB|GiB|TiB)$";
 pub(super) const EXPECTED: &str = "must be a number with its unit, such as 512MiB, 8GiB or 1TiB";
 
 const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-/// The largest that can be given.
+/// The largest accepted size.
 const MAX_SIZE_BYTES: u64 = 1 << 50;
 
-/// Parses a size into bytes. None if it is none, too large, or zero.
+/// Parses a size into bytes. Returns `None` if it is malformed, too large or zero.
 pub fn parse(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let count: u64 = text[..digits].parse().ok()?;

@@ -1,17 +1,17 @@
-//! Texts with `${{ name }}` in them. A text is taken apart once, when the file is read; what is put in later is data and is
-//! never looked at again, so that the output of a command cannot name a variable.
+//! Texts with variables, written `${{ name }}`. A text is parsed once, with its file. Values are data and never parsed, so that
+//! the output of a command cannot name a variable.
 //!
 //! `$${{` stands for `${{` itself. There are no expressions, only names.
 
 use std::borrow::Cow;
 
-use super::fault::{Fault, Faults, SourceLocation};
+use super::fault::{FileFault, FileFaults, SourceLocation};
 
 const OPEN: &str = "${{";
 const CLOSE: &str = "}}";
 
 #[derive(Clone, PartialEq, Debug)]
-pub struct Template {
+pub struct TextTemplate {
     pub place: SourceLocation,
     pieces: Vec<Piece>,
 }
@@ -22,16 +22,21 @@ enum Piece {
     Variable(Variable),
 }
 
-/// A name that something else is put in for.
+/// A variable in a text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Variable {
     pub name: String,
     pub place: SourceLocation,
 }
 
-impl Template {
-    /// Takes a text apart. `places` are those of the openings in it, in order; without them, the text's own is told.
-    pub(super) fn read(text: &str, place: SourceLocation, places: &[SourceLocation], faults: &mut Faults) -> Template {
+impl TextTemplate {
+    /// Parses a text. `places` are the places of its `${{`, in order; without them, faults have the place of the text.
+    pub(super) fn read(
+        text: &str,
+        place: SourceLocation,
+        places: &[SourceLocation],
+        faults: &mut FileFaults,
+    ) -> TextTemplate {
         let mut pieces = Vec::new();
         let (mut rest, mut nth) = (text, 0);
         while let Some(at) = rest.find(OPEN) {
@@ -47,7 +52,7 @@ impl Template {
             let inside = &rest[at + OPEN.len()..];
             let Some(end) = closing(inside) else {
                 faults.add(
-                    Fault::new(here, format!("`{OPEN}` has no `{CLOSE}`"))
+                    FileFault::new(here, format!("`{OPEN}` has no `{CLOSE}`"))
                         .hint(format!("`$${{{{` stands for `{OPEN}` itself")),
                 );
                 rest = inside;
@@ -57,16 +62,15 @@ impl Template {
             if is_name(name) {
                 pieces.push(Piece::Variable(Variable { name: name.to_owned(), place: here.clone() }));
             } else {
-                let fault = Fault::new(here, "is no name of a variable").found(format!("`{name}`"));
-                faults
-                    .add(fault.hint(
-                        "there are names such as `params.x`, and no expressions; `$${{` stands for `${{` itself",
-                    ));
+                let fault = FileFault::new(here, "is not the name of a variable").found(format!("`{name}`"));
+                faults.add(fault.hint(
+                    "names such as `params.x` are possible, expressions are not; `$${{` stands for `${{` itself",
+                ));
             }
             rest = &inside[end + CLOSE.len()..];
         }
         push(&mut pieces, rest);
-        Template { place, pieces }
+        TextTemplate { place, pieces }
     }
 
     pub fn variables(&self) -> impl Iterator<Item = &Variable> {
@@ -76,7 +80,7 @@ impl Template {
         })
     }
 
-    /// The text with every variable put in, by whatever `value` says of its name.
+    /// Fills in every variable with the result of `value` for its name.
     pub fn fill<'a>(&self, mut value: impl FnMut(&str) -> Cow<'a, str>) -> String {
         let mut filled = String::new();
         for piece in &self.pieces {
@@ -88,7 +92,7 @@ impl Template {
         filled
     }
 
-    /// The text if nothing is to be put in.
+    /// The text, if it has no variables.
     pub fn plain(&self) -> Option<&str> {
         match self.pieces.as_slice() {
             [] => Some(""),
@@ -97,7 +101,7 @@ impl Template {
         }
     }
 
-    /// The name of the variable that the text is, if it is nothing else.
+    /// The name of the variable, if the text consists only of one.
     pub fn only_variable(&self) -> Option<&str> {
         match self.pieces.as_slice() {
             [Piece::Variable(variable)] => Some(&variable.name),
@@ -110,12 +114,12 @@ impl Template {
     }
 }
 
-/// How often something is put in, or could be.
+/// Finds the offsets of all `${{` in a text.
 pub(super) fn openings(text: &str) -> impl Iterator<Item = usize> {
     text.match_indices(OPEN).map(|(at, _)| at)
 }
 
-/// Names of variables that stand in a text which nothing is put into.
+/// Finds the names of variables in a text that is not a template.
 pub(super) fn names_in(text: &str) -> impl Iterator<Item = &str> {
     openings(text).filter_map(|at| {
         let inside = &text[at + OPEN.len()..];
@@ -123,7 +127,7 @@ pub(super) fn names_in(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where what was opened ends: before the next one begins, and so not far to look for even where there are many.
+/// Finds the `}}` of a variable. Searches only up to the next `${{`, so that many of them take linear time.
 fn closing(inside: &str) -> Option<usize> {
     let next = inside.find(OPEN).unwrap_or(inside.len());
     inside[..next].find(CLOSE)
@@ -139,11 +143,11 @@ fn push(pieces: &mut Vec<Piece>, text: &str) {
 
 fn is_name(name: &str) -> bool {
     let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    begins && name.split('.').all(|part| !part.is_empty() && part.chars().all(is_letter))
+    begins && name.split('.').all(|part| !part.is_empty() && part.chars().all(is_name_char))
 }
 
-fn is_letter(letter: char) -> bool {
-    letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-')
+fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
 #[cfg(test)]
@@ -154,13 +158,13 @@ mod tests {
         SourceLocation { file: "a.yaml".into(), line: 1, column: 1, path: "kickoff".to_owned() }
     }
 
-    fn template(text: &str) -> (Template, Faults) {
-        let mut faults = Faults::default();
-        (Template::read(text, place(), &[], &mut faults), faults)
+    fn template(text: &str) -> (TextTemplate, FileFaults) {
+        let mut faults = FileFaults::default();
+        (TextTemplate::read(text, place(), &[], &mut faults), faults)
     }
 
     #[test]
-    fn names_are_found_and_filled() {
+    fn variables_are_found_and_filled() {
         for (text, filled) in [
             ("", ""),
             ("plain {{ x }} $x ${x}", "plain {{ x }} $x ${x}"),
@@ -182,14 +186,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_in_is_not_looked_at_again() {
+    fn filled_value_is_not_parsed() {
         let (read, _) = template("${{ x }} and ${{ y }}");
         let filled = read.fill(|name| if name == "x" { "${{ y }}".into() } else { "secret".into() });
         assert_eq!(filled, "${{ y }} and secret");
     }
 
     #[test]
-    fn what_is_no_name_is_told() {
+    fn malformed_variable_is_a_fault() {
         for text in ["${{", "${{ x", "${{ x }", "${{ }}", "${{ a + b }}", "${{ a. }}", "${{ 1 }}", "${{ ${{ x }} }}"] {
             assert!(!template(text).1.is_empty(), "{text}");
         }

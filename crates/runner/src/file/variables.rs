@@ -1,7 +1,7 @@
-//! What can stand in `${{ … }}`, where, and what it is.
+//! Variables for `${{ … }}`, their scopes and their values.
 //!
-//! Settings are needed before anything runs, so they know everything but what setup commands print. Texts for agents know that
-//! too. The script of a mock agent knows besides what it was told and what its own calls returned.
+//! Settings are needed before the setup commands run, so they cannot use the outputs of those. Texts for agents can. The script
+//! of a mock agent can also use its inbox and the results of its own calls.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,109 +9,109 @@ use std::collections::BTreeMap;
 use rookery_core::kernel::instance::Instance;
 use rookery_core::model::context_dir::folder_name;
 
-use super::fault::{Fault, Faults};
-use super::near::{nearest, some_of};
-use super::template::{Template, Variable};
+use super::fault::{FileFault, FileFaults};
+use super::near::{join_names, nearest};
+use super::template::{TextTemplate, Variable};
 
-/// Words that variables of setup commands cannot be called by.
+/// Names that variables of setup commands cannot have.
 pub(super) const RESERVED: [&str; 8] = ["env", "workflow", "params", "context", "instance", "inbox", "got", "source"];
 
-/// Where a text stands, and so what it can say.
+/// The position of a text, which determines its variables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Scope<'a> {
-    /// Where the context is kept: everything but what setup prints and the context itself.
+pub(super) enum TextScope<'a> {
+    /// A setting of the context: everything but outputs of setup commands and the context itself.
     Context,
-    /// Everything but what setup prints.
+    /// Another setting: everything but outputs of setup commands.
     Setting,
     /// A text for an agent.
     Text,
-    /// The script of a mock agent, in which calls kept these results so far.
+    /// The script of a mock agent, with the names of results that its calls keep.
     Script(&'a [String]),
 }
 
-/// Everything that can be put in, once it is known who runs what.
+/// The values of all variables of an instance.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Variables {
     pub env: BTreeMap<String, String>,
     pub workflow: String,
     pub instance: Instance,
-    /// By name; none if it must be said and was not.
+    /// Values of parameters; `None` for a required one that is missing.
     pub params: BTreeMap<String, Option<String>>,
-    /// What setup commands printed, by variable; none before they ran.
+    /// Outputs of setup commands, by variable; `None` before they ran.
     pub setup: BTreeMap<String, Option<String>>,
-    /// The files of channel and entry document; none if there are none.
+    /// The files of the channel and of the entry document, if they exist.
     pub context: Option<(String, String)>,
 }
 
-/// How long a text may be with everything put in: files of a few lines must not become texts without end.
-const FILLED_BYTES: usize = 4 << 20;
+/// Maximum length of a text with all variables filled in.
+const MAX_FILLED_BYTES: usize = 4 << 20;
 
-/// What a name stands for.
+/// The value of a variable, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Known<'a> {
+pub enum VariableValue<'a> {
     Value(&'a str),
-    /// It has a value later.
+    /// Its value is not known yet.
     Later,
     Unknown,
 }
 
 impl Variables {
-    pub fn look_up(&self, name: &str) -> Known<'_> {
-        fn value(value: Option<&String>) -> Known<'_> {
-            value.map_or(Known::Unknown, |value| Known::Value(value))
+    pub fn look_up(&self, name: &str) -> VariableValue<'_> {
+        fn value(value: Option<&String>) -> VariableValue<'_> {
+            value.map_or(VariableValue::Unknown, |value| VariableValue::Value(value))
         }
-        fn later(value: Option<&Option<String>>) -> Known<'_> {
+        fn later(value: Option<&Option<String>>) -> VariableValue<'_> {
             match value {
-                Some(Some(value)) => Known::Value(value),
-                Some(None) => Known::Later,
-                None => Known::Unknown,
+                Some(Some(value)) => VariableValue::Value(value),
+                Some(None) => VariableValue::Later,
+                None => VariableValue::Unknown,
             }
         }
         match name.split_once('.') {
-            None if name == "instance" => Known::Value(self.instance.name()),
+            None if name == "instance" => VariableValue::Value(self.instance.name()),
             None => later(self.setup.get(name)),
-            Some(("workflow", "name")) => Known::Value(&self.workflow),
-            Some(("workflow", "instance")) => Known::Value(self.instance.name()),
+            Some(("workflow", "name")) => VariableValue::Value(&self.workflow),
+            Some(("workflow", "instance")) => VariableValue::Value(self.instance.name()),
             Some(("env", name)) => value(self.env.get(name)),
             Some(("params", name)) => later(self.params.get(name)),
             Some(("context", "channel")) => value(self.context.as_ref().map(|(channel, _)| channel)),
             Some(("context", "document")) => value(self.context.as_ref().map(|(_, document)| document)),
-            Some(("inbox" | "got", _)) => Known::Later,
-            Some(_) => Known::Unknown,
+            Some(("inbox" | "got", _)) => VariableValue::Later,
+            Some(_) => VariableValue::Unknown,
         }
     }
 
-    /// A text with all that is known put in, and the names of what is not known yet in its place.
-    pub fn fill(&self, template: &Template) -> String {
+    /// Fills in all known values. Names of unknown variables are marked.
+    pub fn fill(&self, template: &TextTemplate) -> String {
         template.fill(|name| match self.look_up(name) {
-            Known::Value(value) => Cow::Borrowed(value),
-            Known::Later | Known::Unknown => Cow::Owned(placeholder(name)),
+            VariableValue::Value(value) => Cow::Borrowed(value),
+            VariableValue::Later | VariableValue::Unknown => Cow::Owned(placeholder(name)),
         })
     }
 
-    /// As [`Variables::fill`], for a folder: an instance is written so that it is the name of one.
-    pub fn fill_folder(&self, template: &Template) -> String {
+    /// As [`Variables::fill`], for the path of a folder: the instance is escaped for use as a folder name.
+    pub fn fill_folder(&self, template: &TextTemplate) -> String {
         template.fill(|name| match (name, self.look_up(name)) {
             ("instance" | "workflow.instance", _) => Cow::Owned(folder_name(&self.instance)),
-            (_, Known::Value(value)) => Cow::Borrowed(value),
-            (_, Known::Later | Known::Unknown) => Cow::Owned(placeholder(name)),
+            (_, VariableValue::Value(value)) => Cow::Borrowed(value),
+            (_, VariableValue::Later | VariableValue::Unknown) => Cow::Owned(placeholder(name)),
         })
     }
 
-    /// Whether a text becomes longer than anybody needs by what is put in.
-    pub(super) fn is_too_long(&self, template: &Template) -> bool {
+    /// Whether the values of a text together exceed [`MAX_FILLED_BYTES`].
+    pub(super) fn is_too_long(&self, template: &TextTemplate) -> bool {
         let length = |variable: &Variable| match self.look_up(&variable.name) {
-            Known::Value(value) => value.len(),
-            Known::Later | Known::Unknown => 0,
+            VariableValue::Value(value) => value.len(),
+            VariableValue::Later | VariableValue::Unknown => 0,
         };
-        template.variables().map(length).fold(0_usize, usize::saturating_add) > FILLED_BYTES
+        template.variables().map(length).fold(0_usize, usize::saturating_add) > MAX_FILLED_BYTES
     }
 
-    /// Tells every name in a text that stands for nothing there, and a text that becomes too long.
-    pub(super) fn check(&self, template: &Template, scope: Scope<'_>, faults: &mut Faults) {
+    /// Reports unknown variables in a text, and a text that becomes too long.
+    pub(super) fn check(&self, template: &TextTemplate, scope: TextScope<'_>, faults: &mut FileFaults) {
         if self.is_too_long(template) {
-            let message = format!("is longer than {FILLED_BYTES} bytes with everything put in");
-            faults.add(Fault::new(&template.place, message));
+            let message = format!("is longer than {MAX_FILLED_BYTES} bytes with all variables filled in");
+            faults.add(FileFault::new(&template.place, message));
         }
         for variable in template.variables() {
             if !self.is_known(variable, scope) {
@@ -120,39 +120,37 @@ impl Variables {
         }
     }
 
-    /// Whether a name stands for something where it is used.
-    fn is_known(&self, variable: &Variable, scope: Scope<'_>) -> bool {
+    /// Whether a variable has a value in a scope.
+    fn is_known(&self, variable: &Variable, scope: TextScope<'_>) -> bool {
         let name = variable.name.as_str();
         let (group, rest) = name.split_once('.').unwrap_or((name, ""));
         let is_printed = self.setup.contains_key(name);
         match (group, scope) {
-            ("got", Scope::Script(got)) => {
-                let word = rest.split('.').next().unwrap_or_default();
-                got.iter().any(|known| known == word)
+            ("got", TextScope::Script(got)) => {
+                let name = rest.split('.').next().unwrap_or_default();
+                got.iter().any(|known| known == name)
             }
-            ("inbox", Scope::Script(_)) => matches!(rest, "from" | "text"),
-            ("inbox" | "got", _) | ("context", Scope::Context) => false,
-            (_, Scope::Context | Scope::Setting) if is_printed => false,
-            _ => self.look_up(name) != Known::Unknown,
+            ("inbox", TextScope::Script(_)) => matches!(rest, "from" | "text"),
+            ("inbox" | "got", _) | ("context", TextScope::Context) => false,
+            (_, TextScope::Context | TextScope::Setting) if is_printed => false,
+            _ => self.look_up(name) != VariableValue::Unknown,
         }
     }
 
-    /// Why a name stands for nothing where it is used.
-    fn fault_of(&self, variable: &Variable, scope: Scope<'_>) -> Fault {
+    /// The fault of a variable that has no value in a scope.
+    fn fault_of(&self, variable: &Variable, scope: TextScope<'_>) -> FileFault {
         let name = variable.name.as_str();
         let (group, rest) = name.split_once('.').unwrap_or((name, ""));
-        let fault = |message: String| Fault::new(&variable.place, message);
+        let fault = |message: String| FileFault::new(&variable.place, message);
         if self.setup.contains_key(name) {
             return fault(format!("`{name}` is not known before the setup commands have run"))
                 .hint("it can be used in kickoff, system_prompt and wakeup_prompt");
         }
         match (group, rest) {
-            ("context", "channel" | "document") if scope == Scope::Context => {
-                fault(format!("`{name}` is not known before it is said where the context is"))
+            ("context", "channel" | "document") if scope == TextScope::Context => {
+                fault(format!("`{name}` is not known in the settings of the context"))
             }
-            ("context", "channel" | "document") => {
-                fault(format!("`{name}` stands for nothing: the context has no files"))
-            }
+            ("context", "channel" | "document") => fault(format!("`{name}` has no value: the context has no files")),
             ("env", _) => {
                 let near = nearest(rest, self.env.keys().map(String::as_str)).map(|near| format!("env.{near}"));
                 fault(format!("the environment has no `{rest}`")).meant(near.as_deref())
@@ -162,24 +160,24 @@ impl Variables {
                 let fault = fault(format!("there is no variable `{name}` here"));
                 match nearest(name, known.iter().map(String::as_str)) {
                     Some(meant) => fault.meant(Some(meant)),
-                    None => fault.hint(format!("there are {}", some_of(&known))),
+                    None => fault.hint(format!("known variables: {}", join_names(&known))),
                 }
             }
         }
     }
 
-    /// Every name that can be used in a scope; those of the environment are too many to tell.
-    fn names(&self, scope: Scope<'_>) -> Vec<String> {
+    /// Lists the variables of a scope, with `env.NAME` for those of the environment.
+    fn names(&self, scope: TextScope<'_>) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        if matches!(scope, Scope::Text | Scope::Script(_)) {
+        if matches!(scope, TextScope::Text | TextScope::Script(_)) {
             names.extend(self.setup.keys().cloned());
         }
         names.extend(self.params.keys().map(|name| format!("params.{name}")));
         names.extend(["workflow.name", "workflow.instance", "instance"].map(str::to_owned));
-        if scope != Scope::Context && self.context.is_some() {
+        if scope != TextScope::Context && self.context.is_some() {
             names.extend(["context.channel", "context.document"].map(str::to_owned));
         }
-        if let Scope::Script(got) = scope {
+        if let TextScope::Script(got) = scope {
             names.extend(["inbox.from", "inbox.text"].map(str::to_owned));
             names.extend(got.iter().map(|name| format!("got.{name}")));
         }
@@ -187,27 +185,27 @@ impl Variables {
         names
     }
 
-    /// What setup commands find in their environment, as it is written in texts.
-    pub(super) fn of_commands(&self) -> Vec<String> {
-        self.names(Scope::Text).into_iter().filter(|name| !name.starts_with("env.")).collect()
+    /// Lists the variables that setup commands get in their environment.
+    pub(super) fn command_variables(&self) -> Vec<String> {
+        self.names(TextScope::Text).into_iter().filter(|name| !name.starts_with("env.")).collect()
     }
 
-    /// What is known by now, for the environment of a setup command.
+    /// The known variables for the environment of a setup command.
     pub fn for_commands(&self) -> BTreeMap<String, String> {
         let known = |name: String| match self.look_up(&name) {
-            Known::Value(value) => Some((in_environment(&name), value.to_owned())),
-            Known::Later | Known::Unknown => None,
+            VariableValue::Value(value) => Some((environment_name(&name), value.to_owned())),
+            VariableValue::Later | VariableValue::Unknown => None,
         };
-        self.of_commands().into_iter().filter_map(known).collect()
+        self.command_variables().into_iter().filter_map(known).collect()
     }
 }
 
-/// What a variable is called in the environment of a setup command.
-pub(super) fn in_environment(name: &str) -> String {
+/// The name of a variable in the environment of a setup command.
+pub(super) fn environment_name(name: &str) -> String {
     name.replace('.', "_")
 }
 
-/// What stands where something will be put in. No `@`, which would mention somebody.
+/// The mark for a value that is not known yet. It has no `@`, which would mention an agent.
 fn placeholder(name: &str) -> String {
     format!("‹{name}›")
 }

@@ -1,5 +1,5 @@
-//! YAML as a tree in which every value knows its place. Bounded in size, depth and what aliases make of it; nothing here
-//! knows what a workflow is.
+//! Parses YAML into a tree of values with their places. Size, depth and the expansion of aliases are bounded. Independent of
+//! workflows.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,18 +10,18 @@ use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Error, Location, Spanned};
 
-/// Many times what a workflow file needs; aliases count each time they are used.
+/// Limits far above the needs of a workflow file. Aliases count each time they are used.
 const NODES: usize = 50_000;
 const SCALAR_BYTES: usize = 4 << 20;
 const ALIASES: usize = 1_000;
 const DEPTH: usize = 32;
 
-/// A value and where it stands. One that an alias or a merge brought stands where it was written.
+/// A value with its place. A value from an alias or a merge has the place of its anchor.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Node {
+pub(super) struct YamlNode {
     pub line: u64,
     pub column: u64,
-    /// The bytes of the text that it was read from; empty if that is not known.
+    /// The bytes of its source text; empty if unknown.
     pub span: Range<usize>,
     pub value: Value,
 }
@@ -32,36 +32,36 @@ pub(super) enum Value {
     Flag(bool),
     Number(Number),
     Text(String),
-    List(Vec<Node>),
-    Map(Vec<(Node, Node)>),
+    List(Vec<YamlNode>),
+    Map(Vec<(YamlNode, YamlNode)>),
 }
 
-/// What the reader could make nothing of.
+/// A syntax error.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Unreadable {
+pub(super) struct SyntaxError {
     pub line: u64,
     pub column: u64,
     pub message: String,
     pub hint: Option<&'static str>,
 }
 
-/// The tree of a text, if it is YAML, and the first key that is there twice, if one is. With such a key there is a tree
-/// all the same, of what was said first, so that the rest can be looked at too.
-pub(super) fn read(text: &str) -> (Option<Node>, Option<Unreadable>) {
+/// Parses a text. With a duplicate key, returns both an error and a tree that has the first of the values, so that the rest can
+/// be checked too.
+pub(super) fn read(text: &str) -> (Option<YamlNode>, Option<SyntaxError>) {
     match tree(text, DuplicateKeyPolicy::Error) {
         Ok(node) => (Some(node), None),
         Err(error) => {
-            let told = unreadable(&error, text);
+            let syntax_error = syntax_error(&error, text);
             let node = match error.without_snippet() {
                 Error::DuplicateMappingKey { .. } => tree(text, DuplicateKeyPolicy::FirstWins).ok(),
                 _ => None,
             };
-            (node, Some(told))
+            (node, Some(syntax_error))
         }
     }
 }
 
-fn tree(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Node, Error> {
+fn tree(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<YamlNode, Error> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_documents: 1,
@@ -85,25 +85,25 @@ fn tree(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Node, Error> {
     serde_saphyr::from_str_with_options(text, options)
 }
 
-fn unreadable(error: &Error, text: &str) -> Unreadable {
+fn syntax_error(error: &Error, text: &str) -> SyntaxError {
     let (line, column) = error.location().map_or((1, 1), |at| (at.line().max(1), at.column().max(1)));
     let message = message(error);
     let line_before = usize::try_from(line).unwrap_or(usize::MAX).saturating_sub(1);
     let hint = hint(&message, text.lines().nth(line_before).unwrap_or_default());
-    Unreadable { line, column, message, hint }
+    SyntaxError { line, column, message, hint }
 }
 
-/// What people who write such files by hand usually did.
+/// The usual cause of an error in a file written by hand.
 fn hint(message: &str, line: &str) -> Option<&'static str> {
     let is = |part: &str| message.contains(part);
     if is("unexpected character") {
-        return Some("a text that begins with such a character belongs in quotes");
+        return Some("quote a text that begins with such a character");
     }
     if is("mapping values are not allowed") {
-        return Some("a text with `: ` in it belongs in quotes, or on the lines below `|`");
+        return Some("quote a text that contains `: `, or write it on the lines below `|`");
     }
     if is("while parsing a flow") && line.contains("${{") {
-        return Some("between [ ] or { } a text with `${{` in it belongs in quotes");
+        return Some("between [ ] or { }, quote a text that contains `${{`");
     }
     is("tabs").then_some("indent with spaces")
 }
@@ -111,22 +111,22 @@ fn hint(message: &str, line: &str) -> Option<&'static str> {
 fn message(error: &Error) -> String {
     match error.without_snippet() {
         Error::AliasError { error, .. } => message(error),
-        Error::DuplicateMappingKey { key: Some(key), .. } => format!("the key `{key}` is there twice"),
-        Error::DuplicateMappingKey { key: None, .. } => "a key is there twice".to_owned(),
+        Error::DuplicateMappingKey { key: Some(key), .. } => format!("duplicate key `{key}`"),
+        Error::DuplicateMappingKey { key: None, .. } => "duplicate key".to_owned(),
         Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => format!("is more than {DEPTH} levels deep"),
         Error::Budget { breach: BudgetBreach::Documents { .. }, .. } => {
-            "a second document begins here; a file has one".to_owned()
+            "a second document begins here; a file must have one".to_owned()
         }
         Error::Budget { .. }
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasReplayStackDepthExceeded { .. }
-        | Error::AliasExpansionLimitExceeded { .. } => "there is more in it than a workflow file needs".to_owned(),
-        other => plain(&other.to_string()),
+        | Error::AliasExpansionLimitExceeded { .. } => "exceeds the size limits of a workflow file".to_owned(),
+        other => without_place(&other.to_string()),
     }
 }
 
-/// The library's message without the place, which is told apart from it.
-fn plain(message: &str) -> String {
+/// Removes the place from the library's message, since faults show it separately.
+fn without_place(message: &str) -> String {
     let first = message.lines().next().unwrap_or_default();
     let first = first.strip_prefix("error: ").unwrap_or(first);
     let end = first.find(" at line ").unwrap_or(first.len());
@@ -134,7 +134,7 @@ fn plain(message: &str) -> String {
 }
 
 impl Value {
-    /// What kind of thing it is, for somebody who expected another.
+    /// The type of the value, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Null => "nothing",
@@ -147,10 +147,10 @@ impl Value {
     }
 }
 
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Node, D::Error> {
+impl<'de> Deserialize<'de> for YamlNode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<YamlNode, D::Error> {
         let Spanned { value, defined, .. } = Spanned::<Value>::deserialize(deserializer)?;
-        Ok(Node { line: defined.line().max(1), column: defined.column().max(1), span: bytes(defined), value })
+        Ok(YamlNode { line: defined.line().max(1), column: defined.column().max(1), span: bytes(defined), value })
     }
 }
 
@@ -239,14 +239,14 @@ impl<'de> Visitor<'de> for AnyValue {
 mod tests {
     use super::*;
 
-    fn node(text: &str) -> Node {
+    fn node(text: &str) -> YamlNode {
         match read(text) {
             (Some(node), None) => node,
             other => panic!("{text}: {other:?}"),
         }
     }
 
-    fn entries(node: &Node) -> &[(Node, Node)] {
+    fn entries(node: &YamlNode) -> &[(YamlNode, YamlNode)] {
         match &node.value {
             Value::Map(entries) => entries,
             other => panic!("{other:?}"),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_values_know_their_places() {
+    fn keys_and_values_have_their_places() {
         let text = "a: 1.10\nlong:\n  - x\n  - 'y z'\ntext: |\n  one\n  two\n";
         let tree = node(text);
         let [(a, number), (_, list), (_, block)] = entries(&tree) else { panic!("{tree:?}") };
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_some_take_for_booleans_are_text() {
+    fn yes_and_on_are_text_not_booleans() {
         let tree = node("- yes\n- on\n- true\n- ~\n- .nan\n- 1e999\n- 123456789012345678901234567890\n");
         let Value::List(items) = &tree.value else { panic!("{tree:?}") };
         assert_eq!(items[0].value, Value::Text("yes".to_owned()));
@@ -286,15 +286,15 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_there_twice_is_told_and_the_rest_is_read() {
-        let (tree, told) = read("a: 1\nb: 2\na: 3\n");
+    fn duplicate_key_is_an_error_and_the_rest_is_parsed() {
+        let (tree, error) = read("a: 1\nb: 2\na: 3\n");
         assert_eq!(entries(&tree.unwrap()).len(), 2);
-        let told = told.unwrap();
-        assert_eq!((told.line, told.column, told.message.as_str()), (3, 1, "the key `a` is there twice"));
+        let error = error.unwrap();
+        assert_eq!((error.line, error.column, error.message.as_str()), (3, 1, "duplicate key `a`"));
     }
 
     #[test]
-    fn what_would_grow_without_bounds_is_refused() {
+    fn unbounded_expansion_is_rejected() {
         let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
         for n in 1..9 {
             let before = vec![format!("*a{}", n - 1); 9].join(", ");
@@ -302,7 +302,7 @@ mod tests {
         }
         let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), vec!["*a"; 500].join(", "));
         let deep = format!("a: {}{}\n", "[".repeat(500), "]".repeat(500));
-        // Each is as deep as may be, and has the one before it at its deepest place.
+        // Each has the maximum depth and contains the previous one at its deepest place.
         let (open, close) = ("[".repeat(25), "]".repeat(25));
         let chained = |n: usize| {
             format!("c{n}: &c{n} {open}{}{close}\n", if n == 0 { "x".to_owned() } else { format!("*c{}", n - 1) })
@@ -311,8 +311,8 @@ mod tests {
         for text in
             [bomb, long, deep, chain, "a: 1\n---\nb: 2\n".to_owned(), "a: !own x\n".to_owned(), "a: *b\n".to_owned()]
         {
-            let (tree, told) = read(&text);
-            assert!(tree.is_none() && told.is_some(), "{}", &text[..20.min(text.len())]);
+            let (tree, error) = read(&text);
+            assert!(tree.is_none() && error.is_some(), "{}", &text[..20.min(text.len())]);
         }
     }
 }

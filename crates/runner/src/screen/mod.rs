@@ -1,10 +1,10 @@
-//! What a person sees of a running team. On a terminal one line for each agent is kept up to date, with what is worth keeping
-//! above them ([`Board`]); elsewhere there is a line for everything that happens ([`lines`]). Nothing is decided here, and
-//! a terminal that is gone holds up nobody.
+//! Shows a running team to a person. On a terminal, each agent has a line that is updated in place ([`AgentTable`]), below the
+//! lasting lines. Elsewhere, every report becomes a line ([`lines`]). Nothing is decided here, and a closed terminal does not
+//! block the team.
 
-mod board;
+mod agent_table;
+mod format;
 mod lines;
-mod words;
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -12,35 +12,36 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use self::board::{Board, Pieces};
-use self::lines::Line;
+use self::agent_table::{AgentTable, Pieces};
+use self::lines::ScreenLine;
 use crate::team::report::Report;
 
-/// How often times on the screen go on.
+/// Interval for updating times on the screen.
 const TICK: Duration = Duration::from_millis(200);
 
-/// How a team is shown.
+/// Options for showing a team.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     pub manner: Manner,
-    /// Whether tool calls and what agents say meanwhile are shown.
+    /// Whether tool calls and texts of agents are shown.
     pub verbose: bool,
     pub colour: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub enum Manner {
-    /// On a terminal, which has so many columns and rows by the time this is asked.
+    /// On a terminal. `size` returns its current columns and rows.
     Live { size: fn() -> Option<(u16, u16)> },
-    /// A line for everything that happens.
+    /// A line for every report.
     Plain,
-    /// Nothing: somebody reads the result, and nothing else.
+    /// Nothing, since only the result matters.
     Quiet,
 }
 
 /// Shows reports until there are no more.
 pub async fn show(mut reports: mpsc::Receiver<Report>, look: Look, out: &mut (dyn Write + Send)) {
-    let mut screen = Screen { look, out, board: Board::default(), drawn: 0, board_drawn: Vec::new(), is_gone: false };
+    let mut screen =
+        Screen { look, out, board: AgentTable::default(), drawn: 0, drawn_lines: Vec::new(), is_gone: false };
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut now = ticks.tick().await;
@@ -52,7 +53,7 @@ pub async fn show(mut reports: mpsc::Receiver<Report>, look: Look, out: &mut (dy
             },
             time = ticks.tick() => now = time,
         }
-        // What came at once is drawn at once.
+        // Reports that arrived together are drawn together.
         while let Ok(report) = reports.try_recv() {
             screen.take(&report, now);
         }
@@ -64,12 +65,12 @@ pub async fn show(mut reports: mpsc::Receiver<Report>, look: Look, out: &mut (dy
 struct Screen<'a> {
     look: Look,
     out: &'a mut (dyn Write + Send),
-    board: Board,
-    /// How many lines of the board are on the screen.
+    board: AgentTable,
+    /// Number of table lines on the screen.
     drawn: usize,
-    /// What they say.
-    board_drawn: Vec<Pieces>,
-    /// Nobody can be told anything any more.
+    /// The content of those lines.
+    drawn_lines: Vec<Pieces>,
+    /// Whether the terminal was closed.
     is_gone: bool,
 }
 
@@ -79,15 +80,15 @@ impl Screen<'_> {
         let lines = match self.look.manner {
             Manner::Quiet => return,
             Manner::Plain => lines::of(report, self.look.verbose),
-            // The board says the rest.
-            Manner::Live { .. } => lines::to_keep(report, self.look.verbose),
+            // The table shows the rest.
+            Manner::Live { .. } => lines::lasting(report, self.look.verbose),
         };
         if lines.is_empty() {
             return;
         }
-        let mut text = self.erased();
-        for Line { text: line, tone } in lines {
-            text.push_str(&words::painted(&line, tone, self.look.colour));
+        let mut text = self.erase();
+        for ScreenLine { text: line, style } in lines {
+            text.push_str(&format::paint(&line, style, self.look.colour));
             text.push('\n');
         }
         self.write(&text);
@@ -95,36 +96,36 @@ impl Screen<'_> {
 
     fn draw(&mut self, now: Instant) {
         let Manner::Live { size } = self.look.manner else { return };
-        // Some say that they have no columns at all, and mean that they do not know.
+        // Some terminals report no columns when the size is unknown.
         let (columns, rows) = size().filter(|(columns, rows)| *columns > 0 && *rows > 0).unwrap_or((80, 24));
-        // A line that wrapped could not be erased.
+        // A wrapped line could not be erased.
         let room = (usize::from(columns).saturating_sub(1).max(10), usize::from(rows).saturating_sub(2).max(1));
         let lines = self.board.lines(now, room);
-        if lines == self.board_drawn && self.drawn == lines.len() {
+        if lines == self.drawn_lines && self.drawn == lines.len() {
             return;
         }
-        let mut text = self.erased();
+        let mut text = self.erase();
         for line in &lines {
-            let pieces = line.iter().map(|(piece, tone)| words::painted(piece, *tone, self.look.colour));
+            let pieces = line.iter().map(|(piece, style)| format::paint(piece, *style, self.look.colour));
             text.extend(pieces);
             text.push('\n');
         }
         self.drawn = lines.len();
-        self.board_drawn = lines;
+        self.drawn_lines = lines;
         self.write(&text);
     }
 
-    /// What takes the board off the screen.
-    fn erased(&mut self) -> String {
+    /// Returns the control sequence that erases the table.
+    fn erase(&mut self) -> String {
         match std::mem::take(&mut self.drawn) {
             0 => String::new(),
             lines => format!("\u{1b}[{lines}A\r\u{1b}[J"),
         }
     }
 
-    /// Leaves the screen to whatever comes after it.
+    /// Clears the table for later output.
     fn end(&mut self) {
-        let text = self.erased();
+        let text = self.erase();
         self.write(&text);
     }
 

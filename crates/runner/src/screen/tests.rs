@@ -1,4 +1,4 @@
-//! What is on the screen at the end of a run, on a terminal and off it.
+//! The screen at the end of a run, on a terminal and elsewhere.
 
 use super::*;
 use crate::backend::{BackendEvent, Usage};
@@ -6,12 +6,12 @@ use crate::team::report::{
     AgentState, Began, Level, MemberInfo, MemberStatus, ReportedCause, Reports, RunOutcome, TurnResult, UsageTotals,
 };
 
-fn standing(name: &str, state: AgentState, turns: u64) -> MemberStatus {
+fn status(name: &str, state: AgentState, turns: u64) -> MemberStatus {
     let usage = Usage { input_tokens: 1_200 * turns, output_tokens: 80 * turns, cost_usd: (turns > 0).then_some(0.01) };
     MemberStatus { name: name.to_owned(), state, tally: UsageTotals { turns, usage } }
 }
 
-/// A run with everything that can happen in one.
+/// The reports of a run with all kinds of events.
 fn story() -> Vec<Report> {
     let member = |name: &str, backend| MemberInfo { name: name.to_owned(), backend, model: None };
     let agents = vec![member("reviewer", "claude"), member("coder", "codex")];
@@ -34,7 +34,7 @@ fn story() -> Vec<Report> {
         Report::SetUp { nth: 1, of: 1, shell: of("git diff") },
         Report::KickedOff { woken: vec![of("reviewer")] },
         Report::TurnBegan {
-            agent: standing("reviewer", AgentState::Working, 0),
+            agent: status("reviewer", AgentState::Working, 0),
             attempt: 1,
             cause: ReportedCause::Messages,
             messages: 1,
@@ -44,14 +44,14 @@ fn story() -> Vec<Report> {
             event: BackendEvent::Tool { name: of("Bash"), input: of("{\"command\":\"ls\"}") },
         },
         Report::TurnEnded {
-            agent: standing("reviewer", AgentState::Idle, 1),
+            agent: status("reviewer", AgentState::Idle, 1),
             attempt: 1,
             outcome: TurnResult::Done,
             usage,
             took: Duration::from_secs(12),
         },
         Report::TurnEnded {
-            agent: standing("coder", waiting, 0),
+            agent: status("coder", waiting, 0),
             attempt: 1,
             outcome: again,
             usage: Usage::default(),
@@ -77,7 +77,7 @@ async fn shown(manner: Manner, verbose: bool, reports: Vec<Report>) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// What remains of it on a terminal that understands what we say to it.
+/// Emulates a terminal and returns its final content.
 fn remaining(written: &str) -> String {
     let mut lines: Vec<String> = vec![String::new()];
     let mut rest = written;
@@ -92,7 +92,7 @@ fn remaining(written: &str) -> String {
         }
         match next {
             '\n' => lines.push(String::new()),
-            letter => lines.last_mut().unwrap().push(letter),
+            c => lines.last_mut().unwrap().push(c),
         }
         rest = &rest[next.len_utf8()..];
     }
@@ -104,7 +104,7 @@ fn small() -> Option<(u16, u16)> {
 }
 
 #[tokio::test]
-async fn off_a_terminal_every_thing_is_a_line() {
+async fn plain_output_has_a_line_for_every_report() {
     let story = || story().into_iter().chain([end()]).collect();
     insta::assert_snapshot!("plain", shown(Manner::Plain, false, story()).await);
     insta::assert_snapshot!("verbose", shown(Manner::Plain, true, story()).await);
@@ -112,12 +112,12 @@ async fn off_a_terminal_every_thing_is_a_line() {
 }
 
 #[tokio::test]
-async fn on_a_terminal_each_agent_has_a_line_of_its_own() {
+async fn terminal_shows_one_line_per_agent() {
     let mut out: Vec<u8> = Vec::new();
     let look = Look { manner: Manner::Live { size: small }, verbose: false, colour: false };
     let now = interval(TICK).tick().await;
     let mut screen =
-        Screen { look, out: &mut out, board: Board::default(), drawn: 0, board_drawn: Vec::new(), is_gone: false };
+        Screen { look, out: &mut out, board: AgentTable::default(), drawn: 0, drawn_lines: Vec::new(), is_gone: false };
     for report in story() {
         screen.take(&report, now);
         screen.draw(now);
@@ -127,13 +127,13 @@ async fn on_a_terminal_each_agent_has_a_line_of_its_own() {
 }
 
 #[tokio::test]
-async fn at_the_end_only_what_is_worth_keeping_stays() {
+async fn agent_table_is_erased_at_the_end() {
     let written = shown(Manner::Live { size: small }, false, story().into_iter().chain([end()]).collect()).await;
     insta::assert_snapshot!("live_end", remaining(&written));
 }
 
 #[tokio::test]
-async fn a_small_terminal_shows_those_at_work() {
+async fn small_terminal_shows_working_agents_first() {
     let member = |n: usize| MemberInfo { name: format!("agent-{n}"), backend: "mock", model: None };
     let began = Began {
         team: "@t".into(),
@@ -142,13 +142,13 @@ async fn a_small_terminal_shows_those_at_work() {
         resumed: true,
         agents: (0..9).map(member).collect(),
     };
-    let mut board = Board::default();
+    let mut board = AgentTable::default();
     let now = interval(TICK).tick().await;
     board.take(&Report::Began(began), now);
-    board.take(&Report::Changed(standing("agent-7", AgentState::Working, 3)), now);
+    board.take(&Report::Changed(status("agent-7", AgentState::Working, 3)), now);
     let lines = board.lines(now, (30, 3));
     let text =
-        |line: &Vec<(String, words::LineStyle)>| line.iter().map(|(piece, _)| piece.as_str()).collect::<String>();
+        |line: &Vec<(String, format::LineStyle)>| line.iter().map(|(piece, _)| piece.as_str()).collect::<String>();
     let lines: Vec<String> = lines.iter().map(text).collect();
     assert!(lines[0].starts_with("agent-7  working"), "{lines:?}");
     assert_eq!((lines.len(), lines[2].as_str()), (3, "and 7 more"));
@@ -156,7 +156,7 @@ async fn a_small_terminal_shows_those_at_work() {
 }
 
 #[tokio::test]
-async fn a_terminal_that_is_gone_holds_up_nobody() {
+async fn closed_terminal_does_not_block_reports() {
     struct Gone;
     impl Write for Gone {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {

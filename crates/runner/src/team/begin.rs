@@ -30,7 +30,7 @@ use super::seats::{self, SeatContext};
 use super::turn::LIMITED;
 use super::{Order, TeamError, runner};
 use crate::backend::{self, Seat, Usage};
-use crate::file::{Agent, Ready, unbounded};
+use crate::file::{Agent, Ready, cost_limit_warning};
 use crate::process::{self, ExecShim};
 use crate::sandbox;
 use crate::setup::{self, SetupContext, SetupProgress};
@@ -67,8 +67,8 @@ pub(super) async fn begin(order: &Order, reports: &Reports, interrupt: &Interrup
     if let Some(missing) = sandbox::missing_warning(&order.ready.workflow.agents) {
         reports.note(None, Level::Warning, missing);
     }
-    if let Some(unbounded) = unbounded(&order.ready) {
-        reports.note(None, Level::Warning, unbounded);
+    if let Some(warning) = cost_limit_warning(&order.ready) {
+        reports.note(None, Level::Warning, warning);
     }
     let prepared =
         Preparing { order, team: &team, started: &started, row: &row, held: &held, reports, clock, interrupt };

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::decide::budget::{LimitReached, Spent};
 use super::decide::loops::{LoopCheck, LoopDetector, MessageSender};
-use crate::file::Limits;
+use crate::file::TeamLimits;
 
 #[derive(Debug)]
 pub(super) struct Ledger {
-    limits: Limits,
+    limits: TeamLimits,
     state: Mutex<LedgerState>,
 }
 
@@ -54,7 +54,7 @@ pub(super) enum Admission {
 }
 
 impl Ledger {
-    pub(super) fn new(limits: Limits, spent: Spent) -> Ledger {
+    pub(super) fn new(limits: TeamLimits, spent: Spent) -> Ledger {
         Ledger { limits, state: Mutex::new(LedgerState { spent, ..LedgerState::default() }) }
     }
 
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn turns_are_granted_until_the_limit_is_reached() {
-        let limits = Limits { max_turns: Some(2), ..Limits::default() };
+        let limits = TeamLimits { max_turns: Some(2), ..TeamLimits::default() };
         let ledger = Ledger::new(limits, Spent::default());
         assert_eq!(ledger.admit("a", TurnRequest::WokenBy(&[MessageSender::Outside]), NOW), Admission::Granted);
         assert_eq!(ledger.admit("a", TurnRequest::Retry, NOW), Admission::Granted);
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn pause_applies_to_its_account_and_ends() {
-        let ledger = Ledger::new(Limits::default(), Spent::default());
+        let ledger = Ledger::new(TeamLimits::default(), Spent::default());
         assert!(ledger.pause("claude", Duration::from_secs(10), "out of requests"));
         assert!(!ledger.pause("claude", Duration::from_secs(8), "out of requests"), "that is no news");
         assert_eq!(ledger.pause_of("claude", NOW), Some((Duration::from_secs(5), "out of requests".to_owned())));
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn failure_keeps_the_first_reason() {
-        let ledger = Ledger::new(Limits::default(), Spent::default());
+        let ledger = Ledger::new(TeamLimits::default(), Spent::default());
         ledger.fail("one");
         ledger.fail("two");
         assert_eq!(ledger.failure().as_deref(), Some("one"));

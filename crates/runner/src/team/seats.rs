@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::lock::{TeamLock, create_private_folder};
 use super::{Order, TeamError};
 use crate::backend::{Daemon, Environment, Provider, Seat, Secret};
-use crate::file::{Agent, Backend, Ready, Variables, Workspace};
+use crate::file::{Agent, Backend, Ready, Variables, WorkspaceKind};
 
 /// Time for creating a worktree; longer than the daemon's own limit.
 const WORKTREE_TIMEOUT: Duration = Duration::from_secs(180);
@@ -21,7 +21,7 @@ const REGISTRATION_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Returns the working folder of an agent: the project, or the agent's worktree, which is created if missing.
 pub(super) async fn folder(order: &Order, agent: &Agent, id: &AgentId) -> Result<PathBuf, TeamError> {
-    if agent.workspace == Workspace::Shared {
+    if agent.workspace == WorkspaceKind::Shared {
         return Ok(order.project.clone());
     }
     let tools = Tools::as_agent(&order.client, id.as_str())?;

@@ -4,7 +4,7 @@
 use rookery_core::kernel::limit;
 
 use super::clip::{Clipped, clip};
-use crate::file::{Known, Ready, Template, Variables};
+use crate::file::{Ready, TextTemplate, VariableValue, Variables};
 
 /// Bytes of a message reserved for notes about omissions.
 const NOTES_BYTES: usize = 4 << 10;
@@ -35,7 +35,7 @@ impl KickoffMessage {
 
 /// Fills a template so that it fits into a message. If it is too long, the longest outputs of setup commands are shortened,
 /// and documents hold them in full. Text of the template itself is never shortened.
-fn fit_message(template: &Template, variables: &Variables) -> (String, Vec<(String, String)>) {
+fn fit_message(template: &TextTemplate, variables: &Variables) -> (String, Vec<(String, String)>) {
     let whole = variables.fill(template);
     if whole.len() <= limit::TEXT_BYTES {
         return (whole, Vec::new());
@@ -46,8 +46,8 @@ fn fit_message(template: &Template, variables: &Variables) -> (String, Vec<(Stri
         .filter(|name| variables.setup.contains_key(*name))
         .collect();
     let length = |name: &str| match variables.look_up(name) {
-        Known::Value(value) => value.len(),
-        Known::Later | Known::Unknown => 0,
+        VariableValue::Value(value) => value.len(),
+        VariableValue::Later | VariableValue::Unknown => 0,
     };
     let own = whole.len() - printed.iter().map(|name| length(name)).sum::<usize>();
     let share = limit::TEXT_BYTES.saturating_sub(own + NOTES_BYTES) / printed.len().max(1);

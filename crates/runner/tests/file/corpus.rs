@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::civil::date;
 use jiff::tz::TimeZone;
-use rookery_runner::file::{Blocker, Plan, Ready, Refused, Source, Surroundings};
+use rookery_runner::file::{Blocker, Ready, Refused, RunPreview, Surroundings, WorkflowSource};
 use rookery_runner::sandbox::{NestedNamespaces, SandboxSupport};
 
 /// Some of the tools that agents are given.
@@ -36,8 +36,8 @@ pub fn files(name: &str) -> BTreeMap<String, String> {
 }
 
 /// A file as if it were read from its folder.
-pub fn source(kind: &str, file: &str, text: &str) -> Source {
-    Source { file: file.into(), folder: folder(kind), text: text.to_owned() }
+pub fn source(kind: &str, file: &str, text: &str) -> WorkflowSource {
+    WorkflowSource { file: file.into(), folder: folder(kind), text: text.to_owned() }
 }
 
 pub fn surroundings() -> Surroundings<'static> {
@@ -56,7 +56,7 @@ pub fn surroundings() -> Surroundings<'static> {
     }
 }
 
-pub fn ready(source: &Source, said: &[&str]) -> Result<Ready, Refused> {
+pub fn ready(source: &WorkflowSource, said: &[&str]) -> Result<Ready, Refused> {
     let said: Vec<String> = said.iter().map(|&word| word.to_owned()).collect();
     Ready::check(source, "pr-1", &said, &surroundings())
 }
@@ -72,7 +72,7 @@ fn snapshot(kind: &str, file: &str) -> String {
 #[test]
 fn every_good_file_is_planned_as_written_down() {
     for file in files("good").keys() {
-        let plan = Plan::of(&good(file), &surroundings());
+        let plan = RunPreview::of(&good(file), &surroundings());
         insta::assert_snapshot!(snapshot("good", file), plan);
     }
 }
@@ -93,8 +93,8 @@ fn plan_names_everything_that_is_missing_on_this_machine() {
         eve: {model: openai/gpt-5}\n  zoe: {backend: mock, script: [pass]}\nparams: [{name: pr, required: true}]\nkickoff: '@ada hello'\n";
     let here = Surroundings { sandbox: SandboxSupport::Missing, find_program: &|_| None, ..surroundings() };
     let ready = Ready::check(&source("good", "here.yaml", text), "pr-1", &[], &here).unwrap();
-    let plan = Plan::of(&ready, &here);
-    let named: Vec<String> = plan.hindrances.iter().map(ToString::to_string).collect();
+    let plan = RunPreview::of(&ready, &here);
+    let named: Vec<String> = plan.blockers.iter().map(ToString::to_string).collect();
     let beginnings = [
         "missing required parameter `pr`: -- --pr VALUE",
         "ada: the program `codex` is not on the PATH",
@@ -109,13 +109,13 @@ fn plan_names_everything_that_is_missing_on_this_machine() {
     let note = plan.notes.last().map(String::as_str).unwrap_or_default();
     assert!(note.starts_with("ben, eve run without a sandbox (bubblewrap is not installed)"), "{note}");
     let waits = source("good", "waits.yaml", "agents:\n  zoe: {backend: mock, script: [pass]}\n");
-    let plan = Plan::of(&Ready::check(&waits, "pr-1", &[], &here).unwrap(), &here);
-    assert!(plan.can_be_started() && plan.hindrances == [Blocker::NoKickoff]);
+    let plan = RunPreview::of(&Ready::check(&waits, "pr-1", &[], &here).unwrap(), &here);
+    assert!(plan.can_be_started() && plan.blockers == [Blocker::NoKickoff]);
 }
 
 #[test]
 fn a_plan_for_programs_says_the_same() {
-    let plan = Plan::of(&good("everything.yaml"), &surroundings());
+    let plan = RunPreview::of(&good("everything.yaml"), &surroundings());
     insta::assert_json_snapshot!("plan_as_json", plan);
 }
 
@@ -124,11 +124,11 @@ fn what_is_said_on_the_command_line_is_put_in() {
     let source = source("good", "everything.yaml", &files("good")["everything.yaml"]);
     let told = ready(&source, &["-p", "12", "--dry-run"]).unwrap();
     assert!(told.kickoff().unwrap().starts_with("Pull request 12 on ‹branch›, home /home/ada.\n"));
-    assert_eq!(told.hindrances(), []);
+    assert_eq!(told.blockers(), []);
     assert_eq!(told.variables.params["dry_run"].as_deref(), Some("true"));
     assert!(matches!(ready(&source, &["--rp", "12"]), Err(Refused::Argument(_))));
     let unsaid = ready(&source, &[]).unwrap();
-    assert_eq!(unsaid.hindrances(), [Blocker::MissingParam { name: "pr".to_owned() }]);
+    assert_eq!(unsaid.blockers(), [Blocker::MissingParam { name: "pr".to_owned() }]);
 }
 
 #[test]
@@ -176,9 +176,9 @@ fn what_the_documentation_shows_is_right() {
 
 #[test]
 fn nobody_begins_if_nobody_is_mentioned() {
-    assert_eq!(good("anchors.yaml").hindrances(), [Blocker::NobodyMentioned]);
-    assert_eq!(good("no_context.yaml").hindrances(), [Blocker::NoKickoff]);
-    assert!(!Blocker::NoKickoff.also_hinders_start());
+    assert_eq!(good("anchors.yaml").blockers(), [Blocker::NoAgentMentioned]);
+    assert_eq!(good("no_context.yaml").blockers(), [Blocker::NoKickoff]);
+    assert!(!Blocker::NoKickoff.blocks_start());
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_file_that_cannot_be_read_is_told() {
         ("huge.yaml", "is longer than 1048576 bytes"),
         ("folder.yaml", "is a folder"),
     ] {
-        let faults = Source::load(&path(file)).unwrap_err().to_string();
+        let faults = WorkflowSource::load(&path(file)).unwrap_err().to_string();
         assert!(faults.contains(&format!("{file}:1:1: {told}")), "{faults}");
     }
 }

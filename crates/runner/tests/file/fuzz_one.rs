@@ -4,14 +4,14 @@ use std::path::Path;
 
 use jiff::civil::date;
 use jiff::tz::TimeZone;
-use rookery_runner::file::{Ready, Refused, Source, Surroundings};
+use rookery_runner::file::{Ready, Refused, Surroundings, WorkflowSource};
 
 /// Panics if a file is neither read nor refused with places that are in it.
 pub fn fuzz_one(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     // No file that it names is there, so that nothing of this machine is read.
     let source =
-        Source { file: "any.yaml".into(), folder: Path::new("/nonexistent").to_owned(), text: text.to_owned() };
+        WorkflowSource { file: "any.yaml".into(), folder: Path::new("/nonexistent").to_owned(), text: text.to_owned() };
     let now = date(2026, 3, 6).at(12, 0, 0, 0).to_zoned(TimeZone::UTC).expect("a good date");
     let surroundings = Surroundings {
         env: [("HOME".to_owned(), "/home/ada".to_owned())].into(),

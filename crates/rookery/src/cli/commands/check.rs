@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rookery_runner::file::Plan;
+use rookery_runner::file::RunPreview;
 
 use crate::cli::Failure;
 use crate::cli::context::Context;
@@ -33,7 +33,7 @@ pub struct Args {
 pub(super) fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let surroundings = surroundings(context);
     let ready = load(context, &args.file, &args.instance, &args.params, &surroundings)?;
-    let plan = Plan::of(&ready, &surroundings);
+    let plan = RunPreview::of(&ready, &surroundings);
     match context.out.format() {
         Format::Json => context.out.json(&plan)?,
         Format::Human => plan.to_string().lines().try_for_each(|line| context.out.line(line, TextStyle::Plain))?,
@@ -41,8 +41,7 @@ pub(super) fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     if plan.can_be_started() {
         return Ok(());
     }
-    let missing: Vec<String> =
-        plan.hindrances.iter().filter(|one| one.also_hinders_start()).map(ToString::to_string).collect();
+    let missing: Vec<String> = plan.blockers.iter().filter(|one| one.blocks_start()).map(ToString::to_string).collect();
     let failure = Failure::new(format!("{} cannot be run here: {}", args.file.display(), missing.join("; ")));
     Err(failure.hint("give the parameters after `--`, and install what is missing; then check again").into())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_client::teams::Mode;
-use rookery_runner::file::{Fault, Ready, Refused, Source, Surroundings};
+use rookery_runner::file::{FileFault, Ready, Refused, Surroundings, WorkflowSource};
 use rookery_runner::team::Leftovers;
 use serde_json::{Map, Value, json};
 
@@ -248,7 +248,7 @@ fn ready(
 ) -> anyhow::Result<Ready> {
     let workflow = json!({"name": name, "agents": {name: args.agent(backend)}});
     let file: Arc<str> = "(standalone)".into();
-    let source = Source { file, folder: std::env::current_dir()?, text: workflow.to_string() };
+    let source = WorkflowSource { file, folder: std::env::current_dir()?, text: workflow.to_string() };
     match Ready::check(&source, instance, &[], surroundings) {
         Ok(ready) => Ok(ready),
         Err(Refused::File(faults)) => {
@@ -263,7 +263,7 @@ fn ready(
 }
 
 /// A fault by the argument that it is about.
-fn told(fault: &Fault, name: &str) -> String {
+fn told(fault: &FileFault, name: &str) -> String {
     let path = fault.place.path.strip_prefix(&format!("agents.{name}")).unwrap_or_default();
     let about = match path.trim_start_matches('.').split(['.', '[']).next().unwrap_or_default() {
         "" => "NAME".to_owned(),

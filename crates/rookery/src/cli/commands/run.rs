@@ -56,7 +56,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let leftovers = if args.instance.is_some() || args.keep_documents { Leftovers::Keep } else { Leftovers::Archive };
     let instance = args.instance.as_deref().unwrap_or("default");
     let ready = load(context, &args.file, instance, &args.params, &surroundings(context))?;
-    let hindrances = ready.hindrances();
+    let hindrances = ready.blockers();
     team::hindered(&hindrances)?;
     let (verbose, timeout) = (args.verbose, args.timeout);
     team::drive(context, TeamRunOptions { ready, mode: Mode::Run, verbose, timeout, leftovers }).await

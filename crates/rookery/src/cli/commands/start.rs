@@ -47,7 +47,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         crate::process::detach()?;
     }
     let ready = load(context, &args.file, &args.instance, &args.params, &surroundings(context))?;
-    let (hinders, waits): (Vec<_>, Vec<_>) = ready.hindrances().into_iter().partition(Blocker::also_hinders_start);
+    let (hinders, waits): (Vec<_>, Vec<_>) = ready.blockers().into_iter().partition(Blocker::blocks_start);
     team::hindered(&hinders)?;
     for hindrance in waits {
         context.out.note(&format!("{hindrance}: the team waits for messages (`rookery send`)"));

@@ -87,11 +87,11 @@ impl ScriptProgress {
     }
 
     fn first(&self, script: &Script, inbox: &[WakingMessage]) -> Option<usize> {
-        let is_left = |(turn, used): &(&file::Turn, &u64)| match turn.times {
+        let is_left = |(turn, used): &(&file::ScriptTurn, &u64)| match turn.times {
             Times::Count(times) => **used < times,
             Times::Always => true,
         };
-        let fits = |turn: &file::Turn| {
+        let fits = |turn: &file::ScriptTurn| {
             turn.when.as_ref().is_none_or(|when| inbox.iter().any(|message| matches(when, message)))
         };
         script.turns.iter().zip(&self.used).position(|pair| is_left(&pair) && fits(pair.0))

@@ -14,7 +14,7 @@ use super::progress::ScriptProgress;
 use super::values::Values;
 use super::{Failure, Seat, Turn, Why, fault};
 use crate::backend::{BackendEvent, Events, MAX_OUTPUT_BYTES, Usage};
-use crate::file::{Action, Argument, Template};
+use crate::file::{Action, Argument, TextTemplate};
 use crate::process::{self, Finished, ProcessEnd, RunLimits};
 
 /// Maximum bytes that the runner prints itself; a program prints more.
@@ -109,8 +109,8 @@ impl<'a> MockTurn<'a> {
         at: usize,
         tool: &str,
         values: &Values<'_>,
-        file: Option<&Template>,
-        text: &Template,
+        file: Option<&TextTemplate>,
+        text: &TextTemplate,
     ) -> Result<(), Failure> {
         let mut arguments = json!({"content": values.text(text)?});
         if let Some(file) = file {

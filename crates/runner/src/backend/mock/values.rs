@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Failure, fault};
 use crate::backend::WakingMessage;
-use crate::file::{Argument, Known, Template, Variables};
+use crate::file::{Argument, TextTemplate, VariableValue, Variables};
 
 /// Values for placeholders.
 pub(super) struct Values<'a> {
@@ -18,7 +18,7 @@ pub(super) struct Values<'a> {
 
 impl Values<'_> {
     /// Fills all placeholders of a text.
-    pub(super) fn text(&self, template: &Template) -> Result<String, Failure> {
+    pub(super) fn text(&self, template: &TextTemplate) -> Result<String, Failure> {
         let mut missing = None;
         let text = template.fill(|name| match self.look_up(name) {
             Some(value) => value,
@@ -59,8 +59,8 @@ impl Values<'_> {
                 other => other.to_string(),
             },
             _ => match self.variables.look_up(name) {
-                Known::Value(value) => value.to_owned(),
-                Known::Later | Known::Unknown => return None,
+                VariableValue::Value(value) => value.to_owned(),
+                VariableValue::Later | VariableValue::Unknown => return None,
             },
         };
         Some(Cow::Owned(value))

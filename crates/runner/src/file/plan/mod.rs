@@ -1,4 +1,4 @@
-//! What would happen if a workflow were run: for people as text, for programs as JSON. Nothing happens by making one.
+//! The preview of a run, as text for people and as JSON for programs. Creating it has no side effects.
 
 pub(crate) mod notes;
 mod show;
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::agent::{Agent, EnvValue, Sandbox};
 use super::backend::Backend;
-use super::check::settled;
+use super::check::resolve;
 use super::context;
 use super::duration;
 use super::ready::{Blocker, Ready, Surroundings};
@@ -18,41 +18,40 @@ use super::script::Then;
 use crate::backend::preflight;
 use crate::sandbox::warning_for;
 
-/// How many times of a schedule are told.
-const TIMES: usize = 3;
+/// Number of times of a schedule in the preview.
+const SCHEDULE_TIMES: usize = 3;
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Plan {
+pub struct RunPreview {
     pub file: String,
     pub workflow: String,
     pub instance: String,
     pub agents: Vec<PlannedAgent>,
     pub params: Vec<PlannedParam>,
     pub setup: Vec<PlannedSetup>,
-    /// With the names of what is not known yet in `‹ ›`.
+    /// With names of unknown variables in `‹ ›`.
     pub kickoff: Option<String>,
-    /// Whom the kickoff wakes, in its order.
+    /// The agents that the kickoff wakes, in its order.
     pub woken_first: Vec<String>,
     pub context: PlannedContext,
     pub limits: PlannedLimits,
     pub steps: Vec<PlannedStep>,
-    /// What keeps it from being run as it is.
-    pub hindrances: Vec<Blocker>,
-    /// What is not wrong, and worth knowing.
+    #[serde(rename = "hindrances")]
+    pub blockers: Vec<Blocker>,
+    /// Remarks that do not block a run.
     pub notes: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PlannedAgent {
     pub name: String,
-    /// What it is called outside of its team.
     pub id: String,
     pub backend: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The program that is started, and where it is.
+    /// The program to start, with its path.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub program: Option<Program>,
+    pub program: Option<PlannedProgram>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script: Option<PlannedScript>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,7 +60,7 @@ pub struct PlannedAgent {
     pub tools: Option<Vec<String>>,
     pub workspace: &'static str,
     pub sandbox: PlannedSandbox,
-    /// The names of its variables. Their values are nobody's business here.
+    /// The names of its variables. Their values may be secret.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,9 +74,9 @@ pub struct PlannedAgent {
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Program {
+pub struct PlannedProgram {
     pub argv: Vec<String>,
-    /// None if it is not there.
+    /// The path of the executable; `None` if it is missing.
     pub found: Option<String>,
 }
 
@@ -89,7 +88,7 @@ pub struct PlannedScript {
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PlannedPrompt {
-    /// None if it stands in the workflow file.
+    /// `None` if the text is in the workflow file.
     pub file: Option<String>,
     pub characters: usize,
 }
@@ -108,7 +107,7 @@ pub struct PlannedSandbox {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PlannedWakeup {
     pub when: String,
-    /// The next times by the clock; none for an interval.
+    /// The next times of a cron line; empty for an interval.
     pub next: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
@@ -117,7 +116,7 @@ pub struct PlannedWakeup {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PlannedParam {
     pub name: String,
-    /// None if it must be said and was not.
+    /// `None` if it is required and missing.
     pub value: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -165,13 +164,13 @@ pub struct PlannedStep {
     pub required: Vec<String>,
 }
 
-impl Plan {
+impl RunPreview {
     /// Whether `rookery start` can start it here. `rookery run` also needs a kickoff that mentions an agent.
     pub fn can_be_started(&self) -> bool {
-        !self.hindrances.iter().any(Blocker::also_hinders_start)
+        !self.blockers.iter().any(Blocker::blocks_start)
     }
 
-    pub fn of(ready: &Ready, surroundings: &Surroundings<'_>) -> Plan {
+    pub fn of(ready: &Ready, surroundings: &Surroundings<'_>) -> RunPreview {
         let workflow = &ready.workflow;
         let kickoff = ready.kickoff();
         let woken = kickoff.as_deref().map(|kickoff| ready.mentioned(kickoff)).unwrap_or_default();
@@ -179,33 +178,33 @@ impl Plan {
             shell: setup.shell.value.clone(),
             variable: setup.variable.as_ref().map(|variable| variable.value.clone()),
         };
-        let param = |param: &super::Param| PlannedParam {
+        let param = |param: &super::WorkflowParam| PlannedParam {
             name: param.name.value.clone(),
             value: ready.variables.params.get(&param.name.value).cloned().flatten(),
             description: param.description.clone(),
         };
         // A team runs without one, with this warning; so a check passes.
         let no_sandbox = warning_for(&surroundings.sandbox, &workflow.agents);
-        Plan {
+        RunPreview {
             file: ready.file.clone(),
             workflow: ready.name.clone(),
             instance: ready.variables.instance.to_string(),
-            agents: workflow.agents.iter().map(|agent| planned(agent, ready, surroundings)).collect(),
+            agents: workflow.agents.iter().map(|agent| plan_agent(agent, ready, surroundings)).collect(),
             params: workflow.params.iter().map(param).collect(),
             setup: workflow.setup.iter().map(setup).collect(),
             woken_first: woken.into_iter().map(str::to_owned).collect(),
             context: context_of(ready),
             limits: limits_of(ready),
             steps: workflow.steps.iter().map(step).collect(),
-            hindrances: ready.hindrances().into_iter().chain(here(ready, surroundings)).collect(),
+            blockers: ready.blockers().into_iter().chain(machine_blockers(ready, surroundings)).collect(),
             notes: notes::of(ready, kickoff.as_deref(), surroundings).into_iter().chain(no_sandbox).collect(),
             kickoff,
         }
     }
 }
 
-/// Blockers of this machine.
-fn here(ready: &Ready, surroundings: &Surroundings<'_>) -> Vec<Blocker> {
+/// Lists blockers that depend on this machine.
+fn machine_blockers(ready: &Ready, surroundings: &Surroundings<'_>) -> Vec<Blocker> {
     let agents = &ready.workflow.agents;
     let named = |agent: &Agent| agent.name.value.clone();
     let program = |agent: &Agent| {
@@ -214,15 +213,15 @@ fn here(ready: &Ready, surroundings: &Surroundings<'_>) -> Vec<Blocker> {
     };
     let model = |agent: &Agent| {
         let Backend::Sdk { provider, .. } = &agent.backend else { return None };
-        // A parameter that is missing may name its model.
-        let is_settled = agent.model.iter().chain(&provider.base_url).all(|said| settled(said, ready).is_some());
-        let failure = is_settled.then(|| preflight(agent, &ready.variables).err()).flatten()?;
+        // A missing parameter may be part of the model's name.
+        let is_resolved = agent.model.iter().chain(&provider.base_url).all(|text| resolve(text, ready).is_some());
+        let failure = is_resolved.then(|| preflight(agent, &ready.variables).err()).flatten()?;
         Some(Blocker::Backend { agent: named(agent), reason: failure.reason })
     };
     agents.iter().filter_map(|agent| program(agent).or_else(|| model(agent))).collect()
 }
 
-fn planned(agent: &Agent, ready: &Ready, surroundings: &Surroundings<'_>) -> PlannedAgent {
+fn plan_agent(agent: &Agent, ready: &Ready, surroundings: &Surroundings<'_>) -> PlannedAgent {
     let variables = &ready.variables;
     let prompt = |prompt: &super::Prompt| PlannedPrompt {
         file: prompt.file.clone(),
@@ -230,7 +229,7 @@ fn planned(agent: &Agent, ready: &Ready, surroundings: &Surroundings<'_>) -> Pla
     };
     let wakeup = |wakeup: &super::Wakeup| PlannedWakeup {
         when: wakeup.show(),
-        next: wakeup.next(&surroundings.now, TIMES).iter().map(time).collect(),
+        next: wakeup.next(&surroundings.now, SCHEDULE_TIMES).iter().map(time).collect(),
         prompt: agent.wakeup_prompt.as_ref().map(|prompt| variables.fill(prompt)),
     };
     let script = match &agent.backend {
@@ -260,30 +259,30 @@ fn planned(agent: &Agent, ready: &Ready, surroundings: &Surroundings<'_>) -> Pla
     }
 }
 
-/// Whether a model means anything to a backend.
+/// Whether a backend uses a model.
 fn has_model(backend: &Backend) -> bool {
     matches!(backend, Backend::Sdk { .. } | Backend::Program(_))
 }
 
-fn program(agent: &Agent, ready: &Ready, surroundings: &Surroundings<'_>) -> Option<Program> {
+fn program(agent: &Agent, ready: &Ready, surroundings: &Surroundings<'_>) -> Option<PlannedProgram> {
     let find = |name: &str| (surroundings.find_program)(name).map(|path| path.display().to_string());
     match &agent.backend {
         Backend::Program(program) => {
             let found = program.names().iter().find_map(|name| Some((*name, find(name)?)));
             let name = found.as_ref().map_or_else(|| program.names()[0], |(name, _)| name);
-            Some(Program { argv: vec![name.to_owned()], found: found.map(|(_, path)| path) })
+            Some(PlannedProgram { argv: vec![name.to_owned()], found: found.map(|(_, path)| path) })
         }
         Backend::Command { argv } => {
             let argv: Vec<String> = argv.iter().map(|part| ready.variables.fill(part)).collect();
             let found = argv.first().and_then(|name| find(name));
-            Some(Program { argv, found })
+            Some(PlannedProgram { argv, found })
         }
         Backend::Sdk { .. } | Backend::Mock { .. } => None,
     }
 }
 
 fn sandbox(sandbox: &Sandbox) -> PlannedSandbox {
-    let texts = |all: &[super::At<String>]| all.iter().map(|text| text.value.clone()).collect();
+    let texts = |all: &[super::InFile<String>]| all.iter().map(|text| text.value.clone()).collect();
     match sandbox {
         Sandbox::Off => {
             PlannedSandbox { on: false, network: Vec::new(), write: Vec::new(), limits: SandboxLimits::default() }
@@ -317,11 +316,11 @@ fn context_of(ready: &Ready) -> PlannedContext {
 }
 
 fn limits_of(ready: &Ready) -> PlannedLimits {
-    let super::Limits { max_turns, max_messages, max_runtime, max_cost_usd } = ready.workflow.limits;
+    let super::TeamLimits { max_turns, max_messages, max_runtime, max_cost_usd } = ready.workflow.limits;
     PlannedLimits { max_turns, max_messages, max_runtime: max_runtime.map(duration::show), max_cost_usd }
 }
 
-fn step(step: &super::Step) -> PlannedStep {
+fn step(step: &super::StepConfig) -> PlannedStep {
     PlannedStep {
         id: step.rule.id.clone(),
         agent: step.agent.as_ref().map(|agent| agent.value.clone()),
@@ -331,10 +330,10 @@ fn step(step: &super::Step) -> PlannedStep {
     }
 }
 
-/// Variables whose values are not shown and whose names tell that they should not be in a file either.
+/// Whether a variable has a secret's name and a literal value in the file.
 fn is_literal_secret(name: &str, value: &EnvValue) -> bool {
     let name = name.to_ascii_uppercase();
-    let secret = ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|word| name.ends_with(word));
+    let secret = ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|ending| name.ends_with(ending));
     let literal = matches!(value, EnvValue::Text(template) if template.plain().is_some_and(|text| !text.is_empty()));
     secret && literal
 }

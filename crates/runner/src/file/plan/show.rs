@@ -1,14 +1,14 @@
-//! A plan as text for people.
+//! The preview of a run as text for people.
 
 use std::fmt::{self, Display, Formatter};
 
 use super::super::ready::Blocker;
-use super::{Plan, PlannedAgent, PlannedContext, PlannedLimits};
+use super::{PlannedAgent, PlannedContext, PlannedLimits, RunPreview};
 
-/// The longest kickoff that is shown whole.
+/// Maximum number of lines shown of a kickoff.
 const KICKOFF_LINES: usize = 40;
 
-impl Display for Plan {
+impl Display for RunPreview {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: workflow {}, instance {}", self.file, self.workflow, self.instance)?;
         self.agents(f)?;
@@ -39,15 +39,14 @@ impl Display for Plan {
                 format!("{}{who}: {} with {}", step.id, step.message_type, step.payload_type)
             }),
         )?;
-        let (hindered, waiting): (Vec<&Blocker>, Vec<&Blocker>) =
-            self.hindrances.iter().partition(|one| one.also_hinders_start());
-        section(f, "cannot be run", hindered.into_iter().map(ToString::to_string))?;
-        section(f, "can be started, but not run", waiting.into_iter().map(ToString::to_string))?;
+        let (start, run): (Vec<&Blocker>, Vec<&Blocker>) = self.blockers.iter().partition(|one| one.blocks_start());
+        section(f, "cannot be run", start.into_iter().map(ToString::to_string))?;
+        section(f, "can be started, but not run", run.into_iter().map(ToString::to_string))?;
         section(f, "notes", self.notes.iter().cloned())
     }
 }
 
-impl Plan {
+impl RunPreview {
     fn agents(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let width = |of: fn(&PlannedAgent) -> usize| self.agents.iter().map(of).max().unwrap_or(0);
         let (names, backends) = (width(|agent| agent.name.len()), width(|agent| agent.backend.len()));
@@ -70,7 +69,7 @@ impl Plan {
     }
 }
 
-/// A heading with indented lines, or nothing at all.
+/// Writes a heading with indented lines, or nothing without lines.
 fn section(f: &mut Formatter<'_>, heading: &str, lines: impl IntoIterator<Item = String>) -> fmt::Result {
     let mut lines = lines.into_iter().peekable();
     if lines.peek().is_some() {
@@ -100,7 +99,7 @@ fn details(agent: &PlannedAgent) -> String {
     parts.extend(agent.max_turns.map(|turns| format!("at most {turns} turns")));
     parts.extend(agent.timeout.as_ref().map(|timeout| format!("{timeout} a turn")));
     parts.extend(agent.wakeup.as_ref().map(|wakeup| match wakeup.next.as_slice() {
-        [] => format!("woken after {} of quiet", wakeup.when),
+        [] => format!("woken after {} without activity", wakeup.when),
         next => format!("woken at {} (next {})", wakeup.when, next.join(", ")),
     }));
     parts.join("; ")

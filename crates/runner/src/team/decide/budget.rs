@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::file::{Limits, show_duration};
+use crate::file::{TeamLimits, show_duration};
 
 /// The resources used so far.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -27,7 +27,7 @@ pub(crate) enum LimitReached {
 
 impl Spent {
     /// Returns the first limit that prevents another turn, if any.
-    pub(crate) fn limit_reached(&self, limits: &Limits) -> Option<LimitReached> {
+    pub(crate) fn limit_reached(&self, limits: &TeamLimits) -> Option<LimitReached> {
         let turns = limits.max_turns.filter(|most| self.turns >= *most).map(LimitReached::Turns);
         let messages = || limits.max_messages.filter(|most| self.messages >= *most).map(LimitReached::Messages);
         let runtime = || limits.max_runtime.filter(|most| self.runtime >= *most).map(LimitReached::Runtime);
@@ -55,21 +55,21 @@ mod tests {
 
     #[test]
     fn missing_limits_are_never_reached() {
-        assert_eq!(SPENT.limit_reached(&Limits::default()), None);
+        assert_eq!(SPENT.limit_reached(&TeamLimits::default()), None);
     }
 
     #[test]
     fn limit_is_reached_when_it_is_used_up() {
-        let none = Limits::default;
+        let none = TeamLimits::default;
         for (limits, reached) in [
-            (Limits { max_turns: Some(3), ..none() }, Some(LimitReached::Turns(3))),
-            (Limits { max_turns: Some(4), ..none() }, None),
-            (Limits { max_messages: Some(7), ..none() }, Some(LimitReached::Messages(7))),
-            (Limits { max_messages: Some(8), ..none() }, None),
-            (Limits { max_runtime: Some(SPENT.runtime), ..none() }, Some(LimitReached::Runtime(SPENT.runtime))),
-            (Limits { max_runtime: Some(Duration::from_secs(61)), ..none() }, None),
-            (Limits { max_cost_usd: Some(0.5), ..none() }, Some(LimitReached::Cost(0.5))),
-            (Limits { max_cost_usd: Some(0.51), ..none() }, None),
+            (TeamLimits { max_turns: Some(3), ..none() }, Some(LimitReached::Turns(3))),
+            (TeamLimits { max_turns: Some(4), ..none() }, None),
+            (TeamLimits { max_messages: Some(7), ..none() }, Some(LimitReached::Messages(7))),
+            (TeamLimits { max_messages: Some(8), ..none() }, None),
+            (TeamLimits { max_runtime: Some(SPENT.runtime), ..none() }, Some(LimitReached::Runtime(SPENT.runtime))),
+            (TeamLimits { max_runtime: Some(Duration::from_secs(61)), ..none() }, None),
+            (TeamLimits { max_cost_usd: Some(0.5), ..none() }, Some(LimitReached::Cost(0.5))),
+            (TeamLimits { max_cost_usd: Some(0.51), ..none() }, None),
         ] {
             assert_eq!(SPENT.limit_reached(&limits), reached, "{limits:?}");
         }

@@ -1,21 +1,21 @@
-//! How every agent stands: one line each, at the bottom of a terminal.
+//! The table at the bottom of a terminal, with one line for each agent.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::words::{LineStyle, cost, count, flat, time, turns};
+use super::format::{LineStyle, cost, count, flat, time, turns};
 use crate::backend::{BackendEvent, Usage};
 use crate::team::report::{AgentState, MemberStatus, Report, UsageTotals};
 
-/// How much of what an agent does right now is kept.
-const DOING_LETTERS: usize = 200;
+/// Maximum length of an agent's current activity.
+const ACTIVITY_CHARS: usize = 200;
 
-/// Pieces of a line, each in its colour.
+/// Pieces of a line with their styles.
 pub(super) type Pieces = Vec<(String, LineStyle)>;
 
 #[derive(Default)]
-pub(super) struct Board {
+pub(super) struct AgentTable {
     agents: Vec<BoardRow>,
 }
 
@@ -23,25 +23,25 @@ struct BoardRow {
     name: String,
     state: AgentState,
     tally: UsageTotals,
-    /// When it came to be so.
+    /// The time of the last change of its state.
     since: Instant,
-    /// What the turn that is under way used so far.
-    meanwhile: Usage,
-    doing: String,
+    /// The usage of the current turn so far.
+    turn_usage: Usage,
+    activity: String,
 }
 
-impl Board {
+impl AgentTable {
     pub(super) fn take(&mut self, report: &Report, now: Instant) {
         match report {
             Report::Began(began) => {
                 self.agents = began.agents.iter().map(|member| BoardRow::new(&member.name, now)).collect();
             }
             Report::TurnBegan { agent, .. } | Report::TurnEnded { agent, .. } | Report::Changed(agent) => {
-                self.stands(agent, now);
+                self.update_agent(agent, now);
             }
             Report::During { agent, event } => {
                 if let Some(shown) = self.agents.iter_mut().find(|shown| shown.name == *agent) {
-                    shown.does(event);
+                    shown.record_event(event);
                 }
             }
             Report::Ended { .. } => self.agents.clear(),
@@ -49,16 +49,16 @@ impl Board {
         }
     }
 
-    fn stands(&mut self, standing: &MemberStatus, now: Instant) {
-        let Some(shown) = self.agents.iter_mut().find(|shown| shown.name == standing.name) else { return };
-        shown.state = standing.state.clone();
-        shown.tally = standing.tally;
+    fn update_agent(&mut self, status: &MemberStatus, now: Instant) {
+        let Some(shown) = self.agents.iter_mut().find(|shown| shown.name == status.name) else { return };
+        shown.state = status.state.clone();
+        shown.tally = status.tally;
         shown.since = now;
-        shown.meanwhile = Usage::default();
-        shown.doing.clear();
+        shown.turn_usage = Usage::default();
+        shown.activity.clear();
     }
 
-    /// The lines, as many as there is room for: those at work first.
+    /// Returns at most as many lines as fit, with working agents first.
     pub(super) fn lines(&self, now: Instant, (columns, rows): (usize, usize)) -> Vec<Pieces> {
         let mut order: Vec<&BoardRow> = self.agents.iter().collect();
         let hidden = order.len().saturating_sub(rows);
@@ -67,10 +67,10 @@ impl Board {
             order.truncate(rows.saturating_sub(1));
         }
         let width = order.iter().map(|shown| shown.name.chars().count()).max().unwrap_or(0);
-        let mut lines: Vec<Pieces> = order.iter().map(|shown| fitting(shown.line(width, now), columns)).collect();
+        let mut lines: Vec<Pieces> = order.iter().map(|shown| fit(shown.line(width, now), columns)).collect();
         if hidden > 0 {
             let more = format!("and {} more", self.agents.len() - lines.len());
-            lines.push(fitting(vec![(more, LineStyle::Dim)], columns));
+            lines.push(fit(vec![(more, LineStyle::Dim)], columns));
         }
         lines
     }
@@ -79,17 +79,24 @@ impl Board {
 impl BoardRow {
     fn new(name: &str, now: Instant) -> BoardRow {
         let (state, tally) = (AgentState::Idle, UsageTotals::default());
-        BoardRow { name: name.to_owned(), state, tally, since: now, meanwhile: Usage::default(), doing: String::new() }
+        BoardRow {
+            name: name.to_owned(),
+            state,
+            tally,
+            since: now,
+            turn_usage: Usage::default(),
+            activity: String::new(),
+        }
     }
 
-    fn does(&mut self, event: &BackendEvent) {
+    fn record_event(&mut self, event: &BackendEvent) {
         match event {
-            BackendEvent::Used(usage) => self.meanwhile = *usage,
-            BackendEvent::Tool { name, input } => self.doing = flat(&format!("{name} {input}"), DOING_LETTERS),
+            BackendEvent::Used(usage) => self.turn_usage = *usage,
+            BackendEvent::Tool { name, input } => self.activity = flat(&format!("{name} {input}"), ACTIVITY_CHARS),
             BackendEvent::ToolFailed { name, reason } => {
-                self.doing = flat(&format!("{name} failed: {reason}"), DOING_LETTERS);
+                self.activity = flat(&format!("{name} failed: {reason}"), ACTIVITY_CHARS);
             }
-            BackendEvent::Said(text) if !text.trim().is_empty() => self.doing = flat(text, DOING_LETTERS),
+            BackendEvent::Said(text) if !text.trim().is_empty() => self.activity = flat(text, ACTIVITY_CHARS),
             BackendEvent::Said(_) | BackendEvent::Note(_) => {}
         }
     }
@@ -106,7 +113,7 @@ impl BoardRow {
 
     fn line(&self, width: usize, now: Instant) -> Pieces {
         let elapsed = now.saturating_duration_since(self.since);
-        let tone = match self.state {
+        let style = match self.state {
             AgentState::Working => LineStyle::Good,
             AgentState::Waiting { .. } | AgentState::Held { .. } => LineStyle::Warning,
             AgentState::Failed => LineStyle::Bad,
@@ -114,29 +121,29 @@ impl BoardRow {
         };
         let clock = match &self.state {
             AgentState::Working => time(Duration::from_secs(elapsed.as_secs())),
-            AgentState::Waiting { time: left, .. } => format!("in {}", time(whole(left.saturating_sub(elapsed)))),
+            AgentState::Waiting { time: left, .. } => format!("in {}", time(round_up(left.saturating_sub(elapsed)))),
             AgentState::Idle | AgentState::Held { .. } | AgentState::Stopped | AgentState::Failed => String::new(),
         };
-        let doing = match &self.state {
-            AgentState::Waiting { why, .. } | AgentState::Held { why } => flat(why, DOING_LETTERS),
-            _ => self.doing.clone(),
+        let activity = match &self.state {
+            AgentState::Waiting { why, .. } | AgentState::Held { why } => flat(why, ACTIVITY_CHARS),
+            _ => self.activity.clone(),
         };
         let state = self.state.as_str();
         let mut line = vec![
             (format!("{:width$}  ", self.name), LineStyle::Plain),
-            (format!("{state:8}"), tone),
-            (format!("{clock:>8}  {:>9}{}", turns(&self.tally), self.used()), LineStyle::Plain),
+            (format!("{state:8}"), style),
+            (format!("{clock:>8}  {:>9}{}", turns(&self.tally), self.usage()), LineStyle::Plain),
         ];
-        if !doing.is_empty() {
-            line.push((format!("  {doing}"), LineStyle::Dim));
+        if !activity.is_empty() {
+            line.push((format!("  {activity}"), LineStyle::Dim));
         }
         line
     }
 
-    /// Tokens and cost, with what the turn under way used so far.
-    fn used(&self) -> String {
+    /// Tokens and cost, including the current turn.
+    fn usage(&self) -> String {
         let mut all = self.tally;
-        all.add(self.meanwhile);
+        all.add(self.turn_usage);
         let Usage { input_tokens, output_tokens, cost_usd } = all.usage;
         let tokens = match input_tokens.saturating_add(output_tokens) {
             0 => String::new(),
@@ -147,24 +154,24 @@ impl BoardRow {
     }
 }
 
-/// Seconds, of which one that has begun counts.
-fn whole(time: Duration) -> Duration {
+/// Rounds up to whole seconds.
+fn round_up(time: Duration) -> Duration {
     Duration::from_secs(time.as_secs() + u64::from(time.subsec_nanos() > 0))
 }
 
-/// A line that does not wrap.
-fn fitting(line: Pieces, columns: usize) -> Pieces {
-    let mut room = columns;
-    let mut fitting = Vec::new();
-    for (text, tone) in line {
-        let letters = text.chars().count();
-        if letters <= room {
-            room -= letters;
-            fitting.push((text, tone));
+/// Cuts a line so that it does not wrap.
+fn fit(line: Pieces, columns: usize) -> Pieces {
+    let mut remaining = columns;
+    let mut fitted = Vec::new();
+    for (text, style) in line {
+        let width = text.chars().count();
+        if width <= remaining {
+            remaining -= width;
+            fitted.push((text, style));
             continue;
         }
-        fitting.push((text.chars().take(room.saturating_sub(1)).chain(['…']).collect(), tone));
+        fitted.push((text.chars().take(remaining.saturating_sub(1)).chain(['…']).collect(), style));
         break;
     }
-    fitting
+    fitted
 }

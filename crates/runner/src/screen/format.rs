@@ -1,11 +1,11 @@
-//! How times, amounts and texts of agents are written on a screen.
+//! Formats times, amounts and texts of agents for the screen.
 
 use std::time::Duration;
 
 use crate::backend::Usage;
 use crate::team::report::UsageTotals;
 
-/// How a piece of text is to be taken.
+/// The meaning of a piece of text, shown by its colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LineStyle {
     Plain,
@@ -15,8 +15,8 @@ pub(super) enum LineStyle {
     Dim,
 }
 
-pub(super) fn painted(text: &str, tone: LineStyle, colour: bool) -> String {
-    let code = match tone {
+pub(super) fn paint(text: &str, style: LineStyle, colour: bool) -> String {
+    let code = match style {
         _ if !colour => return text.to_owned(),
         LineStyle::Plain => return text.to_owned(),
         LineStyle::Good => 32,
@@ -51,8 +51,8 @@ pub(super) fn count(count: u64) -> String {
     }
 }
 
-/// What was used, if it is known: `12.3k in, 950 out, $0.04`.
-pub(super) fn used(usage: &Usage) -> Option<String> {
+/// Formats usage, if known: `12.3k in, 950 out, $0.04`.
+pub(super) fn usage(usage: &Usage) -> Option<String> {
     let tokens = (usage.input_tokens > 0 || usage.output_tokens > 0)
         .then(|| format!("{} in, {} out", count(usage.input_tokens), count(usage.output_tokens)));
     let cost = usage.cost_usd.map(cost);
@@ -60,7 +60,7 @@ pub(super) fn used(usage: &Usage) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Cents, and more exactly if it is less than a few of them.
+/// Formats dollars with two decimals, and small amounts with four.
 pub(super) fn cost(usd: f64) -> String {
     if usd < 0.1 { format!("${usd:.4}") } else { format!("${usd:.2}") }
 }
@@ -72,11 +72,11 @@ pub(super) fn turns(tally: &UsageTotals) -> String {
     }
 }
 
-/// A text that somebody wrote, on one line and without what would steer a terminal.
+/// Converts an untrusted text to one line of at most `most` characters, without control characters.
 pub(super) fn flat(text: &str, most: usize) -> String {
-    let letters = text.chars().map(|letter| if steers(letter) { ' ' } else { letter });
+    let chars = text.chars().map(|c| if is_control(c) { ' ' } else { c });
     let words: Vec<String> =
-        letters.collect::<String>().split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect();
+        chars.collect::<String>().split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect();
     let flat = words.join(" ");
     match flat.char_indices().nth(most) {
         Some((at, _)) => format!("{}…", &flat[..at]),
@@ -84,9 +84,9 @@ pub(super) fn flat(text: &str, most: usize) -> String {
     }
 }
 
-/// Control characters, and those that change the direction of the text after them.
-fn steers(letter: char) -> bool {
-    letter.is_control() || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Whether it is a control character, or changes the direction of text.
+fn is_control(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -107,13 +107,13 @@ mod tests {
         }
         assert_eq!([0, 999, 1_000, 12_345, 1_999_999].map(count), ["0", "999", "1.0k", "12.3k", "1.9M"]);
         assert_eq!([0.0123, 1.5].map(cost), ["$0.0123", "$1.50"]);
-        assert_eq!(used(&Usage::default()), None);
-        let usage = Usage { input_tokens: 1500, output_tokens: 20, cost_usd: Some(2.0) };
-        assert_eq!(used(&usage).as_deref(), Some("1.5k in, 20 out, $2.00"));
+        assert_eq!(usage(&Usage::default()), None);
+        let known = Usage { input_tokens: 1500, output_tokens: 20, cost_usd: Some(2.0) };
+        assert_eq!(usage(&known).as_deref(), Some("1.5k in, 20 out, $2.00"));
     }
 
     #[test]
-    fn no_agent_steers_the_terminal() {
+    fn control_characters_are_removed() {
         assert_eq!(flat("a\u{1b}[2J\nb\u{202e}  c", 80), "a [2J b c");
         assert_eq!(flat("abcdef", 3), "abc…");
     }
