@@ -1,21 +1,21 @@
-//! Where a daemon is.
+//! The address of a daemon.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a daemon can be reached, as it tells itself.
+/// The address of a daemon, as published by the daemon itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Address {
-    /// Base address of the HTTP face, without a slash at the end.
+    /// The base URL of the HTTP server, without a trailing slash.
     pub url: String,
-    /// The Unix socket, where one is served. It is preferred: it is this user's own.
+    /// The Unix socket, if it serves one. It is preferred, since only this user can access it.
     pub socket: Option<PathBuf>,
-    /// The project that it must serve.
+    /// The id of the project that it must serve.
     pub project: String,
 }
 
-/// Whoever knows where the daemon is now. It is asked when the daemon does not answer where it was.
-pub trait Whereabouts: Send + Sync + fmt::Debug {
-    /// None while no daemon runs.
-    fn now(&self) -> Option<Address>;
+/// Finds the current address of the daemon, when it does not answer at the last one.
+pub trait Locate: Send + Sync + fmt::Debug {
+    /// Returns `None` while no daemon runs.
+    fn locate(&self) -> Option<Address>;
 }

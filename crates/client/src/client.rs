@@ -1,4 +1,4 @@
-//! Calls of the REST face. Turns every way in which a call can fail into one [`ClientError`].
+//! Calls of the REST surface. Every failure becomes a [`ClientError`].
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -9,45 +9,45 @@ use rookery_core::kernel::session_key::TeamSession;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::address::{Address, Whereabouts};
+use crate::address::{Address, Locate};
 use crate::credentials::{Proof, SessionIssuer};
 use crate::error::ClientError;
 use crate::idempotency_key::Keys;
-use crate::retry::{Repeat, RetryBudget};
+use crate::retry::{RetryBudget, RetrySafety};
 
 /// The header with the key of a session.
 pub const SESSION: &str = "x-rookery-session";
-/// The header that says where somebody looks around who gave no name.
+/// The header with the instance of a caller without an agent id.
 pub const INSTANCE: &str = "x-rookery-instance";
-/// The header of answers that come from the gate of a sandbox because no daemon answered it.
+/// The header of errors from the gate of a sandbox, when no daemon answered it.
 pub const GATE: &str = "x-rookery-gate";
-/// The header under which a call is done once, however often it is sent.
+/// The header with the idempotency key.
 pub(crate) const KEY: &str = "idempotency-key";
-/// Loopback answers at once or not at all.
+/// Short, since the daemon is on this machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Above the daemon's own limit, so that its answer wins.
+/// Longer than the daemon's own limit, so that its answer arrives first.
 const CALL_TIMEOUT: Duration = Duration::from_secs(45);
-/// A health check must not make a command feel slow.
+/// Short, since many commands begin with a health check.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An answer and the position in the log that it is true at.
+/// The body of an answer, with the position in the log that it reflects.
 #[derive(Debug)]
 pub struct Answer {
     pub body: Value,
     pub position: Option<String>,
 }
 
-/// Calls one project's daemon. Clones share the way to it, and find it again together.
+/// Calls the daemon of one project. Clones share the connection and its address.
 #[derive(Clone, Debug)]
 pub struct Client {
     link: Arc<RwLock<Arc<Link>>>,
-    whereabouts: Option<Arc<dyn Whereabouts>>,
+    locator: Option<Arc<dyn Locate>>,
     retry_timeout: Duration,
     proof: Proof,
     keys: Keys,
 }
 
-/// The way to a daemon.
+/// The connection to a daemon.
 #[derive(Debug)]
 struct Link {
     http: reqwest::Client,
@@ -57,38 +57,38 @@ struct Link {
 }
 
 impl Client {
-    /// A client of the daemon at this address, which asks once.
+    /// Creates a client of the daemon at this address, without retries.
     pub fn new(address: Address, proof: Proof) -> Result<Self, ClientError> {
         let link = Arc::new(RwLock::new(Arc::new(Link::to(address)?)));
-        Ok(Self { link, whereabouts: None, retry_timeout: Duration::ZERO, proof, keys: Keys::new()? })
+        Ok(Self { link, locator: None, retry_timeout: Duration::ZERO, proof, keys: Keys::new()? })
     }
 
-    /// One that looks for the daemon where this says, when it does not answer where it was.
+    /// Sets the locator, which finds the daemon when it does not answer at the last address.
     #[must_use]
-    pub fn found_by(self, whereabouts: Arc<dyn Whereabouts>) -> Self {
-        Self { whereabouts: Some(whereabouts), ..self }
+    pub fn with_locator(self, locator: Arc<dyn Locate>) -> Self {
+        Self { locator: Some(locator), ..self }
     }
 
-    /// One that asks again while the daemon is away, about that long, with a key for what changes something.
+    /// Retries calls for about this long while the daemon is unavailable. Calls that change something get an idempotency key.
     #[must_use]
     pub fn with_retry_timeout(self, retry_timeout: Duration) -> Self {
         Self { retry_timeout, ..self }
     }
 
-    /// The same daemon, shown something else.
+    /// Sets other credentials.
     #[must_use]
     pub fn with_proof(self, proof: Proof) -> Self {
         Self { proof, ..self }
     }
 
-    /// The same daemon, spoken to as an agent. Only the project's owner can do that.
+    /// Returns a client that acts as an agent. Only the project's owner can do that.
     pub fn as_agent(&self, agent: &str) -> Result<Self, ClientError> {
         let proof = Proof::Agent { person_key: self.person_key()?.to_owned(), agent: agent.to_owned() };
         Ok(self.clone().with_proof(proof))
     }
 
-    /// Makes the keys by which programs that are started for the agent prove it. They name no other agent, open nothing
-    /// else, and end with the generation of the team.
+    /// Creates the issuer of session keys for programs of the agent. The keys are valid only for this agent, and end with the
+    /// generation of the team.
     pub fn session_issuer(&self, agent: &AgentId, team: TeamSession) -> Result<SessionIssuer, ClientError> {
         Ok(SessionIssuer::new(self.person_key()?, agent.clone(), Some(team)))
     }
@@ -100,20 +100,20 @@ impl Client {
         }
     }
 
-    /// Where the daemon is, or was when it was last found.
+    /// The last known address of the daemon.
     pub fn address(&self) -> Address {
         self.link().address.clone()
     }
 
-    /// Whether this project's daemon answers at the address at all.
+    /// Fails unless the daemon of this project answers at the address.
     pub async fn check_health(&self) -> Result<(), ClientError> {
         let link = self.link();
         let request = self.request(Method::GET, &["healthz"], &[]).timeout(HEALTH_TIMEOUT);
-        // A question that changes nothing has no unknown outcome: silence means that nobody is there.
+        // A request without effects has no unknown outcome: no answer means that there is no daemon.
         let response = request.send().await.map_err(|source| link.unreachable(source))?;
         let serves = response.headers().get("x-rookery-project").and_then(|id| id.to_str().ok());
         if serves.is_some_and(|id| id != link.address.project) {
-            return Err(ClientError::OtherProject { url: link.shown() });
+            return Err(ClientError::OtherProject { url: link.display_url() });
         }
         link.accept(response).await.map(|_| ())
     }
@@ -123,7 +123,7 @@ impl Client {
     }
 
     pub async fn get_at(&self, path: &[&str], query: &[(&str, String)]) -> Result<Answer, ClientError> {
-        self.ask(Repeat::Freely, || self.request(Method::GET, path, query)).await
+        self.send_with_retry(RetrySafety::Always, || self.request(Method::GET, path, query)).await
     }
 
     pub async fn post(&self, path: &[&str], body: &impl Serialize) -> Result<Value, ClientError> {
@@ -138,24 +138,28 @@ impl Client {
         self.change(|| self.request(Method::DELETE, path, &[])).await
     }
 
-    /// Sends what changes something: under a key if it may be sent again.
+    /// Sends a request that changes something, with an idempotency key if it may be retried.
     async fn change(&self, request: impl Fn() -> RequestBuilder) -> Result<Value, ClientError> {
         let answer = match self.key() {
-            Some(key) => self.ask(Repeat::Freely, || request().header(KEY, &key)).await?,
-            None => self.ask(Repeat::IfNotSent, request).await?,
+            Some(key) => self.send_with_retry(RetrySafety::Always, || request().header(KEY, &key)).await?,
+            None => self.send_with_retry(RetrySafety::IfNotSent, request).await?,
         };
         Ok(answer.body)
     }
 
-    async fn ask(&self, repeat: Repeat, request: impl Fn() -> RequestBuilder) -> Result<Answer, ClientError> {
+    async fn send_with_retry(
+        &self,
+        safety: RetrySafety,
+        request: impl Fn() -> RequestBuilder,
+    ) -> Result<Answer, ClientError> {
         let mut budget = self.retry_budget();
         loop {
             let error = match self.answer_to(request().timeout(CALL_TIMEOUT)).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            budget.wait_or_give_up(error, repeat).await?;
-            self.look_again();
+            budget.wait_or_give_up(error, safety).await?;
+            self.refresh_address();
         }
     }
 
@@ -165,14 +169,14 @@ impl Client {
         Ok(Answer { body: json(response).await?, position })
     }
 
-    /// Stores bytes as an artifact, and tells what it is called: `sha256:` and its hash.
+    /// Stores bytes as an artifact. Returns its name, `sha256:` and the hash.
     pub async fn upload_artifact(&self, bytes: Vec<u8>) -> Result<String, ClientError> {
         let request = self.request(Method::POST, &["clutch", "v0", "artifacts"], &[]).timeout(CALL_TIMEOUT);
         let answer = self.json_of(request.header("content-type", "application/octet-stream").body(bytes)).await?;
         Ok(format!("sha256:{}", answer["sha256"].as_str().unwrap_or_default()))
     }
 
-    /// Opens an endless answer; `last` resumes after a position.
+    /// Opens an event stream; `last` resumes after a position.
     pub async fn stream(
         &self,
         path: &[&str],
@@ -186,19 +190,19 @@ impl Client {
         self.send(request).await
     }
 
-    /// Sends a request that was made with [`Client::request`] once, and lets a success through.
+    /// Sends a request of [`Client::request`] once. Returns an error unless its status is a success.
     pub async fn send(&self, request: RequestBuilder) -> Result<Response, ClientError> {
         let link = self.link();
         let response = request.send().await.map_err(|source| link.not_sent(source))?;
         link.accept(response).await
     }
 
-    /// The same, and reads its answer.
+    /// As [`Client::send`], and parses the body.
     pub async fn json_of(&self, request: RequestBuilder) -> Result<Value, ClientError> {
         Ok(self.answer_to(request).await?.body)
     }
 
-    /// A request to the daemon that the caller completes and sends itself.
+    /// Creates a request that the caller completes and sends.
     pub fn request(&self, method: Method, path: &[&str], query: &[(&str, String)]) -> RequestBuilder {
         let link = self.link();
         let mut url = link.base.clone();
@@ -208,22 +212,22 @@ impl Client {
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        self.proof.shown_with(link.http.request(method, url).header("x-rookery-project", &link.address.project))
+        self.proof.authenticate(link.http.request(method, url).header("x-rookery-project", &link.address.project))
     }
 
     pub(crate) fn retry_budget(&self) -> RetryBudget {
         RetryBudget::new(self.retry_timeout)
     }
 
-    /// A key for a call that may be sent again.
+    /// Returns an idempotency key, if calls are retried.
     pub(crate) fn key(&self) -> Option<String> {
         (!self.retry_timeout.is_zero()).then(|| self.keys.next())
     }
 
-    /// Goes to where the daemon is now, if that is elsewhere.
-    pub(crate) fn look_again(&self) {
+    /// Connects to the current address of the daemon, if it has changed.
+    pub(crate) fn refresh_address(&self) {
         let old = self.link();
-        let address = self.whereabouts.as_ref().and_then(|whereabouts| whereabouts.now());
+        let address = self.locator.as_ref().and_then(|locator| locator.locate());
         let address = address.unwrap_or_else(|| old.address.clone());
         if address == old.address && old.by_socket == has_socket(&address) {
             return;
@@ -240,16 +244,15 @@ impl Client {
 
 impl Link {
     fn to(address: Address) -> Result<Self, ClientError> {
-        // Fails only if another part of this process was first, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        // Fails only if a provider is installed already.
+        rustls::crypto::ring::default_provider().install_default().ok();
         let wrong = || ClientError::Address { url: address.url.clone() };
         let mut base = Url::parse(&address.url).ok().filter(|url| !url.cannot_be_a_base()).ok_or_else(wrong)?;
-        // The daemon is this machine's own: no proxy may stand between, and no public authority vouches for it.
+        // The daemon is on this machine: no proxy is used, and no public certificate authority is trusted.
         let mut http = reqwest::Client::builder().no_proxy().tls_certs_only([]).connect_timeout(CONNECT_TIMEOUT);
         let by_socket = has_socket(&address);
         if let Some(socket) = address.socket.as_ref().filter(|_| by_socket) {
-            // The socket is this user's own: nobody has to vouch for a certificate, and whatever address the daemon is
-            // bound to, it takes calls here by any name.
+            // Only this user can access the socket, so it needs no certificate. The daemon accepts any host name on it.
             http = http.unix_socket(socket.clone());
             base = Url::parse("http://localhost").map_err(|_| wrong())?;
         }
@@ -261,21 +264,21 @@ impl Link {
         Ok(Self { http, base, address, by_socket })
     }
 
-    /// The address as the daemon tells it, for messages.
-    fn shown(&self) -> String {
+    /// The address for messages.
+    fn display_url(&self) -> String {
         self.address.url.trim_end_matches('/').to_owned()
     }
 
-    /// Tells "never reached it" from "reached it, and then silence".
+    /// Distinguishes a failure to connect from an unknown outcome.
     fn not_sent(&self, source: reqwest::Error) -> ClientError {
         if source.is_connect() || source.is_builder() { self.unreachable(source) } else { unknown(source) }
     }
 
     fn unreachable(&self, source: reqwest::Error) -> ClientError {
-        ClientError::Unreachable { url: self.shown(), source: source.without_url() }
+        ClientError::Unreachable { url: self.display_url(), source: source.without_url() }
     }
 
-    /// Lets a success through and reads what a refusal says.
+    /// Returns a success, and parses a rejection into an error.
     async fn accept(&self, response: Response) -> Result<Response, ClientError> {
         let status = response.status();
         if status.is_success() {
@@ -288,12 +291,12 @@ impl Link {
             return Err(self.unreachable(source));
         }
         if status == StatusCode::MISDIRECTED_REQUEST {
-            return Err(ClientError::OtherProject { url: self.shown() });
+            return Err(ClientError::OtherProject { url: self.display_url() });
         }
         let bytes = response.bytes().await.map_err(unknown)?;
         let body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         let text = |field: &str| body[field].as_str().map(str::to_owned);
-        // A refused claim has a reason where other refusals have an error, and Clutch has a message.
+        // A rejected claim has `reason` where other rejections have `error`, and Clutch has `message`.
         let error = text("error").or_else(|| text("reason")).or_else(|| text("message"));
         let error = error.unwrap_or_else(|| format!("the daemon answered {status}"));
         let hint = text("hint").or_else(|| body["details"]["hint"].as_str().map(str::to_owned));
@@ -339,7 +342,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_carries_the_key_and_the_project() {
+    async fn call_carries_credentials_and_project() {
         let daemon = StubServer::start("200 OK\r\nX-Rookery-Seq: log_1:7\r\n\r\n{\"ok\":true}").await.unwrap();
         let query = [("agent_id", "a b".to_owned())];
         let answer = client_of(&daemon).get_at(&["resources", "src", "ä b.rs"], &query).await.unwrap();
@@ -351,7 +354,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_keeps_error_code_and_hint() {
+    async fn rejection_keeps_error_code_and_hint() {
         let answer = "409 Conflict\r\n\r\n{\"error\":\"Held by b\",\"code\":\"ALREADY_CLAIMED\",\"hint\":\"wait\"}";
         let error = refused(answer).await;
         assert_eq!(error.to_string(), "Held by b");
@@ -360,21 +363,21 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_of_clutch_is_read_too() {
+    async fn clutch_rejection_is_parsed() {
         let answer = "404 Not Found\r\n\r\n{\"message\":\"no such\",\"code\":\"X\",\"retryable\":false,\"details\":{\"hint\":\"look\"}}";
         let error = refused(answer).await;
         assert_eq!((error.to_string().as_str(), error.hint().as_str()), ("no such", "look"));
     }
 
     #[tokio::test]
-    async fn a_refusal_without_words_still_says_what_to_do() {
+    async fn rejection_without_body_has_a_hint() {
         let error = refused("503 Service Unavailable\r\n\r\n<html>").await;
         assert_eq!(error.to_string(), "the daemon answered 503 Service Unavailable");
         assert!(error.hint().starts_with("wait a moment"), "{}", error.hint());
     }
 
     #[tokio::test]
-    async fn another_projects_daemon_counts_as_not_reachable() {
+    async fn daemon_of_another_project_counts_as_unreachable() {
         let error = refused("421 Misdirected Request\r\n\r\n{}").await;
         assert_eq!(error.exit_code(), 3);
         let daemon = StubServer::start("200 OK\r\nX-Rookery-Project: prj_2\r\n\r\n{}").await.unwrap();
@@ -383,7 +386,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn silence_after_a_request_is_an_unknown_outcome() {
+    async fn missing_answer_is_an_unknown_outcome() {
         let error = refused("").await;
         assert!(matches!(error, ClientError::Unknown(_)), "{error:?}");
         assert!(error.hint().contains("rookery log"));
@@ -393,7 +396,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn a_closed_port_is_not_reachable() {
+    async fn closed_port_is_unreachable() {
         let daemon = StubServer::start("200 OK\r\n\r\n{}").await.unwrap();
         let client = client_of(&daemon);
         drop(daemon);
@@ -402,28 +405,28 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_is_no_json_is_garbled() {
+    async fn answer_that_is_not_json_is_garbled() {
         let daemon = StubServer::start("200 OK\r\n\r\nhello").await.unwrap();
         let error = client_of(&daemon).get(&["status"], &[]).await.unwrap_err();
         assert!(matches!(error, ClientError::Garbled(_)), "{error}");
     }
 
-    /// Where a daemon is that moves.
+    /// Locates a daemon that moved.
     #[derive(Debug)]
     struct Moved(Address);
 
-    impl Whereabouts for Moved {
-        fn now(&self) -> Option<Address> {
+    impl Locate for Moved {
+        fn locate(&self) -> Option<Address> {
             Some(self.0.clone())
         }
     }
 
     #[tokio::test]
-    async fn a_patient_client_finds_the_daemon_where_it_went() {
+    async fn retrying_client_finds_a_moved_daemon() {
         let (old, new) =
             (StubServer::start("").await.unwrap(), StubServer::start("200 OK\r\n\r\n{\"ok\":true}").await.unwrap());
         let client =
-            client_of(&old).found_by(Arc::new(Moved(address_of(&new)))).with_retry_timeout(Duration::from_secs(60));
+            client_of(&old).with_locator(Arc::new(Moved(address_of(&new)))).with_retry_timeout(Duration::from_secs(60));
         let clone = client.clone();
         assert_eq!(client.post(&["tasks"], &json!({})).await.unwrap(), json!({"ok": true}));
         let key = |daemon: &StubServer| {
@@ -431,12 +434,12 @@ pub(crate) mod tests {
             requests.lines().find(|line| line.starts_with("idempotency-key: ")).map(str::to_owned)
         };
         assert!(key(&old).is_some());
-        assert_eq!(key(&old), key(&new), "what may have arrived is sent again under its key");
+        assert_eq!(key(&old), key(&new), "a call that may have arrived is retried with its key");
         assert_eq!(clone.address(), address_of(&new));
     }
 
     #[tokio::test]
-    async fn an_agent_is_spoken_for_by_the_projects_owner_alone() {
+    async fn only_the_project_owner_can_act_as_an_agent() {
         let daemon = StubServer::start("200 OK\r\n\r\n{}").await.unwrap();
         let agent = client_of(&daemon).as_agent("ada@pr-1").unwrap();
         agent.get(&["status"], &[]).await.unwrap();

@@ -1,4 +1,4 @@
-//! What a client shows of itself.
+//! The credentials of a client.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,17 +11,17 @@ use rookery_core::{AgentId, Timestamp};
 
 use crate::client::SESSION;
 
-/// Long enough for one request and a stream that it opens.
-const REQUEST_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
+/// Lifetime of a session key for one request, including a stream that it opens.
+const REQUEST_KEY_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(Clone, PartialEq, Eq)]
 pub enum Proof {
-    /// The key file of the project: its owner.
+    /// The content of the project's key file, which only its owner has.
     Person(String),
     Token(String),
     /// The key of a session, which names its agent.
     Session(String),
-    /// An agent, by whoever has the project's key file: a session is made for every request, so that none need last.
+    /// An agent, authenticated by the project's owner. Every request gets a new session key, so that none has to be renewed.
     Agent {
         person_key: String,
         agent: String,
@@ -30,12 +30,12 @@ pub enum Proof {
 }
 
 impl Proof {
-    pub(crate) fn shown_with(&self, request: RequestBuilder) -> RequestBuilder {
+    pub(crate) fn authenticate(&self, request: RequestBuilder) -> RequestBuilder {
         match self {
             Proof::Person(secret) | Proof::Token(secret) => request.bearer_auth(secret),
             Proof::Session(key) => request.header(SESSION, key),
             Proof::Agent { person_key, agent } => {
-                request.header(SESSION, session_key(person_key, agent, REQUEST_LASTS))
+                request.header(SESSION, session_key(person_key, agent, REQUEST_KEY_LIFETIME))
             }
             Proof::Nothing => request,
         }
@@ -55,21 +55,21 @@ impl fmt::Debug for Proof {
     }
 }
 
-/// The key of a session of the agent that ends by itself after that time.
+/// Creates the key of a session of the agent that expires after a time.
 pub fn session_key(person_key: &str, agent: &str, lasting: Duration) -> String {
     session_key::key(person_key, &AgentId::from(agent), after(lasting))
 }
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the end of a key is a moment, and the daemon that judges it has the same"
+    reason = "keys expire by wall-clock time, which the daemon on this machine shares"
 )]
 fn after(lasting: Duration) -> Timestamp {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(i64::try_from(now.saturating_add(lasting).as_millis()).unwrap_or(i64::MAX))
 }
 
-/// Makes the session keys of one agent.
+/// Issues session keys for one agent.
 #[derive(Clone)]
 pub struct SessionIssuer {
     person_key: String,
@@ -82,14 +82,14 @@ impl SessionIssuer {
         SessionIssuer { person_key: person_key.into(), agent, team }
     }
 
-    /// A key for a program outside of any sandbox.
+    /// Creates a key for a program outside of any sandbox.
     pub fn key(&self, lasting: Duration) -> String {
         self.issue(lasting, None)
     }
 
-    /// A key for one request out of a sandbox that may reach these hosts.
+    /// Creates a key for one request from a sandbox that may reach these hosts.
     pub fn sandboxed_key(&self, reach: &SandboxReach) -> String {
-        self.issue(REQUEST_LASTS, Some(reach.clone()))
+        self.issue(REQUEST_KEY_LIFETIME, Some(reach.clone()))
     }
 
     fn issue(&self, lasting: Duration, sandbox: Option<SandboxReach>) -> String {
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_is_good_for_its_agent_and_ends() {
+    fn session_key_is_valid_for_its_agent_until_it_expires() {
         let (key, hash) = (session_key("the-key", "ada@pr-1", Duration::from_secs(60)), session_key::hash("the-key"));
         let agent = |now| Session::from_key(&hash, &key, now).map(|session| session.agent);
         assert_eq!(agent(Timestamp(0)), Some("ada@pr-1".into()));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn no_proof_shows_its_secret() {
+    fn debug_output_hides_secrets() {
         let agent = Proof::Agent { person_key: "secret".into(), agent: "ada".into() };
         for proof in
             [Proof::Person("secret".into()), Proof::Token("secret".into()), Proof::Session("secret".into()), agent]

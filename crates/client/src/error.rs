@@ -1,25 +1,25 @@
-//! How a call to the daemon failed, and what to do about it.
+//! Errors of calls to the daemon, with hints.
 
 use serde_json::Value;
 
 use crate::sse::LineTooLong;
 
-/// How a call to the daemon failed.
+/// The error of a call to the daemon.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error("cannot set up the HTTP client")]
     Setup(#[source] reqwest::Error),
-    #[error("the system gave no randomness for a key")]
+    #[error("cannot get random bytes from the system")]
     Randomness,
-    #[error("the daemon's address `{url}` is not one")]
+    #[error("the daemon's address `{url}` is not a URL")]
     Address { url: String },
-    #[error("only whoever has the project's key file can speak for an agent")]
+    #[error("only the project's owner, who has its key file, can act for an agent")]
     NotAPerson,
     #[error("no daemon answers at {url}")]
     Unreachable { url: String, source: reqwest::Error },
-    #[error("the daemon did not finish its answer; whether it did what was asked is unknown")]
+    #[error("the connection to the daemon was lost before it answered; the outcome is unknown")]
     Unknown(#[source] reqwest::Error),
-    #[error("the daemon did not finish its answer; whether it did what was asked is unknown")]
+    #[error("the connection to the daemon was lost before it answered; the outcome is unknown")]
     Cut,
     #[error("the daemon at {url} serves another project")]
     OtherProject { url: String },
@@ -29,33 +29,33 @@ pub enum ClientError {
         error: String,
         code: Option<String>,
         hint: Option<String>,
-        /// What else the daemon told, such as the newer text of a document.
+        /// Further data of the daemon, such as the newer text of a document.
         detail: Option<Value>,
     },
-    #[error("the event stream is not one")]
+    #[error("the event stream is malformed")]
     Stream(#[source] LineTooLong),
-    #[error("the daemon's answer is not what this program understands")]
+    #[error("cannot parse the daemon's answer")]
     Garbled(#[source] serde_json::Error),
 }
 
 impl ClientError {
-    /// What the person can do about it.
+    /// A suggestion for the user.
     pub fn hint(&self) -> String {
         match self {
-            Self::Setup(_) | Self::Address { .. } | Self::Randomness => "`rookery doctor` checks the set-up".into(),
-            Self::NotAPerson => "run it as the user whose project it is, outside of an agent's sandbox".into(),
+            Self::Setup(_) | Self::Address { .. } | Self::Randomness => "`rookery doctor` checks the setup".into(),
+            Self::NotAPerson => "run it as the project's owner, outside of an agent's sandbox".into(),
             Self::Unreachable { .. } => "start it with `rookery up`".into(),
-            Self::Unknown(_) | Self::Cut => "look with `rookery log` before you try again".into(),
+            Self::Unknown(_) | Self::Cut => "check `rookery log` before you try again".into(),
             Self::OtherProject { .. } => "start this project's own daemon with `rookery up`".into(),
             Self::Refused { hint: Some(hint), .. } => hint.clone(),
-            Self::Refused { status, .. } => refusal_hint(*status).into(),
+            Self::Refused { status, .. } => rejection_hint(*status).into(),
             Self::Stream(_) | Self::Garbled(_) => {
-                "the daemon may be of another version: `rookery down`, then `rookery up`".into()
+                "the daemon may have another version: run `rookery down`, then `rookery up`".into()
             }
         }
     }
 
-    /// The daemon's own code for its refusal.
+    /// The code of a rejection.
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Refused { code, .. } => code.as_deref(),
@@ -63,7 +63,7 @@ impl ClientError {
         }
     }
 
-    /// What else the daemon told, for scripts.
+    /// Further data of a rejection, for scripts.
     pub fn detail(&self) -> Option<&Value> {
         match self {
             Self::Refused { detail, .. } => detail.as_ref(),
@@ -71,7 +71,7 @@ impl ClientError {
         }
     }
 
-    /// The status of a refusal.
+    /// The HTTP status of a rejection.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Refused { status, .. } => Some(*status),
@@ -79,24 +79,24 @@ impl ClientError {
         }
     }
 
-    /// Whether there is no daemon of this project to be asked, so that nothing was done.
+    /// Whether no daemon of this project answered, so that nothing was done.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::OtherProject { .. })
     }
 
-    /// What a program that fails for this reason exits with: 3 if no daemon can be asked, else 1.
+    /// The exit code of a program that fails with this error: 3 if no daemon answered, otherwise 1.
     pub fn exit_code(&self) -> u8 {
         if self.is_unreachable() { 3 } else { 1 }
     }
 }
 
-/// What to do about a refusal that brought no hint of its own.
-fn refusal_hint(status: u16) -> &'static str {
+/// The hint for a rejection without one.
+fn rejection_hint(status: u16) -> &'static str {
     match status {
-        401 | 403 => "the person's key of this project (.rookery/person.key) is needed for this",
-        404 => "check the name; `rookery status` and its neighbours list what there is",
-        409 => "look at the current state, then decide again",
-        413 => "nothing was done: shorten it, or put the long part into a file and name that",
+        401 | 403 => "this needs the person's key of the project (.rookery/person.key)",
+        404 => "check the name, for example with `rookery status`",
+        409 => "check the current state before you try again",
+        413 => "nothing was done: shorten the text, or put the long part into a file and refer to it",
         410 => "start again from the current state",
         429 | 503 => "wait a moment and try again; `rookery status` shows how busy the daemon is",
         500.. => "`rookery doctor` checks the daemon; its log is .rookery/log/daemon.log",

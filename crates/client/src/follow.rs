@@ -1,4 +1,4 @@
-//! Following the event stream, across restarts of the daemon: every event once and in order, by position.
+//! Follows the event stream across restarts of the daemon. Positions ensure that every event arrives once and in order.
 
 use std::time::Duration;
 
@@ -12,100 +12,105 @@ use crate::sse::Parser;
 
 /// Keep-alives come every 15 seconds; a stream that is silent for three of them is dead.
 const SILENCE: Duration = Duration::from_secs(45);
-/// Events that may wait for whoever follows. Beyond, the daemon waits.
-const WAITING: usize = 256;
+/// Maximum number of events that wait for the subscriber. Beyond, reading from the daemon pauses.
+const CAPACITY: usize = 256;
 const INITIAL_BACKOFF: Duration = Duration::from_millis(200);
 const MAX_BACKOFF: Duration = Duration::from_secs(8);
 
-/// What a follower is told.
+/// An item of a followed stream.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Followed {
     Event {
         event: Value,
-        /// To resume after it.
+        /// The position from which to resume after it.
         position: Option<String>,
     },
-    /// The stream is lost and was not found again at once. It goes on by itself.
+    /// The connection was lost and could not be restored at once. The stream resumes by itself.
     Lost,
-    /// The position is of another log, or forgotten: what happened since then is not told. It goes on with what happens now.
+    /// The position is of another log, or expired. Events since then are missing, and the stream continues with new ones.
     Replaced,
 }
 
-/// Follows until it is dropped.
+/// Follows the event stream until it is dropped.
 #[derive(Debug)]
 pub struct Follower {
-    told: mpsc::Receiver<Result<Followed, ClientError>>,
-    following: JoinHandle<()>,
+    items: mpsc::Receiver<Result<Followed, ClientError>>,
+    task: JoinHandle<()>,
 }
 
 impl Client {
-    /// Follows what happens after `from`, or from now on. A daemon that is away is looked for that long, each time;
-    /// `Duration::MAX` is for ever.
-    pub fn follow(&self, filters: Vec<(&'static str, String)>, from: Option<String>, lasting: Duration) -> Follower {
-        let (teller, told) = mpsc::channel(WAITING);
-        let stream = Stream { client: self.clone(), filters, position: from, teller };
-        let following = tokio::spawn(stream.follow(lasting));
-        Follower { told, following }
+    /// Follows events after `from`, or new ones. When the connection is lost, retries for `retry_timeout`; `Duration::MAX` retries
+    /// forever.
+    pub fn follow(
+        &self,
+        filters: Vec<(&'static str, String)>,
+        from: Option<String>,
+        retry_timeout: Duration,
+    ) -> Follower {
+        let (sender, items) = mpsc::channel(CAPACITY);
+        let stream = FollowedStream { client: self.clone(), filters, position: from, sender };
+        let task = tokio::spawn(stream.follow(retry_timeout));
+        Follower { items, task }
     }
 }
 
 impl Follower {
-    /// What comes next; none after an error, which is the last. Nothing is lost if the wait is given up.
+    /// Returns the next item, or `None` after an error. Cancel safe: dropping the future loses no item.
     pub async fn next(&mut self) -> Option<Result<Followed, ClientError>> {
-        self.told.recv().await
+        self.items.recv().await
     }
 }
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        self.following.abort();
+        self.task.abort();
     }
 }
 
-/// Nobody follows any more.
-struct Unheard;
+/// The follower was dropped.
+struct FollowerDropped;
 
-struct Stream {
+struct FollowedStream {
     client: Client,
     filters: Vec<(&'static str, String)>,
     position: Option<String>,
-    teller: mpsc::Sender<Result<Followed, ClientError>>,
+    sender: mpsc::Sender<Result<Followed, ClientError>>,
 }
 
-impl Stream {
-    async fn follow(mut self, lasting: Duration) {
-        let mut pauses = Pauses::default();
+impl FollowedStream {
+    async fn follow(mut self, retry_timeout: Duration) {
+        let mut backoff = FollowBackoff::default();
         loop {
             let before = self.position.clone();
-            let lost = match self.connection().await {
-                Ok(lost) => lost,
-                Err(Unheard) => return,
+            let error = match self.forward_events().await {
+                Ok(error) => error,
+                Err(FollowerDropped) => return,
             };
             if self.position != before {
-                pauses = Pauses::default();
+                backoff = FollowBackoff::default();
             }
-            let told = match &lost {
+            let sent = match &error {
                 ClientError::Refused { status: 410, .. } => {
                     self.position = None;
-                    self.tell(Followed::Replaced).await
+                    self.send(Followed::Replaced).await
                 }
-                error if is_final(error) || pauses.waited >= lasting => {
-                    drop(self.teller.send(Err(lost)).await);
+                cause if is_final(cause) || backoff.waited >= retry_timeout => {
+                    drop(self.sender.send(Err(error)).await);
                     return;
                 }
-                _ if pauses.count == 1 => self.tell(Followed::Lost).await,
+                _ if backoff.count == 1 => self.send(Followed::Lost).await,
                 _ => Ok(()),
             };
-            if told.is_err() {
+            if sent.is_err() {
                 return;
             }
-            tokio::time::sleep(pauses.next()).await;
-            self.client.look_again();
+            tokio::time::sleep(backoff.next()).await;
+            self.client.refresh_address();
         }
     }
 
-    /// Tells one connection's events, and how it was lost.
-    async fn connection(&mut self) -> Result<ClientError, Unheard> {
+    /// Forwards the events of one connection. Returns the error that ended it.
+    async fn forward_events(&mut self) -> Result<ClientError, FollowerDropped> {
         let opened = self.client.stream(&["events", "stream"], &self.filters, self.position.as_deref()).await;
         let mut response = match opened {
             Ok(response) => response,
@@ -127,18 +132,18 @@ impl Stream {
                     Ok(value) => value,
                     Err(error) => return Ok(ClientError::Garbled(error)),
                 };
-                self.tell(Followed::Event { event: value, position: event.id.clone() }).await?;
+                self.send(Followed::Event { event: value, position: event.id.clone() }).await?;
                 self.position = event.id.or_else(|| self.position.take());
             }
         }
     }
 
-    async fn tell(&self, followed: Followed) -> Result<(), Unheard> {
-        self.teller.send(Ok(followed)).await.map_err(|_| Unheard)
+    async fn send(&self, followed: Followed) -> Result<(), FollowerDropped> {
+        self.sender.send(Ok(followed)).await.map_err(|_| FollowerDropped)
     }
 }
 
-/// Whether asking again can only fail the same way.
+/// Whether a retry would fail in the same way.
 fn is_final(error: &ClientError) -> bool {
     match error {
         ClientError::Refused { status, .. } => *status < 500 && *status != 429,
@@ -147,19 +152,19 @@ fn is_final(error: &ClientError) -> bool {
     }
 }
 
-/// Pauses between attempts, which grow while nothing comes.
+/// Delays between connection attempts, which grow while no event arrives.
 #[derive(Debug, Default)]
-struct Pauses {
+struct FollowBackoff {
     count: u32,
     waited: Duration,
 }
 
-impl Pauses {
+impl FollowBackoff {
     fn next(&mut self) -> Duration {
-        let pause = (INITIAL_BACKOFF * (1 << self.count.min(8))).min(MAX_BACKOFF);
+        let delay = (INITIAL_BACKOFF * (1 << self.count.min(8))).min(MAX_BACKOFF);
         self.count += 1;
-        self.waited = self.waited.saturating_add(pause);
-        pause
+        self.waited = self.waited.saturating_add(delay);
+        delay
     }
 }
 
@@ -175,7 +180,7 @@ mod tests {
                        id: log_1:2\ndata: {\"n\":2}\n\n";
 
     #[tokio::test]
-    async fn a_stream_that_ends_is_resumed_after_the_last_event() {
+    async fn ended_stream_is_resumed_after_the_last_event() {
         let daemon = StubServer::start(TWO).await.unwrap();
         let mut follower = client_of(&daemon).follow(vec![("run", "run_x".to_owned())], None, Duration::MAX);
         for n in [1, 2, 1] {
@@ -190,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_position_that_is_gone_is_told_and_left() {
+    async fn expired_position_is_reported_and_dropped() {
         let daemon = StubServer::start("410 Gone\r\n\r\n{}").await.unwrap();
         let mut follower = client_of(&daemon).follow(vec![], Some("log_0:9".to_owned()), Duration::MAX);
         assert_eq!(follower.next().await.unwrap().unwrap(), Followed::Replaced);
@@ -200,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_is_the_end_and_silence_is_after_a_while() {
+    async fn rejection_ends_the_stream_at_once_and_lost_connection_after_the_timeout() {
         let daemon = StubServer::start("403 Forbidden\r\n\r\n{}").await.unwrap();
         let mut follower = client_of(&daemon).follow(vec![], None, Duration::MAX);
         assert_eq!(follower.next().await.unwrap().unwrap_err().status(), Some(403));
@@ -212,9 +217,9 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_to_a_limit() {
-        let mut pauses = Pauses::default();
-        let taken: Vec<u128> = (0..9).map(|_| pauses.next().as_millis()).collect();
-        assert_eq!(taken, [200, 400, 800, 1_600, 3_200, 6_400, 8_000, 8_000, 8_000]);
+    fn backoff_grows_to_a_limit() {
+        let mut backoff = FollowBackoff::default();
+        let delays: Vec<u128> = (0..9).map(|_| backoff.next().as_millis()).collect();
+        assert_eq!(delays, [200, 400, 800, 1_600, 3_200, 6_400, 8_000, 8_000, 8_000]);
     }
 }

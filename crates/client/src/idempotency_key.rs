@@ -1,11 +1,11 @@
-//! Idempotency keys: what a call is sent again under, so that it is done once.
+//! Idempotency keys, with which a call can be retried without being done twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::ClientError;
 
-/// Makes keys that nobody else uses. Clones go on counting together.
+/// Generates unique keys. Clones share a counter.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     prefix: Arc<str>,
@@ -13,7 +13,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// The random source is the one that the TLS library already checks and uses.
+    /// Creates a generator with a random prefix, from the random source of the TLS library.
     pub(crate) fn new() -> Result<Keys, ClientError> {
         let mut bytes = [0_u8; 16];
         let source = rustls::crypto::ring::default_provider().secure_random;

@@ -1,8 +1,8 @@
-//! The client of a running daemon: what the command line and the runner speak to it with.
+//! The client of a running daemon, used by the command line and the runner.
 //!
-//! It knows the rules' words and the wire, no store and no engine, and prints nothing. [`Client`] makes calls of the REST
-//! face, [`Tools`] those of tools as an agent, [`Follower`] the event stream. A daemon may be restarted, also elsewhere: a
-//! client that is told to be patient finds it again and asks again, under a key, so that nothing is done twice.
+//! It depends neither on the store nor on the engine, and prints nothing. [`Client`] calls the REST surface, [`Tools`] calls tools
+//! as an agent, and [`Follower`] follows the event stream. A client with a retry timeout survives restarts of the daemon, also at
+//! another address: it retries with an idempotency key, so that nothing is done twice.
 
 mod address;
 mod client;
@@ -18,7 +18,7 @@ pub mod tools;
 pub mod turns;
 pub mod wire;
 
-pub use address::{Address, Whereabouts};
+pub use address::{Address, Locate};
 pub use client::{Answer, Client, GATE, INSTANCE, SESSION};
 pub use credentials::{Proof, SessionIssuer, session_key};
 pub use error::ClientError;

@@ -1,14 +1,14 @@
-//! A message of MCP, as far as the way needs to know it.
+//! An MCP message, as far as its transport needs to know it.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 
-/// From this version on there are no sessions, and a request says by itself what it needs.
-const WITHOUT_SESSIONS: &str = "2026-07-28";
+/// The first protocol version without sessions, in which every request is self-contained.
+const STATELESS_SINCE: &str = "2026-07-28";
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
-/// A message to the daemon's MCP face.
+/// A message to the daemon's MCP surface.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Message(Value);
 
@@ -33,22 +33,22 @@ impl Message {
         &self.0["params"]
     }
 
-    /// The tool that is called.
+    /// The name of the called tool.
     pub fn tool(&self) -> Option<&str> {
         if self.method() == Some("tools/call") { self.params()["name"].as_str() } else { None }
     }
 
-    /// The version that the request itself asks for.
+    /// The protocol version in the request.
     pub fn version(&self) -> Option<&str> {
         self.params()["_meta"][VERSION].as_str()
     }
 
-    /// Whether it stands for itself, outside of any session.
-    pub fn is_alone(&self) -> bool {
-        self.version().is_some_and(|version| version >= WITHOUT_SESSIONS)
+    /// Whether it is self-contained, outside of any session.
+    pub fn is_stateless(&self) -> bool {
+        self.version().is_some_and(|version| version >= STATELESS_SINCE)
     }
 
-    /// The headers of a request that stands for itself.
+    /// The headers of a stateless request.
     pub fn headers(&self) -> Vec<(&'static str, String)> {
         let method = self.method().unwrap_or_default().to_owned();
         let mut headers = vec![
@@ -60,7 +60,7 @@ impl Message {
         headers
     }
 
-    /// What the standard headers call the thing that the request is about.
+    /// The value of the header `mcp-name`: the subject of the request.
     fn name(&self) -> Option<String> {
         let field = match self.method()? {
             "tools/call" | "prompts/get" => "name",
@@ -72,7 +72,7 @@ impl Message {
     }
 }
 
-/// Text as a header can carry it.
+/// Encodes text for a header.
 fn header_text(text: &str) -> String {
     let plain = text.chars().all(|c| (' '..='~').contains(&c)) && text.trim() == text && !text.starts_with("=?");
     if plain { text.to_owned() } else { format!("=?base64?{}?=", BASE64_STANDARD.encode(text)) }
@@ -85,17 +85,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_of_the_newer_protocol_stands_for_itself() {
+    fn request_of_newer_protocol_is_stateless() {
         let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "task_get"}});
         let mut newer = call.clone();
         newer["params"]["_meta"] = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28"});
         let (call, newer) = (Message::new(call), Message::new(newer));
-        assert!(!call.is_alone() && newer.is_alone());
+        assert!(!call.is_stateless() && newer.is_stateless());
         assert_eq!((newer.tool(), newer.name().as_deref()), (Some("task_get"), Some("task_get")));
     }
 
     #[test]
-    fn names_survive_as_headers() {
+    fn names_are_encoded_for_headers() {
         assert_eq!(header_text("rookery://agents/a/inbox"), "rookery://agents/a/inbox");
         assert_eq!(header_text("ü"), "=?base64?w7w=?=");
     }

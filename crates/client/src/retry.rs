@@ -1,4 +1,4 @@
-//! Asking again while the daemon is away.
+//! Retries of calls while the daemon is unavailable.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use crate::error::ClientError;
 const INITIAL_BACKOFF: Duration = Duration::from_millis(50);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
-/// Whether a call may be repeated whose outcome is unknown.
+/// Whether a call whose outcome is unknown may be retried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Repeat {
-    /// It changes nothing, or has a key under which it is done once.
-    Freely,
-    /// Only if it never arrived.
+pub(crate) enum RetrySafety {
+    /// It changes nothing, or has an idempotency key.
+    Always,
+    /// Only if it did not reach the daemon.
     IfNotSent,
 }
 
-/// How long one call goes on trying.
+/// The time left for the retries of one call.
 #[derive(Debug)]
 pub(crate) struct RetryBudget {
     left: Duration,
@@ -28,9 +28,9 @@ impl RetryBudget {
         RetryBudget { left, pause: INITIAL_BACKOFF }
     }
 
-    /// Waits a moment before the next attempt. Gives the error back if there is nothing to wait for, or no more time.
-    pub(crate) async fn wait_or_give_up(&mut self, error: ClientError, repeat: Repeat) -> Result<(), ClientError> {
-        if self.left.is_zero() || !is_worth_another(&error, repeat) {
+    /// Waits before the next attempt. Returns the error if a retry is useless or unsafe, or no time is left.
+    pub(crate) async fn wait_or_give_up(&mut self, error: ClientError, safety: RetrySafety) -> Result<(), ClientError> {
+        if self.left.is_zero() || !is_retryable(&error, safety) {
             return Err(error);
         }
         let pause = self.pause.min(self.left);
@@ -41,12 +41,12 @@ impl RetryBudget {
     }
 }
 
-fn is_worth_another(error: &ClientError, repeat: Repeat) -> bool {
+fn is_retryable(error: &ClientError, safety: RetrySafety) -> bool {
     match error {
         ClientError::Unreachable { .. } => true,
-        ClientError::Unknown(_) | ClientError::Cut => repeat == Repeat::Freely,
-        ClientError::Refused { code: Some(code), .. } if code == "OUTCOME_UNKNOWN" => repeat == Repeat::Freely,
-        // Too busy, or about to stop: it was not done.
+        ClientError::Unknown(_) | ClientError::Cut => safety == RetrySafety::Always,
+        ClientError::Refused { code: Some(code), .. } if code == "OUTCOME_UNKNOWN" => safety == RetrySafety::Always,
+        // The daemon is busy or stopping, and did nothing.
         ClientError::Refused { status, code, .. } => {
             matches!(status, 429 | 503) || matches!(code.as_deref(), Some("BUSY" | "STORE_UNAVAILABLE" | "STOPPING"))
         }
@@ -69,18 +69,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn patience_ends() {
+    async fn retries_end_after_the_timeout() {
         let mut budget = RetryBudget::new(Duration::from_millis(200));
         let mut waits = 0;
-        while budget.wait_or_give_up(refused(503, "BUSY"), Repeat::IfNotSent).await.is_ok() {
+        while budget.wait_or_give_up(refused(503, "BUSY"), RetrySafety::IfNotSent).await.is_ok() {
             waits += 1;
         }
         assert_eq!(waits, 3, "50 ms, 100 ms, and what is left");
     }
 
     #[test]
-    fn only_what_time_may_mend_and_nobody_does_twice_is_tried_again() {
-        for (error, if_not_sent, freely) in [
+    fn only_transient_errors_of_repeatable_calls_are_retried() {
+        for (error, if_not_sent, always) in [
             (refused(409, "CONFLICT"), false, false),
             (refused(503, "STOPPING"), true, true),
             (refused(400, "BUSY"), true, true),
@@ -88,8 +88,8 @@ mod tests {
             (ClientError::Cut, false, true),
             (ClientError::OtherProject { url: String::new() }, false, false),
         ] {
-            let worth = [Repeat::IfNotSent, Repeat::Freely].map(|repeat| is_worth_another(&error, repeat));
-            assert_eq!(worth, [if_not_sent, freely], "{error:?}");
+            let retryable = [RetrySafety::IfNotSent, RetrySafety::Always].map(|safety| is_retryable(&error, safety));
+            assert_eq!(retryable, [if_not_sent, always], "{error:?}");
         }
     }
 }

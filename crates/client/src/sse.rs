@@ -1,4 +1,4 @@
-//! Server-sent events: cuts a stream of bytes into events, wherever the chunks end.
+//! Parses a stream of bytes into server-sent events, independent of its chunks.
 
 /// An event with data. `id` is the position to resume after.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -7,15 +7,15 @@ pub struct SseEvent {
     pub data: String,
 }
 
-/// More than this without an end of line is not a stream of ours.
+/// The longest line that the daemon sends.
 const MAX_LINE_BYTES: usize = 8 << 20;
 
-/// The stream sent a line that does not end.
+/// The stream sent a line that is too long.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("the event stream sent a line of more than {MAX_LINE_BYTES} bytes")]
 pub struct LineTooLong;
 
-/// Collects bytes and gives out the events that are complete.
+/// Collects bytes and returns the events that they complete.
 #[derive(Debug, Default)]
 pub struct Parser {
     pending: Vec<u8>,
@@ -51,7 +51,7 @@ impl Parser {
         match field {
             "data" => self.data.push(value.to_owned()),
             "id" if !value.contains('\0') => self.id = Some(value.to_owned()),
-            // Comments keep the connection alive; other fields are not ours.
+            // Comments keep the connection alive; other fields are unused.
             _ => {}
         }
         None
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_the_same_wherever_the_chunks_end() {
+    fn events_do_not_depend_on_chunks() {
         for size in 1..=STREAM.len() {
             let mut parser = Parser::default();
             let events: Vec<SseEvent> =
@@ -89,13 +89,13 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_its_empty_line_is_not_given_out() {
+    fn event_without_its_empty_line_is_not_returned() {
         let mut parser = Parser::default();
         assert!(parser.feed(b"id: 1\ndata: half\n").unwrap().is_empty());
     }
 
     #[test]
-    fn a_line_without_end_is_refused() {
+    fn line_without_end_is_rejected() {
         let mut parser = Parser::default();
         assert_eq!(parser.feed(&vec![b'x'; MAX_LINE_BYTES + 1]), Err(LineTooLong));
     }

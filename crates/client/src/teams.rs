@@ -1,4 +1,4 @@
-//! Teams: what one runner runs, a workflow instance (`@pr-123`) or one standalone agent (`helper`).
+//! Calls about teams. A team is a workflow instance (`@pr-123`) or one standalone agent (`helper`), run by one runner.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -8,14 +8,14 @@ use crate::error::ClientError;
 use crate::turns::Turn;
 use crate::wire;
 
-/// The largest page that the daemon gives out.
+/// The largest page that the daemon returns.
 const MAX_TEAMS: u32 = 1000;
 
-/// How a team is run.
+/// The mode in which a team is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Until nobody works any more.
+    /// Until no agent has work left.
     Run,
     /// Until it is stopped.
     Start,
@@ -23,7 +23,7 @@ pub enum Mode {
     Standalone,
 }
 
-/// What came of a team.
+/// The outcome of a team.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -33,7 +33,7 @@ pub enum Outcome {
     Interrupted,
 }
 
-/// An agent as the team has it.
+/// An agent of a team to start.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Recruit {
     /// Its bare name in the instance.
@@ -43,44 +43,44 @@ pub struct Recruit {
     pub model: Option<String>,
 }
 
-/// The process that runs a team. A pid means something only together with the rest.
+/// The process that runs a team. The pid is unambiguous only together with the other fields.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Runner {
     pub host: String,
     pub boot_id: String,
     pub pid: u32,
-    /// When the process was started, in the machine's own count.
+    /// The start time of the process, in ticks of the machine.
     pub started_at: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
 }
 
-/// What a team is started with.
+/// The request to start a team.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct StartTeam {
     pub workflow: String,
-    /// The workflow file, as it is shown to people.
+    /// The workflow file, as shown to people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     pub mode: Mode,
     pub agents: Vec<Recruit>,
     pub runner: Runner,
-    /// Whoever asks knows that the runner that the log names is dead.
+    /// Whether the caller knows that the runner in the log is dead.
     pub takeover: bool,
 }
 
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct Started {
     pub generation: u64,
-    /// It goes on where it was, instead of beginning.
+    /// Whether it resumes instead of beginning.
     pub resumed: bool,
     pub kicked_off: bool,
-    /// Turns that had no end when it was resumed.
+    /// Turns that were open when it was resumed.
     #[serde(default)]
     pub interrupted: Vec<Turn>,
 }
 
-/// A team as it is now. Lenient: unknown fields pass.
+/// The state of a team. Unknown fields are ignored.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct Team {
     pub id: String,
@@ -95,11 +95,11 @@ pub struct Team {
     pub live: bool,
     #[serde(default)]
     pub kicked_off: bool,
-    /// Somebody wants it to end.
+    /// Whether it was asked to stop.
     #[serde(default)]
     pub stop_requested: bool,
     pub stop_reason: Option<String>,
-    /// Where in the log this generation of it begins.
+    /// The sequence number of the event that started this generation.
     pub started_seq: Option<u64>,
     pub runner: Option<Runner>,
     pub outcome: Option<Outcome>,
@@ -139,8 +139,8 @@ impl Client {
         wire::read(&self.post(&["teams", id, "start"], start).await?)
     }
 
-    /// Says that it began, and gives it its work. Once in a generation, however often it is asked.
-    /// The text wakes those that are named with it, whomever it mentions.
+    /// Sends the kickoff. Repeated calls in a generation have no effect. The text wakes exactly the given agents, regardless of
+    /// its mentions.
     pub async fn kick_off_team(
         &self,
         id: &str,
@@ -155,12 +155,12 @@ impl Client {
         self.post(&["teams", id, "kickoff"], &body).await.map(drop)
     }
 
-    /// A message by `system` to the team.
+    /// Posts a message of `system` to the team's channel.
     pub async fn say_to_team(&self, id: &str, text: &str) -> Result<(), ClientError> {
         self.post(&["teams", id, "announcements"], &json!({"text": text})).await.map(drop)
     }
 
-    /// Asks the team, or one agent of it, to stop. Its runner does it.
+    /// Asks the team, or one of its agents, to stop. Its runner carries it out.
     pub async fn stop_team(&self, id: &str, agent: Option<&str>, reason: Option<&str>) -> Result<Value, ClientError> {
         let mut body = json!({});
         for (name, value) in [("agent", agent), ("reason", reason)] {
@@ -189,7 +189,7 @@ impl Client {
         wire::read(&self.get(&["teams", id], &[]).await?)
     }
 
-    /// The teams that have a runner, as far as the log knows.
+    /// Lists the teams that have a runner according to the log.
     pub async fn live_teams(&self) -> Result<Vec<Team>, ClientError> {
         let answer = self.get(&["teams"], &[("live", "true".to_owned()), ("limit", MAX_TEAMS.to_string())]).await?;
         wire::read(&answer["teams"])

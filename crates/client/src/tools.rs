@@ -1,5 +1,5 @@
-//! Calling a tool of the daemon, as an agent. Every face does the same, so what has a tool needs no second way in: this
-//! speaks to the MCP face as any client does, by requests that stand for themselves.
+//! Calls tools of the daemon as an agent, through its MCP surface with stateless requests. An action that has a tool needs no
+//! other client code.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use serde_json::{Value, json};
 use crate::client::{Client, INSTANCE, KEY, unknown};
 use crate::error::ClientError;
 use crate::mcp_message::Message;
-use crate::retry::Repeat;
+use crate::retry::RetrySafety;
 use crate::sse::Parser;
 
 const VERSION: &str = "2026-07-28";
-/// Above the daemon's own limit for a tool that does not wait.
-const CALL_TIME: Duration = Duration::from_secs(60);
+/// Longer than the daemon's own limit for a tool that does not wait.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a tool answered.
+/// The result of a tool call.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Answer {
-    /// The text that a model would read.
+    /// The text for a model.
     pub text: String,
-    /// What it should notice besides.
+    /// Further texts for a model, such as reminders.
     pub notes: Vec<String>,
     pub value: Value,
 }
@@ -30,29 +30,29 @@ pub struct Answer {
 /// A tool as the daemon describes it to models.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Listed {
+pub struct ToolDescription {
     pub name: String,
     #[serde(default)]
     pub description: String,
     pub input_schema: Value,
 }
 
-/// Calls one daemon's tools as one agent, or as the person who owns the project.
+/// Calls the daemon's tools as one agent, or as the person who owns the project.
 #[derive(Clone, Debug)]
 pub struct Tools {
     client: Client,
     agent: Option<String>,
-    /// Where it speaks, if it is no agent whose id says that.
+    /// The instance of a caller without an agent id.
     instance: Option<String>,
 }
 
 impl Tools {
-    /// Calls by a client that may speak for the agent.
+    /// Uses a client that may act for the agent.
     pub fn new(client: Client, agent: Option<String>) -> Tools {
         Tools { client, agent, instance: None }
     }
 
-    /// Calls as the agent itself, proven by the project's key file.
+    /// Acts as the agent, authenticated with the project's key file.
     pub fn as_agent(client: &Client, agent: &str) -> Result<Tools, ClientError> {
         Ok(Tools::new(client.as_agent(agent)?, Some(agent.to_owned())))
     }
@@ -71,28 +71,31 @@ impl Tools {
     }
 
     pub async fn call(&self, tool: &str, arguments: Value) -> Result<Answer, ClientError> {
-        self.call_within(CALL_TIME, tool, arguments).await
+        self.call_within(CALL_TIMEOUT, tool, arguments).await
     }
 
-    /// As [`Tools::call`], for a tool that waits for something to happen.
+    /// As [`Tools::call`], for a tool that waits.
     pub async fn call_within(&self, most: Duration, tool: &str, arguments: Value) -> Result<Answer, ClientError> {
-        self.carry(self.client.key().as_deref(), most, tool, arguments).await
+        self.call_with_key(self.client.key().as_deref(), most, tool, arguments).await
     }
 
-    /// As [`Tools::call`], under a key of the caller's own: whoever makes the same call again with it, also another
-    /// process, gets the first one's answer.
+    /// As [`Tools::call`], with the caller's idempotency key: repeating the call with it, also from another process, returns
+    /// the first answer.
     pub async fn call_once(&self, key: &str, tool: &str, arguments: Value) -> Result<Answer, ClientError> {
-        self.carry(Some(key), CALL_TIME, tool, arguments).await
+        self.call_with_key(Some(key), CALL_TIMEOUT, tool, arguments).await
     }
 
-    /// The tools that the daemon has: those of a toolset, or all of them.
-    pub async fn list(&self, toolset: Option<&str>) -> Result<Vec<Listed>, ClientError> {
+    /// Lists the daemon's tools: those of a toolset, or all.
+    pub async fn list(&self, toolset: Option<&str>) -> Result<Vec<ToolDescription>, ClientError> {
         let path: Vec<&str> = ["mcp"].into_iter().chain(toolset).collect();
-        let message = alone("tools/list", json!({}));
-        self.ask(Repeat::Freely, listed, || self.request(&path, &message, None).timeout(CALL_TIME)).await
+        let message = stateless_request("tools/list", json!({}));
+        self.send_with_retry(RetrySafety::Always, parse_list, || {
+            self.request(&path, &message, None).timeout(CALL_TIMEOUT)
+        })
+        .await
     }
 
-    async fn carry(
+    async fn call_with_key(
         &self,
         key: Option<&str>,
         most: Duration,
@@ -100,26 +103,26 @@ impl Tools {
         arguments: Value,
     ) -> Result<Answer, ClientError> {
         let message = call(tool, &arguments);
-        let repeat = if key.is_some() { Repeat::Freely } else { Repeat::IfNotSent };
-        self.ask(repeat, read, || self.request(&["mcp"], &message, key).timeout(most)).await
+        let safety = if key.is_some() { RetrySafety::Always } else { RetrySafety::IfNotSent };
+        self.send_with_retry(safety, parse_answer, || self.request(&["mcp"], &message, key).timeout(most)).await
     }
 
-    /// Asks until there is an answer, until the retry timeout of the client has passed.
-    async fn ask<T>(
+    /// Sends a request, with retries until the client's retry timeout.
+    async fn send_with_retry<T>(
         &self,
-        repeat: Repeat,
-        read: fn(&Value) -> Result<T, ClientError>,
+        safety: RetrySafety,
+        parse: fn(&Value) -> Result<T, ClientError>,
         request: impl Fn() -> RequestBuilder,
     ) -> Result<T, ClientError> {
         let mut budget = self.client.retry_budget();
         loop {
-            let answered = async { read(&answer_in(self.client.send(request()).await?).await?) };
-            let error = match answered.await {
+            let answer = async { parse(&read_message(self.client.send(request()).await?).await?) };
+            let error = match answer.await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            budget.wait_or_give_up(error, repeat).await?;
-            self.client.look_again();
+            budget.wait_or_give_up(error, safety).await?;
+            self.client.refresh_address();
         }
     }
 
@@ -134,13 +137,13 @@ impl Tools {
     }
 }
 
-/// A call of a tool that stands for itself.
+/// Creates a stateless tool call.
 pub fn call(tool: &str, arguments: &Value) -> Message {
-    alone("tools/call", json!({"name": tool, "arguments": arguments}))
+    stateless_request("tools/call", json!({"name": tool, "arguments": arguments}))
 }
 
-/// A request that stands for itself.
-fn alone(method: &str, mut params: Value) -> Message {
+/// Creates a request outside of any session.
+fn stateless_request(method: &str, mut params: Value) -> Message {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": VERSION,
         "io.modelcontextprotocol/clientInfo": {"name": "rookery", "version": env!("CARGO_PKG_VERSION")},
@@ -149,8 +152,8 @@ fn alone(method: &str, mut params: Value) -> Message {
     Message::new(json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
 }
 
-/// The answer, be it one message or the last one of a stream.
-async fn answer_in(mut response: Response) -> Result<Value, ClientError> {
+/// Reads the answer, which is either a single message or the last one of a stream.
+async fn read_message(mut response: Response) -> Result<Value, ClientError> {
     let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if !kind.starts_with("text/event-stream") {
         let bytes = response.bytes().await.map_err(unknown)?;
@@ -168,34 +171,34 @@ async fn answer_in(mut response: Response) -> Result<Value, ClientError> {
     Err(ClientError::Cut)
 }
 
-/// What was answered, if it is no error of the protocol.
+/// Returns the result of an answer, unless it is a protocol error.
 fn result(answer: &Value) -> Result<&Value, ClientError> {
     let Some(error) = answer.get("error") else { return Ok(&answer["result"]) };
     let message = error["message"].as_str().unwrap_or("the daemon does not know this call").to_owned();
     Err(ClientError::Refused { status: 400, error: message, code: None, hint: None, detail: None })
 }
 
-fn listed(answer: &Value) -> Result<Vec<Listed>, ClientError> {
+fn parse_list(answer: &Value) -> Result<Vec<ToolDescription>, ClientError> {
     Vec::deserialize(&result(answer)?["tools"]).map_err(ClientError::Garbled)
 }
 
-fn read(answer: &Value) -> Result<Answer, ClientError> {
+fn parse_answer(answer: &Value) -> Result<Answer, ClientError> {
     let result = result(answer)?;
     let texts = result["content"].as_array().into_iter().flatten();
     let mut texts = texts.map(|block| block["text"].as_str().unwrap_or_default().to_owned());
     let text = texts.next().unwrap_or_default();
     if result["isError"] == true {
-        return Err(refusal(&text));
+        return Err(rejection(&text));
     }
     Ok(Answer { text, notes: texts.collect(), value: result["structuredContent"].clone() })
 }
 
-/// What a tool refused, in the words that it has for a model.
-fn refusal(text: &str) -> ClientError {
-    let told: Value = serde_json::from_str(text).unwrap_or_default();
-    let field = |name: &str| told[name].as_str().map(str::to_owned);
+/// Parses the rejection of a tool call, which is written for a model.
+fn rejection(text: &str) -> ClientError {
+    let body: Value = serde_json::from_str(text).unwrap_or_default();
+    let field = |name: &str| body[name].as_str().map(str::to_owned);
     let error = field("message").unwrap_or_else(|| text.to_owned());
-    let detail = told.get("detail").cloned();
+    let detail = body.get("detail").cloned();
     ClientError::Refused { status: 400, error, code: field("code"), hint: field("suggestion"), detail }
 }
 
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_stands_for_itself_and_names_its_agent() {
+    async fn stateless_call_names_its_agent() {
         let (answer, request) = called(
             "200 OK\r\nContent-Type: application/json\r\n\r\n\
              {\"id\":1,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"sent\"},{\"text\":\"look\"}],\"structuredContent\":{\"id\":\"m\"}}}",
@@ -228,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tools_are_listed_with_what_they_take() {
+    async fn tools_are_listed_with_their_input_schemas() {
         let daemon = StubServer::start(
             "200 OK\r\nContent-Type: application/json\r\n\r\n\
              {\"id\":1,\"result\":{\"tools\":[{\"name\":\"a\",\"description\":\"b\",\"inputSchema\":{\"type\":\"object\"}}]}}",
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_answer_may_come_as_a_stream() {
+    async fn streamed_answer_is_read() {
         let (answer, _) = called(
             "200 OK\r\nContent-Type: text/event-stream\r\n\r\n: hello\n\ndata: {\"method\":\"notifications/x\"}\n\n\
              data: {\"id\":1,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"sent\"}]}}\n\n",
@@ -254,11 +257,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_tool_refuses_keeps_its_code_and_what_to_do() {
-        let told = r#"{\"code\":\"TASK_NOT_FOUND\",\"message\":\"no such task\",\"suggestion\":\"look\"}"#;
+    async fn rejected_tool_call_keeps_code_and_hint() {
+        let body = r#"{\"code\":\"TASK_NOT_FOUND\",\"message\":\"no such task\",\"suggestion\":\"look\"}"#;
         let (answer, _) = called(&format!(
             "200 OK\r\nContent-Type: application/json\r\n\r\n\
-             {{\"id\":1,\"result\":{{\"isError\":true,\"content\":[{{\"type\":\"text\",\"text\":\"{told}\"}}]}}}}"
+             {{\"id\":1,\"result\":{{\"isError\":true,\"content\":[{{\"type\":\"text\",\"text\":\"{body}\"}}]}}}}"
         ))
         .await;
         let error = answer.unwrap_err();

@@ -1,4 +1,4 @@
-//! Turns: one prompt to an agent and what came of it.
+//! Calls about turns. A turn is one wake-up of an agent, from its prompt to its end.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::error::ClientError;
 use crate::wire;
 
-/// Why an agent has a turn.
+/// The reason for a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -22,14 +22,14 @@ pub struct StartTurn {
     pub agent: String,
     /// Counted from 1.
     pub attempt: u32,
-    /// The messages that it is for.
+    /// The ids of its messages.
     pub messages: Vec<String>,
     pub cause: Cause,
     pub team: String,
     pub generation: u64,
 }
 
-/// What came of a turn.
+/// The outcome of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -61,21 +61,21 @@ pub struct EndTurn {
     pub outcome: Outcome,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Error>,
-    /// There is no further attempt: a failure gives its messages up.
+    /// Whether there is no further attempt, so that a failure gives up its messages.
     pub last: bool,
     pub usage: Usage,
-    /// What the program calls its conversation, to go on with it.
+    /// The program's id of the conversation, for resuming it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation: Option<String>,
-    /// The artifact with what it wrote.
+    /// The artifact with its output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transcript: Option<String>,
-    /// What it said last, if it sent nothing itself.
+    /// Its last output, if it sent no message itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub said: Option<String>,
 }
 
-/// A turn as the daemon knows it. Lenient: unknown fields pass.
+/// The state of a turn. Unknown fields are ignored.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct Turn {
     #[serde(alias = "id")]
@@ -91,9 +91,9 @@ pub struct Turn {
     pub team: String,
     #[serde(default)]
     pub generation: u64,
-    /// None while it is open.
+    /// `None` while it is open.
     pub outcome: Option<Outcome>,
-    /// Its messages were given up on.
+    /// Whether its messages were given up.
     #[serde(default)]
     pub gave_up: bool,
     pub error: Option<Error>,
@@ -101,14 +101,14 @@ pub struct Turn {
     pub usage: Usage,
     pub conversation: Option<String>,
     pub transcript: Option<String>,
-    /// What the log says that the agent did since it began; only where one turn is asked for.
+    /// The agent's actions in the turn according to the log; only in the answer about a single turn.
     #[serde(default)]
     pub did: Vec<TurnActivityEntry>,
 }
 
 impl Turn {
-    /// Whether it came to nothing and its messages are still open.
-    pub fn is_tried_again(&self) -> bool {
+    /// Whether it was unsuccessful and its messages are still open.
+    pub fn is_retried(&self) -> bool {
         match self.outcome {
             Some(Outcome::Failed) => !self.gave_up,
             Some(Outcome::Interrupted) => true,
@@ -117,7 +117,7 @@ impl Turn {
     }
 }
 
-/// Something that an agent did.
+/// An action of an agent.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct TurnActivityEntry {
     #[serde(default)]
@@ -141,7 +141,7 @@ impl Client {
         wire::read(&self.get(&["turns", turn], &[]).await?)
     }
 
-    /// An agent's turns in a team, the newest first.
+    /// Lists an agent's turns in a team, newest first.
     pub async fn turns(&self, team: &str, agent: &str, limit: u32) -> Result<Vec<Turn>, ClientError> {
         let query = [("team", team.to_owned()), ("agent", agent.to_owned()), ("limit", limit.to_string())];
         wire::read(&self.get(&["turns"], &query).await?["turns"])

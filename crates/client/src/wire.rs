@@ -1,4 +1,4 @@
-//! What the daemon's answers look like, as far as tables need it. Lenient: unknown fields pass, absent ones are empty.
+//! Answers of the daemon, as far as the command line shows them. Unknown fields are ignored, missing ones are empty.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub struct Agent {
     pub capabilities: Vec<String>,
     #[serde(default)]
     pub last_heartbeat: i64,
-    /// Who paused it, and why.
+    /// The person who paused it, with a reason.
     pub paused: Option<Value>,
 }
 
@@ -57,7 +57,7 @@ pub struct Task {
     pub assigned_to: Option<String>,
     #[serde(default)]
     pub status: String,
-    /// The core's finer word, where the daemon gives one.
+    /// The more detailed state, if the daemon provides it.
     pub state: Option<String>,
     #[serde(default)]
     pub created_at: i64,
@@ -154,7 +154,7 @@ pub struct RunTask {
     pub attempt: u32,
     #[serde(default)]
     pub attempts: Vec<Attempt>,
-    /// What happens to it by itself, and when.
+    /// Its alarms with their times.
     #[serde(default)]
     pub clocks: BTreeMap<String, String>,
     pub queued_ms: Option<i64>,
@@ -177,7 +177,7 @@ pub struct Attempt {
     pub error: Option<String>,
 }
 
-/// Of an agent's card, what it signs with.
+/// An agent's card, with its signing keys only.
 #[derive(Debug, Deserialize)]
 pub struct Card {
     pub agent_id: String,
@@ -191,7 +191,7 @@ pub struct CardSecurity {
     pub keys: Vec<SigningKey>,
 }
 
-/// What the router would do.
+/// The choice of the router.
 #[derive(Debug, Deserialize)]
 pub struct Choice {
     pub selected: Option<String>,
@@ -238,7 +238,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Its place in the log, which the id leads back to.
+    /// Its sequence number in the log, parsed from the id.
     pub fn seq(&self) -> Option<u64> {
         rookery_core::kernel::event_id::parse(&self.id).map(|seq| seq.0)
     }
@@ -256,7 +256,7 @@ pub struct Token {
     pub expires_at: Option<i64>,
 }
 
-/// A browser that is signed in.
+/// A signed-in browser.
 #[derive(Debug, Deserialize)]
 pub struct BrowserSession {
     pub id: String,
@@ -294,7 +294,7 @@ pub struct Site {
     pub root: String,
 }
 
-/// Reads an answer as `T`.
+/// Parses an answer as `T`.
 pub fn read<T: DeserializeOwned>(answer: &Value) -> Result<T, ClientError> {
     serde_json::from_value(answer.clone()).map_err(ClientError::Garbled)
 }

@@ -146,7 +146,7 @@ fn check_of_workflow_file_needs_no_daemon() {
     let (code, stdout, stderr) = project.run(&["check", "team.yaml"]);
     assert_eq!(code, 2);
     assert!(
-        stdout.contains("team.yaml:2:46: agents.ada.scirpt: there is no key `scirpt` here; did you mean `script`?"),
+        stdout.contains("team.yaml:2:46: agents.ada.scirpt: unknown key `scirpt`; did you mean `script`?"),
         "{stdout}"
     );
     assert!(

@@ -84,7 +84,7 @@ pub async fn find(project: &Project) -> anyhow::Result<Running> {
     let Some(file) = DaemonFile::load(project)? else { return Err(no_daemon(project).into()) };
     // In an agent's sandbox there is no key file, but perhaps a session.
     let proof = project.person_key()?.map_or_else(inherited, Proof::Person);
-    let client = Client::new(file.address(), proof)?.found_by(Arc::new(project.clone()));
+    let client = Client::new(file.address(), proof)?.with_locator(Arc::new(project.clone()));
     client.check_health().await?;
     Ok(Running { file, client })
 }

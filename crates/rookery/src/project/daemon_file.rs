@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use rookery_client::{Address, Whereabouts};
+use rookery_client::{Address, Locate};
 use serde::{Deserialize, Serialize};
 
 use super::{Project, ProjectError};
@@ -60,8 +60,8 @@ impl DaemonFile {
     }
 }
 
-impl Whereabouts for Project {
-    fn now(&self) -> Option<Address> {
+impl Locate for Project {
+    fn locate(&self) -> Option<Address> {
         DaemonFile::load(self).ok().flatten().map(|file| file.address())
     }
 }

@@ -246,7 +246,7 @@ async fn invalid_agent_argument_is_named_in_the_error() -> Outcome {
     let stage = Stage::new()?;
     let cases: [(&[&str], &str); 7] = [
         (&["new", "helper", "--backend", "cursor"], "say --context"),
-        (&["new", "9lives", "--model", "anthropic/x"], "NAME: no agent can be called so"),
+        (&["new", "9lives", "--model", "anthropic/x"], "NAME: is not a valid name of an agent"),
         (&["new", "helper", "--model", "gpt"], "--model: must be provider/model"),
         (&["new", "helper", "--backend", "clod"], "--backend: must be one of"),
         (&["new", "helper@a", "--instance", "b", "--model", "anthropic/x"], "is not in the instance b"),

@@ -15,7 +15,7 @@ use super::near::{join_names, nearest};
 use super::prompt::Prompt;
 use super::sandbox_limits::{self, SandboxLimits};
 use super::setup;
-use super::shape::{Record, Shape, optional};
+use super::shape::{Record, Shape, optional_key};
 use super::template::TextTemplate;
 use super::variables::Variables;
 use super::wakeup::{self, Wakeup};
@@ -27,29 +27,29 @@ pub(super) const RECORD: Record = Record {
     name: "agent",
     about: "One agent of the team.",
     keys: &[
-        optional("backend", Shape::Choice(backend::NAMES), "The program or API that runs it; sdk if absent"),
-        optional("model", Shape::Text, "The model; for sdk required, as provider/model"),
-        optional(
+        optional_key("backend", Shape::Choice(backend::NAMES), "The program or API that runs it; sdk if absent"),
+        optional_key("model", Shape::Text, "The model; for sdk required, as provider/model"),
+        optional_key(
             "system_prompt",
             Shape::Text,
             "Its role and instructions: the text, or the path of a .md or .txt file, relative to this file",
         ),
-        optional("tools", Shape::List(&Shape::Text), "The only tools that it may use; all if absent"),
-        optional("provider", Shape::Record(&backend::PROVIDER), "Another address for the model (sdk)"),
-        optional("command", Shape::List(&Shape::Text), "The program and its arguments (command)"),
-        optional("script", super::script::SHAPE, "Its actions, turn by turn (mock)"),
-        optional("max_turns", Shape::Count(1, MAX_COUNT), "Maximum number of turns in a run"),
-        optional(
+        optional_key("tools", Shape::List(&Shape::Text), "The only tools that it may use; all if absent"),
+        optional_key("provider", Shape::Record(&backend::PROVIDER), "Another address for the model (sdk)"),
+        optional_key("command", Shape::List(&Shape::Text), "The program and its arguments (command)"),
+        optional_key("script", super::script::SHAPE, "Its actions, turn by turn (mock)"),
+        optional_key("max_turns", Shape::Count(1, MAX_COUNT), "Maximum number of turns in a run"),
+        optional_key(
             "max_tokens",
             Shape::Count(1, MAX_COUNT),
             "Maximum length of one answer of the model, in tokens (sdk)",
         ),
-        optional("timeout", Shape::Duration, "Maximum duration of a turn: 30s, 5m, 2h"),
-        optional("wakeup", wakeup::SHAPE, "Wakes it on a schedule: an interval (30s, 5m, 2h, 1d) or a cron line"),
-        optional("wakeup_prompt", Shape::Text, "The prompt of a scheduled wakeup; needs `wakeup`"),
-        optional("workspace", Shape::Choice(&["shared", "worktree"]), "The project's folder, or its own worktree"),
-        optional("sandbox", Shape::Any(&[Shape::Flag, Shape::Record(&SANDBOX)]), "false: it runs without one"),
-        optional(
+        optional_key("timeout", Shape::Duration, "Maximum duration of a turn: 30s, 5m, 2h"),
+        optional_key("wakeup", wakeup::SHAPE, "Wakes it on a schedule: an interval (30s, 5m, 2h, 1d) or a cron line"),
+        optional_key("wakeup_prompt", Shape::Text, "The prompt of a scheduled wakeup; needs `wakeup`"),
+        optional_key("workspace", Shape::Choice(&["shared", "worktree"]), "The project's folder, or its own worktree"),
+        optional_key("sandbox", Shape::Any(&[Shape::Flag, Shape::Record(&SANDBOX)]), "false: it runs without one"),
+        optional_key(
             "env",
             Shape::Map { names: setup::NAME, of: &Shape::Scalar },
             "Its environment: a text, or $NAME for a variable of the runner's own environment",
@@ -61,13 +61,13 @@ const SANDBOX: Record = Record {
     name: "sandbox",
     about: "Access of the agent beyond its own folder and the model.",
     keys: &[
-        optional(
+        optional_key(
             "network",
             Shape::List(&Shape::Text),
             "Hosts that it may reach, such as api.github.com or *.crates.io",
         ),
-        optional("write", Shape::List(&Shape::Text), "Folders that it may write to"),
-        optional("limits", Shape::Record(&sandbox_limits::RECORD), "Resources that its programs may use in a turn"),
+        optional_key("write", Shape::List(&Shape::Text), "Folders that it may write to"),
+        optional_key("limits", Shape::Record(&sandbox_limits::RECORD), "Resources that its programs may use in a turn"),
     ],
 };
 
@@ -256,7 +256,7 @@ fn env(keys: &RecordKeys<'_>, reader: &mut FileReader<'_>) -> Vec<(InFile<String
 
 fn env_value(field: &Field<'_>, reader: &mut FileReader<'_>) -> Option<EnvValue> {
     let text = field.scalar(reader)?;
-    if let Some(name) = backend::inherited(&text.value) {
+    if let Some(name) = backend::parse_variable_reference(&text.value) {
         return Some(EnvValue::Inherited(InFile { value: name.to_owned(), place: text.place }));
     }
     if field.is_text() {

@@ -4,7 +4,7 @@ use super::cursor::{FileReader, RecordKeys};
 use super::fault::{FileFault, InFile};
 use super::limits::MAX_COUNT;
 use super::script::{Script, Then};
-use super::shape::{Record, Shape, optional};
+use super::shape::{Record, Shape, optional_key};
 use super::template::TextTemplate;
 
 pub(super) const NAMES: &[&str] = &["sdk", "claude", "codex", "cursor", "opencode", "gemini", "command", "mock"];
@@ -13,8 +13,8 @@ pub(super) const PROVIDER: Record = Record {
     name: "provider",
     about: "The address of the model, and its API key.",
     keys: &[
-        optional("base_url", Shape::Text, "The address of an API compatible with OpenAI's"),
-        optional(
+        optional_key("base_url", Shape::Text, "The address of an API compatible with OpenAI's"),
+        optional_key(
             "api_key",
             Shape::Form("^\\$[A-Za-z_][A-Za-z0-9_]*$"),
             "$NAME: the environment variable that holds the key",
@@ -141,7 +141,7 @@ impl Provider {
         let base_url = keys.get("base_url").and_then(|field| field.template(reader));
         let api_key = keys.get("api_key").and_then(|field| {
             let text = field.as_text().unwrap_or_default();
-            if let Some(name) = inherited(text) {
+            if let Some(name) = parse_variable_reference(text) {
                 return Some(InFile { value: name.to_owned(), place: field.place.clone() });
             }
             // The value may be a key, so it is not shown.
@@ -154,7 +154,7 @@ impl Provider {
 }
 
 /// Parses `$NAME` into its name.
-pub(super) fn inherited(text: &str) -> Option<&str> {
+pub(super) fn parse_variable_reference(text: &str) -> Option<&str> {
     text.strip_prefix('$').filter(|name| super::setup::is_name(name))
 }
 

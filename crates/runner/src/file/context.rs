@@ -4,7 +4,7 @@ use rookery_core::model::context_settings::{CHANNEL, ContextSettings, ENTRY_POIN
 
 use super::cursor::{Field, FileReader};
 use super::fault::{FileFault, SourceLocation};
-use super::shape::{Record, Shape, optional, required};
+use super::shape::{Record, Shape, optional_key, required_key};
 use super::template::TextTemplate;
 
 pub(super) const SHAPE: Shape = Shape::Any(&[Shape::Only(false), Shape::Record(&RECORD)]);
@@ -13,8 +13,8 @@ pub(super) const RECORD: Record = Record {
     name: "context",
     about: "The location of the channel and the documents. Absent or empty: in files. false: there is no context.",
     keys: &[
-        required("provider", Shape::Choice(&["file", "memory"]), "file: also as files; memory: only in the daemon"),
-        optional("config", Shape::Record(&CONFIG), "Settings of the provider file"),
+        required_key("provider", Shape::Choice(&["file", "memory"]), "file: also as files; memory: only in the daemon"),
+        optional_key("config", Shape::Record(&CONFIG), "Settings of the provider file"),
     ],
 };
 
@@ -22,10 +22,10 @@ const CONFIG: Record = Record {
     name: "context files",
     about: "The folder of the context and the names of its files.",
     keys: &[
-        optional("dir", Shape::Text, "The folder, relative to the project; .workflow/${{ instance }}/ if absent"),
-        optional("channel", Shape::Text, "The file of the channel; channel.md if absent"),
-        optional("document", Shape::Text, "The entry document; notes.md if absent"),
-        optional("documents", Shape::List(&Shape::Text), "Further documents"),
+        optional_key("dir", Shape::Text, "The folder, relative to the project; .workflow/${{ instance }}/ if absent"),
+        optional_key("channel", Shape::Text, "The file of the channel; channel.md if absent"),
+        optional_key("document", Shape::Text, "The entry document; notes.md if absent"),
+        optional_key("documents", Shape::List(&Shape::Text), "Further documents"),
     ],
 };
 

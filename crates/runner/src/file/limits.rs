@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::cursor::{Field, FileReader};
-use super::shape::{Record, Shape, optional};
+use super::shape::{Record, Shape, optional_key};
 
 /// The largest accepted count.
 pub(super) const MAX_COUNT: u64 = 1_000_000_000;
@@ -12,10 +12,10 @@ pub(super) const RECORD: Record = Record {
     name: "limits",
     about: "Limits of the whole run; when one is reached, no further turn begins.",
     keys: &[
-        optional("max_turns", Shape::Count(1, MAX_COUNT), "Turns of all agents together"),
-        optional("max_messages", Shape::Count(1, MAX_COUNT), "Messages in the channel"),
-        optional("max_runtime", Shape::Duration, "Duration of the run: 30s, 5m, 2h, 1d"),
-        optional("max_cost_usd", Shape::Amount, "Cost of the models, in US dollars"),
+        optional_key("max_turns", Shape::Count(1, MAX_COUNT), "Turns of all agents together"),
+        optional_key("max_messages", Shape::Count(1, MAX_COUNT), "Messages in the channel"),
+        optional_key("max_runtime", Shape::Duration, "Duration of the run: 30s, 5m, 2h, 1d"),
+        optional_key("max_cost_usd", Shape::Amount, "Cost of the models, in US dollars"),
     ],
 };
 

@@ -6,18 +6,18 @@ use super::cursor::{Field, FileReader, RecordKeys};
 use super::fault::{FileFault, InFile};
 use super::near::nearest;
 use super::setup;
-use super::shape::{Record, Shape, optional, required};
+use super::shape::{Record, Shape, optional_key, required_key};
 
 pub(super) const RECORD: Record = Record {
     name: "parameter",
     about: "A parameter, given on the command line after `--` and used as ${{ params.NAME }}.",
     keys: &[
-        required("name", Shape::Form(setup::NAME), "Its name: --name on the command line"),
-        optional("description", Shape::Text, "Its purpose"),
-        optional("type", Shape::Choice(&["string", "number", "boolean"]), "Its type; string if absent"),
-        optional("short", Shape::Form("^[A-Za-z0-9]$"), "One letter for -x on the command line"),
-        optional("required", Shape::Flag, "Whether it is required; false if absent"),
-        optional("default", Shape::Scalar, "Its default value; empty if absent"),
+        required_key("name", Shape::Form(setup::NAME), "Its name: --name on the command line"),
+        optional_key("description", Shape::Text, "Its purpose"),
+        optional_key("type", Shape::Choice(&["string", "number", "boolean"]), "Its type; string if absent"),
+        optional_key("short", Shape::Form("^[A-Za-z0-9]$"), "One letter for -x on the command line"),
+        optional_key("required", Shape::Flag, "Whether it is required; false if absent"),
+        optional_key("default", Shape::Scalar, "Its default value; empty if absent"),
     ],
 };
 

@@ -192,7 +192,7 @@ impl Ready {
     }
 
     /// The agents that a text mentions, in its order.
-    pub fn mentioned(&self, text: &str) -> Vec<&str> {
+    pub fn mentioned_agents(&self, text: &str) -> Vec<&str> {
         let here = &self.variables.instance;
         let members = |name: &String| self.workflow.agent(name).map(|agent| agent.name.value.as_str());
         let names = mentions(text, here).into_iter().filter(|agent| Instance::of(agent) == *here);
@@ -205,7 +205,7 @@ impl Ready {
         let mut all: Vec<_> = missing.map(|(name, _)| Blocker::MissingParam { name: name.clone() }).collect();
         match self.kickoff() {
             None => all.push(Blocker::NoKickoff),
-            Some(kickoff) if self.mentioned(&kickoff).is_empty() => all.push(Blocker::NoAgentMentioned),
+            Some(kickoff) if self.mentioned_agents(&kickoff).is_empty() => all.push(Blocker::NoAgentMentioned),
             Some(_) => {}
         }
         all

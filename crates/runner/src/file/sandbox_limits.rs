@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::cursor::{Field, FileReader};
-use super::shape::{Record, Shape, optional};
+use super::shape::{Record, Shape, optional_key};
 
 /// The largest accepted number of processes or open files.
 const MAX_COUNT: u64 = 1 << 20;
@@ -16,12 +16,12 @@ pub(super) const RECORD: Record = Record {
     name: "sandbox limits",
     about: "Resources that the agent's programs may use in a turn before it is ended.",
     keys: &[
-        optional("processes", Shape::Count(MIN_COUNT, MAX_COUNT), "Processes at once"),
-        optional("memory", Shape::Size, "Memory of all of them together: 512MiB, 8GiB"),
-        optional("disk", Shape::Size, "Growth of the folders that it writes to in a turn: 20GiB"),
-        optional("cpu_time", Shape::Duration, "CPU time of all of them together: 30m, 24h"),
-        optional("open_files", Shape::Count(MIN_COUNT, MAX_COUNT), "Open files of one process"),
-        optional("file_size", Shape::Size, "The largest file that it may write: 8GiB"),
+        optional_key("processes", Shape::Count(MIN_COUNT, MAX_COUNT), "Processes at once"),
+        optional_key("memory", Shape::Size, "Memory of all of them together: 512MiB, 8GiB"),
+        optional_key("disk", Shape::Size, "Growth of the folders that it writes to in a turn: 20GiB"),
+        optional_key("cpu_time", Shape::Duration, "CPU time of all of them together: 30m, 24h"),
+        optional_key("open_files", Shape::Count(MIN_COUNT, MAX_COUNT), "Open files of one process"),
+        optional_key("file_size", Shape::Size, "The largest file that it may write: 8GiB"),
     ],
 };
 

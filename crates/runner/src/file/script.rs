@@ -9,7 +9,7 @@ use super::cursor::{Argument, Field, FileReader, RecordKeys};
 use super::fault::{FileFault, InFile, SourceLocation};
 use super::near::nearest;
 use super::setup;
-use super::shape::{Record, Shape, ShapeKey, optional, required};
+use super::shape::{Record, Shape, ShapeKey, optional_key, required_key};
 use super::template::TextTemplate;
 
 /// The largest accepted number of repetitions.
@@ -25,47 +25,50 @@ const RECORD: Record = Record {
     name: "script",
     about: "The turns of a mock agent, and its behaviour after the last one.",
     keys: &[
-        required("turns", Shape::List(&TURN_SHAPE), "Its actions each time it is woken"),
-        optional("then", Shape::Choice(&["pass", "repeat", "fail"]), "After the last turn; pass if absent"),
+        required_key("turns", Shape::List(&TURN_SHAPE), "Its actions each time it is woken"),
+        optional_key("then", Shape::Choice(&["pass", "repeat", "fail"]), "After the last turn; pass if absent"),
     ],
 };
 
-const SAY: ShapeKey = optional("say", Shape::Text, "Its last output, posted for it if it sent no message itself");
-const SEND: ShapeKey = optional(
+const SAY: ShapeKey = optional_key("say", Shape::Text, "Its last output, posted for it if it sent no message itself");
+const SEND: ShapeKey = optional_key(
     "send",
     Shape::Any(&[Shape::Text, Shape::Record(&MESSAGE)]),
     "A message in the channel, @mentions as usual",
 );
-const CALL: ShapeKey = optional("call", Shape::Text, "A tool to call");
-const WITH: ShapeKey = optional("with", Shape::Anything, "The arguments of `call`");
+const CALL: ShapeKey = optional_key("call", Shape::Text, "A tool to call");
+const WITH: ShapeKey = optional_key("with", Shape::Anything, "The arguments of `call`");
 const AS: ShapeKey =
-    optional("as", Shape::Form(setup::NAME), "The variable for the result of `call`: ${{ got.NAME.field }}");
+    optional_key("as", Shape::Form(setup::NAME), "The variable for the result of `call`: ${{ got.NAME.field }}");
 const MAY_FAIL: ShapeKey =
-    optional("may_fail", Shape::Flag, "Whether the turn continues if the tool fails; false if absent");
-const WRITE: ShapeKey = optional(
+    optional_key("may_fail", Shape::Flag, "Whether the turn continues if the tool fails; false if absent");
+const WRITE: ShapeKey = optional_key(
     "write",
     Shape::Any(&[Shape::Text, Shape::Record(&DOCUMENT)]),
     "Replaces the entry document, or another one",
 );
-const APPEND: ShapeKey = optional(
+const APPEND: ShapeKey = optional_key(
     "append",
     Shape::Any(&[Shape::Text, Shape::Record(&DOCUMENT)]),
     "Adds to the entry document, or another one",
 );
-const SAVE: ShapeKey = optional("save", Shape::Record(&SAVED), "Writes a file in the agent's folder");
-const WAIT: ShapeKey = optional("wait", Shape::Duration, "Waits this long");
-const PRINT: ShapeKey =
-    optional("print", Shape::Any(&[Shape::Text, Shape::Record(&PRINTED)]), "A line of output that is not an answer");
-const SPEND: ShapeKey = optional("spend", Shape::Record(&SPENT), "Tokens and cost to report for this turn");
-const FAIL: ShapeKey = optional("fail", Shape::Text, "Ends the turn as failed, with this reason");
-const EXIT: ShapeKey = optional("exit", Shape::Count(0, 255), "Exits with this code and without an answer");
-const CRASH: ShapeKey = optional("crash", Shape::Only(true), "Crashes during the turn");
-const HANG: ShapeKey = optional(
+const SAVE: ShapeKey = optional_key("save", Shape::Record(&SAVED), "Writes a file in the agent's folder");
+const WAIT: ShapeKey = optional_key("wait", Shape::Duration, "Waits this long");
+const PRINT: ShapeKey = optional_key(
+    "print",
+    Shape::Any(&[Shape::Text, Shape::Record(&PRINTED)]),
+    "A line of output that is not an answer",
+);
+const SPEND: ShapeKey = optional_key("spend", Shape::Record(&SPENT), "Tokens and cost to report for this turn");
+const FAIL: ShapeKey = optional_key("fail", Shape::Text, "Ends the turn as failed, with this reason");
+const EXIT: ShapeKey = optional_key("exit", Shape::Count(0, 255), "Exits with this code and without an answer");
+const CRASH: ShapeKey = optional_key("crash", Shape::Only(true), "Crashes during the turn");
+const HANG: ShapeKey = optional_key(
     "hang",
     Shape::Any(&[Shape::Only(true), Shape::Choice(&["stubborn"])]),
     "Never answers; stubborn: also ignores requests to end",
 );
-const PASS: ShapeKey = optional("pass", Shape::Only(true), "Does nothing and succeeds");
+const PASS: ShapeKey = optional_key("pass", Shape::Only(true), "Does nothing and succeeds");
 
 const ACTION: Record = Record {
     name: "action",
@@ -79,13 +82,17 @@ const TURN: Record = Record {
     name: "turn",
     about: "The actions of a mock agent in one turn: one action, or several under `do`.",
     keys: &[
-        optional("when", Shape::Any(&[Shape::Text, Shape::Record(&CONDITION)]), "Only if a new message contains this"),
-        optional(
+        optional_key(
+            "when",
+            Shape::Any(&[Shape::Text, Shape::Record(&CONDITION)]),
+            "Only if a new message contains this",
+        ),
+        optional_key(
             "times",
             Shape::Any(&[Shape::Count(1, MAX_TIMES), Shape::Choice(&["always"])]),
             "Number of repetitions; 1 if absent",
         ),
-        optional(
+        optional_key(
             "do",
             Shape::List(&Shape::Any(&[BARE_ACTIONS, Shape::Record(&ACTION)])),
             "Several actions, in this order",
@@ -114,23 +121,23 @@ const CONDITION: Record = Record {
     name: "condition",
     about: "A condition for a new message; both keys must match.",
     keys: &[
-        optional("from", Shape::Text, "Its sender"),
-        optional("text", Shape::Text, "A text that it contains, ignoring case"),
+        optional_key("from", Shape::Text, "Its sender"),
+        optional_key("text", Shape::Text, "A text that it contains, ignoring case"),
     ],
 };
 
 const MESSAGE: Record = Record {
     name: "message",
     about: "A message to the channel or to one agent.",
-    keys: &[required("text", Shape::Text, "Its text"), optional("to", Shape::Text, "The only recipient")],
+    keys: &[required_key("text", Shape::Text, "Its text"), optional_key("to", Shape::Text, "The only recipient")],
 };
 
 const DOCUMENT: Record = Record {
     name: "document",
     about: "A document and a text for it.",
     keys: &[
-        optional("file", Shape::Text, "The document; the entry document if absent"),
-        required("text", Shape::Text, "The text"),
+        optional_key("file", Shape::Text, "The document; the entry document if absent"),
+        required_key("text", Shape::Text, "The text"),
     ],
 };
 
@@ -138,8 +145,8 @@ const SAVED: Record = Record {
     name: "file",
     about: "A file in the agent's folder.",
     keys: &[
-        required("path", Shape::Text, "Its path, relative to the agent's folder"),
-        required("text", Shape::Text, "Its text"),
+        required_key("path", Shape::Text, "Its path, relative to the agent's folder"),
+        required_key("text", Shape::Text, "Its text"),
     ],
 };
 
@@ -147,8 +154,8 @@ const PRINTED: Record = Record {
     name: "output",
     about: "A line of output, optionally repeated.",
     keys: &[
-        required("text", Shape::Text, "The line"),
-        optional("times", Shape::Count(1, MAX_TIMES), "Number of repetitions; 1 if absent"),
+        required_key("text", Shape::Text, "The line"),
+        optional_key("times", Shape::Count(1, MAX_TIMES), "Number of repetitions; 1 if absent"),
     ],
 };
 
@@ -156,9 +163,9 @@ const SPENT: Record = Record {
     name: "use",
     about: "The reported usage of a turn.",
     keys: &[
-        optional("input_tokens", Shape::Count(0, u32::MAX as u64), "Input tokens"),
-        optional("output_tokens", Shape::Count(0, u32::MAX as u64), "Output tokens"),
-        optional("cost_usd", Shape::Amount, "Cost in US dollars"),
+        optional_key("input_tokens", Shape::Count(0, u32::MAX as u64), "Input tokens"),
+        optional_key("output_tokens", Shape::Count(0, u32::MAX as u64), "Output tokens"),
+        optional_key("cost_usd", Shape::Amount, "Cost in US dollars"),
     ],
 };
 

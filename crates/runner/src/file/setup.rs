@@ -3,7 +3,7 @@
 
 use super::cursor::{Field, FileReader};
 use super::fault::{FileFault, InFile};
-use super::shape::{Record, Shape, optional, required};
+use super::shape::{Record, Shape, optional_key, required_key};
 use super::template;
 use super::variables::{self, RESERVED};
 
@@ -13,12 +13,12 @@ pub(super) const RECORD: Record = Record {
     name: "setup command",
     about: "A command to run before the kickoff. If it fails, nothing else runs.",
     keys: &[
-        required(
+        required_key(
             "shell",
             Shape::Text,
             "The command, for a shell. ${{ … }} is not replaced; variables are in its environment, params.x as $params_x",
         ),
-        optional("as", Shape::Form(NAME), "The variable that gets the output of the command"),
+        optional_key("as", Shape::Form(NAME), "The variable that gets the output of the command"),
     ],
 };
 

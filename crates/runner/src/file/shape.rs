@@ -55,11 +55,11 @@ pub(super) enum Shape {
     Anything,
 }
 
-pub(super) const fn required(name: &'static str, shape: Shape, about: &'static str) -> ShapeKey {
+pub(super) const fn required_key(name: &'static str, shape: Shape, about: &'static str) -> ShapeKey {
     ShapeKey { name, about, need: Need::Required, shape }
 }
 
-pub(super) const fn optional(name: &'static str, shape: Shape, about: &'static str) -> ShapeKey {
+pub(super) const fn optional_key(name: &'static str, shape: Shape, about: &'static str) -> ShapeKey {
     ShapeKey { name, about, need: Need::Optional, shape }
 }
 

@@ -9,15 +9,15 @@ use super::agent;
 use super::cursor::{Field, FileReader, RecordKeys};
 use super::fault::{FileFault, InFile};
 use super::near::nearest;
-use super::shape::{Record, Shape, optional, required};
+use super::shape::{Record, Shape, optional_key, required_key};
 
 pub(super) const RECORD: Record = Record {
     name: "step",
     about: "A step of the work and its expected result. Other results are rejected.",
     keys: &[
-        required("id", Shape::Text, "The id by which tasks name the step"),
-        optional("agent", Shape::Text, "The agent that gets a task for the step; none if absent"),
-        required("expects", Shape::Record(&EXPECTS), "The message that ends it"),
+        required_key("id", Shape::Text, "The id by which tasks name the step"),
+        optional_key("agent", Shape::Text, "The agent that gets a task for the step; none if absent"),
+        required_key("expects", Shape::Record(&EXPECTS), "The message that ends it"),
     ],
 };
 
@@ -25,9 +25,13 @@ const EXPECTS: Record = Record {
     name: "expectation",
     about: "The message that ends the step.",
     keys: &[
-        required("type", Shape::Text, "The type of message, such as task.result"),
-        required("payload_type", Shape::Text, "The registered schema of its payload, such as research.summary.v1"),
-        optional("required", Shape::List(&Shape::Text), "Fields that it must have in addition to those of the schema"),
+        required_key("type", Shape::Text, "The type of message, such as task.result"),
+        required_key("payload_type", Shape::Text, "The registered schema of its payload, such as research.summary.v1"),
+        optional_key(
+            "required",
+            Shape::List(&Shape::Text),
+            "Fields that it must have in addition to those of the schema",
+        ),
     ],
 };
 

@@ -1,7 +1,7 @@
 //! Variables for `${{ … }}`, their scopes and their values.
 //!
 //! Settings are needed before the setup commands run, so they cannot use the outputs of those. Texts for agents can. The script
-//! of a mock agent can also use its inbox and the results of its own calls.
+//! of a mock agent can also use its inbox and the results of its calls.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

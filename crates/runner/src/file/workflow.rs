@@ -11,7 +11,7 @@ use super::fault::{FileFault, InFile};
 use super::limits::{self, TeamLimits};
 use super::params::{self, WorkflowParam};
 use super::setup::{self, Setup};
-use super::shape::{Record, Shape, optional, required};
+use super::shape::{Record, Shape, optional_key, required_key};
 use super::steps::{self, StepConfig};
 use super::template::TextTemplate;
 
@@ -19,14 +19,18 @@ pub(super) const RECORD: Record = Record {
     name: "workflow",
     about: "A team of agents and their work.",
     keys: &[
-        optional("name", Shape::Text, "The name of the workflow; the name of the file if absent"),
-        optional("context", context::SHAPE, "The location of the channel and the documents"),
-        required("agents", Shape::Map { names: agent::NAME, of: &Shape::Record(&agent::RECORD) }, "The team, by name"),
-        optional("params", Shape::List(&Shape::Record(&params::RECORD)), "Parameters for the command line"),
-        optional("limits", Shape::Record(&limits::RECORD), "Limits of the whole run"),
-        optional("setup", Shape::List(&Shape::Record(&setup::RECORD)), "Commands to run first, in this order"),
-        optional("kickoff", Shape::Text, "The first message; the agents that it @mentions begin"),
-        optional("steps", Shape::List(&Shape::Record(&steps::RECORD)), "Expected results of the steps of the work"),
+        optional_key("name", Shape::Text, "The name of the workflow; the name of the file if absent"),
+        optional_key("context", context::SHAPE, "The location of the channel and the documents"),
+        required_key(
+            "agents",
+            Shape::Map { names: agent::NAME, of: &Shape::Record(&agent::RECORD) },
+            "The team, by name",
+        ),
+        optional_key("params", Shape::List(&Shape::Record(&params::RECORD)), "Parameters for the command line"),
+        optional_key("limits", Shape::Record(&limits::RECORD), "Limits of the whole run"),
+        optional_key("setup", Shape::List(&Shape::Record(&setup::RECORD)), "Commands to run first, in this order"),
+        optional_key("kickoff", Shape::Text, "The first message; the agents that it @mentions begin"),
+        optional_key("steps", Shape::List(&Shape::Record(&steps::RECORD)), "Expected results of the steps of the work"),
     ],
 };
 

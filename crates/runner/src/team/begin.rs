@@ -515,7 +515,7 @@ impl ResumedAgent {
         let failed = turns.first().and_then(why_given_up);
         let gave_up = turns.iter().rev().find_map(why_given_up);
         let mut attempts = Attempts::default();
-        let since = turns.iter().take_while(|turn| turn.is_tried_again());
+        let since = turns.iter().take_while(|turn| turn.is_retried());
         for turn in since {
             attempts.count_interrupted();
             let limited = turn.error.as_ref().is_some_and(|error| error.kind == LIMITED);
@@ -525,7 +525,7 @@ impl ResumedAgent {
         }
         let cut_off = turns.iter().take_while(|turn| turn.outcome == Some(TurnOutcome::Interrupted));
         let unknown = cut_off.map(|turn| turn.turn.clone()).collect();
-        let last = turns.into_iter().next().filter(Turn::is_tried_again);
+        let last = turns.into_iter().next().filter(Turn::is_retried);
         let again = last.map(|turn| RetryTurn {
             unknown,
             why: match turn.error {

@@ -27,7 +27,7 @@ impl KickoffMessage {
             setup: ready.variables.setup.keys().map(|name| (name.clone(), None)).collect(),
             ..ready.variables.clone()
         };
-        let mentions = ready.mentioned(&without_output.fill(template)).into_iter().map(str::to_owned).collect();
+        let mentions = ready.mentioned_agents(&without_output.fill(template)).into_iter().map(str::to_owned).collect();
         let (text, documents) = fit_message(template, &ready.variables);
         Some(KickoffMessage { text, mentions, documents })
     }

@@ -1,4 +1,4 @@
-//! Every file of `good/` is read and planned; every file of `bad/` is told all that is wrong with it.
+//! The corpus: files of `good/` have a preview, files of `bad/` have their faults, both as snapshots.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use rookery_runner::file::{Blocker, Ready, Refused, RunPreview, Surroundings, WorkflowSource};
 use rookery_runner::sandbox::{NestedNamespaces, SandboxSupport};
 
-/// Some of the tools that agents are given.
+/// Some of the tools of agents.
 const TOOLS: [&str; 8] = [
     "channel_send",
     "channel_read",
@@ -22,7 +22,7 @@ const TOOLS: [&str; 8] = [
 ];
 
 pub fn folder(name: &str) -> PathBuf {
-    // Tests run in the folder of their crate; what is told must not depend on where that is.
+    // Relative, so that messages do not depend on the location of the crate.
     Path::new("tests/files").join(name)
 }
 
@@ -35,7 +35,7 @@ pub fn files(name: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// A file as if it were read from its folder.
+/// The source of a file in its folder.
 pub fn source(kind: &str, file: &str, text: &str) -> WorkflowSource {
     WorkflowSource { file: file.into(), folder: folder(kind), text: text.to_owned() }
 }
@@ -56,9 +56,9 @@ pub fn surroundings() -> Surroundings<'static> {
     }
 }
 
-pub fn ready(source: &WorkflowSource, said: &[&str]) -> Result<Ready, Refused> {
-    let said: Vec<String> = said.iter().map(|&word| word.to_owned()).collect();
-    Ready::check(source, "pr-1", &said, &surroundings())
+pub fn ready(source: &WorkflowSource, arguments: &[&str]) -> Result<Ready, Refused> {
+    let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    Ready::check(source, "pr-1", &arguments, &surroundings())
 }
 
 fn good(file: &str) -> Ready {
@@ -70,7 +70,7 @@ fn snapshot(kind: &str, file: &str) -> String {
 }
 
 #[test]
-fn every_good_file_is_planned_as_written_down() {
+fn previews_of_good_files_match_snapshots() {
     for file in files("good").keys() {
         let plan = RunPreview::of(&good(file), &surroundings());
         insta::assert_snapshot!(snapshot("good", file), plan);
@@ -78,7 +78,7 @@ fn every_good_file_is_planned_as_written_down() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_as_written_down() {
+fn faults_of_bad_files_match_snapshots() {
     for (file, text) in files("bad") {
         match ready(&source("bad", &file, &text), &[]) {
             Err(Refused::File(faults)) => insta::assert_snapshot!(snapshot("bad", &file), faults),
@@ -88,7 +88,7 @@ fn everything_that_is_wrong_is_told_as_written_down() {
 }
 
 #[test]
-fn plan_names_everything_that_is_missing_on_this_machine() {
+fn preview_lists_all_blockers_of_the_machine() {
     let text = "agents:\n  ada: {backend: codex, sandbox: false}\n  ben: {backend: command, command: [./lint, --all]}\n  \
         eve: {model: openai/gpt-5}\n  zoe: {backend: mock, script: [pass]}\nparams: [{name: pr, required: true}]\nkickoff: '@ada hello'\n";
     let here = Surroundings { sandbox: SandboxSupport::Missing, find_program: &|_| None, ..surroundings() };
@@ -98,7 +98,7 @@ fn plan_names_everything_that_is_missing_on_this_machine() {
     let beginnings = [
         "missing required parameter `pr`: -- --pr VALUE",
         "ada: the program `codex` is not on the PATH",
-        "ben: the program `./lint` is not there, or cannot be started",
+        "ben: the program `./lint` does not exist or is not executable",
         "eve: ",
     ];
     assert_eq!(named.len(), beginnings.len(), "{named:?}");
@@ -114,37 +114,37 @@ fn plan_names_everything_that_is_missing_on_this_machine() {
 }
 
 #[test]
-fn a_plan_for_programs_says_the_same() {
+fn preview_as_json_matches_snapshot() {
     let plan = RunPreview::of(&good("everything.yaml"), &surroundings());
     insta::assert_json_snapshot!("plan_as_json", plan);
 }
 
 #[test]
-fn what_is_said_on_the_command_line_is_put_in() {
+fn arguments_are_filled_in() {
     let source = source("good", "everything.yaml", &files("good")["everything.yaml"]);
-    let told = ready(&source, &["-p", "12", "--dry-run"]).unwrap();
-    assert!(told.kickoff().unwrap().starts_with("Pull request 12 on ‹branch›, home /home/ada.\n"));
-    assert_eq!(told.blockers(), []);
-    assert_eq!(told.variables.params["dry_run"].as_deref(), Some("true"));
+    let complete = ready(&source, &["-p", "12", "--dry-run"]).unwrap();
+    assert!(complete.kickoff().unwrap().starts_with("Pull request 12 on ‹branch›, home /home/ada.\n"));
+    assert_eq!(complete.blockers(), []);
+    assert_eq!(complete.variables.params["dry_run"].as_deref(), Some("true"));
     assert!(matches!(ready(&source, &["--rp", "12"]), Err(Refused::Argument(_))));
-    let unsaid = ready(&source, &[]).unwrap();
-    assert_eq!(unsaid.blockers(), [Blocker::MissingParam { name: "pr".to_owned() }]);
+    let incomplete = ready(&source, &[]).unwrap();
+    assert_eq!(incomplete.blockers(), [Blocker::MissingParam { name: "pr".to_owned() }]);
 }
 
 #[test]
-fn what_setup_prints_is_put_in_once() {
-    let mut told = good("basic.yaml");
-    told.variables.setup.insert("diff".to_owned(), Some("${{ env.HOME }} ${{ diff }}".to_owned()));
-    let kickoff = told.kickoff().unwrap();
+fn setup_output_is_filled_in_without_parsing() {
+    let mut ready = good("basic.yaml");
+    ready.variables.setup.insert("diff".to_owned(), Some("${{ env.HOME }} ${{ diff }}".to_owned()));
+    let kickoff = ready.kickoff().unwrap();
     assert!(kickoff.starts_with("PR diff:\n${{ env.HOME }} ${{ diff }}\n"), "{kickoff}");
-    assert_eq!(told.mentioned(&kickoff), ["reviewer", "coder"]);
+    assert_eq!(ready.mentioned_agents(&kickoff), ["reviewer", "coder"]);
 }
 
 #[test]
-fn commands_are_told_what_is_known() {
+fn commands_get_known_variables() {
     let source = source("good", "everything.yaml", &files("good")["everything.yaml"]);
-    let mut told = ready(&source, &["-p", "12"]).unwrap();
-    let known = told.variables.for_commands();
+    let mut ready = ready(&source, &["-p", "12"]).unwrap();
+    let known = ready.variables.for_commands();
     for (name, value) in [
         ("params_pr", "12"),
         ("params_dry_run", "false"),
@@ -156,13 +156,12 @@ fn commands_are_told_what_is_known() {
         assert_eq!(known[name], value);
     }
     assert!(!known.contains_key("branch") && !known.contains_key("env_HOME"), "{known:?}");
-    told.variables.setup.insert("branch".to_owned(), Some("main".to_owned()));
-    assert_eq!(told.variables.for_commands()["branch"], "main");
+    ready.variables.setup.insert("branch".to_owned(), Some("main".to_owned()));
+    assert_eq!(ready.variables.for_commands()["branch"], "main");
 }
 
-/// Whole files that the documentation shows, by the lines that they begin with.
 #[test]
-fn what_the_documentation_shows_is_right() {
+fn complete_files_in_the_documentation_are_valid() {
     let page = fs::read_to_string("../../docs/workflow-files.md").unwrap();
     let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
     let whole: Vec<&str> = blocks.filter(|block| block.contains("agents:")).collect();
@@ -175,36 +174,36 @@ fn what_the_documentation_shows_is_right() {
 }
 
 #[test]
-fn nobody_begins_if_nobody_is_mentioned() {
+fn kickoff_without_mention_blocks_a_run() {
     assert_eq!(good("anchors.yaml").blockers(), [Blocker::NoAgentMentioned]);
     assert_eq!(good("no_context.yaml").blockers(), [Blocker::NoKickoff]);
     assert!(!Blocker::NoKickoff.blocks_start());
 }
 
 #[test]
-fn an_instance_has_its_own_folder_whatever_it_is_called() {
+fn instance_name_is_escaped_in_its_folder() {
     let source = source("good", "everything.yaml", &files("good")["everything.yaml"]);
-    let told = Ready::check(&source, "a/../b", &[], &surroundings()).unwrap();
-    assert_eq!(told.folder.as_deref(), Some("team/a%2F..%2Fb"));
+    let ready = Ready::check(&source, "a/../b", &[], &surroundings()).unwrap();
+    assert_eq!(ready.folder.as_deref(), Some("team/a%2F..%2Fb"));
     for bad in ["", "a b", "a@b", "\u{202e}"] {
         assert!(matches!(Ready::check(&source, bad, &[], &surroundings()), Err(Refused::Instance(_))), "{bad:?}");
     }
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told() {
+fn unreadable_file_is_a_fault() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::write(path("bytes.yaml"), [0xff]).unwrap();
     fs::write(path("huge.yaml"), "x".repeat((1 << 20) + 1)).unwrap();
     fs::create_dir(path("folder.yaml")).unwrap();
-    for (file, told) in [
-        ("none.yaml", "there is no such file"),
+    for (file, message) in [
+        ("none.yaml", "the file does not exist"),
         ("bytes.yaml", "is not UTF-8"),
         ("huge.yaml", "is longer than 1048576 bytes"),
         ("folder.yaml", "is a folder"),
     ] {
         let faults = WorkflowSource::load(&path(file)).unwrap_err().to_string();
-        assert!(faults.contains(&format!("{file}:1:1: {told}")), "{faults}");
+        assert!(faults.contains(&format!("{file}:1:1: {message}")), "{faults}");
     }
 }

@@ -1,4 +1,4 @@
-//! A short run of the fuzzer's question about workflow files.
+//! A short run of the fuzzer on workflow files.
 
 use crate::corpus::files;
 use crate::fuzz_one::fuzz_one;

@@ -1,4 +1,4 @@
-//! The fuzzer's question about workflow files: `cargo xtask fuzz workflow_file` asks it for as long as one likes.
+//! The fuzz target for workflow files. `cargo xtask fuzz workflow_file` runs it for any time.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use jiff::civil::date;
 use jiff::tz::TimeZone;
 use rookery_runner::file::{Ready, Refused, Surroundings, WorkflowSource};
 
-/// Panics if a file is neither read nor refused with places that are in it.
+/// Panics unless a file is accepted, or rejected with faults at places in it.
 pub fn fuzz_one(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    // No file that it names is there, so that nothing of this machine is read.
+    // A folder that does not exist, so that no file of this machine is read.
     let source =
         WorkflowSource { file: "any.yaml".into(), folder: Path::new("/nonexistent").to_owned(), text: text.to_owned() };
     let now = date(2026, 3, 6).at(12, 0, 0, 0).to_zoned(TimeZone::UTC).expect("a good date");

@@ -1,4 +1,4 @@
-//! Workflow files that are right and wrong: what is made of them, what is told about them, and what an editor's schema says.
+//! Tests of valid and invalid workflow files: their previews, their faults, and the schema for editors.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a corpus that cannot be read fails its test")]
 

@@ -1,4 +1,5 @@
-//! Whatever a file contains, it is read or refused, with places that are in it; and what is read is what the schema accepts.
+//! Properties of the parser: any file is accepted or rejected with faults at places in it, and the schema accepts every accepted
+//! file.
 
 use proptest::prelude::*;
 use rookery_runner::file::{Refused, schema};
@@ -6,8 +7,8 @@ use serde_json::Value;
 
 use crate::corpus::{files, ready, source};
 
-/// Checks one text, and says whether it was right.
-fn look(text: &str) -> bool {
+/// Checks one text, and returns whether it was accepted.
+fn check(text: &str) -> bool {
     match ready(&source("good", "any.yaml", text), &[]) {
         Ok(_) => true,
         Err(Refused::File(faults)) => {
@@ -23,7 +24,7 @@ fn look(text: &str) -> bool {
     }
 }
 
-/// A file of the corpus with some of it cut out, doubled, or something else put in.
+/// A file of the corpus with random cuts and insertions.
 fn mangled() -> impl Strategy<Value = String> {
     let texts: Vec<String> = files("good").into_values().chain(files("bad").into_values()).collect();
     let piece = prop_oneof![
@@ -40,18 +41,18 @@ fn mangled() -> impl Strategy<Value = String> {
     ];
     let cut = (any::<prop::sample::Index>(), 0_usize..40, piece);
     (prop::sample::select(texts), prop::collection::vec(cut, 1..5)).prop_map(|(text, cuts)| {
-        let mut letters: Vec<char> = text.chars().collect();
+        let mut chars: Vec<char> = text.chars().collect();
         for (at, length, piece) in cuts {
-            let at = at.index(letters.len() + 1);
-            let end = (at + length).min(letters.len());
-            letters.splice(at..end, piece.chars());
+            let at = at.index(chars.len() + 1);
+            let end = (at + length).min(chars.len());
+            chars.splice(at..end, piece.chars());
         }
-        letters.into_iter().collect()
+        chars.into_iter().collect()
     })
 }
 
-/// A value that could stand anywhere in a file.
-fn anything() -> impl Strategy<Value = Value> {
+/// An arbitrary value for any key.
+fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -86,9 +87,9 @@ fn anything() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A file that means ill is told so within a test's patience: nothing here takes longer than its size.
+/// Hostile files are parsed in linear time, so that the test does not time out.
 #[test]
-fn a_large_file_is_read_in_one_go() {
+fn large_file_is_parsed_in_linear_time() {
     let agents = "agents: {a: {backend: mock, script: [pass]}}";
     let many = |piece: &str| piece.repeat(900_000 / piece.len());
     for text in [
@@ -110,7 +111,7 @@ fn a_large_file_is_read_in_one_go() {
             "${{ params.x }}".repeat(30_000)
         ),
     ] {
-        look(&text);
+        check(&text);
     }
 }
 
@@ -118,17 +119,17 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_text_makes_it_panic(text in any::<String>()) {
-        look(&text);
+    fn arbitrary_text_does_not_panic(text in any::<String>()) {
+        check(&text);
     }
 
     #[test]
-    fn no_damage_makes_it_panic(text in mangled()) {
-        look(&text);
+    fn mangled_file_does_not_panic(text in mangled()) {
+        check(&text);
     }
 
     #[test]
-    fn what_is_read_is_accepted_by_the_schema(value in anything(), at in prop::sample::select(vec![
+    fn accepted_file_is_accepted_by_the_schema(value in any_value(), at in prop::sample::select(vec![
         "/name", "/context", "/params", "/limits", "/setup", "/kickoff", "/steps", "/agents/a", "/agents/a/script",
         "/agents/a/script/0", "/agents/a/tools", "/agents/a/env", "/agents/a/sandbox", "/agents/a/wakeup",
     ])) {
@@ -137,7 +138,7 @@ proptest! {
             "agents": {"a": {"backend": "mock", "script": [{"say": "x"}], "tools": [], "env": {}, "sandbox": true, "wakeup": "5m"}},
         });
         *file.pointer_mut(at).unwrap() = value;
-        if look(&file.to_string()) {
+        if check(&file.to_string()) {
             prop_assert!(jsonschema::draft202012::is_valid(&schema(), &file), "{}", file);
         }
     }

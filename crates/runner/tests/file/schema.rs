@@ -1,4 +1,4 @@
-//! The schema for editors holds the same files: it accepts every good one, and refuses every bad one that it can.
+//! The schema for editors accepts every good file, and rejects bad ones as far as a schema can.
 
 use rookery_runner::file::schema;
 use serde_json::Value;
@@ -9,19 +9,19 @@ fn validator() -> jsonschema::Validator {
     jsonschema::draft202012::new(&schema()).unwrap()
 }
 
-/// A file as an editor sees it; none if it is no YAML.
+/// Parses a file as an editor does. Returns `None` if it is not YAML.
 fn value(text: &str) -> Option<Value> {
     let options = serde_saphyr::options! { strict_booleans: true };
     serde_saphyr::from_str_with_options(text, options).ok()
 }
 
 #[test]
-fn the_schema_is_one() {
+fn schema_is_valid() {
     jsonschema::draft202012::meta::validate(&schema()).unwrap();
 }
 
 #[test]
-fn every_good_file_is_accepted() {
+fn good_files_are_accepted() {
     let validator = validator();
     for (file, text) in files("good") {
         let value = value(&text).unwrap();
@@ -30,19 +30,19 @@ fn every_good_file_is_accepted() {
     }
 }
 
-/// Each bad file says in its first line whether a schema can refuse it.
+/// The first line of each bad file states whether the schema rejects it.
 #[test]
-fn bad_files_are_refused_where_a_schema_can() {
+fn bad_files_are_rejected_as_far_as_a_schema_can() {
     let validator = validator();
     for (file, text) in files("bad") {
         let accepts = value(&text).is_some_and(|value| validator.is_valid(&value));
-        let said = text.lines().next().unwrap_or_default();
-        assert_eq!(said, if accepts { "# schema: accepts" } else { "# schema: refuses" }, "{file}");
+        let expected = text.lines().next().unwrap_or_default();
+        assert_eq!(expected, if accepts { "# schema: accepts" } else { "# schema: refuses" }, "{file}");
     }
 }
 
 #[test]
-fn every_key_is_described() {
+fn every_key_has_a_description() {
     fn check(path: &str, schema: &Value) {
         for (name, property) in schema["properties"].as_object().into_iter().flatten() {
             assert!(property["description"].as_str().is_some_and(|text| !text.is_empty()), "{path}.{name}");

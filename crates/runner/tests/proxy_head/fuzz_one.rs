@@ -1,5 +1,5 @@
-//! Properties that hold for any bytes that the sandbox's proxy is sent. `cargo xtask fuzz proxy_head` calls it without end, and a test
-//! over the corpus and mutations of it.
+//! The fuzz target for request heads of the sandbox's proxy. `cargo xtask fuzz proxy_head` runs it for any time, and a test runs
+//! it over the corpus and mutations of it.
 
 use rookery_runner::sandbox::proxy_head;
 
@@ -10,13 +10,13 @@ pub fn fuzz_one(data: &[u8]) {
     let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-_:[]".contains(&byte);
     assert!(!host.is_empty() && host.bytes().all(known), "{target}");
     let again = proxy_head(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").as_bytes());
-    assert_eq!(again.map(|(target, _)| target), Some(target.clone()), "a target is read as it is written");
+    assert_eq!(again.map(|(target, _)| target), Some(target.clone()), "a target round-trips");
     if let Some(head) = forwarded {
         check_forwarded(&target, &head);
     }
 }
 
-/// The target of a plain request sees one host, its own, and lines that nobody reads otherwise.
+/// A forwarded request has exactly one host, its target, and no ambiguous lines.
 fn check_forwarded(target: &str, head: &[u8]) {
     let text = String::from_utf8_lossy(head);
     let lines = text.strip_suffix("\r\n\r\n").expect("a head ends with an empty line").split("\r\n");

@@ -1,4 +1,4 @@
-//! The head of a request to the sandbox's proxy: a short run of the fuzzer, the same each time.
+//! A short, deterministic run of the fuzzer on request heads of the sandbox's proxy.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
@@ -60,7 +60,7 @@ const PARTS: [&[u8]; 16] = [
 
 fn mutated(corpus: &[Vec<u8>], numbers: &mut Numbers) -> Vec<u8> {
     let mut head = corpus[numbers.below(corpus.len())].clone();
-    for _change in 0..=numbers.below(3) {
+    for _ in 0..=numbers.below(3) {
         let at = numbers.below(head.len() + 1);
         match numbers.below(4) {
             0 => drop(head.splice(at..at, PARTS[numbers.below(PARTS.len())].iter().copied())),
@@ -77,7 +77,7 @@ fn mutated(corpus: &[Vec<u8>], numbers: &mut Numbers) -> Vec<u8> {
     head
 }
 
-/// Numbers that are the same each time (xorshift).
+/// Deterministic random numbers (xorshift).
 struct Numbers(u64);
 
 impl Numbers {

@@ -17,7 +17,7 @@ pub fn failed(message: &Message, failure: &Failed) -> Value {
         "suggestion": failure.suggestion,
     });
     let mut result = json!({"content": [{"type": "text", "text": text.to_string()}], "isError": true});
-    if message.is_alone() {
+    if message.is_stateless() {
         result["resultType"] = "complete".into();
     }
     json!({"jsonrpc": "2.0", "id": message.id(), "result": result})

@@ -298,7 +298,7 @@ impl Upstream {
         if let Some(key) = key {
             request = request.header("idempotency-key", key);
         }
-        if message.is_alone() {
+        if message.is_stateless() {
             request = message.headers().into_iter().fold(request, |request, (name, value)| request.header(name, value));
         } else {
             request = request.header("accept", "application/json, text/event-stream");
@@ -324,7 +324,7 @@ impl Upstream {
     ) -> Result<Option<Value>, SendFailure> {
         let status = response.status();
         let asked = message.id().filter(|_| message.method().is_some());
-        if status == StatusCode::NOT_FOUND && link.session.is_some() && !message.is_alone() {
+        if status == StatusCode::NOT_FOUND && link.session.is_some() && !message.is_stateless() {
             return Err(SendFailure::Before);
         }
         if status.is_success() {

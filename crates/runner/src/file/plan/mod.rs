@@ -26,16 +26,16 @@ pub struct RunPreview {
     pub file: String,
     pub workflow: String,
     pub instance: String,
-    pub agents: Vec<PlannedAgent>,
-    pub params: Vec<PlannedParam>,
-    pub setup: Vec<PlannedSetup>,
+    agents: Vec<PlannedAgent>,
+    params: Vec<PlannedParam>,
+    setup: Vec<PlannedSetup>,
     /// With names of unknown variables in `‹ ›`.
     pub kickoff: Option<String>,
     /// The agents that the kickoff wakes, in its order.
     pub woken_first: Vec<String>,
-    pub context: PlannedContext,
-    pub limits: PlannedLimits,
-    pub steps: Vec<PlannedStep>,
+    context: PlannedContext,
+    limits: PlannedLimits,
+    steps: Vec<PlannedStep>,
     #[serde(rename = "hindrances")]
     pub blockers: Vec<Blocker>,
     /// Remarks that do not block a run.
@@ -43,7 +43,7 @@ pub struct RunPreview {
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct PlannedAgent {
+struct PlannedAgent {
     pub name: String,
     pub id: String,
     pub backend: &'static str,
@@ -74,27 +74,27 @@ pub struct PlannedAgent {
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct PlannedProgram {
+struct PlannedProgram {
     pub argv: Vec<String>,
     /// The path of the executable; `None` if it is missing.
     pub found: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct PlannedScript {
+struct PlannedScript {
     pub turns: usize,
     pub then: &'static str,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct PlannedPrompt {
+struct PlannedPrompt {
     /// `None` if the text is in the workflow file.
     pub file: Option<String>,
     pub characters: usize,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct PlannedSandbox {
+struct PlannedSandbox {
     pub on: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub network: Vec<String>,
@@ -105,7 +105,7 @@ pub struct PlannedSandbox {
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct PlannedWakeup {
+struct PlannedWakeup {
     pub when: String,
     /// The next times of a cron line; empty for an interval.
     pub next: Vec<String>,
@@ -114,7 +114,7 @@ pub struct PlannedWakeup {
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct PlannedParam {
+struct PlannedParam {
     pub name: String,
     /// `None` if it is required and missing.
     pub value: Option<String>,
@@ -123,14 +123,14 @@ pub struct PlannedParam {
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct PlannedSetup {
+struct PlannedSetup {
     pub shell: String,
     #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
     pub variable: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct PlannedContext {
+struct PlannedContext {
     pub provider: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
@@ -141,7 +141,7 @@ pub struct PlannedContext {
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct PlannedLimits {
+struct PlannedLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,7 +153,7 @@ pub struct PlannedLimits {
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct PlannedStep {
+struct PlannedStep {
     pub id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
@@ -173,7 +173,7 @@ impl RunPreview {
     pub fn of(ready: &Ready, surroundings: &Surroundings<'_>) -> RunPreview {
         let workflow = &ready.workflow;
         let kickoff = ready.kickoff();
-        let woken = kickoff.as_deref().map(|kickoff| ready.mentioned(kickoff)).unwrap_or_default();
+        let woken = kickoff.as_deref().map(|kickoff| ready.mentioned_agents(kickoff)).unwrap_or_default();
         let setup = |setup: &super::Setup| PlannedSetup {
             shell: setup.shell.value.clone(),
             variable: setup.variable.as_ref().map(|variable| variable.value.clone()),

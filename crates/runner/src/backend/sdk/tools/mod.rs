@@ -7,7 +7,7 @@ mod files;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_client::tools::Listed;
+use rookery_client::tools::ToolDescription;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
@@ -129,7 +129,7 @@ impl Toolbox {
     }
 }
 
-fn tool(listed: Listed) -> ModelTool {
+fn tool(listed: ToolDescription) -> ModelTool {
     let mut schema = listed.input_schema;
     if let Some(schema) = schema.as_object_mut() {
         // The schema's dialect means nothing to a model, and some APIs reject it.
