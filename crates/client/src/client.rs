@@ -32,7 +32,7 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The body of an answer, with the position in the log that it reflects.
 #[derive(Debug)]
-pub struct Answer {
+pub struct RestAnswer {
     pub body: Value,
     pub position: Option<String>,
 }
@@ -40,7 +40,7 @@ pub struct Answer {
 /// Calls the daemon of one project. Clones share the connection and its address.
 #[derive(Clone, Debug)]
 pub struct Client {
-    link: Arc<RwLock<Arc<Link>>>,
+    link: Arc<RwLock<Arc<DaemonConnection>>>,
     locator: Option<Arc<dyn Locate>>,
     retry_timeout: Duration,
     proof: Proof,
@@ -49,7 +49,7 @@ pub struct Client {
 
 /// The connection to a daemon.
 #[derive(Debug)]
-struct Link {
+struct DaemonConnection {
     http: reqwest::Client,
     base: Url,
     address: Address,
@@ -59,7 +59,7 @@ struct Link {
 impl Client {
     /// Creates a client of the daemon at this address, without retries.
     pub fn new(address: Address, proof: Proof) -> Result<Self, ClientError> {
-        let link = Arc::new(RwLock::new(Arc::new(Link::to(address)?)));
+        let link = Arc::new(RwLock::new(Arc::new(DaemonConnection::to(address)?)));
         Ok(Self { link, locator: None, retry_timeout: Duration::ZERO, proof, keys: Keys::new()? })
     }
 
@@ -122,7 +122,7 @@ impl Client {
         Ok(self.get_at(path, query).await?.body)
     }
 
-    pub async fn get_at(&self, path: &[&str], query: &[(&str, String)]) -> Result<Answer, ClientError> {
+    pub async fn get_at(&self, path: &[&str], query: &[(&str, String)]) -> Result<RestAnswer, ClientError> {
         self.send_with_retry(RetrySafety::Always, || self.request(Method::GET, path, query)).await
     }
 
@@ -151,7 +151,7 @@ impl Client {
         &self,
         safety: RetrySafety,
         request: impl Fn() -> RequestBuilder,
-    ) -> Result<Answer, ClientError> {
+    ) -> Result<RestAnswer, ClientError> {
         let mut budget = self.retry_budget();
         loop {
             let error = match self.answer_to(request().timeout(CALL_TIMEOUT)).await {
@@ -163,10 +163,10 @@ impl Client {
         }
     }
 
-    async fn answer_to(&self, request: RequestBuilder) -> Result<Answer, ClientError> {
+    async fn answer_to(&self, request: RequestBuilder) -> Result<RestAnswer, ClientError> {
         let response = self.send(request).await?;
         let position = response.headers().get("x-rookery-seq").and_then(|seq| seq.to_str().ok()).map(str::to_owned);
-        Ok(Answer { body: json(response).await?, position })
+        Ok(RestAnswer { body: json(response).await?, position })
     }
 
     /// Stores bytes as an artifact. Returns its name, `sha256:` and the hash.
@@ -232,17 +232,17 @@ impl Client {
         if address == old.address && old.by_socket == has_socket(&address) {
             return;
         }
-        if let Ok(link) = Link::to(address) {
+        if let Ok(link) = DaemonConnection::to(address) {
             *self.link.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(link);
         }
     }
 
-    fn link(&self) -> Arc<Link> {
+    fn link(&self) -> Arc<DaemonConnection> {
         self.link.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Link {
+impl DaemonConnection {
     fn to(address: Address) -> Result<Self, ClientError> {
         // Fails only if a provider is installed already.
         rustls::crypto::ring::default_provider().install_default().ok();

@@ -19,7 +19,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(8);
 
 /// An item of a followed stream.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Followed {
+pub enum StreamItem {
     Event {
         event: Value,
         /// The position from which to resume after it.
@@ -33,8 +33,8 @@ pub enum Followed {
 
 /// Follows the event stream until it is dropped.
 #[derive(Debug)]
-pub struct Follower {
-    items: mpsc::Receiver<Result<Followed, ClientError>>,
+pub struct EventFollower {
+    items: mpsc::Receiver<Result<StreamItem, ClientError>>,
     task: JoinHandle<()>,
 }
 
@@ -46,22 +46,22 @@ impl Client {
         filters: Vec<(&'static str, String)>,
         from: Option<String>,
         retry_timeout: Duration,
-    ) -> Follower {
+    ) -> EventFollower {
         let (sender, items) = mpsc::channel(CAPACITY);
         let stream = FollowedStream { client: self.clone(), filters, position: from, sender };
         let task = tokio::spawn(stream.follow(retry_timeout));
-        Follower { items, task }
+        EventFollower { items, task }
     }
 }
 
-impl Follower {
+impl EventFollower {
     /// Returns the next item, or `None` after an error. Cancel safe: dropping the future loses no item.
-    pub async fn next(&mut self) -> Option<Result<Followed, ClientError>> {
+    pub async fn next(&mut self) -> Option<Result<StreamItem, ClientError>> {
         self.items.recv().await
     }
 }
 
-impl Drop for Follower {
+impl Drop for EventFollower {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -74,7 +74,7 @@ struct FollowedStream {
     client: Client,
     filters: Vec<(&'static str, String)>,
     position: Option<String>,
-    sender: mpsc::Sender<Result<Followed, ClientError>>,
+    sender: mpsc::Sender<Result<StreamItem, ClientError>>,
 }
 
 impl FollowedStream {
@@ -92,13 +92,13 @@ impl FollowedStream {
             let sent = match &error {
                 ClientError::Refused { status: 410, .. } => {
                     self.position = None;
-                    self.send(Followed::Replaced).await
+                    self.send(StreamItem::Replaced).await
                 }
                 cause if is_final(cause) || backoff.waited >= retry_timeout => {
                     drop(self.sender.send(Err(error)).await);
                     return;
                 }
-                _ if backoff.count == 1 => self.send(Followed::Lost).await,
+                _ if backoff.count == 1 => self.send(StreamItem::Lost).await,
                 _ => Ok(()),
             };
             if sent.is_err() {
@@ -132,13 +132,13 @@ impl FollowedStream {
                     Ok(value) => value,
                     Err(error) => return Ok(ClientError::Garbled(error)),
                 };
-                self.send(Followed::Event { event: value, position: event.id.clone() }).await?;
+                self.send(StreamItem::Event { event: value, position: event.id.clone() }).await?;
                 self.position = event.id.or_else(|| self.position.take());
             }
         }
     }
 
-    async fn send(&self, followed: Followed) -> Result<(), FollowerDropped> {
+    async fn send(&self, followed: StreamItem) -> Result<(), FollowerDropped> {
         self.sender.send(Ok(followed)).await.map_err(|_| FollowerDropped)
     }
 }
@@ -186,7 +186,7 @@ mod tests {
         for n in [1, 2, 1] {
             let event = json!({"n": n});
             let position = Some(format!("log_1:{n}"));
-            assert_eq!(follower.next().await.unwrap().unwrap(), Followed::Event { event, position });
+            assert_eq!(follower.next().await.unwrap().unwrap(), StreamItem::Event { event, position });
         }
         drop(follower);
         let requests = daemon.requests();
@@ -198,8 +198,8 @@ mod tests {
     async fn expired_position_is_reported_and_dropped() {
         let daemon = StubServer::start("410 Gone\r\n\r\n{}").await.unwrap();
         let mut follower = client_of(&daemon).follow(vec![], Some("log_0:9".to_owned()), Duration::MAX);
-        assert_eq!(follower.next().await.unwrap().unwrap(), Followed::Replaced);
-        assert_eq!(follower.next().await.unwrap().unwrap(), Followed::Replaced);
+        assert_eq!(follower.next().await.unwrap().unwrap(), StreamItem::Replaced);
+        assert_eq!(follower.next().await.unwrap().unwrap(), StreamItem::Replaced);
         let requests = daemon.requests();
         assert!(requests[0].contains("last-event-id: log_0:9\r\n") && !requests[1].contains("last-event-id"));
     }
@@ -212,7 +212,7 @@ mod tests {
         assert!(follower.next().await.is_none());
         let silent = StubServer::start("").await.unwrap();
         let mut follower = client_of(&silent).follow(vec![], None, Duration::from_millis(300));
-        assert_eq!(follower.next().await.unwrap().unwrap(), Followed::Lost);
+        assert_eq!(follower.next().await.unwrap().unwrap(), StreamItem::Lost);
         assert!(matches!(follower.next().await, Some(Err(ClientError::Unknown(_)))));
     }
 

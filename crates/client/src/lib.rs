@@ -1,7 +1,7 @@
 //! The client of a running daemon, used by the command line and the runner.
 //!
 //! It depends neither on the store nor on the engine, and prints nothing. [`Client`] calls the REST surface, [`Tools`] calls tools
-//! as an agent, and [`Follower`] follows the event stream. A client with a retry timeout survives restarts of the daemon, also at
+//! as an agent, and [`EventFollower`] follows the event stream. A client with a retry timeout survives restarts of the daemon, also at
 //! another address: it retries with an idempotency key, so that nothing is done twice.
 
 mod address;
@@ -19,9 +19,9 @@ pub mod turns;
 pub mod wire;
 
 pub use address::{Address, Locate};
-pub use client::{Answer, Client, GATE, INSTANCE, SESSION};
+pub use client::{Client, GATE, INSTANCE, RestAnswer, SESSION};
 pub use credentials::{Proof, SessionIssuer, session_key};
 pub use error::ClientError;
-pub use follow::{Followed, Follower};
-pub use mcp_message::Message;
+pub use follow::{EventFollower, StreamItem};
+pub use mcp_message::McpMessage;
 pub use tools::Tools;

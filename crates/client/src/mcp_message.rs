@@ -10,11 +10,11 @@ const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
 /// A message to the daemon's MCP surface.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Message(Value);
+pub struct McpMessage(Value);
 
-impl Message {
-    pub fn new(value: Value) -> Message {
-        Message(value)
+impl McpMessage {
+    pub fn new(value: Value) -> McpMessage {
+        McpMessage(value)
     }
 
     pub fn value(&self) -> &Value {
@@ -89,7 +89,7 @@ mod tests {
         let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "task_get"}});
         let mut newer = call.clone();
         newer["params"]["_meta"] = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28"});
-        let (call, newer) = (Message::new(call), Message::new(newer));
+        let (call, newer) = (McpMessage::new(call), McpMessage::new(newer));
         assert!(!call.is_stateless() && newer.is_stateless());
         assert_eq!((newer.tool(), newer.name().as_deref()), (Some("task_get"), Some("task_get")));
     }

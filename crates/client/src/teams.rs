@@ -26,7 +26,7 @@ pub enum Mode {
 /// The outcome of a team.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum TeamEndOutcome {
     Completed,
     Failed,
     Stopped,
@@ -102,7 +102,7 @@ pub struct Team {
     /// The sequence number of the event that started this generation.
     pub started_seq: Option<u64>,
     pub runner: Option<Runner>,
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<TeamEndOutcome>,
     pub reason: Option<String>,
     #[serde(default)]
     pub agents: Vec<Member>,
@@ -175,7 +175,7 @@ impl Client {
         &self,
         id: &str,
         generation: u64,
-        outcome: Outcome,
+        outcome: TeamEndOutcome,
         reason: Option<&str>,
     ) -> Result<(), ClientError> {
         let mut body = json!({"generation": generation, "outcome": outcome});

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, INSTANCE, KEY, unknown};
 use crate::error::ClientError;
-use crate::mcp_message::Message;
+use crate::mcp_message::McpMessage;
 use crate::retry::RetrySafety;
 use crate::sse::Parser;
 
@@ -19,7 +19,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The result of a tool call.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Answer {
+pub struct ToolCallAnswer {
     /// The text for a model.
     pub text: String,
     /// Further texts for a model, such as reminders.
@@ -70,18 +70,23 @@ impl Tools {
         self.agent.as_deref()
     }
 
-    pub async fn call(&self, tool: &str, arguments: Value) -> Result<Answer, ClientError> {
+    pub async fn call(&self, tool: &str, arguments: Value) -> Result<ToolCallAnswer, ClientError> {
         self.call_within(CALL_TIMEOUT, tool, arguments).await
     }
 
     /// As [`Tools::call`], for a tool that waits.
-    pub async fn call_within(&self, most: Duration, tool: &str, arguments: Value) -> Result<Answer, ClientError> {
+    pub async fn call_within(
+        &self,
+        most: Duration,
+        tool: &str,
+        arguments: Value,
+    ) -> Result<ToolCallAnswer, ClientError> {
         self.call_with_key(self.client.key().as_deref(), most, tool, arguments).await
     }
 
     /// As [`Tools::call`], with the caller's idempotency key: repeating the call with it, also from another process, returns
     /// the first answer.
-    pub async fn call_once(&self, key: &str, tool: &str, arguments: Value) -> Result<Answer, ClientError> {
+    pub async fn call_once(&self, key: &str, tool: &str, arguments: Value) -> Result<ToolCallAnswer, ClientError> {
         self.call_with_key(Some(key), CALL_TIMEOUT, tool, arguments).await
     }
 
@@ -101,7 +106,7 @@ impl Tools {
         most: Duration,
         tool: &str,
         arguments: Value,
-    ) -> Result<Answer, ClientError> {
+    ) -> Result<ToolCallAnswer, ClientError> {
         let message = call(tool, &arguments);
         let safety = if key.is_some() { RetrySafety::Always } else { RetrySafety::IfNotSent };
         self.send_with_retry(safety, parse_answer, || self.request(&["mcp"], &message, key).timeout(most)).await
@@ -126,7 +131,7 @@ impl Tools {
         }
     }
 
-    fn request(&self, path: &[&str], message: &Message, key: Option<&str>) -> RequestBuilder {
+    fn request(&self, path: &[&str], message: &McpMessage, key: Option<&str>) -> RequestBuilder {
         let mut request = self.client.request(Method::POST, path, &[]);
         request = message.headers().into_iter().fold(request, |request, (name, value)| request.header(name, value));
         let named = [("x-agent-id", self.agent.as_deref()), (INSTANCE, self.instance.as_deref()), (KEY, key)];
@@ -138,18 +143,18 @@ impl Tools {
 }
 
 /// Creates a stateless tool call.
-pub fn call(tool: &str, arguments: &Value) -> Message {
+pub fn call(tool: &str, arguments: &Value) -> McpMessage {
     stateless_request("tools/call", json!({"name": tool, "arguments": arguments}))
 }
 
 /// Creates a request outside of any session.
-fn stateless_request(method: &str, mut params: Value) -> Message {
+fn stateless_request(method: &str, mut params: Value) -> McpMessage {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": VERSION,
         "io.modelcontextprotocol/clientInfo": {"name": "rookery", "version": env!("CARGO_PKG_VERSION")},
         "io.modelcontextprotocol/clientCapabilities": {},
     });
-    Message::new(json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
+    McpMessage::new(json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
 }
 
 /// Reads the answer, which is either a single message or the last one of a stream.
@@ -182,7 +187,7 @@ fn parse_list(answer: &Value) -> Result<Vec<ToolDescription>, ClientError> {
     Vec::deserialize(&result(answer)?["tools"]).map_err(ClientError::Garbled)
 }
 
-fn parse_answer(answer: &Value) -> Result<Answer, ClientError> {
+fn parse_answer(answer: &Value) -> Result<ToolCallAnswer, ClientError> {
     let result = result(answer)?;
     let texts = result["content"].as_array().into_iter().flatten();
     let mut texts = texts.map(|block| block["text"].as_str().unwrap_or_default().to_owned());
@@ -190,7 +195,7 @@ fn parse_answer(answer: &Value) -> Result<Answer, ClientError> {
     if result["isError"] == true {
         return Err(rejection(&text));
     }
-    Ok(Answer { text, notes: texts.collect(), value: result["structuredContent"].clone() })
+    Ok(ToolCallAnswer { text, notes: texts.collect(), value: result["structuredContent"].clone() })
 }
 
 /// Parses the rejection of a tool call, which is written for a model.
@@ -209,7 +214,7 @@ mod tests {
     use super::*;
     use crate::client::tests::client_of;
 
-    async fn called(answer: &str) -> (Result<Answer, ClientError>, String) {
+    async fn called(answer: &str) -> (Result<ToolCallAnswer, ClientError>, String) {
         let daemon = StubServer::start(answer).await.unwrap();
         let tools = Tools::new(client_of(&daemon), Some("ada@pr-1".to_owned()));
         let answer = tools.call("channel_send", json!({"message": "hi"})).await;
@@ -224,7 +229,7 @@ mod tests {
         )
         .await;
         let (text, notes) = ("sent".to_owned(), vec!["look".to_owned()]);
-        assert_eq!(answer.unwrap(), Answer { text, notes, value: json!({"id": "m"}) });
+        assert_eq!(answer.unwrap(), ToolCallAnswer { text, notes, value: json!({"id": "m"}) });
         for header in ["x-agent-id: ada@pr-1", "mcp-method: tools/call", "mcp-name: channel_send"] {
             assert!(request.contains(header), "{header} in {request}");
         }

@@ -10,7 +10,7 @@ use crate::wire;
 /// The reason for a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Cause {
+pub enum TurnStartCause {
     Messages,
     Wakeup,
     Direct,
@@ -24,7 +24,7 @@ pub struct StartTurn {
     pub attempt: u32,
     /// The ids of its messages.
     pub messages: Vec<String>,
-    pub cause: Cause,
+    pub cause: TurnStartCause,
     pub team: String,
     pub generation: u64,
 }
@@ -32,7 +32,7 @@ pub struct StartTurn {
 /// The outcome of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum TurnEndOutcome {
     Done,
     Failed,
     Interrupted,
@@ -47,7 +47,7 @@ pub struct Error {
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Usage {
+pub struct ReportedUsage {
     #[serde(default)]
     pub input_tokens: u64,
     #[serde(default)]
@@ -58,12 +58,12 @@ pub struct Usage {
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct EndTurn {
-    pub outcome: Outcome,
+    pub outcome: TurnEndOutcome,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Error>,
     /// Whether there is no further attempt, so that a failure gives up its messages.
     pub last: bool,
-    pub usage: Usage,
+    pub usage: ReportedUsage,
     /// The program's id of the conversation, for resuming it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation: Option<String>,
@@ -84,7 +84,7 @@ pub struct Turn {
     pub agent: String,
     #[serde(default)]
     pub attempt: u32,
-    pub cause: Option<Cause>,
+    pub cause: Option<TurnStartCause>,
     #[serde(default)]
     pub messages: Vec<String>,
     #[serde(default)]
@@ -92,13 +92,13 @@ pub struct Turn {
     #[serde(default)]
     pub generation: u64,
     /// `None` while it is open.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<TurnEndOutcome>,
     /// Whether its messages were given up.
     #[serde(default)]
     pub gave_up: bool,
     pub error: Option<Error>,
     #[serde(default)]
-    pub usage: Usage,
+    pub usage: ReportedUsage,
     pub conversation: Option<String>,
     pub transcript: Option<String>,
     /// The agent's actions in the turn according to the log; only in the answer about a single turn.
@@ -110,9 +110,9 @@ impl Turn {
     /// Whether it was unsuccessful and its messages are still open.
     pub fn is_retried(&self) -> bool {
         match self.outcome {
-            Some(Outcome::Failed) => !self.gave_up,
-            Some(Outcome::Interrupted) => true,
-            Some(Outcome::Done) | None => false,
+            Some(TurnEndOutcome::Failed) => !self.gave_up,
+            Some(TurnEndOutcome::Interrupted) => true,
+            Some(TurnEndOutcome::Done) | None => false,
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::error::ClientError;
 
 #[derive(Debug, Deserialize)]
-pub struct Agent {
+pub struct ListedAgent {
     pub id: String,
     #[serde(default)]
     pub tool: String,
@@ -28,7 +28,7 @@ pub struct Agent {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Resource {
+pub struct ListedResource {
     pub path: String,
     #[serde(default)]
     pub state: String,
@@ -38,7 +38,7 @@ pub struct Resource {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Artifact {
+pub struct StoredArtifact {
     #[serde(rename = "ref")]
     pub reference: String,
     #[serde(default)]
@@ -50,7 +50,7 @@ pub struct Artifact {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Task {
+pub struct ListedTask {
     pub id: String,
     #[serde(default)]
     pub title: String,
@@ -64,13 +64,13 @@ pub struct Task {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Deliveries {
-    pub deliveries: Vec<Delivery>,
+pub struct DeliveryList {
+    pub deliveries: Vec<ListedDelivery>,
     pub next: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Delivery {
+pub struct ListedDelivery {
     pub id: String,
     #[serde(default)]
     pub message_id: String,
@@ -86,42 +86,42 @@ pub struct Delivery {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Endpoints {
-    pub endpoints: Vec<Endpoint>,
+pub struct EndpointList {
+    pub endpoints: Vec<ListedEndpoint>,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Endpoint {
+pub struct ListedEndpoint {
     pub name: String,
     pub state: String,
     #[serde(default)]
     pub behind: u64,
-    pub failing: Option<Failing>,
+    pub failing: Option<EndpointFailure>,
     #[serde(default)]
-    pub dead: Vec<DeadLetter>,
+    pub dead: Vec<ListedDeadLetter>,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Failing {
+pub struct EndpointFailure {
     pub since: String,
     pub error: String,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct DeadLetter {
+pub struct ListedDeadLetter {
     pub seq: u64,
     pub at: String,
     pub error: String,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Runs {
-    pub runs: Vec<Run>,
+pub struct ListedRuns {
+    pub runs: Vec<ListedRun>,
     pub next: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Run {
+pub struct ListedRun {
     pub run_id: String,
     #[serde(default)]
     pub title: String,
@@ -134,9 +134,9 @@ pub struct Run {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct RunTree {
+pub struct RunTreeAnswer {
     #[serde(flatten)]
-    pub run: Run,
+    pub run: ListedRun,
     pub tasks: Vec<RunTask>,
 }
 
@@ -179,7 +179,7 @@ pub struct Attempt {
 
 /// An agent's card, with its signing keys only.
 #[derive(Debug, Deserialize)]
-pub struct Card {
+pub struct CardKeys {
     pub agent_id: String,
     #[serde(default)]
     pub security: CardSecurity,
@@ -193,7 +193,7 @@ pub struct CardSecurity {
 
 /// The choice of the router.
 #[derive(Debug, Deserialize)]
-pub struct Choice {
+pub struct RouteChoice {
     pub selected: Option<String>,
     #[serde(default)]
     pub reason: String,
@@ -206,7 +206,7 @@ pub struct Choice {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Handoff {
+pub struct ListedHandoff {
     pub id: String,
     #[serde(default)]
     pub from_agent: String,
@@ -222,7 +222,7 @@ pub struct Handoff {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Event {
+pub struct LoggedEvent {
     #[serde(default)]
     pub id: String,
     #[serde(default)]
@@ -237,7 +237,7 @@ pub struct Event {
     pub metadata: Map<String, Value>,
 }
 
-impl Event {
+impl LoggedEvent {
     /// Its sequence number in the log, parsed from the id.
     pub fn seq(&self) -> Option<u64> {
         rookery_core::kernel::event_id::parse(&self.id).map(|seq| seq.0)
@@ -245,7 +245,7 @@ impl Event {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Token {
+pub struct ListedToken {
     pub id: String,
     #[serde(default)]
     pub agent: String,
@@ -258,7 +258,7 @@ pub struct Token {
 
 /// A signed-in browser.
 #[derive(Debug, Deserialize)]
-pub struct BrowserSession {
+pub struct ListedBrowserSession {
     pub id: String,
     #[serde(default)]
     pub person: String,
@@ -270,14 +270,14 @@ pub struct BrowserSession {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Node {
+pub struct ListedNode {
     #[serde(default)]
     pub host: String,
     #[serde(default)]
     pub pid: u32,
     #[serde(default)]
     pub version: String,
-    pub site: Site,
+    pub site: NodeSite,
     #[serde(default)]
     pub last_seen: i64,
     #[serde(default)]
@@ -289,7 +289,7 @@ pub struct Node {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Site {
+pub struct NodeSite {
     #[serde(default)]
     pub root: String,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rookery_client::wire::Event;
+use rookery_client::wire::LoggedEvent;
 use rookery_client::{Client, ClientError};
 use rookery_surfaces::rest::event_names::shown;
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub struct Titles {
 
 impl Titles {
     /// Learns the title of the task that an event is about.
-    pub async fn learn(&mut self, event: &Event, client: &Client) -> Result<(), ClientError> {
+    pub async fn learn(&mut self, event: &LoggedEvent, client: &Client) -> Result<(), ClientError> {
         let Some(task) = &event.task_id else { return Ok(()) };
         if let Some(title) = event.metadata.get("title").and_then(Value::as_str) {
             self.known.insert(task.clone(), Some(title.to_owned()));
@@ -38,7 +38,7 @@ impl Titles {
         Ok(())
     }
 
-    fn of(&self, event: &Event) -> String {
+    fn of(&self, event: &LoggedEvent) -> String {
         let Some(task) = &event.task_id else { return "a task".to_owned() };
         match self.known.get(task) {
             Some(Some(title)) => format!("task '{}'", on_one_line(title)),
@@ -48,7 +48,7 @@ impl Titles {
 }
 
 /// An event as one line.
-pub fn sentence(event: &Event, titles: &Titles) -> String {
+pub fn sentence(event: &LoggedEvent, titles: &Titles) -> String {
     let name = shown(&event.action);
     let line = match name.split_once('.') {
         Some(("agent" | "lead", _)) => of_agent(name, event),
@@ -62,7 +62,7 @@ pub fn sentence(event: &Event, titles: &Titles) -> String {
     line.unwrap_or_else(|| plain(event))
 }
 
-fn of_agent(name: &str, event: &Event) -> Option<String> {
+fn of_agent(name: &str, event: &LoggedEvent) -> Option<String> {
     let who = &event.agent_id;
     Some(match name {
         "agent.joined" => {
@@ -85,7 +85,7 @@ fn of_agent(name: &str, event: &Event) -> Option<String> {
     })
 }
 
-fn of_file(name: &str, event: &Event) -> Option<String> {
+fn of_file(name: &str, event: &LoggedEvent) -> Option<String> {
     let (who, path) = (&event.agent_id, event.resource.as_deref()?);
     let named = |field| text(event, field).unwrap_or("?");
     Some(match name {
@@ -105,7 +105,7 @@ fn of_file(name: &str, event: &Event) -> Option<String> {
     })
 }
 
-fn of_task(name: &str, event: &Event, titles: &Titles) -> Option<String> {
+fn of_task(name: &str, event: &LoggedEvent, titles: &Titles) -> Option<String> {
     let (who, task) = (&event.agent_id, titles.of(event));
     let named = |field| text(event, field).unwrap_or("?");
     Some(match name {
@@ -135,7 +135,7 @@ fn of_task(name: &str, event: &Event, titles: &Titles) -> Option<String> {
     })
 }
 
-fn of_authority(name: &str, event: &Event, titles: &Titles) -> Option<String> {
+fn of_authority(name: &str, event: &LoggedEvent, titles: &Titles) -> Option<String> {
     let named = |field| text(event, field).unwrap_or("?");
     let path = event.resource.as_deref();
     Some(match (name, path, &event.task_id) {
@@ -152,7 +152,7 @@ fn of_authority(name: &str, event: &Event, titles: &Titles) -> Option<String> {
     })
 }
 
-fn of_talk(name: &str, event: &Event) -> Option<String> {
+fn of_talk(name: &str, event: &LoggedEvent) -> Option<String> {
     let who = &event.agent_id;
     let path = || text(event, "path").unwrap_or("a document");
     let version = || event.metadata.get("version").map(|version| format!(" (version {version})")).unwrap_or_default();
@@ -181,7 +181,7 @@ fn of_talk(name: &str, event: &Event) -> Option<String> {
     })
 }
 
-fn of_team(name: &str, event: &Event) -> Option<String> {
+fn of_team(name: &str, event: &LoggedEvent) -> Option<String> {
     let who = &event.agent_id;
     let named = |field| text(event, field).unwrap_or("?");
     Some(match name {
@@ -200,33 +200,33 @@ fn of_team(name: &str, event: &Event) -> Option<String> {
 }
 
 /// An event without a sentence: its author, what it is about, and its details.
-fn plain(event: &Event) -> String {
+fn plain(event: &LoggedEvent) -> String {
     let about = event.resource.iter().chain(&event.task_id).map(String::as_str);
     let details = detail(event);
     let parts: Vec<&str> = std::iter::once(event.agent_id.as_str()).chain(about).chain([details.as_str()]).collect();
     parts.join("  ").trim_end().to_owned()
 }
 
-fn detail(event: &Event) -> String {
+fn detail(event: &LoggedEvent) -> String {
     let fields = event.metadata.iter().filter(|(_, value)| !value.is_null());
     let all = fields.map(|(name, value)| format!("{name}={}", super::commands::brief(value))).collect::<Vec<_>>();
     cut(&on_one_line(&all.join(" ")), DETAIL_CHARS)
 }
 
-fn text<'a>(event: &'a Event, field: &str) -> Option<&'a str> {
+fn text<'a>(event: &'a LoggedEvent, field: &str) -> Option<&'a str> {
     event.metadata.get(field).and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
-fn because(event: &Event, field: &str) -> String {
+fn because(event: &LoggedEvent, field: &str) -> String {
     text(event, field).map(|why| format!(": {}", cut(&on_one_line(why), SAID_CHARS))).unwrap_or_default()
 }
 
-fn outcome(event: &Event) -> String {
+fn outcome(event: &LoggedEvent) -> String {
     let text = event.metadata.get("outcome").and_then(|outcome| outcome["text"].as_str()).unwrap_or_default();
     if text.is_empty() { String::new() } else { format!(": {}", cut(&on_one_line(text), SAID_CHARS)) }
 }
 
-fn recipients(event: &Event) -> String {
+fn recipients(event: &LoggedEvent) -> String {
     let agents = event.metadata.get("to").and_then(|to| to["agents"].as_array());
     let names: Vec<&str> = agents.into_iter().flatten().filter_map(Value::as_str).collect();
     if names.is_empty() { "everybody".to_owned() } else { names.join(", ") }
@@ -249,7 +249,7 @@ mod tests {
     use serde_json::json;
 
     fn line(action: &str, resource: Option<&str>, task: Option<&str>, metadata: Value) -> String {
-        let event: Event = serde_json::from_value(json!({
+        let event: LoggedEvent = serde_json::from_value(json!({
             "agent_id": "coder", "action": action, "resource": resource, "task_id": task, "metadata": metadata,
         }))
         .unwrap();

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_client::ClientError;
-use rookery_client::teams::{Mode, Outcome as TeamOutcome, Recruit, Runner, StartTeam, Started, Team};
-use rookery_client::turns::{Outcome as TurnOutcome, Turn};
+use rookery_client::teams::{Mode, Recruit, Runner, StartTeam, Started, Team, TeamEndOutcome};
+use rookery_client::turns::{Turn, TurnEndOutcome};
 use rookery_core::model::context_settings::Provider;
 use rookery_core::{AgentId, TeamId};
 use serde_json::json;
@@ -200,11 +200,11 @@ fn report_began(order: &Order, team: &TeamId, started: &Started, reports: &Repor
 async fn give_up(order: &Order, team: &TeamId, started: &Started, error: &TeamError) {
     let outcome = match error {
         TeamError::Suspended => return,
-        TeamError::Interrupted => TeamOutcome::Interrupted,
-        TeamError::Stopped => TeamOutcome::Stopped,
-        TeamError::TimedOut { .. } => TeamOutcome::Failed,
+        TeamError::Interrupted => TeamEndOutcome::Interrupted,
+        TeamError::Stopped => TeamEndOutcome::Stopped,
+        TeamError::TimedOut { .. } => TeamEndOutcome::Failed,
         _ if started.kicked_off => return,
-        _ => TeamOutcome::Failed,
+        _ => TeamEndOutcome::Failed,
     };
     let (generation, reason) = (started.generation, error.to_string());
     let ending = async {
@@ -519,11 +519,11 @@ impl ResumedAgent {
         for turn in since {
             attempts.count_interrupted();
             let limited = turn.error.as_ref().is_some_and(|error| error.kind == LIMITED);
-            if turn.outcome == Some(TurnOutcome::Failed) && !limited {
+            if turn.outcome == Some(TurnEndOutcome::Failed) && !limited {
                 attempts.failed += 1;
             }
         }
-        let cut_off = turns.iter().take_while(|turn| turn.outcome == Some(TurnOutcome::Interrupted));
+        let cut_off = turns.iter().take_while(|turn| turn.outcome == Some(TurnEndOutcome::Interrupted));
         let unknown = cut_off.map(|turn| turn.turn.clone()).collect();
         let last = turns.into_iter().next().filter(Turn::is_retried);
         let again = last.map(|turn| RetryTurn {
@@ -534,7 +534,7 @@ impl ResumedAgent {
             },
             turn: turn.turn,
             messages: None,
-            was_alarm: turn.cause == Some(rookery_client::turns::Cause::Wakeup),
+            was_alarm: turn.cause == Some(rookery_client::turns::TurnStartCause::Wakeup),
             ids: turn.messages,
             due: Duration::ZERO,
         });

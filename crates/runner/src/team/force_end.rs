@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rookery_client::Client;
-use rookery_client::teams::{Outcome, Team};
+use rookery_client::teams::{Team, TeamEndOutcome};
 use rookery_core::{AgentId, TeamId};
 
 use super::lock::{self, LockError};
@@ -31,7 +31,7 @@ pub async fn force_end(project: &Path, team: &Team, client: &Client) -> Result<F
     process::end_orphans(&records).await.map_err(|source| TeamError::State { path: records, source })?;
     let ledger = project.join(backend::LEDGER);
     backend::restore_all(&ledger).map_err(|source| TeamError::State { path: ledger, source })?;
-    client.end_team(&team.id, team.generation, Outcome::Stopped, Some("its runner was gone")).await?;
+    client.end_team(&team.id, team.generation, TeamEndOutcome::Stopped, Some("its runner was gone")).await?;
     for member in &team.agents {
         // An agent that is already unregistered is rejected, which does not matter.
         seats::leave(client, &AgentId::from(member.id.as_str())).await.ok();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_client::teams::{Mode, Outcome as TeamOutcome};
+use rookery_client::teams::{Mode, TeamEndOutcome};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -81,7 +81,11 @@ async fn heartbeats(crew: Arc<Crew>) -> DaemonTaskResult {
     Ok(WatchEnd::Superseded)
 }
 
-async fn following(crew: Arc<Crew>, follower: rookery_client::Follower, stop_request: Arc<Notify>) -> DaemonTaskResult {
+async fn following(
+    crew: Arc<Crew>,
+    follower: rookery_client::EventFollower,
+    stop_request: Arc<Notify>,
+) -> DaemonTaskResult {
     watch::follow(crew, follower, stop_request).await?;
     // Without a stream, polling still works, with more delay.
     std::future::pending().await
@@ -276,12 +280,12 @@ fn ended_by(ending: InterruptKind) -> RunOutcome {
 }
 
 /// Converts to the outcome in the log; `None` for a suspended team.
-fn outcome(outcome: RunOutcome) -> Option<TeamOutcome> {
+fn outcome(outcome: RunOutcome) -> Option<TeamEndOutcome> {
     match outcome {
-        RunOutcome::Completed => Some(TeamOutcome::Completed),
-        RunOutcome::Failed => Some(TeamOutcome::Failed),
-        RunOutcome::Stopped => Some(TeamOutcome::Stopped),
-        RunOutcome::Interrupted => Some(TeamOutcome::Interrupted),
+        RunOutcome::Completed => Some(TeamEndOutcome::Completed),
+        RunOutcome::Failed => Some(TeamEndOutcome::Failed),
+        RunOutcome::Stopped => Some(TeamEndOutcome::Stopped),
+        RunOutcome::Interrupted => Some(TeamEndOutcome::Interrupted),
         RunOutcome::Suspended => None,
     }
 }

@@ -70,9 +70,9 @@ impl Member {
             attempt,
             messages: ids.collect(),
             cause: match work.by {
-                TurnTrigger::Messages => wire::Cause::Messages,
-                TurnTrigger::Alarm => wire::Cause::Wakeup,
-                TurnTrigger::Nothing => wire::Cause::Direct,
+                TurnTrigger::Messages => wire::TurnStartCause::Messages,
+                TurnTrigger::Alarm => wire::TurnStartCause::Wakeup,
+                TurnTrigger::Nothing => wire::TurnStartCause::Direct,
             },
             team: self.crew.team.to_string(),
             generation: self.crew.generation,
@@ -233,7 +233,7 @@ impl Member {
 
     async fn end_done(&mut self, done: &FinishedTurn, said: Option<String>) -> Result<TurnResult, TeamError> {
         self.attempts.reset();
-        let end = EndTurn { said, ..self.end(done, wire::Outcome::Done).await };
+        let end = EndTurn { said, ..self.end(done, wire::TurnEndOutcome::Done).await };
         self.close(&done.id, end).await?;
         Ok(TurnResult::Done)
     }
@@ -241,7 +241,7 @@ impl Member {
     async fn end_interrupted(&mut self, done: &FinishedTurn, work: TurnWork) -> Result<TurnResult, TeamError> {
         self.attempts.count_interrupted();
         self.again = Some(retry(done, work, "it was interrupted".to_owned(), self.crew.clock.now()));
-        let end = self.end(done, wire::Outcome::Interrupted).await;
+        let end = self.end(done, wire::TurnEndOutcome::Interrupted).await;
         self.close(&done.id, end).await?;
         Ok(TurnResult::Interrupted)
     }
@@ -257,7 +257,7 @@ impl Member {
         let next = self.attempts.count_failure(why);
         let error = wire::Error { message: reason.clone(), hint: hint.clone(), kind: kind(why).to_owned() };
         let last = next == Next::GiveUp;
-        let end = EndTurn { error: Some(error), last, ..self.end(done, wire::Outcome::Failed).await };
+        let end = EndTurn { error: Some(error), last, ..self.end(done, wire::TurnEndOutcome::Failed).await };
         self.close(&done.id, end).await?;
         let now = self.crew.clock.now();
         match next {
@@ -282,13 +282,13 @@ impl Member {
     }
 
     /// Creates the request that ends a turn.
-    async fn end(&self, done: &FinishedTurn, outcome: wire::Outcome) -> EndTurn {
+    async fn end(&self, done: &FinishedTurn, outcome: wire::TurnEndOutcome) -> EndTurn {
         let Usage { input_tokens, output_tokens, cost_usd } = done.ended.usage;
         EndTurn {
             outcome,
             error: None,
             last: false,
-            usage: wire::Usage { input_tokens, output_tokens, cost_usd },
+            usage: wire::ReportedUsage { input_tokens, output_tokens, cost_usd },
             conversation: done.ended.conversation.clone(),
             transcript: self.keep_transcript(done).await,
             said: None,

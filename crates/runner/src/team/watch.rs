@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_client::teams::Team;
-use rookery_client::{ClientError, Followed, Follower};
+use rookery_client::{ClientError, EventFollower, StreamItem};
 use rookery_core::AgentId;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -21,25 +21,25 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(20);
 /// Follows the log and wakes the agents that an event concerns. Returns an error only if it ends the whole team.
 pub(super) async fn follow(
     crew: Arc<Crew>,
-    mut follower: Follower,
+    mut follower: EventFollower,
     stop_request: Arc<Notify>,
 ) -> Result<(), TeamError> {
     let mut is_disconnected = false;
     loop {
         let Some(followed) = follower.next().await else { return Ok(()) };
         match followed? {
-            Followed::Event { event, .. } => {
+            StreamItem::Event { event, .. } => {
                 if std::mem::take(&mut is_disconnected) {
                     crew.reports.note(None, Level::Info, "the daemon is available again");
                 }
                 handle_event(&crew, &event, &stop_request);
             }
-            Followed::Lost => {
+            StreamItem::Lost => {
                 is_disconnected = true;
                 let text = "the daemon is unavailable; the team waits for it (`rookery up` starts it)";
                 crew.reports.note(None, Level::Warning, text);
             }
-            Followed::Replaced => {
+            StreamItem::Replaced => {
                 crew.names.values().for_each(|name| crew.board.mark_maybe_paused(name));
                 crew.board.wake_all();
             }

@@ -1,11 +1,11 @@
 //! The messages that the bridge makes itself.
 
-use rookery_client::Message;
+use rookery_client::McpMessage;
 use serde_json::{Value, json};
 
 /// The answer to a request that could not be carried. A model reads what a tool says; an error of the protocol only its
 /// client.
-pub fn failed(message: &Message, failure: &Failed) -> Value {
+pub fn failed(message: &McpMessage, failure: &Failed) -> Value {
     if message.tool().is_none() {
         let error = json!({"code": -32000, "message": format!("{}; {}", failure.message, failure.suggestion)});
         return json!({"jsonrpc": "2.0", "id": message.id(), "error": error});
@@ -73,11 +73,11 @@ mod tests {
 
     #[test]
     fn a_tool_that_could_not_be_called_says_so_where_a_model_reads_it() {
-        let call = Message::new(json!({"id": "a", "method": "tools/call", "params": {"name": "task_get"}}));
+        let call = McpMessage::new(json!({"id": "a", "method": "tools/call", "params": {"name": "task_get"}}));
         let answer = failed(&call, &Failed::unknown());
         let text: Value = serde_json::from_str(answer["result"]["content"][0]["text"].as_str().unwrap()).unwrap();
         assert_eq!((&answer["id"], &text["code"]), (&json!("a"), &json!("OUTCOME_UNKNOWN")));
-        let list = Message::new(json!({"id": 2, "method": "tools/list"}));
+        let list = McpMessage::new(json!({"id": 2, "method": "tools/list"}));
         assert_eq!(failed(&list, &Failed::unknown())["error"]["code"], -32000);
     }
 }

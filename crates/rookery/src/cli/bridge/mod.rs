@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_client::Message;
+use rookery_client::McpMessage;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
@@ -89,7 +89,7 @@ impl Drop for Calls {
 }
 
 impl Calls {
-    fn start(&mut self, upstream: &Arc<Upstream>, message: Message) {
+    fn start(&mut self, upstream: &Arc<Upstream>, message: McpMessage) {
         let id = message.id().map(Value::to_string);
         let upstream = upstream.clone();
         let handle = self.running.spawn(async move { upstream.carry(&message).await });
@@ -129,7 +129,7 @@ async fn take(upstream: &Arc<Upstream>, calls: &mut Calls, out: &mpsc::Sender<Va
         }
     };
     let all = if let Value::Array(batch) = value { batch } else { vec![value] };
-    for message in all.into_iter().map(Message::new) {
+    for message in all.into_iter().map(McpMessage::new) {
         match message.method() {
             Some("initialize") => upstream.initialize(&message).await,
             Some("notifications/cancelled") if !upstream.has_session() => {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use reqwest::header::HeaderValue;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use rookery_client::sse::Parser;
-use rookery_client::{Client, INSTANCE, Message, Proof, SESSION, tools};
+use rookery_client::{Client, INSTANCE, McpMessage, Proof, SESSION, tools};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -103,7 +103,7 @@ impl Upstream {
     }
 
     /// The client opens its session. What it said is kept, to say it again to a daemon that was restarted.
-    pub async fn initialize(&self, message: &Message) {
+    pub async fn initialize(&self, message: &McpMessage) {
         self.session().initialize = Some(message.value().clone());
         let mut old = self.link();
         for _ in 0..ATTEMPTS {
@@ -142,7 +142,7 @@ impl Upstream {
     }
 
     /// Brings a message to the daemon and its answer back, however often the daemon goes away meanwhile.
-    pub async fn carry(&self, message: &Message) {
+    pub async fn carry(&self, message: &McpMessage) {
         let answer = self.answer(message).await;
         if message.id().is_none() || message.method().is_none() {
             return;
@@ -151,7 +151,7 @@ impl Upstream {
         self.write(answer).await;
     }
 
-    async fn answer(&self, message: &Message) -> Value {
+    async fn answer(&self, message: &McpMessage) -> Value {
         let key = message.tool().map(|_| self.next_key());
         let mut link = self.link();
         for attempt in 0..ATTEMPTS {
@@ -201,16 +201,16 @@ impl Upstream {
             self.set_link(Link { number: bare.number + 1, ..bare });
             return Ok(());
         };
-        let answered = self.send(&bare, &Message::new(initialize), None, 0).await?;
+        let answered = self.send(&bare, &McpMessage::new(initialize), None, 0).await?;
         let version = answered.value.as_ref().and_then(|value| value["result"]["protocolVersion"].as_str());
         let version = version.map(str::to_owned);
         let link = Link { session: answered.session, version, number: bare.number + 1, ..bare };
         let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        self.send(&link, &Message::new(initialized), None, 0).await?;
+        self.send(&link, &McpMessage::new(initialized), None, 0).await?;
         for (number, uri) in followed.iter().enumerate() {
             let id = format!("rookery-{number}");
             let again = json!({"jsonrpc": "2.0", "id": id, "method": "resources/subscribe", "params": {"uri": uri}});
-            self.send(&link, &Message::new(again), None, 0).await?;
+            self.send(&link, &McpMessage::new(again), None, 0).await?;
         }
         tracing::info!("connected to the daemon again");
         self.set_link(link);
@@ -290,7 +290,7 @@ impl Upstream {
     async fn send(
         &self,
         link: &Link,
-        message: &Message,
+        message: &McpMessage,
         key: Option<&str>,
         attempt: u32,
     ) -> Result<UpstreamAnswer, SendFailure> {
@@ -318,7 +318,7 @@ impl Upstream {
     async fn accept(
         &self,
         link: &Link,
-        message: &Message,
+        message: &McpMessage,
         response: Response,
         attempt: u32,
     ) -> Result<Option<Value>, SendFailure> {
@@ -384,7 +384,7 @@ impl Upstream {
     }
 
     /// Takes note of what a new session would not know: who this is, and what it follows.
-    fn learn(&self, message: &Message, answer: &Value) {
+    fn learn(&self, message: &McpMessage, answer: &Value) {
         if answer.get("error").is_some() || answer["result"]["isError"] == true {
             return;
         }

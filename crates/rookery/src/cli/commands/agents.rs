@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use rookery_client::Client;
-use rookery_client::wire::{self, Agent};
+use rookery_client::wire::{self, ListedAgent};
 use rookery_core::Code;
 use serde_json::{Value, json};
 
@@ -101,8 +101,8 @@ fn capability(text: &str) -> Value {
     }
 }
 
-fn table(agents: Vec<Agent>, clock: &Clock) -> Table {
-    let row = |agent: Agent| {
+fn table(agents: Vec<ListedAgent>, clock: &Clock) -> Table {
+    let row = |agent: ListedAgent| {
         let tone = match agent.status.as_str() {
             _ if agent.paused.is_some() => TextStyle::Warning,
             "working" => TextStyle::Good,

@@ -1,7 +1,7 @@
 //! `rookery deliveries`
 
 use rookery_client::Client;
-use rookery_client::wire::{self, Deliveries, Delivery};
+use rookery_client::wire::{self, DeliveryList, ListedDelivery};
 use rookery_core::AgentId;
 use rookery_engine::endpoints::delivery_key;
 use rookery_engine::messages::DeliveryId;
@@ -97,7 +97,7 @@ async fn list(context: &Context, args: &Args) -> anyhow::Result<()> {
     query.extend(args.state.map(|state| ("state", state.word().to_owned())));
     query.extend(args.agent.clone().map(|agent| ("agent_id", agent)));
     let answer = context.client().await?.get(&DELIVERIES, &query).await?;
-    let Deliveries { deliveries, next } = wire::read(&answer)?;
+    let DeliveryList { deliveries, next } = wire::read(&answer)?;
     context.out.show(&answer, |clock| Ok(table(deliveries, clock)))?;
     if next.is_some() {
         context.out.note("there are more; --limit shows them, --state and --agent only some");
@@ -105,8 +105,8 @@ async fn list(context: &Context, args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn table(deliveries: Vec<Delivery>, clock: &Clock) -> Table {
-    let row = |delivery: Delivery| {
+fn table(deliveries: Vec<ListedDelivery>, clock: &Clock) -> Table {
+    let row = |delivery: ListedDelivery| {
         let tone = match delivery.state.as_str() {
             "dead" => TextStyle::Bad,
             "notified" => TextStyle::Warning,

@@ -1,6 +1,6 @@
 //! `rookery endpoints`
 
-use rookery_client::wire::{self, Endpoint, Endpoints};
+use rookery_client::wire::{self, EndpointList, ListedEndpoint};
 use serde_json::json;
 
 use crate::cli::clock::Clock;
@@ -36,7 +36,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     match args.command {
         None => {
             let answer = client.get(&ENDPOINTS, &[]).await?;
-            let Endpoints { endpoints } = wire::read(&answer)?;
+            let EndpointList { endpoints } = wire::read(&answer)?;
             context.out.show(&answer, |clock| Ok(table(endpoints, clock)))
         }
         Some(Command::Retry { name }) => {
@@ -51,8 +51,8 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
 }
 
 /// A line for each, and below it one for every message that was put aside.
-fn table(endpoints: Vec<Endpoint>, clock: &Clock) -> Table {
-    let row = |endpoint: Endpoint| {
+fn table(endpoints: Vec<ListedEndpoint>, clock: &Clock) -> Table {
+    let row = |endpoint: ListedEndpoint| {
         let tone = match endpoint.state.as_str() {
             "ok" => TextStyle::Good,
             _ => TextStyle::Bad,

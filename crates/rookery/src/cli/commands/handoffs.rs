@@ -1,6 +1,6 @@
 //! `rookery handoffs`
 
-use rookery_client::wire::{self, Handoff};
+use rookery_client::wire::{self, ListedHandoff};
 
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
@@ -25,8 +25,8 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     context.out.show(&handoffs, |clock| Ok(table(wire::read(&handoffs)?, clock)))
 }
 
-fn table(handoffs: Vec<Handoff>, clock: &Clock) -> Table {
-    let row = |handoff: Handoff| {
+fn table(handoffs: Vec<ListedHandoff>, clock: &Clock) -> Table {
+    let row = |handoff: ListedHandoff| {
         let tone = match handoff.status.as_str() {
             "pending" => TextStyle::Warning,
             "rejected" => TextStyle::Bad,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use rookery_client::wire::{self, Card};
+use rookery_client::wire::{self, CardKeys};
 use rookery_client::{Client, ClientError};
 use rookery_core::model::capabilities::SigningKey;
 use serde_json::{Value, json};
@@ -117,8 +117,8 @@ struct Held {
     key: SigningKey,
 }
 
-fn keys_of(cards: Vec<Card>) -> Vec<Held> {
-    let of_card = |card: Card| {
+fn keys_of(cards: Vec<CardKeys>) -> Vec<Held> {
+    let of_card = |card: CardKeys| {
         let agent = card.agent_id.strip_prefix("agent:").unwrap_or(&card.agent_id).to_owned();
         card.security.keys.into_iter().map(move |key| Held { agent: agent.clone(), key })
     };

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use rookery_client::wire::{self, Event};
-use rookery_client::{Client, Followed, Follower};
+use rookery_client::wire::{self, LoggedEvent};
+use rookery_client::{Client, EventFollower, StreamItem};
 use rookery_surfaces::rest::event_names::{EventFilter, shown};
 use serde_json::Value;
 
@@ -82,13 +82,13 @@ impl Args {
 }
 
 /// Shows events as they come, for ever; resumes by position on the daemon's new address if it moved.
-async fn follow(mut printer: EventPrinter<'_>, mut follower: Follower) -> anyhow::Result<()> {
+async fn follow(mut printer: EventPrinter<'_>, mut follower: EventFollower) -> anyhow::Result<()> {
     let context = printer.context;
     while let Some(followed) = follower.next().await {
         match followed {
-            Ok(Followed::Event { event, position }) => printer.show(&event, position.as_deref()).await?,
-            Ok(Followed::Lost) => context.out.note("the event stream is lost; trying to find it again"),
-            Ok(Followed::Replaced) => context.out.note("the log was replaced; continuing with what happens from now"),
+            Ok(StreamItem::Event { event, position }) => printer.show(&event, position.as_deref()).await?,
+            Ok(StreamItem::Lost) => context.out.note("the event stream is lost; trying to find it again"),
+            Ok(StreamItem::Replaced) => context.out.note("the log was replaced; continuing with what happens from now"),
             Err(error) if error.status().is_some_and(|status| status < 500) => return Err(error.into()),
             Err(error) => {
                 let failure = Failure::unreachable(format!("the event stream is lost: {error}"));
@@ -112,7 +112,7 @@ impl EventPrinter<'_> {
         match out.format() {
             Format::Json => out.json_line(event),
             Format::Human => {
-                let event: Event = wire::read(event)?;
+                let event: LoggedEvent = wire::read(event)?;
                 // Without the title a task is named by its id, which is better than no line.
                 self.titles.learn(&event, self.client).await.ok();
                 out.line(&line(&event, position, out.clock(), &self.titles), tone(&event.action))
@@ -122,7 +122,7 @@ impl EventPrinter<'_> {
 }
 
 /// An event on one line: number, time, type, sentence.
-fn line(event: &Event, position: Option<&str>, clock: &Clock, titles: &Titles) -> String {
+fn line(event: &LoggedEvent, position: Option<&str>, clock: &Clock, titles: &Titles) -> String {
     let seq = event.seq().map(|seq| seq.to_string());
     let seq = seq.or_else(|| position.map(|position| position.rsplit(':').next().unwrap_or(position).to_owned()));
     let (seq, time, name) = (seq.unwrap_or_default(), clock.local(event.timestamp), shown(&event.action));
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn event(extra: Value) -> Event {
+    fn event(extra: Value) -> LoggedEvent {
         let mut event = json!({
             "id": "evt_1", "timestamp": 1_700_000_000_000_i64, "agent_id": "cursor-1", "action": "resource.claimed",
             "resource": "src/a.rs", "task_id": "task_1", "before_hash": null, "after_hash": null, "metadata": {},

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rookery_client::wire::{self, Deliveries};
+use rookery_client::wire::{self, DeliveryList};
 use rookery_client::{Client, ClientError};
 use rookery_core::AgentId;
 use serde::Deserialize;
@@ -116,7 +116,7 @@ fn named<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Er
 /// The newest messages to the agent or by it, newest first.
 async fn messages_of(client: &Client, agent: &AgentId) -> Result<Vec<Sent>, ClientError> {
     let query = [("action", "x.message.sent".to_owned()), ("limit", LOOKED_AT.to_string())];
-    let events: Vec<wire::Event> = wire::read(&client.get(&["events"], &query).await?)?;
+    let events: Vec<wire::LoggedEvent> = wire::read(&client.get(&["events"], &query).await?)?;
     // A notification says nothing itself.
     let said = events.into_iter().filter(|event| !event.metadata.contains_key("announces"));
     let sent = said.filter_map(|event| serde_json::from_value(Value::Object(event.metadata)).ok());
@@ -128,7 +128,7 @@ async fn open_messages(client: &Client, agent: &AgentId) -> Result<BTreeMap<Stri
     let mut open = BTreeMap::new();
     for state in ["pending", "notified", "dead"] {
         let query = [("agent_id", agent.to_string()), ("state", state.to_owned()), ("limit", LOOKED_AT.to_string())];
-        let found: Deliveries = wire::read(&client.get(&["clutch", "v0", "deliveries"], &query).await?)?;
+        let found: DeliveryList = wire::read(&client.get(&["clutch", "v0", "deliveries"], &query).await?)?;
         open.extend(found.deliveries.into_iter().map(|delivery| (delivery.message_id, delivery.state)));
     }
     Ok(open)

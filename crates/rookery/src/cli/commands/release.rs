@@ -1,6 +1,6 @@
 //! `rookery release`
 
-use rookery_client::wire::{self, Resource};
+use rookery_client::wire::{self, ListedResource};
 use serde_json::{Value, json};
 
 use crate::cli::Failure;
@@ -16,7 +16,7 @@ pub struct Args {
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let client = context.client().await?;
     let segments: Vec<&str> = ["resources"].into_iter().chain(args.path.split('/')).collect();
-    let resource: Resource = wire::read(&client.get(&segments, &[]).await?)?;
+    let resource: ListedResource = wire::read(&client.get(&segments, &[]).await?)?;
     let Some(owner) = resource.owner else {
         let failure = Failure::new(format!("nobody holds {}", resource.path));
         return Err(failure.hint("`rookery resources --claimed` lists what is held").into());

@@ -1,6 +1,6 @@
 //! `rookery resources`
 
-use rookery_client::wire::{self, Resource};
+use rookery_client::wire::{self, ListedResource};
 
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
@@ -28,8 +28,8 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     context.out.show(&resources, |clock| Ok(table(wire::read(&resources)?, clock)))
 }
 
-fn table(resources: Vec<Resource>, clock: &Clock) -> Table {
-    let row = |resource: Resource| {
+fn table(resources: Vec<ListedResource>, clock: &Clock) -> Table {
+    let row = |resource: ListedResource| {
         let tone = match resource.state.as_str() {
             "conflicted" => TextStyle::Bad,
             "locked" => TextStyle::Warning,

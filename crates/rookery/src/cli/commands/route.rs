@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::ValueEnum;
-use rookery_client::wire::{self, Choice};
+use rookery_client::wire::{self, RouteChoice};
 use serde_json::{Map, Value, json};
 use tokio::io::AsyncReadExt;
 
@@ -91,7 +91,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     if context.out.format() == Format::Json {
         return context.out.json(&answer);
     }
-    let choice: Choice = wire::read(&answer)?;
+    let choice: RouteChoice = wire::read(&answer)?;
     match &choice.selected {
         Some(agent) => context.out.line(&format!("{}: {}", named(agent), choice.reason), TextStyle::Good)?,
         None => context.out.line(&choice.reason, TextStyle::Warning)?,
@@ -153,7 +153,7 @@ fn below<'m>(fields: &'m mut Map<String, Value>, field: &str) -> anyhow::Result<
 }
 
 /// Whoever fits, the best first, and then the others.
-fn table(choice: &Choice) -> Table {
+fn table(choice: &RouteChoice) -> Table {
     let fits = choice.candidates.iter().map(|agent| {
         let score = choice.scores.get(agent).map_or_else(|| "-".to_owned(), |score| format!("{score:.2}"));
         let outcome = match choice.selected.as_ref() == Some(agent) {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rookery_client::wire::{self, Attempt, RunTask, RunTree};
+use rookery_client::wire::{self, Attempt, RunTask, RunTreeAnswer};
 use rookery_client::{Client, ClientError};
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     if context.out.format() == Format::Json {
         return context.out.json(&answer);
     }
-    let tree: RunTree = wire::read(&answer)?;
+    let tree: RunTreeAnswer = wire::read(&answer)?;
     let signs = if context.out.is_terminal() { Signs::GLYPHS } else { Signs::LETTERS };
     let drawing = Drawing { signs, clock: context.out.clock(), lines: vec![] };
     for (line, tone) in drawing.draw(&tree) {
@@ -171,7 +171,7 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    fn draw(mut self, tree: &RunTree) -> Vec<(String, TextStyle)> {
+    fn draw(mut self, tree: &RunTreeAnswer) -> Vec<(String, TextStyle)> {
         let run = &tree.run;
         let title = if run.title == run.run_id { "" } else { run.title.as_str() };
         let heading = [run.run_id.as_str(), run.status.as_str(), title];

@@ -1,6 +1,6 @@
 //! `rookery runs`
 
-use rookery_client::wire::{self, Run, Runs};
+use rookery_client::wire::{self, ListedRun, ListedRuns};
 
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
@@ -17,7 +17,7 @@ pub struct Args {
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let query = [("limit", args.limit.to_string())];
     let answer = context.client().await?.get(&["clutch", "v0", "runs"], &query).await?;
-    let runs: Runs = wire::read(&answer)?;
+    let runs: ListedRuns = wire::read(&answer)?;
     let more = runs.next.is_some();
     context.out.show(&answer, |clock| Ok(table(runs.runs, clock)))?;
     if more {
@@ -26,8 +26,8 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn table(runs: Vec<Run>, clock: &Clock) -> Table {
-    let row = |run: Run| {
+fn table(runs: Vec<ListedRun>, clock: &Clock) -> Table {
+    let row = |run: ListedRun| {
         let tasks = match (run.task_count, run.unfinished_count) {
             (Some(all), Some(unfinished)) => format!("{} of {all} done", all.saturating_sub(unfinished)),
             _ => "many".to_owned(),

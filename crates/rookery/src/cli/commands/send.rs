@@ -1,6 +1,6 @@
 //! `rookery send`
 
-use rookery_client::tools::Answer;
+use rookery_client::tools::ToolCallAnswer;
 use rookery_client::{Client, ClientError, Tools, wire};
 use rookery_core::messages::mentions;
 use rookery_core::{AgentId, Instance};
@@ -73,7 +73,7 @@ async fn known(client: &Client, roster: &Roster, agent: &AgentId) -> anyhow::Res
     if roster.find(agent).is_some() {
         return Ok(());
     }
-    let agents: Vec<wire::Agent> = wire::read(&client.get(&["agents"], &[]).await?)?;
+    let agents: Vec<wire::ListedAgent> = wire::read(&client.get(&["agents"], &[]).await?)?;
     if agents.iter().any(|known| known.id == agent.as_str()) {
         return Ok(());
     }
@@ -85,7 +85,7 @@ async fn known(client: &Client, roster: &Roster, agent: &AgentId) -> anyhow::Res
     Err(failure.hint(hint).into())
 }
 
-async fn send(client: Client, agent: &AgentId, message: &str) -> Result<Answer, ClientError> {
+async fn send(client: Client, agent: &AgentId, message: &str) -> Result<ToolCallAnswer, ClientError> {
     let instance = Instance::of(agent);
     let tools = Tools::new(client, None).in_instance(Some(instance.name().to_owned()));
     let arguments = |fields: &[(&str, &str)]| -> Value {

@@ -1,7 +1,7 @@
 //! `rookery sessions`
 
 use rookery_client::Client;
-use rookery_client::wire::{self, BrowserSession};
+use rookery_client::wire::{self, ListedBrowserSession};
 use serde_json::json;
 
 use crate::cli::Failure;
@@ -47,7 +47,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
 }
 
 async fn revoke_all(context: &Context, client: &Client) -> anyhow::Result<()> {
-    let sessions: Vec<BrowserSession> = wire::read(&client.get(&["sessions"], &[]).await?)?;
+    let sessions: Vec<ListedBrowserSession> = wire::read(&client.get(&["sessions"], &[]).await?)?;
     let mut revoked = Vec::new();
     for session in sessions {
         client.delete(&["sessions", &session.id]).await.map_err(|error| {
@@ -59,8 +59,8 @@ async fn revoke_all(context: &Context, client: &Client) -> anyhow::Result<()> {
     context.out.done(&json!({ "revoked": revoked }), &text)
 }
 
-fn table(sessions: Vec<BrowserSession>, clock: &Clock) -> Table {
-    let row = |session: BrowserSession| {
+fn table(sessions: Vec<ListedBrowserSession>, clock: &Clock) -> Table {
+    let row = |session: ListedBrowserSession| {
         vec![
             session.id.into(),
             session.person.into(),

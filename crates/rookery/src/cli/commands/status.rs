@@ -86,11 +86,11 @@ fn table(running: &Running, status: &Value, info: &Value, clock: &Clock) -> Tabl
 
 /// A line for each node, where there is more than one.
 fn node_rows(status: &Value, clock: &Clock) -> Vec<Vec<Cell>> {
-    let nodes: Vec<wire::Node> = wire::read(&status["nodes"]).unwrap_or_default();
+    let nodes: Vec<wire::ListedNode> = wire::read(&status["nodes"]).unwrap_or_default();
     if nodes.len() < 2 {
         return vec![];
     }
-    let row = |node: &wire::Node| {
+    let row = |node: &wire::ListedNode| {
         let away = node.state == "offline";
         let mut text = format!("{} process {}, version {}, {}", node.host, node.pid, node.version, node.site.root);
         if away {

@@ -1,6 +1,6 @@
 //! `rookery tasks`
 
-use rookery_client::wire::{self, Task};
+use rookery_client::wire::{self, ListedTask};
 
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
@@ -25,8 +25,8 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     context.out.show(&tasks, |clock| Ok(table(wire::read(&tasks)?, clock)))
 }
 
-fn table(tasks: Vec<Task>, clock: &Clock) -> Table {
-    let row = |task: Task| {
+fn table(tasks: Vec<ListedTask>, clock: &Clock) -> Table {
+    let row = |task: ListedTask| {
         let tone = match task.status.as_str() {
             "in_progress" => TextStyle::Good,
             "review" => TextStyle::Warning,

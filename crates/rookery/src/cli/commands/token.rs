@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rookery_client::Client;
-use rookery_client::wire::{self, Token};
+use rookery_client::wire::{self, ListedToken};
 use serde_json::json;
 
 use crate::cli::Failure;
@@ -112,8 +112,8 @@ async fn make(context: &Context, client: &Client, create: Create) -> anyhow::Res
     Ok(())
 }
 
-fn table(tokens: Vec<Token>, clock: &Clock) -> Table {
-    let row = |token: Token| {
+fn table(tokens: Vec<ListedToken>, clock: &Clock) -> Table {
+    let row = |token: ListedToken| {
         let state = match token.expires_at {
             Some(end) if clock.is_past(end) => Cell::new("expired", TextStyle::Dim),
             _ => Cell::new("valid", TextStyle::Good),

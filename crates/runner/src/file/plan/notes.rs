@@ -31,7 +31,7 @@ pub(crate) fn cost_limit_warning(ready: &Ready) -> Option<String> {
         ready.workflow.agents.iter().filter(may_report_none).map(|agent| agent.name.value.as_str()).collect();
     (!names.is_empty()).then(|| {
         format!(
-            "{}: `max_cost_usd` counts only reported costs, and this backend may report none; set `max_turns` too",
+            "{}: `max_cost_usd` counts only reported costs, and their backends may report none; set `max_turns` too",
             names.join(", ")
         )
     })

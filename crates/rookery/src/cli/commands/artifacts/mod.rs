@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rookery_client::Client;
-use rookery_client::wire::{self, Artifact};
+use rookery_client::wire::{self, StoredArtifact};
 use rookery_core::artifacts::{is_sha256, referred};
 use serde_json::{Value, json};
 
@@ -107,8 +107,8 @@ async fn list(context: &Context, client: &Client) -> anyhow::Result<()> {
     context.out.show(&answer, |clock| Ok(table(wire::read(&answer["artifacts"])?, clock)))
 }
 
-fn table(artifacts: Vec<Artifact>, clock: &Clock) -> Table {
-    let row = |artifact: Artifact| {
+fn table(artifacts: Vec<StoredArtifact>, clock: &Clock) -> Table {
+    let row = |artifact: StoredArtifact| {
         let named = if artifact.named { Cell::new("yes", TextStyle::Good) } else { Cell::new("no", TextStyle::Dim) };
         vec![artifact.reference.into(), size(artifact.size).into(), clock.age(artifact.stored_at).into(), named]
     };

@@ -12,7 +12,7 @@ use std::io::Read as _;
 use anyhow::Context as _;
 use rookery_client::Proof;
 use rookery_client::Tools;
-use rookery_client::tools::Answer;
+use rookery_client::tools::ToolCallAnswer;
 use serde_json::Value;
 
 use super::mcp::member;
@@ -107,23 +107,23 @@ impl Room<'_> {
     }
 
     /// What a tool answers; what else it wants noticed is told beside.
-    async fn call(&self, tool: &str, arguments: Value) -> anyhow::Result<Answer> {
+    async fn call(&self, tool: &str, arguments: Value) -> anyhow::Result<ToolCallAnswer> {
         let answer = self.tools.call(tool, given(arguments)).await?;
         self.notes(&answer);
         Ok(answer)
     }
 
-    fn notes(&self, answer: &Answer) {
+    fn notes(&self, answer: &ToolCallAnswer) {
         answer.notes.iter().for_each(|note| self.context.out.note(note));
     }
 
     /// Shows an answer as JSON, or by the words that the tool has for it.
-    fn said(&self, answer: &Answer) -> anyhow::Result<()> {
+    fn said(&self, answer: &ToolCallAnswer) -> anyhow::Result<()> {
         self.context.out.done(&answer.value, &answer.text)
     }
 
     /// Shows an answer as JSON, or in a form for people.
-    fn show(&self, answer: &Answer, human: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    fn show(&self, answer: &ToolCallAnswer, human: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
         match self.context.out.format() {
             Format::Json => self.context.out.json(&answer.value),
             Format::Human => human(),
