@@ -57,7 +57,7 @@ impl Project {
     fn run(&self, arguments: &[&str]) -> (i32, String, String) {
         let output = self.command(arguments).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (output.status.code().unwrap(), body_text(output.stdout), body_text(output.stderr))
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     }
 
     fn command(&self, arguments: &[&str]) -> Command {

@@ -113,7 +113,7 @@ async fn failing_endpoint_receives_all_messages_in_task_order() {
     for number in 0..30 {
         send_ok(&daemon, &note(&format!("m{number:02}"), tasks[number % 3])).await;
     }
-    let acked = until(&daemon, "acked", 30).await;
+    let acked = wait_for_deliveries(&daemon, "acked", 30).await;
     let attempts: u64 = acked.iter().filter_map(|delivery| delivery["attempts"].as_u64()).sum();
     assert!(attempts >= 30, "each took one attempt or more: {acked:?}");
     let mut taken: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -126,7 +126,7 @@ async fn failing_endpoint_receives_all_messages_in_task_order() {
     }
     for (at, task) in tasks.into_iter().enumerate() {
         let expected: Vec<String> = (0..10).map(|number| format!("m{:02}", number * 3 + at)).collect();
-        assert_eq!(received_by_task[task], expected, "{task}");
+        assert_eq!(taken[task], expected, "{task}");
     }
     assert!(endpoint.received().len() >= 30 + bad.len(), "each of them was tried again");
 }

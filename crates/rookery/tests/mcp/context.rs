@@ -140,8 +140,8 @@ async fn acknowledgement_covers_only_shown_messages() {
     };
     let (first, _) = send("@b 1").await;
     let (_, second_at) = send("@b 2").await;
-    assert_eq!(covers("2999-01-01").await, 0, "nothing was shown yet");
-    assert_eq!(covers(&first).await, 0, "not even by its id");
+    assert_eq!(acknowledged_until("2999-01-01").await, 0, "nothing was shown yet");
+    assert_eq!(acknowledged_until(&first).await, 0, "not even by its id");
     let told = b.call_text("inbox_ack", json!({"until": "2999-01-01"})).await;
     assert_eq!(
         told,

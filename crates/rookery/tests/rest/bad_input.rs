@@ -56,18 +56,18 @@ async fn unknown_query_parameter_is_named_by_every_read() {
         assert!(reply.body.to_string().contains("unknown query parameter 'statuz'"), "{path}: {reply:?}");
     }
     let reply = team.get("/tasks?statuz=done&limit=1").await.unwrap();
-    assert_refused(&reply, 400, "INVALID", "unknown query parameter 'statuz'");
+    assert_rejected(&reply, 400, "INVALID", "unknown query parameter 'statuz'");
     assert_eq!(reply.body["hint"], "this path takes status, assigned_to, limit, after");
     let reply = team.get("/status?verbose").await.unwrap();
     assert_eq!(reply.body["hint"], "this path takes no query parameters");
-    let reply = raw_body(&team, Method::POST, "/events?run=x", Some("application/json"), "{}").await;
-    assert_refused(&reply, 400, "INVALID", "unknown query parameter 'run'");
+    let reply = send_raw_body(&team, Method::POST, "/events?run=x", Some("application/json"), "{}").await;
+    assert_rejected(&reply, 400, "INVALID", "unknown query parameter 'run'");
     // Added by clients against caches.
     assert_eq!(team.get("/tasks?_=1738756800&status=queued").await.unwrap().status.as_u16(), 200);
 }
 
 #[tokio::test]
-async fn author_that_is_no_agent_is_refused_with_what_to_name() {
+async fn author_that_is_no_agent_is_rejected_with_what_to_name() {
     let team = team(&["a"]).await;
     for name in ["human", "system"] {
         let reply = team.post("/tasks", json!({"title": "t", "assigned_by": name})).await.unwrap();

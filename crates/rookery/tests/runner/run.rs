@@ -300,10 +300,7 @@ async fn interrupted_team_is_not_resumed_by_another_file_or_parameter() -> Outco
     ] {
         let output = stage.run(arguments).await?;
         assert_eq!(output.code, Some(1), "{output:?}");
-        assert!(
-            output.stderr.contains(expected) && output.stderr.contains("rookery stop @default"),
-            "{expected}: {output:?}"
-        );
+        assert!(output.stderr.contains(why) && output.stderr.contains("rookery stop @default"), "{why}: {output:?}");
     }
     assert_eq!(stage.team("@default").await?["live"], true, "the team can still be resumed");
     let output = stage.run(&["stop", "@default"]).await?;
@@ -325,7 +322,7 @@ async fn run_with_missing_prerequisites_fails_before_setup() -> Outcome {
         stage.save("team.yaml", &file.replace("AGENT", agent))?;
         let output = stage.run(&["run", "team.yaml"]).await?;
         assert_eq!(output.code, Some(1), "{output:?}");
-        assert!(output.stderr.contains(expected), "{expected}: {output:?}");
+        assert!(output.stderr.contains(expected), "{why}: {output:?}");
         assert!(!stage.daemon.root().join("ran.txt").exists(), "setup ran: {output:?}");
         assert_eq!(stage.daemon.get("/teams/@default").await?.status, 404, "no team was started");
     }

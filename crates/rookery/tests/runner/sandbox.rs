@@ -70,8 +70,9 @@ impl Project {
         write: &[&str],
         env: &BTreeMap<String, String>,
     ) -> Arc<Sandbox> {
-        let said =
-            |all: &[&str]| all.iter().map(|text| InFile { value: (*text).to_owned(), place: source_location() }).collect();
+        let said = |all: &[&str]| {
+            all.iter().map(|text| InFile { value: (*text).to_owned(), place: source_location() }).collect()
+        };
         let request = SandboxRequest {
             agent: AGENT,
             project: self.root(),

@@ -75,7 +75,7 @@ fn store_with_trap(change: impl FnOnce(&mut Options)) -> StoreWithTrap {
     let mut options = options(&database(&folder));
     options.faults = Some(trap.clone());
     options.upkeep.probe = Duration::from_secs(3_600);
-    execute_sql(&mut options);
+    change(&mut options);
     StoreWithTrap { trap, store: SqliteStore::open(options).unwrap(), folder }
 }
 

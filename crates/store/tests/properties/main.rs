@@ -121,9 +121,9 @@ proptest! {
         let log = team.log();
         let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
         for (at, pick) in picks.iter().enumerate() {
-            let fact = &pick.get(&log).event;
-            for key in fact.write_set() {
-                let alone = apply_row(None, &key, fact, EventStamp { seq: Seq(at as u64), at: Timestamp(0) });
+            let event = &pick.get(&log).event;
+            for key in event.write_set() {
+                let alone = apply_row(None, &key, event, EventStamp { seq: Seq(at as u64), at: Timestamp(0) });
                 prop_assert!(alone.is_none_or(|row| row.table() == key.table()));
                 let old = rows.remove(&key);
                 if let Some(new) = apply_row(old, &key, event, EventStamp { seq: Seq(at as u64), at: Timestamp(0) }) {
