@@ -199,7 +199,7 @@ pub enum Health {
 
 impl Health {
     /// Read-only until a write succeeds again.
-    pub fn interrupted(reason: impl Into<String>) -> Health {
+    pub fn from_interruption(reason: impl Into<String>) -> Health {
         Health::ReadOnly { reason: reason.into(), cause: ReadOnlyCause::Interruption }
     }
 }

@@ -44,7 +44,7 @@ impl Follower {
             metrics::counter!("rookery_store_listener_losses_total").increment(1);
             tracing::warn!(%problem, "the log cannot be followed right now");
             // The writer finds out when it is over.
-            self.shared.set_health(Health::interrupted(problem.to_string()));
+            self.shared.set_health(Health::from_interruption(problem.to_string()));
             tokio::time::sleep(RECONNECT_AFTER).await;
         }
     }

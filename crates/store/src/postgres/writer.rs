@@ -306,7 +306,7 @@ impl Writer {
             Trouble::Busy(_) | Trouble::Poison(_) | Trouble::Closed(_) => self.roll_back().await,
         }
         if trouble.makes_unhealthy() {
-            self.shared.set_health(Health::interrupted(trouble.reason()));
+            self.shared.set_health(Health::from_interruption(trouble.reason()));
         }
     }
 

@@ -148,7 +148,7 @@ impl Store for NodeStore {
 
     fn health(&self) -> Health {
         if self.disk_full.load(Ordering::Relaxed) {
-            return Health::interrupted("database or disk is full");
+            return Health::from_interruption("database or disk is full");
         }
         Health::Writable
     }

@@ -63,7 +63,7 @@ async fn register(context: &Context, client: &Client, add: &Add) -> anyhow::Resu
         card => card?,
     };
     let request = client.request(Method::PUT, &path, &[("allow_endpoint", "true".to_owned())]);
-    let answer = client.json_of(request.json(&add.patched(known))).await?;
+    let answer = client.json_of(request.json(&add.with_given(known))).await?;
     context.out.done(&answer, &format!("added {}; its messages are posted to {}", add.name, add.url))
 }
 
@@ -73,7 +73,7 @@ impl Add {
     }
 
     /// The card with the given endpoint and capabilities. A capability that is there already only gets the given version.
-    fn patched(&self, mut card: Value) -> Value {
+    fn with_given(&self, mut card: Value) -> Value {
         card["endpoints"]["clutch"]["url"] = json!(self.url);
         let mut capabilities = card["capabilities"].as_array().cloned().unwrap_or_default();
         for given in self.capabilities.iter().map(|text| capability(text)) {
@@ -151,7 +151,7 @@ mod tests {
             "capabilities": [{ "id": "skill:research", "tools": ["mcp:files"] }, { "id": "skill:write" }],
             "limits": { "max_concurrency": 2 },
         });
-        let card = add(&["research@1.1", "tool:browser"]).patched(known);
+        let card = add(&["research@1.1", "tool:browser"]).with_given(known);
         assert_eq!(
             card,
             json!({
