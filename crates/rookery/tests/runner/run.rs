@@ -322,7 +322,7 @@ async fn run_with_missing_prerequisites_fails_before_setup() -> Outcome {
         stage.save("team.yaml", &file.replace("AGENT", agent))?;
         let output = stage.run(&["run", "team.yaml"]).await?;
         assert_eq!(output.code, Some(1), "{output:?}");
-        assert!(output.stderr.contains(expected), "{why}: {output:?}");
+        assert!(output.stderr.contains(expected), "{expected}: {output:?}");
         assert!(!stage.daemon.root().join("ran.txt").exists(), "setup ran: {output:?}");
         assert_eq!(stage.daemon.get("/teams/@default").await?.status, 404, "no team was started");
     }

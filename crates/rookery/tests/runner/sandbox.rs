@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rookery_client::SessionIssuer;
 use rookery_runner::backend::{BackendEvent, Events};
-use rookery_runner::file::{InFile, Sandbox as Said, SandboxLimits, SourceLocation};
+use rookery_runner::file::{InFile, Sandbox as SandboxSetting, SandboxLimits, SourceLocation};
 use rookery_runner::process::{ExecShim, OutputStream, ProcessEnd, Program, RunLimits, run};
 use rookery_runner::sandbox::{Sandbox, SandboxRequest, SandboxSupport};
 use rookery_testkit::daemon::{Daemon, Setup};
@@ -70,7 +70,7 @@ impl Project {
         write: &[&str],
         env: &BTreeMap<String, String>,
     ) -> Arc<Sandbox> {
-        let said = |all: &[&str]| {
+        let entries = |all: &[&str]| {
             all.iter().map(|text| InFile { value: (*text).to_owned(), place: source_location() }).collect()
         };
         let request = SandboxRequest {
