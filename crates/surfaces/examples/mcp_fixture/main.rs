@@ -40,8 +40,12 @@ use tokio::sync::watch;
 use fixture::{Fixture, Shared};
 
 /// As the daemon's, for the one surface that is here.
-const POLICY: GuardPolicy =
-    GuardPolicy { is_page: |_| false, bounds: |_| RequestBounds::Own, render_error: |_, error| error.into_response() };
+const POLICY: GuardPolicy = GuardPolicy {
+    is_page: |_| false,
+    bounds: |_| RequestBounds::Own,
+    query_parameters: |_, _| None,
+    render_error: |_, error| error.into_response(),
+};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
