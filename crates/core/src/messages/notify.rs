@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use super::{DeliverySuperseded, MessageSent};
 use crate::kernel::event_id;
 use crate::kernel::id::{AgentId, Seq, TaskId, ThreadId};
-use crate::kernel::instance::Instance;
 use crate::model::message::{Form, Header, Letter, Priority, Recipients};
 use crate::model::notification::{IfAnnounced, NotificationRule, OpenOffer};
 use crate::model::task::Task;
@@ -82,7 +81,7 @@ fn notification(
         thread: task.origin.thread.clone().unwrap_or_else(ThreadId::project_default),
         task: Some(task.id.clone()),
         form: Form::Envelope,
-        name: Instance::of_run(&task.run).calls(&from),
+        name: from.to_string(),
         from,
         topic: None,
         announces: Some(event.kind().to_owned()),

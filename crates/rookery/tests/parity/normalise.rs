@@ -26,7 +26,7 @@ pub struct Normaliser<'a> {
 
 impl Normaliser<'_> {
     pub fn new(scene: &Scene) -> Normaliser<'_> {
-        let minted = Regex::new(r"\b([a-z]{2,6})(?:_[0-9a-z]{10,}|-[0-9]{9,}-[0-9]+)\b").unwrap();
+        let minted = Regex::new(r"\b([a-z]{2,6})(?:_[0-9a-z]{10,}(?:_[0-9a-f]+)?|-[0-9]{9,}-[0-9]+)\b").unwrap();
         Normaliser { scene, envelope: clutch::message_id(scene), minted, seen: vec![] }
     }
 
