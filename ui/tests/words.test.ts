@@ -3,7 +3,7 @@ import { difference } from '../src/layout/difference';
 import { scale } from '../src/layout/timeline';
 import { interleave, summary } from '../src/store/bursts';
 import type { LogEvent } from '../src/store/event';
-import { mentioned, reach, reachWords, typing } from '../src/store/mentions';
+import { mentioned, mentionOf, reach, reachWords, shownId, typing } from '../src/store/mentions';
 import type { Entry } from '../src/store/talk';
 
 const agents = new Map([['backend-1', {}], ['reviewer', {}], ['coder@pr-1', {}]]);
@@ -13,7 +13,8 @@ describe('writing', () => {
   it.each([
     ['@coder please fix', 'coder@pr-1'],
     ['(@a), @b: and @a again!', 'a@pr-1 b@pr-1'],
-    ['@a@pr-2, @b@default.', 'a@pr-2 b'],
+    ['@a@pr-2, @b@default.', 'a@pr-2 b@default'],
+    ['@agent:a, @agent:a@pr-2 and @agent: b', 'a a@pr-2 agent@pr-1'],
     ['@9lives @-x @é nothing', ''],
   ])('%s mentions %s', (text, wanted) => expect(mentioned(text, 'pr-1').join(' ')).toBe(wanted));
 
@@ -27,6 +28,17 @@ describe('writing', () => {
     expect(reachWords(reach('@ben look', 'default', agents, new Set(['ben'])))).toBe('Notifies no agent; ben will find it in Attention');
     const namesake = new Map([...agents, ['ben', {}]]) as typeof agents;
     expect(reachWords(reach('@ben look', 'default', namesake, new Set(['ben'])))).toBe('Notifies no agent; ben will find it in Attention');
+  });
+
+  it('reaches a member of default before the standalone agent of the same name', () => {
+    const both = new Map([['coder', {}], ['coder@default', {}], ['helper', {}], ['tester@default', {}]]);
+    const told = (text: string, channel = 'default') => reach(text, channel, both).agents;
+    expect(told('@coder @helper @tester @agent:coder')).toEqual(['coder@default', 'helper', 'tester@default', 'coder']);
+    expect(told('@coder@default @helper@default', 'pr-1')).toEqual(['coder@default', 'helper']);
+    for (const channel of ['default', 'pr-1']) {
+      for (const id of both.keys()) expect(told(`@${mentionOf(id, channel, both)}`, channel)).toEqual([id]);
+    }
+    expect(['coder', 'coder@default', 'tester@default', 'a@pr-1'].map((id) => shownId(id, both))).toEqual(['coder', 'coder@default', 'tester', 'a@pr-1']);
   });
 
   it('knows the mention that is being typed', () => {

@@ -137,7 +137,7 @@ fn check_of_workflow_file_needs_no_daemon() {
     let (code, stdout, _) = project.run(&["check", "team.yaml", "--json"]);
     let plan: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((code, &plan["hindrances"]), (1, &json!([{"what": "missing_param", "name": "pr"}])));
-    assert_eq!((&plan["agents"][0]["id"], &plan["woken_first"]), (&json!("ada"), &json!(["ada"])));
+    assert_eq!((&plan["agents"][0]["id"], &plan["woken_first"]), (&json!("ada@default"), &json!(["ada"])));
 
     let (code, _, stderr) = project.run(&["check", "team.yaml", "--", "--rp", "7"]);
     assert!(code == 2 && stderr.contains("did you mean `--pr`?"), "{stderr}");

@@ -45,7 +45,7 @@ function blocks(text: string): Block[] {
 }
 
 /** Code, bold, links and mentions; in that order, so that nothing inside of code is anything else. */
-const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|(https?:\/\/[^\s<>"'`)\]]+)|(?<![\w@])@([A-Za-z][\w-]*(?:@[\w-]+)?)/g;
+const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|(https?:\/\/[^\s<>"'`)\]]+)|(?<![\w@])@((?:agent:(?=[A-Za-z]))?[A-Za-z][\w-]*(?:@[\w-]+)?)/g;
 
 function inline(text: string, me: string | undefined): ReactNode[] {
   const parts: ReactNode[] = [];

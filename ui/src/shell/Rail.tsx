@@ -9,6 +9,7 @@ import { at, type Place } from '../router';
 import { openTasks } from '../store/attention';
 import { useWorld } from '../store/hooks';
 import { useMatters } from '../store/matters';
+import { shownId } from '../store/mentions';
 import { type Post, useRoster } from '../store/roster';
 import { useStore } from '../store/store';
 import { bare, channelTitle, isFor, threadOf } from '../store/talk';
@@ -138,7 +139,7 @@ function Roster({ world, place }: { world: World; place: Place }) {
           <li key={post.agent.id}>
             <a href={at('agents', post.agent.id)} title={told(post, now)} {...(place.parts[0] === 'agents' && place.parts[1] === post.agent.id ? { 'aria-current': 'page' as const } : {})}>
               <Glyph shape={post.shape} label={agentWord(post.shape)} />
-              <span className="cut who">{post.agent.id}</span>
+              <span className="cut who">{shownId(post.agent.id, world.agents)}</span>
               <span className={noteClass(post.shape)}>{noted(post, world.lead, now)}</span>
             </a>
           </li>

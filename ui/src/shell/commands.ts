@@ -9,6 +9,7 @@ import * as actions from '../store/actions';
 import { useAsked } from '../store/asked';
 import { useMayAct, useWorld } from '../store/hooks';
 import { instanceOf } from '../store/instance';
+import { mentionOf, shownId } from '../store/mentions';
 import { useMatters } from '../store/matters';
 import { DISMISS, ofAgent, ofFile, ofHandoff, ofMatter, ofTask, type Offer } from '../store/offers';
 import { live, play } from '../store/replay';
@@ -49,7 +50,7 @@ function usePlaces(): { first: Command[]; others: Command[] } {
       others: [
         ...[...channels.keys()].map((name) => to(`channel ${name}`, 'stream', `#${channelTitle(name)}`, 'channel', at('c', name))),
         ...[...channels.keys()].map((name) => to(`documents ${name}`, 'document', `Documents of #${channelTitle(name)}`, 'documents', at('documents', name))),
-        ...[...world.agents.values()].map((agent) => to(`agent ${agent.id}`, 'agents', agent.id, agent.status.replace('_', ' '), at('agents', agent.id))),
+        ...[...world.agents.values()].map((agent) => to(`agent ${agent.id}`, 'agents', shownId(agent.id, world.agents), agent.status.replace('_', ' '), at('agents', agent.id))),
         ...runs.map(([run, title]) => to(`run ${run}`, 'runs', title || run, title ? `run ${run}` : 'run', at('runs', run))),
         ...[...world.tasks.values()].reverse().map((task) => to(`task ${task.id}`, 'tasks', task.title, `${task.state.replace('_', ' ')} ${task.id}`, at('tasks', task.id))),
         ...[...world.files.values()].map((file) => to(`file ${file.path}`, 'files', file.path, file.claim?.holder ?? '', at('files', ...file.path.split('/').filter(Boolean)))),
@@ -82,7 +83,7 @@ function useActionsNow(): Command[] {
       ...matters.map((matter): Command => ({ key: `ack ${matter.key}`, icon: 'bell', title: `Acknowledge: ${matter.what}`, hint: 'do it', run: () => void actions.acknowledge(matter.key) })),
       ...open.flatMap((task) => of(oneTask(task.title) ? task.title : `${task.title} (${task.id})`, at('tasks', task.id), ofTask(task, world))),
       ...[...world.agents.values()].flatMap((agent) => [
-        to(`write ${agent.id}`, 'agents', `Write to ${agent.id}`, 'message', `${at('c', instanceOf(agent.id))}?say=${encodeURIComponent(`@${agent.id} `)}`),
+        to(`write ${agent.id}`, 'agents', `Write to ${shownId(agent.id, world.agents)}`, 'message', `${at('c', instanceOf(agent.id))}?say=${encodeURIComponent(`@${mentionOf(agent.id, instanceOf(agent.id), world.agents)} `)}`),
         // Who is run by a runner, and so cannot be dismissed, is known on its page.
         ...of(agent.id, at('agents', agent.id), ofAgent(agent, world, undefined).filter((offer) => offer.label !== DISMISS)),
       ]),

@@ -3,6 +3,7 @@
 
 import { ApiError, download as fetchFile, path, send } from '../api/client';
 import { instanceOf } from './instance';
+import { mentionOf } from './mentions';
 import { ACKNOWLEDGED, current, signedOut } from './store';
 import { tell } from './toasts';
 import type { Task } from './world';
@@ -30,7 +31,10 @@ export const signOutHere = () => act('Signed out', () => send('DELETE', '/sessio
 const me = () => `person:${current().session.person ?? ''}`;
 
 /** A message that reaches one agent, in the channel of its instance. */
-const tellAgent = (agent: string, text: string) => say(instanceOf(agent), `@${agent} ${text}`);
+const tellAgent = (agent: string, text: string) => {
+  const channel = instanceOf(agent);
+  return say(channel, `@${mentionOf(agent, channel, current().world.agents)} ${text}`);
+};
 
 export const ask = (agent: string, text: string) => act(`${agent} is asked`, () => tellAgent(agent, text));
 

@@ -7,6 +7,8 @@ import { Head, type WithMenu } from '../parts/Head';
 import { Age } from '../parts/time';
 import { at, go, usePlace, withQuery } from '../router';
 import { useAddresses } from '../shell/rows';
+import { useWorld } from '../store/hooks';
+import { shownId } from '../store/mentions';
 import { useRoster } from '../store/roster';
 import { AgentCard } from './AgentCard';
 import { type Column, compare, type Row, SHAPES } from './agentRows';
@@ -60,10 +62,11 @@ export default function AgentsView({ chosen, onMenu }: { chosen: string | undefi
 }
 
 function AgentRow({ row: { agent, shape, beat, claims, task, most, inbox }, chosen }: { row: Row; chosen: boolean }) {
+  const { agents } = useWorld();
   return (
     <tr className={chosen ? 'chosen' : ''} aria-current={chosen}>
       <td><span className="state"><Glyph shape={shape} /><span className="wide">{agentWord(shape)}</span></span></td>
-      <td><a className="name state" href={at('agents', agent.id)}><Face id={agent.id} />{agent.id}</a></td>
+      <td><a className="name state" title={agent.id} href={at('agents', agent.id)}><Face id={agent.id} />{shownId(agent.id, agents)}</a></td>
       <td className="wide">{agent.tool}</td>
       <td className="wide">{agent.currentTask ? <a href={at('tasks', agent.currentTask)}>{task}</a> : <span className="quiet">–</span>}</td>
       <td className="num"><Age since={agent.since} /></td>

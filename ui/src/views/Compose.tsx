@@ -8,7 +8,7 @@ import * as actions from '../store/actions';
 import { usePlace } from '../router';
 import { useDraft } from '../shell/draft';
 import { useMayAct, useWorld } from '../store/hooks';
-import { reach, reachWords, typing } from '../store/mentions';
+import { EXACT, mentionOf, reach, reachWords, typing } from '../store/mentions';
 import { useStore } from '../store/store';
 import { ANY_PERSON, bare, channelTitle, type Entry } from '../store/talk';
 import { SignInNote } from './SignInNote';
@@ -57,10 +57,10 @@ export function Compose({ channel, thread, field, onSent }: Props) {
   const suggested = useMemo(() => {
     if (!typed || closed) return [];
     const start = typed.start.toLowerCase();
-    const suffix = channel === 'default' ? '' : `@${channel}`;
     return [...agents.values()]
       .filter((agent) => agent.id.toLowerCase().startsWith(start) || bare(agent.id).toLowerCase().startsWith(start))
-      .map((agent) => ({ agent, name: suffix && agent.id.endsWith(suffix) ? bare(agent.id) : agent.id }))
+      .map((agent) => ({ agent, name: mentionOf(agent.id, channel, agents) }))
+      .sort((a, b) => Number(a.name.startsWith(EXACT)) - Number(b.name.startsWith(EXACT)))
       .slice(0, MOST);
   }, [agents, typed?.start, closed, channel]);
   if (!mayAct) return <SignInNote />;
@@ -120,7 +120,7 @@ export function Compose({ channel, thread, field, onSent }: Props) {
       {suggested.length > 0 && (
         <ul className="suggest" role="listbox" id="mentions" aria-label="Agents">
           {suggested.map(({ agent, name }, index) => (
-            <li key={agent.id} id={`mention-${index}`} role="option" aria-selected={index === Math.min(chosen, suggested.length - 1)} onMouseDown={(event) => {
+            <li key={agent.id} id={`mention-${index}`} title={agent.id} role="option" aria-selected={index === Math.min(chosen, suggested.length - 1)} onMouseDown={(event) => {
               event.preventDefault();
               insert(name);
             }}>

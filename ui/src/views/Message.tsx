@@ -11,6 +11,7 @@ import { summary } from '../store/bursts';
 import { describe, iconOf, isDeed } from '../store/describe';
 import type { LogEvent } from '../store/event';
 import { useNames, useWorld } from '../store/hooks';
+import { EXACT, shownId } from '../store/mentions';
 import { bare, type Entry, isFor } from '../store/talk';
 import type { Task } from '../store/world';
 import { ClaimCard } from './ClaimCard';
@@ -27,7 +28,7 @@ export function Message({ entry, me, replies, channel, chosen, inThread, review 
       <Face id={entry.from} size="large" />
       <div>
         <div className="by">
-          <b>{entry.from === `person:${me}` ? 'you' : bare(author)}</b>
+          <b title={entry.from}>{entry.from === `person:${me}` ? 'you' : entry.name.startsWith(EXACT) ? entry.name : bare(author)}</b>
           <a className="when num" href={at('event', entry.seq)} title={`${full(entry.at)}, event ${entry.seq}`}>{clock(entry.at)}</a>
           <Standing agent={entry.from} />
           {entry.priority === 'high' && <span className="pill idle">urgent</span>}
@@ -75,12 +76,13 @@ function Replies({ replies, href }: { replies: readonly Entry[]; href: string })
 
 export function EventLine({ event, chosen = false }: { event: LogEvent; chosen?: boolean }) {
   const names = useNames();
+  const { agents } = useWorld();
   const routed = event.kind.startsWith('routing.');
   return (
     <div className={chosen ? 'line chosen' : 'line'}>
       <span><Icon name={iconOf(event)} /></span>
       <p>
-        <span className="cut">{isDeed(event) && <b>{event.actor} </b>}{describe(event, names)}</span>
+        <span className="cut">{isDeed(event) && <b title={event.actor}>{shownId(event.actor, agents)} </b>}{describe(event, names)}</span>
         {routed && event.task && <a href={at('tasks', event.task)}>Why</a>}
         <a className="when num" href={at('event', event.seq)} title={full(event.at)}>{clock(event.at)}</a>
       </p>
@@ -92,6 +94,7 @@ interface BurstProps { agent: string; events: LogEvent[]; at: number; chosen: bo
 
 export function Burst({ agent, events, at: when, chosen, open, onToggle }: BurstProps) {
   const [only] = events;
+  const { agents } = useWorld();
   if (events.length === 1 && only) return <EventLine event={only} chosen={chosen} />;
   return (
     <>
@@ -99,7 +102,7 @@ export function Burst({ agent, events, at: when, chosen, open, onToggle }: Burst
         <span><Icon name="tool" /></span>
         <p>
           <button type="button" className="cut" aria-expanded={open} onClick={onToggle}>
-            <b>{agent}</b> {summary(events)} <Icon name="chevron" small />
+            <b title={agent}>{shownId(agent, agents)}</b> {summary(events)} <Icon name="chevron" small />
           </button>
           <span className="when num" title={full(when)}>{clock(when)}</span>
         </p>

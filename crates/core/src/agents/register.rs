@@ -14,7 +14,7 @@ use crate::contexts;
 use crate::kernel::caller::{Actor, Authority, Caller};
 use crate::kernel::code::Code;
 use crate::kernel::id::{AgentId, Seq, Timestamp};
-use crate::kernel::instance::{Instance, check_name, plain};
+use crate::kernel::instance::{Instance, check_name};
 use crate::kernel::limit;
 use crate::kernel::outbound::AllowedHost;
 use crate::kernel::rejection::Rejection;
@@ -378,11 +378,6 @@ fn default_profile() -> Profile {
 
 fn check_agent_id(agent: &AgentId) -> Result<(), Rejection> {
     check_name("id", agent.as_str())?;
-    let plain = plain(agent);
-    if plain != *agent {
-        return Err(Rejection::new(Code::Invalid, format!("id '{agent}' is written '{plain}'"))
-            .hint("an agent outside of all instances is called by its bare name"));
-    }
     if Actor::is_reserved(agent.as_str()) {
         return Err(Rejection::new(Code::Invalid, format!("id '{agent}' is reserved"))
             .hint("choose another id, for example the tool's name and a number"));

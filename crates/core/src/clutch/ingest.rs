@@ -10,7 +10,6 @@ use crate::kernel::caller::{Actor, Caller};
 use crate::kernel::code::Code;
 use crate::kernel::event_id;
 use crate::kernel::id::AgentId;
-use crate::kernel::instance::plain;
 use crate::kernel::rejection::Rejection;
 use crate::messages::{Cause, SendMessage, StormGuard, Tone, What};
 use crate::model::addressee::Address;
@@ -327,7 +326,7 @@ impl Ingest {
     /// Whoever is mentioned by name is reached, or the sender is told that nobody of that name is.
     fn needs_known(&self, view: &View, mentions: &[AgentId]) -> Result<(), Undecided> {
         for (index, agent) in mentions.iter().enumerate() {
-            let here = view.find_agent(&plain(agent))?.is_some_and(|known| !known.has_left());
+            let here = view.find_agent(agent)?.is_some_and(|known| !known.has_left());
             if !here && self.from.agent() != Some(agent) && view.person_named(self.people(), agent)?.is_none() {
                 let unknown = unknown_recipient(&Address::Agent(agent.clone()), "agent");
                 return Err(unknown.about(&format!("/payload/mentions/{index}")).into());

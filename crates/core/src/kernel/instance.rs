@@ -1,7 +1,8 @@
 //! Instances: the name that the team context has for a run with one thread, and the names of agents inside of one.
 //!
-//! `reviewer@pr-123` is `reviewer` in the instance `pr-123`; a bare name is in `default`, whose run and thread are those of the
-//! project. The settings of an instance's context are in `model`.
+//! `reviewer@pr-123` is `reviewer` in the instance `pr-123`. `reviewer@default` is a member of the instance `default`, whose run and
+//! thread are those of the project. A bare name is the id of a standalone agent: it uses the context of `default`, where mentions of
+//! its name reach a member of that name first. The settings of an instance's context are in `model`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,17 +48,20 @@ impl Instance {
         ThreadId::new(format!("thr_{}", self.0))
     }
 
-    /// The id of the agent with a name in this instance. The default one is not written.
+    /// The id of the agent with a name in this instance.
     pub fn agent(&self, name: &str) -> AgentId {
-        if self.name() == DEFAULT { AgentId::from(name) } else { AgentId::new(format!("{name}@{}", self.0)) }
+        AgentId::new(format!("{name}@{}", self.0))
     }
 
-    /// The id that a name stands for in this instance: a bare one is that of a member, and each is written in one way.
+    /// The id that a name in this instance stands for: a bare one is that of a member.
     pub fn member(&self, name: &str) -> AgentId {
-        if split(name).is_none() && !Actor::is_reserved(name) {
-            return self.agent(name);
-        }
-        plain(&AgentId::from(name))
+        if split(name).is_none() && !Actor::is_reserved(name) { self.agent(name) } else { AgentId::from(name) }
+    }
+
+    /// The id of a caller that states its name in this instance: as [`Instance::member`], but a bare name in `default` is that of a
+    /// standalone agent.
+    pub fn caller(&self, name: &str) -> AgentId {
+        if self.name() == DEFAULT { AgentId::from(name) } else { self.member(name) }
     }
 
     /// What an author is called inside of this instance: by its bare name if it is in it, else so that `@` and this name
@@ -66,7 +70,7 @@ impl Instance {
         let home = Instance::of(author);
         match home.name() {
             _ if home == *self => bare(author).to_owned(),
-            DEFAULT if !Actor::is_reserved(author.as_str()) => format!("{author}@{DEFAULT}"),
+            DEFAULT if !Actor::is_reserved(author.as_str()) => format!("{}@{DEFAULT}", bare(author)),
             _ => author.to_string(),
         }
     }
@@ -89,12 +93,15 @@ pub fn bare(agent: &AgentId) -> &str {
     split(agent.as_str()).map_or(agent.as_str(), |(name, _)| name)
 }
 
-/// The one way to write an id: `name@default` is `name`.
-pub fn plain(agent: &AgentId) -> AgentId {
-    match split(agent.as_str()) {
-        Some((name, DEFAULT)) => AgentId::from(name),
-        _ => agent.clone(),
-    }
+/// The standalone agent that a reference to a member of `default` reaches while there is no such member.
+pub fn standalone_of(member: &AgentId) -> Option<AgentId> {
+    split(member.as_str()).filter(|(_, instance)| *instance == DEFAULT).map(|(name, _)| AgentId::from(name))
+}
+
+/// The member of `default` that mentions of a standalone agent's name reach first.
+pub fn namesake(agent: &AgentId) -> Option<AgentId> {
+    let is_standalone = split(agent.as_str()).is_none() && !Actor::is_reserved(agent.as_str());
+    is_standalone.then(|| Instance::default().agent(agent.as_str()))
 }
 
 /// Whether an agent can be called so: `name`, or `name@instance`. Whether the name is taken is for others to say.
@@ -132,12 +139,25 @@ mod tests {
 
     #[test]
     fn ids_tell_name_and_instance() {
-        for (id, name, instance) in [("reviewer", "reviewer", "default"), ("reviewer@pr-123", "reviewer", "pr-123")] {
+        for (id, name, instance) in [
+            ("reviewer", "reviewer", "default"),
+            ("reviewer@default", "reviewer", "default"),
+            ("reviewer@pr-123", "reviewer", "pr-123"),
+        ] {
             let agent = AgentId::from(id);
             assert_eq!((bare(&agent), Instance::of(&agent).name()), (name, instance), "{id}");
-            assert_eq!(Instance::of(&agent).agent(name), agent, "{id}");
+            assert_eq!(Instance::of(&agent).agent(name).as_str(), format!("{name}@{instance}"), "{id}");
         }
-        assert_eq!(plain(&"coder@default".into()), "coder".into());
+    }
+
+    #[test]
+    fn standalone_agent_and_member_of_default_are_two_agents() {
+        let (alone, member, elsewhere) = ("coder".into(), "coder@default".into(), "coder@pr-1".into());
+        assert_eq!((namesake(&alone), standalone_of(&member)), (Some("coder@default".into()), Some("coder".into())));
+        for other in [&member, &elsewhere, &"person:anna".into(), &"system".into()] {
+            assert_eq!(namesake(other), None, "{other}");
+        }
+        assert_eq!((standalone_of(&alone), standalone_of(&elsewhere)), (None, None));
     }
 
     #[test]
@@ -158,18 +178,17 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_name_is_that_of_a_member() {
-        let there = Instance::new("pr-1");
-        for (name, id) in [
-            ("coder", "coder@pr-1"),
-            ("coder@pr-1", "coder@pr-1"),
-            ("coder@default", "coder"),
-            ("coder@pr-2", "coder@pr-2"),
-            ("person:anna", "person:anna"),
+    fn bare_name_is_that_of_member_and_of_standalone_caller_in_default() {
+        let (own, there) = (Instance::default(), Instance::new("pr-1"));
+        for (name, member, in_default, caller) in [
+            ("coder", "coder@pr-1", "coder@default", "coder"),
+            ("coder@pr-1", "coder@pr-1", "coder@pr-1", "coder@pr-1"),
+            ("coder@default", "coder@default", "coder@default", "coder@default"),
+            ("person:anna", "person:anna", "person:anna", "person:anna"),
         ] {
-            assert_eq!(there.member(name), id.into(), "{name}");
+            assert_eq!((there.member(name), there.caller(name)), (member.into(), member.into()), "{name}");
+            assert_eq!((own.member(name), own.caller(name)), (in_default.into(), caller.into()), "{name}");
         }
-        assert_eq!(Instance::default().member("coder@default"), "coder".into());
     }
 
     #[test]
@@ -184,9 +203,10 @@ mod tests {
         );
         assert_eq!((other.calls(&"a@pr-1".into()), other.calls(&"a".into())), ("a".to_owned(), "a@default".to_owned()));
         assert_eq!(
-            (instance.calls(&"a@pr-1".into()), instance.calls(&"a".into())),
-            ("a@pr-1".to_owned(), "a".to_owned())
+            (instance.calls(&"a@pr-1".into()), instance.calls(&"a".into()), instance.calls(&"a@default".into())),
+            ("a@pr-1".to_owned(), "a".to_owned(), "a".to_owned())
         );
+        assert_eq!(other.calls(&"a@default".into()), "a@default");
         assert_eq!(
             (other.calls(&"system".into()), other.calls(&"person:ann".into())),
             ("system".into(), "person:ann".into())

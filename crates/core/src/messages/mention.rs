@@ -9,9 +9,12 @@ use crate::kernel::limit;
 /// Words that make a message urgent wherever they stand.
 const URGENT: [&str; 4] = ["urgent", "asap", "blocked", "critical"];
 
-/// Everybody that a text mentions, once each, in order: `@name` in the instance at hand, `@name@other` in another one.
-/// A name is a letter and then letters, digits, `_` and `-`. Whether they are agents is not known here. Ends with the
-/// first that is one too many.
+/// Between `@` and the name of a standalone agent, where a member of `default` has the same name.
+const EXACT: &str = "agent:";
+
+/// Everybody that a text mentions, once each, in order: `@name` in the instance at hand, `@name@other` in another one, and
+/// `@agent:name` for the agent with exactly this id. A name is a letter and then letters, digits, `_` and `-`. Whether they are
+/// agents is not known here. Ends with the first that is one too many.
 pub fn mentions(text: &str, here: &Instance) -> Vec<AgentId> {
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
     let mut rest = text;
@@ -19,6 +22,8 @@ pub fn mentions(text: &str, here: &Instance) -> Vec<AgentId> {
         && found.len() <= limit::LIST_ENTRIES
     {
         rest = &rest[at + 1..];
+        let exact = rest.strip_prefix(EXACT).filter(|id| name_length(id) > 0);
+        rest = exact.unwrap_or(rest);
         let name = &rest[..name_length(rest)];
         if name.is_empty() {
             continue;
@@ -26,7 +31,7 @@ pub fn mentions(text: &str, here: &Instance) -> Vec<AgentId> {
         rest = &rest[name.len()..];
         let other = rest.strip_prefix('@').map_or("", |other| &other[..instance_length(other)]);
         let agent = if other.is_empty() {
-            here.agent(name)
+            if exact.is_some() { AgentId::from(name) } else { here.agent(name) }
         } else {
             rest = &rest[1 + other.len()..];
             Instance::new(other).agent(name)
@@ -65,7 +70,8 @@ mod tests {
             ("@coder please fix", "coder@pr-1"),
             ("(@a), @b: and @a again!", "a@pr-1 b@pr-1"),
             ("@a_b-C9. done", "a_b-C9@pr-1"),
-            ("@a@pr-2, @b@default.", "a@pr-2 b"),
+            ("@a@pr-2, @b@default.", "a@pr-2 b@default"),
+            ("@agent:a, @agent:a@pr-2 and @agent: b", "a a@pr-2 agent@pr-1"),
             ("@a@ @@b @", "a@pr-1 b@pr-1"),
             ("@9lives @-x @é nothing", ""),
             ("no mail to joe@example.com", "example@pr-1"),

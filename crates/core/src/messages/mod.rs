@@ -10,6 +10,7 @@ mod notify;
 mod open_deliveries;
 mod person;
 mod receipt;
+mod recipients;
 mod send;
 mod supersede;
 

@@ -6,12 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::mention::is_urgent;
 use super::mentions;
+use super::recipients::{Named, Replies, is_present};
 use crate::kernel::caller::{Actor, Caller};
 use crate::kernel::code::Code;
 use crate::kernel::id::{AgentId, MessageId, RunId, TaskId, ThreadId, Timestamp};
-use crate::kernel::instance::{Instance, plain};
+use crate::kernel::instance::{Instance, namesake, standalone_of};
 use crate::kernel::limit;
 use crate::kernel::rejection::Rejection;
+use crate::model::addressee::Address;
 use crate::model::context_settings::keys as context_keys;
 use crate::model::message::{
     Fate, Form, Header, Hold, Letter, Message, Priority, Recipients, Sender, UNKNOWN_RECIPIENT_TTL_MILLIS,
@@ -163,22 +165,6 @@ impl Event for MessageHeld {
     }
 }
 
-/// Those that a message names or answers: agents of the team, people, and names that are neither.
-#[derive(Default)]
-struct Named {
-    known: Vec<AgentId>,
-    people: Vec<String>,
-    unknown: Vec<AgentId>,
-}
-
-/// The thread of replies that a message is in.
-#[derive(Default)]
-struct Replies {
-    root: Option<MessageId>,
-    /// Its authors, the one of the first message included.
-    authors: Vec<AgentId>,
-}
-
 impl Command for SendMessage {
     const NAME: &'static str = "SendMessage";
 
@@ -194,7 +180,9 @@ impl Command for SendMessage {
             Key::lead(),
         ];
         let cause = self.cause.message().map(|cause| Key::Message(cause.clone()));
-        let named = self.names().into_iter().map(Key::Agent);
+        let names = self.names();
+        let standalone: Vec<AgentId> = names.iter().filter_map(standalone_of).chain(namesake(&self.from)).collect();
+        let named = names.into_iter().chain(standalone).map(Key::Agent);
         let context = context_keys(&self.instance());
         own.into_iter().chain(cause).chain(named).chain(context).map(ReadItem::from).collect()
     }
@@ -247,10 +235,17 @@ impl SendMessage {
         }
     }
 
-    /// What the author is called by those who read it: in the instance whose channel it is, if it is one's.
-    fn name(&self) -> String {
+    /// The name of the author for those who read it: in the instance whose channel it is, if it is one's. `@` and this name reach it,
+    /// also where a member of the instance has the name of a standalone agent.
+    fn name(&self, view: &View) -> Result<String, Undecided> {
         let own = matches!(self.what, What::Chat { .. }) && self.instance().run() != self.run;
-        if own { self.here().calls(&self.from) } else { self.instance().calls(&self.from) }
+        let reader = if own { self.here() } else { self.instance() };
+        if let Some(member) = namesake(&self.from).filter(|_| reader == Instance::default())
+            && is_present(view, &member)?
+        {
+            return Ok(Address::Agent(self.from.clone()).to_string());
+        }
+        Ok(reader.calls(&self.from))
     }
 
     /// Whether it needs a context. A person can write to an agent alone wherever that is: it is how one reaches an agent that has
@@ -312,7 +307,7 @@ impl SendMessage {
             What::Notice | What::Coord { to: Addressees::Everyone, .. } => return vec![],
         };
         let mut seen = BTreeSet::new();
-        let new = named.iter().map(plain).filter(|name| seen.insert(name.clone()));
+        let new = named.iter().filter(|name| seen.insert((*name).clone())).cloned();
         // One too many is enough to be refused.
         new.take(limit::LIST_ENTRIES + 1).collect()
     }
@@ -327,59 +322,6 @@ impl SendMessage {
         mentioned
     }
 
-    fn resolve(&self, view: &View) -> Result<Named, Undecided> {
-        let mut named = Named::default();
-        for name in self.names() {
-            let here = view.find_agent(&name)?.is_some_and(|agent| !agent.has_left());
-            match view.person_named(&self.people, &name)? {
-                _ if here => named.known.push(name),
-                Some(person) if self.is_entry() => named.add_person(person),
-                _ => named.unknown.push(name),
-            }
-        }
-        Ok(named)
-    }
-
-    fn is_entry(&self) -> bool {
-        matches!(self.what, What::Entry | What::Notice | What::EntryFor { .. } | What::Chat { .. })
-    }
-
-    /// The thread that it replies in, where it is an entry that those who are concerned are notified of.
-    fn replies(&self, view: &View) -> Result<Replies, Undecided> {
-        let notifies = matches!(self.what, What::Entry | What::Chat { tone: Tone::Speech, .. });
-        let Some(answered) = self.cause.answered().filter(|_| notifies) else { return Ok(Replies::default()) };
-        let Some(answered) = view.find_message(answered)? else { return Ok(Replies::default()) };
-        let header = answered.header();
-        if header.form != Form::Entry || header.thread != self.thread {
-            return Ok(Replies::default());
-        }
-        let root = header.root.clone().unwrap_or_else(|| header.message.clone());
-        let mut authors = vec![header.from.clone()];
-        if let Some(first) = view.find_message(&root)? {
-            authors.insert(0, first.header().from.clone());
-            authors.extend(first.repliers.iter().cloned());
-        }
-        Ok(Replies { root: Some(root), authors })
-    }
-
-    /// Adds those who wrote in the thread of replies and are still here; never the author itself.
-    fn add_repliers(&self, view: &View, named: &mut Named, authors: &[AgentId]) -> Result<(), Undecided> {
-        for author in authors.iter().filter(|author| **author != self.from) {
-            match Actor::parse(author.as_str()) {
-                Actor::Person(name) => named.add_person(name),
-                Actor::Agent(agent)
-                    if named.known.len() < limit::LIST_ENTRIES
-                        && !named.known.contains(&agent)
-                        && view.find_agent(&agent)?.is_some_and(|agent| !agent.has_left()) =>
-                {
-                    named.known.push(agent);
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
     fn letter(&self, view: &View) -> Result<Letter, Undecided> {
         let mut named = self.resolve(view)?;
         let mentioned = named.known.clone();
@@ -388,7 +330,15 @@ impl SendMessage {
         let Named { known, people, unknown } = named;
         let mentions: Vec<AgentId> = match &self.what {
             What::Entry | What::EntryFor { .. } => mentioned,
-            What::Chat { .. } => self.mentioned().into_iter().filter(|agent| known.contains(agent)).collect(),
+            What::Chat { .. } => {
+                let mut found = Vec::new();
+                for name in self.mentioned() {
+                    found.extend(
+                        self.present(view, &name)?.filter(|agent| known.contains(agent) && !found.contains(agent)),
+                    );
+                }
+                found
+            }
             What::Notice | What::Direct { .. } | What::Coord { .. } => vec![],
         };
         let notice = matches!(self.what, What::Chat { tone: Tone::Notice, .. });
@@ -416,7 +366,7 @@ impl SendMessage {
             thread: self.thread.clone(),
             task: self.about().cloned(),
             form,
-            name: self.name(),
+            name: self.name(view)?,
             from: self.from.clone(),
             topic,
             announces: None,
@@ -523,7 +473,7 @@ impl Cause {
     }
 
     /// What the author says it answers; what it was merely shown before is no answer to that.
-    fn answered(&self) -> Option<&MessageId> {
+    pub(super) fn answered(&self) -> Option<&MessageId> {
         match self {
             Cause::ReplyTo(message) => Some(message),
             Cause::Nothing | Cause::Shown(_) => None,
@@ -580,14 +530,6 @@ pub(crate) fn posted(cx: &DecisionContext<'_>, posts: &[SendMessage]) -> Result<
         }
     }
     Ok(facts)
-}
-
-impl Named {
-    fn add_person(&mut self, name: String) {
-        if !self.people.contains(&name) && self.people.len() < limit::LIST_ENTRIES {
-            self.people.push(name);
-        }
-    }
 }
 
 impl View {
@@ -698,6 +640,29 @@ mod tests {
         );
         w.does(&by("boss@pr-2"), SendMessage { thread: "thr_pr-1".into(), ..entry("n", "boss@pr-2", "hello") });
         assert_eq!(w.message("n").letter.header.name, "boss@pr-2");
+    }
+
+    #[test]
+    fn mention_in_default_reaches_member_before_standalone_agent() {
+        let mut w = World::of(&["coder", "reviewer@default"]);
+        w.does(&by("reviewer@default"), entry("m1", "reviewer@default", "@coder"));
+        assert_eq!((w.pending("coder"), header(&w, "m1").name.as_str()), (vec!["m1"], "reviewer"));
+        w.does(&by("coder"), entry("m2", "coder", "@reviewer"));
+        assert_eq!((w.pending("reviewer@default"), header(&w, "m2").name.as_str()), (vec!["m2"], "coder"));
+        w.joins("coder@default", AgentRole::Worker);
+        w.does(&by("reviewer@default"), entry("m3", "reviewer@default", "@coder, @coder@default"));
+        w.does(&by("reviewer@default"), direct("m4", "reviewer@default", &["coder@default"]));
+        assert_eq!((w.pending("coder"), w.pending("coder@default")), (vec!["m1"], vec!["m3", "m4"]));
+        w.does(&by("coder"), entry("m5", "coder", "both of us"));
+        w.does(&by("coder@default"), entry("m6", "coder@default", "are here"));
+        let name = |id| header(&w, id).name.clone();
+        assert_eq!((name("m5"), name("m6")), ("agent:coder".to_owned(), "coder".to_owned()));
+        w.does(&by("reviewer@default"), entry("m7", "reviewer@default", "@agent:coder too"));
+        w.does(&by("reviewer@default"), coord("m8", "reviewer@default", "GENERAL", &["coder"]));
+        assert_eq!((w.pending("coder"), w.pending("coder@default").len()), (vec!["m1", "m7", "m8"], 2));
+        w.does(&by("coder@default"), LeaveTeam { agent: "coder@default".into() });
+        w.does(&by("reviewer@default"), entry("m9", "reviewer@default", "@coder"));
+        assert_eq!(w.pending("coder"), ["m1", "m7", "m8", "m9"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::kernel::caller::Actor;
 use crate::kernel::id::AgentId;
 use crate::kernel::parse::{FaultCode, Flaw, quoted};
-use crate::kernel::{instance, limit, parse};
+use crate::kernel::{limit, parse};
 
 /// The one whom requests are sent to so that the router chooses who does the work.
 pub const ORCHESTRATOR: &str = "agent:orchestrator";
@@ -96,7 +96,7 @@ fn address(text: &str) -> Result<Address, Flaw> {
         return unprefixed(name).map(|name| Address::Server(name.to_owned()));
     }
     let name = unprefixed(text.strip_prefix(AGENT).unwrap_or(text))?;
-    let id = instance::plain(&AgentId::from(name));
+    let id = AgentId::from(name);
     match id.as_str() {
         "orchestrator" => Ok(Address::Orchestrator),
         name if Actor::is_reserved(name) => {
@@ -129,7 +129,7 @@ mod tests {
         for (text, written) in [
             ("agent:ken", "agent:ken"),
             ("ken", "agent:ken"),
-            ("ken@default", "agent:ken"),
+            ("ken@default", "agent:ken@default"),
             ("ken@pr-1", "agent:ken@pr-1"),
             ("user:ken", "agent:user:ken"),
             ("group:workers", "group:workers"),

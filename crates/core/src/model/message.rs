@@ -320,6 +320,11 @@ impl Header {
         Some(Instance::of_thread(&self.thread)).filter(|instance| instance.run() == self.run)
     }
 
+    /// The name of the author for a reader in an instance: `@` and this name reach it.
+    pub fn author_for(&self, reader: &Instance) -> String {
+        if self.instance().as_ref() == Some(reader) { self.name.clone() } else { reader.calls(&self.from) }
+    }
+
     /// Whether it announces an event and says nothing itself. Such a message counts neither for its thread nor for its author.
     pub fn is_notification(&self) -> bool {
         self.announces.is_some()

@@ -7,7 +7,7 @@ use super::{Column, ColumnValue, Entity, Key, Row, Undecided, View};
 use crate::kernel::caller::{Authority, Caller};
 use crate::kernel::code::Code;
 use crate::kernel::id::{AgentId, MessageId, RunId, Seq, SiteId, TeamId, ThreadId, Timestamp, TurnId};
-use crate::kernel::instance::{Instance, check_name, plain};
+use crate::kernel::instance::{Instance, bare, check_name};
 use crate::kernel::rejection::Rejection;
 use crate::kernel::session_key::Session;
 
@@ -16,9 +16,8 @@ impl Session {
     pub(crate) fn check_team(&self, view: &View) -> Result<(), Undecided> {
         let Some(bound) = &self.team else { return Ok(()) };
         let team = view.team(&bound.team)?;
-        let agent = plain(&self.agent);
         let live = team.is_some_and(|team| {
-            team.is_live() && team.of.generation == bound.generation && team.member(&agent).is_some()
+            team.is_live() && team.of.generation == bound.generation && team.member(&self.agent).is_some()
         });
         if live { Ok(()) } else { Err(Rejection::session_ended(bound).into()) }
     }
@@ -203,10 +202,17 @@ impl TeamId {
 
     /// The agent, if it is the team of one.
     pub fn alone(&self) -> Option<AgentId> {
-        (!self.as_str().starts_with(OF_INSTANCE)).then(|| plain(&AgentId::from(self.as_str())))
+        (!self.as_str().starts_with(OF_INSTANCE)).then(|| AgentId::from(self.as_str()))
     }
 
-    /// The one way to write an id: `helper@default` is `helper`.
+    /// The id of the agent with a name in the team.
+    pub fn member(&self, name: &str) -> AgentId {
+        match self.alone() {
+            Some(only) if bare(&only) == name => only,
+            _ => self.instance().member(name),
+        }
+    }
+
     pub fn parse(text: &str) -> Result<TeamId, Rejection> {
         let hint = "a team is called '@instance', or like the agent that runs alone";
         match text.strip_prefix(OF_INSTANCE) {
@@ -216,7 +222,7 @@ impl TeamId {
                 .map_err(|refusal| Rejection { hint: Some(hint.to_owned()), ..refusal }),
             None => {
                 check_name("team", text)?;
-                Ok(TeamId::from(plain(&AgentId::from(text)).as_str()))
+                Ok(TeamId::from(text))
             }
         }
     }
@@ -372,12 +378,21 @@ mod tests {
             ("@pr-123", "@pr-123", "pr-123", None),
             ("@default", "@default", "default", None),
             ("helper", "helper", "default", Some("helper")),
-            ("helper@default", "helper", "default", Some("helper")),
+            ("helper@default", "helper@default", "default", Some("helper@default")),
             ("helper@pr-1", "helper@pr-1", "pr-1", Some("helper@pr-1")),
         ] {
             let team = TeamId::parse(text).unwrap();
             assert_eq!((team.as_str(), team.instance().name()), (id, instance), "{text}");
             assert_eq!(team.alone(), alone.map(AgentId::from), "{text}");
+        }
+        for (team, name, id) in [
+            ("@default", "coder", "coder@default"),
+            ("@pr-1", "coder", "coder@pr-1"),
+            ("helper", "helper", "helper"),
+            ("helper@pr-1", "helper", "helper@pr-1"),
+            ("helper@pr-1", "helper@pr-1", "helper@pr-1"),
+        ] {
+            assert_eq!(TeamId::from(team).member(name), id.into(), "{team} {name}");
         }
         for bad in ["", "@", "@@x", "@a@b", "a@b@c", "a b", "@a b", "x@"] {
             assert_eq!(TeamId::parse(bad).unwrap_err().code, Code::Invalid, "{bad:?}");

@@ -87,7 +87,7 @@ impl KickOff {
     fn posts(&self) -> Vec<SendMessage> {
         let instance = self.team.instance();
         let what = match &self.mentions {
-            Some(names) => What::EntryFor { mentions: names.iter().map(|name| instance.member(name)).collect() },
+            Some(names) => What::EntryFor { mentions: names.iter().map(|name| self.team.member(name)).collect() },
             None => What::Entry,
         };
         let texts = [(Some(WORKFLOW_STARTED), What::Entry), (self.text.as_deref(), what)];

@@ -242,9 +242,7 @@ impl StartTeam {
     }
 
     fn check(&self) -> Result<(), Rejection> {
-        if TeamId::parse(self.team.as_str())? != self.team {
-            return Err(Rejection::new(Code::Invalid, "'@default' is left out in the name of a team of one"));
-        }
+        TeamId::parse(self.team.as_str())?;
         limit::text("workflow", &self.workflow, limit::NAME_BYTES)?;
         limit::text("file", self.file.as_deref().unwrap_or(""), limit::PATH_BYTES)?;
         limit::name("runner.host", &self.runner.host, limit::NAME_BYTES)?;
@@ -362,13 +360,25 @@ mod tests {
             ("@pr-1", &["a b"], Code::Invalid),
             ("@pr-1", &["system"], Code::Invalid),
             ("helper", &["other"], Code::Invalid),
-            ("helper@default", &["helper"], Code::Invalid),
+            ("helper@default", &["other"], Code::Invalid),
             ("@", &["a"], Code::Invalid),
             ("@pr-1", &many, Code::TooLarge),
         ] {
             assert_eq!(w.refuses(&anna(), starts(team, agents, 1)), code, "{team} {agents:?}");
         }
         assert_eq!(w.does(&anna(), starts("helper", &["helper"], 1)), ["team.started"]);
+    }
+
+    #[test]
+    fn team_of_default_starts_beside_standalone_agent_of_same_name() {
+        let mut w = World::default();
+        assert_eq!(w.does(&anna(), starts("coder", &["coder"], 1)), ["team.started"]);
+        assert_eq!(w.does(&anna(), starts("@default", &["coder", "tester"], 2)), ["team.started"]);
+        let ids = |team: &str| w.team(team).members.iter().map(|member| member.agent.to_string()).collect::<Vec<_>>();
+        assert_eq!(
+            (ids("coder"), ids("@default")),
+            (vec!["coder".into()], vec!["coder@default".into(), "tester@default".into()])
+        );
     }
 
     #[test]

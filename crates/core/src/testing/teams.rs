@@ -38,8 +38,8 @@ fn runner(pid: u32) -> Runner {
 
 /// A team of these agents, run by the process with this pid.
 pub(crate) fn starts(team: &str, agents: &[&str], pid: u32) -> StartTeam {
-    let instance = TeamId::from(team).instance();
-    let agent = |name: &&str| NewMember { agent: instance.member(name), backend: "mock".to_owned(), model: None };
+    let id = TeamId::from(team);
+    let agent = |name: &&str| NewMember { agent: id.member(name), backend: "mock".to_owned(), model: None };
     StartTeam {
         team: team.into(),
         workflow: "review".to_owned(),
@@ -53,8 +53,8 @@ pub(crate) fn starts(team: &str, agents: &[&str], pid: u32) -> StartTeam {
 
 /// A world in which a team runs, of agents that are known.
 pub(crate) fn runs_in(team: &str, agents: &[&str]) -> World {
-    let instance = TeamId::from(team).instance();
-    let ids: Vec<String> = agents.iter().map(|name| instance.member(name).to_string()).collect();
+    let id = TeamId::from(team);
+    let ids: Vec<String> = agents.iter().map(|name| id.member(name).to_string()).collect();
     let mut w = World::of(&ids.iter().map(String::as_str).collect::<Vec<_>>());
     w.does(&Caller::person("anna"), starts(team, agents, 1));
     w

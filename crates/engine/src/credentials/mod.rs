@@ -6,7 +6,7 @@ pub mod team_sessions;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use rookery_core::kernel::instance::{check_name, plain};
+use rookery_core::kernel::instance::check_name;
 use rookery_core::kernel::name::look_alike;
 use rookery_core::kernel::session_key::Session;
 pub use rookery_core::kernel::session_key::hash;
@@ -277,7 +277,7 @@ pub fn agent_named(field: &'static str, name: &str) -> Result<AgentId, Rejection
         return Err(Rejection::new(Code::Forbidden, format!("'{name}' cannot be claimed by name"))
             .hint("a person needs a token or the project's key file, which the command line uses"));
     }
-    Ok(plain(&AgentId::from(name)))
+    Ok(AgentId::from(name))
 }
 
 #[cfg(test)]
@@ -421,10 +421,10 @@ mod tests {
         assert_eq!(who(&key, Some("b"), 10), Err(Code::Forbidden));
         assert_eq!(who(&key, None, 20), Err(Code::Unauthenticated));
         assert_eq!(who("rks.61.99.00", None, 10), Err(Code::Unauthenticated));
-        assert_eq!(who(&key, Some("a@default"), 10), as_itself, "the same name, written in full");
-        let in_full = session_key::key("the-key", &"a@default".into(), Timestamp(20));
-        assert_eq!(who(&in_full, None, 10), as_itself);
-        assert_eq!(who(&in_full, Some("a"), 10), as_itself);
+        assert_eq!(who(&key, Some("a@default"), 10), Err(Code::Forbidden), "a member of default is another agent");
+        let member = session_key::key("the-key", &"a@default".into(), Timestamp(20));
+        assert_eq!(who(&member, None, 10), Ok(("a@default".to_owned(), Auth::Session, Authority::Agent, true)));
+        assert_eq!(who(&member, Some("a"), 10), Err(Code::Forbidden));
     }
 
     #[test]

@@ -4,7 +4,6 @@ use rookery_core::{AgentId, AnyEvent, EventRef, Rejection, Seq, TeamId};
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
-use rookery_core::kernel::instance::plain;
 use rookery_core::kernel::session_key::{Session, TeamSession};
 use rookery_core::model::team::{Team, TeamRef};
 use rookery_core::teams::NewMember;
@@ -61,7 +60,7 @@ impl TeamSessions {
     pub fn check(&self, session: &Session) -> Result<(), Rejection> {
         let Some(bound) = &session.team else { return Ok(()) };
         let teams = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let ended = teams.get(&bound.team).is_some_and(|latest| !latest.admits(bound, &plain(&session.agent)));
+        let ended = teams.get(&bound.team).is_some_and(|latest| !latest.admits(bound, &session.agent));
         if ended { Err(Rejection::session_ended(bound)) } else { Ok(()) }
     }
 }

@@ -46,7 +46,7 @@ impl Wake {
             agent: agent.clone(),
             message: header.message.clone(),
             form: header.form,
-            from: Instance::of(agent).calls(&header.from),
+            from: header.author_for(&Instance::of(agent)),
             instance: Instance::of_thread(&header.thread),
             excerpt: text.chars().take(EXCERPT_CHARACTERS).collect(),
             priority: header.priority,

@@ -2,7 +2,7 @@
 
 use rookery_client::teams::{Member, Team};
 use rookery_client::{Client, ClientError};
-use rookery_core::kernel::instance::check_name;
+use rookery_core::kernel::instance::{check_name, namesake};
 use rookery_core::{Actor, AgentId, Instance};
 
 use super::failure::Failure;
@@ -13,7 +13,7 @@ const OFFERED: usize = 10;
 /// What a name on the command line means.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// `name`, `name@instance`
+    /// `name`, `name@instance`; a bare name may mean the member of `default`, see [`Meant`]
     Agent(AgentId),
     /// `@instance`
     Instance(Instance),
@@ -33,7 +33,7 @@ impl Target {
         if Actor::is_reserved(text) {
             return Err(wrong("the name is reserved"));
         }
-        Ok(Target::Agent(Instance::default().member(text)))
+        Ok(Target::Agent(AgentId::from(text)))
     }
 }
 
@@ -56,9 +56,15 @@ impl Roster {
         self.agents().find(|(_, member)| member.id == agent.as_str())
     }
 
-    /// The teams that have agents in an instance.
+    /// The teams whose agents are in an instance. A standalone agent of `default` is in none.
     pub fn in_instance(&self, instance: &Instance) -> impl Iterator<Item = &Team> {
-        self.teams.iter().filter(move |team| team.instance == instance.name())
+        let is_member = |member: &Member| namesake(&AgentId::from(member.id.as_str())).is_none();
+        self.teams.iter().filter(move |team| team.instance == instance.name() && team.agents.iter().all(is_member))
+    }
+
+    /// The running agent that a name means.
+    pub fn meant(&self, agent: &AgentId) -> Option<Meant> {
+        Meant::of(agent, |id| self.find(id).is_some())
     }
 
     /// The agents that run. A stopped member stays in its team until that ends.
@@ -85,6 +91,58 @@ impl Roster {
             _ => shown,
         }
     }
+}
+
+/// The agent that a name on the command line means: the one with this id, else the member of `default` with this name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Meant {
+    pub agent: AgentId,
+    /// The member of `default` with the same name, if the agent is a standalone one beside it.
+    pub member: Option<AgentId>,
+}
+
+impl Meant {
+    fn of(agent: &AgentId, is_known: impl Fn(&AgentId) -> bool) -> Option<Meant> {
+        let member = namesake(agent).filter(&is_known);
+        match is_known(agent) {
+            true => Some(Meant { agent: agent.clone(), member }),
+            false => member.map(|agent| Meant { agent, member: None }),
+        }
+    }
+
+    /// Looks among the agents of the project, first those that take part, then those that have left.
+    pub async fn read(client: &Client, agent: &AgentId, left: Left) -> Result<Option<Meant>, ClientError> {
+        let mut meant = Meant::among(client, agent, &[]).await?;
+        if meant.is_none() && left == Left::Included {
+            meant = Meant::among(client, agent, &[("include", "left".to_owned())]).await?;
+        }
+        Ok(meant)
+    }
+
+    async fn among(client: &Client, agent: &AgentId, query: &[(&str, String)]) -> Result<Option<Meant>, ClientError> {
+        let mut known = Vec::new();
+        for id in [Some(agent.clone()), namesake(agent)].into_iter().flatten() {
+            match client.get(&["agents", id.as_str()], query).await {
+                Ok(_) => known.push(id),
+                Err(error) if error.status() == Some(404) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Meant::of(agent, |id| known.contains(id)))
+    }
+
+    /// The rule by which it was chosen, where two have the name.
+    pub fn note(&self) -> Option<String> {
+        let member = self.member.as_ref()?;
+        Some(format!("{} is the standalone agent; the one of the team is {member}", self.agent))
+    }
+}
+
+/// The treatment of agents that have left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Left {
+    Ignored,
+    Included,
 }
 
 /// Why no agent is meant.
@@ -144,7 +202,7 @@ mod tests {
         let agent = |id: &str| Target::Agent(id.into());
         for (text, target) in [
             ("reviewer", agent("reviewer")),
-            ("reviewer@default", agent("reviewer")),
+            ("reviewer@default", agent("reviewer@default")),
             ("reviewer@pr-123", agent("reviewer@pr-123")),
             ("@pr-123", Target::Instance(Instance::new("pr-123"))),
         ] {
@@ -176,6 +234,23 @@ mod tests {
         assert_eq!(pair.names(), "coder@pr-1");
         pair.teams[0].agents[0].state = "stopped".into();
         assert_eq!(pair.only(), Err(Missing::Nobody));
+    }
+
+    #[test]
+    fn bare_name_means_standalone_agent_else_member_of_default() {
+        let team = ("@default", "default", &["coder@default", "reviewer@default"][..]);
+        let both = roster(&[("coder", "default", &["coder"]), team]);
+        let meant = |text: &str| both.meant(&text.into()).map(|meant| (meant.agent.to_string(), meant.note()));
+        let note = "coder is the standalone agent; the one of the team is coder@default".to_owned();
+        assert_eq!(meant("coder"), Some(("coder".to_owned(), Some(note))));
+        for (text, id) in [("coder@default", "coder@default"), ("reviewer", "reviewer@default")] {
+            assert_eq!(meant(text), Some((id.to_owned(), None)), "{text}");
+        }
+        for other in ["tester", "coder@pr-1"] {
+            assert_eq!(meant(other), None, "{other}");
+        }
+        let found: Vec<&str> = both.in_instance(&Instance::default()).map(|team| team.id.as_str()).collect();
+        assert_eq!(found, ["@default"], "a standalone agent is not in the team's instance");
     }
 
     #[test]

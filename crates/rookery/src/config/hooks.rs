@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rookery_core::envelope::shown_type;
-use rookery_core::kernel::instance::{check_name, plain};
+use rookery_core::kernel::instance::check_name;
 use rookery_core::{Actor, AgentId, RunId, TaskId, ThreadId};
 use rookery_engine::adapters::{Begins, Hook, Mapping, Outgoing, Outlet, Scheme, Secret, Source};
 use rookery_engine::endpoints::Http;
@@ -340,7 +340,7 @@ impl HookSettings {
         if Actor::is_reserved(name) || check_name("from", name).is_err() {
             return Err(format!("from '{said}' is not the name of an agent"));
         }
-        Ok(plain(&AgentId::from(name)))
+        Ok(AgentId::from(name))
     }
 
     fn mapping(&self) -> Mapping {

@@ -33,11 +33,11 @@ fn sandboxed_agent(name: &str, backend: &str, model: &ModelServer) -> String {
     format!("  {name}:\n    backend: {backend}\n{chosen}    env: {{{env}}}\n")
 }
 
-/// Author and text of each channel message, oldest first.
+/// Author and text of each channel message, oldest first. Authors have their names in the channel.
 pub fn channel(daemon: &Daemon) -> Vec<(String, String)> {
     let log = daemon.export().unwrap();
     let sent = log.iter().filter(|row| row["kind"] == "message.sent");
-    let by = |row: &Value| row["fact"]["from"].as_str().unwrap_or_default().to_owned();
+    let by = |row: &Value| row["fact"]["name"].as_str().unwrap_or_default().to_owned();
     let text = |row: &Value| row["fact"]["text"].as_str().unwrap_or_default().to_owned();
     sent.map(|row| (by(row), text(row))).collect()
 }

@@ -91,7 +91,6 @@ async fn token_on_the_socket_acts_only_as_its_agent() {
         (&lead, Some("boss"), hello.clone()),
         (&own, None, hello.clone()),
         (&own, Some("x"), hello.clone()),
-        (&own, Some("x@default"), hello.clone()),
         (&own, Some("x"), named("x")),
         (&own, None, named("x")),
         (&member, Some("y"), hello.clone()),
@@ -101,7 +100,7 @@ async fn token_on_the_socket_acts_only_as_its_agent() {
         let answer = send(token, agent, arguments.clone()).await;
         assert_eq!(answer["result"]["content"][0]["text"], "sent", "{agent:?} {arguments}: {answer}");
     }
-    for wrong in [Some("y"), Some("x@pr-1")] {
+    for wrong in [Some("y"), Some("x@pr-1"), Some("x@default")] {
         assert_eq!(send(&own, wrong, hello.clone()).await["code"], "FORBIDDEN", "{wrong:?}");
     }
     assert_eq!(send(&own, None, named("y")).await["result"]["isError"], true);

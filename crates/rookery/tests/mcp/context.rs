@@ -380,8 +380,8 @@ async fn unnamed_caller_may_read_and_needs_an_identity_to_write() {
     let joe = connect_to(&daemon, Transport::Stateless, "context", Some("joe")).await;
     let foreign = joe.call_rejected("channel_send", json!({"message": "x", "agent_id": "a"})).await;
     assert_eq!(foreign["code"], "FORBIDDEN", "joe is another agent");
-    let same = connect_to(&daemon, Transport::Stateless, "context", Some("a@default")).await;
-    assert_eq!(same.read_inbox().await, ["@a I am joe"], "the default instance needs no suffix");
+    let member = connect_to(&daemon, Transport::Stateless, "context", Some("a@default")).await;
+    assert_eq!(member.read_inbox().await, [""; 0], "a member of default is another agent");
 }
 
 #[tokio::test]

@@ -62,17 +62,35 @@ async fn tool_call_with_invalid_agent_name_registers_no_agent() {
 }
 
 #[tokio::test]
-async fn full_agent_name_is_the_same_agent() {
+async fn standalone_agent_and_member_of_default_are_two_agents() {
     let daemon = setup().start().unwrap();
-    let rev = connect(&daemon, Transport::Bridge, Some("rev@default")).await;
+    let rev = connect(&daemon, Transport::Bridge, Some("rev")).await;
     assert_eq!(rev.register("rev").await, "rev");
-    for name in ["rev", "rev@default"] {
-        let asked = json!({"name": "w", "source_type": "prompt", "source_content": "x", "agent_id": name});
-        rev.call("workflow_create", asked).await;
-        assert_eq!(rev.call("agent_get", json!({"id": name})).await["id"], "rev");
+    assert_eq!(rev.call("agent_get", json!({"id": "rev"})).await["id"], "rev");
+    let member = connect(&daemon, Transport::Bridge, Some("rev@default")).await;
+    assert_eq!(member.register("rev").await, "rev@default");
+    let solo = connect(&daemon, Transport::Bridge, Some("solo@default")).await;
+    assert_eq!(solo.register("solo").await, "solo@default");
+    for (named, id) in [("rev", "rev"), ("rev@default", "rev@default"), ("solo", "solo@default")] {
+        assert_eq!(rev.call("agent_get", json!({"id": named})).await["id"], id, "{named}");
     }
-    let authors: Vec<String> = rows_of_kind(&daemon, "run.created").iter().map(|row| text(&row["actor"])).collect();
-    assert_eq!(authors, ["rev", "rev"]);
+    for (agent, path) in [(&rev, "a.rs"), (&member, "b.rs")] {
+        assert_eq!(agent.call("resource_claim", json!({"path": path})).await["granted"], true);
+    }
+    assert_eq!(member.call("resource_claim", json!({"path": "a.rs"})).await["owner"], "rev");
+
+    // `@name` reaches the member, `agent:name` the standalone agent; each is shown by the name that reaches it.
+    solo.call("channel_send", json!({"message": "@rev look"})).await;
+    solo.call("channel_send", json!({"message": "@agent:rev look too"})).await;
+    solo.call("channel_send", json!({"message": "for the member", "to": "rev"})).await;
+    solo.call("channel_send", json!({"message": "for the standalone one", "to": "agent:rev"})).await;
+    assert_eq!(member.read_inbox().await, ["@rev look", "for the member"]);
+    assert_eq!(rev.read_inbox().await, ["@agent:rev look too", "for the standalone one"]);
+    rev.call("channel_send", json!({"message": "@solo done"})).await;
+    member.call("channel_send", json!({"message": "@solo done too"})).await;
+    let heard = solo.call("inbox_check", json!({})).await["messages"].clone();
+    let from: Vec<&Value> = heard.as_array().unwrap().iter().map(|message| &message["entry"]["from"]).collect();
+    assert_eq!(from, ["agent:rev", "rev"]);
 }
 
 #[tokio::test]

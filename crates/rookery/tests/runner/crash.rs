@@ -206,7 +206,7 @@ async fn repeated_turn_lists_its_earlier_actions_and_leaves_no_process() -> Outc
     let runner = stage.start(&["run", "team.yaml"])?;
     eventually("the agent wrote its document", async || {
         let written = stage.events("x.document.written").await?;
-        let is_its = |event: &Value| event["agent_id"] == "worker";
+        let is_its = |event: &Value| event["agent_id"] == "worker@default";
         Ok(written.iter().any(is_its).then_some(()))
     })
     .await?;

@@ -18,10 +18,10 @@ fn has_agent_process(stage: &Stage) -> bool {
     })
 }
 
-/// Outcome and error of every turn of an agent.
+/// Outcome and error of every turn of an agent of the team in `default`.
 fn turns_of(turns: &[Value], agent: &str) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let own = turns.iter().filter(|turn| turn["agent"] == agent);
+    let own = turns.iter().filter(|turn| turn["agent"] == format!("{agent}@default"));
     own.map(|turn| (text(&turn["outcome"]), text(&turn["error"]["message"]))).collect()
 }
 
@@ -70,7 +70,7 @@ kickoff: "@sleeper @stubborn @flooder @quitter @failer @crasher @stranger @healt
     let counts = stage.acknowledgement_counts().await?;
     let acked: Vec<&str> =
         counts.iter().filter(|(_, count)| **count > 0).map(|((_, agent), _)| agent.as_str()).collect();
-    assert_eq!(acked, ["healthy"], "given-up messages are not acknowledged");
+    assert_eq!(acked, ["healthy@default"], "given-up messages are not acknowledged");
     stage.daemon.replay_verify()
 }
 

@@ -160,14 +160,14 @@ kickoff: "@lucky @unlucky go"
     assert!(output.stderr.contains("no luck"), "{output:?}");
     let turns = stage.turns("@default").await?;
     let of = |agent: &str| -> Vec<(Value, Value)> {
-        let own = turns.iter().filter(|turn| turn["agent"] == agent);
+        let own = turns.iter().filter(|turn| turn["agent"] == format!("{agent}@default"));
         own.map(|turn| (turn["attempt"].clone(), turn["outcome"].clone())).collect()
     };
     assert_eq!(of("lucky"), [(json!(1), json!("failed")), (json!(2), json!("done"))]);
     assert_eq!(of("unlucky"), [1, 2, 3, 4].map(|attempt| (json!(attempt), json!("failed"))));
     let counts = stage.acknowledgement_counts().await?;
     let acked: Vec<(&str, usize)> = counts.iter().map(|((_, agent), count)| (agent.as_str(), *count)).collect();
-    assert_eq!(acked, [("lucky", 1), ("unlucky", 0)], "given-up messages are not acknowledged");
+    assert_eq!(acked, [("lucky@default", 1), ("unlucky@default", 0)], "given-up messages are not acknowledged");
     let channel = stage.channel("default").await?;
     assert!(channel.iter().any(|(from, text)| from == "system" && text.contains("no luck")), "{channel:?}");
     assert_eq!(stage.team("@default").await?["outcome"], "failed");

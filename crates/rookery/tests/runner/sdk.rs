@@ -203,7 +203,7 @@ async fn rate_limited_account_delays_only_its_agents() -> Outcome {
         wait_for_message(&stage, &format!("{text}, indeed")).await?;
     }
     let turns = stage.turns("@default").await?;
-    assert!(!turns.iter().any(|turn| turn["agent"] == "two"), "agent two shares the account: {turns:?}");
+    assert!(!turns.iter().any(|turn| turn["agent"] == "two@default"), "agent two shares the account: {turns:?}");
     assert_eq!(models.requests(SHARED).len(), 1);
     runner.interrupt()?;
     let output = runner.finish().await?;

@@ -22,7 +22,7 @@ const SESSION_LASTS: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 /// One agent's settings in its team.
 #[derive(Clone, Debug)]
 pub struct Seat {
-    /// The agent's id for the daemon: `name@instance`, or the name alone in the default instance.
+    /// The agent's id for the daemon: `name@instance`, or the name alone for a standalone agent of the default instance.
     pub id: AgentId,
     /// The name that its team mentions it by.
     pub name: String,

@@ -195,7 +195,7 @@ impl Ready {
     pub fn mentioned_agents(&self, text: &str) -> Vec<&str> {
         let here = &self.variables.instance;
         let members = |name: &String| self.workflow.agent(name).map(|agent| agent.name.value.as_str());
-        let names = mentions(text, here).into_iter().filter(|agent| Instance::of(agent) == *here);
+        let names = mentions(text, here).into_iter().filter(|agent| here.agent(instance::bare(agent)) == *agent);
         names.map(|agent| instance::bare(&agent).to_owned()).filter_map(|name| members(&name)).collect()
     }
 

@@ -469,7 +469,7 @@ impl Preparing<'_> {
     }
 
     fn id_of(&self, agent: &Agent) -> AgentId {
-        self.order.ready.variables.instance.agent(&agent.name.value)
+        self.team.member(&agent.name.value)
     }
 }
 

@@ -33,7 +33,7 @@ use rookery_client::{Client, ClientError};
 use rookery_core::{AgentId, TeamId};
 
 use crate::backend::Failure;
-use crate::file::{Ready, show_duration};
+use crate::file::{Agent, Ready, show_duration};
 use crate::setup::SetupError;
 pub use archive::Leftovers;
 pub use force_end::{ForceEnded, force_end};
@@ -67,8 +67,9 @@ impl Order {
     }
 
     fn ids(&self) -> impl Iterator<Item = (AgentId, String)> {
-        let instance = &self.ready.variables.instance;
-        self.ready.workflow.agents.iter().map(|agent| (instance.agent(&agent.name.value), agent.name.value.clone()))
+        let team = self.team();
+        let id = move |agent: &Agent| (team.member(&agent.name.value), agent.name.value.clone());
+        self.ready.workflow.agents.iter().map(id)
     }
 }
 
@@ -76,7 +77,7 @@ impl Order {
 pub fn team_of(ready: &Ready, mode: Mode) -> TeamId {
     let instance = &ready.variables.instance;
     match (mode, ready.workflow.agents.first()) {
-        (Mode::Standalone, Some(agent)) => TeamId::from(instance.agent(&agent.name.value).as_str()),
+        (Mode::Standalone, Some(agent)) => TeamId::from(instance.caller(&agent.name.value).as_str()),
         _ => TeamId::new(format!("@{}", instance.name())),
     }
 }

@@ -84,7 +84,7 @@ pub(super) fn seat(
     place: SeatContext<'_>,
     variables: &Arc<Variables>,
 ) -> Result<Seat, TeamError> {
-    let id = ready.variables.instance.agent(&agent.name.value);
+    let id = order.team().member(&agent.name.value);
     let state = place.held.folder.join(&agent.name.value);
     create_private_folder(&state).map_err(|source| TeamError::State { path: state.clone(), source })?;
     let address = order.client.address();

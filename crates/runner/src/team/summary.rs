@@ -87,7 +87,7 @@ impl RunSummary {
 
 fn agents(crew: &Crew) -> Vec<AgentSummary> {
     let summary = |(standing, error): (super::report::MemberStatus, Option<String>)| AgentSummary {
-        id: crew.ready.variables.instance.agent(&standing.name).to_string(),
+        id: crew.team.member(&standing.name).to_string(),
         name: standing.name,
         ok: error.is_none(),
         error,

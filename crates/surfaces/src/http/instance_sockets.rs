@@ -201,7 +201,7 @@ pub(crate) async fn name_members(
     }
     let stated = request.headers().get(&AGENT).and_then(|value| value.to_str().ok());
     let stated = stated.filter(|id| !id.is_empty() && !is_own(&app, request.headers(), id));
-    let member = stated.map(|id| instance.member(id));
+    let member = stated.map(|id| instance.caller(id));
     if let Some(value) = member.and_then(|id| HeaderValue::from_str(id.as_str()).ok()) {
         request.headers_mut().insert(AGENT, value);
     }

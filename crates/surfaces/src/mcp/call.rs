@@ -212,7 +212,7 @@ fn named_worker(worker: (Caller, Option<AgentId>)) -> Result<(Caller, AgentId), 
 }
 
 fn named(sender: &Sender, argument: Option<&str>) -> Option<AgentId> {
-    argument.filter(|id| !id.is_empty()).map(|id| sender.instance().member(id))
+    argument.filter(|id| !id.is_empty()).map(|id| sender.instance().caller(id))
 }
 
 /// See [`Call::caller`].

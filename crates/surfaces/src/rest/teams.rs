@@ -247,10 +247,9 @@ pub async fn shown_now(call: &Call, id: &TeamId) -> Result<Response, HttpError> 
     params(("id" = String, Path)), request_body = StartTeamRequest, responses((status = 200, body = TeamStart)))]
 pub async fn start(call: Call, Segment(id): Segment, body: JsonBody<StartTeamRequest>) -> Result<Response, HttpError> {
     let team = TeamId::parse(&id)?;
-    let instance = team.instance();
     let asked = body.value;
     let agent = |agent: TeamAgentRequest| NewMember {
-        agent: instance.member(&agent.name),
+        agent: team.member(&agent.name),
         backend: agent.backend,
         model: agent.model,
     };
@@ -308,7 +307,7 @@ pub async fn say(call: Call, Segment(id): Segment, body: JsonBody<SayRequest>) -
     params(("id" = String, Path)), request_body = StopRequest, responses((status = 200, body = TeamView)))]
 pub async fn stop(call: Call, Segment(id): Segment, body: MaybeBody<StopRequest>) -> Result<Response, HttpError> {
     let team = TeamId::parse(&id)?;
-    let member = body.value.agent.map(|name| team.instance().member(&name));
+    let member = body.value.agent.map(|name| team.member(&name));
     let command = RequestTeamStop { team, member, reason: body.value.reason };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
     Ok(respond(&call, committed))

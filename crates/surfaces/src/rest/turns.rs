@@ -3,7 +3,6 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::artifacts::referred;
-use rookery_core::kernel::instance::plain;
 use rookery_core::model::turn;
 use rookery_core::model::turn::{Failure, Turn, TurnConclusion, Usage, WakeReason};
 use rookery_core::teams::{EndTurn, Notes, StartTurn};
@@ -167,7 +166,7 @@ pub struct TurnActivityView {
 pub async fn list(call: Call, Query(query): Query<TurnsQuery>) -> Result<Response, HttpError> {
     call.reader().await?;
     let filter = TurnFilter {
-        agent: query.agent.map(|agent| plain(&AgentId::new(agent))),
+        agent: query.agent.map(AgentId::new),
         team: query.team.as_deref().map(TeamId::parse).transpose()?,
         limit: extract::at_least_one(query.limit)?,
     };
@@ -202,7 +201,7 @@ pub async fn start(call: Call, body: JsonBody<StartTurnRequest>) -> Result<Respo
         turn: call.app().engine().teams().mint_turn(),
         team: TeamId::parse(&asked.team)?,
         generation: asked.generation,
-        agent: plain(&AgentId::new(asked.agent)),
+        agent: AgentId::new(asked.agent),
         attempt: asked.attempt,
         woken: match asked.cause {
             TurnCause::Messages => WakeReason::Messages,

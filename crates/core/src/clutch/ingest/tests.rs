@@ -90,7 +90,7 @@ fn chat_stands_in_its_thread_and_reaches_whom_it_is_to_and_whom_it_mentions() {
         let told = refused(&mut w, "g", "chat.message", "ken", &said);
         assert_eq!(told, (Code::UnknownRecipient, format!("/payload/mentions/{index}")));
     }
-    let itself = json!({ "payload": { "text": "@ghost", "mentions": ["stranger", "bob@default"] } });
+    let itself = json!({ "payload": { "text": "@ghost", "mentions": ["stranger", "bob"] } });
     sends(&mut w, "g", "chat.message", "stranger", &itself);
     assert_eq!(w.standing("g", "bob"), Some(Standing::Queued));
     sends(&mut w, "n", "chat.system", "ken", &json!({ "to": [{ "agent_id": "ada" }], "payload": { "text": "up" } }));

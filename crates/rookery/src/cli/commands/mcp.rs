@@ -74,10 +74,10 @@ impl Tools {
     }
 }
 
-/// The agent that is to speak. A bare name is that of a member of the instance.
+/// The agent that is to speak. A bare name is that of a member of the instance, and in `default` that of a standalone agent.
 pub(super) fn member(agent: &str, instance: Option<&str>) -> Result<String, Failure> {
     let instance = instance.map_or_else(Instance::default, Instance::new);
-    let member = instance.member(agent);
+    let member = instance.caller(agent);
     let named = agent_named("--agent", member.as_str()).map_err(|refusal| {
         Failure::usage(format!("no agent can be called '{agent}': {}", refusal.message)).hint(
             "an agent's name has no spaces and is not kept for others, as 'system' and what begins with 'person:' are",

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_client::teams::Mode;
+use rookery_core::Instance;
 use rookery_runner::file::{FileFault, Ready, Refused, Surroundings, WorkflowSource};
 use rookery_runner::team::Leftovers;
 use serde_json::{Map, Value, json};
@@ -155,6 +156,10 @@ impl Args {
             (Some((_, own)), Some(instance)) if own != instance => {
                 Err(Failure::usage(format!("{} is not in the instance {instance}", self.name))
                     .hint("say one of the two"))
+            }
+            (Some((name, instance)), _) if *Instance::default().name() == *instance => {
+                let failure = Failure::usage(format!("{name}@{instance} is the id of a team's agent"));
+                Err(failure.hint(format!("a standalone agent of {instance} is called {name}: rookery new {name}")))
             }
             (Some((name, instance)), _) => Ok((name.to_owned(), instance.to_owned())),
             (None, instance) => Ok((self.name.clone(), instance.clone().unwrap_or_else(|| "default".to_owned()))),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cli::context::Context;
 use crate::cli::output::{Format, TextStyle};
-use crate::cli::roster::{Roster, recipient};
+use crate::cli::roster::{Left, Meant, Roster, recipient};
 
 /// How far back is looked.
 const LOOKED_AT: u32 = 1000;
@@ -34,7 +34,12 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let client = context.client().await?;
     let agent = match args.to.as_deref() {
         // One that does not run has messages too.
-        Some(to) => recipient(&Roster { teams: Vec::new() }, Some(to))?,
+        Some(to) => {
+            let named = recipient(&Roster { teams: Vec::new() }, Some(to))?;
+            let meant = Meant::read(&client, &named, Left::Included).await?;
+            meant.as_ref().and_then(Meant::note).iter().for_each(|note| context.out.note(note));
+            meant.map_or(named, |meant| meant.agent)
+        }
         None => recipient(&Roster::read(&client).await?, None)?,
     };
     let mut sent = messages_of(&client, &agent).await?;

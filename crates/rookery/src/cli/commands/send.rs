@@ -1,15 +1,17 @@
 //! `rookery send`
 
 use rookery_client::tools::ToolCallAnswer;
-use rookery_client::{Client, ClientError, Tools, wire};
+use rookery_client::{Client, ClientError, Tools};
+use rookery_core::kernel::instance::namesake;
 use rookery_core::messages::mentions;
+use rookery_core::model::addressee::Address;
 use rookery_core::{AgentId, Instance};
 use serde_json::{Value, json};
 
 use super::context::typed;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
-use crate::cli::roster::{Missing, Roster, recipient};
+use crate::cli::roster::{Left, Meant, Missing, Roster, recipient};
 
 /// Send a message to an agent
 ///
@@ -37,8 +39,10 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let client = context.client().await?;
     let roster = Roster::read(&client).await?;
     let agent = chosen(context, &roster, args.to.as_deref())?;
-    known(&client, &roster, &agent).await?;
-    let answer = send(client, &agent, message).await?;
+    let meant = known(&client, &roster, &agent).await?;
+    meant.note().iter().for_each(|note| context.out.note(note));
+    let answer = send(client, &meant, message).await?;
+    let agent = meant.agent;
     if let Some(why) = answer.value["held"].as_str() {
         let failure = Failure::new(format!("it did not reach {agent}: {why}"));
         return Err(failure.hint("a person lets it go with `rookery context held`").into());
@@ -68,14 +72,10 @@ fn chosen(context: &Context, roster: &Roster, to: Option<&str>) -> anyhow::Resul
     }
 }
 
-/// Whom nobody knows, and who has left, gets nothing.
-async fn known(client: &Client, roster: &Roster, agent: &AgentId) -> anyhow::Result<()> {
-    if roster.find(agent).is_some() {
-        return Ok(());
-    }
-    let agents: Vec<wire::ListedAgent> = wire::read(&client.get(&["agents"], &[]).await?)?;
-    if agents.iter().any(|known| known.id == agent.as_str()) {
-        return Ok(());
+/// The agent that the name means. One that has left gets nothing, unless its team runs.
+async fn known(client: &Client, roster: &Roster, agent: &AgentId) -> anyhow::Result<Meant> {
+    if let Some(meant) = Meant::read(client, agent, Left::Ignored).await?.or_else(|| roster.meant(agent)) {
+        return Ok(meant);
     }
     let failure = Failure::new(format!("no agent named '{agent}' here"));
     let hint = match roster.names() {
@@ -85,28 +85,36 @@ async fn known(client: &Client, roster: &Roster, agent: &AgentId) -> anyhow::Res
     Err(failure.hint(hint).into())
 }
 
-async fn send(client: Client, agent: &AgentId, message: &str) -> Result<ToolCallAnswer, ClientError> {
+async fn send(client: Client, meant: &Meant, message: &str) -> Result<ToolCallAnswer, ClientError> {
+    let agent = &meant.agent;
     let instance = Instance::of(agent);
     let tools = Tools::new(client, None).in_instance(Some(instance.name().to_owned()));
     let arguments = |fields: &[(&str, &str)]| -> Value {
         fields.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect::<serde_json::Map<_, _>>().into()
     };
-    let entry = arguments(&[("message", &mentioning(agent, &instance, message))]);
+    let entry = arguments(&[("message", &mentioning(meant, &instance, message))]);
     match tools.call("channel_send", entry).await {
         // Where there is no channel, it is for the agent alone.
         Err(error) if error.code() == Some("CONTEXT_DISABLED") => {
-            tools.call("channel_send", arguments(&[("message", message), ("to", agent.as_str())])).await
+            let to = Address::Agent(agent.clone()).to_string();
+            tools.call("channel_send", arguments(&[("message", message), ("to", &to)])).await
         }
         sent => sent,
     }
 }
 
 /// The message so that it mentions the agent.
-fn mentioning(agent: &AgentId, instance: &Instance, message: &str) -> String {
-    if mentions(message, instance).contains(agent) {
+fn mentioning(meant: &Meant, instance: &Instance, message: &str) -> String {
+    let Meant { agent, member } = meant;
+    let mentioned = mentions(message, instance);
+    let is_named = namesake(agent).is_some_and(|name| member.is_none() && mentioned.contains(&name));
+    if is_named || mentioned.contains(agent) {
         return message.to_owned();
     }
-    format!("@{} {message}", instance.calls(agent))
+    match member {
+        Some(_) => format!("@{} {message}", Address::Agent(agent.clone())),
+        None => format!("@{} {message}", instance.calls(agent)),
+    }
 }
 
 #[cfg(test)]
@@ -115,11 +123,15 @@ mod tests {
 
     #[test]
     fn a_message_mentions_whom_it_is_for_once() {
-        let said = |agent: &str, message: &str| {
-            let agent = AgentId::from(agent);
-            mentioning(&agent, &Instance::of(&agent), message)
+        let said_beside = |agent: &str, member: Option<&str>, message: &str| {
+            let meant = Meant { agent: agent.into(), member: member.map(AgentId::from) };
+            mentioning(&meant, &Instance::of(&meant.agent), message)
         };
+        let said = |agent: &str, message: &str| said_beside(agent, None, message);
         assert_eq!(said("helper", "hello"), "@helper hello");
+        assert_eq!(said("helper", "@helper hello"), "@helper hello");
+        assert_eq!(said("coder@default", "hello"), "@coder hello");
+        assert_eq!(said_beside("coder", Some("coder@default"), "ask @coder"), "@agent:coder ask @coder");
         assert_eq!(said("coder@pr-1", "hello"), "@coder hello");
         assert_eq!(said("coder@pr-1", "look, @coder: here"), "look, @coder: here");
         assert_eq!(said("coder@pr-1", "as @coders say"), "@coder as @coders say");

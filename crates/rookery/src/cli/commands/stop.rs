@@ -41,7 +41,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let client = context.client().await?;
     let roster = Roster::read(&client).await?;
     let wanted = match (&args.target, args.all) {
-        (Some(target), _) => chosen(&roster, &Target::parse(target)?)?,
+        (Some(target), _) => chosen(context, &roster, &Target::parse(target)?)?,
         (None, true) => roster.teams.iter().map(Stop::all_of).collect(),
         (None, false) => return offer(context, &roster),
     };
@@ -92,7 +92,7 @@ impl Stop {
 }
 
 /// What a target means among those that run.
-fn chosen(roster: &Roster, target: &Target) -> Result<Vec<Stop>, Failure> {
+fn chosen(context: &Context, roster: &Roster, target: &Target) -> Result<Vec<Stop>, Failure> {
     let nobody = |what: String| match roster.names() {
         names if names.is_empty() => Failure::new(format!("{what} does not run")).hint("nothing runs"),
         names => Failure::new(format!("{what} does not run")).hint(format!("these do: {names}")),
@@ -102,11 +102,15 @@ fn chosen(roster: &Roster, target: &Target) -> Result<Vec<Stop>, Failure> {
             let stops: Vec<Stop> = roster.in_instance(instance).map(Stop::all_of).collect();
             if stops.is_empty() { Err(nobody(format!("@{instance}"))) } else { Ok(stops) }
         }
-        Target::Agent(agent) => match roster.find(agent) {
-            Some((team, _)) if team.mode == Some(Mode::Standalone) => Ok(vec![Stop::all_of(team)]),
-            Some((team, _)) => Ok(vec![Stop { agent: Some(agent.clone()), ..Stop::all_of(team) }]),
-            None => Err(nobody(agent.to_string())),
-        },
+        Target::Agent(name) => {
+            let Some(meant) = roster.meant(name) else { return Err(nobody(name.to_string())) };
+            meant.note().iter().for_each(|note| context.out.note(note));
+            match roster.find(&meant.agent) {
+                Some((team, _)) if team.mode == Some(Mode::Standalone) => Ok(vec![Stop::all_of(team)]),
+                Some((team, _)) => Ok(vec![Stop { agent: Some(meant.agent), ..Stop::all_of(team) }]),
+                None => Err(nobody(name.to_string())),
+            }
+        }
     }
 }
 

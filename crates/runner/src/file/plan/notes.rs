@@ -1,7 +1,6 @@
 //! Remarks about a workflow that do not block a run.
 
 use rookery_core::kernel::instance;
-use rookery_core::kernel::instance::Instance;
 use rookery_core::messages::mentions;
 
 use super::super::agent::{Agent, EnvValue, Sandbox};
@@ -40,7 +39,7 @@ pub(crate) fn cost_limit_warning(ready: &Ready) -> Option<String> {
 /// Reports mentions of unknown agents that resemble a member of the team.
 fn unknown_mentions(ready: &Ready, kickoff: &str) -> Vec<String> {
     let here = &ready.variables.instance;
-    let mentioned = mentions(kickoff, here).into_iter().filter(|agent| Instance::of(agent) == *here);
+    let mentioned = mentions(kickoff, here).into_iter().filter(|agent| here.agent(instance::bare(agent)) == *agent);
     let unknown =
         mentioned.map(|agent| instance::bare(&agent).to_owned()).filter(|name| ready.workflow.agent(name).is_none());
     let note = |name: String| {

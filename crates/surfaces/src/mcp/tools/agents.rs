@@ -4,7 +4,7 @@ use rookery_core::agents::{
     Announcement, CurrentTask, Introduction, LeaveTeam, ProfileChange, RegisterAgent, SetAgentStatus,
 };
 use rookery_core::model::agent::Agent;
-use rookery_core::{AgentId, Caller, Code, Instance, Rejection, RunId};
+use rookery_core::{AgentId, Caller, Code, Rejection, RunId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -158,7 +158,7 @@ fn mint(call: &Call) -> AgentId {
             minted.chars().skip(minted.len().saturating_sub(LENGTH)).collect()
         }
     };
-    call.sender().instance().agent(&format!("ag_{random}"))
+    call.sender().instance().caller(&format!("ag_{random}"))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -247,11 +247,14 @@ struct AgentGetArgs {
 async fn get(call: Call, asked: AgentGetArgs) -> ToolAnswer<AgentView> {
     call.reader().await?;
     // Inside of an instance too, what is not the name of a member is an id as agent_list shows it.
-    let agent = match known(&call, &call.sender().instance().member(&asked.id)).await {
-        Ok(member) => member,
-        Err(_) => known(&call, &Instance::default().member(&asked.id)).await?,
-    };
-    Ok(ToolReply::new(shown(&call, agent)))
+    let (here, id) = (call.sender().instance(), AgentId::from(asked.id.as_str()));
+    let mut found = known(&call, &here.caller(&asked.id)).await;
+    for other in [here.member(&asked.id), id] {
+        if found.is_err() {
+            found = known(&call, &other).await;
+        }
+    }
+    Ok(ToolReply::new(shown(&call, found?)))
 }
 
 fn shown(call: &Call, agent: Agent) -> AgentView {

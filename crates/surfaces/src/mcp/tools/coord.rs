@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 
-use rookery_core::kernel::instance::plain;
 use rookery_core::kernel::time::iso;
 use rookery_core::messages::{Ack, Addressees, What};
 use rookery_core::{AgentId, MessageId};
@@ -186,7 +185,7 @@ impl CoordTo {
         if named.is_empty() || named.iter().any(|name| name.trim().is_empty()) {
             return Err(ToolError::invalid("argument 'to': must not be empty").suggest("name agents, or give \"all\""));
         }
-        Ok(Addressees::Agents(named.iter().map(|name| plain(&AgentId::from(name.as_str()))).collect()))
+        Ok(Addressees::Agents(named.iter().map(|name| AgentId::from(name.as_str())).collect()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Messages as the context tools show them, who takes part in them, and where each recipient stands.
 
-use rookery_core::kernel::instance::plain;
 use rookery_core::kernel::time::iso;
+use rookery_core::model::addressee::Address;
 use rookery_core::model::message::{Fate, Form, Hold, Message, Priority, Recipients};
 use rookery_core::{Actor, AgentId, Authority, Caller, Code, Instance, MessageId, Rejection, Timestamp};
 use rookery_engine::messages::{Mail, MessageStatus, Pending, Reached, RecipientStatus, Waiting};
@@ -57,13 +57,16 @@ impl Member {
         }
     }
 
-    /// The id that a name stands for here.
+    /// The id that a name stands for here; `agent:` in front of it says that it is the id.
     pub fn named(&self, name: &str) -> Result<AgentId, ToolError> {
         let bare = name.trim().trim_start_matches('@');
         if bare.is_empty() {
             return Err(ToolError::invalid(format!("argument 'to': '{name}' names no agent")));
         }
-        Ok(if bare.contains('@') { plain(&AgentId::from(bare)) } else { self.instance.agent(bare) })
+        match Address::parse(bare) {
+            Some(Address::Agent(id)) if bare != id.as_str() => Ok(id),
+            _ => Ok(self.instance.member(bare)),
+        }
     }
 }
 
@@ -101,7 +104,7 @@ impl ChannelEntryView {
         ChannelEntryView {
             id: header.message.to_string(),
             timestamp: iso(message.at),
-            from: reader.calls(&header.from),
+            from: header.author_for(reader),
             message: message.letter.text.clone(),
             mentions: called(&header.mentions, reader),
             to,
