@@ -4,7 +4,7 @@
 //! node tells only those that listen there.
 
 use rookery_core::Instance;
-use rookery_core::messages::{MessageSent, MessagesAcked, MessagesRead};
+use rookery_core::messages::{MessageSent, MessagesAcked, MessagesRead, MessagesSuperseded};
 use rookery_core::model::message::Form;
 use rookery_core::model::message::Priority;
 use rookery_core::model::message::{Recipients, Standing};
@@ -82,9 +82,9 @@ pub fn note(engine: &Engine, row: &LogRow) {
             // The attempts stay known: a list of deliveries shows how many it took.
             wakes.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
         }
-        EventRef::DeliverySuperseded(fact) => {
-            wakes.read(&fact.agent, [&fact.message]);
-            engine.attempt_log().forget(&fact.agent, [&fact.message]);
+        EventRef::MessagesSuperseded(MessagesSuperseded(receipt)) => {
+            wakes.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
+            engine.attempt_log().forget(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
         }
         EventRef::DeliveryAbandoned(fact) => engine.attempt_log().forget(&fact.agent, [&fact.message]),
         EventRef::LogRedacted(fact) => fact.cleared.iter().for_each(|cleared| forget(engine, &cleared.key)),

@@ -2,6 +2,7 @@
 
 import type { IconName } from '../parts/Icon';
 import { type LogEvent, number, object, type Payload, plain, text, texts } from './event';
+import { channelOf, channelTitle } from './talk';
 
 /** Names of things, as the page knows them. */
 export interface Names {
@@ -68,6 +69,8 @@ export function describe(event: LogEvent, names: Names): string {
     case 'message.held': return `a message of ${text(payload, 'from')} is held for a person`;
     case 'message.read': return `read ${counted(texts(payload, 'messages').length, 'message')}${forAgent(event)}`;
     case 'message.acked': return `acknowledged ${counted(texts(payload, 'messages').length, 'message')}${forAgent(event)}`;
+    case 'message.superseded': return `${counted(texts(payload, 'messages').length, 'message')} no longer wanted from ${text(payload, 'agent') ?? ''}`;
+    case 'channel.archived': return `archived this channel as #${channelTitle(channelOf(text(payload, 'archive') ?? ''))}`;
     case 'document.written': return `wrote ${pathOf(payload)}, version ${number(payload, 'version') ?? '?'}`;
     case 'document.deleted': return `deleted ${pathOf(payload)}`;
     case 'routing.decided': return routed(payload, task());
@@ -85,7 +88,6 @@ export function describe(event: LogEvent, names: Names): string {
     case 'turn.ended': return `the turn of ${text(payload, 'agent') ?? 'an agent'} ended: ${text(payload, 'how') ?? ''}${suffix(text(object(payload, 'failure'), 'reason'))}`;
     case 'context.configured': return 'configured the context';
     case 'run.planned': return `planned ${counted(texts(payload, 'planned').length, 'task')}${suffix(text(payload, 'summary'))}`;
-    case 'delivery.superseded': return `withdrew an offer to ${text(payload, 'agent') ?? ''}`;
     case 'envelope.received': return `${event.type}${suffix(text(payload, 'text') ?? text(payload, 'title'))}`;
     default: return words(event.kind);
   }
@@ -148,7 +150,7 @@ export function isDeed(event: LogEvent): boolean {
 const NO_DEEDS = new Set([
   'agent.went_offline', 'lead.chosen', 'task.reserved', 'task.step_set', 'task.released', 'task.retried', 'task.reopened', 'task.failed',
   'task.timed_out', 'task.attempts_exhausted', 'file.untracked_changed', 'file.conflict_detected', 'file.conflict_resolved',
-  'file.conflict_escalated', 'message.held', 'run.status_set', 'delivery.abandoned', 'team.spawned', 'team.start_failed', 'team.started', 'team.resumed', 'team.kicked_off', 'team.ended',
+  'file.conflict_escalated', 'message.held', 'message.superseded', 'run.status_set', 'delivery.abandoned', 'team.spawned', 'team.start_failed', 'team.started', 'team.resumed', 'team.kicked_off', 'team.ended',
 ]);
 
 /** Paths come as a text, or with the key that they are known by. */

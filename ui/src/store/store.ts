@@ -2,13 +2,13 @@
 
 import { useSyncExternalStore } from 'react';
 import { credential, events as eventPage, get, onStoreFailure, path, type Probed, probe, source, type Wire } from '../api/client';
-import { type LogEvent, read, text } from './event';
+import { type LogEvent, number, read, text } from './event';
 import { Feed, type Link } from './feed';
 import { fold } from './fold';
 import { pages } from './pages';
 import { browserTimers, Rhythm } from './rhythm';
 import { Ring } from './ring';
-import { type Entry, joined, listen, type Talk, threadOf } from './talk';
+import { ARCHIVED, channelOf, type Entry, joined, listen, type Talk, threadOf } from './talk';
 import { fromSnapshot, NOTHING, type World } from './world';
 
 export interface Session {
@@ -25,6 +25,8 @@ export interface Channel {
   name: string;
   messages: number;
   lastAt: number;
+  /** The channel that it is an archive of. */
+  archiveOf: string | undefined;
 }
 
 export interface State {
@@ -225,9 +227,9 @@ export async function channels(): Promise<void> {
   const found = await get<Wire['ChannelInfo'][]>('/channels').catch(() => []);
   const next = new Map(state.channels);
   for (const channel of found) {
-    next.set(channel.name, { name: channel.name, messages: channel.messages, lastAt: channel.last_at ?? 0 });
+    next.set(channel.name, { name: channel.name, messages: channel.messages, lastAt: channel.last_at ?? 0, archiveOf: channel.archive_of ?? undefined });
   }
-  if (!next.has('default')) next.set('default', { name: 'default', messages: 0, lastAt: 0 });
+  if (!next.has('default')) next.set('default', { name: 'default', messages: 0, lastAt: 0, archiveOf: undefined });
   change({ channels: next });
   // What mentions the person must be known wherever the page begins.
   const newest = [...next.values()].filter((channel) => channel.messages > 0).sort((a, b) => b.lastAt - a.lastAt);
@@ -300,11 +302,17 @@ function putAside(known: ReadonlySet<string>, events: readonly LogEvent[]): Read
 function counted(known: ReadonlyMap<string, Channel>, events: readonly LogEvent[]): ReadonlyMap<string, Channel> {
   let next: Map<string, Channel> | undefined;
   for (const event of events) {
-    if (event.kind !== 'message.sent' || text(event.payload, 'form') !== 'entry') continue;
+    const entry = event.kind === 'message.sent' && text(event.payload, 'form') === 'entry';
+    if (!entry && event.kind !== ARCHIVED) continue;
     next ??= new Map(known);
-    const thread = text(event.payload, 'thread') ?? '';
-    const name = thread.startsWith('thr_') ? thread.slice(4) : thread;
-    next.set(name, { name, messages: (next.get(name)?.messages ?? 0) + 1, lastAt: event.at });
+    const name = channelOf(text(event.payload, 'thread') ?? '');
+    const before = next.get(name);
+    if (entry) next.set(name, { name, messages: (before?.messages ?? 0) + 1, lastAt: event.at, archiveOf: before?.archiveOf });
+    else {
+      const archive = channelOf(text(event.payload, 'archive') ?? '');
+      next.set(name, { name, messages: 0, lastAt: before?.lastAt ?? 0, archiveOf: undefined });
+      next.set(archive, { name: archive, messages: number(event.payload, 'messages') ?? 0, lastAt: before?.lastAt ?? 0, archiveOf: name });
+    }
   }
   return next ?? known;
 }

@@ -61,8 +61,21 @@ export function listen(talk: Talk, events: readonly LogEvent[]): Talk {
     const entry = entryOf(event);
     if (entry) own().set(entry.thread, joined((next ?? talk).get(entry.thread) ?? [], [entry]));
     if (event.kind === 'message.acked') acknowledge(own(), event);
+    if (event.kind === ARCHIVED) archive(own(), event);
   }
   return next ?? talk;
+}
+
+/** The entries of a channel until now are shown in another one. */
+export const ARCHIVED = 'channel.archived';
+
+function archive(talk: Map<string, readonly Entry[]>, { payload }: LogEvent): void {
+  const thread = text(payload, 'thread') ?? '';
+  const to = text(payload, 'archive') ?? '';
+  const until = number(payload, 'until') ?? 0;
+  const entries = talk.get(thread) ?? [];
+  talk.set(thread, entries.filter((entry) => entry.at > until));
+  talk.set(to, entries.filter((entry) => entry.at <= until).map((entry) => ({ ...entry, thread: to })));
 }
 
 /** Entries of one channel with others, each once, in order, and the newest of them. */

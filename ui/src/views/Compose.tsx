@@ -5,7 +5,7 @@ import { flushSync } from 'react-dom';
 import { ApiError } from '../api/client';
 import { agentShape, agentWord, Glyph } from '../parts/Glyph';
 import * as actions from '../store/actions';
-import { usePlace } from '../router';
+import { at, usePlace } from '../router';
 import { useDraft } from '../shell/draft';
 import { useMayAct, useWorld } from '../store/hooks';
 import { EXACT, mentionOf, reach, reachWords, typing } from '../store/mentions';
@@ -40,6 +40,7 @@ export function Compose({ channel, thread, field, onSent }: Props) {
   const { agents } = useWorld();
   const people = usePeople();
   const place = usePlace();
+  const archiveOf = useStore((state) => state.channels.get(channel)?.archiveOf);
   const [text, setText] = useDraft(`${channel} ${replyTo?.id ?? ''}`, place.query.get('say') ?? '');
   const [caret, setCaret] = useState(0);
   const [chosen, setChosen] = useState(0);
@@ -63,6 +64,7 @@ export function Compose({ channel, thread, field, onSent }: Props) {
       .sort((a, b) => Number(a.name.startsWith(EXACT)) - Number(b.name.startsWith(EXACT)))
       .slice(0, MOST);
   }, [agents, typed?.start, closed, channel]);
+  if (archiveOf !== undefined) return <div className="signin" role="note">What an earlier run left in <a className="link" href={at('c', archiveOf)}>#{channelTitle(archiveOf)}</a>. Write there.</div>;
   if (!mayAct) return <SignInNote />;
 
   const insert = (name: string) => {

@@ -1,11 +1,11 @@
 // What was said in a channel and what happened beside it.
 
 import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
-import type { LogEvent } from '../store/event';
+import { type LogEvent, text } from '../store/event';
 import { instanceOfEvent } from '../store/instance';
 import { usePast } from '../store/replay';
 import { ENTRIES, entries as readEntries, entriesBefore, useStore } from '../store/store';
-import { type Entry, joined, threadOf } from '../store/talk';
+import { ARCHIVED, channelOf, type Entry, joined, threadOf } from '../store/talk';
 
 const NONE: readonly Entry[] = [];
 
@@ -84,8 +84,19 @@ export function useEventsBeside(channel: string, entries: readonly Entry[]): Log
   const newest = useStore((state) => state.events);
   const events = past?.events ?? newest;
   const from = entries.length >= ENTRIES ? (entries[0]?.seq ?? 0) : 0;
-  return useMemo(
-    () => events.filter((event) => event.seq >= from && event.kind !== 'message.sent' && instanceOfEvent(event) === channel),
-    [events, channel, from],
-  );
+  return useMemo(() => {
+    const span = spanOf(channel, events);
+    const isBeside = (event: LogEvent) => event.seq >= Math.max(from, span.from) && event.seq <= span.until;
+    return events.filter((event) => isBeside(event) && event.kind !== 'message.sent' && instanceOfEvent(event) === span.of);
+  }, [events, channel, from]);
+}
+
+/** The channel that a channel shows, and between which events: an archive ends, and what it is of begins, where it was archived. */
+function spanOf(channel: string, events: readonly LogEvent[]): { of: string; from: number; until: number } {
+  const archived = events.filter((event) => event.kind === ARCHIVED);
+  const end = archived.find((event) => text(event.payload, 'archive') === threadOf(channel));
+  const of = end ? channelOf(text(end.payload, 'thread') ?? '') : channel;
+  const until = end?.seq ?? Infinity;
+  const begin = archived.findLast((event) => event.seq < until && text(event.payload, 'thread') === threadOf(of));
+  return { of, from: begin?.seq ?? 0, until };
 }

@@ -2,6 +2,7 @@
 //!
 //! A message that would cause a storm is held for a person and never dropped.
 
+mod archive;
 mod dead_letter;
 mod discard;
 mod hold;
@@ -12,8 +13,8 @@ mod person;
 mod receipt;
 mod recipients;
 mod send;
-mod supersede;
 
+pub use archive::{ArchiveChannel, ChannelArchived, MessagesSuperseded};
 pub use dead_letter::{DeliveryAbandoned, DeliveryRetried, GiveUpDelivery, RetryDelivery};
 pub use discard::{DroppedLetter, LettersDropped, NoteDropped};
 pub use hold::{MessageDiscarded, MessageReleased, ReleaseHeld, Verdict};
@@ -24,4 +25,3 @@ pub(crate) use receipt::noticed;
 pub use receipt::{AckMessages, MessagesAcked, MessagesRead, ReadMessages, Receipt, Shown};
 pub(crate) use send::posted;
 pub use send::{Ack, Addressees, Cause, MessageHeld, MessageSent, SendMessage, StormGuard, Tone, What};
-pub use supersede::DeliverySuperseded;

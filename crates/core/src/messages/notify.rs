@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{DeliverySuperseded, MessageSent};
+use super::{MessageSent, MessagesSuperseded, Receipt};
 use crate::kernel::event_id;
 use crate::kernel::id::{AgentId, Seq, TaskId, ThreadId};
 use crate::model::message::{Form, Header, Letter, Priority, Recipients};
@@ -103,13 +103,15 @@ fn notification(
 }
 
 /// Supersedes the delivery of the task's open offer, if the event withdraws that and the agent did not acknowledge it.
-fn withdraw_offer(view: &View, task: &Task, rule: &NotificationRule) -> Result<Option<DeliverySuperseded>, Undecided> {
+fn withdraw_offer(view: &View, task: &Task, rule: &NotificationRule) -> Result<Option<MessagesSuperseded>, Undecided> {
     let (Some(message), Some(agent)) = (&task.routing.offered_in, &task.reserved_for) else { return Ok(None) };
     if rule.open_offer == OpenOffer::TakenBy(agent.clone()) {
         return Ok(None);
     }
     let is_open = view.delivery(message, agent)?.is_some_and(|delivery| !delivery.is_settled());
-    Ok(is_open.then(|| DeliverySuperseded { message: message.clone(), agent: agent.clone() }))
+    Ok(is_open.then(|| {
+        MessagesSuperseded(Receipt { agent: agent.clone(), messages: vec![message.clone()], broadcasts: vec![] })
+    }))
 }
 
 #[cfg(test)]

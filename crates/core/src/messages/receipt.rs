@@ -56,6 +56,10 @@ impl Receipt {
         self.messages.iter().chain(&self.broadcasts).map(key).collect()
     }
 
+    pub(super) fn deliveries(&self) -> impl Iterator<Item = DeliveryId> {
+        self.messages.iter().chain(&self.broadcasts).map(|message| self.delivery(message))
+    }
+
     fn delivery(&self, message: &MessageId) -> DeliveryId {
         DeliveryId { message: message.clone(), agent: self.agent.clone() }
     }

@@ -203,6 +203,9 @@ impl Command for SendMessage {
         if cx.view.envelope(&self.id)?.is_some() {
             return Err(self.is_another().into());
         }
+        if cx.view.thread(&self.thread)?.is_some_and(|thread| thread.archive_of().is_some()) {
+            return Err(self.is_to_archive().into());
+        }
         let letter = self.letter(cx.view)?;
         let fact = match self.held(cx.view, &letter.header, cx.now)? {
             Some(because) => AnyEvent::new(MessageHeld { letter, because }),
@@ -261,6 +264,11 @@ impl SendMessage {
 
     fn is_another(&self) -> Rejection {
         Rejection::new(Code::AlreadyExists, format!("message '{}' exists and is another one", self.id))
+    }
+
+    fn is_to_archive(&self) -> Rejection {
+        Rejection::new(Code::InvalidState, format!("'{}' is the archive of an earlier run", self.instance()))
+            .hint("write to the channel of the instance that was archived")
     }
 
     fn check(&self) -> Result<(), Rejection> {

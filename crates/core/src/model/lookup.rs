@@ -4,6 +4,7 @@ use super::agent::Agent;
 use super::context_settings::Configured;
 use super::document::{DocumentId, Version};
 use super::file::File;
+use super::message::Delivery;
 use super::task::{Checkpoint, Dependency, Task};
 use super::team::Team;
 use super::template::Template;
@@ -150,6 +151,11 @@ impl Lookup {
     /// Workspaces with a worktree on a branch; see [`crate::model::workspace::branch_place`].
     pub fn workspaces_on(branch: &str) -> Lookup {
         Lookup::equals::<Workspace>("branch", branch)
+    }
+
+    /// Messages to an agent that it has not acknowledged.
+    pub fn pending_deliveries(agent: &AgentId) -> Lookup {
+        Lookup::equals::<Delivery>("pending", agent.as_str())
     }
 
     /// Teams that a runner runs.

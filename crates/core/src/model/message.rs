@@ -210,7 +210,56 @@ pub enum AddressedAs {
 pub struct Thread {
     pub id: ThreadId,
     pub last_at: Timestamp,
+    /// Those since the last archive.
     pub messages: u64,
+    /// The time of the newest entry that is shown in an archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived_until: Option<Timestamp>,
+    /// The entries that this conversation shows, if it is the archive of another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) archives: Option<ArchivedEntries>,
+}
+
+/// Entries of a conversation between two times.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct ArchivedEntries {
+    of: ThreadId,
+    /// Exclusive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    after: Option<Timestamp>,
+    until: Timestamp,
+}
+
+impl Thread {
+    pub(crate) fn archive(
+        id: ThreadId,
+        of: ThreadId,
+        after: Option<Timestamp>,
+        until: Timestamp,
+        messages: u64,
+    ) -> Thread {
+        let archives = Some(ArchivedEntries { of, after, until });
+        Thread { id, last_at: until, messages, archived_until: None, archives }
+    }
+
+    /// Leaves the entries until now to an archive.
+    pub(crate) fn begin_after(&mut self, until: Timestamp) {
+        self.messages = 0;
+        self.archived_until = Some(until);
+    }
+
+    /// The conversation that it is an archive of, if it is one.
+    pub fn archive_of(&self) -> Option<&ThreadId> {
+        self.archives.as_ref().map(|archived| &archived.of)
+    }
+
+    /// The conversation whose entries it shows: those after a time, and until another.
+    pub fn entries(&self) -> (ThreadId, Option<Timestamp>, Option<Timestamp>) {
+        match &self.archives {
+            Some(ArchivedEntries { of, after, until }) => (of.clone(), *after, Some(*until)),
+            None => (self.id.clone(), self.archived_until, None),
+        }
+    }
 }
 
 impl Entity for Thread {
@@ -300,8 +349,10 @@ impl Header {
     pub(crate) fn queue(&self, rows: &mut RowWriter<'_>, at: Timestamp, stamp: EventStamp) {
         if !self.is_notification() {
             rows.replace(self.thread.clone(), |old: Option<Thread>| {
-                let messages = old.map_or(0, |old| old.messages).saturating_add(1);
-                Some(Thread { id: self.thread.clone(), last_at: at, messages })
+                let new =
+                    Thread { id: self.thread.clone(), last_at: at, messages: 0, archived_until: None, archives: None };
+                let thread = old.unwrap_or(new);
+                Some(Thread { last_at: at, messages: thread.messages.saturating_add(1), ..thread })
             });
         }
         if let Some(root) = &self.root {

@@ -101,7 +101,7 @@ fn what_is_not_accepted_goes_to_the_next_and_the_first_comes_too_late() {
     let mut w = team(&[("ken", None), ("ada", None)]);
     asks_for(&mut w, "t", &json!({}));
     let first = gives(&mut w, "t");
-    assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released", "message.sent", "delivery.superseded"]);
+    assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released", "message.sent", "message.superseded"]);
     let task = w.task("t");
     assert_eq!((task.held_by(), task.routing.declined_by.as_slice()), (None, &[AgentId::from(first.as_str())][..]));
     assert!(task.reason.as_ref().is_some_and(|reason| reason.starts_with(&format!("{first} did not accept"))));
@@ -144,7 +144,7 @@ fn what_is_planned_and_nobody_has_is_given_out_all_the_same() {
     let first = gives(&mut w, "t");
     assert_eq!(
         goes_off(&mut w, "t", AlarmKind::Accept),
-        ["task.released", "message.sent", "delivery.superseded"],
+        ["task.released", "message.sent", "message.superseded"],
         "it must be accepted in time"
     );
     let second = gives(&mut w, "t");
@@ -174,7 +174,7 @@ fn what_nobody_could_accept_is_held_against_nobody() {
     w.claims("ken", "begun");
     let sets = |to| crate::runs::SetRunStatus { run: "run_1".into(), to, reason: None };
     w.does(&anna(), sets(RunStatus::Paused));
-    assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released", "message.sent", "delivery.superseded"]);
+    assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released", "message.sent", "message.superseded"]);
     let task = w.task("t");
     assert_eq!((task.held_by(), task.routing.declined_by.as_slice()), (None, &[][..]));
     assert!(
@@ -298,7 +298,7 @@ fn whoever_a_task_is_assigned_to_has_as_long_to_take_it_as_whom_the_router_asks(
     assert_eq!(due(&w, "t", AlarmKind::Accept), w.now + ACCEPT);
     assigns(&mut w, "t", "ada");
     assert_eq!(due(&w, "t", AlarmKind::Accept), w.now + ACCEPT, "it is counted anew");
-    assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released", "message.sent", "delivery.superseded"]);
+    assert_eq!(goes_off(&mut w, "t", AlarmKind::Accept), ["task.released", "message.sent", "message.superseded"]);
     assert_eq!(gives(&mut w, "t"), "ken", "who was asked before is not asked first");
     // Whoever claims it has accepted it, though it does not begin at once: it may wait for something, or do others first.
     assigns(&mut w, "t", "ada");
@@ -360,7 +360,7 @@ fn a_deadline_ends_a_task_wherever_it_is() {
         }
         let appended = goes_off(&mut w, "t", AlarmKind::Deadline);
         let to_inboxes: &[&str] = match state {
-            "given" => &["message.sent", "delivery.superseded"],
+            "given" => &["message.sent", "message.superseded"],
             "accepted" => &["message.sent"],
             _ => &[],
         };
@@ -395,7 +395,7 @@ fn a_deadline_takes_along_what_is_part_of_the_task() {
             "message.sent",
             "task.cancelled",
             "message.sent",
-            "delivery.superseded",
+            "message.superseded",
             "task.cancelled",
             "run.status_set"
         ]

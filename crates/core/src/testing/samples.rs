@@ -23,8 +23,8 @@ use crate::handoffs::{HandoffAccepted, HandoffInitiated, HandoffRejected};
 use crate::kernel::code::Code;
 use crate::kernel::id::{AgentId, Seq, TaskId, Timestamp};
 use crate::messages::{
-    DeliveryAbandoned, DeliveryRetried, DeliverySuperseded, DroppedLetter, LettersDropped, MessageDiscarded,
-    MessageHeld, MessageReleased, MessageSent, MessagesAcked, MessagesRead, Receipt,
+    ChannelArchived, DeliveryAbandoned, DeliveryRetried, DroppedLetter, LettersDropped, MessageDiscarded, MessageHeld,
+    MessageReleased, MessageSent, MessagesAcked, MessagesRead, MessagesSuperseded, Receipt,
 };
 use crate::model::addressee::Address;
 use crate::model::agent::{AgentRole, AgentStatus, ClaimsWhenOffline, Evidence, LostFile, Profile};
@@ -748,6 +748,14 @@ fn messages() -> Vec<AnyEvent> {
         }),
         AnyEvent::new(MessagesRead(receipt())),
         AnyEvent::new(MessagesAcked(receipt())),
+        AnyEvent::new(MessagesSuperseded(receipt())),
+        AnyEvent::new(ChannelArchived {
+            thread: "thr_default".into(),
+            archive: "thr_default.2".into(),
+            after: Some(Timestamp(1_700_000_000_000)),
+            until: Timestamp(1_700_000_000_001),
+            messages: 1,
+        }),
         AnyEvent::new(DeliveryAbandoned {
             message: "msg-1700000000-2".into(),
             agent: "bob@pr-1".into(),
@@ -755,7 +763,6 @@ fn messages() -> Vec<AnyEvent> {
             error: "a secret refused".to_owned(),
             broadcast: true,
         }),
-        AnyEvent::new(DeliverySuperseded { message: "msg-1700000000-2".into(), agent: "bob@pr-1".into() }),
         AnyEvent::new(DeliveryRetried { message: "msg-1700000000-2".into(), agent: "bob@pr-1".into() }),
     ]
 }

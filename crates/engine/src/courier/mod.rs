@@ -9,7 +9,7 @@
 mod deliver;
 mod round;
 
-use rookery_core::messages::MessagesAcked;
+use rookery_core::messages::{MessagesAcked, MessagesSuperseded};
 use rookery_core::{AgentId, EventRef, MessageId, Row, Seq};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -190,13 +190,13 @@ impl Courier {
             EventRef::AgentRegistered(fact) => drop(self.to_look_up.insert(fact.id.clone())),
             EventRef::AgentUpdated(fact) => drop(self.to_look_up.insert(fact.id.clone())),
             EventRef::AgentLeft(fact) => drop(self.to_look_up.insert(fact.agent.clone())),
-            EventRef::MessagesAcked(MessagesAcked(receipt)) => {
+            EventRef::MessagesAcked(MessagesAcked(receipt))
+            | EventRef::MessagesSuperseded(MessagesSuperseded(receipt)) => {
                 for message in receipt.messages.iter().chain(&receipt.broadcasts) {
                     self.over(&receipt.agent, message);
                 }
             }
             EventRef::DeliveryAbandoned(fact) => self.over(&fact.agent, &fact.message),
-            EventRef::DeliverySuperseded(fact) => self.over(&fact.agent, &fact.message),
             _ => {}
         }
         let look = match row.event.typed() {

@@ -3,7 +3,7 @@
 use rookery_core::messages::Shown;
 use rookery_core::model::Table;
 use rookery_core::model::message::{Message, Standing, Thread};
-use rookery_core::{AgentId, Caller, Instance, MessageId, Row, Timestamp};
+use rookery_core::{AgentId, Caller, Instance, Key, MessageId, Row, ThreadId, Timestamp};
 use rookery_store::RowQuery;
 use rookery_store::query::{ColumnTest, Order};
 
@@ -21,6 +21,19 @@ pub struct Span {
     /// Exclusive.
     pub before: Option<Timestamp>,
     pub limit: Option<u32>,
+}
+
+/// The entries of a conversation after a time and until another, in order.
+pub(crate) fn entries_query(thread: &ThreadId, after: Option<Timestamp>, until: Option<Timestamp>) -> RowQuery {
+    let channel = ColumnTest::Is(thread.as_str().into());
+    let mut query = RowQuery::all(Table::Messages).with("channel", channel).ordered_by("at");
+    if let Some(after) = after {
+        query = query.with("at", ColumnTest::Above(after.0));
+    }
+    if let Some(until) = until {
+        query = query.with("at", ColumnTest::AtMost(until.0));
+    }
+    query
 }
 
 impl InboxHandle<'_> {
@@ -54,21 +67,30 @@ impl InboxHandle<'_> {
         Span { since, before, .. }: Span,
         most: u32,
     ) -> Result<At<Vec<Message>>, EngineError> {
-        let mut query = RowQuery::all(Table::Messages)
-            .with("channel", ColumnTest::Is(instance.thread().as_str().into()))
-            .ordered_by("at")
-            .at_most(Some(most));
-        if let Some(since) = since {
-            query = query.with("at", ColumnTest::Above(since.0));
-        }
-        if let Some(before) = before {
-            query = query.with("at", ColumnTest::AtMost(before.0.saturating_sub(1)));
-        }
+        let upto = before.map(|before| Timestamp(before.0.saturating_sub(1)));
+        let (thread, after, until) = self.shown_entries(instance).await?;
+        // A reader of the past sees the channel as it was, before its entries were archived.
+        let after = after.filter(|after| upto.is_none_or(|upto| upto > *after));
+        let mut query =
+            entries_query(&thread, after.max(since), upto.into_iter().chain(until).min()).at_most(Some(most));
         query.order = Order::Descending;
         let (rows, head) = self.engine.store().list(query).await?;
         let mut entries: Vec<Message> = rows.into_iter().filter_map(message_of).collect();
         entries.reverse();
         Ok(At { value: entries, head })
+    }
+
+    /// The conversation that a channel shows, after and until which times.
+    pub(crate) async fn shown_entries(
+        &self,
+        instance: &Instance,
+    ) -> Result<(ThreadId, Option<Timestamp>, Option<Timestamp>), EngineError> {
+        let thread = instance.thread();
+        let (mut rows, _) = self.engine.store().rows(vec![Key::Thread(thread.clone())]).await?;
+        Ok(match rows.pop().flatten() {
+            Some(Row::Thread(known)) => known.entries(),
+            _ => (thread, None, None),
+        })
     }
 
     /// Entries that an agent reads, which acknowledges exactly those of them that are for it.

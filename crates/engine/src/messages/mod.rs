@@ -24,6 +24,7 @@ use crate::engine::Engine;
 
 pub use ack::Until;
 pub use channel::Span;
+pub(crate) use channel::entries_query;
 pub use coord::{InstancePresence, PresenceWord};
 pub use deliveries::{DeliveryFilter, DeliveryId, DeliveryPage, DeliveryState, DeliveryStatus};
 pub(crate) use mail::Head;

@@ -3,7 +3,7 @@
 //! Kept up by whoever follows the log and by this node's own commands; without a follower nothing is remembered. What was
 //! counted while something changed is not taken in.
 
-use rookery_core::messages::{MessagesAcked, MessagesRead};
+use rookery_core::messages::{MessagesAcked, MessagesRead, MessagesSuperseded};
 use rookery_core::model::message::{Header, Recipients};
 use rookery_core::{AgentId, AnyEvent, EventRef, TaskId};
 use std::collections::BTreeMap;
@@ -104,12 +104,11 @@ impl Counts {
         match fact.typed() {
             EventRef::MessageSent(fact) => self.sent(&fact.letter.header),
             EventRef::MessageReleased(fact) => self.sent(&fact.header),
-            EventRef::MessagesRead(MessagesRead(receipt)) | EventRef::MessagesAcked(MessagesAcked(receipt)) => {
-                self.changed([&receipt.agent])
-            }
+            EventRef::MessagesRead(MessagesRead(receipt))
+            | EventRef::MessagesAcked(MessagesAcked(receipt))
+            | EventRef::MessagesSuperseded(MessagesSuperseded(receipt)) => self.changed([&receipt.agent]),
             EventRef::AgentRegistered(fact) => self.changed([&fact.id]),
             EventRef::AgentLeft(fact) => self.changed([&fact.agent]),
-            EventRef::DeliverySuperseded(fact) => self.changed([&fact.agent]),
             _ => match Arrival::of(fact) {
                 Arrival::Nobody => {}
                 Arrival::Agents(agents) => self.changed(agents),

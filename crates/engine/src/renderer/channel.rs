@@ -7,11 +7,8 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 
-use rookery_core::model::Table;
 use rookery_core::model::message::Message;
 use rookery_core::{Row, Timestamp};
-use rookery_store::RowQuery;
-use rookery_store::query::ColumnTest;
 use sha2::{Digest, Sha256};
 
 use super::RenderError;
@@ -20,6 +17,7 @@ use super::instance::{InstanceFiles, hex};
 use super::instance_dir::{InstanceDir, PathState, SwapFile};
 use super::state::ChannelState;
 use crate::engine::Engine;
+use crate::messages::entries_query;
 
 /// The number of entries that are rendered at a time.
 const PAGE: u32 = 100;
@@ -82,12 +80,8 @@ fn render_entries(entries: &[Message]) -> Vec<u8> {
 impl InstanceFiles {
     /// The next page of entries after a time, in order.
     async fn entries(&self, engine: &Engine, after: Option<Timestamp>) -> Result<Vec<Message>, RenderError> {
-        let thread = self.instance.thread();
-        let query = RowQuery::all(Table::Messages)
-            .with("channel", ColumnTest::Is(thread.as_str().into()))
-            .with("at", ColumnTest::Above(after.map_or(i64::MIN, |at| at.0)))
-            .ordered_by("at")
-            .at_most(Some(PAGE));
+        let (thread, archived, until) = engine.inbox().shown_entries(&self.instance).await?;
+        let query = entries_query(&thread, after.max(archived), until).at_most(Some(PAGE));
         let (rows, _) = engine.store().list(query).await?;
         Ok(rows.into_iter().filter_map(|row| if let Row::Message(entry) = row { Some(entry) } else { None }).collect())
     }

@@ -213,6 +213,11 @@ impl RenderService {
                 }
             }
             EventRef::ContextConfigured(configured) => self.reconfigure(&configured.scope).await,
+            EventRef::ChannelArchived(archived) => {
+                for thread in [&archived.thread, &archived.archive] {
+                    self.mark_archived(&Instance::of_thread(thread));
+                }
+            }
             EventRef::LogRedacted(redacted) if redacted.cleared.iter().any(|cleared| is_rendered(&cleared.key)) => {
                 self.reread_all();
             }
@@ -237,6 +242,14 @@ impl RenderService {
         self.mark_used(instance);
         if let Some(renderer) = self.renderers.get_mut(instance) {
             renderer.stale = true;
+        }
+    }
+
+    /// The file of a channel that was archived, or shows an archive, is compared with the log from its beginning.
+    fn mark_archived(&mut self, instance: &Instance) {
+        self.mark_stale(instance);
+        if let Some(renderer) = self.renderers.get_mut(instance) {
+            renderer.files.reread = true;
         }
     }
 
@@ -330,6 +343,7 @@ impl RenderService {
         }
         for row in self.engine.store().list(RowQuery::all(Table::Threads)).await?.0 {
             if let Row::Thread(thread) = row {
+                found.extend(thread.archive_of().map(|_| Instance::of_thread(&thread.id)));
                 let channel = ColumnTest::Is(thread.id.as_str().into());
                 let first = RowQuery::all(Table::Messages).with("channel", channel).at_most(Some(1));
                 let said = self.engine.store().list(first).await?.0.into_iter().next().and_then(message_of);

@@ -55,7 +55,7 @@ pub fn sentence(event: &LoggedEvent, titles: &Titles) -> String {
         Some(("resource" | "file", _)) => of_file(name, event),
         Some(("task" | "handoff" | "checkpoint" | "routing", _)) => of_task(name, event, titles),
         Some(("authority", _)) => of_authority(name, event, titles),
-        Some(("message" | "document", _)) => of_talk(name, event),
+        Some(("message" | "document" | "channel", _)) => of_talk(name, event),
         Some(("run" | "team" | "turn", _)) => of_team(name, event),
         _ => None,
     };
@@ -174,7 +174,11 @@ fn of_talk(name: &str, event: &LoggedEvent) -> Option<String> {
         }
         "message.read" => format!("{who} read {}", count()),
         "message.acked" => format!("{who} acknowledged {}", count()),
-        "delivery.superseded" => format!("an offer to {} was withdrawn", text(event, "agent").unwrap_or("?")),
+        "message.superseded" => format!("{} no longer asks {}", count(), text(event, "agent").unwrap_or(who)),
+        "channel.archived" => {
+            let name = |field: &str| text(event, field).map_or("", |id| id.strip_prefix("thr_").unwrap_or(id));
+            format!("{who} archived the channel of {} as {}", name("thread"), name("archive"))
+        }
         "document.written" => format!("{who} wrote {}{}", path(), version()),
         "document.deleted" => format!("{who} deleted {}", path()),
         _ => return None,

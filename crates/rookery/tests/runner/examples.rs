@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use rookery_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::stage::{CommandResult, Stage};
@@ -228,6 +229,57 @@ async fn shell_team_example_runs_scripts_as_agents() -> Outcome {
     assert!(messages[1].1.starts_with("Written down: ") && messages[1].1.ends_with(" lines."), "{messages:?}");
     assert!(output.stdout.contains("lines, counted by the team"), "{output:?}");
     Ok(())
+}
+
+#[tokio::test]
+async fn channel_and_unread_messages_of_a_finished_run_are_archived() -> Outcome {
+    let stage = Stage::new()?;
+    let script = |script: &str| {
+        format!(
+            "agents:\n  ada: {{backend: mock, script: [{script}]}}\n  bob: {{backend: mock, script: [{{say: bob works}}]}}\nkickoff: '@ada go'\n"
+        )
+    };
+    stage.save("one.yaml", &script("{say: 'the first run'}"))?;
+    stage.save("two.yaml", &script("{say: 'the second run'}"))?;
+    let announced = stage.daemon.post("/agents/announce", json!({"id": "ada", "tool": "custom"})).await?;
+    assert_eq!(announced.status, 201, "a standalone agent has the name of one of the team");
+    let ran = stage.run(&["run", "one.yaml"]).await?;
+    assert!(ran.code == Some(0) && !ran.stderr.contains("archived"), "{ran:?}");
+    let announced = stage.daemon.post("/agents/announce", json!({"id": "bob@default", "tool": "custom"})).await?;
+    assert_eq!(announced.status, 201);
+    // The agent of the next run must not be woken by it.
+    stage
+        .as_person("/channels/default/messages", json!({"text": "@bob late for the first run, @agent:ada too"}))
+        .await?;
+    let ran = stage.run(&["run", "two.yaml"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stderr.contains("archived what one.yaml left in default as default.1"), "{ran:?}");
+    let texts = async |instance: &str| -> anyhow::Result<Vec<String>> {
+        let entries = stage.daemon.get(&format!("/channels/{instance}/messages")).await?.body;
+        let entries = entries.as_array().cloned().unwrap_or_default();
+        Ok(entries.iter().map(|entry| entry["text"].as_str().unwrap_or_default().to_owned()).collect())
+    };
+    let first = ["Workflow started", "@ada go", "the first run", "@bob late for the first run, @agent:ada too"];
+    assert_eq!(texts("default.1").await?, first);
+    assert_eq!(texts("default").await?, ["Workflow started", "@ada go", "the second run"], "bob was not woken");
+    let read = stage.run(&["context", "read", "--instance", "default.1"]).await?;
+    assert!(read.stdout.contains("the first run") && !read.stdout.contains("the second run"), "{read:?}");
+    let file = async |instance: &str| {
+        let path = stage.daemon.root().join(".workflow").join(instance).join("channel.md");
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        Ok(Some(text).filter(|text| text.contains(if instance == "default" { "second run" } else { "first run" })))
+    };
+    let (now, archived) =
+        (eventually("the file", || file("default")).await?, eventually("the archive", || file("default.1")).await?);
+    assert!(!now.contains("the first run") && !archived.contains("the second run"), "{now}\n{archived}");
+    let refused = stage.as_person("/channels/default.1/messages", json!({"text": "hello"})).await;
+    assert!(refused.is_err(), "nothing can be said in an archive");
+    let waiting = stage.run(&["context", "inbox", "--agent", "ada"]).await?;
+    assert!(waiting.stdout.contains("@agent:ada too"), "a standalone agent keeps its inbox: {waiting:?}");
+    let ran = stage.run(&["run", "one.yaml", "--continue"]).await?;
+    assert!(ran.code == Some(0) && !ran.stderr.contains("archived"), "{ran:?}");
+    assert_eq!(texts("default").await?.len(), 6);
+    stage.daemon.replay_verify()
 }
 
 #[tokio::test]

@@ -61,7 +61,7 @@ pub(super) async fn begin(order: &Order, reports: &Reports, interrupt: &Interrup
     check_backends(order)?;
     end_orphans(&held, reports).await?;
     restore_overrides(order, reports)?;
-    let started = start(order, &team, &held).await?;
+    let (started, before) = start(order, &team, &held).await?;
     let row = order.client.team(team.as_str()).await?;
     report_began(order, &team, &started, reports);
     if let Some(missing) = sandbox::missing_warning(&order.ready.workflow.agents) {
@@ -70,8 +70,17 @@ pub(super) async fn begin(order: &Order, reports: &Reports, interrupt: &Interrup
     if let Some(warning) = cost_limit_warning(&order.ready) {
         reports.note(None, Level::Warning, warning);
     }
-    let prepared =
-        Preparing { order, team: &team, started: &started, row: &row, held: &held, reports, clock, interrupt };
+    let prepared = Preparing {
+        order,
+        team: &team,
+        started: &started,
+        before: before.as_ref(),
+        row: &row,
+        held: &held,
+        reports,
+        clock,
+        interrupt,
+    };
     match prepared.prepare().await {
         Ok((crew, members)) => {
             let position = row.started_seq.filter(|_| counts_from_its_start(order)).map(|seq| seq.to_string());
@@ -125,15 +134,16 @@ fn restore_overrides(order: &Order, reports: &Reports) -> Result<(), TeamError> 
 }
 
 /// Registers this process as the team's runner. Takes over a team that is live according to the log: the lock proves that
-/// its runner on this machine is gone. Whether a runner on another machine is gone cannot be known here.
-async fn start(order: &Order, team: &TeamId, held: &TeamLock) -> Result<Started, TeamError> {
+/// its runner on this machine is gone. Whether a runner on another machine is gone cannot be known here. Returns the team as it
+/// was before, too.
+async fn start(order: &Order, team: &TeamId, held: &TeamLock) -> Result<(Started, Option<Team>), TeamError> {
     let this = runner::this(&order.host, order.site.as_deref());
     let before = match order.client.team(team.as_str()).await {
         Ok(before) => Some(before),
         Err(ClientError::Refused { status: 404, .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    if let Some(before) = before.filter(|before| before.live) {
+    if let Some(before) = before.as_ref().filter(|before| before.live) {
         ensure_resumable(order, before, &this, held)?;
     }
     let recruit = |agent: &Agent| Recruit {
@@ -149,21 +159,21 @@ async fn start(order: &Order, team: &TeamId, held: &TeamLock) -> Result<Started,
         runner: this,
         takeover: true,
     };
-    Ok(order.client.start_team(team.as_str(), &start).await?)
+    Ok((order.client.start_team(team.as_str(), &start).await?, before))
 }
 
 /// Fails unless this runner may resume a team that is live according to the log. With another workflow or other parameters,
 /// the user would wait for a kickoff that is never sent.
-fn ensure_resumable(order: &Order, before: Team, this: &Runner, held: &TeamLock) -> Result<(), TeamError> {
+fn ensure_resumable(order: &Order, before: &Team, this: &Runner, held: &TeamLock) -> Result<(), TeamError> {
     let team = order.team();
-    if let Some(other) = before.runner.filter(|other| !is_here(other, this)) {
-        return Err(TeamError::Elsewhere { team, host: other.host, pid: other.pid });
+    if let Some(other) = before.runner.as_ref().filter(|other| !is_here(other, this)) {
+        return Err(TeamError::Elsewhere { team, host: other.host.clone(), pid: other.pid });
     }
     if order.mode == Mode::Standalone {
         return Ok(());
     }
     if before.workflow != order.ready.name {
-        return Err(TeamError::OfAnotherFile { team, workflow: before.workflow });
+        return Err(TeamError::OfAnotherFile { team, workflow: before.workflow.clone() });
     }
     let names = setup::changed_params(&order.ready.variables, &held.folder, before.generation);
     if before.kicked_off && !names.is_empty() {
@@ -222,6 +232,8 @@ struct Preparing<'a> {
     order: &'a Order,
     team: &'a TeamId,
     started: &'a Started,
+    /// The team as it was before it was started.
+    before: Option<&'a Team>,
     row: &'a Team,
     held: &'a TeamLock,
     reports: &'a Reports,
@@ -293,21 +305,28 @@ impl Preparing<'_> {
         Ok((crew, members))
     }
 
-    /// Archives the documents of an earlier run, unless this run continues it or keeps them.
+    /// Archives the documents and the channel of an earlier run, unless this run continues it or keeps them.
     async fn archive_leftovers(&self) -> Result<(), TeamError> {
         let is_first = self.started.generation <= 1;
-        if is_first || self.started.resumed || self.order.leftovers == Leftovers::Keep {
+        if is_first || self.started.kicked_off || self.order.leftovers == Leftovers::Keep {
             return Ok(());
         }
         let instance = &self.order.ready.variables.instance;
         let listed = self.order.ready.context.documents.clone().unwrap_or_default();
-        if let Some(archive) = archive(&self.order.client, instance, &listed).await? {
-            let text = format!(
-                "moved the documents of the previous run to the instance {archive}; `rookery run --continue` keeps them"
-            );
+        let agents: Vec<AgentId> = self.order.ids().map(|(id, _)| id).collect();
+        if let Some(archive) = archive(&self.order.client, instance, &listed, &agents).await? {
+            // A team that is still live was started by a runner that died before the kickoff.
+            let file = self.before.filter(|before| !before.live).and_then(|before| before.file.as_deref());
+            let file = file.map_or_else(|| "an earlier run".to_owned(), |file| self.shown_path(file));
+            let text = format!("archived what {file} left in {instance} as {archive}; --continue keeps it in place");
             self.reports.note(None, Level::Info, text);
         }
         Ok(())
+    }
+
+    fn shown_path(&self, file: &str) -> String {
+        let file = Path::new(file);
+        file.strip_prefix(&self.order.project).unwrap_or(file).display().to_string()
     }
 
     /// Configures the context, and registers the step contracts of the workflow.

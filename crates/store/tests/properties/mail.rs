@@ -1,8 +1,8 @@
 //! Random requests about messages and documents, and the invariants of both.
 
 use rookery_core::messages::{
-    Ack, AckMessages, Addressees, Cause, GiveUpDelivery, MessagesAcked, MessagesRead, ReadMessages, Receipt,
-    ReleaseHeld, RetryDelivery, SendMessage, Shown, StormGuard, Verdict, What,
+    Ack, AckMessages, Addressees, Cause, GiveUpDelivery, MessagesAcked, MessagesRead, MessagesSuperseded, ReadMessages,
+    Receipt, ReleaseHeld, RetryDelivery, SendMessage, Shown, StormGuard, Verdict, What,
 };
 use rookery_core::model::message::{AddressedAs, Fate, Header, Recipients, Standing};
 use rookery_core::model::{ColumnValue, DeliveryId, VersionId};
@@ -193,10 +193,12 @@ impl Ledger {
                     let key = (event.message.clone(), event.agent.clone());
                     assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
                 }
-                EventRef::DeliverySuperseded(fact) => {
-                    let key = (fact.message.clone(), fact.agent.clone());
-                    assert!(ledger.deliveries.contains_key(&key), "{fact:?} was never sent");
-                    assert!(ledger.superseded.insert(key), "{fact:?} is superseded already");
+                EventRef::MessagesSuperseded(MessagesSuperseded(receipt)) => {
+                    for message in &receipt.messages {
+                        let key = (message.clone(), receipt.agent.clone());
+                        assert!(ledger.deliveries.contains_key(&key), "{receipt:?} was never sent");
+                        assert!(ledger.superseded.insert(key), "{receipt:?} is superseded already");
+                    }
                 }
                 EventRef::MessagesRead(MessagesRead(receipt)) => ledger.note(receipt, Standing::Read),
                 EventRef::MessagesAcked(MessagesAcked(receipt)) => ledger.note(receipt, Standing::Acked),

@@ -3,8 +3,8 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::messages::What;
-use rookery_core::model::message::{Fate, Message, Priority, Recipients};
+use rookery_core::messages::{ArchiveChannel, What};
+use rookery_core::model::message::{Fate, Message, Priority, Recipients, Thread};
 use rookery_core::{Actor, AgentId, Code, Instance, MessageId, Timestamp};
 use rookery_engine::At;
 use rookery_engine::messages::{Post, Span};
@@ -24,6 +24,8 @@ pub struct ChannelInfo {
     pub messages: u64,
     /// Unix epoch milliseconds of the newest entry; null if nothing was said yet.
     pub last_at: Option<i64>,
+    /// The channel that this one is an archive of, if it is one.
+    pub archive_of: Option<String>,
 }
 
 /// An entry of a channel.
@@ -76,22 +78,26 @@ pub struct NewEntry {
     pub agent_id: Option<String>,
 }
 
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ArchiveRequest {
+    /// The name of the archive, which no channel has yet.
+    #[schema(example = "default.1")]
+    archive: String,
+    /// Agents of the instance, by id, that are not to get what they have not acknowledged.
+    #[serde(default)]
+    agents: Vec<String>,
+}
+
 /// The channels, that of the project first, then those where something was said last.
 #[utoipa::path(get, path = "/channels", tag = "channels", responses((status = 200, body = Vec<ChannelInfo>)))]
 pub async fn list(State(app): State<App>, call: Call) -> Result<Response, HttpError> {
     call.reader().await?;
     let At { value: threads, head } = app.engine().inbox().threads().await?;
-    let mut shown: Vec<ChannelInfo> = threads
-        .into_iter()
-        .map(|thread| ChannelInfo {
-            name: Instance::of_thread(&thread.id).to_string(),
-            messages: thread.messages,
-            last_at: Some(thread.last_at.0),
-        })
-        .collect();
+    let mut shown: Vec<ChannelInfo> = threads.into_iter().map(info).collect();
     for instance in app.engine().contexts().list_instances().await?.into_iter().chain([Instance::default()]) {
         if !shown.iter().any(|channel| channel.name == instance.name()) {
-            shown.push(ChannelInfo { name: instance.to_string(), messages: 0, last_at: None });
+            shown.push(ChannelInfo { name: instance.to_string(), messages: 0, last_at: None, archive_of: None });
         }
     }
     let own = Instance::default().to_string();
@@ -142,6 +148,33 @@ pub async fn say(call: Call, Segment(name): Segment, body: JsonBody<NewEntry>) -
     let committed = call.submit(caller, command, &body.bytes).await?;
     let (message, committed) = committed.into_parts();
     Ok(answer::written(StatusCode::CREATED, &committed, shown(message)))
+}
+
+/// Put a channel away under another name, and begin an empty one. Its entries stay readable there. For people.
+#[utoipa::path(post, path = "/channels/{name}/archive", tag = "channels", params(("name" = String, Path)),
+    request_body = ArchiveRequest, responses((status = 200, body = ChannelInfo)))]
+pub(super) async fn archive(
+    call: Call,
+    Segment(name): Segment,
+    body: JsonBody<ArchiveRequest>,
+) -> Result<Response, HttpError> {
+    let command = ArchiveChannel {
+        instance: Instance::new(name),
+        archive: Instance::new(body.value.archive),
+        agents: body.value.agents.into_iter().map(AgentId::new).collect(),
+    };
+    let committed = call.submit(call.person()?, command, &body.bytes).await?;
+    let (thread, committed) = committed.into_parts();
+    Ok(answer::written(StatusCode::OK, &committed, info(thread)))
+}
+
+fn info(thread: Thread) -> ChannelInfo {
+    ChannelInfo {
+        name: Instance::of_thread(&thread.id).to_string(),
+        messages: thread.messages,
+        last_at: Some(thread.last_at.0),
+        archive_of: thread.archive_of().map(|of| Instance::of_thread(of).to_string()),
+    }
 }
 
 fn shown(message: Message) -> ChannelEntry {

@@ -66,6 +66,7 @@ pub fn routes() -> Router<App> {
         .route("/contexts/{instance}/documents/{*path}", get(documents::get).put(documents::write))
         .route("/contexts/{instance}/history/{*path}", get(documents::history))
         .route("/channels", get(channels::list))
+        .route("/channels/{name}/archive", post(channels::archive))
         .route("/channels/{name}/messages", get(channels::entries).post(channels::say))
         .route("/session", get(sign_in::get).post(sign_in::sign_in).delete(sign_in::sign_out))
         .route("/session/sign-in-links", post(sign_in::create_link))

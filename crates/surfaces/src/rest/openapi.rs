@@ -54,6 +54,7 @@ use super::{
         channels::list,
         channels::entries,
         channels::say,
+        channels::archive,
         sign_in::get,
         sign_in::sign_in,
         sign_in::sign_out,

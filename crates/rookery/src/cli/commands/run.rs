@@ -14,8 +14,8 @@ use crate::cli::workflow_file::{load, surroundings};
 ///
 /// Runs its setup commands, sends the kickoff, and lets the agents work until none of them works, nobody has unread messages
 /// and nothing is about to be tried again. Then it prints the entry document. A run that was killed goes on where it was when
-/// it is started again. Without --instance, documents that another workflow or a finished run left are moved to an instance
-/// `default.1`, `default.2` and so on first. Scheduled wake-ups do not keep a run alive: `rookery start` is for those.
+/// it is started again. Without --instance, documents and channel that another workflow or a finished run left in `default` are
+/// archived as `default.1`, `default.2` and so on first. Scheduled wake-ups do not keep a run alive: `rookery start` is for those.
 ///
 /// Exit codes: 0 every agent's last turn succeeded, 1 failed, 2 something is wrong with the file, 3 no daemon, 130 interrupted.
 #[derive(Debug, clap::Args)]
@@ -27,9 +27,9 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     instance: Option<String>,
 
-    /// Keep the documents that the run before left in the instance `default`, instead of archiving them
+    /// Keep what the run before left in the instance `default`, instead of archiving it
     #[arg(long = "continue", conflicts_with = "instance")]
-    keep_documents: bool,
+    keep_leftovers: bool,
 
     /// Show what agents do and say in their turns
     #[arg(long, short)]
@@ -48,12 +48,12 @@ impl Args {
     /// A file without parameters, for an instance.
     pub(super) fn of(file: PathBuf, instance: &str) -> Args {
         let instance = Some(instance.to_owned());
-        Args { file, instance, keep_documents: false, verbose: false, timeout: None, params: Vec::new() }
+        Args { file, instance, keep_leftovers: false, verbose: false, timeout: None, params: Vec::new() }
     }
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
-    let leftovers = if args.instance.is_some() || args.keep_documents { Leftovers::Keep } else { Leftovers::Archive };
+    let leftovers = if args.instance.is_some() || args.keep_leftovers { Leftovers::Keep } else { Leftovers::Archive };
     let instance = args.instance.as_deref().unwrap_or("default");
     let ready = load(context, &args.file, instance, &args.params, &surroundings(context))?;
     let hindrances = ready.blockers();
