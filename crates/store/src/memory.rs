@@ -21,7 +21,9 @@ use crate::node::{LEASE, LeaderEpoch, LeaderRole, LeaseRenewal, Node, NodeLivene
 use crate::operational::{EndpointCursor, KEEP_AFTER_RUN_MILLIS, Operation, PresenceBoard, PresenceRecord, Token};
 use crate::publish::{CommitFeed, Publisher};
 use crate::query::{Bodies, KEY, LogHead, LogQuery, Order, RowQuery};
-use crate::store::{Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
+use crate::store::{
+    Committed, Health, Pending, Read, ReadError, SharedVisitor, Store, Submission, SubmitError, Tallies,
+};
 
 /// A database in memory, shared by the nodes that write to it.
 #[derive(Clone, Debug)]
@@ -406,21 +408,22 @@ impl State {
     }
 
     fn list(&self, query: &RowQuery) -> Vec<Row> {
+        self.select(query).cloned().collect()
+    }
+
+    fn select(&self, query: &RowQuery) -> impl Iterator<Item = &Row> {
         let column = |name: &str| query.table.columns().iter().position(|column| column.name == name);
         let mut rows: Vec<(&Key, &Row)> = self
             .rows
             .iter()
             .filter(|(key, row)| {
-                key.table() == query.table
-                    && query.conditions.iter().all(|condition| {
-                        if condition.column == KEY {
-                            return condition.test.holds(&key.id().as_str().into());
-                        }
-                        let columns = row.columns();
-                        column(condition.column)
-                            .and_then(|at| columns.get(at))
-                            .is_some_and(|value| condition.test.holds(value))
-                    })
+                let value_of = |name: &str| {
+                    if name == KEY {
+                        return Some(key.id().as_str().into());
+                    }
+                    row.columns().get(column(name)?).cloned()
+                };
+                key.table() == query.table && query.selects(value_of)
             })
             .collect();
         rows.sort_by_key(|(key, row)| (query.order_by.and_then(column).map(|at| row.columns()[at].clone()), key.id()));
@@ -428,7 +431,7 @@ impl State {
             rows.reverse();
         }
         let limit = query.limit.map_or(usize::MAX, |limit| limit as usize);
-        rows.into_iter().take(limit).map(|(_, row)| row.clone()).collect()
+        rows.into_iter().take(limit).map(|(_, row)| row)
     }
 
     fn log(&self, query: &LogQuery) -> Vec<LogRow> {
@@ -579,6 +582,18 @@ impl Store for MemoryStore {
         let found = (queries.iter().map(|query| state.list(query)).collect(), state.head());
         drop(state);
         Box::pin(std::future::ready(Ok(found)))
+    }
+
+    fn visit(&self, queries: Vec<RowQuery>, visitor: SharedVisitor) -> Read<'_, ()> {
+        let state = self.database.lock();
+        let mut taking = visitor.lock().unwrap_or_else(PoisonError::into_inner);
+        taking.begin();
+        for row in queries.iter().flat_map(|query| state.select(query)) {
+            taking.visit(row.clone());
+        }
+        let head = state.head();
+        drop((taking, state));
+        Box::pin(std::future::ready(Ok(((), head))))
     }
 
     fn log(&self, query: LogQuery) -> Read<'_, Vec<LogRow>> {

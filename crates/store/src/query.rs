@@ -13,11 +13,12 @@ pub struct LogHead {
     pub head: Seq,
 }
 
-/// Rows of one table: all conditions hold, ordered by one column.
+/// Rows of one table: all conditions hold, and those of one of the alternatives if there are any. Ordered by one column.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RowQuery {
     pub table: Table,
     pub conditions: Vec<Condition>,
+    pub any_of: Vec<Vec<Condition>>,
     /// A column's name, or `None` for the key.
     pub order_by: Option<&'static str>,
     pub order: Order,
@@ -26,13 +27,27 @@ pub struct RowQuery {
 
 impl RowQuery {
     pub fn all(table: Table) -> RowQuery {
-        RowQuery { table, conditions: vec![], order_by: None, order: Order::Ascending, limit: None }
+        RowQuery { table, conditions: vec![], any_of: vec![], order_by: None, order: Order::Ascending, limit: None }
     }
 
     #[must_use]
     pub fn with(mut self, column: &'static str, test: ColumnTest) -> RowQuery {
         self.conditions.push(Condition { column, test });
         self
+    }
+
+    #[must_use]
+    pub fn with_any_of(mut self, alternatives: Vec<Vec<Condition>>) -> RowQuery {
+        self.any_of = alternatives;
+        self
+    }
+
+    /// Whether a row is selected whose columns have these values.
+    pub(crate) fn selects(&self, value_of: impl Fn(&str) -> Option<ColumnValue>) -> bool {
+        let holds =
+            |condition: &Condition| value_of(condition.column).is_some_and(|value| condition.test.holds(&value));
+        self.conditions.iter().all(holds)
+            && (self.any_of.is_empty() || self.any_of.iter().any(|alternative| alternative.iter().all(holds)))
     }
 
     #[must_use]

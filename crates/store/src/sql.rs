@@ -66,6 +66,15 @@ pub(crate) fn list(dialect: Dialect, query: &RowQuery) -> Sql {
         text.push_str(" AND ");
         text.push_str(&test(&mut binder, table, condition));
     }
+    if !query.any_of.is_empty() {
+        let mut all = |conditions: &Vec<Condition>| {
+            let terms = conditions.iter().map(|condition| test(&mut binder, table, condition));
+            std::iter::once("TRUE".to_owned()).chain(terms).collect::<Vec<_>>().join(" AND ")
+        };
+        let alternatives: Vec<String> =
+            query.any_of.iter().map(|conditions| format!("({})", all(conditions))).collect();
+        text.push_str(&format!(" AND ({})", alternatives.join(" OR ")));
+    }
     let (direction, nulls) = direction(query.order);
     let ordered_by = query.order_by.filter(|name| kind(table, name).is_some());
     match ordered_by {

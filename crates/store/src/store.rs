@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rookery_core::kernel::caller::Caller;
@@ -20,6 +21,17 @@ use crate::query::{LogHead, LogQuery, RowQuery};
 pub type Read<'a, T> = Pending<'a, Result<(T, LogHead), ReadError>>;
 
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Receives rows one by one while a store reads them, so that only one of them is in memory at a time.
+pub trait RowVisitor: Send {
+    /// Begins a read. A store that lost its connection begins again: rows visited before do not count.
+    fn begin(&mut self);
+
+    fn visit(&mut self, row: Row);
+}
+
+/// A visitor that its owner can ask for its result when the read has ended.
+pub type SharedVisitor = Arc<Mutex<dyn RowVisitor>>;
 
 /// Counts of rows by tally name.
 pub type Tallies = BTreeMap<String, u64>;
@@ -228,6 +240,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Several lists at one position.
     fn lists(&self, queries: Vec<RowQuery>) -> Read<'_, Vec<Vec<Row>>>;
+
+    /// Visits the rows of several lists at one position: one list after the other, each in its order.
+    fn visit(&self, queries: Vec<RowQuery>, visitor: SharedVisitor) -> Read<'_, ()>;
 
     fn log(&self, query: LogQuery) -> Read<'_, Vec<LogRow>>;
 

@@ -11,7 +11,7 @@ use rookery_core::traits::LogRow;
 use rookery_core::{Key, NodeId, Row};
 use rookery_store::artifact::{ArtifactError, ArtifactHold, ArtifactInfo, Erased, Incoming, Outgoing};
 use rookery_store::memory::MemoryStore;
-use rookery_store::store::{Health, Tallies};
+use rookery_store::store::{Health, SharedVisitor, Tallies};
 use rookery_store::{
     CommitFeed, Committed, EndpointCursor, LeaseRenewal, LogQuery, Node, Operation, Pending, PresenceRecord, Read,
     ReadError, RowQuery, Store, Submission, SubmitError, Token,
@@ -98,6 +98,10 @@ impl Store for FaultyStore {
 
     fn lists(&self, queries: Vec<RowQuery>) -> Read<'_, Vec<Vec<Row>>> {
         self.memory.lists(queries)
+    }
+
+    fn visit(&self, queries: Vec<RowQuery>, visitor: SharedVisitor) -> Read<'_, ()> {
+        self.memory.visit(queries, visitor)
     }
 
     fn log(&self, query: LogQuery) -> Read<'_, Vec<LogRow>> {

@@ -16,7 +16,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::sync::mpsc;
 use tokio_postgres::types::{BorrowToSql, ToSql};
-use tokio_postgres::{AsyncMessage, Config, Row, Statement};
+use tokio_postgres::{AsyncMessage, Config, Row, RowStream, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::address::{Address, ServerTrust};
@@ -316,7 +316,8 @@ impl Frame {
     }
 }
 
-type Answer = Result<Vec<Row>, tokio_postgres::Error>;
+/// The rows of a statement; `None` of one that begins or ends a transaction.
+type Answer = Result<Option<RowStream>, tokio_postgres::Error>;
 
 /// A statement that was sent, or will be when it is first looked at.
 type Going<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
@@ -328,19 +329,39 @@ pub(super) async fn ask(
     frame: Frame,
     questions: &[Question],
 ) -> Result<Vec<Vec<Row>>, tokio_postgres::Error> {
+    let mut found: Vec<Vec<Row>> = questions.iter().map(|_| vec![]).collect();
+    ask_each(client, frame, questions, &mut |index, row| {
+        found[index].push(row);
+        Ok::<_, tokio_postgres::Error>(())
+    })
+    .await?;
+    Ok(found)
+}
+
+/// The same, where each row is taken as it comes, with the index of its statement. The server is not read faster than
+/// rows are taken.
+pub(super) async fn ask_each<E: From<tokio_postgres::Error>>(
+    client: &ClientWrapper,
+    frame: Frame,
+    questions: &[Question],
+    take: &mut (dyn FnMut(usize, Row) -> Result<(), E> + Send),
+) -> Result<(), E> {
     let mut statements: Vec<Statement> = Vec::with_capacity(questions.len());
     for question in questions {
         statements.push(client.prepare_cached(&question.text).await?);
     }
     let mut going: Vec<Going<'_>> = Vec::new();
     let framing = |sql: Option<&'static str>| {
-        sql.map(|sql| -> Going<'_> { Box::pin(async move { client.batch_execute(sql).await.map(|()| vec![]) }) })
+        sql.map(|sql| -> Going<'_> { Box::pin(async move { client.batch_execute(sql).await.map(|()| None) }) })
     };
     going.extend(framing(frame.begin()));
     for (statement, question) in statements.iter().zip(questions) {
         let params: Vec<&(dyn ToSql + Sync)> =
             question.params.iter().map(|param| param.as_ref() as &(dyn ToSql + Sync)).collect();
-        going.push(Box::pin(async move { rows(client, statement, params).await }));
+        going.push(Box::pin(async move {
+            let params = params.iter().map(|param| param.borrow_to_sql());
+            client.query_raw(statement, params).await.map(Some)
+        }));
     }
     going.extend(framing(frame.end()));
     let mut answers: Vec<Option<Answer>> = Vec::with_capacity(going.len());
@@ -359,41 +380,37 @@ pub(super) async fn ask(
         Poll::Ready(())
     })
     .await;
-    let mut found = Vec::with_capacity(questions.len());
-    let mut failed = None;
+    let (mut failed, mut index) = (None, 0);
     for (answer, future) in answers.into_iter().zip(going) {
         let answer = match answer {
             Some(answer) => answer,
             None => future.await,
         };
-        match answer {
-            Ok(rows) => found.push(rows),
-            // The end of a transaction that failed is its own failure's echo.
-            Err(error) => drop(failed.get_or_insert(error)),
-        }
+        let taken = match answer {
+            Ok(None) => Ok(()),
+            Ok(Some(rows)) => {
+                index += 1;
+                take_rows(rows, |row| take(index - 1, row)).await
+            }
+            Err(error) => Err(error.into()),
+        };
+        // The end of a transaction that failed is its own failure's echo.
+        failed = failed.or(taken.err());
     }
-    if let Some(error) = failed {
-        return Err(error);
-    }
-    if frame.begin().is_some() {
-        found.remove(0);
-    }
-    found.truncate(questions.len());
-    Ok(found)
+    failed.map_or(Ok(()), Err)
 }
 
-async fn rows(
-    client: &ClientWrapper,
-    statement: &Statement,
-    params: Vec<&(dyn ToSql + Sync)>,
-) -> Result<Vec<Row>, tokio_postgres::Error> {
-    let params = params.iter().map(|param| param.borrow_to_sql());
-    let mut stream = std::pin::pin!(client.query_raw(statement, params).await?);
-    let mut rows = Vec::new();
-    while let Some(row) = stream.next().await {
-        rows.push(row?);
+async fn take_rows<E: From<tokio_postgres::Error>>(
+    rows: RowStream,
+    mut take: impl FnMut(Row) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut rows = std::pin::pin!(rows);
+    while let Some(row) = rows.next().await {
+        take(row?)?;
+        // Rows that have come already are no reason to keep the thread from others.
+        tokio::task::coop::consume_budget().await;
     }
-    Ok(rows)
+    Ok(())
 }
 
 /// The head row.

@@ -65,7 +65,7 @@ use crate::publish::{CommitFeed, Publisher};
 use crate::query::{LogQuery, RowQuery};
 use crate::queue::{Limits, Queue};
 use crate::store::{
-    Committed, Health, Pending, Read, ReadError, ReadOnlyCause, Store, Submission, SubmitError, Tallies,
+    Committed, Health, Pending, Read, ReadError, ReadOnlyCause, SharedVisitor, Store, Submission, SubmitError, Tallies,
 };
 
 /// Connections for the node's own affairs: attendance, presence, tokens. They must not wait behind slow reads, or a busy
@@ -322,6 +322,10 @@ impl Store for PostgresStore {
 
     fn lists(&self, queries: Vec<RowQuery>) -> Read<'_, Vec<Vec<Row>>> {
         Box::pin(self.reader.lists(queries))
+    }
+
+    fn visit(&self, queries: Vec<RowQuery>, visitor: SharedVisitor) -> Read<'_, ()> {
+        Box::pin(self.reader.visit(queries, visitor))
     }
 
     fn log(&self, query: LogQuery) -> Read<'_, Vec<LogRow>> {

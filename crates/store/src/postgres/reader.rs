@@ -1,19 +1,20 @@
 //! Reads: a pool of connections, each read one short transaction that also reads the head. Nothing is held across an
 //! await, and a read that loses its connection is asked again on another.
 
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use deadpool_postgres::{Object, Pool};
 use rookery_core::traits::LogRow;
-use rookery_core::{Key, Row};
+use rookery_core::{Key, Row, Table};
 use tokio::time::timeout;
 
-use super::connection::{Frame, HEAD, Question, ask, stored};
+use super::connection::{Frame, HEAD, Question, ask, ask_each, stored};
 use super::error::Problem;
 use super::{log, schema, transact};
 use crate::operational::{EndpointCursor, PresenceRecord, Token};
 use crate::query::{LogHead, LogQuery, RowQuery};
-use crate::store::{ReadError, SubmitError, Tallies};
+use crate::store::{ReadError, SharedVisitor, SubmitError, Tallies};
 
 /// How often a read is tried that loses its connection: every pooled one may be of a server that is gone.
 const TRIES: usize = 3;
@@ -26,6 +27,56 @@ pub(super) struct Reader {
 }
 
 type Answers = Vec<Vec<tokio_postgres::Row>>;
+
+/// Takes answers row by row.
+trait TakeRows: Send {
+    /// Begins, or begins again on another connection.
+    fn begin(&mut self);
+
+    fn take(&mut self, question: usize, row: tokio_postgres::Row) -> Result<(), Problem>;
+}
+
+/// Keeps the answers of so many questions.
+struct Collecting {
+    questions: usize,
+    answers: Answers,
+}
+
+impl TakeRows for Collecting {
+    fn begin(&mut self) {
+        self.answers = (0..self.questions).map(|_| vec![]).collect();
+    }
+
+    fn take(&mut self, question: usize, row: tokio_postgres::Row) -> Result<(), Problem> {
+        self.answers[question].push(row);
+        Ok(())
+    }
+}
+
+/// Hands the rows of each table to a visitor, and keeps the head, which is asked for last.
+struct Visiting {
+    tables: Vec<Table>,
+    visitor: SharedVisitor,
+    head: Vec<tokio_postgres::Row>,
+}
+
+impl TakeRows for Visiting {
+    fn begin(&mut self) {
+        self.head.clear();
+        self.visitor.lock().unwrap_or_else(PoisonError::into_inner).begin();
+    }
+
+    fn take(&mut self, question: usize, row: tokio_postgres::Row) -> Result<(), Problem> {
+        match self.tables.get(question) {
+            Some(table) => {
+                let row = schema::row_of(*table, &row)?;
+                self.visitor.lock().unwrap_or_else(PoisonError::into_inner).visit(row);
+            }
+            None => self.head.push(row),
+        }
+        Ok(())
+    }
+}
 
 impl Reader {
     pub(super) async fn rows(&self, keys: Vec<Key>) -> Result<(Vec<Option<Row>>, LogHead), ReadError> {
@@ -45,6 +96,19 @@ impl Reader {
             lists.push(schema::found(query.table, &rows)?.into_iter().map(|(_, row)| row).collect());
         }
         Ok((lists, head))
+    }
+
+    pub(super) async fn visit(
+        &self,
+        queries: Vec<RowQuery>,
+        visitor: SharedVisitor,
+    ) -> Result<((), LogHead), ReadError> {
+        let mut questions: Vec<Question> = queries.iter().map(schema::list).collect();
+        questions.push(Question::new(HEAD, vec![]));
+        let tables = queries.iter().map(|query| query.table).collect();
+        let mut visiting = Visiting { tables, visitor, head: vec![] };
+        self.ask_each(Frame::Snapshot, &questions, &mut visiting).await?;
+        Ok(((), stored(&visiting.head)?.head))
     }
 
     pub(super) async fn log(&self, query: LogQuery) -> Result<(Vec<LogRow>, LogHead), ReadError> {
@@ -107,18 +171,28 @@ impl Reader {
 
     /// Asks on any connection; on another one if that turns out to be gone.
     pub(super) async fn ask(&self, frame: Frame, questions: &[Question]) -> Result<Answers, Problem> {
+        let mut collecting = Collecting { questions: questions.len(), answers: vec![] };
+        self.ask_each(frame, questions, &mut collecting).await?;
+        Ok(collecting.answers)
+    }
+
+    async fn ask_each(&self, frame: Frame, questions: &[Question], rows: &mut dyn TakeRows) -> Result<(), Problem> {
         let mut tries = 1;
         loop {
             let problem = match self.pool.get().await {
-                Ok(client) => match timeout(QUERY_TIMEOUT, ask(&client, frame, questions)).await {
-                    Ok(Ok(answers)) => return Ok(answers),
-                    Ok(Err(error)) => Problem::from(error),
-                    Err(_) => {
-                        // Whatever it still has to say, nobody shall mistake it for the answer to something else.
-                        drop(Object::take(client));
-                        return Err(Problem::Connection("the database does not answer".to_owned()));
+                Ok(client) => {
+                    rows.begin();
+                    let mut take = |question, row| rows.take(question, row);
+                    match timeout(QUERY_TIMEOUT, ask_each(&client, frame, questions, &mut take)).await {
+                        Ok(Ok(())) => return Ok(()),
+                        Ok(Err(problem)) => problem,
+                        Err(_) => {
+                            // Whatever it still has to say, nobody shall mistake it for the answer to something else.
+                            drop(Object::take(client));
+                            return Err(Problem::Connection("the database does not answer".to_owned()));
+                        }
                     }
-                },
+                }
                 Err(error) => error.into(),
             };
             if tries == TRIES || !problem.is_of_connection() {

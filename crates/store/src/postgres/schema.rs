@@ -66,11 +66,12 @@ fn parse(table: Table, key: &str) -> Result<Key, Problem> {
 
 /// `key, doc` of what was found in a table.
 pub(super) fn found(table: Table, rows: &[tokio_postgres::Row]) -> Result<Vec<(Key, Row)>, Problem> {
-    let one = |row: &tokio_postgres::Row| {
-        let id = text(row, 0)?;
-        Ok((parse(table, &id)?, decode(table, &id, row.try_get(1)?)?))
-    };
-    rows.iter().map(one).collect()
+    rows.iter().map(|row| Ok((parse(table, &text(row, 0)?)?, row_of(table, row)?))).collect()
+}
+
+/// The row in `key, doc`.
+pub(super) fn row_of(table: Table, row: &tokio_postgres::Row) -> Result<Row, Problem> {
+    decode(table, row.try_get(0)?, row.try_get(1)?)
 }
 
 /// Asks for rows by their keys, one statement for each table.

@@ -66,7 +66,7 @@ use crate::publish::{CommitFeed, Publisher};
 use crate::query::{LogQuery, RowQuery};
 use crate::queue::{Limits, Queue};
 use crate::store::{
-    Committed, Health, Pending, Read, ReadError, ReadOnlyCause, Store, Submission, SubmitError, Tallies,
+    Committed, Health, Pending, Read, ReadError, ReadOnlyCause, SharedVisitor, Store, Submission, SubmitError, Tallies,
 };
 
 /// How to open a store.
@@ -368,6 +368,10 @@ impl Store for SqliteStore {
 
     fn lists(&self, queries: Vec<RowQuery>) -> Read<'_, Vec<Vec<Row>>> {
         self.reader.lists(queries)
+    }
+
+    fn visit(&self, queries: Vec<RowQuery>, visitor: SharedVisitor) -> Read<'_, ()> {
+        self.reader.visit(queries, visitor)
     }
 
     fn log(&self, query: LogQuery) -> Read<'_, Vec<LogRow>> {

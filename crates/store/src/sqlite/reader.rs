@@ -16,7 +16,7 @@ use super::error::{Damage, OpenError, Problem, is_damage};
 use super::{log, schema, transact};
 use crate::operational::{EndpointCursor, PresenceRecord, Token};
 use crate::query::{LogHead, LogQuery, RowQuery};
-use crate::store::{Pending, Read, ReadError, Tallies};
+use crate::store::{Pending, Read, ReadError, SharedVisitor, Tallies};
 
 /// How many rows are read on the thread that asks for them; looking up one takes some ten microseconds.
 const AT_ONCE: usize = 4;
@@ -74,6 +74,14 @@ impl Reader {
 
     pub fn lists(&self, queries: Vec<RowQuery>) -> Read<'_, Vec<Vec<Row>>> {
         self.run(move |connection| queries.iter().map(|query| schema::list(connection, query)).collect())
+    }
+
+    pub fn visit(&self, queries: Vec<RowQuery>, visitor: SharedVisitor) -> Read<'_, ()> {
+        self.run(move |connection| {
+            let mut visitor = visitor.lock().unwrap_or_else(PoisonError::into_inner);
+            visitor.begin();
+            queries.iter().try_for_each(|query| schema::visit(connection, query, |row| visitor.visit(row)))
+        })
     }
 
     pub fn log(&self, query: LogQuery) -> Read<'_, Vec<LogRow>> {

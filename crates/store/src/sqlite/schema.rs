@@ -173,15 +173,21 @@ pub(super) fn look_up(connection: &Connection, lookup: &Lookup) -> Result<Vec<(K
 }
 
 pub(super) fn list(connection: &Connection, query: &RowQuery) -> Result<Vec<Row>, Problem> {
+    let mut found = Vec::new();
+    visit(connection, query, |row| found.push(row))?;
+    Ok(found)
+}
+
+/// Decodes each row when the one before it was taken.
+pub(super) fn visit(connection: &Connection, query: &RowQuery, mut take: impl FnMut(Row)) -> Result<(), Problem> {
     let sql = sql::list(Dialect::Sqlite, query);
     let mut statement = connection.prepare_cached(&sql.text)?;
     let mut rows = statement.query(params_from_iter(sql.values.iter().map(Bound)))?;
-    let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        let id: String = row.get(0)?;
-        found.push(decode(query.table, &id, row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?)?);
+        let id = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+        take(decode(query.table, id, row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?)?);
     }
-    Ok(found)
+    Ok(())
 }
 
 #[cfg(test)]

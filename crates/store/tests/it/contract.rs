@@ -1,6 +1,7 @@
 //! The store contract. Each scenario runs on all engines, and afterwards the rows must be the fold of the log.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use rookery_core::kernel::caller::Authority;
 use rookery_core::kernel::limit;
@@ -16,9 +17,11 @@ use rookery_core::{
     AgentId, AnyReply, Caller, Code, EventRef, Key, Row, RunId, Seq, Table, TaskId, ThreadId, Timestamp,
 };
 use rookery_store::artifact::{ArtifactError, Erased, sha256_hex};
-use rookery_store::query::{Bodies, ColumnTest, Order};
+use rookery_store::query::{Bodies, ColumnTest, Condition, Order};
+use rookery_store::store::RowVisitor;
 use rookery_store::{
-    EndpointCursor, LeaderEpoch, LeaderRole, LogQuery, Operation, RowQuery, Store, Submission, SubmitError, Token,
+    EndpointCursor, LeaderEpoch, LeaderRole, LogHead, LogQuery, Operation, RowQuery, Store, Submission, SubmitError,
+    Token,
 };
 
 use crate::artifacts::{
@@ -73,6 +76,8 @@ contract![
     forgotten_reply_permits_the_command_again,
     replies_of_a_run_are_kept_until_a_day_after_its_end,
     rows_are_read_by_key_and_listed,
+    rows_are_visited_in_the_order_of_their_lists,
+    visited_rows_are_of_one_position_while_others_write,
     rows_are_found_by_their_current_columns,
     query_conditions_agree_on_every_engine,
     log_is_queried_by_every_condition,
@@ -344,6 +349,73 @@ async fn rows_are_read_by_key_and_listed(world: &World) {
     assert_eq!((tallies["tasks"], same), (3, head));
 }
 
+#[derive(Default)]
+struct Visited(Vec<Row>);
+
+impl RowVisitor for Visited {
+    fn begin(&mut self) {
+        self.0.clear();
+    }
+
+    fn visit(&mut self, row: Row) {
+        self.0.push(row);
+    }
+}
+
+/// Visits the rows of lists, of which there were some before.
+async fn visited(store: &dyn Store, queries: Vec<RowQuery>) -> (Vec<Row>, LogHead) {
+    let leftover = store.list(RowQuery::all(Table::Agents)).await.unwrap().0;
+    let visitor = Arc::new(Mutex::new(Visited(leftover)));
+    let ((), head) = store.visit(queries, visitor.clone()).await.unwrap();
+    (std::mem::take(&mut visitor.lock().unwrap().0), head)
+}
+
+async fn rows_are_visited_in_the_order_of_their_lists(world: &World) {
+    let store = &*world.store;
+    submit_ok(store, register_agent("a")).await;
+    for id in ["task_b", "task_a", "task_c"] {
+        submit_ok(store, create_task(id, id)).await;
+    }
+    let by_creation = RowQuery::all(Table::Tasks).ordered_by("created");
+    let newest = RowQuery { order: Order::Descending, ..by_creation.clone().at_most(Some(2)) };
+    let queries = vec![by_creation, RowQuery::all(Table::Agents), RowQuery::all(Table::Files), newest];
+    let (lists, head) = store.lists(queries.clone()).await.unwrap();
+    assert_eq!(lists.iter().map(Vec::len).collect::<Vec<_>>(), [3, 1, 0, 2]);
+    assert_eq!(visited(store, queries).await, (lists.into_iter().flatten().collect(), head.clone()));
+    assert_eq!(visited(store, vec![]).await, (vec![], head));
+}
+
+async fn visited_rows_are_of_one_position_while_others_write(world: &World) {
+    const WRITERS: usize = 4;
+    const EACH: usize = 40;
+    let store = &*world.store;
+    let before = submit_ok(store, register_agent("a")).await.at.0;
+    let write = async |writer: usize| {
+        for number in 0..EACH {
+            submit_ok(store, create_task(&format!("task_{writer}_{number}"), "one")).await;
+            tokio::task::yield_now().await;
+        }
+    };
+    let writing = futures_util::future::join_all((0..WRITERS).map(write));
+    let read = async {
+        let by_creation = RowQuery::all(Table::Tasks).ordered_by("created");
+        let newest_first = RowQuery { order: Order::Descending, ..by_creation.clone() };
+        loop {
+            let (mut rows, head) = visited(store, vec![by_creation.clone(), newest_first.clone()]).await;
+            let tasks = usize::try_from(head.head.0 - before).unwrap();
+            assert_eq!(rows.len(), 2 * tasks, "both lists have the tasks of all events up to the head");
+            let mut second = rows.split_off(tasks);
+            second.reverse();
+            assert_eq!(rows, second);
+            if tasks == WRITERS * EACH {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::join!(writing, read);
+}
+
 async fn rows_are_found_by_their_current_columns(world: &World) {
     let store = &*world.store;
     submit_ok(store, register_agent("a")).await;
@@ -418,6 +490,23 @@ async fn query_conditions_agree_on_every_engine(world: &World) {
         .with("created", ColumnTest::Above(3))
         .with("held_by", ColumnTest::Is(ColumnValue::Null));
     assert_eq!(ids(store, both).await, ["task_3"]);
+    let condition = |column, test| Condition { column, test };
+    let held = || condition("held_by", ColumnTest::Present);
+    let early = || condition("created", ColumnTest::AtMost(3));
+    let cases: Vec<(Vec<Vec<Condition>>, &[&str])> = vec![
+        (vec![], &["task_1", "task_2", "task_3"]),
+        (vec![vec![held()]], &["task_2"]),
+        (vec![vec![held()], vec![early()]], &["task_1", "task_2"]),
+        (vec![vec![held(), early()]], &[]),
+        (vec![vec![held()], vec![]], &["task_1", "task_2", "task_3"]),
+    ];
+    for (alternatives, wanted) in cases {
+        let query = RowQuery::all(Table::Tasks).with_any_of(alternatives.clone());
+        assert_eq!(ids(store, query.clone()).await, wanted, "{alternatives:?}");
+        let later = query.with("created", ColumnTest::Above(3));
+        let wanted: Vec<&str> = wanted.iter().copied().filter(|id| *id != "task_1").collect();
+        assert_eq!(ids(store, later).await, wanted, "{alternatives:?}");
+    }
 }
 
 async fn ids(store: &dyn Store, query: RowQuery) -> Vec<String> {

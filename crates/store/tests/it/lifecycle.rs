@@ -1,13 +1,13 @@
 //! Opening and closing: one daemon per store, older and newer stores, damage, and upkeep of the write-ahead log.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rookery_core::{Key, Seq, Table};
+use rookery_core::{Key, Row, Seq, Table};
 use rookery_store::offline::OfflineError;
 use rookery_store::sqlite::{OpenError, Reader, SqliteStore, Upkeep, holder, offline};
-use rookery_store::store::{Health, ReadOnlyCause};
+use rookery_store::store::{Health, ReadOnlyCause, RowVisitor};
 use rookery_store::{FORMAT, LogQuery, ReadError, RowQuery, Store, SubmitError};
 use rusqlite::Connection;
 
@@ -237,6 +237,45 @@ fn empty_file_is_no_new_log() {
     let opened = SqliteStore::open(options(&path));
     assert!(matches!(&opened, Err(OpenError::Empty { .. })), "{opened:?}");
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
+}
+
+/// Waits at the first row until it is told to resume.
+struct Pausing {
+    rows: usize,
+    paused: Option<tokio::sync::oneshot::Sender<()>>,
+    resume: std::sync::mpsc::Receiver<()>,
+}
+
+impl RowVisitor for Pausing {
+    fn begin(&mut self) {}
+
+    fn visit(&mut self, _: Row) {
+        self.rows += 1;
+        if let Some(paused) = self.paused.take() {
+            paused.send(()).unwrap();
+            self.resume.recv().unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_committed_during_a_visit_are_not_visited() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(open(&database(&folder)));
+    submit_ok(&*store, create_task("task_1", "one")).await;
+    let before = submit_ok(&*store, create_task("task_2", "two")).await.at;
+    let ((pause, paused), (resume, resumed)) = (tokio::sync::oneshot::channel(), std::sync::mpsc::channel());
+    let visitor = Arc::new(Mutex::new(Pausing { rows: 0, paused: Some(pause), resume: resumed }));
+    let visiting = tokio::spawn({
+        let (store, visitor) = (store.clone(), visitor.clone());
+        async move { store.visit(vec![RowQuery::all(Table::Tasks)], visitor).await }
+    });
+    paused.await.unwrap();
+    submit_ok(&*store, create_task("task_3", "three")).await;
+    resume.send(()).unwrap();
+    let ((), head) = visiting.await.unwrap().unwrap();
+    assert_eq!((visitor.lock().unwrap().rows, head.head), (2, before));
+    store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
