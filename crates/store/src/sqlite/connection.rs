@@ -39,8 +39,18 @@ const READER: &str = "
     PRAGMA trusted_schema = OFF;
 ";
 
+/// Every page is needed once: mapped, a whole file would count as memory of the process.
+const SCANNER: &str = "
+    PRAGMA query_only = ON;
+    PRAGMA mmap_size = 0;
+    PRAGMA cache_size = -2048;
+    PRAGMA temp_store = MEMORY;
+    PRAGMA trusted_schema = OFF;
+";
+
 /// Never creates the file: one that is gone must not come back empty.
 const WRITING: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+const READING: OpenFlags = OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 
 /// The one connection that writes. What it deletes or rewrites it overwrites on the pages, too: a row that changes leaves
 /// copies of its texts in free space, and a redaction that comes later would not find them there. It never checkpoints by itself: that would be paid by whoever commits next.
@@ -49,7 +59,12 @@ pub(super) fn writer(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 pub(super) fn reader(path: &Path) -> rusqlite::Result<Connection> {
-    open(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX, READER)
+    open(path, READING, READER)
+}
+
+/// A connection for reading whole tables once.
+pub(super) fn scanner(path: &Path) -> rusqlite::Result<Connection> {
+    open(path, READING, SCANNER)
 }
 
 /// Whether a database has a table of this name.

@@ -30,16 +30,30 @@ pub struct Reader {
 #[derive(Debug)]
 struct Pool {
     path: PathBuf,
-    idle: Mutex<Vec<Connection>>,
+    lookups: Idle,
+    scans: Idle,
     permits: Arc<Semaphore>,
     damage: Damage,
 }
 
-impl Pool {
-    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+/// Connections of one kind that wait for their next read.
+#[derive(Debug)]
+struct Idle {
+    open: fn(&Path) -> rusqlite::Result<Connection>,
+    waiting: Mutex<Vec<Connection>>,
+}
+
+impl Idle {
+    fn waiting(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// The connections that a read uses.
+type Kind = fn(&Pool) -> &Idle;
+
+const LOOKUPS: Kind = |pool| &pool.lookups;
+const SCANS: Kind = |pool| &pool.scans;
 
 impl Reader {
     /// Opens a store that exists for reading with at most `readers` connections. Needs no lock.
@@ -50,7 +64,8 @@ impl Reader {
         let first = connection::reader(path).map_err(|source| OpenError::Sql { path: path.to_owned(), source })?;
         let pool = Pool {
             path: path.to_owned(),
-            idle: Mutex::new(vec![first]),
+            lookups: Idle { open: connection::reader, waiting: Mutex::new(vec![first]) },
+            scans: Idle { open: connection::scanner, waiting: Mutex::default() },
             permits: Arc::new(Semaphore::new(readers.clamp(1, 64))),
             damage: Damage::default(),
         };
@@ -77,7 +92,7 @@ impl Reader {
     }
 
     pub fn visit(&self, queries: Vec<RowQuery>, visitor: SharedVisitor) -> Read<'_, ()> {
-        self.run(move |connection| {
+        self.run_on(SCANS, move |connection| {
             let mut visitor = visitor.lock().unwrap_or_else(PoisonError::into_inner);
             visitor.begin();
             queries.iter().try_for_each(|query| schema::visit(connection, query, |row| visitor.visit(row)))
@@ -126,7 +141,8 @@ impl Reader {
     /// Ends reading: what runs finishes, what comes is refused.
     pub(super) fn close(&self) {
         self.pool.permits.close();
-        self.pool.idle().clear();
+        self.pool.lookups.waiting().clear();
+        self.pool.scans.waiting().clear();
     }
 
     /// Reads on the thread that asks: right for what takes less time than to wake another thread and be woken by it.
@@ -137,7 +153,7 @@ impl Reader {
     {
         Box::pin(async move {
             let _permit = self.pool.permits.acquire().await.map_err(|_| closed())?;
-            Ok(read_once(&self.pool, read)?)
+            Ok(read_once(&self.pool, LOOKUPS, read)?)
         })
     }
 
@@ -147,11 +163,19 @@ impl Reader {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Problem> + Send + 'static,
     {
+        self.run_on(LOOKUPS, read)
+    }
+
+    fn run_on<T, F>(&self, kind: Kind, read: F) -> Read<'_, T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, Problem> + Send + 'static,
+    {
         let pool = self.pool.clone();
         Box::pin(async move {
             let permit = pool.permits.clone().acquire_owned().await.map_err(|_| closed())?;
             let reading = tokio::task::spawn_blocking(move || {
-                let found = read_once(&pool, read);
+                let found = read_once(&pool, kind, read);
                 drop(permit);
                 found
             });
@@ -168,11 +192,16 @@ fn closed() -> ReadError {
 }
 
 /// A connection that failed is closed; the next read opens another.
-fn read_once<T>(pool: &Pool, read: impl FnOnce(&Connection) -> Result<T, Problem>) -> Result<(T, LogHead), Problem> {
-    let waiting = pool.idle().pop();
+fn read_once<T>(
+    pool: &Pool,
+    kind: Kind,
+    read: impl FnOnce(&Connection) -> Result<T, Problem>,
+) -> Result<(T, LogHead), Problem> {
+    let idle = kind(pool);
+    let waiting = idle.waiting().pop();
     let connection = match waiting {
         Some(connection) => connection,
-        None => connection::reader(&pool.path)?,
+        None => (idle.open)(&pool.path)?,
     };
     let found = in_transaction(&connection, read).inspect_err(|problem| {
         if let Problem::Sql(error) = problem
@@ -182,7 +211,7 @@ fn read_once<T>(pool: &Pool, read: impl FnOnce(&Connection) -> Result<T, Problem
         }
     })?;
     if !pool.permits.is_closed() {
-        pool.idle().push(connection);
+        idle.waiting().push(connection);
     }
     Ok(found)
 }
