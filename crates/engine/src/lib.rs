@@ -68,7 +68,7 @@ pub use rookery_store::artifact::{ArtifactError, ArtifactInfo, Incoming, Outgoin
 pub use rookery_store::node::{LeaderRole, NodeLiveness, Seen};
 pub use rookery_store::publish::Slot;
 pub use rookery_store::query::{Bodies, Order};
-pub use rookery_store::store::{Health, ReadOnlyCause};
+pub use rookery_store::store::{Health, ReadOnlyCause, RowVisitor, SharedVisitor};
 pub use rookery_store::{
     Clock, Committed, DeadLetter, EndpointCursor, Failing, LogHead, LogQuery, Published, ReadError, SubmitError, Token,
 };

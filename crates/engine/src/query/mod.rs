@@ -11,7 +11,8 @@ use rookery_core::model::handoff::Handoff;
 use rookery_core::model::task::{Task, TaskState};
 use rookery_core::traits::LogRow;
 use rookery_core::{AgentId, HandoffId, Key, Row, Seq, TaskId};
-use rookery_store::query::{ColumnTest, KEY};
+use rookery_store::query::{ColumnTest, Condition, KEY};
+use rookery_store::store::SharedVisitor;
 use rookery_store::{LogHead, LogQuery, RowQuery};
 
 pub use groups::Members;
@@ -92,16 +93,6 @@ pub struct HandoffFilter {
     pub limit: Option<u32>,
 }
 
-/// Everything at one position.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Snapshot {
-    pub agents: Vec<Agent>,
-    pub files: Vec<File>,
-    pub tasks: Vec<Task>,
-    pub handoffs: Vec<Handoff>,
-    pub lead: Option<AgentId>,
-}
-
 impl QueryHandle<'_> {
     pub async fn agent(&self, id: &AgentId) -> Result<At<Option<Agent>>, EngineError> {
         self.find(Key::Agent(id.clone()), |row| if let Row::Agent(agent) = row { Some(agent) } else { None }).await
@@ -139,13 +130,13 @@ impl QueryHandle<'_> {
     }
 
     pub async fn tasks(&self, filter: &TaskFilter) -> Result<At<Vec<Task>>, EngineError> {
-        let (lists, head) = self.engine.store().lists(filter.queries()).await?;
-        let mut tasks = tasks_of(lists.into_iter().flatten().collect());
-        // Each list is in order; together they need not be, and shapes may overlap.
-        tasks.sort_by_key(|task| task.created);
-        tasks.dedup_by(|one, other| one.id == other.id);
-        tasks.truncate(filter.limit.map_or(usize::MAX, |limit| limit as usize));
-        Ok(At { value: tasks, head })
+        let (rows, head) = self.engine.store().list(filter.query()).await?;
+        Ok(At { value: tasks_of(rows), head })
+    }
+
+    /// Visits the same tasks one by one, without holding all of them.
+    pub async fn visit_tasks(&self, filter: &TaskFilter, visitor: SharedVisitor) -> Result<LogHead, EngineError> {
+        self.visit(vec![filter.query()], visitor).await
     }
 
     /// The tasks that are reserved for an agent and that it has not taken, the oldest first.
@@ -168,40 +159,35 @@ impl QueryHandle<'_> {
         Ok(At { value: files_of(rows), head })
     }
 
+    pub async fn visit_files(&self, filter: &FileFilter, visitor: SharedVisitor) -> Result<LogHead, EngineError> {
+        self.visit(vec![filter.query()], visitor).await
+    }
+
     pub async fn handoffs(&self, filter: &HandoffFilter) -> Result<At<Vec<Handoff>>, EngineError> {
-        let mut query = RowQuery::all(Table::Handoffs).ordered_by("created").at_most(filter.limit);
-        if let Some(status) = filter.status {
-            query = query.with("status", ColumnTest::Is(status.into()));
-        }
-        if let Some(to) = &filter.to {
-            query = query.with("recipient", ColumnTest::Is(to.as_str().into()));
-        }
-        if let Some(after) = filter.after {
-            query = query.with("created", above(after));
-        }
-        let (rows, head) = self.engine.store().list(query).await?;
+        let (rows, head) = self.engine.store().list(filter.query()).await?;
         Ok(At { value: handoffs_of(rows), head })
     }
 
-    pub async fn snapshot(&self) -> Result<At<Snapshot>, EngineError> {
+    pub async fn visit_handoffs(&self, filter: &HandoffFilter, visitor: SharedVisitor) -> Result<LogHead, EngineError> {
+        self.visit(vec![filter.query()], visitor).await
+    }
+
+    /// Visits everything at one position: agents, also those that have left, files, tasks, handoffs, and the row that
+    /// names the lead.
+    pub async fn visit_state(&self, visitor: SharedVisitor) -> Result<LogHead, EngineError> {
         let queries = vec![
             agents_query(),
             RowQuery::all(Table::Files),
-            RowQuery::all(Table::Tasks).ordered_by("created"),
-            RowQuery::all(Table::Handoffs).ordered_by("created"),
+            TaskFilter::default().query(),
+            HandoffFilter::default().query(),
             RowQuery::all(Table::Leadership),
         ];
-        let (lists, head) = self.engine.store().lists(queries).await?;
-        let mut lists = lists.into_iter();
-        let mut next = || lists.next().unwrap_or_default();
-        let value = Snapshot {
-            agents: agents_of(next()),
-            files: files_of(next()),
-            tasks: tasks_of(next()),
-            handoffs: handoffs_of(next()),
-            lead: next().into_iter().find_map(|row| if let Row::Lead(lead) = row { lead.holder } else { None }),
-        };
-        Ok(At { value, head })
+        self.visit(queries, visitor).await
+    }
+
+    async fn visit(&self, queries: Vec<RowQuery>, visitor: SharedVisitor) -> Result<LogHead, EngineError> {
+        let ((), head) = self.engine.store().visit(queries, visitor).await?;
+        Ok(head)
     }
 
     /// The head of the log.
@@ -228,8 +214,7 @@ impl QueryHandle<'_> {
 }
 
 impl TaskFilter {
-    /// One list for each shape, so that none is longer than what is asked for.
-    fn queries(&self) -> Vec<RowQuery> {
+    fn query(&self) -> RowQuery {
         let mut all = RowQuery::all(Table::Tasks).ordered_by("created").at_most(self.limit);
         if let Some(assignee) = &self.assignee {
             all = all.with("assignee", ColumnTest::Is(assignee.as_str().into()));
@@ -237,10 +222,7 @@ impl TaskFilter {
         if let Some(after) = self.after {
             all = all.with("created", above(after));
         }
-        if self.any_of.is_empty() {
-            return vec![all];
-        }
-        self.any_of.iter().map(|shape| shape.narrow(all.clone())).collect()
+        all.with_any_of(self.any_of.iter().map(|shape| shape.conditions()).collect())
     }
 }
 
@@ -249,13 +231,25 @@ impl TaskShape {
         TaskShape { state, held: None, waiting: None }
     }
 
-    fn narrow(&self, query: RowQuery) -> RowQuery {
-        let mut query = query.with("state", ColumnTest::Is(self.state.as_str().into()));
-        if let Some(held) = self.held {
-            query = query.with("reserved", ColumnTest::Is(held.into()));
+    fn conditions(self) -> Vec<Condition> {
+        let is = |column, value| Condition { column, test: ColumnTest::Is(value) };
+        let held = self.held.map(|held| is("reserved", held.into()));
+        let waiting = self.waiting.map(|waiting| is("waiting", waiting.into()));
+        [Some(is("state", self.state.as_str().into())), held, waiting].into_iter().flatten().collect()
+    }
+}
+
+impl HandoffFilter {
+    fn query(&self) -> RowQuery {
+        let mut query = RowQuery::all(Table::Handoffs).ordered_by("created").at_most(self.limit);
+        if let Some(status) = self.status {
+            query = query.with("status", ColumnTest::Is(status.into()));
         }
-        if let Some(waiting) = self.waiting {
-            query = query.with("waiting", ColumnTest::Is(waiting.into()));
+        if let Some(to) = &self.to {
+            query = query.with("recipient", ColumnTest::Is(to.as_str().into()));
+        }
+        if let Some(after) = self.after {
+            query = query.with("created", above(after));
         }
         query
     }

@@ -4,6 +4,7 @@
 //! | file | content |
 //! |---|---|
 //! | `answer` | successful answers with their position in the log |
+//! | `answer_writer` | rendering large answers row by row |
 //! | `error` | errors, their statuses and their body |
 //! | `extract` | the caller, the body, the query and the path of a request |
 //! | `guard` | checks before a request reaches a surface |
@@ -17,10 +18,12 @@
 //! | `peer` | processes that may use the Unix sockets |
 //! | `response_body` | the body of a response while it is being sent |
 //! | `server` | TCP, TLS and the Unix socket |
-//! | `shared_body` | large answers that readers of one position share |
+//! | `shared_answers` | large answers that readers of one position share, and the bounds on their memory |
+//! | `shared_body` | the bodies of these answers |
 //! | `state` | the state that all handlers share |
 
 pub(crate) mod answer;
+pub(crate) mod answer_writer;
 pub(crate) mod error;
 pub(crate) mod extract;
 pub mod guard;
@@ -34,6 +37,7 @@ pub(crate) mod paths;
 mod peer;
 mod response_body;
 pub mod server;
+pub(crate) mod shared_answers;
 pub(crate) mod shared_body;
 pub mod state;
 

@@ -13,6 +13,14 @@ pub fn ensure_limit(limit: Option<u32>) -> Result<(), HttpError> {
     if limit == Some(0) { Err(HttpError::invalid("limit must be at least 1")) } else { Ok(()) }
 }
 
+/// The largest page that is rendered for its reader alone. Larger ones are shared by readers, like whole lists.
+const LARGEST_OWN_PAGE: u32 = 1_000;
+
+/// Whether a list with this limit is so small that it is rendered for its reader alone.
+pub fn is_small(limit: Option<u32>) -> bool {
+    limit.is_some_and(|limit| limit <= LARGEST_OWN_PAGE)
+}
+
 #[derive(Debug, Deserialize, IntoParams)]
 pub struct PageQuery {
     /// Only what comes after this, as `next` told it.

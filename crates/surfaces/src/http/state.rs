@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::instance_sockets::Sockets;
 use super::limits::{Limits, Places, Pool};
-use super::shared_body::SharedAnswers;
+use super::shared_answers::SharedAnswers;
 
 /// This process as surfaces show it.
 #[derive(Clone, Debug)]

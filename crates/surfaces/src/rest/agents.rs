@@ -16,9 +16,11 @@ use crate::http::App;
 use crate::http::HttpError;
 use crate::http::answer;
 use crate::http::answer::Done;
+use crate::http::answer_writer::AnswerWriter;
 use crate::http::extract::{self, Call, JsonBody, MaybeBody, Query, Segment};
 use crate::http::paging;
-use crate::http::shared_body::{self, AnswerVersion, NextChunk};
+use crate::http::shared_answers;
+use crate::http::shared_body::{self, AnswerPart, AnswerVersion, NextChunk};
 
 /// Register an agent, or update one and bring it back.
 #[utoipa::path(post, path = "/agents/announce", tag = "agents", request_body = wire::AnnounceRequest,
@@ -167,10 +169,10 @@ pub async fn list(
     }
     let read = async || {
         let At { value: agents, head } = app.engine().query().agents().await?;
-        AnswerVersion::render(head, agents.into(), |_| Ok(())).await
+        Ok(AnswerVersion::new(head, agents, AnswerWriter::default()))
     };
-    let version = app.shared_answers().get("/agents", |version| version.covers(&head), read).await?;
-    let agents = render(&app, version.agents.clone(), "[", "]");
+    let version = shared_answers::version_for(&app, "/agents", &head, read).await?;
+    let agents = render(&app, version.part.clone(), "[", "]");
     Ok(version.respond(&headers, Some(agents)))
 }
 
@@ -182,9 +184,9 @@ async fn find_join_position(app: &App, id: &AgentId) -> Result<Seq, HttpError> {
 }
 
 /// Renders agents with their newest heartbeats.
-pub fn render(app: &App, agents: Arc<[Agent]>, before: &'static str, after: &'static str) -> NextChunk {
-    let (app, count) = (app.clone(), agents.len());
-    let values = (0..count).filter_map(move |index| Some(shown(&app, agents.get(index)?.clone())));
+pub fn render(app: &App, part: Arc<AnswerPart>, before: &'static str, after: &'static str) -> NextChunk {
+    let app = app.clone();
+    let values = (0..).map_while(move |index| Some(shown(&app, part.agent(index)?)));
     shared_body::render_lazily(before, after, values)
 }
 

@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use rookery_core::handoffs::{AcceptHandoff, OfferHandoff, RejectHandoff};
 use rookery_core::model::handoff::HandoffNote;
-use rookery_core::{AgentId, Code, HandoffId, TaskId};
+use rookery_core::{AgentId, Code, HandoffId, Row, TaskId};
 use rookery_engine::query::HandoffFilter;
 
 use super::{translate, wire};
@@ -13,7 +13,7 @@ use crate::http::App;
 use crate::http::HttpError;
 use crate::http::answer;
 use crate::http::extract::{self, Call, JsonBody, Query, Segment};
-use crate::http::{paging, shared_body};
+use crate::http::{paging, shared_answers};
 
 /// Offer a task to another agent, or to whoever takes it.
 #[utoipa::path(post, path = "/handoffs", tag = "handoffs", request_body = wire::NewHandoff,
@@ -99,14 +99,14 @@ pub async fn list(
         },
     };
     let filter = HandoffFilter { status, to: to_agent.as_deref().map(AgentId::from), after, limit };
-    let read = async || {
-        let found = app.engine().query().handoffs(&filter).await?;
-        Ok(found.map(|handoffs| handoffs.into_iter().map(translate::handoff).collect::<Vec<_>>()))
-    };
-    match filter.limit {
-        Some(_) => Ok(answer::at(read().await?)),
-        None => shared_body::respond_with_list(&app, &headers, &format!("/handoffs {filter:?}"), read).await,
+    let handoffs = app.engine().query();
+    if paging::is_small(filter.limit) {
+        let found = handoffs.handoffs(&filter).await?;
+        return Ok(answer::at(found.map(|page| page.into_iter().map(translate::handoff).collect::<Vec<_>>())));
     }
+    let entry = |row| if let Row::Handoff(handoff) = row { Some(translate::handoff(handoff)) } else { None };
+    let read = |visitor| handoffs.visit_handoffs(&filter, visitor);
+    shared_answers::respond_with_list(&app, &headers, &format!("/handoffs {filter:?}"), entry, read).await
 }
 
 /// One handoff.

@@ -5,14 +5,14 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use rookery_core::files::{ClaimMode, LockFile, ReleaseFile, ResolveConflict, UnlockFile};
 use rookery_core::model::file::{File, FileClaimOutcome, FileReleaseOutcome};
-use rookery_core::{AgentId, Rejection};
+use rookery_core::{AgentId, Rejection, Row};
 use rookery_engine::Committed;
 use rookery_engine::query::{FileFilter, FileSelection};
 
 use super::translate;
 use super::wire::{self, ClaimResult, ReleaseResult, ResourceFilter};
 use crate::http::extract::{self, Call, JsonBody, Query, Segment};
-use crate::http::{App, HttpError, answer, paging, paths, shared_body};
+use crate::http::{App, HttpError, answer, paging, paths, shared_answers};
 
 /// Claim a path before changing it.
 #[utoipa::path(post, path = "/resources/claim", tag = "resources", request_body = wire::ClaimRequest,
@@ -107,14 +107,14 @@ pub async fn list(
         Some(path) => Some(app.engine().paths().resolve(&path).await?.key().to_owned()),
     };
     let filter = FileFilter { state, after, limit };
-    let read = async || {
-        let found = app.engine().query().files(&filter).await?;
-        Ok(found.map(|files| files.into_iter().map(translate::resource).collect::<Vec<_>>()))
-    };
-    match filter.limit {
-        Some(_) => Ok(answer::at(read().await?)),
-        None => shared_body::respond_with_list(&app, &headers, &format!("/resources {filter:?}"), read).await,
+    let files = app.engine().query();
+    if paging::is_small(filter.limit) {
+        let found = files.files(&filter).await?;
+        return Ok(answer::at(found.map(|files| files.into_iter().map(translate::resource).collect::<Vec<_>>())));
     }
+    let entry = |row| if let Row::File(file) = row { Some(translate::resource(file)) } else { None };
+    let read = |visitor| files.visit_files(&filter, visitor);
+    shared_answers::respond_with_list(&app, &headers, &format!("/resources {filter:?}"), entry, read).await
 }
 
 /// One path.

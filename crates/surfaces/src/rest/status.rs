@@ -1,18 +1,23 @@
 //! Health and state: totals, and everything at one position.
 
+use std::sync::{Arc, Mutex};
+
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
+use rookery_core::model::agent::Agent;
 use rookery_core::model::{agent, file, task};
-use rookery_engine::At;
-use rookery_engine::query::Snapshot;
+use rookery_core::{AgentId, Row};
+use rookery_engine::{At, RowVisitor};
 
 use super::{agents, translate, wire};
 use crate::http::App;
 use crate::http::HttpError;
 use crate::http::answer;
+use crate::http::answer_writer::{AnswerWriter, JsonArray};
 use crate::http::extract::Call;
-use crate::http::shared_body::{self, AnswerVersion, AnswerWriter};
+use crate::http::shared_answers::{self, lock};
+use crate::http::shared_body::{self, AnswerVersion};
 
 /// The version of the contract, not of the program.
 const CONTRACT: &str = "0.1";
@@ -57,26 +62,50 @@ pub async fn state(State(app): State<App>, call: Call, headers: HeaderMap) -> Re
     if let Some(response) = shared_body::not_modified(&headers, &head) {
         return Ok(response);
     }
-    let answers = app.shared_answers();
-    let version = answers.get("/state", |version| version.covers(&head), || render_state(&app)).await?;
-    let agents = agents::render(&app, version.agents.clone(), "{\"agents\":[", "],");
+    let version = shared_answers::version_for(&app, "/state", &head, || render_state(&app)).await?;
+    let agents = agents::render(&app, version.part.clone(), "{\"agents\":[", "],");
     Ok(version.respond(&headers, Some(agents)))
 }
 
 /// Renders a [`wire::StateSnapshot`] without its agents.
 async fn render_state(app: &App) -> Result<AnswerVersion, HttpError> {
-    let At { value: snapshot, head } = app.engine().query().snapshot().await?;
-    let Snapshot { agents, files, tasks, handoffs, lead } = snapshot;
-    let event_count = event_count(&head);
-    let render = move |writer: &mut AnswerWriter| {
-        writer.text("\"resources\":").array(files.into_iter().map(translate::resource))?;
-        writer.text(",\"tasks\":").array(tasks.into_iter().map(translate::task))?;
-        writer.text(",\"handoffs\":").array(handoffs.into_iter().map(translate::handoff))?;
-        writer.text(",\"lead\":").value(&lead.map(|agent| agent.to_string()))?;
-        writer.text(",\"event_count\":").value(&event_count)?.text("}");
-        Ok(())
-    };
-    AnswerVersion::render(head, agents.into(), render).await
+    let rendering = Arc::new(Mutex::new(StateRendering::default()));
+    let head = app.engine().query().visit_state(rendering.clone()).await?;
+    let StateRendering { agents, resources, tasks, handoffs, lead } = std::mem::take(&mut *lock(&rendering));
+    let mut writer = AnswerWriter::default();
+    writer.text("\"resources\":").array(resources)?;
+    writer.text(",\"tasks\":").array(tasks)?;
+    writer.text(",\"handoffs\":").array(handoffs)?;
+    writer.text(",\"lead\":").value(&lead)?;
+    writer.text(",\"event_count\":").value(&event_count(&head))?.text("}");
+    Ok(AnswerVersion::new(head, agents, writer))
+}
+
+/// Renders rows as they are read. Agents are kept: each reader is sent them with their newest heartbeats.
+#[derive(Debug, Default)]
+struct StateRendering {
+    agents: Vec<Agent>,
+    resources: JsonArray,
+    tasks: JsonArray,
+    handoffs: JsonArray,
+    lead: Option<AgentId>,
+}
+
+impl RowVisitor for StateRendering {
+    fn begin(&mut self) {
+        *self = StateRendering::default();
+    }
+
+    fn visit(&mut self, row: Row) {
+        match row {
+            Row::Agent(agent) if !agent.has_left() => self.agents.push(agent),
+            Row::File(file) => self.resources.push(&translate::resource(file)),
+            Row::Task(task) => self.tasks.push(&translate::task(task)),
+            Row::Handoff(handoff) => self.handoffs.push(&translate::handoff(handoff)),
+            Row::Lead(lead) => self.lead = lead.holder,
+            _ => {}
+        }
+    }
 }
 
 fn nodes(app: &App) -> Vec<wire::NodeInfo> {

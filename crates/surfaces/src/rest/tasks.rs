@@ -9,7 +9,7 @@ use rookery_core::tasks::{
     AssignTask, CancelTask, CancelTo, ClaimTask, CompleteTask, CreateTask, FailTask, FailureRetry, HeldByOther,
     IfFailed, IfUnclaimed, ReleaseTask, Required, RetryTask, SetTaskStep, StartTask,
 };
-use rookery_core::{AgentId, Code, RunId, TaskId};
+use rookery_core::{AgentId, Code, Row, RunId, TaskId};
 use rookery_engine::query::TaskFilter;
 use rookery_engine::{Committed, Request};
 
@@ -17,7 +17,7 @@ use super::translate;
 use super::wire::{self, RequestedStatus};
 use crate::http::answer::Done;
 use crate::http::extract::{self, Call, JsonBody, MaybeBody, Query, Segment};
-use crate::http::{App, HttpError, answer, paging, shared_body};
+use crate::http::{App, HttpError, answer, paging, shared_answers};
 
 /// Create a task; one with `assigned_to` is kept for that agent.
 #[utoipa::path(post, path = "/tasks", tag = "tasks", request_body = wire::NewTask,
@@ -157,14 +157,14 @@ pub async fn list(
         after,
         limit: query.limit,
     };
-    let read = async || {
-        let found = app.engine().query().tasks(&filter).await?;
-        Ok(found.map(|tasks| tasks.into_iter().map(translate::task).collect::<Vec<_>>()))
-    };
-    match filter.limit {
-        Some(_) => Ok(answer::at(read().await?)),
-        None => shared_body::respond_with_list(&app, &headers, &format!("/tasks {filter:?}"), read).await,
+    let tasks = app.engine().query();
+    if paging::is_small(filter.limit) {
+        let found = tasks.tasks(&filter).await?;
+        return Ok(answer::at(found.map(|tasks| tasks.into_iter().map(translate::task).collect::<Vec<_>>())));
     }
+    let entry = |row| if let Row::Task(task) = row { Some(translate::task(task)) } else { None };
+    let read = |visitor| tasks.visit_tasks(&filter, visitor);
+    shared_answers::respond_with_list(&app, &headers, &format!("/tasks {filter:?}"), entry, read).await
 }
 
 /// One task.

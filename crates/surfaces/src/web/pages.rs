@@ -1,13 +1,18 @@
 //! Pages without a script: what a browser sees if the web UI is not built in, and the reference.
 
+use std::sync::{Arc, Mutex};
+
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{Html, IntoResponse, Response};
+use rookery_core::Row;
+use rookery_engine::RowVisitor;
 
 use crate::http::App;
 use crate::http::HttpError;
 use crate::http::extract::Call;
 use crate::http::openapi::operations;
+use crate::http::shared_answers::lock;
 use crate::openapi;
 
 /// No script at all, styles only our own.
@@ -26,30 +31,52 @@ pub fn without_ui() -> Response {
 pub async fn index(State(app): State<App>, call: Call) -> Result<Response, HttpError> {
     call.reader().await?;
     let engine = app.engine();
-    let snapshot = engine.query().snapshot().await?;
-    let agents: String = snapshot.value.agents.iter().fold(String::new(), |mut rows, agent| {
-        let task = agent.current_task.as_ref().map_or("", |task| task.as_str());
-        rows += &format!(
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(agent.id.as_str()),
-            escape(&agent.profile.tool),
-            agent.status.as_str(),
-            escape(task)
-        );
-        rows
-    });
-    let open = snapshot.value.tasks.iter().filter(|task| task.state.is_open()).count();
-    let held = snapshot.value.files.iter().filter(|file| file.claim.is_some()).count();
+    let overview = Arc::new(Mutex::new(Overview::default()));
+    let head = engine.query().visit_state(overview.clone()).await?;
+    let Overview { agents, agents_count, open, held } = std::mem::take(&mut *lock(&overview));
     let body = format!(
         "<h1>{project}</h1><p>{agents_count} agents, {open} open tasks, {held} claimed paths, {events} events.</p>\
          <table><thead><tr><th>agent</th><th>tool</th><th>status</th><th>task</th></tr></thead><tbody>{agents}</tbody></table>\
          <p>{WITHOUT_UI}</p><p>The <a href=\"/docs\">reference</a> lists every call; <a href=\"/state\">/state</a> is everything as JSON; \
          <code>rookery log -f</code> follows what happens.</p>",
         project = escape(&engine.config().project),
-        agents_count = snapshot.value.agents.len(),
-        events = snapshot.head.head,
+        events = head.head,
     );
     Ok(page("Rookery", &body))
+}
+
+/// The state as the page shows it.
+#[derive(Debug, Default)]
+struct Overview {
+    /// Rows of the table.
+    agents: String,
+    agents_count: usize,
+    open: usize,
+    held: usize,
+}
+
+impl RowVisitor for Overview {
+    fn begin(&mut self) {
+        *self = Overview::default();
+    }
+
+    fn visit(&mut self, row: Row) {
+        match row {
+            Row::Agent(agent) if !agent.has_left() => {
+                self.agents_count += 1;
+                self.agents += &format!(
+                    "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                    escape(agent.id.as_str()),
+                    escape(&agent.profile.tool),
+                    agent.status.as_str(),
+                    escape(agent.current_task.as_ref().map_or("", |task| task.as_str()))
+                );
+            }
+            Row::Task(task) => self.open += usize::from(task.state.is_open()),
+            Row::File(file) => self.held += usize::from(file.claim.is_some()),
+            _ => {}
+        }
+    }
 }
 
 pub async fn docs() -> Response {
