@@ -1,10 +1,13 @@
-//! `GET /state` of a large team, beside a bare server that sends the same bytes, and its memory with many readers.
+//! `GET /state` of a large team, beside a bare server that sends the same bytes, and its memory with many readers: all at one
+//! position, and while others write.
 
 use std::path::Path;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::header;
 use axum::routing::get;
+use futures_util::future::try_join_all;
 
 use crate::daemon::Daemon;
 use crate::http::{self, Connection};
@@ -20,6 +23,11 @@ const CLIENTS: [usize; 2] = [1, 16];
 const READERS: usize = 64;
 /// The number of clients that create the tasks.
 const CREATORS: usize = 64;
+/// The number of clients that write while memory is measured, their pause between two writes, which keeps the team about as
+/// large as it is, and how often each reader reads meanwhile.
+const WRITERS: usize = 4;
+const PAUSE: Duration = Duration::from_millis(25);
+const READS: usize = 4;
 
 const STATE: &str = "GET /state";
 const BARE: &str = "bare axum, the same bytes";
@@ -68,10 +76,12 @@ pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
         report.add(Figure::spread(format!("{STATE} / bare axum, {clients} clients"), share, "%").at_least(50.0));
     }
     drop(runners);
-    let added = load.block_on(memory_with_readers(daemon, &root))?;
     let label = format!("{tasks} tasks: memory added by {READERS} readers of {STATE}");
-    report.add(Figure::new(label, added, "MiB").at_most(150.0));
-    Ok(())
+    let (daemon, added) = load.block_on(memory_with_readers(daemon, &root, Writers::Idle))?;
+    report.add(Figure::new(&label, added, "MiB").at_most(150.0));
+    let (daemon, added) = load.block_on(memory_with_readers(daemon, &root, Writers::Busy))?;
+    report.add(Figure::new(format!("{label} while {WRITERS} clients write"), added, "MiB").at_most(150.0));
+    daemon.stop()
 }
 
 async fn daemon_with(tasks: usize, root: &Path) -> anyhow::Result<Daemon> {
@@ -89,7 +99,7 @@ async fn daemon_with(tasks: usize, root: &Path) -> anyhow::Result<Daemon> {
         }
         anyhow::Ok(())
     });
-    futures_util::future::try_join_all(creating).await?;
+    try_join_all(creating).await?;
     Ok(daemon)
 }
 
@@ -106,14 +116,52 @@ async fn readers(daemon: &Daemon, count: usize) -> anyhow::Result<Vec<HttpClient
     Ok(readers)
 }
 
+/// Whether others write while readers read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Writers {
+    Idle,
+    /// Readers read several times, nearly always at another position.
+    Busy,
+}
+
 /// Starts the daemon again, so that nothing is rendered yet, and lets many readers ask at once. Returns the peak of resident
 /// memory above its size before.
-async fn memory_with_readers(daemon: Daemon, root: &Path) -> anyhow::Result<f64> {
+async fn memory_with_readers(daemon: Daemon, root: &Path, writers: Writers) -> anyhow::Result<(Daemon, f64)> {
     daemon.stop()?;
     let daemon = Daemon::start(root).await?;
     let mut readers = readers(&daemon, READERS).await?;
+    let mut creators = Vec::new();
+    for at in 0..WRITERS {
+        let mut creator = HttpClient::creating(daemon.address, at).await?;
+        creator.act().await?;
+        creators.push(creator);
+    }
     let (before, _) = daemon.memory_mib()?;
     daemon.reset_peak_memory()?;
-    futures_util::future::try_join_all(readers.iter_mut().map(Client::act)).await?;
-    Ok(daemon.peak_memory_mib()? - before)
+    match writers {
+        Writers::Idle => drop(try_join_all(readers.iter_mut().map(Client::act)).await?),
+        Writers::Busy => {
+            let writing = try_join_all(creators.iter_mut().map(repeat));
+            let reading = try_join_all(readers.iter_mut().map(async |reader| {
+                for _ in 0..READS {
+                    reader.act().await?;
+                }
+                anyhow::Ok(())
+            }));
+            tokio::select! {
+                written = writing => drop(written?),
+                read = reading => drop(read?),
+            }
+        }
+    }
+    let added = daemon.peak_memory_mib()? - before;
+    Ok((daemon, added))
+}
+
+/// Ends only if the daemon fails.
+async fn repeat(creator: &mut HttpClient) -> anyhow::Result<()> {
+    loop {
+        creator.act().await?;
+        tokio::time::sleep(PAUSE).await;
+    }
 }
