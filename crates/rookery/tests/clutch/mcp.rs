@@ -93,8 +93,8 @@ async fn routed_task_is_found_claimed_and_completed_over_mcp() {
     assert!(result["payload"].to_string().contains("We may."), "{result}");
     assert_eq!(daemon.get("/tasks/t").await.unwrap().body["status"], "done");
     let waiting = inbox(&daemon, "ui", "").await;
-    let delivered = waiting["messages"].as_array().unwrap().iter().map(|entry| &entry["message"]);
-    let notification = delivered.filter(|message| message["type"] == "task.result").next_back().unwrap();
+    let mut delivered = waiting["messages"].as_array().unwrap().iter().map(|entry| &entry["message"]);
+    let notification = delivered.rfind(|message| message["type"] == "task.result").unwrap();
     assert_eq!((&notification["task_id"], &notification["payload"]), (&json!("t"), &result["payload"]));
     let id = notification["id"].as_str().unwrap();
     assert_eq!(ok(&daemon, &format!("/messages/{id}")).await, *notification, "it is found by its id");

@@ -50,10 +50,10 @@ impl Idle {
 }
 
 /// The connections that a read uses.
-type Kind = fn(&Pool) -> &Idle;
+type ConnectionKind = fn(&Pool) -> &Idle;
 
-const LOOKUPS: Kind = |pool| &pool.lookups;
-const SCANS: Kind = |pool| &pool.scans;
+const LOOKUPS: ConnectionKind = |pool| &pool.lookups;
+const SCANS: ConnectionKind = |pool| &pool.scans;
 
 impl Reader {
     /// Opens a store that exists for reading with at most `readers` connections. Needs no lock.
@@ -166,7 +166,7 @@ impl Reader {
         self.run_on(LOOKUPS, read)
     }
 
-    fn run_on<T, F>(&self, kind: Kind, read: F) -> Read<'_, T>
+    fn run_on<T, F>(&self, kind: ConnectionKind, read: F) -> Read<'_, T>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Problem> + Send + 'static,
@@ -194,7 +194,7 @@ fn closed() -> ReadError {
 /// A connection that failed is closed; the next read opens another.
 fn read_once<T>(
     pool: &Pool,
-    kind: Kind,
+    kind: ConnectionKind,
     read: impl FnOnce(&Connection) -> Result<T, Problem>,
 ) -> Result<(T, LogHead), Problem> {
     let idle = kind(pool);
