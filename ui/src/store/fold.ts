@@ -260,7 +260,7 @@ function claim(draft: Draft, { payload, at, seq }: LogEvent, task: string | unde
   draft.tasks.change(task, (row) => ({ ...row, reservedFor: undefined, workedBy: agent, holder: agent, fence: seq }));
   draft.agents.change(agent, (row) => ({ ...row, holding: row.holding + 1 }));
   // One that waits for others is worked on when it is started.
-  const waits = task !== undefined && (draft.tasks.get(task)?.waitingOn.length ?? 0) > 0;
+  const waits = payload['blocked'] === true;
   if (!waits) worksOn(draft, agent, task, at);
   if (from !== agent) gaveUp(draft, from, task, at);
 }

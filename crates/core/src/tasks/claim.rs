@@ -32,6 +32,9 @@ pub struct TaskClaimed {
     /// The holder it was handed over by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<AgentId>,
+    /// Whether the task waits for others, so that its holder does not work on it yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub blocked: bool,
     #[serde(default, skip_serializing_if = "RequestedIn::is_none")]
     pub requested_in: RequestedIn,
 }
@@ -44,6 +47,7 @@ impl TaskClaimed {
             run: task.run_if_named(),
             agent: agent.clone(),
             from,
+            blocked: task.is_blocked(),
             requested_in: RequestedIn::of(task),
         }
     }
@@ -63,15 +67,11 @@ impl Event for TaskClaimed {
     }
 
     fn apply(&self, rows: &mut RowWriter<'_>, stamp: EventStamp) {
-        let mut is_blocked = false;
-        rows.update(self.task.clone(), |task: &mut Task| {
-            task.claim_for(&self.agent, stamp);
-            is_blocked = task.is_blocked();
-        });
+        rows.update(self.task.clone(), |task: &mut Task| task.claim_for(&self.agent, stamp));
         if let Some(from) = &self.from {
             rows.update(from.clone(), |agent: &mut Agent| agent.gave_up(&self.task));
         }
-        rows.update(self.agent.clone(), |agent: &mut Agent| agent.took(&self.task, is_blocked));
+        rows.update(self.agent.clone(), |agent: &mut Agent| agent.took(&self.task, self.blocked));
     }
 
     fn notification_rule(&self) -> Option<NotificationRule> {

@@ -339,6 +339,7 @@ fn tasks() -> Vec<AnyEvent> {
             run: Some("wf_1".into()),
             agent: "ada".into(),
             from: Some("bob".into()),
+            blocked: true,
             requested_in: requested_in(),
         }),
         AnyEvent::new(TaskStarted {

@@ -203,6 +203,7 @@ mod tests {
             run: None,
             agent: agent.into(),
             from: None,
+            blocked: false,
             requested_in: RequestedIn::default(),
         })
     }

@@ -220,17 +220,17 @@ async fn invalid_query_parameter_is_named_in_the_error() {
         assert_eq!((status, code.as_str(), &details["parameter"]), (400, "INVALID", &json!(parameter)), "{query}");
     }
     for (call, parameter, hint) in [
-        ("/agents?role=worker", "role", "this call takes no parameters"),
-        ("/agents/ken/inbox?max=1&limit=1", "limit", "this call takes wait, max, after"),
-        ("/deliveries?agent=ken", "agent", "this call takes state, agent_id, after, limit"),
-        ("/runs?status=failed", "status", "this call takes after, limit"),
+        ("/agents?role=worker", "role", "this path takes no query parameters"),
+        ("/agents/ken/inbox?max=1&limit=1", "limit", "this path takes wait, max, after"),
+        ("/deliveries?agent=ken", "agent", "this path takes state, agent_id, after, limit"),
+        ("/runs?status=failed", "status", "this path takes after, limit"),
         (
             "/stream?thread=thr_1",
             "thread",
-            "this call takes run_id, thread_id, task_id, agent_id, type, after, batch, inbox, authenticate",
+            "this path takes run_id, thread_id, task_id, agent_id, type, after, batch, inbox, authenticate",
         ),
-        ("/groups?name=a", "name", "this call takes after, limit"),
-        ("/artifacts?named=true", "named", "this call takes after, limit"),
+        ("/groups?name=a", "name", "this path takes after, limit"),
+        ("/artifacts?named=true", "named", "this path takes after, limit"),
     ] {
         let (status, code, details) = get_rejected(&team, call).await;
         assert_eq!((status, code.as_str(), &details["parameter"]), (400, "INVALID", &json!(parameter)), "{call}");

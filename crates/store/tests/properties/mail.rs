@@ -1,8 +1,9 @@
 //! Random requests about messages and documents, and the invariants of both.
 
 use rookery_core::messages::{
-    Ack, AckMessages, Addressees, Cause, GiveUpDelivery, MessagesAcked, MessagesRead, MessagesSuperseded, ReadMessages,
-    Receipt, ReleaseHeld, RetryDelivery, SendMessage, Shown, StormGuard, Verdict, What,
+    Ack, AckMessages, Addressees, ArchiveChannel, Cause, GiveUpDelivery, MessagesAcked, MessagesRead,
+    MessagesSuperseded, ReadMessages, Receipt, ReleaseHeld, RetryDelivery, SendMessage, Shown, StormGuard, Verdict,
+    What,
 };
 use rookery_core::model::message::{AddressedAs, Fate, Header, Recipients, Standing};
 use rookery_core::model::{ColumnValue, DeliveryId, VersionId};
@@ -47,14 +48,23 @@ pub(crate) fn random_request() -> BoxedStrategy<Request> {
     prop_oneof![20 => about_messages(), 4 => about_documents(), 1 => about_contexts()].boxed()
 }
 
-/// Changes the entry document of all instances.
+/// Changes the entry document of all instances, or archives the channel.
 fn about_contexts() -> BoxedStrategy<Request> {
     let document = select(vec!["notes.md", "plan.md"]).prop_map(|document| Some(document.to_owned()));
     let configure = document.prop_map(|document| {
         let settings = ContextSettings { document, ..ContextSettings::default() };
         ConfigureContext { scope: Scope::Project, settings, site: None }
     });
-    configure.prop_map(|configure| (Caller::person("anna"), configure.into())).boxed()
+    let archive = (1..4).prop_map(|number| ArchiveChannel {
+        instance: Instance::default(),
+        archive: Instance::new(format!("default.{number}")),
+        agents: vec![],
+    });
+    prop_oneof![
+        2 => configure.prop_map(|configure| (Caller::person("anna"), configure.into())),
+        1 => archive.prop_map(|archive| (Caller::person("anna"), archive.into())),
+    ]
+    .boxed()
 }
 
 fn about_messages() -> BoxedStrategy<Request> {

@@ -135,8 +135,11 @@ impl From<HttpError> for ClutchError {
         if let Some(pointer) = pointer {
             made = made.detail("pointer", pointer);
         }
-        if let Some(holder) = body.details.and_then(|details| details.holder) {
-            made = made.detail("holder", holder);
+        let details = body.details.unwrap_or_default();
+        for (name, value) in [("holder", details.holder), ("parameter", details.parameter)] {
+            if let Some(value) = value {
+                made = made.detail(name, value);
+            }
         }
         ClutchError { retry_after, ..made }
     }

@@ -24,11 +24,14 @@ pub struct ErrorBody {
 }
 
 /// The facts behind an error.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(crate) struct ErrorDetails {
     /// The agent that has the task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
+    /// The query parameter that the path does not take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameter: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -67,6 +70,13 @@ impl HttpError {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> HttpError {
         self.body.hint = Some(hint.into());
+        self
+    }
+
+    /// Names the query parameter that the error is about.
+    #[must_use]
+    pub(crate) fn parameter(mut self, name: impl Into<String>) -> HttpError {
+        self.body.details = Some(ErrorDetails { parameter: Some(name.into()), ..ErrorDetails::default() });
         self
     }
 
@@ -135,7 +145,8 @@ pub(crate) fn is_status_of(code: Code, status: StatusCode) -> bool {
 impl From<Rejection> for HttpError {
     fn from(refusal: Rejection) -> HttpError {
         let error = HttpError::new(refusal.code, refusal.message);
-        let details = refusal.holder.map(|holder| ErrorDetails { holder: Some(holder.to_string()) });
+        let details =
+            refusal.holder.map(|holder| ErrorDetails { holder: Some(holder.to_string()), ..ErrorDetails::default() });
         let body = Box::new(ErrorBody { hint: refusal.hint, details, ..*error.body });
         HttpError { body, pointer: refusal.pointer, ..error }
     }

@@ -142,7 +142,7 @@ fn check_query(policy: GuardPolicy, request: &Request) -> Result<(), HttpError> 
         [] => "this path takes no query parameters".to_owned(),
         known => format!("this path takes {}", known.join(", ")),
     };
-    Err(HttpError::invalid(format!("unknown query parameter '{shown}'")).hint(hint))
+    Err(HttpError::invalid(format!("unknown query parameter '{shown}'")).hint(hint).parameter(shown))
 }
 
 fn check_host(app: &App, policy: GuardPolicy, request: &Request) -> Result<(), HttpError> {

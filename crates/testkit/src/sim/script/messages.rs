@@ -5,8 +5,8 @@ use rand::seq::IndexedRandom;
 use rookery_core::contexts::ConfigureContext;
 use rookery_core::documents::{AppendDocument, Base, CreateDocument, DeleteDocument, WriteDocument, Writer};
 use rookery_core::messages::{
-    Ack, AckMessages, Addressees, Cause, ReadMessages, ReleaseHeld, RetryDelivery, SendMessage, Shown, StormGuard,
-    Verdict, What,
+    Ack, AckMessages, Addressees, ArchiveChannel, Cause, ReadMessages, ReleaseHeld, RetryDelivery, SendMessage, Shown,
+    StormGuard, Verdict, What,
 };
 use rookery_core::messages::{DroppedLetter, LettersDropped, NoteDropped};
 use rookery_core::model::context_settings::{ContextSettings, Scope};
@@ -67,9 +67,14 @@ impl Script<'_> {
         RetryDelivery { message, agent }.into()
     }
 
-    /// Sets another entry point for the documents of all instances.
+    /// Sets another entry point for the documents of all instances, or archives the channel.
     pub(super) fn configure_context(&mut self) -> AnyCommand {
-        let document = Some(format!("notes-{}.md", self.rng.random_range(0..3)));
+        let number: u32 = self.rng.random_range(0..3);
+        if self.serial.is_multiple_of(3) {
+            let archive = Instance::new(format!("default.{}", self.serial));
+            return ArchiveChannel { instance: Instance::default(), archive, agents: vec![] }.into();
+        }
+        let document = Some(format!("notes-{number}.md"));
         let settings = ContextSettings { document, ..ContextSettings::default() };
         ConfigureContext { scope: Scope::Project, settings, site: None }.into()
     }
