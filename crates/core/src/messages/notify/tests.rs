@@ -87,8 +87,8 @@ fn fires(w: &mut World, clock: AlarmKind) {
 
 #[test]
 fn event_notifies_the_agents_that_it_concerns_except_its_author() {
-    type Deed = fn(&mut World);
-    let table: [(&str, World, Deed, &[&str]); 24] = [
+    type Act = fn(&mut World);
+    let table: [(&str, World, Act, &[&str]); 24] = [
         ("the holder ends it", begun("ken"), |w| drop(w.does(&by("ken"), complete("t"))), &["task.result t ui"]),
         (
             "so does one without a card",
@@ -106,7 +106,7 @@ fn event_notifies_the_agents_that_it_concerns_except_its_author() {
         ("it fails", begun("ken"), |w| drop(w.does(&by("ken"), fail("t"))), &["task.error t ui"]),
         ("it is cancelled", begun("ken"), |w| drop(w.does(&anna(), cancel("t"))), &["task.cancel t ui,ken"]),
         (
-            "whoever has no card is not told",
+            "an agent without a card gets no notification",
             begun("plain"),
             |w| drop(w.does(&anna(), cancel("t"))),
             &["task.cancel t ui"],
@@ -176,12 +176,7 @@ fn event_notifies_the_agents_that_it_concerns_except_its_author() {
             },
             &["task.cancel u ken"],
         ),
-        (
-            "somebody begins it",
-            passed_on(),
-            |w| drop(w.does(&by("ken"), start(Some("ken"), "t"))),
-            &["task.accept t ui"],
-        ),
+        ("it is started", passed_on(), |w| drop(w.does(&by("ken"), start(Some("ken"), "t"))), &["task.accept t ui"]),
         (
             "it goes on after a pause",
             begun("ken"),
@@ -217,9 +212,9 @@ fn event_notifies_the_agents_that_it_concerns_except_its_author() {
             &[],
         ),
     ];
-    for (what, mut w, deed, expected) in table {
+    for (what, mut w, act, expected) in table {
         let since = w.log.len();
-        deed(&mut w);
+        act(&mut w);
         assert_eq!(notifications(&w, since), expected, "{what}");
     }
 }
@@ -248,7 +243,11 @@ fn result_addressed_to_others_also_reaches_the_requester() {
     assert_eq!((w.pending("ada"), w.pending("ui").last()), (vec!["m"], Some(&"m")));
     let mut w = begun("ken");
     sends(&mut w, "m", "task.cancel", "ken", &json!({ "to": [{ "agent_id": "agent:ada" }] }));
-    assert_eq!((w.pending("ui").last(), w.pending("ken")), (Some(&"m"), vec![]), "nobody is told what it did");
+    assert_eq!(
+        (w.pending("ui").last(), w.pending("ken")),
+        (Some(&"m"), vec![]),
+        "the author of an act gets no notification of it"
+    );
 }
 
 #[test]
@@ -358,8 +357,8 @@ fn state(w: &World) -> ColumnValue {
 
 #[test]
 fn request_is_superseded_when_the_agent_loses_the_task() {
-    type Deed = fn(&mut World);
-    let table: [(&str, Deed, &str); 10] = [
+    type Act = fn(&mut World);
+    let table: [(&str, Act, &str); 10] = [
         ("not accepted in time", |w| fires(w, AlarmKind::Accept), "superseded"),
         ("over", |w| fires(w, AlarmKind::Deadline), "superseded"),
         ("given to another", |w| drop(w.does(&anna(), assign("t", "ada"))), "superseded"),
@@ -385,9 +384,9 @@ fn request_is_superseded_when_the_agent_loses_the_task() {
         ("its agent is silent", |w| drop(w.goes_offline("ken")), "superseded"),
         ("begun and ended", |w| drop(sends(w, "r", "task.result", "ken", &json!({}))), "acked"),
     ];
-    for (what, deed, expected) in table {
+    for (what, act, expected) in table {
         let mut w = passed_on();
-        deed(&mut w);
+        act(&mut w);
         assert_eq!(state(&w), expected.into(), "{what}");
         assert!(!w.pending("ken").contains(&"fwd"), "{what}");
         assert_eq!(w.rebuilt(), *w.rows(), "{what}");
